@@ -1,0 +1,347 @@
+//! The slot in which a cell sits inside its parent, and the adapter that a plan puts there.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{AsCell, Cell};
+use crate::{
+    DType, Tensor,
+    error::{Error, Result},
+    observe,
+    precision::{self, Frame, OpRules},
+};
+
+/// Casts what goes into a cell and what comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Cast {
+    /// The dtype of the region inside: inputs are cast to it, and so are the inputs of every op.
+    pub inward: DType,
+    /// The dtype in which outputs leave: that of the surrounding region.
+    pub outward: DType,
+}
+
+impl fmt::Display for Cast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "runs {}, returns {}", self.inward, self.outward)
+    }
+}
+
+/// What a plan puts into a slot.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Adapter {
+    /// The cell is one region of a fixed dtype.
+    Cast(Cast),
+    /// The cell runs under op lists; nothing is cast at its border.
+    Ops(Arc<OpRules>),
+}
+
+/// The slot of a cell in a tree: the cell, the user's `to_float`, and the adapter that a plan put there.
+///
+/// A `Child<Dense>` knows the type of its cell, a plain `Child` holds any. The adapter stands in the slot, not between two
+/// cells, so wrapping renames nothing and cannot happen twice. The only way to run the cell is through the slot, so no
+/// call slips past the adapter.
+///
+/// In files a `Child` reads and writes as its cell; with `to_float`, as `{to_float: float32, cell: {...}}`.
+pub struct Child<C: ?Sized = dyn Cell> {
+    to_float: Option<DType>,
+    adapter: Option<Adapter>,
+    cell: Box<C>,
+}
+
+/// A cell in its slot, as a walk shows it.
+#[derive(Debug)]
+pub struct Slot<'a> {
+    /// The cell.
+    pub cell: &'a dyn Cell,
+    /// The dtype that the user asked for in code.
+    pub to_float: Option<DType>,
+    /// What a plan put here.
+    pub adapter: Option<&'a Adapter>,
+    /// Identity of the slot while the tree is not moved; see [`observe::Event::slot`].
+    pub id: usize,
+}
+
+/// As [`Slot`], mutable.
+#[derive(Debug)]
+pub struct SlotMut<'a> {
+    /// The cell.
+    pub cell: &'a mut dyn Cell,
+    /// The dtype that the user asked for in code.
+    pub to_float: &'a mut Option<DType>,
+    /// What a plan put here.
+    pub adapter: &'a mut Option<Adapter>,
+}
+
+impl<C: Cell> Child<C> {
+    /// A slot with a cell and no adapter.
+    pub fn new(cell: C) -> Self {
+        Child { to_float: None, adapter: None, cell: Box::new(cell) }
+    }
+
+    /// Forgets the type of the cell.
+    pub fn erase(self) -> Child {
+        Child { to_float: self.to_float, adapter: self.adapter, cell: self.cell }
+    }
+}
+
+impl Child {
+    /// A slot with a cell of any kind: what lists of cells hold.
+    pub fn of(cell: impl Cell) -> Child {
+        Child::new(cell).erase()
+    }
+}
+
+impl<C: Cell> From<C> for Child {
+    fn from(cell: C) -> Child {
+        Child::of(cell)
+    }
+}
+
+impl<C: Cell> From<Child<C>> for Child {
+    fn from(child: Child<C>) -> Child {
+        child.erase()
+    }
+}
+
+impl<C: ?Sized> Child<C> {
+    /// Asks that this cell and all inside it run in `dtype`, at every level and inside every region.
+    /// A `to_float` further inside wins over this one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`] unless the dtype is f32, f16 or bf16.
+    ///
+    /// [`ErrorKind::DType`]: crate::ErrorKind::DType
+    pub fn to_float(mut self, dtype: DType) -> Result<Self> {
+        self.set_to_float(Some(dtype))?;
+        Ok(self)
+    }
+
+    /// As [`to_float`](Child::to_float), in place; `None` takes the request back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f32, f16 or bf16.
+    pub fn set_to_float(&mut self, dtype: Option<DType>) -> Result<()> {
+        if let Some(dtype) = dtype
+            && !dtype.is_castable()
+        {
+            return Err(Error::dtype(format!(
+                "to_float takes float32, float16 or bfloat16, got {}",
+                dtype.long_name()
+            )));
+        }
+        self.to_float = dtype;
+        Ok(())
+    }
+
+    /// The cell itself, for its fields. Run it through the slot: [`call`](Child::call) or [`with`](Child::with).
+    pub fn cell(&self) -> &C {
+        &self.cell
+    }
+
+    /// The cell itself, mutable.
+    pub fn cell_mut(&mut self) -> &mut C {
+        &mut self.cell
+    }
+
+    /// What a plan put into this slot.
+    pub fn adapter(&self) -> Option<&Adapter> {
+        self.adapter.as_ref()
+    }
+
+    /// The dtype asked for by [`to_float`](Child::to_float).
+    pub fn requested(&self) -> Option<DType> {
+        self.to_float
+    }
+
+    /// Address of the slot: every slot is a value of its own with a size, even when its cell has none.
+    fn id(&self) -> usize {
+        std::ptr::from_ref(self).cast::<()>() as usize
+    }
+
+    /// The adapter in force: the plan's, or, where no plan has spoken, what `to_float` asks for. Without a plan the
+    /// surrounding region is known only while running: a root returns what it computed, an inner cell returns f32.
+    fn in_force(&self) -> Option<Adapter> {
+        if self.adapter.is_some() {
+            return self.adapter.clone();
+        }
+        let inward = self.to_float?;
+        let outward = match precision::current() {
+            Some(Frame::Fixed(dtype)) => dtype,
+            _ if observe::slot_depth() == 0 => inward,
+            _ => DType::F32,
+        };
+        Some(Adapter::Cast(Cast { inward, outward }))
+    }
+}
+
+impl<C: ?Sized + AsCell> Child<C> {
+    /// Runs the cell on one tensor: casts in, runs, casts out.
+    ///
+    /// # Errors
+    /// What the cell reports, with the path of the innermost cell in which it happened.
+    pub fn call(&self, x: &Tensor) -> Result<Tensor> {
+        self.with(x, |cell, x| cell.as_cell().forward(&x))
+    }
+
+    /// Runs the cell on a list of tensors. Every floating tensor is cast.
+    ///
+    /// # Errors
+    /// As [`call`](Child::call).
+    pub fn call_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.with(inputs.to_vec(), |cell, inputs| cell.as_cell().forward_many(&inputs))
+    }
+
+    /// Runs any method of the cell through the adapter, with inputs and outputs of any [`Castable`] shape.
+    ///
+    /// # Errors
+    /// As [`call`](Child::call).
+    pub fn with<I: Castable, O: Castable>(
+        &self,
+        inputs: I,
+        body: impl FnOnce(&C, I::Owned) -> Result<O>,
+    ) -> Result<O::Owned> {
+        let outermost = observe::slot_depth() == 0;
+        let adapter = self.in_force();
+        let result = {
+            let _slot = observe::enter_slot(self.id());
+            match &adapter {
+                None => body(&self.cell, inputs.into_owned()).map(Castable::into_owned),
+                Some(Adapter::Ops(rules)) => {
+                    let _region = precision::enter(Frame::Lists(rules.clone()));
+                    body(&self.cell, inputs.into_owned()).map(Castable::into_owned)
+                }
+                Some(Adapter::Cast(cast)) => {
+                    let outputs = {
+                        let _region = precision::enter(Frame::Fixed(cast.inward));
+                        body(&self.cell, inputs.cast_to(cast.inward))
+                    };
+                    outputs.map(|y| y.cast_to(cast.outward))
+                }
+            }
+        };
+        result.map_err(|e| {
+            let e = e.in_slot(self.id());
+            if outermost { e.resolve_cell(|slot| self.path_of(slot)) } else { e }
+        })
+    }
+
+    /// This slot, as a walk shows it.
+    pub fn slot(&self) -> Slot<'_> {
+        Slot { cell: self.cell.as_cell(), to_float: self.to_float, adapter: self.adapter.as_ref(), id: self.id() }
+    }
+
+    /// This slot, mutable.
+    pub fn slot_mut(&mut self) -> SlotMut<'_> {
+        SlotMut { to_float: &mut self.to_float, adapter: &mut self.adapter, cell: self.cell.as_cell_mut() }
+    }
+}
+
+/// Tensors in any arrangement, as they go into and out of a cell: one, a reference, a tuple, a list, an option.
+pub trait Castable {
+    /// The same arrangement, owned.
+    type Owned;
+    /// Every castable tensor cast to `dtype`; integers, booleans and f64 as they are.
+    fn cast_to(self, dtype: DType) -> Self::Owned;
+    /// The tensors as they are.
+    fn into_owned(self) -> Self::Owned;
+}
+
+impl Castable for Tensor {
+    type Owned = Tensor;
+    fn cast_to(self, dtype: DType) -> Tensor {
+        if self.dtype().is_castable() { self.cast(dtype) } else { self }
+    }
+    fn into_owned(self) -> Tensor {
+        self
+    }
+}
+
+impl Castable for &Tensor {
+    type Owned = Tensor;
+    fn cast_to(self, dtype: DType) -> Tensor {
+        self.clone().cast_to(dtype)
+    }
+    fn into_owned(self) -> Tensor {
+        self.clone()
+    }
+}
+
+impl<T: Castable> Castable for Vec<T> {
+    type Owned = Vec<T::Owned>;
+    fn cast_to(self, dtype: DType) -> Self::Owned {
+        self.into_iter().map(|x| x.cast_to(dtype)).collect()
+    }
+    fn into_owned(self) -> Self::Owned {
+        self.into_iter().map(T::into_owned).collect()
+    }
+}
+
+impl<T: Castable> Castable for Option<T> {
+    type Owned = Option<T::Owned>;
+    fn cast_to(self, dtype: DType) -> Self::Owned {
+        self.map(|x| x.cast_to(dtype))
+    }
+    fn into_owned(self) -> Self::Owned {
+        self.map(T::into_owned)
+    }
+}
+
+macro_rules! castable_tuple {
+    ($($t:ident $i:tt),*) => {
+        impl<$($t: Castable),*> Castable for ($($t,)*) {
+            type Owned = ($($t::Owned,)*);
+            fn cast_to(self, dtype: DType) -> Self::Owned { ($(self.$i.cast_to(dtype),)*) }
+            fn into_owned(self) -> Self::Owned { ($(self.$i.into_owned(),)*) }
+        }
+    };
+}
+castable_tuple!(A 0, B 1);
+castable_tuple!(A 0, B 1, C 2);
+castable_tuple!(A 0, B 1, C 2, D 3);
+
+impl<C: ?Sized + AsCell> fmt::Debug for Child<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cell = self.cell.as_cell();
+        let mut out = f.debug_struct("Child");
+        if let Some(dtype) = self.to_float {
+            out.field("to_float", &dtype);
+        }
+        if let Some(adapter) = &self.adapter {
+            out.field("adapter", adapter);
+        }
+        out.field("cell", &cell).finish()
+    }
+}
+
+impl<C: Clone> Clone for Child<C> {
+    /// The same layer in another place: parameters are shared handles, so the two are tied; the adapter stays behind.
+    fn clone(&self) -> Self {
+        Child { to_float: self.to_float, adapter: None, cell: self.cell.clone() }
+    }
+}
+
+/// The written form of a slot with a request.
+#[derive(Serialize)]
+struct Requested<'a, C: ?Sized> {
+    to_float: DType,
+    cell: &'a C,
+}
+
+impl<C: ?Sized + Serialize> Serialize for Child<C> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.to_float {
+            None => self.cell.serialize(serializer),
+            Some(to_float) => Requested { to_float, cell: &*self.cell }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, C: ?Sized> Deserialize<'de> for Child<C>
+where
+    Box<C>: Deserialize<'de>,
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        super::children::read_slot(deserializer).map(|(to_float, cell)| Child { to_float, adapter: None, cell })
+    }
+}

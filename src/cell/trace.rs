@@ -1,0 +1,56 @@
+//! Which op ran in which cell: a run watched and its slots named.
+
+use super::{AsCell, Child};
+use crate::{DType, Op, observe};
+
+/// One op call of a traced run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracedOp {
+    /// Path of the innermost cell it ran in; the root's path is empty, and so is that of an op outside every cell.
+    pub path: String,
+    /// The op.
+    pub op: Op,
+    /// Dtypes of the inputs as the kernel saw them.
+    pub inputs: Vec<DType>,
+    /// Dtype of the kernel's result, before it is cast back.
+    pub output: DType,
+    /// Whether it ran in a backward pass.
+    pub backward: bool,
+}
+
+/// Every op call of a run, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// The calls.
+    pub ops: Vec<TracedOp>,
+}
+
+impl Trace {
+    /// How many casts were really done.
+    pub fn casts(&self) -> usize {
+        self.ops.iter().filter(|op| op.op == Op::Cast).count()
+    }
+}
+
+impl<C: ?Sized + AsCell> Child<C> {
+    /// Runs `f`, which calls this network, and tells beside its result every op that ran and in which cell.
+    pub fn trace<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Trace) {
+        let (result, events) = observe::watch(|| f(self));
+        let mut paths = std::collections::HashMap::new();
+        self.walk(&mut |entry| {
+            paths.insert(entry.slot.id, entry.path.to_string());
+        });
+        let name = |slot: Option<usize>| slot.and_then(|id| paths.get(&id).cloned()).unwrap_or_default();
+        let ops = events
+            .into_iter()
+            .map(|e| TracedOp {
+                path: name(e.slot),
+                op: e.op,
+                inputs: e.inputs,
+                output: e.output,
+                backward: e.backward,
+            })
+            .collect();
+        (result, Trace { ops })
+    }
+}

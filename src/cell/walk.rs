@@ -1,0 +1,147 @@
+//! Walking a tree of cells in a fixed order: a cell, then its children as they are listed.
+
+use super::{AsCell, Cell, Child, Param, Slot, SlotMut};
+use crate::error::{Error, Result, did_you_mean};
+
+/// What a cell shows of itself: a child in its slot, or a parameter.
+#[derive(Debug)]
+pub enum Node<'a> {
+    /// A child cell in its slot.
+    Cell(Slot<'a>),
+    /// A parameter or buffer.
+    Param(&'a Param),
+}
+
+/// As [`Node`], mutable.
+#[derive(Debug)]
+pub enum NodeMut<'a> {
+    /// A child cell in its slot.
+    Cell(SlotMut<'a>),
+    /// A parameter or buffer.
+    Param(&'a mut Param),
+}
+
+/// One cell met on a walk.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    /// Path from the root, whose own path is empty: `encoder.layers.3.fc1`.
+    pub path: &'a str,
+    /// How many cells stand above it.
+    pub depth: usize,
+    /// The cell in its slot.
+    pub slot: Slot<'a>,
+}
+
+/// `parent.name`, or `name` below the root.
+pub fn join(parent: &str, name: &str) -> String {
+    if parent.is_empty() { name.to_string() } else { format!("{parent}.{name}") }
+}
+
+impl<C: ?Sized + AsCell> Child<C> {
+    /// Shows every cell in order, this one first with the empty path.
+    pub fn walk(&self, visitor: &mut dyn FnMut(Entry<'_>)) {
+        fn go(slot: Slot<'_>, path: &mut String, depth: usize, visitor: &mut dyn FnMut(Entry<'_>)) {
+            let cell = slot.cell;
+            visitor(Entry { path, depth, slot });
+            cell.visit(&mut |name, node| {
+                if let Node::Cell(slot) = node {
+                    below(path, name, |path| go(slot, path, depth + 1, visitor));
+                }
+            });
+        }
+        go(self.slot(), &mut String::new(), 0, visitor);
+    }
+
+    /// Hands every slot out mutably, in the order of [`walk`](Child::walk).
+    pub fn walk_mut(&mut self, visitor: &mut dyn FnMut(&str, &mut SlotMut<'_>)) {
+        fn go(slot: &mut SlotMut<'_>, path: &mut String, visitor: &mut dyn FnMut(&str, &mut SlotMut<'_>)) {
+            visitor(path, slot);
+            slot.cell.visit_mut(&mut |name, node| {
+                if let NodeMut::Cell(mut slot) = node {
+                    below(path, name, |path| go(&mut slot, path, visitor));
+                }
+            });
+        }
+        go(&mut self.slot_mut(), &mut String::new(), visitor);
+    }
+
+    /// Every parameter and buffer with its path, in order. A tied one appears under each of its paths.
+    pub fn named_params(&self) -> Vec<(String, Param)> {
+        let mut found = Vec::new();
+        self.walk(&mut |entry| {
+            entry.slot.cell.visit(&mut |name, node| {
+                if let Node::Param(param) = node {
+                    found.push((join(entry.path, name), param.clone()));
+                }
+            });
+        });
+        found
+    }
+
+    /// The parameters that are trained, each once.
+    pub fn params(&self) -> Vec<Param> {
+        let mut seen = std::collections::HashSet::new();
+        let all = self.named_params().into_iter().map(|(_, param)| param);
+        all.filter(|param| param.is_trained() && seen.insert(param.id())).collect()
+    }
+
+    /// Switches every cell between training (`true`) and evaluation. Networks start in evaluation.
+    pub fn set_train(&mut self, training: bool) {
+        self.walk_mut(&mut |_, slot| slot.cell.on_train(training));
+    }
+
+    /// Runs `f` on the cell at a path and returns its answer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when no cell stands there, with the nearest path.
+    pub fn at<R>(&self, path: &str, f: impl FnOnce(Slot<'_>) -> R) -> Result<R> {
+        let (mut f, mut answer, mut paths) = (Some(f), None, Vec::new());
+        self.walk(&mut |entry| {
+            if entry.path == path
+                && let Some(f) = f.take()
+            {
+                answer = Some(f(entry.slot));
+            } else if answer.is_none() {
+                paths.push(entry.path.to_string());
+            }
+        });
+        answer.ok_or_else(|| no_such_path(path, paths.iter().map(String::as_str)))
+    }
+
+    /// Path of the slot with this identity.
+    pub(crate) fn path_of(&self, id: usize) -> Option<String> {
+        let mut found = None;
+        self.walk(&mut |entry| {
+            if entry.slot.id == id {
+                found = Some(entry.path.to_string());
+            }
+        });
+        found
+    }
+}
+
+/// The error for a path at which no cell stands.
+pub(crate) fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a str>) -> Error {
+    Error::path(format!("no cell stands at `{path}`{}", did_you_mean(path, paths)))
+}
+
+/// Runs `f` with `name` appended to the path, and takes it off again.
+fn below(path: &mut String, name: &str, f: impl FnOnce(&mut String)) {
+    let len = path.len();
+    if len > 0 {
+        path.push('.');
+    }
+    path.push_str(name);
+    f(path);
+    path.truncate(len);
+}
+
+/// The kinds of cells that stand directly in a cell; for tests and printing.
+impl dyn Cell {
+    /// Whether no other cell stands inside this one.
+    pub fn is_leaf(&self) -> bool {
+        let mut leaf = true;
+        self.visit(&mut |_, node| leaf &= matches!(node, Node::Param(_)));
+        leaf
+    }
+}

@@ -1,0 +1,188 @@
+//! The one error of the library. Its message says where, what was met, and what is allowed.
+
+use std::fmt;
+
+/// `std::result::Result` with [`Error`] as the default error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, for code that wants to branch on it; people read the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Shapes, axes, strides or sizes that do not fit together.
+    Shape,
+    /// A dtype that is not allowed here, or two that may not be mixed.
+    DType,
+    /// A number outside its range, such as a negative probability.
+    Value,
+    /// A level that does not exist.
+    Level,
+    /// A white or black list that is missing, doubled or wrong.
+    List,
+    /// A path or kind that is not in the network.
+    Path,
+    /// A policy file that cannot be read or does not make sense.
+    Policy,
+    /// An architecture file that cannot be read.
+    Model,
+    /// A weights file that does not fit the network.
+    Weights,
+    /// Data that cannot be read.
+    Data,
+    /// The operating system refused.
+    Io,
+    /// Something that exists in the catalogue but has no implementation.
+    Unsupported,
+}
+
+/// An error: a kind for code, and a message for people that names the op and the cell path where there is one.
+#[derive(Clone, PartialEq)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    op: Option<&'static str>,
+    /// Address of the slot in which it happened, until the root call turns it into a path.
+    slot: Option<usize>,
+    cell: Option<String>,
+}
+
+macro_rules! constructors {
+    ($($(#[$doc:meta])* $name:ident => $kind:ident;)*) => { $(
+        $(#[$doc])*
+        pub fn $name(message: impl Into<String>) -> Self { Error::new(ErrorKind::$kind, message) }
+    )* };
+}
+
+impl Error {
+    /// An error of a kind with its message. The message says what was met and what is allowed, without a full stop.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error(Box::new(Inner { kind, message: message.into(), op: None, slot: None, cell: None }))
+    }
+
+    constructors! {
+        /// See [`ErrorKind::Shape`].
+        shape => Shape;
+        /// See [`ErrorKind::DType`].
+        dtype => DType;
+        /// See [`ErrorKind::Value`].
+        value => Value;
+        /// See [`ErrorKind::Level`].
+        level => Level;
+        /// See [`ErrorKind::List`].
+        list => List;
+        /// See [`ErrorKind::Path`].
+        path => Path;
+        /// See [`ErrorKind::Policy`].
+        policy => Policy;
+        /// See [`ErrorKind::Model`].
+        model => Model;
+        /// See [`ErrorKind::Weights`].
+        weights => Weights;
+        /// See [`ErrorKind::Data`].
+        data => Data;
+        /// See [`ErrorKind::Unsupported`].
+        unsupported => Unsupported;
+    }
+
+    /// An error of the operating system about a file.
+    pub fn io(file: &std::path::Path, error: &std::io::Error) -> Self {
+        Error::new(ErrorKind::Io, format!("{}: {error}", file.display()))
+    }
+
+    /// What went wrong, for code.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The op in which it happened, if in one.
+    pub fn op(&self) -> Option<&'static str> {
+        self.0.op
+    }
+
+    /// The path of the cell in which it happened; the root's path is the empty string.
+    pub fn cell(&self) -> Option<&str> {
+        self.0.cell.as_deref()
+    }
+
+    /// Names the op, unless an inner one is named already.
+    pub(crate) fn in_op(mut self, op: &'static str) -> Self {
+        self.0.op.get_or_insert(op);
+        self
+    }
+
+    /// Notes the slot being run, unless an inner one is noted already.
+    pub(crate) fn in_slot(mut self, slot: usize) -> Self {
+        self.0.slot.get_or_insert(slot);
+        self
+    }
+
+    /// Turns the noted slot into the path of its cell.
+    pub(crate) fn resolve_cell(mut self, path_of: impl FnOnce(usize) -> Option<String>) -> Self {
+        if let (Some(slot), None) = (self.0.slot, &self.0.cell) {
+            self.0.cell = path_of(slot);
+        }
+        self
+    }
+
+    /// Puts words before the message: `file: message`.
+    pub(crate) fn context(mut self, words: impl fmt::Display) -> Self {
+        self.0.message = format!("{words}: {}", self.0.message);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.cell() {
+            Some("") => write!(f, "in the root cell: ")?,
+            Some(path) => write!(f, "in cell `{path}`: ")?,
+            None => {}
+        }
+        if let Some(op) = self.0.op {
+            write!(f, "{op}: ")?;
+        }
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    /// As `Display`, so that `unwrap` and `main` print what people can read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// `; did you mean ...?` for the nearest of the allowed names, or nothing when none is near.
+pub(crate) fn did_you_mean<'a>(met: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
+    let met_lower = met.to_lowercase();
+    allowed
+        .into_iter()
+        .map(|name| (strsim::damerau_levenshtein(&met_lower, &name.to_lowercase()), name))
+        .filter(|&(distance, name)| distance <= 1 + name.len().max(met.len()) / 4)
+        .min_by_key(|&(distance, _)| distance)
+        .map_or(String::new(), |(_, name)| format!(" (did you mean `{name}`?)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suggestions_are_near_or_absent() {
+        let names = ["BatchNorm1d", "BatchNorm2d", "Dense"];
+        assert_eq!(did_you_mean("dence", names), " (did you mean `Dense`?)");
+        assert_eq!(did_you_mean("Softmax", names), "");
+    }
+
+    #[test]
+    fn message_names_cell_and_op() {
+        let error = Error::shape("2 columns meet 3 rows").in_op("MatMul").in_slot(7);
+        let error = error.resolve_cell(|slot| (slot == 7).then(|| "head.fc".to_string()));
+        assert_eq!(error.to_string(), "in cell `head.fc`: MatMul: 2 columns meet 3 rows");
+    }
+}

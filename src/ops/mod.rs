@@ -1,0 +1,110 @@
+//! Every op, forward and backward, each through one [`dispatch`] that asks precision first and tells observers after.
+
+mod arithmetic;
+mod matmul;
+mod unary;
+
+use crate::{
+    DType, Op, Tensor,
+    dtype::Float,
+    error::Result,
+    observe,
+    precision::{self, Frame},
+    tensor::{self, Forward, Stored},
+};
+
+/// Runs one op: casts the inputs as the innermost frame demands, runs the kernel, records it on the tape, tells the
+/// observers, and casts the result back where the frame says so.
+///
+/// `kernel` reads the cast inputs and must not call other ops on them; see [`composite`] for ops made of ops.
+pub(crate) fn dispatch(
+    op: Op,
+    inputs: &[&Tensor],
+    kernel: impl FnOnce(&[Tensor]) -> Result<Forward>,
+) -> Result<Tensor> {
+    let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype()).collect();
+    let casts = precision::resolve(precision::current().as_ref(), op, &dtypes)?;
+    let inputs: Vec<Tensor> = inputs
+        .iter()
+        .map(|x| match casts.inputs {
+            Some(to) if x.dtype().is_castable() => x.cast(to),
+            _ => (*x).clone(),
+        })
+        .collect();
+    let forward = kernel(&inputs).map_err(|e| e.in_op(op.name()))?;
+    let output = tensor::record(op, &inputs, forward);
+    let dtypes: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
+    observe::emit(op, &dtypes, output.dtype());
+    Ok(match casts.output {
+        Some(to) if output.dtype().is_castable() => output.cast(to),
+        _ => output,
+    })
+}
+
+/// An op whose inside is written with other ops: 16-bit inputs are widened to f32, the inside runs there without a
+/// region, and the result is rounded once to the inputs' common dtype. Gradients go through the inside's own tape and
+/// are rounded once, too.
+pub(crate) fn composite(
+    op: Op,
+    inputs: &[&Tensor],
+    inside: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+) -> Result<Tensor> {
+    dispatch(op, inputs, |inputs| {
+        let out = inputs.iter().map(Tensor::dtype).filter(|d| d.is_float()).reduce(DType::promote);
+        let wide = |x: &Tensor| if x.dtype().is_low() { x.detach().cast(DType::F32) } else { x.detach() };
+        let run = move |leaves: &[Tensor]| {
+            let _off = precision::enter(Frame::Off);
+            observe::unwatched(|| inside(leaves))
+        };
+        let narrow = |y: Tensor| match out {
+            Some(to) if y.dtype().is_float() => y.cast(to),
+            _ => y,
+        };
+        let dtypes: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
+        let wide_inputs: Vec<Tensor> = inputs.iter().map(wide).collect();
+        let value = narrow(tensor::no_grad(|| run(&wide_inputs))?);
+        let saved = inputs.to_vec();
+        Ok(Forward::new(value.array().clone(), saved, move |b| {
+            let leaves: Vec<Tensor> = b
+                .saved
+                .iter()
+                .zip(b.needs)
+                .map(|(x, &need)| if need { wide(x).requires_grad() } else { wide(x) })
+                .collect();
+            let y = tensor::with_recording(true, || run(&leaves))?;
+            let grads = observe::unwatched(|| y.backward_from(&b.grad.cast(y.dtype())))?;
+            let back = |(leaf, &dtype): (&Tensor, &DType)| grads.of(leaf).map(|g| g.cast(dtype));
+            Ok(leaves.iter().zip(&dtypes).map(back).collect())
+        }))
+    })
+}
+
+/// A kernel over contiguous slices of one floating dtype, its result in the same dtype and of the given shape.
+macro_rules! float_kernel {
+    ($x:expr, $shape:expr, |$slice:ident: $t:ident| $body:expr) => {{
+        let contiguous = $x.array().contiguous();
+        $crate::tensor::with_float!(&contiguous, a: $t => {
+            let $slice: &[$t] = a.as_slice().expect("contiguous");
+            $crate::tensor::Array::from_vec::<$t>($body, $shape)
+        }, else Err($crate::Error::dtype(format!("needs a floating tensor, got {}", $x.dtype()))))
+    }};
+}
+pub(crate) use float_kernel;
+
+/// The elements of a tensor that is known to have the element type `T`, in row-major order.
+pub(crate) fn elements<T: Stored>(x: &Tensor) -> std::borrow::Cow<'_, [T]> {
+    match x.array().slice::<T>() {
+        Some(slice) => slice.into(),
+        None => x.to_vec_stored::<T>().into(),
+    }
+}
+
+/// The elements widened to the dtype the kernels compute in.
+pub(crate) fn widened<T: Float>(x: &[T]) -> Vec<T::Wide> {
+    x.iter().map(|x| x.widen()).collect()
+}
+
+/// Rounds the elements once.
+pub(crate) fn narrowed<T: Float>(x: &[T::Wide]) -> Vec<T> {
+    x.iter().map(|&x| T::narrow(x)).collect()
+}

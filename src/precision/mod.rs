@@ -1,0 +1,11 @@
+//! What precision the code being run now is in: frames, the stack of them, and the pure rule that turns a frame into casts.
+//!
+//! This floor knows dtypes and op names, never a tensor.
+
+mod frame;
+mod resolve;
+mod scope;
+
+pub use frame::{Frame, OpRules, Treatment};
+pub use resolve::{Casts, resolve};
+pub use scope::{Scope, current, enter};

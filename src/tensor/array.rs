@@ -1,0 +1,193 @@
+//! Storage: a shared ndarray of one of the dtypes.
+
+use half::{bf16, f16};
+use ndarray::{ArcArray, ArrayD, ArrayViewD, IxDyn};
+
+use crate::{
+    DType,
+    dtype::{Element, Float},
+    error::{Error, Result},
+    kernels::cast::Convert,
+};
+
+/// A shared n-dimensional array with a run-time dtype. Views (transposes, slices) share the storage.
+#[derive(Clone)]
+pub(crate) enum Array {
+    F64(ArcArray<f64, IxDyn>),
+    F32(ArcArray<f32, IxDyn>),
+    F16(ArcArray<f16, IxDyn>),
+    Bf16(ArcArray<bf16, IxDyn>),
+    I64(ArcArray<i64, IxDyn>),
+    Bool(ArcArray<bool, IxDyn>),
+}
+
+/// Opens an [`Array`] of any dtype: in the body, `$a` is the `ArcArray` and `$t` its element type.
+macro_rules! with_array {
+    ($array:expr, $a:ident: $t:ident => $body:expr) => {
+        match $array {
+            $crate::tensor::Array::F64($a) => {
+                #[allow(dead_code)]
+                type $t = f64;
+                $body
+            }
+            $crate::tensor::Array::F32($a) => {
+                #[allow(dead_code)]
+                type $t = f32;
+                $body
+            }
+            $crate::tensor::Array::F16($a) => {
+                #[allow(dead_code)]
+                type $t = half::f16;
+                $body
+            }
+            $crate::tensor::Array::Bf16($a) => {
+                #[allow(dead_code)]
+                type $t = half::bf16;
+                $body
+            }
+            $crate::tensor::Array::I64($a) => {
+                #[allow(dead_code)]
+                type $t = i64;
+                $body
+            }
+            $crate::tensor::Array::Bool($a) => {
+                #[allow(dead_code)]
+                type $t = bool;
+                $body
+            }
+        }
+    };
+}
+
+/// Opens an [`Array`] of a floating dtype; `else` is the value for the others.
+macro_rules! with_float {
+    ($array:expr, $a:ident: $t:ident => $body:expr, else $other:expr) => {
+        match $array {
+            $crate::tensor::Array::F64($a) => {
+                #[allow(dead_code)]
+                type $t = f64;
+                $body
+            }
+            $crate::tensor::Array::F32($a) => {
+                #[allow(dead_code)]
+                type $t = f32;
+                $body
+            }
+            $crate::tensor::Array::F16($a) => {
+                #[allow(dead_code)]
+                type $t = half::f16;
+                $body
+            }
+            $crate::tensor::Array::Bf16($a) => {
+                #[allow(dead_code)]
+                type $t = half::bf16;
+                $body
+            }
+            $crate::tensor::Array::I64(_) | $crate::tensor::Array::Bool(_) => $other,
+        }
+    };
+}
+
+pub(crate) use {with_array, with_float};
+
+/// An element type that knows its variant of [`Array`].
+pub(crate) trait Stored: Element {
+    fn wrap(array: ArcArray<Self, IxDyn>) -> Array;
+    fn unwrap(array: &Array) -> Option<&ArcArray<Self, IxDyn>>;
+}
+
+macro_rules! stored {
+    ($($t:ty => $v:ident),*) => { $(
+        impl Stored for $t {
+            fn wrap(array: ArcArray<Self, IxDyn>) -> Array { Array::$v(array) }
+            fn unwrap(array: &Array) -> Option<&ArcArray<Self, IxDyn>> {
+                match array { Array::$v(a) => Some(a), _ => None }
+            }
+        }
+    )* };
+}
+stored!(f64 => F64, f32 => F32, f16 => F16, bf16 => Bf16, i64 => I64, bool => Bool);
+
+impl Array {
+    /// From a flat vector in row-major order.
+    pub fn from_vec<T: Stored>(data: Vec<T>, shape: &[usize]) -> Result<Array> {
+        let len = data.len();
+        match ArrayD::from_shape_vec(IxDyn(shape), data) {
+            Ok(array) => Ok(T::wrap(array.into_shared())),
+            Err(_) => Err(Error::shape(format!(
+                "{len} elements do not fill the shape {shape:?}, which has {}",
+                shape.iter().product::<usize>()
+            ))),
+        }
+    }
+
+    pub fn dtype(&self) -> DType {
+        match self {
+            Array::F64(_) => DType::F64,
+            Array::F32(_) => DType::F32,
+            Array::F16(_) => DType::F16,
+            Array::Bf16(_) => DType::Bf16,
+            Array::I64(_) => DType::I64,
+            Array::Bool(_) => DType::Bool,
+        }
+    }
+
+    pub fn shape(&self) -> &[usize] {
+        with_array!(self, a: T => a.shape())
+    }
+
+    /// A view with a type, or `None` when the dtype is another.
+    pub fn view<T: Stored>(&self) -> Option<ArrayViewD<'_, T>> {
+        T::unwrap(self).map(|a| a.view())
+    }
+
+    /// The same elements in row-major order without gaps.
+    pub fn contiguous(&self) -> Array {
+        fn go<T: Stored>(a: &ArcArray<T, IxDyn>) -> Array {
+            if a.is_standard_layout() {
+                T::wrap(a.clone())
+            } else {
+                T::wrap(a.as_standard_layout().into_owned().into_shared())
+            }
+        }
+        with_array!(self, a: T => go::<T>(a))
+    }
+
+    /// The elements in row-major order; `None` when the dtype is another or the layout has gaps.
+    pub fn slice<T: Stored>(&self) -> Option<&[T]> {
+        T::unwrap(self).and_then(|a| a.as_slice())
+    }
+
+    /// Another dtype, each element rounded once.
+    pub fn cast(&self, to: DType) -> Array {
+        fn go<A: Stored + Convert<B>, B: Stored>(a: &ArcArray<A, IxDyn>) -> Array {
+            let from = a.as_standard_layout();
+            let mut data = vec![B::default(); from.len()];
+            A::convert(from.as_slice().expect("standard layout"), &mut data);
+            B::wrap(ArcArray::from_shape_vec(a.raw_dim(), data).expect("one element for each"))
+        }
+        with_array!(self, a: A => match to {
+            DType::F64 => go::<A, f64>(a),
+            DType::F32 => go::<A, f32>(a),
+            DType::F16 => go::<A, f16>(a),
+            DType::Bf16 => go::<A, bf16>(a),
+            DType::I64 => go::<A, i64>(a),
+            DType::Bool => go::<A, bool>(a),
+        })
+    }
+
+    /// The sum of two floating arrays of one shape and dtype, each element rounded once.
+    pub fn add(&self, other: &Array) -> Array {
+        fn go<T: Stored + Float>(a: &ArcArray<T, IxDyn>, b: &Array) -> Array {
+            let b = T::unwrap(b).expect("arrays of one dtype");
+            let sum = ndarray::Zip::from(a.view()).and(b.view()).map_collect(|&a, &b| T::narrow(a.widen() + b.widen()));
+            T::wrap(sum.into_shared())
+        }
+        with_float!(self, a: T => go::<T>(a, other), else unreachable!("only floating tensors have gradients"))
+    }
+
+    /// Address of the first element.
+    pub fn address(&self) -> usize {
+        with_array!(self, a: T => a.as_ptr() as usize)
+    }
+}

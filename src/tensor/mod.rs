@@ -1,0 +1,213 @@
+//! Tensors: values with a run-time dtype, and their place on the tape.
+
+mod array;
+mod backward;
+mod build;
+mod fmt;
+mod tape;
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+pub(crate) use array::{Array, Stored, with_array, with_float};
+pub use backward::Grads;
+pub use build::TensorElement;
+pub use tape::no_grad;
+pub(crate) use tape::{Backward, Forward, LeafId, Place, record, with_recording};
+
+use crate::{DType, Op, observe};
+
+/// An n-dimensional array with a run-time dtype and, when it takes part in training, its place on the tape.
+///
+/// Cloning is cheap: the value is shared and never changed in place.
+#[derive(Clone)]
+pub struct Tensor(Arc<Inner>);
+
+struct Inner {
+    dtype: DType,
+    shape: Vec<usize>,
+    /// The value, shared with copies that stand elsewhere on the tape; empty while a widening has not been read.
+    data: Arc<OnceLock<Array>>,
+    /// The 16-bit tensor of which this f32 tensor is the exact widening.
+    narrow: Option<Tensor>,
+    place: Place,
+    /// Low copies of a parameter's value. They live and die with the value, so a changed parameter has none.
+    casts: Option<Mutex<Vec<(DType, Array)>>>,
+    /// Whether the storage is a parameter's or a low copy of one, and so is no activation.
+    of_parameter: bool,
+}
+
+impl Tensor {
+    fn from_inner(inner: Inner) -> Self {
+        Tensor(Arc::new(inner))
+    }
+
+    /// A tensor outside the tape.
+    pub(crate) fn from_array(array: Array) -> Self {
+        Tensor::placed(array, Place::None)
+    }
+
+    pub(crate) fn placed(array: Array, place: Place) -> Self {
+        Tensor::from_inner(Inner {
+            dtype: array.dtype(),
+            shape: array.shape().to_vec(),
+            data: filled(array),
+            narrow: None,
+            place,
+            casts: None,
+            of_parameter: false,
+        })
+    }
+
+    /// The value of a parameter: a leaf of the tape that keeps its low copies.
+    pub(crate) fn parameter(array: Array, id: Option<LeafId>) -> Self {
+        Tensor::from_inner(Inner {
+            dtype: array.dtype(),
+            shape: array.shape().to_vec(),
+            data: filled(array),
+            narrow: None,
+            place: id.map_or(Place::None, Place::Leaf),
+            casts: Some(Mutex::default()),
+            of_parameter: true,
+        })
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.0.dtype
+    }
+
+    /// Lengths of the axes; empty for a scalar.
+    pub fn shape(&self) -> &[usize] {
+        &self.0.shape
+    }
+
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.0.shape.len()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.0.shape.iter().product()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value. A widening is done here, when somebody first reads it.
+    pub(crate) fn array(&self) -> &Array {
+        self.0.data.get_or_init(|| {
+            let narrow = self.0.narrow.as_ref().expect("a tensor without data is the widening of another");
+            observe::emit(Op::Cast, &[narrow.dtype()], self.0.dtype);
+            narrow.array().cast(self.0.dtype)
+        })
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.0.place
+    }
+
+    /// The same value outside the tape: no gradient flows through it.
+    pub fn detach(&self) -> Tensor {
+        if let Place::None = self.0.place {
+            return self.clone();
+        }
+        self.with_place(Place::None)
+    }
+
+    /// The same value as a new leaf of the tape, for gradients with respect to something that is not a [`Param`](crate::Param).
+    pub fn requires_grad(&self) -> Tensor {
+        self.with_place(Place::Leaf(LeafId::fresh()))
+    }
+
+    /// Whether gradients flow through this tensor.
+    pub fn is_tracked(&self) -> bool {
+        !matches!(self.0.place, Place::None)
+    }
+
+    pub(crate) fn with_place(&self, place: Place) -> Tensor {
+        Tensor::from_inner(Inner {
+            dtype: self.0.dtype,
+            shape: self.0.shape.clone(),
+            data: self.0.data.clone(),
+            narrow: self.0.narrow.clone(),
+            place,
+            casts: None,
+            of_parameter: self.0.of_parameter,
+        })
+    }
+
+    /// Rounds or widens to another dtype; gradients flow back in the dtype they came from.
+    ///
+    /// f32 to f16 or bf16 rounds once to nearest even, keeps subnormals, overflows to infinity and keeps NaN. A widening
+    /// from 16 bit to f32 is exact, so it is not done before somebody reads it, and casting it back gives the 16-bit
+    /// tensor again: two lowered neighbours pay for no round trip. Floats to integers truncate; integers and floats to
+    /// bool are `!= 0`.
+    pub fn cast(&self, to: DType) -> Tensor {
+        if to == self.dtype() {
+            return self.clone();
+        }
+        if let Some(narrow) = &self.0.narrow
+            && narrow.dtype() == to
+        {
+            return narrow.clone();
+        }
+        if self.dtype().is_low() && to == DType::F32 {
+            return Tensor::from_inner(Inner {
+                dtype: to,
+                shape: self.0.shape.clone(),
+                data: Arc::default(),
+                narrow: Some(self.clone()),
+                place: tape::record_cast(self, to),
+                casts: None,
+                of_parameter: self.0.of_parameter,
+            });
+        }
+        let array = match &self.0.casts {
+            None => self.cast_array(to),
+            Some(casts) => {
+                let mut casts = casts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                match casts.iter().find(|(dtype, _)| *dtype == to) {
+                    Some((_, array)) => array.clone(),
+                    None => {
+                        let array = self.cast_array(to);
+                        casts.push((to, array.clone()));
+                        array
+                    }
+                }
+            }
+        };
+        Tensor::from_inner(Inner {
+            dtype: to,
+            shape: self.0.shape.clone(),
+            data: filled(array),
+            narrow: None,
+            place: tape::record_cast(self, to),
+            casts: None,
+            of_parameter: self.0.of_parameter,
+        })
+    }
+
+    fn cast_array(&self, to: DType) -> Array {
+        observe::emit(Op::Cast, &[self.dtype()], to);
+        self.array().cast(to)
+    }
+
+    /// Where the storage begins and how many bytes this tensor needs, for counting what the tape keeps; `None` for what
+    /// belongs to a parameter.
+    pub(crate) fn activation(&self) -> Option<(usize, usize)> {
+        if self.0.of_parameter {
+            return None;
+        }
+        match (&self.0.data.get(), &self.0.narrow) {
+            (None, Some(narrow)) => narrow.activation(),
+            _ => Some((self.array().address(), self.len() * self.dtype().bytes())),
+        }
+    }
+}
+
+fn filled(array: Array) -> Arc<OnceLock<Array>> {
+    Arc::new(OnceLock::from(array))
+}

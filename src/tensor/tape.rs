@@ -1,0 +1,161 @@
+//! The tape: what must be remembered of an op call to send gradients back through it.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::{Array, Tensor};
+use crate::{DType, Op, error::Result};
+
+thread_local! {
+    static RECORDING: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Runs `f` without recording a tape: evaluation costs no memory for gradients.
+pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
+    with_recording(false, f)
+}
+
+/// Runs `f` with recording switched on or off on this thread, and restores it also on panic.
+pub(crate) fn with_recording<R>(on: bool, f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            RECORDING.set(self.0);
+        }
+    }
+    let _restore = Restore(RECORDING.replace(on));
+    f()
+}
+
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Names a leaf of the tape: a parameter, or a tensor for which `requires_grad` was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct LeafId(u64);
+
+impl LeafId {
+    pub fn fresh() -> Self {
+        LeafId(next_id())
+    }
+}
+
+/// Where a tensor stands on the tape.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// Not at all: a constant.
+    None,
+    Leaf(LeafId),
+    Node(Arc<Node>),
+}
+
+/// What a backward function is given.
+pub(crate) struct Backward<'a> {
+    /// Gradient of the output, with the output's dtype and shape.
+    pub grad: &'a Tensor,
+    /// What the forward pass saved.
+    pub saved: &'a [Tensor],
+    /// Which inputs want a gradient.
+    pub needs: &'a [bool],
+}
+
+/// Computes the gradients of the inputs, each with its input's dtype and shape, or `None` where none is wanted.
+/// It runs outside every region and off the tape.
+pub(crate) type BackwardFn = Box<dyn Fn(&Backward<'_>) -> Result<Vec<Option<Tensor>>> + Send + Sync>;
+
+/// What a kernel hands to `dispatch`: the value, what to keep, and the way back.
+pub(crate) struct Forward {
+    pub value: Array,
+    pub saved: Vec<Tensor>,
+    pub backward: Option<BackwardFn>,
+}
+
+impl Forward {
+    /// A result without gradient: comparisons, indices.
+    pub fn constant(value: Array) -> Self {
+        Forward { value, saved: Vec::new(), backward: None }
+    }
+
+    /// A differentiable result. `saved` is what `backward` will read; keep as little as possible in as few bytes as possible.
+    pub fn new(
+        value: Array,
+        saved: Vec<Tensor>,
+        backward: impl Fn(&Backward<'_>) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
+    ) -> Self {
+        Forward { value, saved, backward: Some(Box::new(backward)) }
+    }
+}
+
+/// One recorded op call.
+pub(crate) struct Node {
+    pub id: u64,
+    pub op: Op,
+    pub inputs: Vec<Place>,
+    pub saved: Vec<Tensor>,
+    pub backward: BackwardFn,
+}
+
+impl Drop for Node {
+    /// Unlinks long chains one by one: the default would recurse once for each op of the chain.
+    fn drop(&mut self) {
+        let mut pending: Vec<Place> = std::mem::take(&mut self.inputs);
+        for tensor in self.saved.drain(..) {
+            pending.extend(take_place(tensor));
+        }
+        while let Some(place) = pending.pop() {
+            if let Place::Node(node) = place
+                && let Some(mut node) = Arc::into_inner(node)
+            {
+                pending.append(&mut node.inputs);
+                for tensor in node.saved.drain(..) {
+                    pending.extend(take_place(tensor));
+                }
+            }
+        }
+    }
+}
+
+/// The place of a tensor that nobody else holds.
+fn take_place(tensor: Tensor) -> Option<Place> {
+    Arc::into_inner(tensor.0).map(|inner| inner.place)
+}
+
+/// Puts a result on the tape when one of its inputs is on it and recording is on.
+pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward) -> Tensor {
+    let Forward { value, saved, backward } = forward;
+    let tracked = RECORDING.get() && inputs.iter().any(Tensor::is_tracked);
+    let place = match backward {
+        Some(backward) if tracked => Place::Node(Arc::new(Node {
+            id: next_id(),
+            op,
+            inputs: inputs.iter().map(|x| x.place().clone()).collect(),
+            // What is saved is read as a value; holding its place would keep the whole tape alive.
+            saved: saved.iter().map(Tensor::detach).collect(),
+            backward,
+        })),
+        _ => Place::None,
+    };
+    Tensor::placed(value, place)
+}
+
+/// The place of `x.cast(to)`: its gradient is cast back.
+pub(super) fn record_cast(x: &Tensor, to: DType) -> Place {
+    let from = x.dtype();
+    if !(RECORDING.get() && x.is_tracked() && from.is_float() && to.is_float()) {
+        return Place::None;
+    }
+    Place::Node(Arc::new(Node {
+        id: next_id(),
+        op: Op::Cast,
+        inputs: vec![x.place().clone()],
+        saved: Vec::new(),
+        backward: Box::new(move |b| Ok(vec![Some(b.grad.cast(from))])),
+    }))
+}
