@@ -1,8 +1,8 @@
 //! The dtypes a [`Tensor`](crate::Tensor) can have: their facts, their names, and the only rules of promotion.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
-use half::{bf16, f16};
+use half::{bf16, f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, Result, did_you_mean};
@@ -166,6 +166,10 @@ pub trait Float: Element {
     fn widen(self) -> Self::Wide;
     /// One rounding, to nearest even; overflow to infinity; NaN stays NaN.
     fn narrow(wide: Self::Wide) -> Self;
+    /// [`widen`](Float::widen) of many, many at a time; no copy where nothing changes.
+    fn widen_all(x: &[Self]) -> Cow<'_, [Self::Wide]>;
+    /// [`narrow`](Float::narrow) of many, many at a time; no copy where nothing changes.
+    fn narrow_all(wide: Cow<'_, [Self::Wide]>) -> Vec<Self>;
 }
 
 /// A type in which kernels compute: f32 or f64.
@@ -176,6 +180,10 @@ pub trait Real: num_traits::Float + Float<Wide = Self> + std::iter::Sum + std::o
     fn wide64(self) -> f64;
     /// The error function.
     fn erf(self) -> Self;
+    /// `1 - erf(x)`, accurate for large x.
+    fn erfc(self) -> Self;
+    /// The nearest integer; the even one of two equally near.
+    fn round_even(self) -> Self;
 }
 
 macro_rules! element {
@@ -183,23 +191,43 @@ macro_rules! element {
 }
 element!(f64 => F64, f32 => F32, f16 => F16, bf16 => Bf16, i64 => I64, bool => Bool);
 
-macro_rules! float {
-    ($($t:ty, $wide:ty, $x:ident => $widen:expr, $w:ident => $narrow:expr;)*) => { $(
+macro_rules! own_width {
+    ($($t:ty),*) => { $(
         impl Float for $t {
-            type Wide = $wide;
+            type Wide = $t;
             #[inline(always)]
-            fn widen(self) -> $wide { let $x = self; $widen }
+            fn widen(self) -> $t { self }
             #[inline(always)]
-            fn narrow($w: $wide) -> Self { $narrow }
+            fn narrow(wide: $t) -> Self { wide }
+            fn widen_all(x: &[Self]) -> Cow<'_, [$t]> { x.into() }
+            fn narrow_all(wide: Cow<'_, [$t]>) -> Vec<Self> { wide.into_owned() }
         }
     )* };
 }
-float! {
-    f64, f64, x => x, w => w;
-    f32, f32, x => x, w => w;
-    f16, f32, x => x.to_f32(), w => f16::from_f32(w);
-    bf16, f32, x => x.to_f32(), w => bf16::from_f32(w);
+own_width!(f64, f32);
+
+macro_rules! half_width {
+    ($($t:ty),*) => { $(
+        impl Float for $t {
+            type Wide = f32;
+            #[inline(always)]
+            fn widen(self) -> f32 { self.to_f32() }
+            #[inline(always)]
+            fn narrow(wide: f32) -> Self { <$t>::from_f32(wide) }
+            fn widen_all(x: &[Self]) -> Cow<'_, [f32]> {
+                let mut wide = vec![0.0; x.len()];
+                x.convert_to_f32_slice(&mut wide);
+                wide.into()
+            }
+            fn narrow_all(wide: Cow<'_, [f32]>) -> Vec<Self> {
+                let mut x = vec![Self::ZERO; wide.len()];
+                x.convert_from_f32_slice(&wide);
+                x
+            }
+        }
+    )* };
 }
+half_width!(f16, bf16);
 
 impl Real for f32 {
     fn of(value: f64) -> Self {
@@ -210,6 +238,12 @@ impl Real for f32 {
     }
     fn erf(self) -> Self {
         libm::erff(self)
+    }
+    fn erfc(self) -> Self {
+        libm::erfcf(self)
+    }
+    fn round_even(self) -> Self {
+        self.round_ties_even()
     }
 }
 
@@ -222,6 +256,12 @@ impl Real for f64 {
     }
     fn erf(self) -> Self {
         libm::erf(self)
+    }
+    fn erfc(self) -> Self {
+        libm::erfc(self)
+    }
+    fn round_even(self) -> Self {
+        self.round_ties_even()
     }
 }
 

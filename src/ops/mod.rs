@@ -1,8 +1,18 @@
 //! Every op, forward and backward, each through one [`dispatch`] that asks precision first and tells observers after.
 
 mod arithmetic;
+mod axes;
+mod cross_entropy;
+mod loss;
 mod matmul;
+mod pairwise;
+mod prelu;
+mod reduce;
+mod softmax;
 mod unary;
+
+pub use cross_entropy::CrossEntropy;
+pub use loss::Reduction;
 
 use crate::{
     DType, Op, Tensor,
@@ -100,11 +110,11 @@ pub(crate) fn elements<T: Stored>(x: &Tensor) -> std::borrow::Cow<'_, [T]> {
 }
 
 /// The elements widened to the dtype the kernels compute in.
-pub(crate) fn widened<T: Float>(x: &[T]) -> Vec<T::Wide> {
-    x.iter().map(|x| x.widen()).collect()
+pub(crate) fn widened<T: Float>(x: &[T]) -> std::borrow::Cow<'_, [T::Wide]> {
+    T::widen_all(x)
 }
 
 /// Rounds the elements once.
-pub(crate) fn narrowed<T: Float>(x: &[T::Wide]) -> Vec<T> {
-    x.iter().map(|&x| T::narrow(x)).collect()
+pub(crate) fn narrowed<'a, T: Float>(x: impl Into<std::borrow::Cow<'a, [T::Wide]>>) -> Vec<T> {
+    T::narrow_all(x.into())
 }
