@@ -12,11 +12,15 @@ mod kernels;
 pub mod observe;
 mod op;
 mod ops;
+pub mod policy;
 pub mod precision;
+pub mod rewrite;
 mod tensor;
 
 pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use op::Op;
+pub use policy::{Level, Policy};
+pub use rewrite::Plan;
 pub use tensor::{Grads, Tensor, TensorElement, no_grad};
