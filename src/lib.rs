@@ -12,11 +12,15 @@ mod kernels;
 pub mod observe;
 mod op;
 mod ops;
+pub mod optim;
 pub mod precision;
+pub mod scale;
 mod tensor;
 
 pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use op::Op;
+pub use optim::{Adam, Optimizer, Sgd};
+pub use scale::{LossScale, Outcome};
 pub use tensor::{Grads, Tensor, TensorElement, no_grad};
