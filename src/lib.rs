@@ -13,7 +13,9 @@ pub mod observe;
 mod op;
 mod ops;
 pub mod optim;
+pub mod policy;
 pub mod precision;
+pub mod rewrite;
 pub mod scale;
 mod tensor;
 
@@ -22,5 +24,7 @@ pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use op::Op;
 pub use optim::{Adam, Optimizer, Sgd};
+pub use policy::{Level, Policy};
+pub use rewrite::Plan;
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Grads, Tensor, TensorElement, no_grad};

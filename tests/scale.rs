@@ -5,7 +5,6 @@ use precast::{
     cell::Params,
     scale::{Cause, Dynamic, ScaleSpec, all_finite},
 };
-use serde_json::Value;
 
 #[path = "common/golden.rs"]
 mod golden;
