@@ -18,6 +18,7 @@ pub mod precision;
 pub mod rewrite;
 pub mod scale;
 mod tensor;
+pub mod train;
 
 pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
@@ -28,3 +29,4 @@ pub use policy::{Level, Policy};
 pub use rewrite::Plan;
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Grads, Tensor, TensorElement, no_grad};
+pub use train::data;
