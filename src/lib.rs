@@ -19,4 +19,5 @@ pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use op::Op;
+pub use ops::{ConvOptions, ConvTransposeOptions, Padding, PoolOptions};
 pub use tensor::{Grads, Tensor, TensorElement, no_grad};
