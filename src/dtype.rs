@@ -147,7 +147,7 @@ impl Serialize for DType {
 
 impl<'de> Deserialize<'de> for DType {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
     }
 }
@@ -166,10 +166,10 @@ pub trait Float: Element {
     fn widen(self) -> Self::Wide;
     /// One rounding, to nearest even; overflow to infinity; NaN stays NaN.
     fn narrow(wide: Self::Wide) -> Self;
-    /// [`widen`](Float::widen) of many, many at a time; no copy where nothing changes.
-    fn widen_all(x: &[Self]) -> Cow<'_, [Self::Wide]>;
-    /// [`narrow`](Float::narrow) of many, many at a time; no copy where nothing changes.
-    fn narrow_all(wide: Cow<'_, [Self::Wide]>) -> Vec<Self>;
+    /// [`widen`](Float::widen) of each element; free where nothing is to be widened.
+    fn widen_slice(x: &[Self]) -> Cow<'_, [Self::Wide]>;
+    /// [`narrow`](Float::narrow) of each element; free where nothing is to be rounded.
+    fn narrow_vec(wide: Vec<Self::Wide>) -> Vec<Self>;
 }
 
 /// A type in which kernels compute: f32 or f64.
@@ -191,7 +191,7 @@ macro_rules! element {
 }
 element!(f64 => F64, f32 => F32, f16 => F16, bf16 => Bf16, i64 => I64, bool => Bool);
 
-macro_rules! own_width {
+macro_rules! wide_float {
     ($($t:ty),*) => { $(
         impl Float for $t {
             type Wide = $t;
@@ -199,14 +199,14 @@ macro_rules! own_width {
             fn widen(self) -> $t { self }
             #[inline(always)]
             fn narrow(wide: $t) -> Self { wide }
-            fn widen_all(x: &[Self]) -> Cow<'_, [$t]> { x.into() }
-            fn narrow_all(wide: Cow<'_, [$t]>) -> Vec<Self> { wide.into_owned() }
+            fn widen_slice(x: &[Self]) -> Cow<'_, [$t]> { Cow::Borrowed(x) }
+            fn narrow_vec(wide: Vec<$t>) -> Vec<Self> { wide }
         }
     )* };
 }
-own_width!(f64, f32);
+wide_float!(f64, f32);
 
-macro_rules! half_width {
+macro_rules! half_float {
     ($($t:ty),*) => { $(
         impl Float for $t {
             type Wide = f32;
@@ -214,20 +214,20 @@ macro_rules! half_width {
             fn widen(self) -> f32 { self.to_f32() }
             #[inline(always)]
             fn narrow(wide: f32) -> Self { <$t>::from_f32(wide) }
-            fn widen_all(x: &[Self]) -> Cow<'_, [f32]> {
+            fn widen_slice(x: &[Self]) -> Cow<'_, [f32]> {
                 let mut wide = vec![0.0; x.len()];
                 x.convert_to_f32_slice(&mut wide);
-                wide.into()
+                Cow::Owned(wide)
             }
-            fn narrow_all(wide: Cow<'_, [f32]>) -> Vec<Self> {
-                let mut x = vec![Self::ZERO; wide.len()];
-                x.convert_from_f32_slice(&wide);
-                x
+            fn narrow_vec(wide: Vec<f32>) -> Vec<Self> {
+                let mut narrow = vec![<$t>::ZERO; wide.len()];
+                narrow.convert_from_f32_slice(&wide);
+                narrow
             }
         }
     )* };
 }
-half_width!(f16, bf16);
+half_float!(f16, bf16);
 
 impl Real for f32 {
     fn of(value: f64) -> Self {

@@ -22,20 +22,20 @@ pub(crate) trait Unary: Copy + Send + Sync + 'static {
 
 /// `out[i] = f(x[i])`, one rounding.
 pub(crate) fn unary<T: Float, F: Unary>(f: F, x: &[T]) -> Vec<T> {
-    let y: Vec<T::Wide> = T::widen_all(x).iter().map(|&x| f.value(x)).collect();
-    T::narrow_all(y.into())
+    let y: Vec<T::Wide> = T::widen_slice(x).iter().map(|&x| f.value(x)).collect();
+    T::narrow_vec(y)
 }
 
 /// `out[i] = grad[i] * f'(x[i])`, one rounding. `kept` is x or y as `F::KEPT` says.
 pub(crate) fn unary_backward<T: Float, F: Unary>(f: F, kept: &[T], grad: &[T]) -> Vec<T> {
-    let grad = T::widen_all(grad);
+    let grad = T::widen_slice(grad);
     let back: Vec<T::Wide> = if F::KEPT == Kept::Nothing {
         let slope = f.slope(T::Wide::of(0.0));
         grad.iter().map(|&grad| grad * slope).collect()
     } else {
-        grad.iter().zip(T::widen_all(kept).iter()).map(|(&grad, &kept)| grad * f.slope(kept)).collect()
+        grad.iter().zip(T::widen_slice(kept).iter()).map(|(&grad, &kept)| grad * f.slope(kept)).collect()
     };
-    T::narrow_all(back.into())
+    T::narrow_vec(back)
 }
 
 /// A differentiable function of two numbers.

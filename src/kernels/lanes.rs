@@ -18,12 +18,12 @@ pub(crate) trait Along: Copy + Send + Sync + 'static {
 /// f of `count` lanes of `n` elements, one rounding.
 pub(crate) fn along<T: Float, A: Along>(f: A, x: &[T], count: usize, n: usize) -> Vec<T> {
     let m = if A::REDUCES { 1 } else { n };
-    let x = T::widen_all(x);
+    let x = T::widen_slice(x);
     let mut y = vec![T::Wide::default(); count * m];
     for i in 0..count {
         f.value(&x[i * n..(i + 1) * n], &mut y[i * m..(i + 1) * m]);
     }
-    T::narrow_all(y.into())
+    T::narrow_vec(y)
 }
 
 /// The gradients of `count` lanes of `n` elements, one rounding. `kept` is x, y or empty as `A::KEPT` says.
@@ -34,10 +34,10 @@ pub(crate) fn along_backward<T: Float, A: Along>(f: A, kept: &[T], dy: &[T], cou
         Kept::Input => n,
         Kept::Output => m,
     };
-    let (kept, dy) = (T::widen_all(kept), T::widen_all(dy));
+    let (kept, dy) = (T::widen_slice(kept), T::widen_slice(dy));
     let mut dx = vec![T::Wide::default(); count * n];
     for i in 0..count {
         f.back(&kept[i * k..(i + 1) * k], &dy[i * m..(i + 1) * m], &mut dx[i * n..(i + 1) * n]);
     }
-    T::narrow_all(dx.into())
+    T::narrow_vec(dx)
 }

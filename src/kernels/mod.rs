@@ -5,9 +5,12 @@
 
 pub(crate) mod broadcast;
 pub(crate) mod cast;
+pub(crate) mod conv;
 pub(crate) mod cross_entropy;
 pub(crate) mod elementwise;
 pub(crate) mod gemm;
 pub(crate) mod lanes;
+pub(crate) mod norm;
+pub(crate) mod pool;
 pub(crate) mod reduce;
 pub(crate) mod softmax;

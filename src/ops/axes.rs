@@ -4,29 +4,12 @@ use std::borrow::Cow;
 
 use ndarray::{ArrayD, IxDyn};
 
-use super::elements;
+use super::{elements, shape::axis_at};
 use crate::{
     Tensor,
     error::{Error, Result},
     tensor::{Array, Stored},
 };
-
-/// The axis of a tensor of this rank; negative counts from the end.
-///
-/// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis.
-pub(crate) fn axis(axis: isize, rank: usize) -> Result<usize> {
-    let from_start = if axis < 0 { axis + rank as isize } else { axis };
-    match usize::try_from(from_start) {
-        Ok(found) if found < rank => Ok(found),
-        _ if rank == 0 => Err(Error::shape(format!("axis {axis} of a scalar, which has no axes"))),
-        _ => Err(Error::shape(format!(
-            "axis {axis} of a tensor of rank {rank}; allowed: {} to {}",
-            -(rank as isize),
-            rank - 1
-        ))),
-    }
-}
 
 /// The axes in rising order; none given means all.
 ///
@@ -36,7 +19,7 @@ pub(crate) fn axes(axes: &[isize], rank: usize) -> Result<Vec<usize>> {
     if axes.is_empty() {
         return Ok((0..rank).collect());
     }
-    let mut found: Vec<usize> = axes.iter().map(|&a| axis(a, rank)).collect::<Result<_>>()?;
+    let mut found: Vec<usize> = axes.iter().map(|&a| axis_at(a, rank)).collect::<Result<_>>()?;
     found.sort_unstable();
     match found.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(Error::shape(format!("axis {} is named twice in {axes:?}", pair[0]))),
@@ -109,10 +92,10 @@ mod tests {
     fn axes_count_from_either_end_and_are_named_once() {
         assert_eq!(axes(&[-1, 0], 3).unwrap(), [0, 2]);
         assert_eq!(axes(&[], 2).unwrap(), [0, 1]);
-        assert_eq!(axis(isize::MIN, 2).unwrap_err().kind(), crate::ErrorKind::Shape);
+        assert_eq!(axes(&[isize::MIN], 2).unwrap_err().kind(), crate::ErrorKind::Shape);
         assert!(axes(&[1, -1], 2).unwrap_err().to_string().contains("axis 1 is named twice in [1, -1]"));
-        assert!(axis(2, 2).unwrap_err().to_string().contains("allowed: -2 to 1"));
-        assert!(axis(0, 0).unwrap_err().to_string().contains("scalar"));
+        assert!(axes(&[2], 2).unwrap_err().to_string().contains("-2 to 1"));
+        assert!(axes(&[0], 0).unwrap_err().to_string().contains("scalar"));
     }
 
     #[test]

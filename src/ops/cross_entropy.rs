@@ -3,7 +3,7 @@
 use super::{
     Reduction,
     axes::{Lanes, reduced},
-    dispatch, elements, narrowed, widened,
+    by_float, dispatch, elements,
 };
 use crate::{
     DType, Op, Tensor,
@@ -13,7 +13,7 @@ use crate::{
         cross_entropy::{Targets, Wanted},
         reduce,
     },
-    tensor::{Array, Backward, Forward, Stored, with_float},
+    tensor::{Array, Backward, Forward, Stored},
 };
 
 /// Options of [`Tensor::cross_entropy_with`]. The default is the mean, without smoothing, weights or ignored targets.
@@ -68,7 +68,7 @@ impl CrossEntropy {
     {
         let targets = self.targets::<T>(target, lanes)?;
         let (x, mut space) = (lanes.pack::<T>(x), vec![T::Wide::default(); lanes.n]);
-        let x = widened(&x);
+        let x = T::widen_slice(&x);
         let loss = |i: usize| targets.loss(i, &x[i * lanes.n..(i + 1) * lanes.n], &mut space);
         let losses: Vec<T::Wide> = (0..lanes.count).map(loss).collect();
         let losses = match self.reduction {
@@ -76,7 +76,7 @@ impl CrossEntropy {
             Reduction::Sum => vec![reduce::sum(&losses)],
             Reduction::Mean => vec![reduce::sum(&losses) / targets.mean_divisor(lanes.count)],
         };
-        Array::from_vec(narrowed::<T>(losses), out)
+        Array::from_vec(T::narrow_vec(losses), out)
     }
 
     fn backward<T: Stored + Float>(&self, back: &Backward<'_>, lanes: &Lanes) -> Result<Vec<Option<Tensor>>>
@@ -90,14 +90,14 @@ impl CrossEntropy {
             _ => T::Wide::of(1.0),
         };
         let (x, grad) = (lanes.pack::<T>(x), elements::<T>(back.grad));
-        let x = widened(&x);
+        let x = T::widen_slice(&x);
         let lane = |i: usize| i * lanes.n..(i + 1) * lanes.n;
         let g = |i: usize| grad[if self.reduction == Reduction::None { i } else { 0 }].widen() / divisor;
         let mut grads = vec![None, None];
         if back.needs[0] {
             let mut dx = vec![T::Wide::default(); x.len()];
             (0..lanes.count).for_each(|i| targets.back(i, &x[lane(i)], g(i), &mut dx[lane(i)]));
-            grads[0] = Some(Tensor::from_array(lanes.unpack(narrowed::<T>(dx))?));
+            grads[0] = Some(Tensor::from_array(lanes.unpack(T::narrow_vec(dx))?));
         }
         if back.needs[1] {
             let mut dt = vec![T::Wide::default(); x.len()];
@@ -172,14 +172,12 @@ impl Tensor {
             };
             fits(x, target, wanted)?;
             let out = if options.reduction == Reduction::None { &samples[..] } else { &[] };
-            let value = with_float!(x.array(), a: T => {
-                let _ = a;
-                options.forward::<T>(x, target, &lanes, out)
-            }, else Err(Error::dtype(format!("needs floating logits, got {}", x.dtype()))))?;
-            Ok(Forward::new(value, vec![x.clone(), target.clone()], move |back| {
-                with_float!(back.grad.array(), a: T => { let _ = a; options.backward::<T>(back, &lanes) },
-                    else unreachable!("gradients are floating"))
-            }))
+            let value = by_float!(x, T => options.forward::<T>(x, target, &lanes, out))?;
+            Ok(Forward::new(
+                value,
+                vec![x.clone(), target.clone()],
+                move |back| by_float!(back.grad, T => options.backward::<T>(back, &lanes)),
+            ))
         })
     }
 
@@ -204,26 +202,24 @@ impl Tensor {
                 .map(|(i, c)| i * lanes.n + c)
                 .collect();
             let divisor = reduction.divisor(places.len());
-            let value = with_float!(x.array(), a: T => {
-                let _ = a;
+            let value = by_float!(x, T => {
                 let x = lanes.pack::<T>(x);
                 let losses: Vec<_> = places.iter().map(|&place| -x[place].widen()).collect();
                 match reduction {
-                    Reduction::None => Array::from_vec(narrowed::<T>(losses), &samples),
+                    Reduction::None => Array::from_vec(T::narrow_vec(losses), &samples),
                     _ => Array::from_vec(vec![T::narrow(reduce::sum(&losses) / <T as Float>::Wide::of(divisor))], &[]),
                 }
-            }, else Err(Error::dtype(format!("needs floating log-probabilities, got {}", x.dtype()))))?;
+            })?;
             Ok(Forward::new(value, vec![], move |back| {
-                let grad = with_float!(back.grad.array(), a: T => {
-                    let _ = a;
-                    let grad = elements::<T>(back.grad);
+                let grad = by_float!(back.grad, T => {
+                let grad = elements::<T>(back.grad);
                     let mut dx = vec![T::default(); lanes.count * lanes.n];
                     for (i, &place) in places.iter().enumerate() {
                         let g = if reduction == Reduction::None { grad[i] } else { grad[0] };
                         dx[place] = T::narrow(-g.widen() / <T as Float>::Wide::of(divisor));
                     }
-                    lanes.unpack(dx)?
-                }, else unreachable!("gradients are floating"));
+                    lanes.unpack(dx)
+                })?;
                 Ok(vec![Some(Tensor::from_array(grad)), None])
             }))
         })

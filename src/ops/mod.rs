@@ -2,22 +2,31 @@
 
 mod arithmetic;
 mod axes;
+mod conv;
 mod cross_entropy;
+mod linear;
 mod loss;
 mod matmul;
+mod norm;
+mod padding;
 mod pairwise;
+mod pieces;
+mod pool;
 mod prelu;
 mod reduce;
+mod shape;
 mod softmax;
 mod unary;
 
+pub use conv::{ConvOptions, ConvTransposeOptions};
 pub use cross_entropy::CrossEntropy;
 pub use loss::Reduction;
+pub use padding::Padding;
+pub use pool::PoolOptions;
 
 use crate::{
     DType, Op, Tensor,
-    dtype::Float,
-    error::Result,
+    error::{Error, Result},
     observe,
     precision::{self, Frame},
     tensor::{self, Forward, Stored},
@@ -101,20 +110,30 @@ macro_rules! float_kernel {
 }
 pub(crate) use float_kernel;
 
+/// Opens the dtype of a floating tensor: `$t` is its element type in the body, which is a `Result`.
+macro_rules! by_float {
+    ($x:expr, $t:ident => $body:expr) => {
+        $crate::tensor::with_float!($x.array(), array: $t => { let _ = array; $body },
+            else Err($crate::Error::dtype(format!("needs a floating tensor, got {}", $x.dtype()))))
+    };
+}
+pub(crate) use by_float;
+
+/// For ops that mix no dtypes: integers and booleans beside floating tensors pass `resolve`, but not this.
+pub(crate) fn one_float_dtype(inputs: &[Tensor]) -> Result<()> {
+    match inputs.iter().find(|x| !x.dtype().is_float() || x.dtype() != inputs[0].dtype()) {
+        None => Ok(()),
+        Some(_) => {
+            let met: Vec<&str> = inputs.iter().map(|x| x.dtype().name()).collect();
+            Err(Error::dtype(format!("needs floating tensors of one dtype, got {}", met.join(", "))))
+        }
+    }
+}
+
 /// The elements of a tensor that is known to have the element type `T`, in row-major order.
 pub(crate) fn elements<T: Stored>(x: &Tensor) -> std::borrow::Cow<'_, [T]> {
     match x.array().slice::<T>() {
         Some(slice) => slice.into(),
         None => x.to_vec_stored::<T>().into(),
     }
-}
-
-/// The elements widened to the dtype the kernels compute in.
-pub(crate) fn widened<T: Float>(x: &[T]) -> std::borrow::Cow<'_, [T::Wide]> {
-    T::widen_all(x)
-}
-
-/// Rounds the elements once.
-pub(crate) fn narrowed<'a, T: Float>(x: impl Into<std::borrow::Cow<'a, [T::Wide]>>) -> Vec<T> {
-    T::narrow_all(x.into())
 }

@@ -2,7 +2,7 @@
 
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
 
-use super::{Reduction, dispatch, elements, narrowed, widened};
+use super::{Reduction, by_float, dispatch, elements};
 use crate::{
     DType, Op, Tensor,
     dtype::{Float, Real},
@@ -12,7 +12,7 @@ use crate::{
         elementwise::Binary,
         reduce,
     },
-    tensor::{Array, Backward, Forward, Stored, with_float},
+    tensor::{Array, Backward, Forward, Stored},
 };
 
 /// The shape in which two shapes meet: axes are matched from the last, and an axis of length 1 stretches.
@@ -106,8 +106,7 @@ pub(super) fn pairwise_as<F: Binary>(
             let value = zip(&walk, &elements::<i64>(a), &elements::<i64>(b), whole);
             return Array::from_vec(value, &shape).map(Forward::constant);
         }
-        let value = with_float!(a.array(), x: T => { let _ = x; value::<T, F>(f, [a, b], &shapes, &shape, reduction) },
-            else Err(Error::dtype(format!("needs floating tensors, got {} and {}", a.dtype(), b.dtype()))))?;
+        let value = by_float!(a, T => value::<T, F>(f, [a, b], &shapes, &shape, reduction))?;
         let own_shapes = [a.shape().to_vec(), b.shape().to_vec()];
         let saved = if F::CONSTANT_SLOPES { vec![] } else { vec![a.clone(), b.clone()] };
         Ok(Forward::new(value, saved, move |back| {
@@ -115,11 +114,10 @@ pub(super) fn pairwise_as<F: Binary>(
                 if !back.needs[which] {
                     return Ok(None);
                 }
-                with_float!(back.grad.array(), g: T => {
-                    let _ = g;
+                by_float!(back.grad, T => {
                     let sums = gradient::<T, F>(f, back, which, &shapes, &shape, reduction)?;
                     Array::from_vec(sums, &own_shapes[which]).map(Tensor::from_array).map(Some)
-                }, else unreachable!("gradients are floating"))
+                })
             };
             Ok(vec![grad(0)?, grad(1)?])
         }))
@@ -135,9 +133,9 @@ fn value<T: Stored + Float, F: Binary>(
 ) -> Result<Array> {
     let walk = Broadcast::new(shape, [&shapes[0], &shapes[1]]);
     let (a, b) = (elements::<T>(a), elements::<T>(b));
-    let pairs = zip(&walk, &widened(&a), &widened(&b), |a, b| f.value(a, b));
+    let pairs = zip(&walk, &T::widen_slice(&a), &T::widen_slice(&b), |a, b| f.value(a, b));
     if reduction == Reduction::None {
-        return Array::from_vec(narrowed::<T>(pairs), shape);
+        return Array::from_vec(T::narrow_vec(pairs), shape);
     }
     let divisor = T::Wide::of(reduction.divisor(pairs.len()));
     Array::from_vec(vec![T::narrow(reduce::sum(&pairs) / divisor)], &[])
@@ -158,12 +156,12 @@ where
     let divisor = T::Wide::of(reduction.divisor(shape.iter().product()));
     let pick = |(a, b): (T::Wide, T::Wide)| if which == 0 { a } else { b };
     let grad = elements::<T>(back.grad);
-    let grad = widened(&grad);
+    let grad = T::widen_slice(&grad);
     let product: Vec<T::Wide> = match back.saved {
         [a, b] => {
             let walk = Broadcast::new(shape, [back.grad.shape(), &shapes[0], &shapes[1]]);
             let (a, b) = (elements::<T>(a), elements::<T>(b));
-            zip3(&walk, &grad, &widened(&a), &widened(&b), |g, a, b| g / divisor * pick(f.slopes(a, b)))
+            zip3(&walk, &grad, &T::widen_slice(&a), &T::widen_slice(&b), |g, a, b| g / divisor * pick(f.slopes(a, b)))
         }
         _ => {
             let one = T::Wide::of(1.0);
@@ -172,5 +170,5 @@ where
         }
     };
     let product = ArrayD::from_shape_vec(IxDyn(shape), product).map_err(|e| Error::shape(e.to_string()))?;
-    Ok(narrowed(sum_to(product, &shapes[which]).into_iter().collect::<Vec<_>>()))
+    Ok(T::narrow_vec(sum_to(product, &shapes[which]).into_iter().collect::<Vec<_>>()))
 }

@@ -2,9 +2,9 @@
 
 use super::{
     axes::{self, Lanes, reduced},
-    dispatch, elements, narrowed,
+    by_float, dispatch, elements,
     pairwise::{stretched, sum_over},
-    widened,
+    shape::axis_at,
 };
 use crate::{
     Op, Tensor,
@@ -15,7 +15,7 @@ use crate::{
         lanes::{Along, along as kernel, along_backward},
         reduce::{Extreme, PNorm, Product, RunningSum, Variance},
     },
-    tensor::{Array, Forward, Stored, with_array, with_float},
+    tensor::{Array, Forward, Stored, with_array},
 };
 
 /// A differentiable function of the lanes along some axes. One rounding forward, one backward.
@@ -27,30 +27,24 @@ pub(super) fn along<A: Along>(op: Op, x: &Tensor, axes: &[isize], keep_dims: boo
         let axes = axes::axes(axes, x.rank())?;
         let lanes = Lanes::new(x.shape(), &axes);
         let out = reduced(x.shape(), &axes, keep_dims);
-        let value = with_float!(x.array(), a: T => {
-            let _ = a;
-            let y = kernel::<T, A>(f, &lanes.pack(x), lanes.count, lanes.n);
+        let value = by_float!(x, T => {
+                let y = kernel::<T, A>(f, &lanes.pack(x), lanes.count, lanes.n);
             if A::REDUCES { Array::from_vec(y, &out) } else { lanes.unpack(y) }
-        }, else Err(needs_float(x)))?;
+        })?;
         let saved = match A::KEPT {
             Kept::Nothing => vec![],
             Kept::Input => vec![x.clone()],
             Kept::Output => vec![Tensor::from_array(value.clone())],
         };
         Ok(Forward::new(value, saved, move |back| {
-            let grad = with_float!(back.grad.array(), a: T => {
-                let _ = a;
+            let grad = by_float!(back.grad, T => {
                 let kept = back.saved.first().map(|kept| lanes.pack::<T>(kept)).unwrap_or_default();
                 let dy = if A::REDUCES { elements::<T>(back.grad) } else { lanes.pack(back.grad) };
                 lanes.unpack(along_backward(f, &kept, &dy, lanes.count, lanes.n))
-            }, else unreachable!("gradients are floating"))?;
+            })?;
             Ok(vec![Some(Tensor::from_array(grad))])
         }))
     })
-}
-
-fn needs_float(x: &Tensor) -> Error {
-    Error::dtype(format!("needs a floating tensor, got {}", x.dtype()))
 }
 
 /// The sum, divided by the number of its terms if `mean`.
@@ -65,22 +59,20 @@ fn sum_or_mean(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, mean: bool) 
         }
         let terms: usize = axes.iter().map(|&a| shape[a]).product();
         let divisor = if mean { terms as f64 } else { 1.0 };
-        let value = with_float!(x.array(), a: T => {
-            let _ = a;
-            let divisor = <T as Float>::Wide::of(divisor);
-            let sums = sum_over(&widened(&elements::<T>(x)), &shape, &axes);
-            Array::from_vec(narrowed::<T>(sums.into_iter().map(|sum| sum / divisor).collect::<Vec<_>>()), &out)
-        }, else Err(needs_float(x)))?;
+        let value = by_float!(x, T => {
+                let divisor = <T as Float>::Wide::of(divisor);
+            let sums = sum_over(&T::widen_slice(&elements::<T>(x)), &shape, &axes);
+            Array::from_vec(T::narrow_vec(sums.into_iter().map(|sum| sum / divisor).collect::<Vec<_>>()), &out)
+        })?;
         Ok(Forward::new(value, vec![], move |back| {
             let kept = reduced(&shape, &axes, true);
-            let grad = with_float!(back.grad.array(), a: T => {
-                let _ = a;
+            let grad = by_float!(back.grad, T => {
                 let divisor = <T as Float>::Wide::of(divisor);
                 let parts = elements::<T>(back.grad).iter().map(|g| T::narrow(g.widen() / divisor)).collect();
                 let parts = Array::from_vec::<T>(parts, &kept)?;
                 let all: Vec<T> = stretched::<T>(&parts, &shape)?.iter().copied().collect();
-                Array::from_vec(all, &shape)?
-            }, else unreachable!("gradients are floating"));
+                Array::from_vec(all, &shape)
+            })?;
             Ok(vec![Some(Tensor::from_array(grad))])
         }))
     })
@@ -111,9 +103,11 @@ fn arg_extreme(op: Op, x: &Tensor, axis: isize, keep_dims: bool, largest: bool) 
     }
     dispatch(op, &[x], |inputs| {
         let x = &inputs[0];
-        let axis = axes::axis(axis, x.rank())?;
+        let axis = axis_at(axis, x.rank())?;
         not_empty(x, &[axis])?;
-        with_array!(x.array(), a: T => { let _ = a; go::<T>(x, axis, keep_dims, largest) }).map(Forward::constant)
+        with_array!(x.array(), a: T => {
+                let _ = a; go::<T>(x, axis, keep_dims, largest) })
+        .map(Forward::constant)
     })
 }
 
