@@ -4,19 +4,37 @@
 #![deny(unsafe_code)]
 
 pub mod cell;
+pub mod cells;
 pub mod check;
 mod dtype;
 pub mod error;
+mod files;
 #[allow(unsafe_code)]
 mod kernels;
+pub mod models;
 pub mod observe;
 mod op;
 mod ops;
 pub mod precision;
 mod tensor;
+pub mod weights;
 
 pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use op::Op;
 pub use tensor::{Grads, Tensor, TensorElement, no_grad};
+
+/// What programs that define and run networks need, in one `use`.
+///
+/// Networks of your own that stand in files are marked `#[derive(Serialize, Deserialize)]` and `#[typetag::serde]`. What
+/// these write names the crates `serde` and `typetag`, so your `Cargo.toml` lists both beside `precast`.
+pub mod prelude {
+    pub use crate::{
+        Cell, Child, DType, Error, Param, Result, Tensor,
+        cells::*,
+        children, sequential,
+    };
+    pub use serde::{Deserialize, Serialize};
+    pub use typetag;
+}
