@@ -15,7 +15,11 @@ pub mod models;
 pub mod observe;
 mod op;
 mod ops;
+pub mod optim;
+pub mod policy;
 pub mod precision;
+pub mod rewrite;
+pub mod scale;
 mod tensor;
 pub mod weights;
 
@@ -23,6 +27,10 @@ pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use op::Op;
+pub use optim::{Adam, Optimizer, Sgd};
+pub use policy::{Level, Policy};
+pub use rewrite::Plan;
+pub use scale::{LossScale, Outcome};
 pub use tensor::{Grads, Tensor, TensorElement, no_grad};
 
 /// What programs that define and run networks need, in one `use`.

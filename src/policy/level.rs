@@ -1,0 +1,80 @@
+//! The optimisation levels.
+
+use std::{convert::Infallible, fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result, did_you_mean};
+
+/// How much of a network is lowered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Level {
+    /// Nothing changes.
+    O0,
+    /// Cells on the white list run low and return f32; ops on the white list that other cells call directly are cast low
+    /// and back.
+    O1,
+    /// The whole network is one low region; cells on the black list are f32 islands in it; the root returns f32.
+    O2,
+    /// The whole network is one low region; the root returns f32.
+    O3,
+}
+
+impl Level {
+    /// All levels, in order.
+    pub const ALL: [Level; 4] = [Level::O0, Level::O1, Level::O2, Level::O3];
+
+    /// Name, as in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::O0 => "O0",
+            Level::O1 => "O1",
+            Level::O2 => "O2",
+            Level::O3 => "O3",
+        }
+    }
+
+    /// What it means, in one line.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Level::O0 => "nothing is lowered",
+            Level::O1 => "cells and ops on the white list run low and return f32",
+            Level::O2 => "all runs low but the cells on the black list; the network returns f32",
+            Level::O3 => "all runs low; the network returns f32",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Level {
+    type Err = Error;
+
+    /// Exact: `O2`, not `o2` and not `2`.
+    fn from_str(text: &str) -> Result<Self> {
+        Level::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| {
+            let names = Level::ALL.map(Level::name);
+            let near = did_you_mean(text, names);
+            Error::level(format!("unknown level `{text}`{near}; allowed: {}", names.join(", ")))
+        })
+    }
+}
+
+impl TryFrom<&str> for Level {
+    type Error = Error;
+    fn try_from(text: &str) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Infallible> for Error {
+    /// Lets functions take a [`Level`] or its name alike.
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}

@@ -1,0 +1,123 @@
+//! Rules: which cells, and how they shall run.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Origin, Pattern};
+use crate::error::{Error, Result, did_you_mean};
+
+/// One rule of a policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Which cells.
+    pub select: Select,
+    /// How they run, and all inside them for which nothing else is said.
+    pub run: Run,
+    /// The writer's reason, shown beside the decision.
+    pub because: Option<String>,
+    /// How many cells it must match; without it, at least one.
+    pub expect: Option<usize>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+impl Rule {
+    /// A rule for the cells whose path matches a pattern.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the pattern is malformed.
+    pub fn path(pattern: &str, run: Run) -> Result<Self> {
+        Ok(Rule::new(Select::Path(pattern.parse()?), run))
+    }
+
+    /// A rule for the cells of a kind.
+    pub fn kind(kind: impl Into<String>, run: Run) -> Self {
+        Rule::new(Select::Kind(kind.into()), run)
+    }
+
+    fn new(select: Select, run: Run) -> Self {
+        Rule { select, run, because: None, expect: None, origin: Origin::Code }
+    }
+
+    /// Adds the reason.
+    pub fn because(mut self, reason: impl Into<String>) -> Self {
+        self.because = Some(reason.into());
+        self
+    }
+
+    /// Adds the number of cells it must match.
+    pub fn expect(mut self, cells: usize) -> Self {
+        self.expect = Some(cells);
+        self
+    }
+}
+
+/// Which cells a rule is for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Select {
+    /// Those whose path matches.
+    Path(Pattern),
+    /// Those of this kind, exactly.
+    Kind(String),
+}
+
+impl Select {
+    /// Whether it selects a cell.
+    pub fn matches(&self, path: &str, kind: &str) -> bool {
+        match self {
+            Select::Path(pattern) => pattern.matches(path),
+            Select::Kind(wanted) => wanted == kind,
+        }
+    }
+
+    /// Whether it is a path without wildcards.
+    pub fn is_exact_path(&self) -> bool {
+        matches!(self, Select::Path(pattern) if pattern.is_exact())
+    }
+}
+
+impl fmt::Display for Select {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Select::Path(pattern) => write!(f, "path {pattern}"),
+            Select::Kind(kind) => write!(f, "kind {kind}"),
+        }
+    }
+}
+
+/// How the cells of a rule run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Run {
+    /// In f32.
+    #[serde(rename = "float32")]
+    Full,
+    /// In the policy's low dtype.
+    #[serde(rename = "low")]
+    Low,
+    /// As what surrounds them, whatever the lists say.
+    #[serde(rename = "inherit")]
+    Inherit,
+}
+
+impl Run {
+    const NAMES: [(&'static str, Run); 3] = [("float32", Run::Full), ("low", Run::Low), ("inherit", Run::Inherit)];
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, _) = Run::NAMES.into_iter().find(|(_, run)| run == self).expect("every way to run has a name");
+        f.pad(name)
+    }
+}
+
+impl FromStr for Run {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let names = Run::NAMES.map(|(name, _)| name);
+        Run::NAMES.into_iter().find(|(name, _)| *name == text).map(|(_, run)| run).ok_or_else(|| {
+            Error::policy(format!("unknown `run: {text}`{}; allowed: {}", did_you_mean(text, names), names.join(", ")))
+        })
+    }
+}

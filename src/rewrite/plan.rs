@@ -1,0 +1,4 @@
+//! placeholder
+/// A plan.
+#[derive(Debug)]
+pub struct Plan;
