@@ -1,0 +1,3 @@
+//! Training: data, the loop, and what it has seen.
+
+pub mod data;
