@@ -76,7 +76,9 @@ impl<'de, const N: usize> Deserialize<'de> for PerAxis<N> {
             }
 
             fn visit_i64<E: de::Error>(self, all: i64) -> Result<Self::Value, E> {
-                u64::try_from(all).map_err(|_| E::invalid_value(de::Unexpected::Signed(all), &self)).and_then(|x| self.visit_u64(x))
+                u64::try_from(all)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(all), &self))
+                    .and_then(|x| self.visit_u64(x))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
@@ -136,7 +138,9 @@ pub(super) mod padding {
             type Value = Padding;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`valid`, `same`, a number, or a list with a number or a pair [before, after] for each axis")
+                f.write_str(
+                    "`valid`, `same`, a number, or a list with a number or a pair [before, after] for each axis",
+                )
             }
 
             fn visit_str<E: de::Error>(self, name: &str) -> Result<Padding, E> {
@@ -152,7 +156,9 @@ pub(super) mod padding {
             }
 
             fn visit_i64<E: de::Error>(self, all: i64) -> Result<Padding, E> {
-                u64::try_from(all).map_err(|_| E::invalid_value(de::Unexpected::Signed(all), &self)).and_then(|x| self.visit_u64(x))
+                u64::try_from(all)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(all), &self))
+                    .and_then(|x| self.visit_u64(x))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Padding, A::Error> {

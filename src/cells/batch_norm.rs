@@ -113,7 +113,7 @@ pub struct BatchNorm<const N: usize> {
     spec: BatchNormSpec<N>,
 }
 
-written_as_spec!(<const N: usize> BatchNorm<N>, BatchNormSpec<N>);
+written_as_spec!(BatchNorm<N>, BatchNormSpec<N>, const N);
 
 impl<const N: usize> BatchNorm<N> {
     /// `eps` 1e-5, `momentum` 0.1, affine.
@@ -138,7 +138,10 @@ impl<const N: usize> BatchNorm<N> {
         }
         let count = x.len() / channels.max(1);
         if count < 2 {
-            return Err(Error::shape(format!("training needs at least 2 values for each channel, got {:?}", x.shape())));
+            return Err(Error::shape(format!(
+                "training needs at least 2 values for each channel, got {:?}",
+                x.shape()
+            )));
         }
         let (y, mean, var) = x.batch_norm_train(weight, bias, eps)?;
         self.blend(&self.running_mean, &mean, 1.0)?;

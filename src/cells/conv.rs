@@ -119,7 +119,12 @@ impl<const N: usize> ConvSpec<N> {
 
     fn make(self, rng: &mut Rng) -> Result<Conv<N>> {
         let groups = self.groups.max(1);
-        let (weight, bias) = weights([self.out_channels, self.in_channels / groups], self.kernel_size, self.bias.then_some(self.out_channels), rng)?;
+        let (weight, bias) = weights(
+            [self.out_channels, self.in_channels / groups],
+            self.kernel_size,
+            self.bias.then_some(self.out_channels),
+            rng,
+        )?;
         Ok(Conv { weight, bias, spec: self })
     }
 }
@@ -166,25 +171,42 @@ impl<const N: usize> ConvTransposeSpec<N> {
 
     fn make(self, rng: &mut Rng) -> Result<ConvTranspose<N>> {
         let groups = self.groups.max(1);
-        let (weight, bias) = weights([self.in_channels, self.out_channels / groups], self.kernel_size, self.bias.then_some(self.out_channels), rng)?;
+        let (weight, bias) = weights(
+            [self.in_channels, self.out_channels / groups],
+            self.kernel_size,
+            self.bias.then_some(self.out_channels),
+            rng,
+        )?;
         Ok(ConvTranspose { weight, bias, spec: self })
     }
 }
 
-fn check<const N: usize>(inputs: usize, outputs: usize, groups: usize, [kernel, stride, dilation]: [PerAxis<N>; 3]) -> Result<()> {
+fn check<const N: usize>(
+    inputs: usize,
+    outputs: usize,
+    groups: usize,
+    [kernel, stride, dilation]: [PerAxis<N>; 3],
+) -> Result<()> {
     for (what, PerAxis(axes)) in [("kernel_size", kernel), ("stride", stride), ("dilation", dilation)] {
         if axes.contains(&0) {
             return Err(Error::value(format!("{what} {axes:?}: at least 1 is needed on each axis")));
         }
     }
     if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
-        return Err(Error::value(format!("{groups} groups do not divide {inputs} input and {outputs} output channels")));
+        return Err(Error::value(format!(
+            "{groups} groups do not divide {inputs} input and {outputs} output channels"
+        )));
     }
     Ok(())
 }
 
 /// A weight `[first, second, kernel...]` and a bias of the given length.
-fn weights<const N: usize>(channels: [usize; 2], kernel: PerAxis<N>, bias: Option<usize>, rng: &mut Rng) -> Result<(Param, Option<Param>)> {
+fn weights<const N: usize>(
+    channels: [usize; 2],
+    kernel: PerAxis<N>,
+    bias: Option<usize>,
+    rng: &mut Rng,
+) -> Result<(Param, Option<Param>)> {
     let shape = [&channels[..], &kernel.0].concat();
     let weight = Param::new(Init::weight().sample(&shape, rng)?);
     let fan_in = shape[1..].iter().product();
@@ -240,12 +262,14 @@ impl<const N: usize> ConvTranspose<N> {
     /// # Panics
     /// When the weight does not fit into memory, as `Vec` does.
     pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>, rng: &mut Rng) -> Self {
-        ConvTransposeSpec::new(in_channels, out_channels, kernel_size).make(rng).expect("a weight that fits into memory")
+        ConvTransposeSpec::new(in_channels, out_channels, kernel_size)
+            .make(rng)
+            .expect("a weight that fits into memory")
     }
 }
 
-written_as_spec!(<const N: usize> Conv<N>, ConvSpec<N>);
-written_as_spec!(<const N: usize> ConvTranspose<N>, ConvTransposeSpec<N>);
+written_as_spec!(Conv<N>, ConvSpec<N>, const N);
+written_as_spec!(ConvTranspose<N>, ConvTransposeSpec<N>, const N);
 
 macro_rules! kinds {
     ($n:literal: $conv:ident $conv_spec:ident $conv_name:literal $conv_op:ident, $transpose:ident $transpose_spec:ident $transpose_name:literal $transpose_op:ident) => {

@@ -21,11 +21,8 @@ mod batch_norm;
 mod container;
 mod conv;
 mod dense;
-mod dropout;
-mod embedding;
 mod norm;
 mod pool;
-mod prelu;
 mod recurrent;
 
 pub use activation::*;
@@ -34,8 +31,6 @@ pub use batch_norm::*;
 pub use container::{CellList, Identity, Sequential};
 pub use conv::*;
 pub use dense::{Dense, DenseSpec};
-pub use dropout::{Dropout, DropoutSpec};
-pub use embedding::{Embedding, EmbeddingSpec};
 pub use init::{Init, Rng};
 pub use kinds::kinds;
 pub use norm::{
@@ -43,5 +38,4 @@ pub use norm::{
     InstanceNorm3d, InstanceNorm3dSpec, InstanceNormSpec, LayerNorm, LayerNormSpec, RmsNorm, RmsNormSpec,
 };
 pub use pool::*;
-pub use prelu::{PReLU, PReLUSpec};
 pub use recurrent::*;

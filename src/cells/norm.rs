@@ -153,7 +153,10 @@ impl GroupNormSpec {
     pub fn build(self, rng: &mut Rng) -> Result<GroupNorm> {
         check_eps(self.eps)?;
         if self.num_groups == 0 || !self.num_channels.is_multiple_of(self.num_groups) {
-            return Err(Error::value(format!("{} groups do not divide {} channels", self.num_groups, self.num_channels)));
+            return Err(Error::value(format!(
+                "{} groups do not divide {} channels",
+                self.num_groups, self.num_channels
+            )));
         }
         let (weight, bias) = affine_params(self.affine, &[self.num_channels], rng)?;
         Ok(GroupNorm { weight, bias, spec: self })
@@ -252,7 +255,7 @@ pub struct InstanceNorm<const N: usize> {
     spec: InstanceNormSpec<N>,
 }
 
-written_as_spec!(<const N: usize> InstanceNorm<N>, InstanceNormSpec<N>);
+written_as_spec!(InstanceNorm<N>, InstanceNormSpec<N>, const N);
 
 impl<const N: usize> InstanceNorm<N> {
     /// `eps` 1e-5, affine.
@@ -368,6 +371,6 @@ impl Cell for RmsNorm {
     children!(Self { weight, spec: _ });
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.rms_norm(&self.weight.tensor(), self.spec.eps)
+        x.rms_norm(Some(&self.weight.tensor()), self.spec.eps)
     }
 }

@@ -106,7 +106,7 @@ pub type LSTMCell = Recurrent<4>;
 /// Options of an [`LSTMCell`].
 pub type LSTMCellSpec = RecurrentSpec<4>;
 
-written_as_spec!(<const GATES: usize> Recurrent<GATES>, RecurrentSpec<GATES>);
+written_as_spec!(Recurrent<GATES>, RecurrentSpec<GATES>, const GATES);
 
 impl<const GATES: usize> Recurrent<GATES> {
     /// A cell with biases; see [`RecurrentSpec::build`] for the initial values.

@@ -31,7 +31,7 @@ macro_rules! setters {
 
 /// Lets a cell read and write as its spec, which it holds in its field `spec`.
 macro_rules! written_as_spec {
-    ($(<const $n:ident: usize>)? $cell:ty, $spec:ty) => {
+    ($cell:ty, $spec:ty $(, const $n:ident)?) => {
         impl $(<const $n: usize>)? TryFrom<$spec> for $cell {
             type Error = $crate::Error;
             fn try_from(spec: $spec) -> $crate::Result<Self> {
