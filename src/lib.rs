@@ -19,6 +19,7 @@ pub mod optim;
 pub mod policy;
 pub mod precision;
 pub mod prelude;
+pub mod report;
 pub mod rewrite;
 pub mod scale;
 mod tensor;
