@@ -15,6 +15,7 @@ mod ops;
 pub mod optim;
 pub mod policy;
 pub mod precision;
+pub mod report;
 pub mod rewrite;
 pub mod scale;
 mod tensor;
