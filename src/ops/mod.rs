@@ -4,6 +4,7 @@ mod arithmetic;
 mod axes;
 mod conv;
 mod cross_entropy;
+mod index;
 mod linear;
 mod loss;
 mod matmul;

@@ -35,9 +35,9 @@ pub enum LossScaleSpec {
 pub struct DynamicScale {
     /// The first scale, from `min` to `max`; 65536.
     pub init: f32,
-    /// Factor after `interval` finite steps in a row, above 1; 2.
+    /// Factor after `interval` finite steps in a row, at least 1; 2.
     pub growth: f64,
-    /// Factor after a step that was not finite, between 0 and 1; 0.5.
+    /// Factor after a step that was not finite, above 0 and at most 1; 0.5.
     pub backoff: f64,
     /// How many finite steps in a row let the scale grow, at least 1; 2000.
     pub interval: u32,
@@ -92,8 +92,8 @@ impl LossScaleSpec {
                     let allowed = format!("from `min: {}` to `max: {}`", d.min, d.max);
                     unless((d.min..=d.max).contains(&d.init), "init", d.init.into(), &allowed)
                 })
-                .or_else(|| unless(d.growth.is_finite() && d.growth > 1.0, "growth", d.growth, "finite, above 1"))
-                .or_else(|| unless(d.backoff > 0.0 && d.backoff < 1.0, "backoff", d.backoff, "above 0 and below 1"))
+                .or_else(|| unless(d.growth.is_finite() && d.growth >= 1.0, "growth", d.growth, "finite, at least 1"))
+                .or_else(|| unless(d.backoff > 0.0 && d.backoff <= 1.0, "backoff", d.backoff, "above 0, at most 1"))
                 .or_else(|| unless(d.interval >= 1, "interval", d.interval.into(), "a whole number of at least 1")),
         }
     }
@@ -117,9 +117,9 @@ mod tests {
             ("scale", LossScaleSpec::Fixed { scale: 1e-40 }),
             ("init", dynamic(|d| d.init = 0.5)),
             ("init", dynamic(|d| d.init = f32::NAN)),
-            ("growth", dynamic(|d| d.growth = 1.0)),
+            ("growth", dynamic(|d| d.growth = 0.9)),
             ("growth", dynamic(|d| d.growth = f64::INFINITY)),
-            ("backoff", dynamic(|d| d.backoff = 1.0)),
+            ("backoff", dynamic(|d| d.backoff = 1.5)),
             ("backoff", dynamic(|d| d.backoff = f64::NAN)),
             ("interval", dynamic(|d| d.interval = 0)),
             ("min", dynamic(|d| d.min = 0.0)),
