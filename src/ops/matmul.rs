@@ -1,9 +1,9 @@
 //! Matrix products.
 
 use super::{
-    arithmetic::{self, broadcast_shape},
     by_float, dispatch, elements, one_float_dtype,
     padding::checked_shape,
+    pairwise::{self, broadcast_shape},
 };
 use crate::{
     Op, Tensor,
