@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod conv;
+mod index;
 mod linear;
 mod matmul;
 mod norm;
