@@ -12,6 +12,7 @@ pub use child::{Adapter, Cast, Castable, Child, Slot, SlotMut};
 pub use children::Member;
 pub use param::Param;
 pub use trace::{Trace, TracedOp};
+pub(crate) use walk::no_such_path;
 pub use walk::{Entry, Node, NodeMut, join};
 
 use crate::{
