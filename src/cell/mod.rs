@@ -3,6 +3,7 @@
 mod child;
 mod children;
 mod param;
+mod params;
 mod trace;
 mod walk;
 
@@ -11,6 +12,7 @@ use std::{any::Any, fmt::Debug};
 pub use child::{Adapter, Cast, Castable, Child, Slot, SlotMut};
 pub use children::Member;
 pub use param::Param;
+pub use params::Params;
 pub use trace::{Trace, TracedOp};
 pub(crate) use walk::no_such_path;
 pub use walk::{Entry, Node, NodeMut, join};

@@ -1,6 +1,6 @@
 //! Walking a tree of cells in a fixed order: a cell, then its children as they are listed.
 
-use super::{AsCell, Cell, Child, Param, Slot, SlotMut};
+use super::{AsCell, Cell, Child, Param, Params, Slot, SlotMut};
 use crate::error::{Error, Result, did_you_mean};
 
 /// What a cell shows of itself: a child in its slot, or a parameter.
@@ -78,11 +78,9 @@ impl<C: ?Sized + AsCell> Child<C> {
         found
     }
 
-    /// The parameters that are trained, each once.
-    pub fn params(&self) -> Vec<Param> {
-        let mut seen = std::collections::HashSet::new();
-        let all = self.named_params().into_iter().map(|(_, param)| param);
-        all.filter(|param| param.is_trained() && seen.insert(param.id())).collect()
+    /// The parameters that are trained, each once, with their paths.
+    pub fn params(&self) -> Params {
+        self.named_params().into_iter().collect()
     }
 
     /// Switches every cell between training (`true`) and evaluation. Networks start in evaluation.

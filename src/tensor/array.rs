@@ -94,6 +94,7 @@ pub(crate) use {with_array, with_float};
 pub(crate) trait Stored: Element {
     fn wrap(array: ArcArray<Self, IxDyn>) -> Array;
     fn unwrap(array: &Array) -> Option<&ArcArray<Self, IxDyn>>;
+    fn unwrap_mut(array: &mut Array) -> Option<&mut ArcArray<Self, IxDyn>>;
 }
 
 macro_rules! stored {
@@ -101,6 +102,9 @@ macro_rules! stored {
         impl Stored for $t {
             fn wrap(array: ArcArray<Self, IxDyn>) -> Array { Array::$v(array) }
             fn unwrap(array: &Array) -> Option<&ArcArray<Self, IxDyn>> {
+                match array { Array::$v(a) => Some(a), _ => None }
+            }
+            fn unwrap_mut(array: &mut Array) -> Option<&mut ArcArray<Self, IxDyn>> {
                 match array { Array::$v(a) => Some(a), _ => None }
             }
         }
@@ -156,6 +160,11 @@ impl Array {
     /// The elements in row-major order; `None` when the dtype is another or the layout has gaps.
     pub fn slice<T: Stored>(&self) -> Option<&[T]> {
         T::unwrap(self).and_then(|a| a.as_slice())
+    }
+
+    /// As [`slice`](Array::slice), mutable; storage that somebody else holds is copied first.
+    pub fn slice_mut<T: Stored>(&mut self) -> Option<&mut [T]> {
+        T::unwrap_mut(self).and_then(|a| a.as_slice_mut())
     }
 
     /// Another dtype, each element rounded once.

@@ -1,0 +1,63 @@
+//! The trained parameters of a network under their names: what an optimizer is given.
+
+use std::collections::HashSet;
+
+use super::Param;
+
+/// Trained parameters with their paths, each parameter once: under its first path when it is tied.
+///
+/// Made by [`Child::params`](crate::Child::params), or collected from any list of parameters, with or without names:
+///
+/// ```
+/// use precast::{DType, Param, Tensor, cell::Params};
+/// let weight = Param::new(Tensor::zeros(&[2, 3], DType::F32));
+/// let params: Params = [("fc.weight".to_string(), weight.clone()), ("head.weight".to_string(), weight)].into_iter().collect();
+/// assert_eq!(params.iter().map(|(path, _)| path).collect::<Vec<_>>(), ["fc.weight"]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Params(Vec<(String, Param)>);
+
+impl Params {
+    /// The paths and parameters, in the order of the network.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Param)> {
+        self.0.iter().map(|(path, param)| (path.as_str(), param))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The parameters for which `keep` says so: to train a part of a network, or parts at different rates.
+    pub fn filter(self, mut keep: impl FnMut(&str, &Param) -> bool) -> Params {
+        Params(self.0.into_iter().filter(|(path, param)| keep(path, param)).collect())
+    }
+}
+
+impl FromIterator<(String, Param)> for Params {
+    /// Buffers and repetitions are left out.
+    fn from_iter<I: IntoIterator<Item = (String, Param)>>(params: I) -> Self {
+        let mut seen = HashSet::new();
+        Params(params.into_iter().filter(|(_, param)| param.is_trained() && seen.insert(param.id())).collect())
+    }
+}
+
+impl FromIterator<Param> for Params {
+    /// Parameters without names are named by their position.
+    fn from_iter<I: IntoIterator<Item = Param>>(params: I) -> Self {
+        params.into_iter().enumerate().map(|(i, param)| (i.to_string(), param)).collect()
+    }
+}
+
+impl IntoIterator for Params {
+    type Item = (String, Param);
+    type IntoIter = std::vec::IntoIter<(String, Param)>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}

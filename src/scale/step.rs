@@ -1,0 +1,161 @@
+//! One training step: scale, back-propagate, vote, unscale, update.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{LossScale, ScaleSpec};
+use crate::{
+    DType, Grads, Tensor,
+    cell::Params,
+    error::{Error, Result},
+    optim::Optimizer,
+    precision::{self, Frame},
+    tensor::with_float,
+};
+
+/// So many skipped steps in a row that the scale can do nothing about are called [`Outcome::Stalled`].
+const PATIENCE: u32 = 20;
+
+/// What a training step did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[must_use = "a step may have been skipped"]
+pub enum Outcome {
+    /// The parameters were updated.
+    Stepped,
+    /// Nothing was updated, because a gradient was not finite.
+    Skipped {
+        /// Why.
+        cause: Cause,
+        /// Path of the first parameter whose gradient was not finite.
+        first: String,
+    },
+    /// As [`Skipped`](Outcome::Skipped), for the 20th time in a row at least, and the scale cannot fall any further:
+    /// training will not recover by itself.
+    Stalled {
+        /// Why.
+        cause: Cause,
+        /// Path of the first parameter whose gradient was not finite.
+        first: String,
+        /// Skipped steps in a row.
+        skipped: u32,
+    },
+}
+
+/// Why a step was skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cause {
+    /// The loss was not finite before it was scaled. The scale is not to blame and stays.
+    Loss,
+    /// The loss was finite, but a gradient was not, at this scale.
+    Overflow {
+        /// The loss scale of the step.
+        scale: f32,
+    },
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Loss => f.write_str("the loss itself was not finite"),
+            Cause::Overflow { scale } => write!(f, "a gradient was not finite at loss scale {scale}"),
+        }
+    }
+}
+
+impl LossScale {
+    /// One training step from a loss: scales it, computes the gradients, takes the scale out of them again, and lets the
+    /// optimizer update its parameters if every gradient is finite. Then [adjusts](LossScale::adjust) the scale.
+    ///
+    /// The gradients decide, as in all of MindSpore, PyTorch, Paddle and TensorFlow. Unlike there, a step whose loss was
+    /// not finite before scaling does not shrink the scale, which had no part in it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it depends on none of the optimizer's parameters, and what the
+    /// optimizer reports. On an error nothing is updated.
+    pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: &Tensor) -> Result<Outcome> {
+        let mut grads = self.scale(loss)?.backward()?;
+        if !optimizer.params().iter().any(|(_, param)| grads.get(param).is_some()) {
+            return Err(Error::value(
+                "the loss depends on none of the optimizer's parameters (was it computed under `no_grad`?)",
+            ));
+        }
+        let Some(first) = self.unscale(&mut grads, optimizer.params()) else {
+            optimizer.update(&grads)?;
+            self.adjust(true);
+            return Ok(Outcome::Stepped);
+        };
+        let scale = self.value();
+        let cause = if loss.item()?.is_finite() { Cause::Overflow { scale } } else { Cause::Loss };
+        match cause {
+            Cause::Overflow { .. } => self.adjust(false),
+            Cause::Loss => self.state.skipped = self.state.skipped.saturating_add(1),
+        }
+        let skipped = self.state.skipped;
+        Ok(if skipped >= PATIENCE && self.value() == scale {
+            Outcome::Stalled { cause, first, skipped }
+        } else {
+            Outcome::Skipped { cause, first }
+        })
+    }
+
+    /// The loss times the scale, in f32 for a 16-bit loss (which would overflow in its own dtype), and on the tape.
+    /// No region reaches this product.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar.
+    pub fn scale(&self, loss: &Tensor) -> Result<Tensor> {
+        if loss.len() != 1 || !loss.dtype().is_float() {
+            return Err(Error::shape(format!(
+                "a training step starts from a floating scalar; the loss is {} {:?} (take the mean or the sum first)",
+                loss.dtype(),
+                loss.shape()
+            )));
+        }
+        let _off = precision::enter(Frame::Off);
+        let loss = if loss.dtype().is_low() { loss.cast(DType::F32) } else { loss.clone() };
+        match self.spec {
+            ScaleSpec::None => Ok(loss),
+            _ => loss.mul(&Tensor::scalar(f64::from(self.value()), loss.dtype())),
+        }
+    }
+
+    /// Divides the gradients of `params` by the scale, in f32 (f64 for f64 gradients), in which they then are.
+    /// Returns the path of the first parameter whose gradient is not finite.
+    pub fn unscale(&self, grads: &mut Grads, params: &Params) -> Option<String> {
+        let inverse = 1.0 / self.value();
+        let mut first = None;
+        for (path, param) in params.iter() {
+            let Some(grad) = grads.get(param) else { continue };
+            let wide = if grad.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+            let grad = grad.cast(wide).detach();
+            let grad = if inverse == 1.0 { grad } else { times(&grad, inverse) };
+            if first.is_none() && !is_finite(&grad) {
+                first = Some(path.to_string());
+            }
+            grads.set(param, grad);
+        }
+        first
+    }
+}
+
+/// Whether every gradient of `params` is finite. A parameter without gradient counts as finite.
+pub fn all_finite(grads: &Grads, params: &Params) -> bool {
+    params.iter().filter_map(|(_, param)| grads.get(param)).all(is_finite)
+}
+
+fn is_finite(x: &Tensor) -> bool {
+    with_float!(x.array(), a: T => a.iter().all(|x| x.is_finite()), else true)
+}
+
+/// A floating tensor times a number, each element rounded once.
+fn times(x: &Tensor, factor: f32) -> Tensor {
+    use crate::dtype::{Float, Real};
+    with_float!(x.array(), a: T => {
+        let factor = <T as Float>::Wide::of(f64::from(factor));
+        Tensor::from_ndarray(a.map(|x| T::narrow(x.widen() * factor)))
+    }, else x.clone())
+}

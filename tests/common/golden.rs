@@ -1,0 +1,16 @@
+//! Recorded behaviour of other systems.
+
+use std::{env, fs, path::PathBuf};
+
+/// A recorded JSON file. It lies in this repository, or in the folder that `PRECAST_GOLDENS` names, which holds other
+/// cases and may lack whole files: then `None`.
+pub fn golden(file: &str) -> Option<serde_json::Value> {
+    let elsewhere = env::var_os("PRECAST_GOLDENS").map(PathBuf::from);
+    let here = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
+    let path = elsewhere.clone().unwrap_or_else(here).join(file);
+    match fs::read_to_string(&path) {
+        Ok(text) => Some(serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))),
+        Err(_) if elsewhere.is_some() => None,
+        Err(e) => panic!("{}: {e}", path.display()),
+    }
+}

@@ -1,0 +1,300 @@
+//! The loss scale: its rule against MindSpore's recorded traces, its file form, and the training step.
+
+use precast::{
+    Adam, DType, LossScale, Optimizer, Outcome, Param, Result, Sgd, Tensor,
+    cell::Params,
+    scale::{Cause, Dynamic, ScaleSpec, all_finite},
+};
+
+#[path = "common/golden.rs"]
+mod golden;
+use golden::golden;
+
+fn unbounded(init: f32, factor: f64, interval: u32) -> ScaleSpec {
+    ScaleSpec::Dynamic(Dynamic { init, growth: factor, backoff: 1.0 / factor, interval, min: 1.0, max: f32::MAX })
+}
+
+#[test]
+fn every_trace_of_mindspores_dynamic_scaler_is_followed() {
+    let Some(golden) = golden("mindspore/golden.json") else { return };
+    let Some(traces) = golden["misc"]["DynamicLossScaler_traces"].as_array() else { return };
+    for trace in traces {
+        let init = trace["scale_value"].as_f64().unwrap() as f32;
+        let interval = trace["scale_window"].as_u64().unwrap() as u32;
+        let mut scale = LossScale::new(unbounded(init, trace["scale_factor"].as_f64().unwrap(), interval)).unwrap();
+        let flags = trace["finite_flags"].as_array().unwrap();
+        let after = trace["scale_and_counter_after"].as_array().unwrap();
+        assert_eq!(flags.len(), after.len());
+        for (i, (flag, after)) in flags.iter().zip(after).enumerate() {
+            scale.adjust(flag.as_u64() == Some(1));
+            let expected = (after[0].as_f64().unwrap() as f32, after[1].as_u64().unwrap() as u32);
+            let state = scale.state();
+            assert_eq!((state.scale, state.counter), expected, "start {init}, interval {interval}, step {i}");
+        }
+    }
+}
+
+/// What MindSpore refuses, `ScaleSpec` refuses; beyond that it refuses what is not finite.
+#[test]
+fn constructors_refuse_what_mindspore_refuses() {
+    let Some(golden) = golden("mindspore/golden.json") else { return };
+    let Some(errors) = golden["misc"]["errors"].as_object() else { return };
+    let mut compared = 0;
+    for (call, outcome) in errors {
+        let Some((class, arguments)) = call.strip_suffix(')').and_then(|call| call.split_once('(')) else { continue };
+        let numbers: Option<Vec<f64>> = arguments.split(", ").map(|a| a.parse().ok()).collect();
+        let spec = match (class, numbers.as_deref()) {
+            ("StaticLossScaler", Some(&[scale])) => ScaleSpec::Fixed(scale as f32),
+            ("DynamicLossScaler", Some(&[init, factor, window])) if factor.fract() == 0.0 && window.fract() == 0.0 => {
+                unbounded(init as f32, factor, window as u32)
+            }
+            _ => continue,
+        };
+        if outcome["error"] == "TypeError" {
+            continue; // Python's int, float and bool; Rust's types leave no such choice.
+        }
+        let refused = LossScale::new(spec.clone()).is_err();
+        let start = match spec {
+            ScaleSpec::Fixed(scale) => scale,
+            ScaleSpec::Dynamic(d) => d.init,
+            ScaleSpec::None => 1.0,
+        };
+        assert_eq!(refused, outcome["ok"].is_null() || !start.is_finite(), "{call}");
+        compared += 1;
+    }
+    assert!(errors.is_empty() || compared > 10, "only {compared} of the recorded calls were understood");
+}
+
+#[test]
+fn the_file_form_is_read_written_and_checked() {
+    let read = |text: &str| serde_yaml::from_str::<ScaleSpec>(text);
+    assert_eq!(read("{ kind: none }").unwrap(), ScaleSpec::None);
+    assert_eq!(read("{ kind: fixed, scale: 1024 }").unwrap(), ScaleSpec::Fixed(1024.0));
+    assert_eq!(read("{ kind: dynamic }").unwrap(), ScaleSpec::Dynamic(Dynamic::default()));
+    let text = "{ kind: dynamic, init: 65536, growth: 2, backoff: 0.5, interval: 2000, min: 1, max: 16777216 }";
+    assert_eq!(read(text).unwrap(), ScaleSpec::Dynamic(Dynamic::default()));
+    let specs =
+        [ScaleSpec::None, ScaleSpec::Fixed(8.0), ScaleSpec::Dynamic(Dynamic { interval: 7, ..Dynamic::default() })];
+    for spec in specs {
+        let text = serde_yaml::to_string(&spec).unwrap();
+        assert_eq!(read(&text).unwrap(), spec, "{text}");
+    }
+    for (text, part) in [
+        ("{ kind: dynamik }", "dynamic"),
+        ("{ kind: dynamic, grow: 3 }", "growth"),
+        ("{ kind: dynamic, scale: 3 }", "`scale` means nothing for kind dynamic"),
+        ("{ kind: fixed, init: 3 }", "`init` means nothing for kind fixed; allowed: scale"),
+        ("{ kind: none, scale: 3 }", "`scale` means nothing for kind none"),
+        ("{ kind: fixed }", "needs `scale`"),
+        ("{ kind: fixed, scale: 0.5 }", "`scale` is 0.5; allowed: finite, at least 1"),
+        ("{ kind: fixed, scale: .nan }", "`scale` is NaN"),
+        ("{ kind: fixed, scale: .inf }", "`scale` is inf"),
+        ("{ kind: dynamic, init: 0.5 }", "`init` is 0.5; allowed: from `min` (1) to `max` (16777216)"),
+        ("{ kind: dynamic, init: 4, min: 8 }", "`init` is 4"),
+        ("{ kind: dynamic, growth: 0.5 }", "`growth` is 0.5"),
+        ("{ kind: dynamic, backoff: 0 }", "`backoff` is 0; allowed: above 0, at most 1"),
+        ("{ kind: dynamic, backoff: 2 }", "`backoff` is 2"),
+        ("{ kind: dynamic, interval: 0 }", "`interval` is 0"),
+        ("{ kind: dynamic, interval: 1.5 }", "interval"),
+        ("{ kind: dynamic, interval: -1 }", "interval"),
+        ("{ kind: dynamic, min: 0.1 }", "`min` is 0.1"),
+        ("{ kind: dynamic, max: 0 }", "`max` is 0; allowed: finite, at least `min` (1)"),
+    ] {
+        let message = read(text).expect_err(text).to_string();
+        assert!(message.contains(part), "{text}: {message}");
+    }
+}
+
+#[test]
+fn the_scale_stays_between_its_bounds() {
+    let bounds = Dynamic { init: 8.0, interval: 1, min: 2.0, max: 16.0, ..Dynamic::default() };
+    let mut scale = LossScale::new(ScaleSpec::Dynamic(bounds)).unwrap();
+    let mut seen = |finite: bool| {
+        scale.adjust(finite);
+        scale.value()
+    };
+    assert_eq!([true, true, true].map(&mut seen), [16.0, 16.0, 16.0]);
+    assert_eq!([false, false, false, false].map(&mut seen), [8.0, 4.0, 2.0, 2.0]);
+}
+
+#[test]
+fn a_restored_scale_continues_as_if_nothing_had_happened() {
+    let spec = unbounded(1024.0, 2.0, 3);
+    let mut scale = LossScale::new(spec.clone()).unwrap();
+    for finite in [true, true, false, true] {
+        scale.adjust(finite);
+    }
+    let text = serde_json::to_string(&scale.state()).unwrap();
+    let mut restored = LossScale::new(spec).unwrap();
+    restored.restore(serde_json::from_str(&text).unwrap()).unwrap();
+    assert_eq!(restored, scale);
+    for finite in [true, true, true, false] {
+        restored.adjust(finite);
+        scale.adjust(finite);
+        assert_eq!(restored, scale);
+    }
+    let mut state = scale.state();
+    state.scale = f32::NAN;
+    assert!(scale.restore(state).is_err());
+    state = scale.state();
+    state.counter = 3;
+    assert!(scale.restore(state).is_err());
+    assert!(LossScale::none().restore(scale.state()).unwrap_err().to_string().contains("allowed: 1 to 1"));
+}
+
+/// Two weights by which the inputs are multiplied; the loss is linear in them, so its gradients are the inputs.
+struct Net {
+    a: Param,
+    b: Param,
+}
+
+impl Net {
+    fn new() -> Net {
+        let weight = || Param::new(Tensor::ones(&[1, 1], DType::F32));
+        Net { a: weight(), b: weight() }
+    }
+
+    fn params(&self) -> Params {
+        [("a".to_string(), self.a.clone()), ("b".to_string(), self.b.clone())].into_iter().collect()
+    }
+
+    /// `a * x + b * y` in a dtype.
+    fn loss(&self, x: f64, y: f64, dtype: DType) -> Result<Tensor> {
+        let times = |p: &Param, x: f64| p.tensor().cast(dtype).matmul(&Tensor::full(&[1, 1], x, dtype));
+        times(&self.a, x)?.add(&times(&self.b, y)?)
+    }
+
+    fn values(&self) -> [f64; 2] {
+        [&self.a, &self.b].map(|p| p.value().item().unwrap())
+    }
+}
+
+#[test]
+fn a_step_divides_the_scale_out_of_the_gradients() {
+    for spec in [ScaleSpec::None, ScaleSpec::Fixed(1024.0), ScaleSpec::Dynamic(Dynamic::default())] {
+        let net = Net::new();
+        let mut optimizer = Sgd::new(net.params(), 0.5);
+        let mut scale = LossScale::new(spec).unwrap();
+        let outcome = scale.step(&mut optimizer, &net.loss(0.25, -2.0, DType::F32).unwrap()).unwrap();
+        assert_eq!(outcome, Outcome::Stepped);
+        assert_eq!(net.values(), [0.875, 2.0]);
+    }
+}
+
+/// 2^-20 times 2^-6 is below half of f16's least number, 2^-24, and is lost without a scale.
+#[test]
+fn a_scale_saves_a_gradient_that_underflows_in_f16() {
+    let small = |scale: &LossScale| -> Result<f64> {
+        let p = Param::new(Tensor::full(&[1, 1], 1.0, DType::F32));
+        let low = p.tensor().cast(DType::F16);
+        let x = Tensor::full(&[1, 1], 2f64.powi(-20), DType::F16);
+        let y = low.matmul(&x)?.matmul(&Tensor::full(&[1, 1], 2f64.powi(-6), DType::F16))?;
+        let mut grads = scale.scale(&y)?.backward()?;
+        let params: Params = [p.clone()].into_iter().collect();
+        assert_eq!(scale.unscale(&mut grads, &params), None);
+        assert!(all_finite(&grads, &params));
+        grads.get(&p).unwrap().item()
+    };
+    assert_eq!(small(&LossScale::none()).unwrap(), 0.0);
+    assert_eq!(small(&LossScale::fixed(1024.0).unwrap()).unwrap(), 2f64.powi(-26));
+}
+
+#[test]
+fn a_low_loss_is_scaled_in_f32() {
+    let loss = Tensor::scalar(3.0, DType::F16);
+    let scaled = LossScale::dynamic().scale(&loss).unwrap();
+    assert_eq!((scaled.dtype(), scaled.item().unwrap()), (DType::F32, 3.0 * 65536.0));
+    let double = LossScale::dynamic().scale(&Tensor::scalar(1e300, DType::F64)).unwrap();
+    assert_eq!((double.dtype(), double.item().unwrap()), (DType::F64, 1e300 * 65536.0));
+}
+
+#[test]
+fn overflow_skips_names_the_parameter_and_shrinks_the_scale() {
+    let net = Net::new();
+    let mut optimizer = Adam::new(net.params(), 0.1);
+    let mut scale = LossScale::new(unbounded(32768.0, 2.0, 2000)).unwrap();
+    // 32768 * 2 overflows in f16, 32768 * 0.25 does not.
+    let outcome = scale.step(&mut optimizer, &net.loss(0.25, 2.0, DType::F16).unwrap()).unwrap();
+    let Outcome::Skipped { cause, first } = outcome else { panic!("{outcome:?}") };
+    assert_eq!((cause, first.as_str()), (Cause::Overflow { scale: 32768.0 }, "b"));
+    assert_eq!(cause.to_string(), "a gradient was not finite at loss scale 32768");
+    assert_eq!((net.values(), scale.value()), ([1.0, 1.0], 16384.0));
+    let outcome = scale.step(&mut optimizer, &net.loss(0.25, 2.0, DType::F16).unwrap()).unwrap();
+    assert_eq!((outcome, scale.value()), (Outcome::Stepped, 16384.0));
+    // Adam's first step is the learning rate against the sign of the gradient, whatever the scale was.
+    for value in net.values() {
+        assert!((value - 0.9).abs() < 1e-6, "{value}");
+    }
+}
+
+#[test]
+fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
+    let net = Net::new();
+    let mut optimizer = Sgd::new(net.params(), 0.5);
+    let mut scale = LossScale::dynamic();
+    let outcome = scale.step(&mut optimizer, &net.loss(1.0, f64::NAN, DType::F32).unwrap()).unwrap();
+    assert_eq!(outcome, Outcome::Skipped { cause: Cause::Loss, first: "b".into() });
+    assert_eq!((net.values(), scale.value(), scale.state().skipped), ([1.0, 1.0], 65536.0, 1));
+}
+
+#[test]
+fn what_cannot_recover_is_called_stalled() {
+    // A loss that is not finite: no scale helps.
+    let stalls = |mut scale: LossScale, x: f64| {
+        let net = Net::new();
+        let mut optimizer = Sgd::new(net.params(), 0.5);
+        for step in 1..=100 {
+            let outcome = scale.step(&mut optimizer, &net.loss(x, 0.0, DType::F32).unwrap()).unwrap();
+            if let Outcome::Stalled { skipped, .. } = outcome {
+                assert_eq!(skipped, step);
+                return (step, scale.value());
+            }
+        }
+        panic!("never stalled");
+    };
+    assert_eq!(stalls(LossScale::none(), f64::INFINITY), (20, 1.0));
+    assert_eq!(stalls(LossScale::fixed(8.0).unwrap(), f64::NAN), (20, 8.0));
+    assert_eq!(stalls(LossScale::dynamic(), f64::NAN), (20, 65536.0));
+
+    // 1e30 * 1e10 overflows in f32 on the way back at every scale, while its product with 1e-30 does not on the way forth.
+    let weight = Param::new(Tensor::full(&[1, 1], 1e-30, DType::F32));
+    let mut optimizer = Sgd::new([weight.clone()].into_iter().collect(), 0.5);
+    let mut scale = LossScale::dynamic();
+    let factor = |x: f64| Tensor::full(&[1, 1], x, DType::F32);
+    let outcomes: Vec<Outcome> = (0..21)
+        .map(|_| {
+            let loss = weight.tensor().matmul(&factor(1e30)).unwrap().matmul(&factor(1e10)).unwrap();
+            scale.step(&mut optimizer, &loss).unwrap()
+        })
+        .collect();
+    assert!(outcomes[..19].iter().all(|o| matches!(o, Outcome::Skipped { cause: Cause::Overflow { .. }, .. })));
+    let cause = Cause::Overflow { scale: 1.0 };
+    assert_eq!(outcomes[19], Outcome::Stalled { cause, first: "0".into(), skipped: 20 });
+    assert_eq!(outcomes[20], Outcome::Stalled { cause, first: "0".into(), skipped: 21 });
+    scale.adjust(true);
+    assert_eq!(scale.state().skipped, 0, "one finite step ends the row");
+}
+
+#[test]
+fn what_cannot_be_a_loss_is_refused() {
+    let net = Net::new();
+    let mut optimizer = Sgd::new(net.params(), 0.5);
+    let mut scale = LossScale::dynamic();
+    let mut message = |loss: &Tensor| scale.step(&mut optimizer, loss).unwrap_err().to_string();
+    assert!(message(&Tensor::zeros(&[2], DType::F32)).contains("the loss is f32 [2]"));
+    assert!(message(&Tensor::scalar(1.0, DType::I64)).contains("the loss is i64 []"));
+    assert!(message(&Tensor::scalar(1.0, DType::F32)).contains("depends on none of the optimizer's parameters"));
+    assert_eq!(scale, LossScale::dynamic());
+}
+
+#[test]
+fn a_parameter_without_gradient_is_left_alone() {
+    let net = Net::new();
+    let idle = Param::new(Tensor::ones(&[3], DType::F32));
+    let params = net.params().into_iter().chain([("idle".to_string(), idle.clone())]).collect();
+    let mut optimizer = Sgd::new(params, 0.5).momentum(0.9).weight_decay(0.1);
+    assert_eq!(optimizer.params().len(), 3);
+    let loss = net.loss(1.0, 1.0, DType::F32).unwrap();
+    assert_eq!(LossScale::none().step(&mut optimizer, &loss).unwrap(), Outcome::Stepped);
+    assert_eq!(idle.value().to_f64(), [1.0; 3]);
+}
