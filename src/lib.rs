@@ -4,11 +4,14 @@
 #![deny(unsafe_code)]
 
 pub mod cell;
+pub mod cells;
 pub mod check;
 mod dtype;
 pub mod error;
+mod files;
 #[allow(unsafe_code)]
 mod kernels;
+pub mod models;
 pub mod observe;
 mod op;
 mod ops;
@@ -18,6 +21,7 @@ pub mod precision;
 pub mod rewrite;
 pub mod scale;
 mod tensor;
+pub mod weights;
 
 pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
@@ -28,3 +32,17 @@ pub use policy::{Level, Policy};
 pub use rewrite::Plan;
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Grads, Tensor, TensorElement, no_grad};
+
+/// What programs that define and run networks need, in one `use`.
+///
+/// Networks of your own that stand in files are marked `#[derive(Serialize, Deserialize)]` and `#[typetag::serde]`. What
+/// these write names the crates `serde` and `typetag`, so your `Cargo.toml` lists both beside `precast`.
+pub mod prelude {
+    pub use crate::{
+        Cell, Child, DType, Error, Param, Result, Tensor,
+        cells::*,
+        children, sequential,
+    };
+    pub use serde::{Deserialize, Serialize};
+    pub use typetag;
+}
