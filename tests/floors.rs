@@ -9,7 +9,7 @@ use std::{
 
 /// Modules by floor, as the table in ARCHITECTURE.md has them.
 const FLOORS: &[&[&str]] = &[
-    &["error", "dtype", "kernels"],
+    &["error", "dtype", "files", "kernels"],
     &["op", "precision", "observe"],
     &["tensor", "ops", "check"],
     &["cell", "cells", "models", "weights"],

@@ -1,6 +1,5 @@
 //! Putting a plan's adapters into the slots of a network, and taking them out again.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::Plan;
 use crate::{
