@@ -1,8 +1,8 @@
 //! The dtypes a [`Tensor`](crate::Tensor) can have: their facts, their names, and the only rules of promotion.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
-use half::{bf16, f16};
+use half::{bf16, f16, slice::HalfFloatSliceExt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, Result, did_you_mean};
@@ -147,7 +147,7 @@ impl Serialize for DType {
 
 impl<'de> Deserialize<'de> for DType {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
     }
 }
@@ -166,6 +166,10 @@ pub trait Float: Element {
     fn widen(self) -> Self::Wide;
     /// One rounding, to nearest even; overflow to infinity; NaN stays NaN.
     fn narrow(wide: Self::Wide) -> Self;
+    /// [`widen`](Float::widen) of each element; free where nothing is to be widened.
+    fn widen_slice(x: &[Self]) -> Cow<'_, [Self::Wide]>;
+    /// [`narrow`](Float::narrow) of each element; free where nothing is to be rounded.
+    fn narrow_vec(wide: Vec<Self::Wide>) -> Vec<Self>;
 }
 
 /// A type in which kernels compute: f32 or f64.
@@ -183,23 +187,43 @@ macro_rules! element {
 }
 element!(f64 => F64, f32 => F32, f16 => F16, bf16 => Bf16, i64 => I64, bool => Bool);
 
-macro_rules! float {
-    ($($t:ty, $wide:ty, $x:ident => $widen:expr, $w:ident => $narrow:expr;)*) => { $(
+macro_rules! wide_float {
+    ($($t:ty),*) => { $(
         impl Float for $t {
-            type Wide = $wide;
+            type Wide = $t;
             #[inline(always)]
-            fn widen(self) -> $wide { let $x = self; $widen }
+            fn widen(self) -> $t { self }
             #[inline(always)]
-            fn narrow($w: $wide) -> Self { $narrow }
+            fn narrow(wide: $t) -> Self { wide }
+            fn widen_slice(x: &[Self]) -> Cow<'_, [$t]> { Cow::Borrowed(x) }
+            fn narrow_vec(wide: Vec<$t>) -> Vec<Self> { wide }
         }
     )* };
 }
-float! {
-    f64, f64, x => x, w => w;
-    f32, f32, x => x, w => w;
-    f16, f32, x => x.to_f32(), w => f16::from_f32(w);
-    bf16, f32, x => x.to_f32(), w => bf16::from_f32(w);
+wide_float!(f64, f32);
+
+macro_rules! half_float {
+    ($($t:ty),*) => { $(
+        impl Float for $t {
+            type Wide = f32;
+            #[inline(always)]
+            fn widen(self) -> f32 { self.to_f32() }
+            #[inline(always)]
+            fn narrow(wide: f32) -> Self { <$t>::from_f32(wide) }
+            fn widen_slice(x: &[Self]) -> Cow<'_, [f32]> {
+                let mut wide = vec![0.0; x.len()];
+                x.convert_to_f32_slice(&mut wide);
+                Cow::Owned(wide)
+            }
+            fn narrow_vec(wide: Vec<f32>) -> Vec<Self> {
+                let mut narrow = vec![<$t>::ZERO; wide.len()];
+                narrow.convert_from_f32_slice(&wide);
+                narrow
+            }
+        }
+    )* };
 }
+half_float!(f16, bf16);
 
 impl Real for f32 {
     fn of(value: f64) -> Self {

@@ -160,10 +160,13 @@ impl std::error::Error for Error {}
 /// `; did you mean ...?` for the nearest of the allowed names, or nothing when none is near.
 pub(crate) fn did_you_mean<'a>(met: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
     let met_lower = met.to_lowercase();
+    let limit = |name: &str| 1 + name.len().max(met.len()) / 4;
     allowed
         .into_iter()
+        // The distance is at least the difference of the lengths; without this a very long name would take seconds.
+        .filter(|name| name.len().abs_diff(met.len()) <= limit(name))
         .map(|name| (strsim::damerau_levenshtein(&met_lower, &name.to_lowercase()), name))
-        .filter(|&(distance, name)| distance <= 1 + name.len().max(met.len()) / 4)
+        .filter(|&(distance, name)| distance <= limit(name))
         .min_by_key(|&(distance, _)| distance)
         .map_or(String::new(), |(_, name)| format!(" (did you mean `{name}`?)"))
 }

@@ -18,15 +18,18 @@ mod ops;
 pub mod optim;
 pub mod policy;
 pub mod precision;
+pub mod report;
 pub mod rewrite;
 pub mod scale;
 mod tensor;
 pub mod weights;
+pub mod train;
 
 pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use op::Op;
+pub use ops::{ConvOptions, ConvTransposeOptions, Padding, PoolOptions};
 pub use optim::{Adam, Optimizer, Sgd};
 pub use policy::{Level, Policy};
 pub use rewrite::Plan;
@@ -46,3 +49,4 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
     pub use typetag;
 }
+pub use train::data;

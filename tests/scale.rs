@@ -3,15 +3,23 @@
 use precast::{
     Adam, DType, LossScale, Optimizer, Outcome, Param, Result, Sgd, Tensor,
     cell::Params,
-    scale::{Cause, Dynamic, ScaleSpec, all_finite},
+    policy::{DynamicScale, LossScaleSpec},
+    scale::{Cause, all_finite},
 };
 
 #[path = "common/golden.rs"]
 mod golden;
 use golden::golden;
 
-fn unbounded(init: f32, factor: f64, interval: u32) -> ScaleSpec {
-    ScaleSpec::Dynamic(Dynamic { init, growth: factor, backoff: 1.0 / factor, interval, min: 1.0, max: f32::MAX })
+fn unbounded(init: f32, factor: f64, interval: u32) -> LossScaleSpec {
+    LossScaleSpec::Dynamic(DynamicScale {
+        init,
+        growth: factor,
+        backoff: 1.0 / factor,
+        interval,
+        min: 1.0,
+        max: f32::MAX,
+    })
 }
 
 #[test]
@@ -34,7 +42,7 @@ fn every_trace_of_mindspores_dynamic_scaler_is_followed() {
     }
 }
 
-/// What MindSpore refuses, `ScaleSpec` refuses; beyond that it refuses what is not finite.
+/// What MindSpore refuses is refused, but for fixed scales between 0 and 1, which are sound; and so is what is not finite.
 #[test]
 fn constructors_refuse_what_mindspore_refuses() {
     let Some(golden) = golden("mindspore/golden.json") else { return };
@@ -44,7 +52,7 @@ fn constructors_refuse_what_mindspore_refuses() {
         let Some((class, arguments)) = call.strip_suffix(')').and_then(|call| call.split_once('(')) else { continue };
         let numbers: Option<Vec<f64>> = arguments.split(", ").map(|a| a.parse().ok()).collect();
         let spec = match (class, numbers.as_deref()) {
-            ("StaticLossScaler", Some(&[scale])) => ScaleSpec::Fixed(scale as f32),
+            ("StaticLossScaler", Some(&[scale])) => LossScaleSpec::Fixed { scale: scale as f32 },
             ("DynamicLossScaler", Some(&[init, factor, window])) if factor.fract() == 0.0 && window.fract() == 0.0 => {
                 unbounded(init as f32, factor, window as u32)
             }
@@ -55,60 +63,21 @@ fn constructors_refuse_what_mindspore_refuses() {
         }
         let refused = LossScale::new(spec.clone()).is_err();
         let start = match spec {
-            ScaleSpec::Fixed(scale) => scale,
-            ScaleSpec::Dynamic(d) => d.init,
-            ScaleSpec::None => 1.0,
+            LossScaleSpec::Fixed { scale } => scale,
+            LossScaleSpec::Dynamic(d) => d.init,
+            LossScaleSpec::None => 1.0,
         };
-        assert_eq!(refused, outcome["ok"].is_null() || !start.is_finite(), "{call}");
+        let below_one = class == "StaticLossScaler" && start > 0.0 && start < 1.0;
+        assert_eq!(refused, !start.is_finite() || (outcome["ok"].is_null() && !below_one), "{call}");
         compared += 1;
     }
     assert!(errors.is_empty() || compared > 10, "only {compared} of the recorded calls were understood");
 }
 
 #[test]
-fn the_file_form_is_read_written_and_checked() {
-    let read = |text: &str| serde_yaml::from_str::<ScaleSpec>(text);
-    assert_eq!(read("{ kind: none }").unwrap(), ScaleSpec::None);
-    assert_eq!(read("{ kind: fixed, scale: 1024 }").unwrap(), ScaleSpec::Fixed(1024.0));
-    assert_eq!(read("{ kind: dynamic }").unwrap(), ScaleSpec::Dynamic(Dynamic::default()));
-    let text = "{ kind: dynamic, init: 65536, growth: 2, backoff: 0.5, interval: 2000, min: 1, max: 16777216 }";
-    assert_eq!(read(text).unwrap(), ScaleSpec::Dynamic(Dynamic::default()));
-    let specs =
-        [ScaleSpec::None, ScaleSpec::Fixed(8.0), ScaleSpec::Dynamic(Dynamic { interval: 7, ..Dynamic::default() })];
-    for spec in specs {
-        let text = serde_yaml::to_string(&spec).unwrap();
-        assert_eq!(read(&text).unwrap(), spec, "{text}");
-    }
-    for (text, part) in [
-        ("{ kind: dynamik }", "dynamic"),
-        ("{ kind: dynamic, grow: 3 }", "growth"),
-        ("{ kind: dynamic, scale: 3 }", "`scale` means nothing for kind dynamic"),
-        ("{ kind: fixed, init: 3 }", "`init` means nothing for kind fixed; allowed: scale"),
-        ("{ kind: none, scale: 3 }", "`scale` means nothing for kind none"),
-        ("{ kind: fixed }", "needs `scale`"),
-        ("{ kind: fixed, scale: 0.5 }", "`scale` is 0.5; allowed: finite, at least 1"),
-        ("{ kind: fixed, scale: .nan }", "`scale` is NaN"),
-        ("{ kind: fixed, scale: .inf }", "`scale` is inf"),
-        ("{ kind: dynamic, init: 0.5 }", "`init` is 0.5; allowed: from `min` (1) to `max` (16777216)"),
-        ("{ kind: dynamic, init: 4, min: 8 }", "`init` is 4"),
-        ("{ kind: dynamic, growth: 0.5 }", "`growth` is 0.5"),
-        ("{ kind: dynamic, backoff: 0 }", "`backoff` is 0; allowed: above 0, at most 1"),
-        ("{ kind: dynamic, backoff: 2 }", "`backoff` is 2"),
-        ("{ kind: dynamic, interval: 0 }", "`interval` is 0"),
-        ("{ kind: dynamic, interval: 1.5 }", "interval"),
-        ("{ kind: dynamic, interval: -1 }", "interval"),
-        ("{ kind: dynamic, min: 0.1 }", "`min` is 0.1"),
-        ("{ kind: dynamic, max: 0 }", "`max` is 0; allowed: finite, at least `min` (1)"),
-    ] {
-        let message = read(text).expect_err(text).to_string();
-        assert!(message.contains(part), "{text}: {message}");
-    }
-}
-
-#[test]
 fn the_scale_stays_between_its_bounds() {
-    let bounds = Dynamic { init: 8.0, interval: 1, min: 2.0, max: 16.0, ..Dynamic::default() };
-    let mut scale = LossScale::new(ScaleSpec::Dynamic(bounds)).unwrap();
+    let bounds = DynamicScale { init: 8.0, interval: 1, min: 2.0, max: 16.0, ..DynamicScale::default() };
+    let mut scale = LossScale::new(LossScaleSpec::Dynamic(bounds)).unwrap();
     let mut seen = |finite: bool| {
         scale.adjust(finite);
         scale.value()
@@ -171,7 +140,9 @@ impl Net {
 
 #[test]
 fn a_step_divides_the_scale_out_of_the_gradients() {
-    for spec in [ScaleSpec::None, ScaleSpec::Fixed(1024.0), ScaleSpec::Dynamic(Dynamic::default())] {
+    for spec in
+        [LossScaleSpec::None, LossScaleSpec::Fixed { scale: 1024.0 }, LossScaleSpec::Dynamic(DynamicScale::default())]
+    {
         let net = Net::new();
         let mut optimizer = Sgd::new(net.params(), 0.5);
         let mut scale = LossScale::new(spec).unwrap();

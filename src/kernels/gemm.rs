@@ -1,6 +1,34 @@
 //! Matrix products with f32 accumulation: 16-bit operands are widened, multiplied by `matrixmultiply`, and the result
 //! is rounded once.
 
+use crate::dtype::Float;
+
+/// Which of the operands is transposed before the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// `a · b`
+    NN,
+    /// `a · bᵀ`
+    NT,
+    /// `aᵀ · b`
+    TN,
+}
+
+/// The product of two contiguous matrices, not yet rounded: `m x k` times `k x n` after the layout's transposition.
+pub(crate) fn product<T: Float>(layout: Layout, (m, k, n): (usize, usize, usize), a: &[T], b: &[T]) -> Vec<T::Wide>
+where
+    T::Wide: Gemm,
+{
+    let (sa, sb) = match layout {
+        Layout::NN => (Strides::rows_of(k), Strides::rows_of(n)),
+        Layout::NT => (Strides::rows_of(k), Strides::transposed(k)),
+        Layout::TN => (Strides::transposed(m), Strides::rows_of(n)),
+    };
+    let mut c = vec![T::Wide::default(); m * n];
+    Gemm::gemm((m, k, n), &T::widen_slice(a), sa, &T::widen_slice(b), sb, &mut c);
+    c
+}
+
 /// How a matrix lies in its slice: the distances between rows and between columns, in elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Strides {
@@ -23,7 +51,7 @@ impl Strides {
 /// A type that `matrixmultiply` multiplies.
 pub(crate) trait Gemm: Copy {
     /// `c += a · b` where a is m x k, b is k x n and c is m x n, contiguous.
-    fn gemm(m: usize, k: usize, n: usize, a: &[Self], sa: Strides, b: &[Self], sb: Strides, c: &mut [Self]);
+    fn gemm(mkn: (usize, usize, usize), a: &[Self], sa: Strides, b: &[Self], sb: Strides, c: &mut [Self]);
 }
 
 /// Panics (a bug of ours, never of a user's) unless the last element lies inside the slice.
@@ -37,7 +65,14 @@ fn check(rows: usize, cols: usize, strides: Strides, len: usize) {
 macro_rules! gemm {
     ($t:ty, $f:path) => {
         impl Gemm for $t {
-            fn gemm(m: usize, k: usize, n: usize, a: &[Self], sa: Strides, b: &[Self], sb: Strides, c: &mut [Self]) {
+            fn gemm(
+                (m, k, n): (usize, usize, usize),
+                a: &[Self],
+                sa: Strides,
+                b: &[Self],
+                sb: Strides,
+                c: &mut [Self],
+            ) {
                 check(m, k, sa, a.len());
                 check(k, n, sb, b.len());
                 check(m, n, Strides::rows_of(n), c.len());

@@ -4,5 +4,8 @@
 //! there, and the result is rounded **once** on the way out. Kernels know no tensor, no policy and no op name.
 
 pub(crate) mod cast;
+pub(crate) mod conv;
 pub(crate) mod elementwise;
 pub(crate) mod gemm;
+pub(crate) mod norm;
+pub(crate) mod pool;

@@ -1,52 +1,17 @@
 //! Matrix products.
 
-use super::{dispatch, elements, narrowed, widened};
+use super::{by_float, dispatch, elements, one_float_dtype};
 use crate::{
     Op, Tensor,
     dtype::Float,
     error::{Error, Result},
-    kernels::gemm::{Gemm, Strides},
-    tensor::{Array, Forward, Stored, with_float},
+    kernels::gemm::{Gemm, Layout, product},
+    tensor::{Array, Forward, Stored},
 };
 
-/// Which of the operands is transposed before the product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
-    /// `a · b`
-    NN,
-    /// `a · bᵀ`
-    NT,
-    /// `aᵀ · b`
-    TN,
-}
-
-/// `c = a · b` for `batch` pairs of contiguous matrices: `m x k` times `k x n` after the layout's transposition.
-pub(super) fn product<T: Float>(
-    layout: Layout,
-    batch: usize,
-    (m, k, n): (usize, usize, usize),
-    a: &[T],
-    b: &[T],
-) -> Vec<T::Wide>
-where
-    T::Wide: Gemm,
-{
-    let (a, b) = (widened(a), widened(b));
-    let mut c = vec![T::Wide::default(); batch * m * n];
-    let (sa, sb) = match layout {
-        Layout::NN => (Strides::rows_of(k), Strides::rows_of(n)),
-        Layout::NT => (Strides::rows_of(k), Strides::transposed(k)),
-        Layout::TN => (Strides::transposed(m), Strides::rows_of(n)),
-    };
-    for i in 0..batch {
-        let (a, b) = (&a[i * m * k..(i + 1) * m * k], &b[i * k * n..(i + 1) * k * n]);
-        Gemm::gemm(m, k, n, a, sa, b, sb, &mut c[i * m * n..(i + 1) * m * n]);
-    }
-    c
-}
-
-/// [`product`] of two tensors of one dtype, rounded once.
-pub(super) fn product_of(
+/// The products of `batch` pairs of matrices, each `m x k` times `k x n` after the layout's transposition, rounded once.
+/// Both tensors have one floating dtype.
+pub(super) fn products(
     layout: Layout,
     batch: usize,
     mkn: (usize, usize, usize),
@@ -57,18 +22,21 @@ pub(super) fn product_of(
     fn go<T: Stored + Float>(
         layout: Layout,
         batch: usize,
-        mkn: (usize, usize, usize),
+        (m, k, n): (usize, usize, usize),
         a: &Tensor,
         b: &Tensor,
-        shape: &[usize],
-    ) -> Result<Array>
+    ) -> Vec<T>
     where
         T::Wide: Gemm,
     {
-        Array::from_vec(narrowed::<T>(&product(layout, batch, mkn, &elements::<T>(a), &elements::<T>(b))), shape)
+        let (a, b) = (elements::<T>(a), elements::<T>(b));
+        let pair = |i: usize| {
+            let (a, b) = (&a[i * m * k..(i + 1) * m * k], &b[i * k * n..(i + 1) * k * n]);
+            T::narrow_vec(product(layout, (m, k, n), a, b))
+        };
+        if batch == 1 { pair(0) } else { (0..batch).flat_map(pair).collect() }
     }
-    with_float!(a.array(), x: T => { let _ = x; go::<T>(layout, batch, mkn, a, b, shape) },
-        else Err(Error::dtype(format!("needs floating tensors, got {}", a.dtype()))))
+    by_float!(a, T => Array::from_vec(go::<T>(layout, batch, mkn, a, b), shape))
 }
 
 impl Tensor {
@@ -79,6 +47,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when their dtypes differ and no policy casts them.
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         dispatch(Op::MatMul, &[self, other], |inputs| {
+            one_float_dtype(inputs)?;
             let [a, b] = inputs else { unreachable!("two inputs") };
             let (&[m, k], &[k2, n]) = (a.shape(), b.shape()) else {
                 return Err(Error::shape(format!("needs two matrices, got {:?} and {:?}", a.shape(), b.shape())));
@@ -90,14 +59,14 @@ impl Tensor {
                     b.shape()
                 )));
             }
-            let value = product_of(Layout::NN, 1, (m, k, n), a, b, &[m, n])?;
+            let value = products(Layout::NN, 1, (m, k, n), a, b, &[m, n])?;
             Ok(Forward::new(value, vec![a.clone(), b.clone()], move |back| {
                 let [a, b] = back.saved else { unreachable!("two saved") };
                 let grad = |i: usize, layout, mkn, x: &Tensor, y: &Tensor, shape: &[usize]| -> Result<Option<Tensor>> {
                     if !back.needs[i] {
                         return Ok(None);
                     }
-                    Ok(Some(Tensor::from_array(product_of(layout, 1, mkn, x, y, shape)?)))
+                    Ok(Some(Tensor::from_array(products(layout, 1, mkn, x, y, shape)?)))
                 };
                 Ok(vec![
                     grad(0, Layout::NT, (m, n, k), back.grad, b, &[m, k])?,

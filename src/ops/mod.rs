@@ -1,13 +1,24 @@
 //! Every op, forward and backward, each through one [`dispatch`] that asks precision first and tells observers after.
 
 mod arithmetic;
+mod conv;
+mod linear;
 mod matmul;
+mod norm;
+mod padding;
+mod pieces;
+mod pool;
+mod shape;
 mod unary;
+
+pub use conv::{ConvOptions, ConvTransposeOptions};
+pub use padding::Padding;
+pub use pool::PoolOptions;
 
 use crate::{
     DType, Op, Tensor,
     dtype::Float,
-    error::Result,
+    error::{Error, Result},
     observe,
     precision::{self, Frame},
     tensor::{self, Forward, Stored},
@@ -90,6 +101,26 @@ macro_rules! float_kernel {
     }};
 }
 pub(crate) use float_kernel;
+
+/// Opens the dtype of a floating tensor: `$t` is its element type in the body, which is a `Result`.
+macro_rules! by_float {
+    ($x:expr, $t:ident => $body:expr) => {
+        $crate::tensor::with_float!($x.array(), array: $t => { let _ = array; $body },
+            else Err($crate::Error::dtype(format!("needs a floating tensor, got {}", $x.dtype()))))
+    };
+}
+pub(crate) use by_float;
+
+/// For ops that mix no dtypes: integers and booleans beside floating tensors pass `resolve`, but not this.
+pub(crate) fn one_float_dtype(inputs: &[Tensor]) -> Result<()> {
+    match inputs.iter().find(|x| !x.dtype().is_float() || x.dtype() != inputs[0].dtype()) {
+        None => Ok(()),
+        Some(_) => {
+            let met: Vec<&str> = inputs.iter().map(|x| x.dtype().name()).collect();
+            Err(Error::dtype(format!("needs floating tensors of one dtype, got {}", met.join(", "))))
+        }
+    }
+}
 
 /// The elements of a tensor that is known to have the element type `T`, in row-major order.
 pub(crate) fn elements<T: Stored>(x: &Tensor) -> std::borrow::Cow<'_, [T]> {

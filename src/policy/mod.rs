@@ -2,13 +2,20 @@
 //!
 //! This floor knows kinds, paths and names, never a tensor.
 
+mod diagnostic;
+mod file;
 mod level;
 mod lists;
+mod loss_scale;
+mod pack;
 mod pattern;
 mod rule;
+mod v1;
 
 pub use level::Level;
 pub use lists::{List, Origin};
+pub use loss_scale::{DynamicScale, LossScaleSpec};
+pub use pack::{AutoLists, Pack};
 pub use pattern::Pattern;
 pub use rule::{Rule, Run, Select};
 
@@ -40,37 +47,80 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// Cells and ops that run low at O1.
     pub white: List,
-    /// Cells that stay f32 at O2.
+    /// Cells that stay f32 at O2. White is read at O1 and black at O2 only, so a kind may stand on both.
     pub black: List,
+    /// The loss scale to train with.
+    pub loss_scale: LossScaleSpec,
 }
 
 impl Policy {
+    /// A level and a low dtype with the lists of [`Pack::DEFAULT`] and the [usual](LossScaleSpec::usual) loss scale. The
+    /// level is a [`Level`] or its name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 (also at O0, which lowers nothing),
+    /// and then [`ErrorKind::Level`](crate::ErrorKind::Level) when no level has that name.
+    ///
+    /// ```
+    /// use precast::{DType, Level, Policy};
+    /// let policy = Policy::new(Level::O2, DType::F16)?;
+    /// assert!(policy.black.cells().contains_key("LayerNorm"));
+    /// assert_eq!(Policy::new("O2", DType::F16)?, policy);
+    /// # precast::Result::Ok(())
+    /// ```
+    pub fn new<L>(level: L, dtype: DType) -> Result<Self>
+    where
+        L: TryInto<Level>,
+        Error: From<L::Error>,
+    {
+        check_low(dtype)?;
+        Ok(Policy::from_pack(level.try_into()?, dtype, Pack::named(Pack::DEFAULT)?))
+    }
+
     /// A level and a low dtype with the given lists.
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 (also at O0, which lowers nothing).
     pub fn with_lists(level: Level, dtype: DType, white: List, black: List) -> Result<Self> {
         check_low(dtype)?;
-        Ok(Policy { name: None, pack: None, level, dtype, rules: Vec::new(), white, black })
+        let loss_scale = LossScaleSpec::usual(level, dtype);
+        Ok(Policy { name: None, pack: None, level, dtype, rules: Vec::new(), white, black, loss_scale })
+    }
+
+    fn from_pack(level: Level, dtype: DType, pack: Pack) -> Self {
+        let Pack { name, white, black, .. } = pack;
+        let loss_scale = LossScaleSpec::usual(level, dtype);
+        let pack = Some(name.to_string());
+        Policy { name: None, pack, level, dtype, rules: Vec::new(), white, black, loss_scale }
     }
 
     /// Adds a rule after the others.
     ///
     /// # Errors
-    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when an earlier rule names the same exact path.
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when an earlier rule has the same path or kind: this one would
+    /// never decide.
     pub fn rule(mut self, rule: Rule) -> Result<Self> {
-        if let Select::Path(pattern) = &rule.select
-            && pattern.is_exact()
-            && let Some(earlier) = self.rules.iter().find(|r| r.select == rule.select)
-        {
-            return Err(Error::policy(format!(
-                "{}: the path `{pattern}` has a rule already, {}",
-                rule.origin, earlier.origin
-            )));
+        if let Some(earlier) = self.rules.iter().find(|earlier| earlier.select == rule.select) {
+            let (select, origin) = (&rule.select, &earlier.origin);
+            return Err(Error::policy(format!("the {select} has a rule already ({origin}), and the first wins")));
         }
         self.rules.push(rule);
         Ok(self)
     }
+}
+
+/// The white list of [`Pack::DEFAULT`]: the cells and ops that run low at O1.
+pub fn white_list() -> List {
+    default_pack().white
+}
+
+/// The black list of [`Pack::DEFAULT`]: the cells that stay f32 at O2.
+pub fn black_list() -> List {
+    default_pack().black
+}
+
+fn default_pack() -> Pack {
+    Pack::named(Pack::DEFAULT).expect("a test reads every embedded pack")
 }
 
 /// The check that comes before every other.

@@ -1,14 +1,15 @@
 //! Loss scaling: one state machine, the step that uses it, and the pieces for a loop of one's own.
 
-mod spec;
 mod step;
 
 use serde::{Deserialize, Serialize};
 
-pub use spec::{Dynamic, ScaleSpec};
 pub use step::{Cause, Outcome, all_finite};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    policy::{DynamicScale, LossScaleSpec},
+};
 
 /// Multiplies the loss before the backward pass so that small gradients survive 16 bits, and divides the gradients after.
 ///
@@ -18,7 +19,7 @@ use crate::error::{Error, Result};
 /// The rule of the dynamic scale is that of MindSpore's `DynamicLossScaler`; see [`adjust`](LossScale::adjust).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossScale {
-    spec: ScaleSpec,
+    spec: LossScaleSpec,
     state: ScaleState,
 }
 
@@ -39,7 +40,7 @@ impl LossScale {
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number outside its range.
-    pub fn new(spec: ScaleSpec) -> Result<Self> {
+    pub fn new(spec: LossScaleSpec) -> Result<Self> {
         spec.check()?;
         Ok(LossScale::start(spec))
     }
@@ -47,27 +48,27 @@ impl LossScale {
     /// A scale that starts at 65536, doubles after 2000 finite steps and halves after a step that was not finite,
     /// between 1 and 2^24.
     pub fn dynamic() -> Self {
-        LossScale::start(ScaleSpec::Dynamic(Dynamic::default()))
+        LossScale::start(LossScaleSpec::Dynamic(DynamicScale::default()))
     }
 
     /// A scale that never changes.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless the scale is finite and at least 1.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless the scale is finite and above 0.
     pub fn fixed(scale: f32) -> Result<Self> {
-        LossScale::new(ScaleSpec::Fixed(scale))
+        LossScale::new(LossScaleSpec::Fixed { scale })
     }
 
     /// No scale. A step whose gradients are not finite is skipped all the same.
     pub fn none() -> Self {
-        LossScale::start(ScaleSpec::None)
+        LossScale::start(LossScaleSpec::None)
     }
 
-    fn start(spec: ScaleSpec) -> Self {
+    fn start(spec: LossScaleSpec) -> Self {
         let scale = match &spec {
-            ScaleSpec::None => 1.0,
-            ScaleSpec::Fixed(scale) => *scale,
-            ScaleSpec::Dynamic(dynamic) => dynamic.init,
+            LossScaleSpec::None => 1.0,
+            LossScaleSpec::Fixed { scale } => *scale,
+            LossScaleSpec::Dynamic(dynamic) => dynamic.init,
         };
         LossScale { spec, state: ScaleState { scale, counter: 0, skipped: 0 } }
     }
@@ -78,7 +79,7 @@ impl LossScale {
     }
 
     /// What it was made from.
-    pub fn spec(&self) -> &ScaleSpec {
+    pub fn spec(&self) -> &LossScaleSpec {
         &self.spec
     }
 
@@ -94,9 +95,9 @@ impl LossScale {
     pub fn restore(&mut self, state: ScaleState) -> Result<()> {
         let ScaleState { scale, counter, .. } = state;
         let (least, most, interval) = match &self.spec {
-            ScaleSpec::Dynamic(d) => (d.min, d.max, d.interval),
-            ScaleSpec::Fixed(scale) => (*scale, *scale, 1),
-            ScaleSpec::None => (1.0, 1.0, 1),
+            LossScaleSpec::Dynamic(d) => (d.min, d.max, d.interval),
+            LossScaleSpec::Fixed { scale } => (*scale, *scale, 1),
+            LossScaleSpec::None => (1.0, 1.0, 1),
         };
         if !(least..=most).contains(&scale) {
             return Err(Error::value(format!(
@@ -120,7 +121,7 @@ impl LossScale {
     pub fn adjust(&mut self, finite: bool) {
         let state = &mut self.state;
         state.skipped = if finite { 0 } else { state.skipped.saturating_add(1) };
-        let ScaleSpec::Dynamic(d) = &self.spec else { return };
+        let LossScaleSpec::Dynamic(d) = &self.spec else { return };
         // Each product is exact or nearly so in f64 and rounded once to f32.
         let times = |factor: f64| (f64::from(state.scale) * factor) as f32;
         if !finite {

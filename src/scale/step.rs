@@ -4,12 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LossScale, ScaleSpec};
+use super::LossScale;
 use crate::{
     DType, Grads, Tensor,
     cell::Params,
     error::{Error, Result},
     optim::Optimizer,
+    policy::LossScaleSpec,
     precision::{self, Frame},
     tensor::with_float,
 };
@@ -118,7 +119,7 @@ impl LossScale {
         let _off = precision::enter(Frame::Off);
         let loss = if loss.dtype().is_low() { loss.cast(DType::F32) } else { loss.clone() };
         match self.spec {
-            ScaleSpec::None => Ok(loss),
+            LossScaleSpec::None => Ok(loss),
             _ => loss.mul(&Tensor::scalar(f64::from(self.value()), loss.dtype())),
         }
     }

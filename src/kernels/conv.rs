@@ -1,0 +1,176 @@
+//! Convolutions over up to three spatial axes: patches laid out as columns, then a matrix product, for each image and group.
+//!
+//! The three functions are the convolution and its two gradients. A transposed convolution is the input's gradient of a
+//! convolution, so it needs nothing more.
+
+use super::gemm::{Gemm, Layout, product};
+use crate::dtype::{Float, Real};
+
+/// The sizes of one convolution. Spatial axes that do not exist have length 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    pub batch: usize,
+    pub groups: usize,
+    /// Channels of one group.
+    pub in_channels: usize,
+    /// Channels of one group.
+    pub out_channels: usize,
+    pub input: [usize; 3],
+    pub output: [usize; 3],
+    pub kernel: [usize; 3],
+    pub stride: [usize; 3],
+    pub dilation: [usize; 3],
+    /// Padding before each axis; what is behind follows from the sizes.
+    pub before: [usize; 3],
+}
+
+impl Geometry {
+    fn in_volume(&self) -> usize {
+        self.input.iter().product()
+    }
+
+    fn out_volume(&self) -> usize {
+        self.output.iter().product()
+    }
+
+    /// Elements of one patch: rows of the matrix of columns.
+    fn patch(&self) -> usize {
+        self.in_channels * self.kernel.iter().product::<usize>()
+    }
+
+    /// The outputs whose tap `k` along `axis` falls inside the input, and where the tap of the first of them falls.
+    fn reach(&self, axis: usize, k: usize) -> (std::ops::Range<usize>, usize) {
+        let (stride, before) = (self.stride[axis], self.before[axis]);
+        let tap = k * self.dilation[axis];
+        let first = before.saturating_sub(tap).div_ceil(stride);
+        let end = (self.input[axis] + before).saturating_sub(tap).div_ceil(stride).min(self.output[axis]);
+        (first..end.max(first), (first * stride + tap).saturating_sub(before))
+    }
+
+    /// Calls `f(column, pixel, count)` for every run of patch elements that lie inside the image: `count` elements from
+    /// `column` of the matrix of columns are those from `pixel` of the image, the latter a stride of the last axis apart.
+    fn runs(&self, mut f: impl FnMut(usize, usize, usize)) {
+        let ([_, in_h, in_w], [_, out_h, out_w]) = (self.input, self.output);
+        let mut row = 0;
+        for channel in 0..self.in_channels {
+            for kd in 0..self.kernel[0] {
+                let (ds, d0) = self.reach(0, kd);
+                for kh in 0..self.kernel[1] {
+                    let (hs, h0) = self.reach(1, kh);
+                    for kw in 0..self.kernel[2] {
+                        let (ws, w0) = self.reach(2, kw);
+                        for (i, od) in ds.clone().enumerate().filter(|_| !ws.is_empty()) {
+                            let plane = channel * self.input[0] + d0 + i * self.stride[0];
+                            for (j, oh) in hs.clone().enumerate() {
+                                let column = ((row * self.output[0] + od) * out_h + oh) * out_w + ws.start;
+                                f(column, (plane * in_h + h0 + j * self.stride[1]) * in_w + w0, ws.len());
+                            }
+                        }
+                        row += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The patches of one image as columns; taps that fall outside the image are 0.
+    fn columns<R: Real>(&self, image: &[R], columns: &mut [R]) {
+        let stride = self.stride[2];
+        columns.fill(R::zero());
+        self.runs(|column, pixel, count| {
+            let to = &mut columns[column..column + count];
+            if stride == 1 {
+                to.copy_from_slice(&image[pixel..pixel + count]);
+            } else {
+                to.iter_mut().zip(image[pixel..].iter().step_by(stride)).for_each(|(to, &x)| *to = x);
+            }
+        });
+    }
+
+    /// Adds each column to the patch it belongs to.
+    fn add_columns<R: Real>(&self, columns: &[R], image: &mut [R]) {
+        let stride = self.stride[2];
+        self.runs(|column, pixel, count| {
+            let from = &columns[column..column + count];
+            image[pixel..].iter_mut().step_by(stride).zip(from).for_each(|(to, &x)| *to += x);
+        });
+    }
+}
+
+/// Part `i` of a slice of equal parts.
+fn part<T>(x: &[T], i: usize, len: usize) -> &[T] {
+    &x[i * len..(i + 1) * len]
+}
+
+/// One output image: `bias[c]` is added to channel c, and the sum rounded once.
+fn finish<T: Float>(mut image: Vec<T::Wide>, bias: Option<&[T::Wide]>, volume: usize, out: &mut Vec<T>) {
+    for (c, &bias) in bias.into_iter().flatten().enumerate() {
+        image[c * volume..(c + 1) * volume].iter_mut().for_each(|x| *x += bias);
+    }
+    out.extend(T::narrow_vec(image));
+}
+
+/// The convolution `[n, groups * in, input] -> [n, groups * out, output]` with a weight `[groups * out, in, kernel]`.
+pub(crate) fn forward<T: Float>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T>
+where
+    T::Wide: Gemm,
+{
+    let (weight, bias) = (T::widen_slice(weight), bias.map(T::widen_slice));
+    let (m, k, n) = (g.out_channels, g.patch(), g.out_volume());
+    let in_len = g.in_channels * g.in_volume();
+    let mut out = Vec::with_capacity(g.batch * g.groups * m * n);
+    let mut columns = vec![T::Wide::default(); k * n];
+    for i in 0..g.batch {
+        let x = T::widen_slice(part(x, i, g.groups * in_len));
+        let mut image = Vec::with_capacity(g.groups * m * n);
+        for group in 0..g.groups {
+            g.columns(part(&x, group, in_len), &mut columns);
+            image.extend(product(Layout::NN, (m, k, n), part(&weight, group, m * k), &columns));
+        }
+        finish(image, bias.as_deref(), n, &mut out);
+    }
+    out
+}
+
+/// The gradient of [`forward`] with respect to its input, and so the transposed convolution of `grad`, which then has a
+/// bias for its `groups * in` channels.
+pub(crate) fn input_gradient<T: Float>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T>
+where
+    T::Wide: Gemm,
+{
+    let (weight, bias) = (T::widen_slice(weight), bias.map(T::widen_slice));
+    let (m, k, n) = (g.patch(), g.out_channels, g.out_volume());
+    let in_len = g.in_channels * g.in_volume();
+    let mut out = Vec::with_capacity(g.batch * g.groups * in_len);
+    for i in 0..g.batch {
+        let grad = T::widen_slice(part(grad, i, g.groups * k * n));
+        let mut image = vec![T::Wide::default(); g.groups * in_len];
+        for group in 0..g.groups {
+            let columns = product(Layout::TN, (m, k, n), part(&weight, group, k * m), part(&grad, group, k * n));
+            g.add_columns(&columns, &mut image[group * in_len..(group + 1) * in_len]);
+        }
+        finish(image, bias.as_deref(), g.in_volume(), &mut out);
+    }
+    out
+}
+
+/// The gradient of [`forward`] with respect to its weight, summed over the batch in the wide dtype and rounded once.
+pub(crate) fn weight_gradient<T: Float>(g: &Geometry, x: &[T], grad: &[T]) -> Vec<T>
+where
+    T::Wide: Gemm,
+{
+    let (m, k, n) = (g.out_channels, g.out_volume(), g.patch());
+    let in_len = g.in_channels * g.in_volume();
+    let mut sum = vec![T::Wide::default(); g.groups * m * n];
+    let mut columns = vec![T::Wide::default(); n * k];
+    for i in 0..g.batch {
+        let x = T::widen_slice(part(x, i, g.groups * in_len));
+        let grad = T::widen_slice(part(grad, i, g.groups * m * k));
+        for group in 0..g.groups {
+            g.columns(part(&x, group, in_len), &mut columns);
+            let gradient = product(Layout::NT, (m, k, n), part(&grad, group, m * k), &columns);
+            sum[group * m * n..].iter_mut().zip(gradient).for_each(|(sum, g)| *sum += g);
+        }
+    }
+    T::narrow_vec(sum)
+}

@@ -1,0 +1,185 @@
+//! Normalisation: rows of elements are shifted to mean 0 and scaled to variance 1, then scaled and shifted by parameters.
+//!
+//! All slices are wide; the callers widen before and round once after. Statistics take two passes, the mean and then the
+//! squared deviations from it, so that they do not cancel.
+
+use crate::dtype::Real;
+
+/// Which elements are normalised together, and which parameter belongs to each of them.
+///
+/// Row r is the segments `s * rows + r` of `segment` elements each, for s below `segments`: a layer norm's row is one
+/// segment; a batch norm's row is a channel, with one segment in every image. Element j of a segment belongs to parameter
+/// `r % groups * per_row + j / inner`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows {
+    pub rows: usize,
+    pub segments: usize,
+    pub segment: usize,
+    pub groups: usize,
+    pub per_row: usize,
+    pub inner: usize,
+}
+
+impl Rows {
+    /// Elements of one row.
+    pub fn len(&self) -> usize {
+        self.segments * self.segment
+    }
+
+    /// How many parameters there are.
+    pub fn params(&self) -> usize {
+        self.groups * self.per_row
+    }
+
+    /// Where the segments of a row begin.
+    fn starts(&self, row: usize) -> impl Iterator<Item = usize> {
+        let Rows { rows, segments, segment, .. } = *self;
+        (0..segments).map(move |s| (s * rows + row) * segment)
+    }
+
+    /// Calls `f(elements, parameter)` for every stretch of a row's elements that share a parameter.
+    fn stretches(&self, row: usize, mut f: impl FnMut(std::ops::Range<usize>, usize)) {
+        let first = row % self.groups.max(1) * self.per_row;
+        for start in self.starts(row) {
+            for i in 0..self.segment.checked_div(self.inner).unwrap_or(0) {
+                let start = start + i * self.inner;
+                f(start..start + self.inner, first + i);
+            }
+        }
+    }
+}
+
+/// The sum of `f(x)`. Sixteen partial sums side by side: the order is fixed, the error grows slowly, the loop vectorises.
+fn sum_of<R: Real>(x: &[R], f: impl Fn(R) -> R) -> R {
+    let mut lanes = [R::zero(); 16];
+    let chunks = x.chunks_exact(16);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, &x)| *lane += f(x));
+    }
+    lanes.iter_mut().zip(rest).for_each(|(lane, &x)| *lane += f(x));
+    lanes.into_iter().sum()
+}
+
+/// Mean and mean squared deviation from it (the biased variance) of each row; `centered` is false where 0 takes the
+/// mean's place.
+pub(crate) fn moments<R: Real>(rows: &Rows, x: &[R], centered: bool) -> (Vec<R>, Vec<R>) {
+    let len = R::of(rows.len() as f64);
+    let over = |row: usize, f: &dyn Fn(R) -> R| -> R {
+        rows.starts(row).map(|start| sum_of(&x[start..start + rows.segment], f)).sum::<R>() / len
+    };
+    let means: Vec<R> = match centered {
+        true => (0..rows.rows).map(|row| over(row, &|x| x)).collect(),
+        false => vec![R::zero(); rows.rows],
+    };
+    let variances = (0..rows.rows).map(|row| over(row, &|x| (x - means[row]) * (x - means[row]))).collect();
+    (means, variances)
+}
+
+/// `1 / sqrt(variance + eps)`.
+pub(crate) fn reciprocal_deviations<R: Real>(variances: &[R], eps: f64) -> Vec<R> {
+    variances.iter().map(|&v| (v + R::of(eps)).sqrt().recip()).collect()
+}
+
+/// A parameter, or what stands for it when there is none.
+fn param<R: Real>(params: Option<&[R]>, i: usize, none: R) -> R {
+    params.map_or(none, |params| params[i])
+}
+
+/// `(x - mean) * rstd * gamma + beta`.
+pub(crate) fn normalize<R: Real>(
+    rows: &Rows,
+    x: &[R],
+    means: &[R],
+    rstds: &[R],
+    gamma: Option<&[R]>,
+    beta: Option<&[R]>,
+) -> Vec<R> {
+    let mut out = x.to_vec();
+    for (row, (&mean, &rstd)) in means.iter().zip(rstds).enumerate() {
+        rows.stretches(row, |at, i| {
+            let (gamma, beta) = (param(gamma, i, R::one()), param(beta, i, R::zero()));
+            out[at].iter_mut().for_each(|x| *x = (*x - mean) * rstd * gamma + beta);
+        });
+    }
+    out
+}
+
+/// What flows back through [`normalize`].
+pub(crate) struct Gradients<R> {
+    pub x: Vec<R>,
+    pub gamma: Vec<R>,
+    pub beta: Vec<R>,
+}
+
+/// How the statistics depend on x, and so how the gradient of x is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Statistics {
+    /// Mean and variance of the rows themselves.
+    Moments,
+    /// The mean square of the rows themselves; there is no mean.
+    MeanSquare,
+    /// They are given.
+    Given,
+}
+
+/// The gradients of [`normalize`]. With `n = (x - mean) * rstd` and `g = grad * gamma`, the gradient of x is
+/// `rstd * (g - mean(g) - n * mean(g * n))`; the last two terms come from the mean and the deviation, where those depend
+/// on x (S. Ioffe, C. Szegedy, "Batch normalization", 2015, section 3).
+pub(crate) fn backward<R: Real>(
+    rows: &Rows,
+    statistics: Statistics,
+    x: &[R],
+    means: &[R],
+    rstds: &[R],
+    gamma: Option<&[R]>,
+    grad: &[R],
+) -> Gradients<R> {
+    let len = R::of(rows.len() as f64);
+    let mut to = Gradients {
+        x: vec![R::zero(); x.len()],
+        gamma: vec![R::zero(); rows.params()],
+        beta: vec![R::zero(); rows.params()],
+    };
+    for (row, (&mean, &rstd)) in means.iter().zip(rstds).enumerate() {
+        let (mut sum_g, mut sum_gn) = (R::zero(), R::zero());
+        rows.stretches(row, |at, i| {
+            let (mut sum, mut sum_n) = (R::zero(), R::zero());
+            for (&x, &grad) in x[at.clone()].iter().zip(&grad[at]) {
+                sum += grad;
+                sum_n += grad * ((x - mean) * rstd);
+            }
+            to.gamma[i] += sum_n;
+            to.beta[i] += sum;
+            let gamma = param(gamma, i, R::one());
+            sum_g += sum * gamma;
+            sum_gn += sum_n * gamma;
+        });
+        let (mean_g, mean_gn) = match statistics {
+            Statistics::Moments => (sum_g / len, sum_gn / len),
+            Statistics::MeanSquare => (R::zero(), sum_gn / len),
+            Statistics::Given => (R::zero(), R::zero()),
+        };
+        rows.stretches(row, |at, i| {
+            let gamma = param(gamma, i, R::one());
+            for ((to, &x), &grad) in to.x[at.clone()].iter_mut().zip(&x[at.clone()]).zip(&grad[at]) {
+                *to = rstd * (grad * gamma - mean_g - (x - mean) * rstd * mean_gn);
+            }
+        });
+    }
+    to
+}
+
+/// The gradients of a given mean and variance, from those of gamma and beta: each row has one parameter.
+pub(crate) fn given_gradients<R: Real>(
+    rstds: &[R],
+    gamma: Option<&[R]>,
+    to_gamma: &[R],
+    to_beta: &[R],
+) -> (Vec<R>, Vec<R>) {
+    let scale = |row: usize| rstds[row] * param(gamma, row, R::one());
+    let mean = (0..rstds.len()).map(|row| -scale(row) * to_beta[row]).collect();
+    let half = R::of(-0.5);
+    let variance = (0..rstds.len()).map(|row| half * rstds[row] * scale(row) * to_gamma[row]).collect();
+    (mean, variance)
+}

@@ -1,0 +1,123 @@
+//! Errors that point into a file: `file:line:column: message`, then the line with a caret under the place.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use serde_yaml::{Location, granit_parser::Marker};
+
+use super::Origin;
+use crate::error::Error;
+
+/// A text and the name it is known by.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    pub name: Arc<str>,
+    pub text: &'a str,
+}
+
+/// A place in a text, both numbers from 1; the column counts characters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Place {
+    pub line: usize,
+    pub column: usize,
+}
+
+impl From<Location> for Place {
+    /// The start, for a location that the parser does not know.
+    fn from(location: Location) -> Self {
+        Place { line: location.line().max(1) as usize, column: location.column().max(1) as usize }
+    }
+}
+
+impl From<&Marker> for Place {
+    fn from(marker: &Marker) -> Self {
+        Place { line: marker.line().max(1), column: marker.col() + 1 }
+    }
+}
+
+impl Place {
+    pub const START: Place = Place { line: 1, column: 1 };
+
+    /// The place of a byte of a text.
+    pub fn of_byte(text: &[u8], byte: usize) -> Self {
+        let before = String::from_utf8_lossy(&text[..byte]);
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        Place { line, column }
+    }
+}
+
+/// How many characters of a line are shown, and of a message.
+const SHOWN: usize = 100;
+const LONGEST: usize = 600;
+
+impl Source<'_> {
+    /// Where something was written, for lists and rules.
+    pub fn origin(&self, place: impl Into<Place>) -> Origin {
+        let Place { line, column } = place.into();
+        Origin::File { file: self.name.clone(), line, column }
+    }
+
+    /// The same error with its place before it and the line behind it.
+    pub fn error(&self, place: impl Into<Place>, error: Error) -> Error {
+        let Place { line, column } = place.into();
+        let met = self.text.replace("\r\n", "\n").replace('\r', "\n");
+        let met = met.split('\n').nth(line - 1).unwrap_or("");
+        // Of a very long line only the surroundings of the place are shown.
+        let skip = if column > SHOWN { column - SHOWN / 2 } else { 0 };
+        let shown: String = met.chars().skip(skip).take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let margin = " ".repeat(line.to_string().len());
+        let caret = " ".repeat(column - 1 - skip);
+        let mut text = format!("{}:{line}:{column}: ", self.name);
+        text.push_str(&printable(&error.to_string()));
+        let shown = shown.trim_end();
+        write!(text, "\n{margin} |\n{line} | {shown}\n{margin} | {caret}^").expect("writing to a string");
+        Error::new(error.kind(), text)
+    }
+}
+
+/// The message without what could drive a terminal, and not longer than anybody reads: it quotes the file.
+fn printable(message: &str) -> String {
+    let mut text = String::new();
+    for (i, c) in message.chars().enumerate() {
+        match c {
+            _ if i == LONGEST => {
+                text.push_str(" ...");
+                break;
+            }
+            c if c.is_control() => text.extend(c.escape_default()),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caret_stands_under_the_place() {
+        let source = Source { name: "p.yaml".into(), text: "version: 1\r\nlevel: O4\r\n" };
+        let error = source.error(Place { line: 2, column: 8 }, Error::level("unknown level `O4`"));
+        assert_eq!(error.to_string(), "p.yaml:2:8: unknown level `O4`\n  |\n2 | level: O4\n  |        ^");
+        assert_eq!(error.kind(), crate::ErrorKind::Level);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_the_place() {
+        let text = format!("{}X{}", "a".repeat(5000), "b".repeat(5000));
+        let message = Source { name: "p".into(), text: &text }
+            .error(Place { line: 1, column: 5001 }, Error::policy("here"))
+            .to_string();
+        let lines: Vec<&str> = message.lines().collect();
+        assert!(lines[2].len() < 120, "{message}");
+        assert_eq!(lines[2].find('X'), lines[3].find('^'), "{message}");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        let source = Source { name: "p".into(), text: "\u{1b}[31mred" };
+        let message = source.error(Place::START, Error::policy("met `\u{1b}[31m`")).to_string();
+        assert!(!message.contains('\u{1b}'), "{message:?}");
+    }
+}

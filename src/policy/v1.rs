@@ -1,0 +1,386 @@
+//! Version 1 of policy files: the document as written, and its meaning.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_yaml::{Location, Spanned};
+
+use super::{
+    DynamicScale, List, LossScaleSpec, Origin, Pack, Policy, Rule, Run, Select, check_low, diagnostic::Source,
+};
+use crate::{
+    DType, Level, Op,
+    error::{Error, Result, did_you_mean},
+};
+
+/// A value with its place in the file.
+type At<T> = Spanned<T>;
+
+/// The document.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PolicyV1 {
+    version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pack: Option<At<String>>,
+    level: At<String>,
+    dtype: At<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rules: Vec<At<RuleV1>>,
+    #[serde(default, skip_serializing_if = "CellsV1::is_empty")]
+    cells: CellsV1,
+    #[serde(default, skip_serializing_if = "OpsV1::is_empty")]
+    ops: OpsV1,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    loss_scale: Option<At<LossScaleV1>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleV1 {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<At<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<At<String>>,
+    run: At<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    because: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expect: Option<At<usize>>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct CellsV1 {
+    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
+    white: ChangesV1,
+    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
+    black: ChangesV1,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct OpsV1 {
+    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
+    white: ChangesV1,
+}
+
+/// What is changed of a list of the pack. Names are checked against the pack's list, so the order means nothing.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ChangesV1 {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    add: Vec<At<String>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    remove: Vec<At<String>>,
+}
+
+impl CellsV1 {
+    fn is_empty(&self) -> bool {
+        self.white.is_empty() && self.black.is_empty()
+    }
+}
+
+impl OpsV1 {
+    fn is_empty(&self) -> bool {
+        self.white.is_empty()
+    }
+}
+
+impl ChangesV1 {
+    fn is_empty(&self) -> bool {
+        self.add.is_empty() && self.remove.is_empty()
+    }
+}
+
+/// All kinds of loss scale in one: serde's tagged enums would lose the places.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LossScaleV1 {
+    kind: At<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scale: Option<At<f32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    init: Option<At<f32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    growth: Option<At<f64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    backoff: Option<At<f64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    interval: Option<At<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    min: Option<At<f32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max: Option<At<f32>>,
+}
+
+/// What a document means. The order of checks is fixed: dtype, level, then the rest in the order of the keys.
+pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> {
+    let PolicyV1 { version: _, name, pack, level, dtype, rules, cells, ops, loss_scale: scale } = document;
+    let dtype = low_dtype(&dtype.value).map_err(|error| source.error(dtype.referenced, error))?;
+    let level: Level = level.value.parse().map_err(|error| source.error(level.referenced, error))?;
+    let pack = match pack {
+        Some(pack) => Pack::named(&pack.value).map_err(|error| source.error(pack.referenced, error))?,
+        None => Pack::named(Pack::DEFAULT)?,
+    };
+    let mut policy = Policy::from_pack(level, dtype, pack);
+    policy.name = name;
+    for written in rules {
+        let select = written.value.path.as_ref().or(written.value.kind.as_ref());
+        let place = select.map_or(written.referenced, |select| select.referenced);
+        policy = policy.rule(rule(written, source)?).map_err(|error| source.error(place, error))?;
+    }
+    change_cells(&mut policy.white, &cells.white, "white", source)?;
+    change_cells(&mut policy.black, &cells.black, "black", source)?;
+    change_ops(&mut policy.white, &ops.white, "white", source)?;
+    if let Some(scale) = scale {
+        policy.loss_scale = loss_scale(scale, source)?;
+    }
+    Ok(policy)
+}
+
+fn low_dtype(name: &str) -> Result<DType> {
+    let near = || {
+        let names = DType::LOW.into_iter().flat_map(|dtype| [dtype.long_name(), dtype.name()]);
+        Error::dtype(format!("unknown low dtype `{name}`{}; allowed: float16, bfloat16", did_you_mean(name, names)))
+    };
+    let dtype = name.parse().map_err(|_| near())?;
+    check_low(dtype)?;
+    Ok(dtype)
+}
+
+fn rule(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
+    let RuleV1 { path, kind, run, because, expect } = written.value;
+    let fail = |place: Location, words: &str| Err(source.error(place, Error::policy(words)));
+    let select = match (path, kind) {
+        (Some(path), None) => Select::Path(path.value.parse().map_err(|error| source.error(path.referenced, error))?),
+        (None, Some(kind)) if kind.value.is_empty() => return fail(kind.referenced, NO_KIND),
+        (None, Some(kind)) => Select::Kind(kind.value),
+        (Some(_), Some(kind)) => {
+            return fail(kind.referenced, "a rule has `path` or `kind`, not both; write two rules");
+        }
+        (None, None) => return fail(written.referenced, "a rule needs `path` or `kind`"),
+    };
+    let run: Run = run.value.parse().map_err(|error| source.error(run.referenced, error))?;
+    if let Some(expect) = expect.as_ref().filter(|expect| expect.value == 0) {
+        return fail(
+            expect.referenced,
+            "`expect: 0`, but a rule must match something; allowed: a whole number of at least 1",
+        );
+    }
+    let expect = expect.map(|expect| expect.value);
+    Ok(Rule { select, run, because, expect, origin: source.origin(written.referenced) })
+}
+
+const NO_KIND: &str = "an empty kind; the kind of a cell is the name of its type, as Dense";
+
+fn change_cells(list: &mut List, changes: &ChangesV1, color: &str, source: &Source<'_>) -> Result<()> {
+    let of_pack = list.clone();
+    for kind in &changes.remove {
+        if !of_pack.cells().contains_key(&kind.value) || !list.remove_cell(&kind.value) {
+            let on_it = list.cells().keys().map(String::as_str).collect();
+            return Err(source.error(kind.referenced, not_on_it(&kind.value, color, "cells", on_it)));
+        }
+    }
+    for kind in &changes.add {
+        if kind.value.is_empty() {
+            return Err(source.error(kind.referenced, Error::list(NO_KIND)));
+        }
+        if let Some(earlier) = of_pack.cells().get(&kind.value).or(list.cells().get(&kind.value)) {
+            return Err(source.error(kind.referenced, on_it_already(&kind.value, color, "cells", earlier)));
+        }
+        list.add_cell(kind.value.clone(), source.origin(kind.referenced));
+    }
+    Ok(())
+}
+
+/// As for cells; but a name may stand for more than one op, and changes those of them that it can.
+fn change_ops(list: &mut List, changes: &ChangesV1, color: &str, source: &Source<'_>) -> Result<()> {
+    let of_pack = list.clone();
+    let named = |name: &At<String>| Op::named(&name.value).map_err(|error| source.error(name.referenced, error));
+    for name in &changes.remove {
+        let mut met = false;
+        for op in named(name)? {
+            met |= of_pack.ops().contains_key(&op) && list.remove_op(op);
+        }
+        if !met {
+            let on_it = list.ops().keys().map(|op| op.name()).collect();
+            return Err(source.error(name.referenced, not_on_it(&name.value, color, "ops", on_it)));
+        }
+    }
+    for name in &changes.add {
+        let ops = named(name)?;
+        let earlier = |op: &Op| of_pack.ops().get(op).or(list.ops().get(op));
+        let new: Vec<Op> = ops.iter().copied().filter(|op| earlier(op).is_none()).collect();
+        if let (true, Some(earlier)) = (new.is_empty(), ops.first().and_then(earlier)) {
+            return Err(source.error(name.referenced, on_it_already(&name.value, color, "ops", earlier)));
+        }
+        for op in new {
+            list.add_op(op, source.origin(name.referenced));
+        }
+    }
+    Ok(())
+}
+
+fn not_on_it(name: &str, color: &str, what: &str, on_it: Vec<&str>) -> Error {
+    let near = did_you_mean(name, on_it.iter().copied());
+    let on_it = if on_it.is_empty() { "nothing".to_string() } else { on_it.join(", ") };
+    Error::list(format!("`{name}` is not on the {color} list of {what}{near}; on it: {on_it}"))
+}
+
+fn on_it_already(name: &str, color: &str, what: &str, earlier: &Origin) -> Error {
+    Error::list(format!("`{name}` is on the {color} list of {what} already, from {earlier}"))
+}
+
+fn loss_scale(written: At<LossScaleV1>, source: &Source<'_>) -> Result<LossScaleSpec> {
+    let LossScaleV1 { kind, scale, init, growth, backoff, interval, min, max } = written.value;
+    let place = |number: &Option<At<f32>>| number.as_ref().map(|number| number.referenced);
+    let wide = |number: &Option<At<f64>>| number.as_ref().map(|number| number.referenced);
+    let given = [
+        ("scale", place(&scale)),
+        ("init", place(&init)),
+        ("growth", wide(&growth)),
+        ("backoff", wide(&backoff)),
+        ("interval", interval.as_ref().map(|number| number.referenced)),
+        ("min", place(&min)),
+        ("max", place(&max)),
+    ];
+    let allowed: &[&str] = match kind.value.as_str() {
+        "none" => &[],
+        "fixed" => &["scale"],
+        "dynamic" => &["init", "growth", "backoff", "interval", "min", "max"],
+        other => {
+            let near = did_you_mean(other, ["none", "fixed", "dynamic"]);
+            let words = format!("unknown kind of loss scale `{other}`{near}; allowed: none, fixed, dynamic");
+            return Err(source.error(kind.referenced, Error::policy(words)));
+        }
+    };
+    for (key, place) in given {
+        if let Some(place) = place.filter(|_| !allowed.contains(&key)) {
+            let others = if allowed.is_empty() { "no other key".to_string() } else { allowed.join(", ") };
+            let words = format!("the key `{key}` means nothing beside `kind: {}`; allowed: {others}", kind.value);
+            return Err(source.error(place, Error::policy(words)));
+        }
+    }
+    let spec = match (kind.value.as_str(), scale) {
+        ("none", _) => LossScaleSpec::None,
+        ("fixed", Some(scale)) => LossScaleSpec::Fixed { scale: scale.value },
+        ("fixed", None) => {
+            return Err(source.error(written.referenced, Error::policy("`kind: fixed` needs the key `scale`")));
+        }
+        _ => {
+            let usual = DynamicScale::default();
+            LossScaleSpec::Dynamic(DynamicScale {
+                init: init.map_or(usual.init, |number| number.value),
+                growth: growth.map_or(usual.growth, |number| number.value),
+                backoff: backoff.map_or(usual.backoff, |number| number.value),
+                interval: interval.map_or(usual.interval, |number| number.value),
+                min: min.map_or(usual.min, |number| number.value),
+                max: max.map_or(usual.max, |number| number.value),
+            })
+        }
+    };
+    match spec.fault() {
+        None => Ok(spec),
+        Some((key, words)) => {
+            let place = given.into_iter().find(|(name, _)| *name == key).and_then(|(_, place)| place);
+            Err(source.error(place.unwrap_or(written.referenced), Error::value(words)))
+        }
+    }
+}
+
+/// The document that means the policy.
+pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
+    if let Some(op) = policy.black.ops().keys().next() {
+        return Err(Error::list(format!("the op {op} is on the black list, which in a policy file is for cells only")));
+    }
+    let name = policy.pack.as_deref().unwrap_or(Pack::DEFAULT);
+    let pack = Pack::named(name)?;
+    let kind = |kind: &String| kind.clone();
+    let op = |op: &Op| own_name(*op).to_string();
+    Ok(PolicyV1 {
+        version: 1,
+        name: policy.name.clone(),
+        pack: Some(placeless(name.to_string())),
+        level: placeless(policy.level.to_string()),
+        dtype: placeless(policy.dtype.long_name().to_string()),
+        rules: policy.rules.iter().map(|rule| placeless(written_rule(rule))).collect(),
+        cells: CellsV1 {
+            white: changes(pack.white.cells(), policy.white.cells(), kind),
+            black: changes(pack.black.cells(), policy.black.cells(), kind),
+        },
+        ops: OpsV1 { white: changes(pack.white.ops(), policy.white.ops(), op) },
+        loss_scale: Some(placeless(written_loss_scale(&policy.loss_scale))),
+    })
+}
+
+fn placeless<T>(value: T) -> At<T> {
+    Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
+}
+
+fn changes<K: Ord>(from: &BTreeMap<K, Origin>, to: &BTreeMap<K, Origin>, name: impl Fn(&K) -> String) -> ChangesV1 {
+    let missing = |of: &BTreeMap<K, Origin>, than: &BTreeMap<K, Origin>| {
+        of.keys().filter(|key| !than.contains_key(key)).map(|key| placeless(name(key))).collect()
+    };
+    ChangesV1 { add: missing(to, from), remove: missing(from, to) }
+}
+
+/// A name that means this op alone: `Gather` is one of our ops and MindSpore's name for another.
+fn own_name(op: Op) -> &'static str {
+    let names = std::iter::once(op.name()).chain(op.mindspore().iter().copied());
+    names.into_iter().find(|name| Op::named(name).is_ok_and(|ops| ops == [op])).unwrap_or(op.name())
+}
+
+fn written_rule(rule: &Rule) -> RuleV1 {
+    let (path, kind) = match &rule.select {
+        Select::Path(pattern) => (Some(placeless(pattern.to_string())), None),
+        Select::Kind(kind) => (None, Some(placeless(kind.clone()))),
+    };
+    RuleV1 {
+        path,
+        kind,
+        run: placeless(rule.run.to_string()),
+        because: rule.because.clone(),
+        expect: rule.expect.map(placeless),
+    }
+}
+
+fn written_loss_scale(spec: &LossScaleSpec) -> LossScaleV1 {
+    let of_kind = |kind: &str| LossScaleV1 {
+        kind: placeless(kind.to_string()),
+        scale: None,
+        init: None,
+        growth: None,
+        backoff: None,
+        interval: None,
+        min: None,
+        max: None,
+    };
+    match spec {
+        LossScaleSpec::None => of_kind("none"),
+        LossScaleSpec::Fixed { scale } => LossScaleV1 { scale: Some(placeless(*scale)), ..of_kind("fixed") },
+        LossScaleSpec::Dynamic(d) => LossScaleV1 {
+            init: Some(placeless(d.init)),
+            growth: Some(placeless(d.growth)),
+            backoff: Some(placeless(d.backoff)),
+            interval: Some(placeless(d.interval)),
+            min: Some(placeless(d.min)),
+            max: Some(placeless(d.max)),
+            ..of_kind("dynamic")
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_op_has_a_name_of_its_own() {
+        for op in Op::ALL {
+            assert_eq!(Op::named(own_name(*op)).unwrap(), [*op]);
+        }
+    }
+}

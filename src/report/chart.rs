@@ -1,0 +1,241 @@
+//! Training runs as an SVG picture: the loss above, the loss scale below, skipped steps marked.
+
+use std::{error::Error as StdError, fs, ops::Range, path::Path};
+
+use plotters::{coord::Shift, prelude::*};
+
+use super::Run;
+use crate::error::{Error, Result};
+
+const SIZE: (u32, u32) = (960, 640);
+/// Height of the picture of the loss; that of the scale has the rest.
+const LOSS_HEIGHT: u32 = 380;
+
+/// Colours that people with the common colour-vision deficiencies can tell apart (Okabe and Ito 2008).
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(0, 0, 0),
+];
+
+type Drawn = std::result::Result<(), Box<dyn StdError>>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// The runs as an SVG document.
+///
+/// Above, the loss of each step, thin, and its running mean, thick; below, the loss scale on a logarithmic axis. A step
+/// that changed nothing is a cross on the scale. Losses that are not finite are left out.
+///
+/// # Errors
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) when no run has a step with a finite loss.
+pub fn chart(runs: &[Run<'_>]) -> Result<String> {
+    let steps = runs.iter().map(|run| run.history.steps.len()).max().unwrap_or(0);
+    let all = || runs.iter().flat_map(|run| &run.history.steps);
+    if !all().any(|step| step.loss.is_finite()) {
+        return Err(Error::value("there is nothing to draw: no run has a step with a finite loss"));
+    }
+    let mut svg = String::new();
+    let drawn = (|| -> Drawn {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (above, below) = root.split_vertically(LOSS_HEIGHT);
+        let steps = 0.0..(steps.max(2) - 1) as f64;
+        draw_losses(&above, runs, steps.clone())?;
+        draw_scales(&below, runs, steps)?;
+        root.present()?;
+        Ok(())
+    })();
+    drawn.map_err(|e| Error::value(format!("the picture could not be drawn: {e}")))?;
+    Ok(svg)
+}
+
+/// Writes [`chart`] to a file.
+///
+/// # Errors
+/// As [`chart`], and [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written.
+pub fn save_chart(file: impl AsRef<Path>, runs: &[Run<'_>]) -> Result<()> {
+    let file = file.as_ref();
+    fs::write(file, chart(runs)?).map_err(|e| Error::io(file, &e))
+}
+
+fn draw_losses(area: &Area<'_>, runs: &[Run<'_>], steps: Range<f64>) -> Drawn {
+    let losses: Vec<Vec<(f64, f64)>> = runs.iter().map(losses).collect();
+    let smooth: Vec<Vec<(f64, f64)>> = losses.iter().map(|losses| running_mean(losses)).collect();
+    let top = top_of(losses.iter().flatten().map(|point| point.1).collect());
+    let bottom = losses.iter().flatten().map(|point| point.1).fold(0.0, f64::min);
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .margin_right(24)
+        .x_label_area_size(28)
+        .y_label_area_size(64)
+        .build_cartesian_2d(steps, bottom..top)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.12))
+        .axis_style(BLACK.mix(0.5))
+        .label_style(TEXT)
+        .x_label_formatter(&|step| format!("{step:.0}"))
+        .y_desc("loss")
+        .draw()?;
+    let inside = |points: &[(f64, f64)]| -> Vec<(f64, f64)> { points.iter().map(|&(x, y)| (x, y.min(top))).collect() };
+    for (i, points) in losses.iter().enumerate() {
+        chart.draw_series(LineSeries::new(inside(points), colour(i).mix(0.25).stroke_width(1)))?;
+    }
+    for (i, (run, points)) in runs.iter().zip(&smooth).enumerate() {
+        let style = colour(i).stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(inside(points), style))?
+            .label(run.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.85))
+        .border_style(TRANSPARENT)
+        .label_font(TEXT)
+        .draw()?;
+    Ok(())
+}
+
+fn draw_scales(area: &Area<'_>, runs: &[Run<'_>], steps: Range<f64>) -> Drawn {
+    let scales = || runs.iter().flat_map(|run| &run.history.steps).map(|step| f64::from(step.scale));
+    let (low, high) = (scales().fold(f64::MAX, f64::min), scales().fold(1.0, f64::max));
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .margin_right(24)
+        .x_label_area_size(44)
+        .y_label_area_size(64)
+        .build_cartesian_2d(steps, (low / 2.0..high * 2.0).log_scale().base(2.0))?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.12))
+        .axis_style(BLACK.mix(0.5))
+        .label_style(TEXT)
+        .x_label_formatter(&|step| format!("{step:.0}"))
+        .y_label_formatter(&|scale| power_of_two(*scale))
+        .y_labels(8)
+        .x_desc("step (a cross marks a step that was skipped)")
+        .y_desc("loss scale")
+        .draw()?;
+    for (i, run) in runs.iter().enumerate() {
+        let points: Vec<(f64, f64)> =
+            run.history.steps.iter().enumerate().map(|(x, step)| (x as f64, f64::from(step.scale))).collect();
+        chart.draw_series(LineSeries::new(staircase(&points), colour(i).stroke_width(2)))?;
+        let skipped = points.iter().zip(&run.history.steps).filter(|(_, step)| step.is_skipped());
+        chart.draw_series(skipped.map(|(&point, _)| Cross::new(point, 4, colour(i).stroke_width(2))))?;
+    }
+    Ok(())
+}
+
+const TEXT: (&str, u32) = ("sans-serif", 14);
+
+fn colour(run: usize) -> RGBColor {
+    COLOURS[run % COLOURS.len()]
+}
+
+/// The finite losses of a run with their steps.
+fn losses(run: &Run<'_>) -> Vec<(f64, f64)> {
+    let steps = run.history.steps.iter().enumerate();
+    steps.map(|(x, step)| (x as f64, step.loss)).filter(|(_, loss)| loss.is_finite()).collect()
+}
+
+/// The mean of each loss and those before it, a fortieth of the run in all.
+fn running_mean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let window = (points.len() / 40).max(1);
+    let mean = |i: usize| {
+        let recent = &points[(i + 1).saturating_sub(window)..=i];
+        recent.iter().map(|point| point.1).sum::<f64>() / recent.len() as f64
+    };
+    points.iter().enumerate().map(|(i, point)| (point.0, mean(i))).collect()
+}
+
+/// The upper end of the loss axis: a little above all but the highest hundredth, so that one bad step hides no other.
+fn top_of(mut losses: Vec<f64>) -> f64 {
+    losses.sort_by(f64::total_cmp);
+    let nearly_all = losses.get((losses.len() * 99) / 100).or(losses.last()).copied().unwrap_or(1.0);
+    if nearly_all > 0.0 { nearly_all * 1.05 } else { 1.0 }
+}
+
+/// A scale holds until the step at which it changes: corners instead of slopes.
+fn staircase(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let corners = points.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
+    corners.chain(points.last().copied()).collect()
+}
+
+/// `65536` as `2¹⁶`.
+fn power_of_two(scale: f64) -> String {
+    let exponent = scale.log2().round();
+    if scale != exponent.exp2() {
+        return scale.to_string();
+    }
+    let superscript = |c: char| match c {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        digit => char::from_u32('⁰' as u32 + digit.to_digit(10).unwrap_or(0)).unwrap_or(digit),
+    };
+    let exponent: String = format!("{exponent:.0}").chars().map(superscript).collect();
+    format!("2{exponent}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        scale::{Cause, Outcome},
+        train::{History, Step},
+    };
+
+    fn run_of(losses: &[f64]) -> History {
+        let step = |(i, &loss): (usize, &f64)| {
+            let skipped = Outcome::Skipped { cause: Cause::Overflow { scale: 1024.0 }, first: "fc.weight".into() };
+            let outcome = if i == 1 { skipped } else { Outcome::Stepped };
+            Step { epoch: 0, loss, scale: if i < 2 { 1024.0 } else { 512.0 }, outcome, seconds: 0.0 }
+        };
+        History { steps: losses.iter().enumerate().map(step).collect(), ..History::default() }
+    }
+
+    #[test]
+    fn names_are_shown_and_escaped() {
+        let history = run_of(&[2.0, 1.0, 0.5]);
+        let svg = chart(&[Run { name: "O2 <f16>", history: &history }, Run { name: "O0", history: &history }]).unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        assert!(svg.contains("O2 &lt;f16&gt;") && svg.contains("O0") && svg.contains("loss scale"));
+    }
+
+    #[test]
+    fn every_run_that_can_be_drawn_is_drawn() {
+        for losses in [&[1.0][..], &[0.0, 0.0], &[-1.0, -2.0], &[f64::NAN, 1.0], &[f64::INFINITY, 3e300, 1e-300]] {
+            let history = run_of(losses);
+            assert!(chart(&[Run { name: "x", history: &history }]).is_ok(), "{losses:?}");
+        }
+        for losses in [&[][..], &[f64::NAN, f64::INFINITY]] {
+            let history = run_of(losses);
+            assert!(chart(&[Run { name: "x", history: &history }]).is_err(), "{losses:?}");
+        }
+        assert!(chart(&[]).is_err());
+    }
+
+    #[test]
+    fn the_mean_runs_over_a_fortieth() {
+        let points: Vec<(f64, f64)> = (0..80).map(|x| (x as f64, x as f64)).collect();
+        let mean = running_mean(&points);
+        assert_eq!(mean[0], (0.0, 0.0));
+        assert_eq!(mean[79], (79.0, 78.5));
+    }
+
+    #[test]
+    fn scales_are_written_as_powers() {
+        assert_eq!([65536.0, 1.0, 0.5, 100.0].map(power_of_two), ["2¹⁶", "2⁰", "2⁻¹", "100"]);
+    }
+}

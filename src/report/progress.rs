@@ -1,0 +1,48 @@
+//! A progress bar for a training run.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::train::{Epoch, Step};
+
+/// A progress bar on standard error. Shown on a terminal only: nothing is written when the output is piped, or when it
+/// is [quiet](Progress::quiet).
+#[derive(Clone, Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    accuracy: Option<f64>,
+}
+
+impl Progress {
+    /// A bar for a run of so many steps.
+    pub fn new(name: impl Into<String>, steps: usize) -> Self {
+        let bar = ProgressBar::new(steps as u64).with_prefix(name.into());
+        let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {eta} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Progress { bar, accuracy: None }
+    }
+
+    /// No bar at all.
+    pub fn quiet() -> Self {
+        Progress { bar: ProgressBar::hidden(), accuracy: None }
+    }
+
+    /// Moves on by one step.
+    pub fn step(&mut self, step: &Step) {
+        let accuracy = self.accuracy.map_or(String::new(), |accuracy| format!(", accuracy {:.1} %", 100.0 * accuracy));
+        self.bar.set_message(format!("loss {:.4}, scale {}{accuracy}", step.loss, step.scale));
+        self.bar.inc(1);
+    }
+
+    /// Shows the accuracy from now on.
+    pub fn epoch(&mut self, epoch: &Epoch) {
+        self.accuracy = Some(epoch.accuracy);
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,267 @@
+//! Labelled examples, and the handwritten digits that come with the library.
+
+use std::{fs, io::Read, path::Path};
+
+use flate2::read::GzDecoder;
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    Tensor,
+    error::{Error, Result},
+};
+
+/// Examples of one shape, each with the index of its class.
+#[derive(Clone, PartialEq)]
+pub struct Dataset {
+    /// Shape of one example.
+    shape: Vec<usize>,
+    values: Vec<f32>,
+    labels: Vec<i64>,
+}
+
+/// Examples to learn from and examples to be judged by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Split {
+    /// To learn from.
+    pub train: Dataset,
+    /// To be judged by.
+    pub test: Dataset,
+}
+
+/// Some examples as tensors.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The examples: f32 `[n, ...]`.
+    pub x: Tensor,
+    /// Their classes: i64 `[n]`.
+    pub y: Tensor,
+}
+
+impl Dataset {
+    /// Examples of the given shape, one after another, with their classes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the values are not one example for each label or a class is negative.
+    pub fn new(values: Vec<f32>, shape: &[usize], labels: Vec<i64>) -> Result<Self> {
+        if elements(shape).and_then(|each| each.checked_mul(labels.len())) != Some(values.len()) {
+            return Err(Error::data(format!(
+                "{} values are not {} examples of shape {shape:?}",
+                values.len(),
+                labels.len()
+            )));
+        }
+        if let Some((i, label)) = labels.iter().enumerate().find(|(_, label)| **label < 0) {
+            return Err(Error::data(format!("label {i} is {label}; classes count from 0")));
+        }
+        Ok(Dataset { shape: shape.to_vec(), values, labels })
+    }
+
+    /// How many examples.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// Shape of one example.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The classes, in order.
+    pub fn labels(&self) -> &[i64] {
+        &self.labels
+    }
+
+    /// How many classes: one more than the highest label.
+    pub fn classes(&self) -> usize {
+        self.labels.iter().max().map_or(0, |&label| label as usize + 1)
+    }
+
+    /// The same examples in another shape, such as `[64]` instead of `[1, 8, 8]`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the number of elements differs.
+    pub fn reshape(self, shape: &[usize]) -> Result<Self> {
+        if elements(shape) != elements(&self.shape) {
+            return Err(Error::shape(format!("examples of shape {:?} cannot take the shape {shape:?}", self.shape)));
+        }
+        Ok(Dataset { shape: shape.to_vec(), ..self })
+    }
+
+    /// The same images, `[..., height, width]`, at another size: bilinear between the four nearest pixels, whose centres
+    /// lie at half-integer positions (`align_corners = false`); beyond the outer centres the edge is continued.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless the examples have two axes of at least one pixel, as has the new size.
+    pub fn resize(self, height: usize, width: usize) -> Result<Self> {
+        let [outer @ .., h, w] = &self.shape[..] else {
+            return Err(Error::shape(format!("examples of shape {:?} are no images [..., height, width]", self.shape)));
+        };
+        if [height, width, *h, *w].contains(&0) || height.max(width) > MOST_PIXELS {
+            return Err(Error::shape(format!(
+                "images of {h} x {w} cannot be resized to {height} x {width}; allowed: 1 to {MOST_PIXELS} pixels"
+            )));
+        }
+        let (rows, columns) = (neighbours(*h, height), neighbours(*w, width));
+        let mut values = Vec::with_capacity(self.values.len() / (h * w) * (height * width));
+        for image in self.values.chunks_exact(h * w) {
+            for &(top, bottom, down) in &rows {
+                for &(left, right, across) in &columns {
+                    let row = |y: usize| image[y * w + left] * (1.0 - across) + image[y * w + right] * across;
+                    values.push(row(top) * (1.0 - down) + row(bottom) * down);
+                }
+            }
+        }
+        let shape = [outer, &[height, width]].concat();
+        Ok(Dataset { shape, values, labels: self.labels })
+    }
+
+    /// Shuffles by the seed and splits: the first `train` examples to learn from, the rest to be judged by.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) unless both parts get an example.
+    pub fn split(&self, train: usize, seed: u64) -> Result<Split> {
+        if train == 0 || train >= self.len() {
+            return Err(Error::data(format!(
+                "{train} of {} examples cannot be split off; allowed: 1 to one less than all",
+                self.len()
+            )));
+        }
+        let order = self.order(seed, 0);
+        let (train, test) = order.split_at(train);
+        Ok(Split { train: self.take(train), test: self.take(test) })
+    }
+
+    /// All examples in batches of `size` (at least 1), in order; the last batch may be smaller.
+    pub fn batches(&self, size: usize) -> impl Iterator<Item = Batch> {
+        self.in_batches((0..self.len()).collect(), size)
+    }
+
+    /// As [`batches`](Dataset::batches), in an order that follows from the seed and the epoch alone.
+    pub fn shuffled_batches(&self, size: usize, seed: u64, epoch: u64) -> impl Iterator<Item = Batch> {
+        self.in_batches(self.order(seed, epoch), size)
+    }
+
+    fn in_batches(&self, order: Vec<usize>, size: usize) -> impl Iterator<Item = Batch> {
+        let size = size.max(1);
+        (0..order.len()).step_by(size).map(move |from| {
+            let part = self.take(&order[from..order.len().min(from + size)]);
+            let shape = [&[part.len()], &self.shape[..]].concat();
+            let n = part.len();
+            Batch {
+                x: Tensor::from_vec(part.values, &shape).expect("whole examples"),
+                y: Tensor::from_vec(part.labels, &[n]).expect("one label each"),
+            }
+        })
+    }
+
+    fn order(&self, seed: u64, stream: u64) -> Vec<usize> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(stream);
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.shuffle(&mut rng);
+        order
+    }
+
+    fn take(&self, order: &[usize]) -> Dataset {
+        let len = self.shape.iter().product::<usize>();
+        let values = order.iter().flat_map(|&i| &self.values[i * len..(i + 1) * len]).copied().collect();
+        Dataset { shape: self.shape.clone(), values, labels: order.iter().map(|&i| self.labels[i]).collect() }
+    }
+}
+
+impl std::fmt::Debug for Dataset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dataset({} of shape {:?} in {} classes)", self.len(), self.shape, self.classes())
+    }
+}
+
+/// Longest side of a resized image.
+const MOST_PIXELS: usize = 4096;
+
+/// Elements of one example; `None` when there are more than can be counted.
+fn elements(shape: &[usize]) -> Option<usize> {
+    shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis))
+}
+
+/// For each of `to` pixels along an axis of `from`: its two neighbours, and how far it lies towards the second.
+fn neighbours(from: usize, to: usize) -> Vec<(usize, usize, f32)> {
+    let last = from - 1;
+    let place = |i: usize| {
+        let position = ((i as f32 + 0.5) * from as f32 / to as f32 - 0.5).clamp(0.0, last as f32);
+        let first = (position.floor() as usize).min(last);
+        (first, (first + 1).min(last), position - first as f32)
+    };
+    (0..to).map(place).collect()
+}
+
+/// 1,797 handwritten digits of 13 writers, `[1, 8, 8]` with pixels from 0 to 1: the test set of the UCI "Optical
+/// Recognition of Handwritten Digits", as scikit-learn distributes it. See `data/README.md`.
+///
+/// # Errors
+/// As [`read_digits`]; none for the copy that the library carries.
+///
+/// ```
+/// let split = precast::data::digits()?.split(1500, 0)?;
+/// assert_eq!((split.train.len(), split.test.len(), split.train.classes()), (1500, 297, 10));
+/// # precast::Result::Ok(())
+/// ```
+pub fn digits() -> Result<Dataset> {
+    parse(include_bytes!("../../data/digits.csv.gz"), "data/digits.csv.gz")
+}
+
+/// Reads a file of digits, CSV or gzipped CSV: 64 pixels from 0 to 16 and a digit in each row.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read, [`ErrorKind::Data`](crate::ErrorKind::Data)
+/// with file and line when it does not hold digits.
+pub fn read_digits(file: impl AsRef<Path>) -> Result<Dataset> {
+    let file = file.as_ref();
+    let bytes = fs::read(file).map_err(|e| Error::io(file, &e))?;
+    parse(&bytes, &file.display().to_string())
+}
+
+/// Enough for a hundred times as many digits; what unpacks to more is no file of digits.
+const MOST_BYTES: u64 = 32 << 20;
+
+fn parse(bytes: &[u8], origin: &str) -> Result<Dataset> {
+    let mut text = String::new();
+    let read = match bytes {
+        [0x1f, 0x8b, ..] => GzDecoder::new(bytes).take(MOST_BYTES + 1).read_to_string(&mut text),
+        _ => bytes.take(MOST_BYTES + 1).read_to_string(&mut text),
+    };
+    read.map_err(|e| Error::data(format!("{origin}: {e}")))?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(Error::data(format!("{origin}: longer than {} MiB", MOST_BYTES >> 20)));
+    }
+    let (mut values, mut labels) = (Vec::new(), Vec::new());
+    for (i, line) in text.lines().enumerate() {
+        let at = |e: Error| e.context(format_args!("{origin}:{}", i + 1));
+        let row: Vec<f32> = line.split(',').enumerate().map(number).collect::<Result<_>>().map_err(at)?;
+        let &[ref pixels @ .., digit] = &row[..] else { unreachable!("a line has at least one field") };
+        if pixels.len() != 64 {
+            let met = row.len();
+            return Err(at(Error::data(format!("{met} numbers; a row holds 65: 64 pixels, then the digit"))));
+        }
+        if !(digit.fract() == 0.0 && (0.0..=9.0).contains(&digit)) {
+            return Err(at(Error::data(format!("the digit is {digit}; allowed: 0 to 9"))));
+        }
+        values.extend(pixels.iter().map(|pixel| pixel / 16.0));
+        labels.push(digit as i64);
+    }
+    if labels.is_empty() {
+        return Err(Error::data(format!("{origin}: no rows")));
+    }
+    Dataset::new(values, &[1, 8, 8], labels)
+}
+
+/// One field of a row: a number from 0 to 16.
+fn number((column, field): (usize, &str)) -> Result<f32> {
+    let value = field.trim().parse::<f32>().ok().filter(|value| (0.0..=16.0).contains(value));
+    value.ok_or_else(|| Error::data(format!("column {}: `{field}` is no number from 0 to 16", column + 1)))
+}
