@@ -9,7 +9,7 @@ use precast::{policy::Rule, policy::Run, prelude::*};
 fn net(cells: usize) -> Child {
     let mut rng = Rng::seed(1);
     let block = |rng: &mut Rng| -> Child {
-        Sequential::new(vec![Dense::new(2, 2, rng).into(), LayerNorm::new(2).into(), ReLU::new().into()]).into()
+        Sequential::new(vec![Dense::new(2, 2, rng).into(), LayerNorm::new(&[2]).into(), ReLU.into()]).into()
     };
     Sequential::new((0..cells / 4).map(|_| block(&mut rng)).collect()).into()
 }

@@ -18,12 +18,13 @@ mod ops;
 pub mod optim;
 pub mod policy;
 pub mod precision;
+pub mod prelude;
 pub mod report;
 pub mod rewrite;
 pub mod scale;
 mod tensor;
-pub mod weights;
 pub mod train;
+pub mod weights;
 
 pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
@@ -35,18 +36,4 @@ pub use policy::{Level, Policy};
 pub use rewrite::Plan;
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Grads, Tensor, TensorElement, no_grad};
-
-/// What programs that define and run networks need, in one `use`.
-///
-/// Networks of your own that stand in files are marked `#[derive(Serialize, Deserialize)]` and `#[typetag::serde]`. What
-/// these write names the crates `serde` and `typetag`, so your `Cargo.toml` lists both beside `precast`.
-pub mod prelude {
-    pub use crate::{
-        Cell, Child, DType, Error, Param, Result, Tensor,
-        cells::*,
-        children, sequential,
-    };
-    pub use serde::{Deserialize, Serialize};
-    pub use typetag;
-}
 pub use train::data;

@@ -147,6 +147,9 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
         format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds()))
     } else if let Some(key) = met.strip_prefix("unknown field `") {
         format!("unknown key `{key}`{}; there may be {allowed}", did_you_mean(key, allowed.split(", ")))
+    } else if what.starts_with("invalid u") {
+        // the wording of the parser for unsigned integers
+        "not a whole number of at least 0".to_string()
     } else {
         what.to_string()
     };

@@ -11,10 +11,7 @@ use std::{
 };
 
 use half::{bf16, f16};
-use safetensors::{
-    Dtype, SafeTensors,
-    tensor::TensorView,
-};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use crate::{
     Child, DType, Param, Tensor,
@@ -98,7 +95,10 @@ fn encode(params: &[Named]) -> Result<Vec<u8>> {
     let mut stored = BTreeMap::new();
     for (paths, param) in params {
         let value = param.value();
-        if stored.insert(paths[0].as_str(), (dtype_in_file(value.dtype()), value.shape().to_vec(), bytes_of(&value))).is_some() {
+        if stored
+            .insert(paths[0].as_str(), (dtype_in_file(value.dtype()), value.shape().to_vec(), bytes_of(&value)))
+            .is_some()
+        {
             return Err(Error::weights(format!("two parameters stand under the path `{}`", paths[0])));
         }
         tied.extend(paths[1..].iter().map(|path| (path.as_str(), paths[0].as_str())));
@@ -106,7 +106,9 @@ fn encode(params: &[Named]) -> Result<Vec<u8>> {
     let failed = |e: &dyn std::fmt::Display| Error::weights(e.to_string());
     let views: Vec<(&str, TensorView<'_>)> = stored
         .iter()
-        .map(|(path, (dtype, shape, bytes))| Ok((*path, TensorView::new(*dtype, shape.clone(), bytes).map_err(|e| failed(&e))?)))
+        .map(|(path, (dtype, shape, bytes))| {
+            Ok((*path, TensorView::new(*dtype, shape.clone(), bytes).map_err(|e| failed(&e))?))
+        })
         .collect::<Result<_>>()?;
     let metadata = match tied.is_empty() {
         true => None,
@@ -121,7 +123,8 @@ fn decode(bytes: &[u8], params: &[Named], options: LoadOptions) -> Result<Vec<(P
     let file = SafeTensors::deserialize(bytes).map_err(damaged)?;
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
     let aliases: HashMap<String, String> = match header.metadata().as_ref().and_then(|entries| entries.get(TIED)) {
-        Some(json) => serde_json::from_str(json).map_err(|e| Error::weights(format!("the entry `{TIED}` is no map of paths: {e}")))?,
+        Some(json) => serde_json::from_str(json)
+            .map_err(|e| Error::weights(format!("the entry `{TIED}` is no map of paths: {e}")))?,
         None => HashMap::new(),
     };
     let stored: BTreeMap<&str, TensorView<'_>> = file.iter().collect();
@@ -137,7 +140,11 @@ fn decode(bytes: &[u8], params: &[Named], options: LoadOptions) -> Result<Vec<(P
         let mut hits = paths.iter().filter_map(|path| lookup(path));
         let Some((name, view)) = hits.next() else {
             let unused = stored.keys().copied().filter(|name| !known(name));
-            return Err(Error::weights(format!("`{}` is not in the file{}", paths[0], did_you_mean(&paths[0], unused))));
+            return Err(Error::weights(format!(
+                "`{}` is not in the file{}",
+                paths[0],
+                did_you_mean(&paths[0], unused)
+            )));
         };
         used.push(*name);
         for (other, same) in hits {
@@ -170,7 +177,8 @@ fn value_of(view: &TensorView<'_>, param: &Param, options: LoadOptions) -> Resul
     } else if from.is_float() && to.is_float() && options.cast {
         Ok(value.cast(to))
     } else {
-        let hint = if from.is_float() && to.is_float() { "; `LoadOptions { cast: true }` rounds or widens it" } else { "" };
+        let hint =
+            if from.is_float() && to.is_float() { "; `LoadOptions { cast: true }` rounds or widens it" } else { "" };
         Err(Error::weights(format!("is {}; the network's is {}{hint}", from.long_name(), to.long_name())))
     }
 }

@@ -53,10 +53,10 @@ impl Cell for Block {
 
 fn net() -> Child<Block> {
     let mut rng = Rng::seed(3);
-    let tail = Sequential::new(vec![Dense::new(4, 4, &mut rng).into(), Tanh::new().into()]);
+    let tail = Sequential::new(vec![Dense::new(4, 4, &mut rng).into(), Tanh.into()]);
     Child::new(Block {
         fc: Child::new(Dense::new(4, 4, &mut rng)),
-        norm: Child::new(LayerNorm::new(4)),
+        norm: Child::new(LayerNorm::new(&[4])),
         tail: tail.into(),
         weight: 4.into(),
     })
@@ -114,7 +114,8 @@ fn o1_lowers_listed_cells_and_directly_called_listed_ops() {
 fn o1_keeps_the_low_value_within_a_chain() {
     let mut net = net();
     auto_mixed_precision(&mut net, Level::O1, LOW).unwrap();
-    let (_, trace) = net.trace(|net| net.call(&input()).unwrap());
+    let x = input();
+    let (_, trace) = net.trace(|net| net.call(&x).unwrap());
     let own: Vec<String> = trace.ops.iter().filter(|op| op.path.is_empty()).map(|op| op.op.to_string()).collect();
     // x and w go low once each; only tanh, which is not listed, reads the chain's end in f32.
     assert_eq!(own, ["Cast", "Cast", "MatMul", "Relu", "MatMul", "Cast", "Tanh"]);
@@ -276,7 +277,7 @@ fn wrapping_renames_no_parameter() {
     let before = names(&net);
     auto_mixed_precision(&mut net, Level::O2, LOW).unwrap();
     assert_eq!(before, names(&net));
-    assert_eq!(before[0], "fc.weight");
+    assert!(before.contains(&"fc.weight".to_string()) && before.contains(&"tail.0.bias".to_string()), "{before:?}");
 }
 
 #[test]

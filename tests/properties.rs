@@ -1,12 +1,13 @@
 //! Laws of rewriting over random trees and random policies: apply k times = apply once; undo restores structure,
 //! parameters and outputs bit for bit; the plan equals what a traced run executes, cell by cell.
 
+use precast::cells::Rng;
 use precast::{
     policy::{List, Rule, Run},
     prelude::*,
     rewrite::Region,
 };
-use proptest::prelude::*;
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 /// A tree, before it is built.
 #[derive(Clone, Debug)]
@@ -30,9 +31,9 @@ fn trees() -> impl Strategy<Value = Tree> {
 fn build(tree: &Tree, rng: &mut Rng) -> Child {
     let (mut child, request): (Child, _) = match tree {
         Tree::Leaf { kind: 0, to_float } => (Dense::new(3, 3, rng).into(), to_float),
-        Tree::Leaf { kind: 1, to_float } => (LayerNorm::new(3).into(), to_float),
-        Tree::Leaf { kind: 2, to_float } => (Tanh::new().into(), to_float),
-        Tree::Leaf { to_float, .. } => (ReLU::new().into(), to_float),
+        Tree::Leaf { kind: 1, to_float } => (LayerNorm::new(&[3]).into(), to_float),
+        Tree::Leaf { kind: 2, to_float } => (Tanh.into(), to_float),
+        Tree::Leaf { to_float, .. } => (ReLU.into(), to_float),
         Tree::Branch { children, to_float } => {
             (Sequential::new(children.iter().map(|child| build(child, rng)).collect()).into(), to_float)
         }

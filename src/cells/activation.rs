@@ -1,4 +1,4 @@
-//! Activations as cells.
+//! Cells without parameters that are one op each: activations, and `Flatten`.
 
 use serde::{Deserialize, Serialize};
 
@@ -70,4 +70,12 @@ plain! {
     Sigmoid => sigmoid;
     /// `tanh(x)`.
     Tanh => tanh;
+}
+
+with_option! {
+    /// Joins all axes from one on. In files: `{kind: Flatten, start_axis: 1}`.
+    Flatten {
+        /// The first axis that is joined: by default 1, so that the batch stays.
+        start_axis: usize = 1
+    } => |x| x.flatten(start_axis);
 }

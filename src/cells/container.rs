@@ -1,10 +1,12 @@
-//! Cells that hold other cells in a row.
+//! Cells that hold other cells in a row, and the cell that does nothing.
 
 use serde::{Deserialize, Serialize};
 
+use super::spec::NoOptions;
 use crate::{
     Tensor,
     cell::{Cell, Child, Member, Node, NodeMut},
+    children,
     error::{Error, Result},
 };
 
@@ -137,6 +139,36 @@ impl Cell for CellList {
 
     fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
         visit_mut(&mut self.cells, visitor);
+    }
+}
+
+/// Hands its input on. At a place where another network has a layer, it keeps the paths alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "NoOptions", into = "NoOptions")]
+pub struct Identity;
+
+impl From<NoOptions> for Identity {
+    fn from(_: NoOptions) -> Self {
+        Identity
+    }
+}
+
+impl From<Identity> for NoOptions {
+    fn from(_: Identity) -> Self {
+        NoOptions {}
+    }
+}
+
+#[typetag::serde]
+impl Cell for Identity {
+    children!(Self {});
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(x.clone())
+    }
+
+    fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(inputs.to_vec())
     }
 }
 

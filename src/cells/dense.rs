@@ -81,6 +81,6 @@ impl Cell for Dense {
     children!(Self { weight, bias, spec: _ });
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        todo!()
+        x.linear(&self.weight.tensor(), self.bias.as_ref().map(Param::tensor).as_ref())
     }
 }

@@ -58,9 +58,9 @@ impl Rng {
     ///
     /// ```
     /// use precast::{Child, cells::Rng};
-    /// let text = r#"{"kind": "PReLU", "channels": 4}"#;
+    /// let text = r#"{"kind": "Dense", "in_features": 4, "out_features": 2}"#;
     /// let cell: Child = Rng::seed(0).reading(|| serde_json::from_str(text)).unwrap();
-    /// assert_eq!(cell.params()[0].shape(), [4]);
+    /// assert_eq!(cell.named_params()[0].1.shape(), [2, 4]);
     /// ```
     pub fn reading<R>(&mut self, f: impl FnOnce() -> R) -> R {
         /// Puts the generator of an outer call back, also on panic.
@@ -200,7 +200,9 @@ impl Init {
 /// `[fan_in, fan_out]`, as floating numbers, which do not overflow.
 fn fans(shape: &[usize]) -> Result<[f64; 2]> {
     let [outputs, inputs, kernel @ ..] = shape else {
-        return Err(Error::shape(format!("the fan-in of the shape {shape:?} is not defined: at least 2 axes are needed")));
+        return Err(Error::shape(format!(
+            "the fan-in of the shape {shape:?} is not defined: at least 2 axes are needed"
+        )));
     };
     let field: f64 = kernel.iter().map(|&k| k as f64).product();
     Ok([*inputs as f64 * field, *outputs as f64 * field])

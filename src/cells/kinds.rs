@@ -20,9 +20,11 @@ use crate::Cell;
 /// ```
 pub fn kinds() -> Vec<&'static str> {
     // A cell of no kind is asked for: the refusal lists the kinds there are.
-    let nothing = MapDeserializer::<_, Refusal>::new([("kind", "")].into_iter().map(|(k, v)| {
-        (StrDeserializer::<Refusal>::new(k), StrDeserializer::<Refusal>::new(v))
-    }));
+    let nothing = MapDeserializer::<_, Refusal>::new(
+        [("kind", "")]
+            .into_iter()
+            .map(|(k, v)| (StrDeserializer::<Refusal>::new(k), StrDeserializer::<Refusal>::new(v))),
+    );
     match Box::<dyn Cell>::deserialize(nothing) {
         Err(Refusal::UnknownKind(kinds)) => kinds.to_vec(),
         _ => Vec::new(),

@@ -11,16 +11,31 @@
 //! # Result::Ok(())
 //! ```
 
+mod axes;
 mod init;
 mod kinds;
 mod spec;
 
 mod activation;
+mod batch_norm;
 mod container;
+mod conv;
 mod dense;
+mod norm;
+mod pool;
+mod recurrent;
 
 pub use activation::*;
-pub use container::{CellList, Sequential};
+pub use axes::PerAxis;
+pub use batch_norm::*;
+pub use container::{CellList, Identity, Sequential};
+pub use conv::*;
 pub use dense::{Dense, DenseSpec};
 pub use init::{Init, Rng};
 pub use kinds::kinds;
+pub use norm::{
+    GroupNorm, GroupNormSpec, InstanceNorm, InstanceNorm1d, InstanceNorm1dSpec, InstanceNorm2d, InstanceNorm2dSpec,
+    InstanceNorm3d, InstanceNorm3dSpec, InstanceNormSpec, LayerNorm, LayerNormSpec, RmsNorm, RmsNormSpec,
+};
+pub use pool::*;
+pub use recurrent::*;

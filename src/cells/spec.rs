@@ -17,11 +17,6 @@ pub(super) fn is_yes(switch: &bool) -> bool {
     *switch
 }
 
-/// Whether an option has its default and need not be written.
-pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 /// Chainable setters of a spec's options.
 macro_rules! setters {
     ($($(#[$doc:meta])* $field:ident: $type:ty;)*) => { $(
@@ -36,15 +31,15 @@ macro_rules! setters {
 
 /// Lets a cell read and write as its spec, which it holds in its field `spec`.
 macro_rules! written_as_spec {
-    ($cell:ty, $spec:ty) => {
-        impl TryFrom<$spec> for $cell {
+    ($cell:ty, $spec:ty $(, const $n:ident)?) => {
+        impl $(<const $n: usize>)? TryFrom<$spec> for $cell {
             type Error = $crate::Error;
             fn try_from(spec: $spec) -> $crate::Result<Self> {
                 $crate::cells::init::with_reading_rng(|rng| spec.build(rng))
             }
         }
 
-        impl From<$cell> for $spec {
+        impl $(<const $n: usize>)? From<$cell> for $spec {
             fn from(cell: $cell) -> Self {
                 cell.spec
             }

@@ -1,6 +1,5 @@
 //! Putting a plan's adapters into the slots of a network, and taking them out again.
 
-
 use super::Plan;
 use crate::{
     DType, Policy,
@@ -113,8 +112,7 @@ where
     L: TryInto<Level>,
     Error: From<L::Error>,
 {
-    check_low(dtype)?;
-    Policy::new(level.try_into()?, dtype)?.apply(net)
+    Policy::new(level, dtype)?.apply(net)
 }
 
 /// A list of the user's own, in place of the pack's.
