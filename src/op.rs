@@ -156,6 +156,9 @@ catalogue! {
     Greater Promotes ["Greater"];
     GreaterEqual Promotes ["GreaterEqual"];
     Where Promotes ["Select"];
+    LogicalNot Keeps ["LogicalNot"];
+    LogicalAnd Keeps ["LogicalAnd"];
+    LogicalOr Keeps ["LogicalOr"];
     IsFinite Keeps ["IsFinite"];
     // reductions
     Sum Keeps ["ReduceSum", "SumExt"];
@@ -169,6 +172,7 @@ catalogue! {
     Norm Keeps ["Norm"];
     Renorm Keeps ["Renorm"];
     ArgMax Keeps ["Argmax"];
+    ArgMin Keeps ["Argmin"];
     // places
     Reshape Keeps ["Reshape"];
     Flatten Keeps ["Flatten"];

@@ -75,6 +75,19 @@ fn products() {
         let transposed = r.tensor(&[n, k]);
         check_op("matmul of a view", &[a, transposed], |xs| xs[0].matmul(&xs[1].t()?));
 
+        let batch = r.sizes(2, 1, 3);
+        let (a, b) = (r.tensor(&[&batch[..], &[m, k]].concat()), r.tensor(&[&batch[..], &[k, n]].concat()));
+        check_op("batch_matmul", &[a.clone(), b.clone()], |xs| xs[0].batch_matmul(&xs[1]));
+        let matrix = r.tensor(&[k, n]);
+        check_op("matmul_ext: one matrix for all", &[a.clone(), matrix.clone()], |xs| xs[0].matmul_ext(&xs[1]));
+        let stretched = r.tensor(&[batch[0], 1, k, n]);
+        check_op("matmul_ext: batches stretch", &[a.clone(), stretched], |xs| xs[0].matmul_ext(&xs[1]));
+        let (left, right) = (r.tensor(&[k]), r.tensor(&[k]));
+        check_op("matmul_ext: column", &[a, right.clone()], |xs| xs[0].matmul_ext(&xs[1]));
+        check_op("matmul_ext: row", &[left.clone(), b], |xs| xs[0].matmul_ext(&xs[1]));
+        check_op("matmul_ext: row and matrix", &[left.clone(), matrix], |xs| xs[0].matmul_ext(&xs[1]));
+        check_op("matmul_ext: dot", &[left, right], |xs| xs[0].matmul_ext(&xs[1]));
+
         let leading = r.size(0, 2);
         let x = r.tensor(&[r.sizes(leading, 1, 3), vec![k]].concat());
         let (weight, bias) = (r.tensor(&[n, k]), r.tensor(&[n]));
@@ -219,5 +232,22 @@ fn norms() {
         let gamma = r.tensor(&x1.shape()[x1.rank() - 1..]);
         check_op("rms_norm", &[x1.clone(), gamma], |xs| xs[0].rms_norm(Some(&xs[1]), eps));
         check_op("rms_norm plain", &[x1], |xs| xs[0].rms_norm(None, eps));
+    });
+}
+
+#[test]
+fn indexing() {
+    many(|r| {
+        let shape = r.sizes(3, 1, 4);
+        let x = r.tensor(&shape);
+        let axis = r.size(0, 2);
+        let mut shorter: Vec<usize> = shape.iter().map(|&len| r.size(0, len)).collect();
+        shorter[axis] = r.size(1, 6);
+        let index = r.indices(shape[axis], &shorter);
+        check_op("gather", &[x.clone(), index], |xs| xs[0].gather(axis as isize, &xs[1]));
+        let index = r.indices(shape[axis], &[r.size(0, 6)]);
+        check_op("index_select", &[x, index], |xs| xs[0].index_select(axis as isize - 3, &xs[1]));
+        let (table, ids) = (r.tensor(&[4, r.size(1, 3)]), r.indices(4, &r.sizes(2, 1, 3)));
+        check_op("embedding", &[table, ids], |xs| xs[1].embedding(&xs[0]));
     });
 }

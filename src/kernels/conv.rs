@@ -3,7 +3,7 @@
 //! The three functions are the convolution and its two gradients. A transposed convolution is the input's gradient of a
 //! convolution, so it needs nothing more.
 
-use super::gemm::{Gemm, Layout, product};
+use super::gemm::{Gemm, Layout, add_product};
 use crate::dtype::{Float, Real};
 
 /// The sizes of one convolution. Spatial axes that do not exist have length 1.
@@ -122,10 +122,11 @@ where
     let mut columns = vec![T::Wide::default(); k * n];
     for i in 0..g.batch {
         let x = T::widen_slice(part(x, i, g.groups * in_len));
-        let mut image = Vec::with_capacity(g.groups * m * n);
+        let mut image = vec![T::Wide::default(); g.groups * m * n];
         for group in 0..g.groups {
             g.columns(part(&x, group, in_len), &mut columns);
-            image.extend(product(Layout::NN, (m, k, n), part(&weight, group, m * k), &columns));
+            let out = &mut image[group * m * n..(group + 1) * m * n];
+            add_product(Layout::NN, (m, k, n), part(&weight, group, m * k), &columns, out);
         }
         finish(image, bias.as_deref(), n, &mut out);
     }
@@ -142,11 +143,13 @@ where
     let (m, k, n) = (g.patch(), g.out_channels, g.out_volume());
     let in_len = g.in_channels * g.in_volume();
     let mut out = Vec::with_capacity(g.batch * g.groups * in_len);
+    let mut columns = vec![T::Wide::default(); m * n];
     for i in 0..g.batch {
         let grad = T::widen_slice(part(grad, i, g.groups * k * n));
         let mut image = vec![T::Wide::default(); g.groups * in_len];
         for group in 0..g.groups {
-            let columns = product(Layout::TN, (m, k, n), part(&weight, group, k * m), part(&grad, group, k * n));
+            columns.fill(T::Wide::default());
+            add_product(Layout::TN, (m, k, n), part(&weight, group, k * m), part(&grad, group, k * n), &mut columns);
             g.add_columns(&columns, &mut image[group * in_len..(group + 1) * in_len]);
         }
         finish(image, bias.as_deref(), g.in_volume(), &mut out);
@@ -168,8 +171,8 @@ where
         let grad = T::widen_slice(part(grad, i, g.groups * m * k));
         for group in 0..g.groups {
             g.columns(part(&x, group, in_len), &mut columns);
-            let gradient = product(Layout::NT, (m, k, n), part(&grad, group, m * k), &columns);
-            sum[group * m * n..].iter_mut().zip(gradient).for_each(|(sum, g)| *sum += g);
+            let sum = &mut sum[group * m * n..(group + 1) * m * n];
+            add_product(Layout::NT, (m, k, n), part(&grad, group, m * k), &columns, sum);
         }
     }
     T::narrow_vec(sum)

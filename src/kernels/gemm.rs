@@ -14,9 +14,14 @@ pub(crate) enum Layout {
     TN,
 }
 
-/// The product of two contiguous matrices, not yet rounded: `m x k` times `k x n` after the layout's transposition.
-pub(crate) fn product<T: Float>(layout: Layout, (m, k, n): (usize, usize, usize), a: &[T], b: &[T]) -> Vec<T::Wide>
-where
+/// Adds the product of two contiguous matrices to a wide one: `m x k` times `k x n` after the layout's transposition.
+pub(crate) fn add_product<T: Float>(
+    layout: Layout,
+    (m, k, n): (usize, usize, usize),
+    a: &[T],
+    b: &[T],
+    c: &mut [T::Wide],
+) where
     T::Wide: Gemm,
 {
     let (sa, sb) = match layout {
@@ -24,9 +29,7 @@ where
         Layout::NT => (Strides::rows_of(k), Strides::transposed(k)),
         Layout::TN => (Strides::transposed(m), Strides::rows_of(n)),
     };
-    let mut c = vec![T::Wide::default(); m * n];
-    Gemm::gemm((m, k, n), &T::widen_slice(a), sa, &T::widen_slice(b), sb, &mut c);
-    c
+    Gemm::gemm((m, k, n), &T::widen_slice(a), sa, &T::widen_slice(b), sb, c);
 }
 
 /// How a matrix lies in its slice: the distances between rows and between columns, in elements.

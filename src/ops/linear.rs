@@ -1,11 +1,11 @@
 //! `x · wᵀ + b`, and adding a bias to channels.
 
-use super::{by_float, dispatch, elements, matmul::products, one_float_dtype};
+use super::{by_float, dispatch, elements, matmul::one_product, one_float_dtype};
 use crate::{
     Op, Tensor,
     dtype::Float,
     error::{Error, Result},
-    kernels::gemm::{Gemm, Layout, product},
+    kernels::gemm::{Gemm, Layout, add_product},
     tensor::{Array, Forward, Stored},
 };
 
@@ -39,7 +39,8 @@ where
     T::Wide: Gemm,
 {
     let (x, weight) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
-    let mut y = product(Layout::NT, (rows, width, out), &x, &weight);
+    let mut y = vec![T::Wide::default(); rows * out];
+    add_product(Layout::NT, (rows, width, out), &x, &weight, &mut y);
     if let Some(bias) = inputs.get(2) {
         add_to_channels(&mut y, &T::widen_slice(&elements::<T>(bias)), 1);
     }
@@ -97,8 +98,8 @@ impl Tensor {
                     b.needs[i].then(|| grad().map(Tensor::from_array)).transpose()
                 };
                 let mut grads = vec![
-                    wanted(0, &|| products(Layout::NN, 1, (rows, out, width), b.grad, weight, &shape))?,
-                    wanted(1, &|| products(Layout::TN, 1, (out, rows, width), b.grad, x, &[out, width]))?,
+                    wanted(0, &|| one_product(Layout::NN, (rows, out, width), b.grad, weight, &shape))?,
+                    wanted(1, &|| one_product(Layout::TN, (out, rows, width), b.grad, x, &[out, width]))?,
                 ];
                 if with_bias {
                     grads.push(wanted(2, &|| channel_sums(b.grad, (rows, out, 1)))?);

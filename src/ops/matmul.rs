@@ -1,42 +1,131 @@
 //! Matrix products.
 
-use super::{by_float, dispatch, elements, one_float_dtype};
+use super::{
+    by_float, dispatch, elements, one_float_dtype,
+    padding::checked_shape,
+    pairwise::{self, broadcast_shape},
+};
 use crate::{
     Op, Tensor,
     dtype::Float,
     error::{Error, Result},
-    kernels::gemm::{Gemm, Layout, product},
+    kernels::gemm::{Gemm, Layout, add_product},
     tensor::{Array, Forward, Stored},
 };
 
-/// The products of `batch` pairs of matrices, each `m x k` times `k x n` after the layout's transposition, rounded once.
+/// For each matrix of a batched result, which pairs of matrices of the operands are multiplied and added up.
+type Terms = Vec<Vec<(usize, usize)>>;
+
+/// Sums of products of matrices, each `m x k` times `k x n` after the layout's transposition, rounded once.
 /// Both tensors have one floating dtype.
-pub(super) fn products(
+fn sums_of_products(
     layout: Layout,
-    batch: usize,
     mkn: (usize, usize, usize),
     a: &Tensor,
     b: &Tensor,
+    terms: &Terms,
     shape: &[usize],
 ) -> Result<Array> {
     fn go<T: Stored + Float>(
         layout: Layout,
-        batch: usize,
         (m, k, n): (usize, usize, usize),
-        a: &Tensor,
-        b: &Tensor,
+        (a, b): (&Tensor, &Tensor),
+        terms: &Terms,
     ) -> Vec<T>
     where
         T::Wide: Gemm,
     {
         let (a, b) = (elements::<T>(a), elements::<T>(b));
-        let pair = |i: usize| {
-            let (a, b) = (&a[i * m * k..(i + 1) * m * k], &b[i * k * n..(i + 1) * k * n]);
-            T::narrow_vec(product(layout, (m, k, n), a, b))
-        };
-        if batch == 1 { pair(0) } else { (0..batch).flat_map(pair).collect() }
+        let mut out = Vec::with_capacity(terms.len() * m * n);
+        for pairs in terms {
+            let mut sum = vec![T::Wide::default(); m * n];
+            for (i, j) in pairs {
+                let (a, b) = (&a[i * m * k..(i + 1) * m * k], &b[j * k * n..(j + 1) * k * n]);
+                add_product(layout, (m, k, n), a, b, &mut sum);
+            }
+            out.extend(T::narrow_vec(sum));
+        }
+        out
     }
-    by_float!(a, T => Array::from_vec(go::<T>(layout, batch, mkn, a, b), shape))
+    by_float!(a, T => Array::from_vec(go::<T>(layout, mkn, (a, b), terms), shape))
+}
+
+/// One product of matrices, rounded once.
+pub(super) fn one_product(
+    layout: Layout,
+    mkn: (usize, usize, usize),
+    a: &Tensor,
+    b: &Tensor,
+    shape: &[usize],
+) -> Result<Array> {
+    sums_of_products(layout, mkn, a, b, &vec![vec![(0, 0)]], shape)
+}
+
+/// Two tensors as batches of matrices.
+struct Batched {
+    mkn: (usize, usize, usize),
+    /// The batch axes of each operand.
+    a: Vec<usize>,
+    b: Vec<usize>,
+    /// The batch axes of the result, to which both stretch.
+    batch: Vec<usize>,
+}
+
+impl Batched {
+    fn new(a: &[usize], b: &[usize]) -> Result<Batched> {
+        let ([a_batch @ .., m, k], [b_batch @ .., k2, n]) = (a, b) else {
+            return Err(Error::shape(format!("needs two batches of matrices, got {a:?} and {b:?}")));
+        };
+        if k != k2 {
+            return Err(Error::shape(format!("{a:?} and {b:?} do not fit: {k} columns meet {k2} rows")));
+        }
+        let batch = broadcast_shape(a_batch, b_batch)
+            .map_err(|_| Error::shape(format!("the batch axes of {a:?} and {b:?} do not broadcast")))?;
+        let batched = Batched { mkn: (*m, *k, *n), a: a_batch.to_vec(), b: b_batch.to_vec(), batch };
+        checked_shape(batched.shape())?;
+        Ok(batched)
+    }
+
+    /// Which matrix of an operand with these batch axes belongs to each matrix of the result.
+    fn stretched(&self, axes: &[usize]) -> Result<Vec<usize>> {
+        let numbers: Vec<i64> = (0..axes.iter().product::<usize>() as i64).collect();
+        let numbers = Array::from_vec(numbers, axes)?;
+        Ok(pairwise::stretched::<i64>(&numbers, &self.batch)?.iter().map(|&i| i as usize).collect())
+    }
+
+    fn shape(&self) -> Vec<usize> {
+        let (m, _, n) = self.mkn;
+        [&self.batch[..], &[m, n]].concat()
+    }
+
+    /// The products, in a shape with as many elements as [`shape`](Batched::shape).
+    fn run(self, inputs: &[Tensor], shape: Vec<usize>) -> Result<Forward> {
+        let (a, b) = (&inputs[0], &inputs[1]);
+        let pairs: Vec<(usize, usize)> = self.stretched(&self.a)?.into_iter().zip(self.stretched(&self.b)?).collect();
+        let terms: Terms = pairs.iter().map(|&pair| vec![pair]).collect();
+        let value = sums_of_products(Layout::NN, self.mkn, a, b, &terms, &shape)?;
+        Ok(Forward::new(value, vec![a.clone(), b.clone()], move |back| {
+            let [a, b] = back.saved else { unreachable!("two saved") };
+            let (m, k, n) = self.mkn;
+            let gathered = |len: usize, term: &dyn Fn(usize) -> (usize, (usize, usize))| {
+                let mut terms: Terms = vec![vec![]; len];
+                (0..pairs.len()).map(term).for_each(|(to, pair)| terms[to].push(pair));
+                terms
+            };
+            let mut grads = vec![None, None];
+            if back.needs[0] {
+                let terms = gathered(self.a.iter().product(), &|i| (pairs[i].0, (i, pairs[i].1)));
+                let grad = sums_of_products(Layout::NT, (m, n, k), back.grad, b, &terms, a.shape())?;
+                grads[0] = Some(Tensor::from_array(grad));
+            }
+            if back.needs[1] {
+                let terms = gathered(self.b.iter().product(), &|i| (pairs[i].1, (pairs[i].0, i)));
+                let grad = sums_of_products(Layout::TN, (k, m, n), a, back.grad, &terms, b.shape())?;
+                grads[1] = Some(Tensor::from_array(grad));
+            }
+            Ok(grads)
+        }))
+    }
 }
 
 impl Tensor {
@@ -48,31 +137,64 @@ impl Tensor {
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         dispatch(Op::MatMul, &[self, other], |inputs| {
             one_float_dtype(inputs)?;
-            let [a, b] = inputs else { unreachable!("two inputs") };
-            let (&[m, k], &[k2, n]) = (a.shape(), b.shape()) else {
-                return Err(Error::shape(format!("needs two matrices, got {:?} and {:?}", a.shape(), b.shape())));
+            let (a, b) = (inputs[0].shape(), inputs[1].shape());
+            let (&[m, _], &[_, n]) = (a, b) else {
+                return Err(Error::shape(format!("needs two matrices, got {a:?} and {b:?}")));
             };
-            if k != k2 {
-                return Err(Error::shape(format!(
-                    "{:?} and {:?} do not fit: {k} columns meet {k2} rows",
-                    a.shape(),
-                    b.shape()
-                )));
+            Batched::new(a, b)?.run(inputs, vec![m, n])
+        })
+    }
+
+    /// The products of two batches of matrices: `[..., m, k] · [..., k, n] -> [..., m, n]` with equal batch axes,
+    /// accumulated in f32, rounded once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensors are not batches of matrices that fit,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when their dtypes differ and no policy casts them.
+    pub fn batch_matmul(&self, other: &Tensor) -> Result<Tensor> {
+        dispatch(Op::BatchMatMul, &[self, other], |inputs| {
+            one_float_dtype(inputs)?;
+            let (a, b) = (inputs[0].shape(), inputs[1].shape());
+            let batched = Batched::new(a, b)?;
+            if batched.a != batched.b {
+                return Err(Error::shape(format!("the batch axes of {a:?} and {b:?} differ")));
             }
-            let value = products(Layout::NN, 1, (m, k, n), a, b, &[m, n])?;
-            Ok(Forward::new(value, vec![a.clone(), b.clone()], move |back| {
-                let [a, b] = back.saved else { unreachable!("two saved") };
-                let grad = |i: usize, layout, mkn, x: &Tensor, y: &Tensor, shape: &[usize]| -> Result<Option<Tensor>> {
-                    if !back.needs[i] {
-                        return Ok(None);
-                    }
-                    Ok(Some(Tensor::from_array(products(layout, 1, mkn, x, y, shape)?)))
-                };
-                Ok(vec![
-                    grad(0, Layout::NT, (m, n, k), back.grad, b, &[m, k])?,
-                    grad(1, Layout::TN, (k, m, n), a, back.grad, &[k, n])?,
-                ])
-            }))
+            let shape = batched.shape();
+            batched.run(inputs, shape)
+        })
+    }
+
+    /// The product by the rules of numpy's `matmul`: batch axes broadcast, and a vector is a row on the left and a column
+    /// on the right, with its axis of length 1 left out of the result. Accumulated in f32, rounded once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or one tensor is a scalar,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when their dtypes differ and no policy casts them.
+    ///
+    /// ```
+    /// # use precast::{DType, Tensor};
+    /// let (batch, vector) = (Tensor::ones(&[5, 2, 3], DType::F32), Tensor::ones(&[3], DType::F32));
+    /// assert_eq!(batch.matmul_ext(&vector)?.shape(), [5, 2]);
+    /// # precast::Result::Ok(())
+    /// ```
+    pub fn matmul_ext(&self, other: &Tensor) -> Result<Tensor> {
+        dispatch(Op::MatMulExt, &[self, other], |inputs| {
+            one_float_dtype(inputs)?;
+            let (a, b) = (inputs[0].shape(), inputs[1].shape());
+            if a.is_empty() || b.is_empty() {
+                return Err(Error::shape(format!("needs vectors or matrices, got {a:?} and {b:?}")));
+            }
+            let row = if let &[k] = a { vec![1, k] } else { a.to_vec() };
+            let column = if let &[k] = b { vec![k, 1] } else { b.to_vec() };
+            let batched = Batched::new(&row, &column)?;
+            let mut shape = batched.shape();
+            if b.len() == 1 {
+                shape.pop();
+            }
+            if a.len() == 1 {
+                shape.remove(batched.batch.len());
+            }
+            batched.run(inputs, shape)
         })
     }
 }

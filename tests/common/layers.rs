@@ -44,6 +44,11 @@ impl Random {
         data.shuffle(&mut self.0.borrow_mut());
         Tensor::from_vec(data, shape).unwrap()
     }
+
+    pub fn indices(&self, below: usize, shape: &[usize]) -> Tensor {
+        let data = (0..shape.iter().product()).map(|_| self.0.borrow_mut().random_range(0..below as i64)).collect();
+        Tensor::from_vec::<i64>(data, shape).unwrap()
+    }
 }
 
 /// Checks an op on f64 inputs: gradients against central differences; the result in 16 bit is the f32 result rounded
