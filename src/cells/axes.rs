@@ -1,0 +1,183 @@
+//! Options that are given for each spatial axis, and how they are written.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, SeqAccess, Visitor},
+};
+
+use crate::Padding;
+
+/// One number for each of `N` axes: `3.into()` for all alike, `[3, 5].into()` for each its own.
+///
+/// In files a number, or a list of `N` numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerAxis<const N: usize>(pub [usize; N]);
+
+impl<const N: usize> PerAxis<N> {
+    pub(super) fn to_vec(self) -> Vec<usize> {
+        self.0.to_vec()
+    }
+
+    pub(super) fn ones() -> Self {
+        PerAxis([1; N])
+    }
+
+    pub(super) fn are_ones(&self) -> bool {
+        *self == Self::ones()
+    }
+
+    pub(super) fn zeros() -> Self {
+        PerAxis([0; N])
+    }
+
+    pub(super) fn are_zeros(&self) -> bool {
+        *self == Self::zeros()
+    }
+}
+
+impl<const N: usize> From<usize> for PerAxis<N> {
+    fn from(all: usize) -> Self {
+        PerAxis([all; N])
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for PerAxis<N> {
+    fn from(each: [usize; N]) -> Self {
+        PerAxis(each)
+    }
+}
+
+impl<const N: usize> Serialize for PerAxis<N> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let [first, ..] = self.0[..] else { return serializer.serialize_none() };
+        if self.0.iter().all(|&x| x == first) {
+            serializer.serialize_u64(first as u64)
+        } else {
+            serializer.collect_seq(self.0)
+        }
+    }
+}
+
+impl<'de, const N: usize> Deserialize<'de> for PerAxis<N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PerAxisVisitor<const N: usize>;
+
+        impl<'de, const N: usize> Visitor<'de> for PerAxisVisitor<N> {
+            type Value = PerAxis<N>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a number that is not negative, or a list of {N} of them")
+            }
+
+            fn visit_u64<E: de::Error>(self, all: u64) -> Result<Self::Value, E> {
+                number(all, &self).map(PerAxis::from)
+            }
+
+            fn visit_i64<E: de::Error>(self, all: i64) -> Result<Self::Value, E> {
+                u64::try_from(all)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(all), &self))
+                    .and_then(|x| self.visit_u64(x))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut each = [0; N];
+                for (i, place) in each.iter_mut().enumerate() {
+                    *place = list.next_element()?.ok_or_else(|| de::Error::invalid_length(i, &self))?;
+                }
+                match list.next_element::<usize>()? {
+                    None => Ok(PerAxis(each)),
+                    Some(_) => Err(de::Error::invalid_length(N + 1, &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(PerAxisVisitor)
+    }
+}
+
+fn number<E: de::Error>(x: u64, expected: &dyn de::Expected) -> Result<usize, E> {
+    usize::try_from(x).map_err(|_| E::invalid_value(de::Unexpected::Unsigned(x), expected))
+}
+
+/// How [`Padding`] is written: `valid`, `same`, a number for all sides, or a list with a number, or a pair `[before,
+/// after]`, for each axis.
+pub(super) mod padding {
+    use super::*;
+
+    /// The padding of one axis.
+    #[derive(Clone, Copy, Serialize, Deserialize)]
+    #[serde(untagged, expecting = "a number that is not negative, or a pair of them: [before, after]")]
+    enum Sides {
+        Both(usize),
+        Each(usize, usize),
+    }
+
+    impl From<(usize, usize)> for Sides {
+        fn from((before, after): (usize, usize)) -> Self {
+            if before == after { Sides::Both(before) } else { Sides::Each(before, after) }
+        }
+    }
+
+    pub fn serialize<S: Serializer>(padding: &Padding, serializer: S) -> Result<S::Ok, S::Error> {
+        match padding {
+            Padding::Valid => serializer.serialize_str("valid"),
+            Padding::Same => serializer.serialize_str("same"),
+            Padding::Explicit(axes) => match axes[..] {
+                [(before, after)] if before == after => before.serialize(serializer),
+                _ => serializer.collect_seq(axes.iter().map(|&sides| Sides::from(sides))),
+            },
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Padding, D::Error> {
+        struct PaddingVisitor;
+
+        impl<'de> Visitor<'de> for PaddingVisitor {
+            type Value = Padding;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "`valid`, `same`, a number, or a list with a number or a pair [before, after] for each axis",
+                )
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Padding, E> {
+                match name {
+                    "valid" => Ok(Padding::Valid),
+                    "same" => Ok(Padding::Same),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(name), &self)),
+                }
+            }
+
+            fn visit_u64<E: de::Error>(self, all: u64) -> Result<Padding, E> {
+                number(all, &self).map(Padding::all)
+            }
+
+            fn visit_i64<E: de::Error>(self, all: i64) -> Result<Padding, E> {
+                u64::try_from(all)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(all), &self))
+                    .and_then(|x| self.visit_u64(x))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Padding, A::Error> {
+                let mut axes = Vec::new();
+                while let Some(sides) = list.next_element()? {
+                    axes.push(match sides {
+                        Sides::Both(both) => (both, both),
+                        Sides::Each(before, after) => (before, after),
+                    });
+                }
+                Ok(Padding::Explicit(axes))
+            }
+        }
+
+        deserializer.deserialize_any(PaddingVisitor)
+    }
+
+    /// Whether nothing need be written.
+    pub fn is_valid(padding: &Padding) -> bool {
+        *padding == Padding::Valid
+    }
+}

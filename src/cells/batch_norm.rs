@@ -1,0 +1,186 @@
+//! Batch normalisation.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    init::{Init, Rng},
+    norm::{affine_params, check_eps},
+    spec::{is_yes, setters, written_as_spec, yes},
+};
+use crate::{
+    Tensor,
+    cell::{Cell, Param},
+    children,
+    error::{Error, Result},
+};
+
+/// Options of a [`BatchNorm`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchNormSpec<const N: usize> {
+    /// Channels: the length of axis 1.
+    pub num_features: usize,
+    /// Added to the variance.
+    #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
+    pub eps: f64,
+    /// How much of a batch's statistics goes into the running ones. torch's convention: MindSpore's `momentum` is 1 less
+    /// this, and its default 0.9 the same as this one's 0.1.
+    #[serde(default = "default_momentum", skip_serializing_if = "is_default_momentum")]
+    pub momentum: f64,
+    /// Whether each channel is scaled and shifted by trained parameters.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub affine: bool,
+}
+
+fn default_eps() -> f64 {
+    1e-5
+}
+
+fn is_default_eps(eps: &f64) -> bool {
+    *eps == default_eps()
+}
+
+fn default_momentum() -> f64 {
+    0.1
+}
+
+fn is_default_momentum(momentum: &f64) -> bool {
+    *momentum == default_momentum()
+}
+
+impl<const N: usize> BatchNormSpec<N> {
+    /// `eps` 1e-5, `momentum` 0.1, affine.
+    pub fn new(num_features: usize) -> Self {
+        BatchNormSpec { num_features, eps: default_eps(), momentum: default_momentum(), affine: true }
+    }
+
+    setters! {
+        /// Added to the variance.
+        eps: f64;
+        /// How much of a batch's statistics goes into the running ones.
+        momentum: f64;
+        /// Whether each channel is scaled and shifted by trained parameters.
+        affine: bool;
+    }
+
+    /// The cell: weight 1, bias 0, running mean 0, running variance 1.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative or `momentum` outside 0 to 1.
+    pub fn build(self, rng: &mut Rng) -> Result<BatchNorm<N>> {
+        check_eps(self.eps)?;
+        if !(0.0..=1.0).contains(&self.momentum) {
+            return Err(Error::value(format!("momentum {}: 0 to 1 is allowed", self.momentum)));
+        }
+        self.make(rng)
+    }
+
+    fn make(self, rng: &mut Rng) -> Result<BatchNorm<N>> {
+        let shape = [self.num_features];
+        let (weight, bias) = affine_params(self.affine, &shape, rng)?;
+        Ok(BatchNorm {
+            weight,
+            bias,
+            running_mean: Param::buffer(Init::Zeros.sample(&shape, rng)?),
+            running_var: Param::buffer(Init::Ones.sample(&shape, rng)?),
+            training: false,
+            spec: self,
+        })
+    }
+}
+
+/// Batch normalisation (Ioffe & Szegedy 2015) of inputs with `N` spatial axes: [`BatchNorm1d`], [`BatchNorm2d`] and
+/// [`BatchNorm3d`].
+///
+/// `[batch, num_features, spatial...]`, each channel to mean 0 and variance 1, times weight plus bias. In training by
+/// the mean and the biased variance of the batch, which also move the running ones (the variance unbiased, as in torch);
+/// in evaluation by the running ones. The running statistics are f32 buffers whatever precision the cell runs in.
+/// `BatchNorm1d` takes `[batch, num_features]`, too.
+///
+/// In files: `{kind: BatchNorm2d, num_features: 6}`, and `eps`, `momentum`, `affine`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "BatchNormSpec<N>", into = "BatchNormSpec<N>")]
+pub struct BatchNorm<const N: usize> {
+    /// `[num_features]`.
+    pub weight: Option<Param>,
+    /// `[num_features]`.
+    pub bias: Option<Param>,
+    /// `[num_features]`, a buffer.
+    pub running_mean: Param,
+    /// `[num_features]`, a buffer.
+    pub running_var: Param,
+    training: bool,
+    spec: BatchNormSpec<N>,
+}
+
+written_as_spec!(BatchNorm<N>, BatchNormSpec<N>, const N);
+
+impl<const N: usize> BatchNorm<N> {
+    /// `eps` 1e-5, `momentum` 0.1, affine.
+    ///
+    /// # Panics
+    /// When the parameters do not fit into memory, as `Vec` does.
+    pub fn new(num_features: usize) -> Self {
+        BatchNormSpec::new(num_features).make(&mut Rng::seed(0)).expect("parameters that fit into memory")
+    }
+
+    fn normalise(&self, x: &Tensor) -> Result<Tensor> {
+        let (rank, channels) = (x.rank(), self.spec.num_features);
+        if !(rank == N + 2 || (N == 1 && rank == 2)) || x.shape()[1] != channels {
+            let spatial = if N == 1 { "at most 1 spatial axis".to_string() } else { format!("{N} spatial axes") };
+            return Err(Error::shape(format!("takes [batch, {channels}, ...] with {spatial}, got {:?}", x.shape())));
+        }
+        let weight = self.weight.as_ref().map(Param::tensor);
+        let bias = self.bias.as_ref().map(Param::tensor);
+        let (weight, bias, eps) = (weight.as_ref(), bias.as_ref(), self.spec.eps);
+        if !self.training {
+            return x.batch_norm(&self.running_mean.tensor(), &self.running_var.tensor(), weight, bias, eps);
+        }
+        let count = x.len() / channels.max(1);
+        if count < 2 {
+            return Err(Error::shape(format!(
+                "training needs at least 2 values for each channel, got {:?}",
+                x.shape()
+            )));
+        }
+        let (y, mean, var) = x.batch_norm_train(weight, bias, eps)?;
+        self.blend(&self.running_mean, &mean, 1.0)?;
+        self.blend(&self.running_var, &var, count as f64 / (count - 1) as f64)?;
+        Ok(y)
+    }
+
+    /// `running <- (1 - momentum) * running + momentum * factor * batch`, rounded once.
+    fn blend(&self, running: &Param, batch: &Tensor, factor: f64) -> Result<()> {
+        let momentum = self.spec.momentum;
+        let old = running.value();
+        let new: Vec<f64> = (old.to_f64().iter().zip(batch.to_f64()))
+            .map(|(old, batch)| (1.0 - momentum) * old + momentum * factor * batch)
+            .collect();
+        running.set(&Tensor::from_f64(&new, old.shape(), old.dtype())?)
+    }
+}
+
+macro_rules! kinds {
+    ($($n:literal $cell:ident $spec:ident $name:literal;)*) => { $(
+        #[doc = concat!("Batch normalisation with ", $n, " spatial axes.")]
+        pub type $cell = BatchNorm<$n>;
+        #[doc = concat!("Options of a [`", $name, "`](BatchNorm).")]
+        pub type $spec = BatchNormSpec<$n>;
+
+        #[typetag::serde(name = $name)]
+        impl Cell for BatchNorm<$n> {
+            children!(Self { weight, bias, running_mean, running_var, training: _, spec: _ });
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                self.normalise(x)
+            }
+            fn on_train(&mut self, training: bool) {
+                self.training = training;
+            }
+        }
+    )* };
+}
+kinds! {
+    1 BatchNorm1d BatchNorm1dSpec "BatchNorm1d";
+    2 BatchNorm2d BatchNorm2dSpec "BatchNorm2d";
+    3 BatchNorm3d BatchNorm3dSpec "BatchNorm3d";
+}

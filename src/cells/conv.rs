@@ -1,0 +1,319 @@
+//! Convolutions and their transposes over 1, 2 and 3 spatial axes.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    axes::{PerAxis, padding},
+    init::{Init, Rng},
+    spec::{is_yes, setters, written_as_spec, yes},
+};
+use crate::{
+    ConvOptions, ConvTransposeOptions, Padding, Tensor,
+    cell::{Cell, Param},
+    children,
+    error::{Error, Result},
+};
+
+/// Options of a [`Conv`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvSpec<const N: usize> {
+    /// Channels of the input.
+    pub in_channels: usize,
+    /// Channels of the output.
+    pub out_channels: usize,
+    /// Lengths of the window.
+    pub kernel_size: PerAxis<N>,
+    /// Steps of the window.
+    #[serde(default = "PerAxis::ones", skip_serializing_if = "PerAxis::are_ones")]
+    pub stride: PerAxis<N>,
+    /// What is put around the input: by default nothing, as in torch (MindSpore's default is `same`).
+    #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
+    pub padding: Padding,
+    /// Distances between the taps of the window.
+    #[serde(default = "PerAxis::ones", skip_serializing_if = "PerAxis::are_ones")]
+    pub dilation: PerAxis<N>,
+    /// Groups of channels that do not see each other.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub groups: usize,
+    /// Whether a bias is added.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub bias: bool,
+}
+
+/// Options of a [`ConvTranspose`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvTransposeSpec<const N: usize> {
+    /// Channels of the input.
+    pub in_channels: usize,
+    /// Channels of the output.
+    pub out_channels: usize,
+    /// Lengths of the window.
+    pub kernel_size: PerAxis<N>,
+    /// Distances between the input's elements in the output.
+    #[serde(default = "PerAxis::ones", skip_serializing_if = "PerAxis::are_ones")]
+    pub stride: PerAxis<N>,
+    /// What is cut off the output's sides: by default nothing, as in torch (MindSpore's default is `same`).
+    #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
+    pub padding: Padding,
+    /// What is added to the end of the output's axes; below the stride or the dilation.
+    #[serde(default = "PerAxis::zeros", skip_serializing_if = "PerAxis::are_zeros")]
+    pub output_padding: PerAxis<N>,
+    /// Distances between the taps of the window.
+    #[serde(default = "PerAxis::ones", skip_serializing_if = "PerAxis::are_ones")]
+    pub dilation: PerAxis<N>,
+    /// Groups of channels that do not see each other.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub groups: usize,
+    /// Whether a bias is added.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub bias: bool,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn is_one(x: &usize) -> bool {
+    *x == 1
+}
+
+impl<const N: usize> ConvSpec<N> {
+    /// Stride 1, no padding, dilation 1, one group, with a bias.
+    pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>) -> Self {
+        ConvSpec {
+            in_channels,
+            out_channels,
+            kernel_size: kernel_size.into(),
+            stride: PerAxis::ones(),
+            padding: Padding::Valid,
+            dilation: PerAxis::ones(),
+            groups: 1,
+            bias: true,
+        }
+    }
+
+    setters! {
+        /// Steps of the window.
+        stride: PerAxis<N>;
+        /// What is put around the input.
+        padding: Padding;
+        /// Distances between the taps of the window.
+        dilation: PerAxis<N>;
+        /// Groups of channels that do not see each other.
+        groups: usize;
+        /// Whether a bias is added.
+        bias: bool;
+    }
+
+    /// The cell, its weight and bias uniform within `1 / sqrt(fan_in)`, as in torch and MindSpore.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a zero kernel, stride or dilation, or channels that the groups do not divide;
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weight does not fit into memory.
+    pub fn build(self, rng: &mut Rng) -> Result<Conv<N>> {
+        check(self.in_channels, self.out_channels, self.groups, [self.kernel_size, self.stride, self.dilation])?;
+        self.make(rng)
+    }
+
+    fn make(self, rng: &mut Rng) -> Result<Conv<N>> {
+        let groups = self.groups.max(1);
+        let (weight, bias) = weights(
+            [self.out_channels, self.in_channels / groups],
+            self.kernel_size,
+            self.bias.then_some(self.out_channels),
+            rng,
+        )?;
+        Ok(Conv { weight, bias, spec: self })
+    }
+}
+
+impl<const N: usize> ConvTransposeSpec<N> {
+    /// Stride 1, no padding, dilation 1, one group, with a bias.
+    pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>) -> Self {
+        ConvTransposeSpec {
+            in_channels,
+            out_channels,
+            kernel_size: kernel_size.into(),
+            stride: PerAxis::ones(),
+            padding: Padding::Valid,
+            output_padding: PerAxis::zeros(),
+            dilation: PerAxis::ones(),
+            groups: 1,
+            bias: true,
+        }
+    }
+
+    setters! {
+        /// Distances between the input's elements in the output.
+        stride: PerAxis<N>;
+        /// What is cut off the output's sides.
+        padding: Padding;
+        /// What is added to the end of the output's axes.
+        output_padding: PerAxis<N>;
+        /// Distances between the taps of the window.
+        dilation: PerAxis<N>;
+        /// Groups of channels that do not see each other.
+        groups: usize;
+        /// Whether a bias is added.
+        bias: bool;
+    }
+
+    /// The cell; its weight and bias begin as those of [`ConvSpec::build`].
+    ///
+    /// # Errors
+    /// As [`ConvSpec::build`].
+    pub fn build(self, rng: &mut Rng) -> Result<ConvTranspose<N>> {
+        check(self.in_channels, self.out_channels, self.groups, [self.kernel_size, self.stride, self.dilation])?;
+        self.make(rng)
+    }
+
+    fn make(self, rng: &mut Rng) -> Result<ConvTranspose<N>> {
+        let groups = self.groups.max(1);
+        let (weight, bias) = weights(
+            [self.in_channels, self.out_channels / groups],
+            self.kernel_size,
+            self.bias.then_some(self.out_channels),
+            rng,
+        )?;
+        Ok(ConvTranspose { weight, bias, spec: self })
+    }
+}
+
+fn check<const N: usize>(
+    inputs: usize,
+    outputs: usize,
+    groups: usize,
+    [kernel, stride, dilation]: [PerAxis<N>; 3],
+) -> Result<()> {
+    for (what, PerAxis(axes)) in [("kernel_size", kernel), ("stride", stride), ("dilation", dilation)] {
+        if axes.contains(&0) {
+            return Err(Error::value(format!("{what} {axes:?}: at least 1 is needed on each axis")));
+        }
+    }
+    if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
+        return Err(Error::value(format!(
+            "{groups} groups do not divide {inputs} input and {outputs} output channels"
+        )));
+    }
+    Ok(())
+}
+
+/// A weight `[first, second, kernel...]` and a bias of the given length.
+fn weights<const N: usize>(
+    channels: [usize; 2],
+    kernel: PerAxis<N>,
+    bias: Option<usize>,
+    rng: &mut Rng,
+) -> Result<(Param, Option<Param>)> {
+    let shape = [&channels[..], &kernel.0].concat();
+    let weight = Param::new(Init::weight().sample(&shape, rng)?);
+    let fan_in = shape[1..].iter().product();
+    let bias = match bias {
+        Some(len) => Some(Param::new(Init::uniform_of(fan_in).sample(&[len], rng)?)),
+        None => None,
+    };
+    Ok((weight, bias))
+}
+
+/// A convolution over `N` spatial axes: [`Conv1d`], [`Conv2d`] and [`Conv3d`].
+///
+/// `[n, in_channels, spatial...] -> [n, out_channels, spatial...]`. In files:
+/// `{kind: Conv2d, in_channels: 1, out_channels: 6, kernel_size: 5}`, and `stride`, `padding` (`valid`, `same`, a number,
+/// or a list with a number or a pair `[before, after]` for each axis), `dilation`, `groups`, `bias`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "ConvSpec<N>", into = "ConvSpec<N>")]
+pub struct Conv<const N: usize> {
+    /// `[out_channels, in_channels / groups, kernel...]`.
+    pub weight: Param,
+    /// `[out_channels]`.
+    pub bias: Option<Param>,
+    spec: ConvSpec<N>,
+}
+
+/// A transposed convolution over `N` spatial axes: [`Conv1dTranspose`], [`Conv2dTranspose`] and [`Conv3dTranspose`].
+///
+/// `[n, in_channels, spatial...] -> [n, out_channels, spatial...]`: the gradient of a [`Conv`] with respect to its input.
+/// In files as a `Conv`, and `output_padding`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "ConvTransposeSpec<N>", into = "ConvTransposeSpec<N>")]
+pub struct ConvTranspose<const N: usize> {
+    /// `[in_channels, out_channels / groups, kernel...]`.
+    pub weight: Param,
+    /// `[out_channels]`.
+    pub bias: Option<Param>,
+    spec: ConvTransposeSpec<N>,
+}
+
+impl<const N: usize> Conv<N> {
+    /// Stride 1, no padding, dilation 1, one group, with a bias; see [`ConvSpec`] for more.
+    ///
+    /// # Panics
+    /// When the weight does not fit into memory, as `Vec` does.
+    pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>, rng: &mut Rng) -> Self {
+        ConvSpec::new(in_channels, out_channels, kernel_size).make(rng).expect("a weight that fits into memory")
+    }
+}
+
+impl<const N: usize> ConvTranspose<N> {
+    /// Stride 1, no padding, dilation 1, one group, with a bias; see [`ConvTransposeSpec`] for more.
+    ///
+    /// # Panics
+    /// When the weight does not fit into memory, as `Vec` does.
+    pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>, rng: &mut Rng) -> Self {
+        ConvTransposeSpec::new(in_channels, out_channels, kernel_size)
+            .make(rng)
+            .expect("a weight that fits into memory")
+    }
+}
+
+written_as_spec!(Conv<N>, ConvSpec<N>, const N);
+written_as_spec!(ConvTranspose<N>, ConvTransposeSpec<N>, const N);
+
+macro_rules! kinds {
+    ($n:literal: $conv:ident $conv_spec:ident $conv_name:literal $conv_op:ident, $transpose:ident $transpose_spec:ident $transpose_name:literal $transpose_op:ident) => {
+        #[doc = concat!("A convolution over ", $n, " spatial axes.")]
+        pub type $conv = Conv<$n>;
+        #[doc = concat!("Options of a [`", $conv_name, "`](Conv).")]
+        pub type $conv_spec = ConvSpec<$n>;
+        #[doc = concat!("A transposed convolution over ", $n, " spatial axes.")]
+        pub type $transpose = ConvTranspose<$n>;
+        #[doc = concat!("Options of a [`", $transpose_name, "`](ConvTranspose).")]
+        pub type $transpose_spec = ConvTransposeSpec<$n>;
+
+        #[typetag::serde(name = $conv_name)]
+        impl Cell for Conv<$n> {
+            children!(Self { weight, bias, spec: _ });
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                let ConvSpec { stride, padding, dilation, groups, .. } = &self.spec;
+                let options = ConvOptions {
+                    stride: stride.to_vec(),
+                    padding: padding.clone(),
+                    dilation: dilation.to_vec(),
+                    groups: *groups,
+                };
+                x.$conv_op(&self.weight.tensor(), self.bias.as_ref().map(Param::tensor).as_ref(), &options)
+            }
+        }
+
+        #[typetag::serde(name = $transpose_name)]
+        impl Cell for ConvTranspose<$n> {
+            children!(Self { weight, bias, spec: _ });
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                let ConvTransposeSpec { stride, padding, output_padding, dilation, groups, .. } = &self.spec;
+                let options = ConvTransposeOptions {
+                    stride: stride.to_vec(),
+                    padding: padding.clone(),
+                    output_padding: output_padding.to_vec(),
+                    dilation: dilation.to_vec(),
+                    groups: *groups,
+                };
+                x.$transpose_op(&self.weight.tensor(), self.bias.as_ref().map(Param::tensor).as_ref(), &options)
+            }
+        }
+    };
+}
+kinds!(1: Conv1d Conv1dSpec "Conv1d" conv1d, Conv1dTranspose Conv1dTransposeSpec "Conv1dTranspose" conv_transpose1d);
+kinds!(2: Conv2d Conv2dSpec "Conv2d" conv2d, Conv2dTranspose Conv2dTransposeSpec "Conv2dTranspose" conv_transpose2d);
+kinds!(3: Conv3d Conv3dSpec "Conv3d" conv3d, Conv3dTranspose Conv3dTransposeSpec "Conv3dTranspose" conv_transpose3d);

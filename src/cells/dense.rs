@@ -1,0 +1,86 @@
+//! The fully connected layer.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    init::{Init, Rng},
+    spec::{is_yes, setters, written_as_spec, yes},
+};
+use crate::{
+    Tensor,
+    cell::{Cell, Param},
+    children,
+    error::Result,
+};
+
+/// Options of a [`Dense`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DenseSpec {
+    /// Length of the last axis of the input.
+    pub in_features: usize,
+    /// Length of the last axis of the output.
+    pub out_features: usize,
+    /// Whether a bias is added.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub bias: bool,
+}
+
+impl DenseSpec {
+    /// With a bias.
+    pub fn new(in_features: usize, out_features: usize) -> Self {
+        DenseSpec { in_features, out_features, bias: true }
+    }
+
+    setters! {
+        /// Whether a bias is added.
+        bias: bool;
+    }
+
+    /// The cell, its weight and bias uniform within `1 / sqrt(in_features)`, as in torch and MindSpore.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weight does not fit into memory.
+    pub fn build(self, rng: &mut Rng) -> Result<Dense> {
+        let weight = Init::weight().sample(&[self.out_features, self.in_features], rng)?;
+        let bias = match self.bias {
+            true => Some(Param::new(Init::uniform_of(self.in_features).sample(&[self.out_features], rng)?)),
+            false => None,
+        };
+        Ok(Dense { weight: Param::new(weight), bias, spec: self })
+    }
+}
+
+/// `x · weightᵀ + bias` over the last axis: `[..., in_features] -> [..., out_features]`.
+///
+/// In files: `{kind: Dense, in_features: 64, out_features: 10}`, and `bias: false`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "DenseSpec", into = "DenseSpec")]
+pub struct Dense {
+    /// `[out_features, in_features]`.
+    pub weight: Param,
+    /// `[out_features]`.
+    pub bias: Option<Param>,
+    spec: DenseSpec,
+}
+
+impl Dense {
+    /// A layer with a bias; see [`DenseSpec::build`] for the initial values.
+    ///
+    /// # Panics
+    /// When the weight does not fit into memory, as `Vec` does.
+    pub fn new(in_features: usize, out_features: usize, rng: &mut Rng) -> Self {
+        DenseSpec::new(in_features, out_features).build(rng).expect("a weight that fits into memory")
+    }
+}
+
+written_as_spec!(Dense, DenseSpec);
+
+#[typetag::serde]
+impl Cell for Dense {
+    children!(Self { weight, bias, spec: _ });
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        x.linear(&self.weight.tensor(), self.bias.as_ref().map(Param::tensor).as_ref())
+    }
+}

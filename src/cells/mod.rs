@@ -1,0 +1,41 @@
+//! The cells: layers, containers, activations, and how their parameters begin.
+//!
+//! A cell with options has a spec beside it: plain data that can be chained together in code, stands in architecture
+//! files, and builds the cell:
+//!
+//! ```
+//! use precast::prelude::*;
+//! let mut rng = Rng::seed(0);
+//! let common = Dense::new(64, 10, &mut rng);
+//! let without_bias = DenseSpec::new(64, 10).bias(false).build(&mut rng)?;
+//! # Result::Ok(())
+//! ```
+
+mod axes;
+mod init;
+mod kinds;
+mod spec;
+
+mod activation;
+mod batch_norm;
+mod container;
+mod conv;
+mod dense;
+mod norm;
+mod pool;
+mod recurrent;
+
+pub use activation::*;
+pub use axes::PerAxis;
+pub use batch_norm::*;
+pub use container::{CellList, Identity, Sequential};
+pub use conv::*;
+pub use dense::{Dense, DenseSpec};
+pub use init::{Init, Rng};
+pub use kinds::kinds;
+pub use norm::{
+    GroupNorm, GroupNormSpec, InstanceNorm, InstanceNorm1d, InstanceNorm1dSpec, InstanceNorm2d, InstanceNorm2dSpec,
+    InstanceNorm3d, InstanceNorm3dSpec, InstanceNormSpec, LayerNorm, LayerNormSpec, RmsNorm, RmsNormSpec,
+};
+pub use pool::*;
+pub use recurrent::*;

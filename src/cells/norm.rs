@@ -1,0 +1,376 @@
+//! Normalisation of each sample by its own statistics.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    init::{Init, Rng},
+    spec::{is_yes, setters, written_as_spec, yes},
+};
+use crate::{
+    Tensor,
+    cell::{Cell, Param},
+    children,
+    error::{Error, Result},
+};
+
+/// Weight 1 and bias 0 of the given shape, or neither.
+pub(super) fn affine_params(affine: bool, shape: &[usize], rng: &mut Rng) -> Result<(Option<Param>, Option<Param>)> {
+    if !affine {
+        return Ok((None, None));
+    }
+    let param = |init: Init, rng: &mut Rng| init.sample(shape, rng).map(Param::new).map(Some);
+    Ok((param(Init::Ones, rng)?, param(Init::Zeros, rng)?))
+}
+
+pub(super) fn check_eps(eps: f64) -> Result<()> {
+    if eps >= 0.0 && eps.is_finite() {
+        return Ok(());
+    }
+    Err(Error::value(format!("eps {eps}: a finite number of at least 0 is allowed")))
+}
+
+fn default_eps() -> f64 {
+    1e-5
+}
+
+fn is_default_eps(eps: &f64) -> bool {
+    *eps == default_eps()
+}
+
+/// Options of a [`LayerNorm`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerNormSpec {
+    /// The last axes of the input, over which the statistics are taken.
+    pub normalized_shape: Vec<usize>,
+    /// Added to the variance: 1e-5 as in torch (MindSpore's default is 1e-7).
+    #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
+    pub eps: f64,
+    /// Whether each element is scaled and shifted by trained parameters.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub affine: bool,
+}
+
+impl LayerNormSpec {
+    /// `eps` 1e-5, affine.
+    pub fn new(normalized_shape: &[usize]) -> Self {
+        LayerNormSpec { normalized_shape: normalized_shape.to_vec(), eps: default_eps(), affine: true }
+    }
+
+    setters! {
+        /// Added to the variance.
+        eps: f64;
+        /// Whether each element is scaled and shifted by trained parameters.
+        affine: bool;
+    }
+
+    /// The cell: weight 1, bias 0.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative or the shape has no axis.
+    pub fn build(self, rng: &mut Rng) -> Result<LayerNorm> {
+        check_eps(self.eps)?;
+        if self.normalized_shape.is_empty() {
+            return Err(Error::value("normalized_shape has no axis; at least 1 is needed"));
+        }
+        self.make(rng)
+    }
+
+    fn make(self, rng: &mut Rng) -> Result<LayerNorm> {
+        let (weight, bias) = affine_params(self.affine, &self.normalized_shape, rng)?;
+        Ok(LayerNorm { weight, bias, spec: self })
+    }
+}
+
+/// Layer normalisation (Ba et al. 2016): the last axes to mean 0 and variance 1, times weight plus bias.
+///
+/// `[..., normalized_shape]`. In files: `{kind: LayerNorm, normalized_shape: [64]}`, and `eps`, `affine`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "LayerNormSpec", into = "LayerNormSpec")]
+pub struct LayerNorm {
+    /// `normalized_shape`.
+    pub weight: Option<Param>,
+    /// `normalized_shape`.
+    pub bias: Option<Param>,
+    spec: LayerNormSpec,
+}
+
+impl LayerNorm {
+    /// `eps` 1e-5, affine.
+    ///
+    /// # Panics
+    /// When the parameters do not fit into memory, as `Vec` does.
+    pub fn new(normalized_shape: &[usize]) -> Self {
+        LayerNormSpec::new(normalized_shape).make(&mut Rng::seed(0)).expect("parameters that fit into memory")
+    }
+}
+
+written_as_spec!(LayerNorm, LayerNormSpec);
+
+#[typetag::serde]
+impl Cell for LayerNorm {
+    children!(Self { weight, bias, spec: _ });
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (weight, bias) = (self.weight.as_ref().map(Param::tensor), self.bias.as_ref().map(Param::tensor));
+        x.layer_norm(&self.spec.normalized_shape, weight.as_ref(), bias.as_ref(), self.spec.eps)
+    }
+}
+
+/// Options of a [`GroupNorm`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupNormSpec {
+    /// Groups of channels that share their statistics.
+    pub num_groups: usize,
+    /// Channels: the length of axis 1.
+    pub num_channels: usize,
+    /// Added to the variance.
+    #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
+    pub eps: f64,
+    /// Whether each channel is scaled and shifted by trained parameters.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub affine: bool,
+}
+
+impl GroupNormSpec {
+    /// `eps` 1e-5, affine.
+    pub fn new(num_groups: usize, num_channels: usize) -> Self {
+        GroupNormSpec { num_groups, num_channels, eps: default_eps(), affine: true }
+    }
+
+    setters! {
+        /// Added to the variance.
+        eps: f64;
+        /// Whether each channel is scaled and shifted by trained parameters.
+        affine: bool;
+    }
+
+    /// The cell: weight 1, bias 0.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the groups do not divide the channels or `eps` is negative.
+    pub fn build(self, rng: &mut Rng) -> Result<GroupNorm> {
+        check_eps(self.eps)?;
+        if self.num_groups == 0 || !self.num_channels.is_multiple_of(self.num_groups) {
+            return Err(Error::value(format!(
+                "{} groups do not divide {} channels",
+                self.num_groups, self.num_channels
+            )));
+        }
+        let (weight, bias) = affine_params(self.affine, &[self.num_channels], rng)?;
+        Ok(GroupNorm { weight, bias, spec: self })
+    }
+}
+
+/// Group normalisation (Wu & He 2018): each group of channels of each sample to mean 0 and variance 1, then each channel
+/// times weight plus bias.
+///
+/// `[batch, num_channels, ...]`. In files: `{kind: GroupNorm, num_groups: 2, num_channels: 4}`, and `eps`, `affine`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "GroupNormSpec", into = "GroupNormSpec")]
+pub struct GroupNorm {
+    /// `[num_channels]`.
+    pub weight: Option<Param>,
+    /// `[num_channels]`.
+    pub bias: Option<Param>,
+    spec: GroupNormSpec,
+}
+
+impl GroupNorm {
+    /// `eps` 1e-5, affine.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the groups do not divide the channels.
+    pub fn new(num_groups: usize, num_channels: usize) -> Result<Self> {
+        GroupNormSpec::new(num_groups, num_channels).build(&mut Rng::seed(0))
+    }
+}
+
+written_as_spec!(GroupNorm, GroupNormSpec);
+
+#[typetag::serde]
+impl Cell for GroupNorm {
+    children!(Self { weight, bias, spec: _ });
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (weight, bias) = (self.weight.as_ref().map(Param::tensor), self.bias.as_ref().map(Param::tensor));
+        x.group_norm(self.spec.num_groups, weight.as_ref(), bias.as_ref(), self.spec.eps)
+    }
+}
+
+/// Options of an [`InstanceNorm`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstanceNormSpec<const N: usize> {
+    /// Channels: the length of axis 1.
+    pub num_features: usize,
+    /// Added to the variance.
+    #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
+    pub eps: f64,
+    /// Whether each channel is scaled and shifted by trained parameters: by default yes, as in MindSpore (torch: no).
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub affine: bool,
+}
+
+impl<const N: usize> InstanceNormSpec<N> {
+    /// `eps` 1e-5, affine.
+    pub fn new(num_features: usize) -> Self {
+        InstanceNormSpec { num_features, eps: default_eps(), affine: true }
+    }
+
+    setters! {
+        /// Added to the variance.
+        eps: f64;
+        /// Whether each channel is scaled and shifted by trained parameters.
+        affine: bool;
+    }
+
+    /// The cell: weight 1, bias 0.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative.
+    pub fn build(self, rng: &mut Rng) -> Result<InstanceNorm<N>> {
+        check_eps(self.eps)?;
+        self.make(rng)
+    }
+
+    fn make(self, rng: &mut Rng) -> Result<InstanceNorm<N>> {
+        let (weight, bias) = affine_params(self.affine, &[self.num_features], rng)?;
+        Ok(InstanceNorm { weight, bias, spec: self })
+    }
+}
+
+/// Instance normalisation (Ulyanov et al. 2016) with `N` spatial axes: each channel of each sample to mean 0 and
+/// variance 1 over its spatial axes, times weight plus bias. It keeps no running statistics.
+///
+/// `[batch, num_features, spatial...]`. In files: `{kind: InstanceNorm2d, num_features: 6}`, and `eps`, `affine`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "InstanceNormSpec<N>", into = "InstanceNormSpec<N>")]
+pub struct InstanceNorm<const N: usize> {
+    /// `[num_features]`.
+    pub weight: Option<Param>,
+    /// `[num_features]`.
+    pub bias: Option<Param>,
+    spec: InstanceNormSpec<N>,
+}
+
+written_as_spec!(InstanceNorm<N>, InstanceNormSpec<N>, const N);
+
+impl<const N: usize> InstanceNorm<N> {
+    /// `eps` 1e-5, affine.
+    ///
+    /// # Panics
+    /// When the parameters do not fit into memory, as `Vec` does.
+    pub fn new(num_features: usize) -> Self {
+        InstanceNormSpec::new(num_features).make(&mut Rng::seed(0)).expect("parameters that fit into memory")
+    }
+
+    fn normalise(&self, x: &Tensor) -> Result<Tensor> {
+        let channels = self.spec.num_features;
+        if x.rank() != N + 2 || x.shape()[1] != channels {
+            let shape = x.shape();
+            return Err(Error::shape(format!("takes [batch, {channels}, ...] with {N} spatial axes, got {shape:?}")));
+        }
+        let (weight, bias) = (self.weight.as_ref().map(Param::tensor), self.bias.as_ref().map(Param::tensor));
+        x.instance_norm(weight.as_ref(), bias.as_ref(), self.spec.eps)
+    }
+}
+
+macro_rules! instance_kinds {
+    ($($n:literal $cell:ident $spec:ident $name:literal;)*) => { $(
+        #[doc = concat!("Instance normalisation with ", $n, " spatial axes.")]
+        pub type $cell = InstanceNorm<$n>;
+        #[doc = concat!("Options of an [`", $name, "`](InstanceNorm).")]
+        pub type $spec = InstanceNormSpec<$n>;
+
+        #[typetag::serde(name = $name)]
+        impl Cell for InstanceNorm<$n> {
+            children!(Self { weight, bias, spec: _ });
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                self.normalise(x)
+            }
+        }
+    )* };
+}
+instance_kinds! {
+    1 InstanceNorm1d InstanceNorm1dSpec "InstanceNorm1d";
+    2 InstanceNorm2d InstanceNorm2dSpec "InstanceNorm2d";
+    3 InstanceNorm3d InstanceNorm3dSpec "InstanceNorm3d";
+}
+
+/// Options of an [`RmsNorm`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RmsNormSpec {
+    /// Length of the last axis.
+    pub num_features: usize,
+    /// Added to the mean square: 1e-6, as in MindSpore.
+    #[serde(default = "rms_eps", skip_serializing_if = "is_rms_eps")]
+    pub eps: f64,
+}
+
+fn rms_eps() -> f64 {
+    1e-6
+}
+
+fn is_rms_eps(eps: &f64) -> bool {
+    *eps == rms_eps()
+}
+
+impl RmsNormSpec {
+    /// `eps` 1e-6.
+    pub fn new(num_features: usize) -> Self {
+        RmsNormSpec { num_features, eps: rms_eps() }
+    }
+
+    setters! {
+        /// Added to the mean square.
+        eps: f64;
+    }
+
+    /// The cell: weight 1.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative.
+    pub fn build(self, rng: &mut Rng) -> Result<RmsNorm> {
+        check_eps(self.eps)?;
+        self.make(rng)
+    }
+
+    fn make(self, rng: &mut Rng) -> Result<RmsNorm> {
+        Ok(RmsNorm { weight: Param::new(Init::Ones.sample(&[self.num_features], rng)?), spec: self })
+    }
+}
+
+/// Root mean square normalisation (Zhang & Sennrich 2019): `x / sqrt(mean(x^2) + eps) * weight` over the last axis.
+///
+/// `[..., num_features]`. In files: `{kind: RmsNorm, num_features: 64}`, and `eps`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "RmsNormSpec", into = "RmsNormSpec")]
+pub struct RmsNorm {
+    /// `[num_features]`.
+    pub weight: Param,
+    spec: RmsNormSpec,
+}
+
+impl RmsNorm {
+    /// `eps` 1e-6.
+    ///
+    /// # Panics
+    /// When the weight does not fit into memory, as `Vec` does.
+    pub fn new(num_features: usize) -> Self {
+        RmsNormSpec::new(num_features).make(&mut Rng::seed(0)).expect("a weight that fits into memory")
+    }
+}
+
+written_as_spec!(RmsNorm, RmsNormSpec);
+
+#[typetag::serde]
+impl Cell for RmsNorm {
+    children!(Self { weight, spec: _ });
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        x.rms_norm(Some(&self.weight.tensor()), self.spec.eps)
+    }
+}

@@ -1,0 +1,169 @@
+//! Pools over 1, 2 and 3 spatial axes.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    axes::{PerAxis, padding},
+    spec::{is_yes, setters, yes},
+};
+use crate::{Padding, PoolOptions, Tensor, cell::Cell, children, error::Result};
+
+/// The largest element under each window of `N` spatial axes: [`MaxPool1d`], [`MaxPool2d`] and [`MaxPool3d`].
+///
+/// `[n, c, spatial...]`. In files: `{kind: MaxPool2d, kernel_size: 2}`, and `stride`, `padding`, `ceil`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MaxPool<const N: usize> {
+    /// Lengths of the window.
+    pub kernel_size: PerAxis<N>,
+    /// Steps of the window: by default the kernel's lengths, as in torch (MindSpore's default is 1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stride: Option<PerAxis<N>>,
+    /// What is put around the input; it never is the maximum.
+    #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
+    pub padding: Padding,
+    /// Whether a last window counts that begins inside the input and ends outside.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ceil: bool,
+}
+
+/// The average under each window of `N` spatial axes: [`AvgPool1d`], [`AvgPool2d`] and [`AvgPool3d`].
+///
+/// `[n, c, spatial...]`. In files: `{kind: AvgPool2d, kernel_size: 2}`, and `stride`, `padding`, `ceil`,
+/// `count_include_pad`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AvgPool<const N: usize> {
+    /// Lengths of the window.
+    pub kernel_size: PerAxis<N>,
+    /// Steps of the window: by default the kernel's lengths, as in torch (MindSpore's default is 1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stride: Option<PerAxis<N>>,
+    /// Zeros put around the input.
+    #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
+    pub padding: Padding,
+    /// Whether a last window counts that begins inside the input and ends outside.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ceil: bool,
+    /// Whether the average divides by the padded elements, too.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub count_include_pad: bool,
+}
+
+/// Averages over `N` spatial axes whose windows are chosen so that the output has a given size:
+/// [`AdaptiveAvgPool1d`], [`AdaptiveAvgPool2d`] and [`AdaptiveAvgPool3d`].
+///
+/// `[n, c, spatial...] -> [n, c, output_size...]`. In files: `{kind: AdaptiveAvgPool2d, output_size: 1}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdaptiveAvgPool<const N: usize> {
+    /// Lengths of the output's spatial axes.
+    pub output_size: PerAxis<N>,
+}
+
+impl<const N: usize> MaxPool<N> {
+    /// Windows that touch, without padding.
+    pub fn new(kernel_size: impl Into<PerAxis<N>>) -> Self {
+        MaxPool { kernel_size: kernel_size.into(), stride: None, padding: Padding::Valid, ceil: false }
+    }
+
+    setters! {
+        /// Steps of the window.
+        stride: Option<PerAxis<N>>;
+        /// What is put around the input.
+        padding: Padding;
+        /// Whether a last window counts that begins inside the input and ends outside.
+        ceil: bool;
+    }
+
+    fn options(&self) -> PoolOptions {
+        PoolOptions {
+            kernel: self.kernel_size.to_vec(),
+            stride: self.stride.unwrap_or(self.kernel_size).to_vec(),
+            padding: self.padding.clone(),
+            ceil: self.ceil,
+            ..PoolOptions::default()
+        }
+    }
+}
+
+impl<const N: usize> AvgPool<N> {
+    /// Windows that touch, without padding.
+    pub fn new(kernel_size: impl Into<PerAxis<N>>) -> Self {
+        AvgPool {
+            kernel_size: kernel_size.into(),
+            stride: None,
+            padding: Padding::Valid,
+            ceil: false,
+            count_include_pad: true,
+        }
+    }
+
+    setters! {
+        /// Steps of the window.
+        stride: Option<PerAxis<N>>;
+        /// Zeros put around the input.
+        padding: Padding;
+        /// Whether a last window counts that begins inside the input and ends outside.
+        ceil: bool;
+        /// Whether the average divides by the padded elements, too.
+        count_include_pad: bool;
+    }
+
+    fn options(&self) -> PoolOptions {
+        PoolOptions {
+            kernel: self.kernel_size.to_vec(),
+            stride: self.stride.unwrap_or(self.kernel_size).to_vec(),
+            padding: self.padding.clone(),
+            ceil: self.ceil,
+            count_include_pad: self.count_include_pad,
+        }
+    }
+}
+
+impl<const N: usize> AdaptiveAvgPool<N> {
+    /// Averages with an output of this size.
+    pub fn new(output_size: impl Into<PerAxis<N>>) -> Self {
+        AdaptiveAvgPool { output_size: output_size.into() }
+    }
+}
+
+macro_rules! kinds {
+    ($($n:literal: $max:ident $max_name:literal $max_op:ident, $avg:ident $avg_name:literal $avg_op:ident, $adaptive:ident $adaptive_name:literal $adaptive_op:ident;)*) => { $(
+        #[doc = concat!("The largest elements under windows with ", $n, " spatial axes.")]
+        pub type $max = MaxPool<$n>;
+        #[doc = concat!("Averages under windows with ", $n, " spatial axes.")]
+        pub type $avg = AvgPool<$n>;
+        #[doc = concat!("Averages with an output of a given size on ", $n, " spatial axes.")]
+        pub type $adaptive = AdaptiveAvgPool<$n>;
+
+        #[typetag::serde(name = $max_name)]
+        impl Cell for MaxPool<$n> {
+            children!(Self { kernel_size: _, stride: _, padding: _, ceil: _ });
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                x.$max_op(&self.options())
+            }
+        }
+
+        #[typetag::serde(name = $avg_name)]
+        impl Cell for AvgPool<$n> {
+            children!(Self { kernel_size: _, stride: _, padding: _, ceil: _, count_include_pad: _ });
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                x.$avg_op(&self.options())
+            }
+        }
+
+        #[typetag::serde(name = $adaptive_name)]
+        impl Cell for AdaptiveAvgPool<$n> {
+            children!(Self { output_size: _ });
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                x.$adaptive_op(&self.output_size.to_vec())
+            }
+        }
+    )* };
+}
+kinds! {
+    1: MaxPool1d "MaxPool1d" max_pool1d_with, AvgPool1d "AvgPool1d" avg_pool1d_with, AdaptiveAvgPool1d "AdaptiveAvgPool1d" adaptive_avg_pool1d;
+    2: MaxPool2d "MaxPool2d" max_pool2d_with, AvgPool2d "AvgPool2d" avg_pool2d_with, AdaptiveAvgPool2d "AdaptiveAvgPool2d" adaptive_avg_pool2d;
+    3: MaxPool3d "MaxPool3d" max_pool3d_with, AvgPool3d "AvgPool3d" avg_pool3d_with, AdaptiveAvgPool3d "AdaptiveAvgPool3d" adaptive_avg_pool3d;
+}

@@ -1,0 +1,157 @@
+//! Architecture files: a network as YAML.
+//!
+//! ```
+//! let text = "
+//! version: 1
+//! name: tiny
+//! net:
+//!   kind: Sequential
+//!   cells:
+//!   - {kind: Dense, in_features: 4, out_features: 8}
+//!   - {kind: ReLU}
+//!   - {kind: Dense, in_features: 8, out_features: 2}
+//! ";
+//! let net = precast::models::parse(text, "tiny.yaml", 0)?;
+//! assert_eq!(net.params().len(), 4);
+//! # precast::Result::Ok(())
+//! ```
+//!
+//! Each cell is a map of its `kind` and its options; `{to_float: float32, cell: {...}}` asks for a precision. The kinds
+//! are those of [`cells::kinds`](crate::cells::kinds), the program's own cells among them. A file holds no weights: they are drawn from the
+//! seed, and saved and loaded with [`weights`](crate::weights). Parameters that two cells share are not shared in a file.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_yaml::Spanned;
+
+use crate::{
+    Child,
+    cells::{Rng, kinds},
+    error::{Error, Result, did_you_mean},
+    files,
+};
+
+/// The version of the form that is written.
+const VERSION: u32 = 1;
+
+/// The longest file that is read.
+const MAX_BYTES: usize = 1 << 20;
+
+#[derive(Deserialize)]
+struct Head {
+    version: Spanned<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct V1 {
+    #[serde(rename = "version")]
+    _version: u32,
+    /// For people.
+    #[serde(rename = "name", default)]
+    _name: Option<String>,
+    net: Child,
+}
+
+#[derive(Serialize)]
+struct V1Ref<'a> {
+    version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    net: &'a Child,
+}
+
+/// Reads a network from an architecture file; its weights are drawn from the seed, the same for the same seed.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 1 MiB, else as [`parse`].
+pub fn load(path: impl AsRef<Path>, seed: u64) -> Result<Child> {
+    let path = path.as_ref();
+    let text = files::read_text(path, MAX_BYTES)?;
+    parse(&text, &path.display().to_string(), seed)
+}
+
+/// Reads a network from the text of an architecture file; `origin` is its name in errors.
+///
+/// # Errors
+/// [`ErrorKind::Model`](crate::ErrorKind::Model), with line and column, for a text that is no YAML, has anchors, aliases or tags, is longer
+/// than 1 MiB or nested deeper than 64; for an unknown version, kind or option, and for options that do not go together.
+pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Child> {
+    if text.len() > MAX_BYTES {
+        return Err(Error::model(format!("{origin}: {} bytes long; at most {MAX_BYTES} are read", text.len())));
+    }
+    let head: Head = read(text, origin)?;
+    match head.version.value {
+        VERSION => Ok(Rng::seed(seed).reading(|| read::<V1>(text, origin))?.net),
+        other => {
+            let at = head.version.referenced;
+            let place = format!("{origin}:{}:{}", at.line(), at.column());
+            Err(Error::model(format!("{place}: version {other} is not one that is read here ({VERSION})")))
+        }
+    }
+}
+
+/// The architecture file of a network.
+///
+/// # Errors
+/// [`ErrorKind::Model`](crate::ErrorKind::Model) when a cell of the program's own cannot be written.
+pub fn to_yaml(net: &Child) -> Result<String> {
+    write(net, None)
+}
+
+/// Writes the architecture file of a network, named after the file.
+///
+/// # Errors
+/// As [`to_yaml`], and [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an older file then stays as it was.
+pub fn save(net: &Child, path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    files::replace(path, write(net, name.as_deref())?.as_bytes())
+}
+
+fn write(net: &Child, name: Option<&str>) -> Result<String> {
+    serde_yaml::to_string(&V1Ref { version: VERSION, name, net }).map_err(|e| Error::model(e.to_string()))
+}
+
+/// One document, within limits that are checked while it is parsed.
+fn read<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
+    let options = serde_yaml::options! {
+        budget: serde_yaml::budget! {
+            max_depth: 64, max_nodes: 65_536, max_aliases: 0, max_anchors: 0, max_documents: 1, max_merge_keys: 0,
+        },
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    serde_yaml::from_str_with_options(text, options).map_err(|e| Error::model(message(&e, origin)))
+}
+
+/// `file:line:column: what is wrong`, with the nearest name that would have been right.
+///
+/// Cells are read through trait objects, which turn the errors inside into text. The text is all there is, and each
+/// level has appended a place to it: the first appended is the innermost.
+fn message(error: &serde_yaml::Error, origin: &str) -> String {
+    let text = error.without_snippet().to_string();
+    let (mut what, mut place) = (text.as_str(), None);
+    while let Some((before, at)) = what.rsplit_once(" at line ")
+        && let Some((line, column)) = at.split_once(", column ")
+        && let (Ok(line), Ok(column)) = (line.parse::<u64>(), column.parse::<u64>())
+    {
+        (what, place) = (before, Some((line, column)));
+    }
+    let place = place.map_or(String::new(), |(line, column)| format!(":{line}:{column}"));
+    let (met, allowed) = what.split_once("`, expected ").unwrap_or((what, ""));
+    let allowed = allowed.trim_start_matches("one of ");
+    let what = if let Some(kind) = met.strip_prefix("unknown variant `").filter(|_| allowed == kinds().join(", ")) {
+        format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds()))
+    } else if let Some(key) = met.strip_prefix("unknown field `") {
+        format!("unknown key `{key}`{}; there may be {allowed}", did_you_mean(key, allowed.split(", ")))
+    } else if what.starts_with("invalid u") {
+        // the wording of the parser for unsigned integers
+        "not a whole number of at least 0".to_string()
+    } else {
+        what.to_string()
+    };
+    format!("{origin}{place}: {what}")
+}

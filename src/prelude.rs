@@ -1,0 +1,16 @@
+//! What programs that define and run networks need, in one `use precast::prelude::*`.
+//!
+//! Networks of your own that stand in files are marked `#[derive(Serialize, Deserialize)]` and `#[typetag::serde]`. What
+//! these write names the crates `serde` and `typetag`, so your `Cargo.toml` lists both beside `precast`.
+
+pub use serde::{Deserialize, Serialize};
+pub use typetag;
+
+pub use crate::{
+    Cell, Child, DType, Error, ErrorKind, Level, Op, Padding, Param, Policy, Result, Tensor,
+    cells::*,
+    children,
+    policy::List,
+    rewrite::{Custom, auto_mixed_precision, custom_mixed_precision},
+    sequential,
+};

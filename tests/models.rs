@@ -1,0 +1,108 @@
+//! Architecture files: what is read, and how mistakes are told.
+
+use precast::{ErrorKind, models, prelude::*};
+
+fn error(text: &str) -> String {
+    let error = models::parse(text, "net.yaml", 0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Model);
+    println!("{error}");
+    error.to_string()
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let cell = |cell: &str| format!("version: 1\nname: x\nnet:\n  kind: Sequential\n  cells:\n  - {cell}\n");
+    assert_eq!(
+        error(&cell("kind: Dens\n    in_features: 1")),
+        "net.yaml:6:5: no kind of cell is called `Dens` (did you mean `Dense`?)"
+    );
+    assert_eq!(
+        error(&cell("kind: Dense\n    in_feature: 3")),
+        "net.yaml:7:5: unknown key `in_feature` (did you mean `in_features`?); there may be in_features, out_features, bias"
+    );
+    assert!(error(&cell("{kind: Dense, in_features: 3}")).contains("missing field `out_features`"));
+    assert_eq!(
+        error(&cell("{kind: Dense, in_features: -3, out_features: 2}")),
+        "net.yaml:6:32: not a whole number of at least 0"
+    );
+    assert!(
+        error(&cell("{kind: Dense, in_features: 99999999999, out_features: 9999999999}"))
+            .contains("does not fit into memory")
+    );
+    assert!(error(&cell("{in_features: 3, out_features: 2}")).contains("missing field `kind`"));
+    assert!(
+        error(&cell("{to_float: int64, cell: {kind: ReLU}}")).contains("to_float takes float32, float16 or bfloat16")
+    );
+    assert!(error(&cell("{kind: ReLU, kind: Tanh}")).contains("kind"));
+}
+
+#[test]
+fn versions_are_read_first() {
+    assert_eq!(error("version: 2\nnets: 1\n"), "net.yaml:1:10: version 2 is not one that is read here (1)");
+    assert!(error("net: {kind: ReLU}\n").contains("missing field `version`"));
+    assert!(error("version: one\nnet: {kind: ReLU}\n").starts_with("net.yaml:1:10: "));
+    assert!(error("version: 1\nnet: {kind: ReLU}\nnets: 1\n").contains("unknown key `nets` (did you mean `net`?)"));
+}
+
+#[test]
+fn hostile_files_are_refused_quickly() {
+    assert!(error(&"x".repeat((1 << 20) + 1)).contains("at most 1048576 are read"));
+    error("version: 1\nnet: &a {kind: ReLU}\n");
+    error("version: 1\nnet: !!map {kind: !odd ReLU}\n");
+    error("version: 1\nnet: {kind: ReLU}\n---\nversion: 1\n");
+    error("");
+    error("\u{0}");
+    let deep = "{kind: Sequential, cells: [".repeat(5000);
+    error(&format!("version: 1\nnet: {deep}"));
+    let closed = format!("{deep}{{kind: ReLU}}{}", "]}".repeat(5000));
+    error(&format!("version: 1\nnet: {closed}\n"));
+    let wide = format!("version: 1\nnet: {{kind: Sequential, cells: [{}]}}\n", "{kind: ReLU},".repeat(70_000));
+    error(&wide);
+}
+
+#[test]
+fn a_request_for_a_precision_reads_and_writes() {
+    let text =
+        "version: 1\nnet:\n  to_float: float16\n  cell:\n    kind: Dense\n    in_features: 2\n    out_features: 2\n";
+    let net = models::parse(text, "net.yaml", 0).unwrap();
+    assert_eq!(net.requested(), Some(DType::F16));
+    assert_eq!(models::to_yaml(&net).unwrap(), text);
+}
+
+#[test]
+fn files_are_saved_and_loaded() {
+    let dir = std::env::temp_dir().join(format!("precast-models-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("tiny.yaml");
+    let net = Child::of(sequential![Dense::new(2, 3, &mut Rng::seed(0)), ReLU]);
+    models::save(&net, &path).unwrap();
+    assert!(std::fs::read_to_string(&path).unwrap().starts_with("version: 1\nname: tiny\nnet:\n  kind: Sequential\n"));
+    let (a, b) = (models::load(&path, 3).unwrap(), models::load(&path, 4).unwrap());
+    let weight = |net: &Child| net.named_params()[0].1.value().to_f64();
+    assert_eq!(weight(&a), weight(&models::load(&path, 3).unwrap()));
+    assert_ne!(weight(&a), weight(&b));
+    let error = models::load(dir.join("none.yaml"), 0).unwrap_err();
+    assert!(error.kind() == ErrorKind::Io && error.to_string().contains("none.yaml"));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn the_shipped_networks_run() {
+    // Parameters counted by hand: LeNet-5 has 156 + 2416 + 48120 + 10164 + 850.
+    let nets = [
+        ("models/lenet5.yaml", vec![2, 1, 32, 32], 61_706),
+        ("models/lenet5_8x8.yaml", vec![2, 1, 8, 8], 60 + 880 + 7_800 + 10_164 + 850),
+        ("models/lenet5_bn.yaml", vec![2, 1, 32, 32], 61_706 + 12 + 32),
+        ("models/mlp.yaml", vec![2, 64], 64 * 128 + 128 + 256 + 128 * 64 + 64 + 128 + 650),
+    ];
+    for (file, shape, count) in nets {
+        let mut net = models::load(file, 0).unwrap();
+        assert_eq!(net.params().iter().map(|(_, p)| p.value().len()).sum::<usize>(), count, "{file}");
+        for training in [false, true] {
+            net.set_train(training);
+            let y = net.call(&Tensor::ones(&shape, DType::F32)).unwrap();
+            assert_eq!(y.shape(), [2, 10], "{file}");
+            assert!(y.to_f64().iter().all(|y| y.is_finite()), "{file}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The kinds that files can name, and that each reads back as it was written.
+
+use precast::{models, prelude::*};
+
+/// One network with a cell of every kind, each with options that differ from the defaults.
+const EVERY_KIND: &[&str] = &[
+    "{kind: AdaptiveAvgPool1d, output_size: 3}",
+    "{kind: AdaptiveAvgPool2d, output_size: [3, 1]}",
+    "{kind: AdaptiveAvgPool3d, output_size: 2}",
+    "{kind: AvgPool1d, kernel_size: 3, stride: 1, padding: 1}",
+    "{kind: AvgPool2d, kernel_size: [2, 3], count_include_pad: false}",
+    "{kind: AvgPool3d, kernel_size: 2, padding: same, ceil: true}",
+    "{kind: BatchNorm1d, num_features: 3, affine: false}",
+    "{kind: BatchNorm2d, num_features: 3, eps: 0.001}",
+    "{kind: BatchNorm3d, num_features: 3, momentum: 0.25}",
+    "{kind: CellList, cells: [{kind: Tanh}]}",
+    "{kind: Conv1d, in_channels: 2, out_channels: 4, kernel_size: 3, stride: 2, padding: 1, groups: 2}",
+    "{kind: Conv1dTranspose, in_channels: 2, out_channels: 4, kernel_size: 3, stride: 2, output_padding: 1}",
+    "{kind: Conv2d, in_channels: 1, out_channels: 2, kernel_size: [3, 5], padding: [1, [0, 2]], bias: false}",
+    "{kind: Conv2dTranspose, in_channels: 2, out_channels: 2, kernel_size: 2, padding: same, groups: 2}",
+    "{kind: Conv3d, in_channels: 1, out_channels: 2, kernel_size: 2, dilation: [1, 2, 1]}",
+    "{kind: Conv3dTranspose, in_channels: 1, out_channels: 2, kernel_size: [1, 2, 3], bias: false}",
+    "{kind: Dense, in_features: 3, out_features: 2, bias: false}",
+    "{kind: Flatten, start_axis: 2}",
+    "{kind: GRUCell, input_size: 2, hidden_size: 3}",
+    "{kind: GroupNorm, num_groups: 2, num_channels: 4, eps: 0.5}",
+    "{kind: Identity}",
+    "{kind: InstanceNorm1d, num_features: 3}",
+    "{kind: InstanceNorm2d, num_features: 3, affine: false}",
+    "{kind: InstanceNorm3d, num_features: 3, eps: 0.01}",
+    "{kind: LSTMCell, input_size: 2, hidden_size: 3, bias: false}",
+    "{kind: LayerNorm, normalized_shape: [2, 3], eps: 0.0, affine: false}",
+    "{kind: MaxPool1d, kernel_size: 3, stride: 1}",
+    "{kind: MaxPool2d, kernel_size: 3, stride: [1, 2], padding: 1}",
+    "{kind: MaxPool3d, kernel_size: 2, ceil: true}",
+    "{kind: RNNCell, input_size: 2, hidden_size: 3}",
+    "{kind: ReLU}",
+    "{kind: RmsNorm, num_features: 4, eps: 0.1}",
+    "{kind: Sequential, cells: [{kind: ReLU}, {kind: Sequential, cells: []}]}",
+    "{kind: Sigmoid}",
+    "{kind: Tanh}",
+];
+
+fn read(net: &str) -> Child {
+    models::parse(&format!("version: 1\nnet: {net}\n"), "test.yaml", 7).unwrap_or_else(|e| panic!("{net}: {e}"))
+}
+
+#[test]
+fn every_kind_is_registered_once_and_covered_here() {
+    let covered: Vec<&str> = EVERY_KIND.iter().map(|net| read(net).slot().cell.kind()).collect();
+    assert_eq!(precast::cells::kinds(), covered);
+}
+
+#[test]
+fn every_kind_reads_back_as_written() {
+    for net in EVERY_KIND {
+        let cell = read(net);
+        let text = models::to_yaml(&cell).unwrap();
+        let again = models::parse(&text, "again.yaml", 7).unwrap_or_else(|e| panic!("{text}\n{e}"));
+        assert_eq!(models::to_yaml(&again).unwrap(), text);
+        assert_eq!(format!("{again:?}"), format!("{cell:?}"), "{text}");
+        // The same seed gives the same weights.
+        let values = |net: &Child| net.named_params().iter().map(|(_, p)| p.value().to_f64()).collect::<Vec<_>>();
+        assert_eq!(values(&again), values(&cell), "{text}");
+    }
+}
+
+#[test]
+fn every_kind_refuses_a_key_it_does_not_know() {
+    for net in EVERY_KIND {
+        let wrong = format!("{}, nonsense: 1}}", &net[..net.len() - 1]);
+        let error = models::parse(&format!("version: 1\nnet: {wrong}\n"), "test.yaml", 7).unwrap_err().to_string();
+        assert!(error.starts_with("test.yaml:2:") && error.contains("`nonsense`"), "{wrong}: {error}");
+    }
+}
