@@ -180,6 +180,10 @@ pub trait Real: num_traits::Float + Float<Wide = Self> + std::iter::Sum + std::o
     fn wide64(self) -> f64;
     /// The error function.
     fn erf(self) -> Self;
+    /// `1 - erf(x)`, accurate for large x.
+    fn erfc(self) -> Self;
+    /// The nearest integer; the even one of two equally near.
+    fn round_even(self) -> Self;
 }
 
 macro_rules! element {
@@ -235,6 +239,12 @@ impl Real for f32 {
     fn erf(self) -> Self {
         libm::erff(self)
     }
+    fn erfc(self) -> Self {
+        libm::erfcf(self)
+    }
+    fn round_even(self) -> Self {
+        self.round_ties_even()
+    }
 }
 
 impl Real for f64 {
@@ -246,6 +256,12 @@ impl Real for f64 {
     }
     fn erf(self) -> Self {
         libm::erf(self)
+    }
+    fn erfc(self) -> Self {
+        libm::erfc(self)
+    }
+    fn round_even(self) -> Self {
+        self.round_ties_even()
     }
 }
 

@@ -30,7 +30,7 @@ pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use op::Op;
-pub use ops::{ConvOptions, ConvTransposeOptions, Padding, PoolOptions};
+pub use ops::{ConvOptions, ConvTransposeOptions, CrossEntropy, Padding, PoolOptions, Reduction};
 pub use optim::{Adam, Optimizer, Sgd};
 pub use policy::{Level, Policy};
 pub use rewrite::Plan;

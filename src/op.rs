@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::error::{Error, Result, did_you_mean};
 
 /// How an op treats floating inputs of different dtypes when no policy has spoken.
@@ -154,6 +156,9 @@ catalogue! {
     Greater Promotes ["Greater"];
     GreaterEqual Promotes ["GreaterEqual"];
     Where Promotes ["Select"];
+    LogicalNot Keeps ["LogicalNot"];
+    LogicalAnd Keeps ["LogicalAnd"];
+    LogicalOr Keeps ["LogicalOr"];
     IsFinite Keeps ["IsFinite"];
     // reductions
     Sum Keeps ["ReduceSum", "SumExt"];
@@ -167,6 +172,7 @@ catalogue! {
     Norm Keeps ["Norm"];
     Renorm Keeps ["Renorm"];
     ArgMax Keeps ["Argmax"];
+    ArgMin Keeps ["Argmin"];
     // places
     Reshape Keeps ["Reshape"];
     Flatten Keeps ["Flatten"];
@@ -228,5 +234,20 @@ impl Op {
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+impl Serialize for Op {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Op {
+    /// By the name in this library.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let op = Op::ALL.iter().find(|op| op.name() == name);
+        op.copied().ok_or_else(|| serde::de::Error::custom(format!("no op is called `{name}`")))
     }
 }

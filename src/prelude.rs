@@ -6,4 +6,11 @@
 pub use serde::{Deserialize, Serialize};
 pub use typetag;
 
-pub use crate::{Cell, Child, DType, Error, Param, Result, Tensor, cells::*, children, sequential};
+pub use crate::{
+    Cell, Child, DType, Error, ErrorKind, Level, Op, Padding, Param, Policy, Result, Tensor,
+    cells::*,
+    children,
+    policy::List,
+    rewrite::{Custom, auto_mixed_precision, custom_mixed_precision},
+    sequential,
+};

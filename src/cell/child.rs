@@ -28,7 +28,8 @@ impl fmt::Display for Cast {
 }
 
 /// What a plan puts into a slot.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Adapter {
     /// The cell is one region of a fixed dtype.
     Cast(Cast),

@@ -14,6 +14,7 @@ pub use children::Member;
 pub use param::Param;
 pub use params::Params;
 pub use trace::{Trace, TracedOp};
+pub(crate) use walk::no_such_path;
 pub use walk::{Entry, Node, NodeMut, join};
 
 use crate::{

@@ -3,9 +3,14 @@
 //! The contract of every kernel: 16-bit storage is widened to f32 (f64 stays f64), arithmetic and accumulation are done
 //! there, and the result is rounded **once** on the way out. Kernels know no tensor, no policy and no op name.
 
+pub(crate) mod broadcast;
 pub(crate) mod cast;
 pub(crate) mod conv;
+pub(crate) mod cross_entropy;
 pub(crate) mod elementwise;
 pub(crate) mod gemm;
+pub(crate) mod lanes;
 pub(crate) mod norm;
 pub(crate) mod pool;
+pub(crate) mod reduce;
+pub(crate) mod softmax;

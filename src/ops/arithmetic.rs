@@ -1,134 +1,28 @@
 //! Arithmetic of two tensors with broadcasting.
 
-use ndarray::{ArrayD, ArrayViewD, IxDyn, Zip};
-
-use super::dispatch;
+use super::{Reduction, pairwise::pairwise};
 use crate::{
     DType, Op, Tensor,
-    dtype::{Float, Real},
+    dtype::Real,
     error::{Error, Result},
-    tensor::{Array, Forward, Stored, with_float},
+    kernels::elementwise::Binary,
 };
 
-/// The shape in which two shapes meet: axes are matched from the last, and an axis of length 1 stretches.
-///
-/// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when two axes differ and neither is 1.
-pub(crate) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
-    let rank = a.len().max(b.len());
-    let at = |shape: &[usize], i: usize| (i + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);
-    (0..rank)
-        .map(|i| match (at(a, i), at(b, i)) {
-            (x, y) if x == y => Ok(x),
-            (1, y) => Ok(y),
-            (x, 1) => Ok(x),
-            _ => Err(Error::shape(format!("the shapes {a:?} and {b:?} do not broadcast"))),
-        })
-        .collect()
-}
-
-/// A view of `x` stretched to `shape`, to which it is known to broadcast.
-pub(crate) fn stretched<'a, T: Stored>(x: &'a Array, shape: &[usize]) -> Result<ArrayViewD<'a, T>> {
-    let array = T::unwrap(x).ok_or_else(|| Error::dtype(format!("expected {}, got {}", T::DTYPE, x.dtype())))?;
-    let from = array.shape().to_vec();
-    array
-        .broadcast(IxDyn(shape))
-        .ok_or_else(|| Error::shape(format!("the shape {from:?} does not stretch to {shape:?}")))
-}
-
-/// `f` of every pair of elements, rounded once.
-fn zip<T: Stored + Float>(a: &Array, b: &Array, f: impl Fn(T::Wide, T::Wide) -> T::Wide) -> Result<Array> {
-    let shape = broadcast_shape(a.shape(), b.shape())?;
-    let out: ArrayD<T> = Zip::from(stretched::<T>(a, &shape)?)
-        .and(stretched::<T>(b, &shape)?)
-        .map_collect(|&a, &b| T::narrow(f(a.widen(), b.widen())));
-    Ok(T::wrap(out.into_shared()))
-}
-
-/// A differentiable function of two numbers.
-pub(super) trait Binary: Copy + Send + Sync + 'static {
-    fn value<R: Real>(self, a: R, b: R) -> R;
-    /// The two partial derivatives.
-    fn slopes<R: Real>(self, a: R, b: R) -> (R, R);
-    /// Whether the slopes are constants, so that nothing need be kept.
-    const CONSTANT_SLOPES: bool = false;
-}
-
-/// A differentiable elementwise op of two tensors.
-pub(super) fn binary<F: Binary>(op: Op, a: &Tensor, b: &Tensor, f: F) -> Result<Tensor> {
-    let (a, b) = meet(a, b);
-    dispatch(op, &[&a, &b], move |inputs| {
-        let [a, b] = inputs else { unreachable!("two inputs") };
-        let value = with_float!(a.array(), x: T => { let _ = x; zip::<T>(a.array(), b.array(), |a, b| f.value(a, b)) },
-            else Err(Error::dtype(format!("needs floating tensors, got {}", a.dtype()))))?;
-        let shapes = [a.shape().to_vec(), b.shape().to_vec()];
-        let saved = if F::CONSTANT_SLOPES { vec![] } else { vec![a.clone(), b.clone()] };
-        Ok(Forward::new(value, saved, move |back| {
-            fn go<T: Stored + Float, F: Binary>(
-                f: F,
-                back: &crate::tensor::Backward<'_>,
-                which: usize,
-                to: &[usize],
-            ) -> Result<Tensor> {
-                let grad = stretched::<T>(back.grad.array(), back.grad.shape())?;
-                let pick = |(a, b): (T::Wide, T::Wide)| if which == 0 { a } else { b };
-                let product: ArrayD<T::Wide> = if F::CONSTANT_SLOPES {
-                    let slope = pick(f.slopes(T::Wide::one(), T::Wide::one()));
-                    grad.map(|&g| g.widen() * slope)
-                } else {
-                    Zip::from(&grad)
-                        .and(stretched::<T>(back.saved[0].array(), back.grad.shape())?)
-                        .and(stretched::<T>(back.saved[1].array(), back.grad.shape())?)
-                        .map_collect(|&g, &a, &b| g.widen() * pick(f.slopes(a.widen(), b.widen())))
-                };
-                let sum = sum_to(product, to).map(|&x| T::narrow(x));
-                Ok(Tensor::from_array(T::wrap(sum.into_shared())))
-            }
-            let grad = |which: usize| -> Result<Option<Tensor>> {
-                if !back.needs[which] {
-                    return Ok(None);
-                }
-                with_float!(back.grad.array(), g: T => { let _ = g; go::<T, F>(f, back, which, &shapes[which]).map(Some) },
-                    else unreachable!("gradients are floating"))
-            };
-            Ok(vec![grad(0)?, grad(1)?])
-        }))
-    })
-}
-
-use num_traits::One;
-
-/// Integers and booleans beside a floating tensor become floating: `mask * x`.
-fn meet(a: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
-    let lift = |x: &Tensor, other: DType| {
-        if x.dtype().is_float() || !other.is_float() { x.clone() } else { x.cast(other) }
-    };
-    (lift(a, b.dtype()), lift(b, a.dtype()))
-}
-
-/// Sums over the axes that broadcasting had stretched.
-pub(crate) fn sum_to<R: Real>(mut x: ArrayD<R>, shape: &[usize]) -> ArrayD<R> {
-    while x.ndim() > shape.len() {
-        x = x.sum_axis(ndarray::Axis(0));
-    }
-    for (axis, &len) in shape.iter().enumerate() {
-        if len == 1 && x.shape()[axis] != 1 {
-            x = x.sum_axis(ndarray::Axis(axis)).insert_axis(ndarray::Axis(axis));
-        }
-    }
-    x
-}
-
 macro_rules! binary_ops {
-    ($($(#[$doc:meta])* $method:ident $op:ident $constant:literal: |$a:ident, $b:ident| $value:expr, $slopes:expr;)*) => {
+    ($($(#[$doc:meta])* $method:ident $op:ident $constant:literal
+        |$a:ident, $b:ident| $value:expr, $slopes:expr, $integer:expr;)*) => {
         $(
             #[derive(Clone, Copy)]
             struct $op;
             impl Binary for $op {
-                fn value<R: Real>(self, $a: R, $b: R) -> R { $value }
-                #[allow(unused_variables)]
-                fn slopes<R: Real>(self, $a: R, $b: R) -> (R, R) { $slopes }
                 const CONSTANT_SLOPES: bool = $constant;
+                fn value<R: Real>(self, $a: R, $b: R) -> R { $value }
+                #[allow(unused_variables, reason = "constant slopes read neither")]
+                fn slopes<R: Real>(self, $a: R, $b: R) -> (R, R) { $slopes }
+                fn integer(self, a: i64, b: i64) -> Option<i64> {
+                    let whole: Option<fn(i64, i64) -> i64> = $integer;
+                    whole.map(|f| f(a, b))
+                }
             }
         )*
         impl Tensor { $(
@@ -137,19 +31,99 @@ macro_rules! binary_ops {
             ///
             /// # Errors
             /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
-            /// [`ErrorKind::DType`](crate::ErrorKind::DType) when neither tensor is floating.
-            pub fn $method(&self, other: &Tensor) -> Result<Tensor> { binary(Op::$op, self, other, $op) }
+            /// [`ErrorKind::DType`](crate::ErrorKind::DType) when there is no such function of the dtypes.
+            pub fn $method(&self, other: &Tensor) -> Result<Tensor> {
+                pairwise(Op::$op, self, other, $op, Reduction::None)
+            }
         )* }
     };
 }
 
 binary_ops! {
-    /// `a + b`.
-    add Add true: |a, b| a + b, (R::one(), R::one());
-    /// `a - b`.
-    sub Sub true: |a, b| a - b, (R::one(), -R::one());
-    /// `a * b`.
-    mul Mul false: |a, b| a * b, (b, a);
-    /// `a / b`.
-    div Div false: |a, b| a / b, (b.recip(), -a / (b * b));
+    /// `a + b`. Integers wrap.
+    add Add true |a, b| a + b, (R::one(), R::one()), Some(i64::wrapping_add);
+    /// `a - b`. Integers wrap.
+    sub Sub true |a, b| a - b, (R::one(), -R::one()), Some(i64::wrapping_sub);
+    /// `a * b`. Integers wrap.
+    mul Mul false |a, b| a * b, (b, a), Some(i64::wrapping_mul);
+    /// `a / b` of floating tensors.
+    div Div false |a, b| a / b, (b.recip(), -a / (b * b)), None;
+    /// `a` to the power `b`, of floating tensors. The gradient of `b` is 0 where `a` is 0 and `b` is not negative.
+    pow Pow false |a, b| a.powf(b), (power_slope(a, b), exponent_slope(a, b)), None;
+    /// The larger of the two, NaN if one is. The gradient of a tie is shared equally.
+    maximum Maximum false |a, b| if a > b || a.is_nan() { a } else { b }, shares(a > b, a < b), Some(i64::max);
+    /// The smaller of the two, NaN if one is. The gradient of a tie is shared equally.
+    minimum Minimum false |a, b| if a < b || a.is_nan() { a } else { b }, shares(a < b, a > b), Some(i64::min);
+}
+
+/// d(a^b)/da; 0 for b = 0, also where a is 0.
+pub(super) fn power_slope<R: Real>(a: R, b: R) -> R {
+    if b == R::zero() { R::zero() } else { b * a.powf(b - R::one()) }
+}
+
+fn exponent_slope<R: Real>(a: R, b: R) -> R {
+    if a == R::zero() && b >= R::zero() { R::zero() } else { a.powf(b) * a.ln() }
+}
+
+fn shares<R: Real>(first: bool, second: bool) -> (R, R) {
+    match (first, second) {
+        (true, _) => (R::one(), R::zero()),
+        (_, true) => (R::zero(), R::one()),
+        _ => (R::of(0.5), R::of(0.5)),
+    }
+}
+
+/// What stands on the right of an operator: a tensor, or a number, which takes the tensor's dtype.
+trait Operand {
+    fn beside(&self, left: &Tensor) -> Result<Tensor>;
+}
+
+impl Operand for Tensor {
+    fn beside(&self, _left: &Tensor) -> Result<Tensor> {
+        Ok(self.clone())
+    }
+}
+
+impl Operand for f64 {
+    fn beside(&self, left: &Tensor) -> Result<Tensor> {
+        // Up to here every whole number is an f64.
+        let exact = self.fract() == 0.0 && self.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64;
+        match left.dtype() {
+            DType::I64 if exact => Ok(Tensor::scalar(*self, DType::I64)),
+            dtype if dtype.is_float() => Ok(Tensor::scalar(*self, dtype)),
+            dtype => {
+                Err(Error::dtype(format!("the number {self} meets a tensor of dtype {dtype}; cast the tensor first")))
+            }
+        }
+    }
+}
+
+macro_rules! operators {
+    ($($operator:ident $method:ident),*) => { $(
+        operators!(@ $operator $method, &Tensor, Tensor, &Tensor, f64);
+        operators!(@ $operator $method, Tensor, Tensor, &Tensor, f64);
+    )* };
+    (@ $operator:ident $method:ident, $left:ty, $($right:ty),*) => { $(
+        impl std::ops::$operator<$right> for $left {
+            type Output = Result<Tensor>;
+            fn $method(self, right: $right) -> Result<Tensor> {
+                Tensor::$method(&self, &right.beside(&self).map_err(|e| e.in_op(stringify!($operator)))?)
+            }
+        }
+    )* };
+}
+operators!(Add add, Sub sub, Mul mul, Div div);
+
+impl std::ops::Neg for &Tensor {
+    type Output = Result<Tensor>;
+    fn neg(self) -> Result<Tensor> {
+        Tensor::neg(self)
+    }
+}
+
+impl std::ops::Neg for Tensor {
+    type Output = Result<Tensor>;
+    fn neg(self) -> Result<Tensor> {
+        Tensor::neg(&self)
+    }
 }

@@ -1,9 +1,9 @@
 //! Matrix products.
 
 use super::{
-    arithmetic::{self, broadcast_shape},
     by_float, dispatch, elements, one_float_dtype,
     padding::checked_shape,
+    pairwise::{self, broadcast_shape},
 };
 use crate::{
     Op, Tensor,
@@ -90,7 +90,7 @@ impl Batched {
     fn stretched(&self, axes: &[usize]) -> Result<Vec<usize>> {
         let numbers: Vec<i64> = (0..axes.iter().product::<usize>() as i64).collect();
         let numbers = Array::from_vec(numbers, axes)?;
-        Ok(arithmetic::stretched::<i64>(&numbers, &self.batch)?.iter().map(|&i| i as usize).collect())
+        Ok(pairwise::stretched::<i64>(&numbers, &self.batch)?.iter().map(|&i| i as usize).collect())
     }
 
     fn shape(&self) -> Vec<usize> {

@@ -1,24 +1,32 @@
 //! Every op, forward and backward, each through one [`dispatch`] that asks precision first and tells observers after.
 
 mod arithmetic;
+mod axes;
 mod conv;
+mod cross_entropy;
 mod index;
 mod linear;
+mod loss;
 mod matmul;
 mod norm;
 mod padding;
+mod pairwise;
 mod pieces;
 mod pool;
+mod prelu;
+mod reduce;
 mod shape;
+mod softmax;
 mod unary;
 
 pub use conv::{ConvOptions, ConvTransposeOptions};
+pub use cross_entropy::CrossEntropy;
+pub use loss::Reduction;
 pub use padding::Padding;
 pub use pool::PoolOptions;
 
 use crate::{
     DType, Op, Tensor,
-    dtype::Float,
     error::{Error, Result},
     observe,
     precision::{self, Frame},
@@ -129,14 +137,4 @@ pub(crate) fn elements<T: Stored>(x: &Tensor) -> std::borrow::Cow<'_, [T]> {
         Some(slice) => slice.into(),
         None => x.to_vec_stored::<T>().into(),
     }
-}
-
-/// The elements widened to the dtype the kernels compute in.
-pub(crate) fn widened<T: Float>(x: &[T]) -> Vec<T::Wide> {
-    x.iter().map(|x| x.widen()).collect()
-}
-
-/// Rounds the elements once.
-pub(crate) fn narrowed<T: Float>(x: &[T::Wide]) -> Vec<T> {
-    x.iter().map(|&x| T::narrow(x)).collect()
 }

@@ -2,7 +2,7 @@
 
 use ndarray::IxDyn;
 
-use super::{arithmetic::sum_to, dispatch, padding::checked_shape};
+use super::{dispatch, padding::checked_shape, pairwise::sum_to};
 use crate::{
     Op, Tensor,
     dtype::Float,

@@ -1,12 +1,11 @@
 //! Functions of one tensor, element by element.
 
-use super::{dispatch, elements, float_kernel};
-use crate::dtype::Float;
+use super::{arithmetic::power_slope, dispatch, elements, float_kernel};
 use crate::{
     Op, Tensor,
-    dtype::Real,
-    error::Result,
-    kernels::elementwise::{self, Unary},
+    dtype::{Float, Real},
+    error::{Error, Result},
+    kernels::elementwise::{self, Kept, Unary},
     tensor::{Forward, Stored},
 };
 
@@ -15,47 +14,197 @@ pub(super) fn unary<F: Unary>(op: Op, x: &Tensor, f: F) -> Result<Tensor> {
     dispatch(op, &[x], move |inputs| {
         let x = &inputs[0];
         let value = float_kernel!(x, x.shape(), |s: T| elementwise::unary(f, s))?;
-        let keep = if F::SLOPE_FROM_OUTPUT { Tensor::from_array(value.clone()) } else { x.clone() };
-        Ok(Forward::new(value, vec![keep], move |b| {
-            fn go<T: Stored + Float, F: Unary>(f: F, kept: &[T], grad: &Tensor) -> Vec<T> {
-                elementwise::unary_backward(f, kept, &elements::<T>(grad))
+        let saved = match F::KEPT {
+            Kept::Nothing => vec![],
+            Kept::Input => vec![x.clone()],
+            Kept::Output => vec![Tensor::from_array(value.clone())],
+        };
+        Ok(Forward::new(value, saved, move |b| {
+            fn go<T: Stored + Float, F: Unary>(f: F, kept: &[Tensor], grad: &[T]) -> Vec<T> {
+                let kept = kept.first().map(elements::<T>).unwrap_or_default();
+                elementwise::unary_backward(f, &kept, grad)
             }
-            let grad = float_kernel!(b.saved[0], b.grad.shape(), |s: T| go::<T, F>(f, s, b.grad))?;
+            let grad = float_kernel!(b.grad, b.grad.shape(), |grad: T| go::<T, F>(f, b.saved, grad))?;
             Ok(vec![Some(Tensor::from_array(grad))])
         }))
     })
 }
 
 macro_rules! unary_ops {
-    ($($(#[$doc:meta])* $method:ident $op:ident $from_output:literal: |$x:ident| $value:expr, |$sx:ident, $sy:ident| $slope:expr;)*) => {
-        $(
-            #[derive(Clone, Copy)]
-            struct $op;
-            impl Unary for $op {
-                fn value<R: Real>(self, $x: R) -> R { $value }
-                fn slope<R: Real>(self, $sx: R, $sy: R) -> R { $slope }
-                const SLOPE_FROM_OUTPUT: bool = $from_output;
+    ($($(#[$doc:meta])* $method:ident $op:ident $($struct:ident)? ($($parameter:ident),*) |$x:ident| $value:expr,
+        $kept:ident |$k:ident| $slope:expr;)*) => { $(
+        unary_ops!(@ [$(#[$doc])*] $method $op [$($struct)? $op] ($($parameter),*) |$x| $value, $kept |$k| $slope);
+    )* };
+    (@ $doc:tt $method:ident $op:ident [$struct:ident $($rest:ident)?] $parameters:tt $($function:tt)*) => {
+        unary_ops!(@@ $doc $method $op $struct $parameters $($function)*);
+    };
+    (@@ [$(#[$doc:meta])*] $method:ident $op:ident $struct:ident ($($parameter:ident),*) |$x:ident| $value:expr,
+        $kept:ident |$k:ident| $slope:expr) => {
+        #[derive(Clone, Copy)]
+        struct $struct { $($parameter: f64),* }
+        impl Unary for $struct {
+            const KEPT: Kept = Kept::$kept;
+            fn value<R: Real>(self, $x: R) -> R {
+                $(let $parameter = R::of(self.$parameter);)*
+                $value
             }
-        )*
-        impl Tensor { $(
+            #[allow(unused_variables, reason = "not every slope reads every parameter")]
+            fn slope<R: Real>(self, $k: R) -> R {
+                $(let $parameter = R::of(self.$parameter);)*
+                $slope
+            }
+        }
+        impl Tensor {
             $(#[$doc])*
             ///
             /// # Errors
             /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
-            pub fn $method(&self) -> Result<Tensor> { unary(Op::$op, self, $op) }
-        )* }
+            pub fn $method(&self $(, $parameter: f64)*) -> Result<Tensor> {
+                unary(Op::$op, self, $struct { $($parameter),* })
+            }
+        }
     };
 }
 
+// Comparisons below are written so that NaN falls into the branch that keeps it, forward and backward.
 unary_ops! {
-    /// `max(x, 0)`; the slope at 0 is 0; NaN stays NaN.
-    relu Relu true: |x| if x > R::zero() || x.is_nan() { x } else { R::zero() }, |_x, y| if y > R::zero() { R::one() } else { R::zero() };
-    /// `tanh(x)`.
-    tanh Tanh true: |x| x.tanh(), |_x, y| R::one() - y * y;
+    /// `max(x, 0)`; the slope at 0 is 0.
+    relu Relu () |x| if x <= R::zero() { R::zero() } else { x },
+        Output |y| if y <= R::zero() { R::zero() } else { unit(y) };
+    /// `min(max(x, 0), 6)`; the slope at 0 and 6 is 0.
+    relu6 Relu6 () |x| between(x, R::zero(), R::of(6.0)), Output |y| inside(y, R::zero(), R::of(6.0));
+    /// `x` where it is positive, `slope * x` elsewhere.
+    leaky_relu LeakyRelu (slope) |x| if x <= R::zero() { slope * x } else { x },
+        Input |x| if x <= R::zero() { slope } else { unit(x) };
+    /// `x` where it is positive, `alpha * (exp(x) - 1)` elsewhere.
+    elu Elu (alpha) |x| if x <= R::zero() { alpha * x.exp_m1() } else { x },
+        Input |x| if x <= R::zero() { alpha * x.exp() } else { unit(x) };
+    /// `x * Φ(x)` with the normal distribution's Φ, exact by the error function (Hendrycks, Gimpel 2016).
+    gelu Gelu () |x| x * normal(x), Input |x| normal(x) + x * density(x);
+    /// [`gelu`](Tensor::gelu) with Φ approximated by `(1 + tanh(sqrt(2/π) (x + 0.044715 x³))) / 2`.
+    gelu_tanh Gelu GeluTanh () |x| x * normal_tanh(x).0, Input |x| { let (value, slope) = normal_tanh(x); value + x * slope };
+    /// `x * sigmoid(x)`.
+    silu Silu () |x| x * sigmoid(x), Input |x| { let s = sigmoid(x); s + x * s * sigmoid(-x) };
     /// `1 / (1 + exp(-x))`.
-    sigmoid Sigmoid true: |x| sigmoid(x), |_x, y| y * (R::one() - y);
+    sigmoid Sigmoid () |x| sigmoid(x), Output |y| y * (R::one() - y);
+    /// `tanh(x)`.
+    tanh Tanh () |x| x.tanh(), Output |y| R::one() - y * y;
+    /// `ln(1 + exp(x))`, without overflow.
+    softplus Softplus () |x| softplus(x), Input |x| sigmoid(x);
+    /// `min(max(x + 3, 0), 6) / 6`; the slope at -3 and 3 is 0.
+    hard_sigmoid HardSigmoid () |x| between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
+        Input |x| inside(x, R::of(-3.0), R::of(3.0)) / R::of(6.0);
+    /// `x * min(max(x + 3, 0), 6) / 6`; the slope is 0 at -3 and 1 at 3.
+    hard_swish HardSwish () |x| x * between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
+        Input |x| if x <= R::of(-3.0) { R::zero() } else if x >= R::of(3.0) { R::one() }
+            else { (R::of(2.0) * x + R::of(3.0)) / R::of(6.0) };
+    /// `min(max(x, -1), 1)`; the slope at -1 and 1 is 0.
+    hard_tanh HardTanh () |x| between(x, -R::one(), R::one()), Output |y| inside(y, -R::one(), R::one());
     /// `exp(x)`.
-    exp Exp true: |x| x.exp(), |_x, y| y;
+    exp Exp () |x| x.exp(), Output |y| y;
+    /// `exp(x) - 1`, accurate near 0.
+    expm1 Expm1 () |x| x.exp_m1(), Input |x| x.exp();
+    /// The natural logarithm: minus infinity at 0, NaN below.
+    log Log () |x| x.ln(), Input |x| x.recip();
+    /// The logarithm to base 2.
+    log2 Log2 () |x| x.log2(), Input |x| (x * R::of(std::f64::consts::LN_2)).recip();
+    /// The logarithm to base 10.
+    log10 Log10 () |x| x.log10(), Input |x| (x * R::of(std::f64::consts::LN_10)).recip();
+    /// `ln(1 + x)`, accurate near 0.
+    log1p Log1p () |x| x.ln_1p(), Input |x| (x + R::one()).recip();
+    /// The square root; NaN below 0. The slope at 0 is infinite.
+    sqrt Sqrt () |x| x.sqrt(), Output |y| R::of(0.5) / y;
+    /// `1 / sqrt(x)`.
+    rsqrt Rsqrt () |x| x.sqrt().recip(), Input |x| -(x.sqrt() * x * R::of(2.0)).recip();
+    /// `1 / x`.
+    reciprocal Reciprocal () |x| x.recip(), Input |x| -(x * x).recip();
+    /// `x * x`.
+    square Square () |x| x * x, Input |x| R::of(2.0) * x;
+    /// `|x|`; the slope at 0 is 0.
+    abs Abs () |x| x.abs(), Input |x| sign(x);
+    /// `-x`.
+    neg Neg () |x| -x, Nothing |_x| -R::one();
+    /// -1, 0 or 1. The gradient is 0.
+    sign Sign () |x| sign(x), Nothing |_x| R::zero();
+    /// The nearest integer below. The gradient is 0.
+    floor Floor () |x| x.floor(), Nothing |_x| R::zero();
+    /// The nearest integer above. The gradient is 0.
+    ceil Ceil () |x| x.ceil(), Nothing |_x| R::zero();
+    /// The nearest integer, the even one of two equally near. The gradient is 0.
+    round Round () |x| x.round_even(), Nothing |_x| R::zero();
+    /// The sine of x in radians.
+    sin Sin () |x| x.sin(), Input |x| x.cos();
+    /// The cosine of x in radians.
+    cos Cos () |x| x.cos(), Input |x| -x.sin();
+    /// The tangent of x in radians.
+    tan Tan () |x| x.tan(), Input |x| { let c = x.cos(); (c * c).recip() };
+    /// The angle in radians whose sine is x; NaN outside [-1, 1].
+    asin Asin () |x| x.asin(), Input |x| ((R::one() - x) * (R::one() + x)).sqrt().recip();
+    /// The angle in radians whose cosine is x; NaN outside [-1, 1].
+    acos Acos () |x| x.acos(), Input |x| -((R::one() - x) * (R::one() + x)).sqrt().recip();
+    /// The hyperbolic sine.
+    sinh Sinh () |x| x.sinh(), Input |x| x.cosh();
+    /// The hyperbolic cosine.
+    cosh Cosh () |x| x.cosh(), Input |x| x.sinh();
+    /// The error function.
+    erf Erf () |x| x.erf(), Input |x| R::of(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp();
+    /// `x` to a power. NaN for a negative `x` unless the exponent is whole.
+    powf Pow (exponent) |x| x.powf(exponent), Input |x| power_slope(x, exponent);
+}
+
+#[derive(Clone, Copy)]
+struct Clamp {
+    min: f64,
+    max: f64,
+}
+
+impl Unary for Clamp {
+    const KEPT: Kept = Kept::Input;
+    fn value<R: Real>(self, x: R) -> R {
+        between(x, R::of(self.min), R::of(self.max))
+    }
+    fn slope<R: Real>(self, x: R) -> R {
+        if x < R::of(self.min) || x > R::of(self.max) { R::zero() } else { unit(x) }
+    }
+}
+
+impl Tensor {
+    /// `min(max(x, min), max)`. The slope is 1 at the bounds, too; the bounds may be infinite.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `min` is above `max` or one is NaN,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    pub fn clamp(&self, min: f64, max: f64) -> Result<Tensor> {
+        if min.is_nan() || max.is_nan() || min > max {
+            let message = format!("the lower bound {min} is not below the upper bound {max}");
+            return Err(Error::value(message).in_op(Op::Clamp.name()));
+        }
+        unary(Op::Clamp, self, Clamp { min, max })
+    }
+}
+
+/// 1, or NaN where x is.
+fn unit<R: Real>(x: R) -> R {
+    if x.is_nan() { x } else { R::one() }
+}
+
+pub(super) fn sign<R: Real>(x: R) -> R {
+    if x == R::zero() || x.is_nan() { x } else { x.signum() }
+}
+
+fn between<R: Real>(x: R, low: R, high: R) -> R {
+    if x < low {
+        low
+    } else if x > high {
+        high
+    } else {
+        x
+    }
+}
+
+/// 1 strictly between the bounds, else 0.
+fn inside<R: Real>(x: R, low: R, high: R) -> R {
+    if x <= low || x >= high { R::zero() } else { unit(x) }
 }
 
 /// The logistic function without overflow on either side.
@@ -66,4 +215,29 @@ pub(super) fn sigmoid<R: Real>(x: R) -> R {
         let e = x.exp();
         e / (R::one() + e)
     }
+}
+
+/// `ln(1 + exp(x))` without overflow.
+pub(super) fn softplus<R: Real>(x: R) -> R {
+    if x.is_nan() { x } else { x.max(R::zero()) + (-x.abs()).exp().ln_1p() }
+}
+
+/// The distribution function of the standard normal, by the error function of the nearer tail: no cancellation.
+fn normal<R: Real>(x: R) -> R {
+    (-x * R::of(std::f64::consts::FRAC_1_SQRT_2)).erfc() * R::of(0.5)
+}
+
+/// The density of the standard normal.
+fn density<R: Real>(x: R) -> R {
+    let scale = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
+    (-x * x * R::of(0.5)).exp() * R::of(scale)
+}
+
+/// `(1 + tanh(u)) / 2` with `u = sqrt(2/π) (x + 0.044715 x³)`, and its slope.
+fn normal_tanh<R: Real>(x: R) -> (R, R) {
+    let scale = R::of(std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
+    let cubic = R::of(0.044715);
+    let tanh = (scale * (x + cubic * x * x * x)).tanh();
+    let slope = R::of(0.5) * (R::one() - tanh * tanh) * scale * (R::one() + R::of(3.0) * cubic * x * x);
+    (R::of(0.5) * (R::one() + tanh), slope)
 }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{DType, Op};
 
 /// The precision of a region of running code. The innermost frame wins.
@@ -17,7 +19,8 @@ pub enum Frame {
 }
 
 /// What a list says of an op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Treatment {
     /// Inputs are cast to the low dtype.
@@ -29,7 +32,7 @@ pub enum Treatment {
 }
 
 /// The op lists of one region.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpRules {
     /// The dtype that [`Treatment::Low`] means.
     pub low: DType,

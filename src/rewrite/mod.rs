@@ -1,4 +1,12 @@
-//! From a policy to a rewritten network: decide, plan, apply, undo, explain.
+//! From a policy to a rewritten network: decide (pure), plan (a value), apply and undo, explain and diff.
 
+mod apply;
+mod decide;
+mod diff;
+mod display;
 mod plan;
-pub use plan::Plan;
+
+pub use apply::{Applied, Custom, auto_mixed_precision, custom_mixed_precision, undo};
+pub use diff::{Change, Diff};
+pub use display::Explanation;
+pub use plan::{Decision, Plan, Reason, Region, RuleRef, Summary};

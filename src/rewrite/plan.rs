@@ -1,4 +1,228 @@
-//! placeholder
-/// A plan.
-#[derive(Debug)]
-pub struct Plan;
+//! The plan: a policy laid on one network, before anything is changed.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::decide::{Facts, Laid, Surroundings, decide};
+use crate::{
+    DType, Policy,
+    cell::{Adapter, AsCell, Child},
+    cells,
+    error::{Error, Result, did_you_mean},
+    policy::{Level, Origin, Rule, Select},
+};
+
+/// What each cell of one network will run in, and why. A value: printing, comparing and storing it changes nothing.
+///
+/// `println!("{plan}")` is the tree of cells with reasons.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The policy it was made from.
+    pub policy: Summary,
+    /// One decision for each cell, the root first, in the order of [`Child::walk`].
+    pub decisions: Vec<Decision>,
+}
+
+/// What a plan remembers of its policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Name of the policy, if it has one.
+    pub name: Option<String>,
+    /// The pack of lists, if they are from one.
+    pub pack: Option<String>,
+    /// The level.
+    pub level: Level,
+    /// The low dtype.
+    pub dtype: DType,
+}
+
+/// How one cell will run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Path of the cell; the root's is empty.
+    pub path: String,
+    /// Kind of the cell.
+    pub kind: Cow<'static, str>,
+    /// The precision inside.
+    pub run: Region,
+    /// What is put into the cell's slot: only where the precision changes.
+    pub adapter: Option<Adapter>,
+    /// What decided.
+    pub because: Reason,
+    /// What else spoke and lost, strongest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beaten: Vec<Reason>,
+}
+
+/// The precision inside a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Region {
+    /// Nothing is cast: ops take their inputs as they come.
+    AsIs,
+    /// Ops on the white list are cast to this dtype and their results back to f32; other ops take what comes.
+    Ops(DType),
+    /// Every op runs in this dtype.
+    Fixed(DType),
+}
+
+impl fmt::Display for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Region::AsIs => f.pad("as is"),
+            Region::Ops(dtype) => f.pad(&format!("listed ops {dtype}")),
+            Region::Fixed(dtype) => f.pad(dtype.name()),
+        }
+    }
+}
+
+/// Why a decision fell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// `to_float` in code.
+    ToFloat(DType),
+    /// A rule with the exact path of the cell, or the first that matches it.
+    Rule(Arc<RuleRef>),
+    /// The cell stands inside the region of the cell at this path.
+    Inside(Arc<str>),
+    /// The kind of the cell is on the white list.
+    White(Origin),
+    /// The kind of the cell is on the black list.
+    Black(Origin),
+    /// The default of the level.
+    Level(Level),
+}
+
+/// A rule, as a reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleRef {
+    /// Which cells it is for, as written: `path encoder.*.norm`.
+    pub select: String,
+    /// How they run, as written: `float32`.
+    pub run: String,
+    /// The writer's reason.
+    pub because: Option<String>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+impl From<&Rule> for RuleRef {
+    fn from(rule: &Rule) -> Self {
+        RuleRef {
+            select: rule.select.to_string(),
+            run: rule.run.to_string(),
+            because: rule.because.clone(),
+            origin: rule.origin.clone(),
+        }
+    }
+}
+
+impl Policy {
+    /// Lays the policy on a network. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a low dtype that is none,
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when a rule matches no cell, or not as many as it expects,
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when a list was given a kind that neither the network nor the library has.
+    pub fn plan<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<Plan> {
+        let laid = Laid::new(self)?;
+        let mut hits = vec![0; self.rules.len()];
+        let mut decisions = Vec::new();
+        // Surroundings for the children of each cell on the way down to the current one.
+        let mut above: Vec<Surroundings> = vec![Surroundings::of_root()];
+        net.walk(&mut |entry| {
+            above.truncate(entry.depth + 1);
+            let around = &above[entry.depth];
+            let kind = entry.slot.cell.kind();
+            let facts = Facts { path: entry.path, kind, to_float: entry.slot.to_float, is_root: entry.depth == 0 };
+            for (hits, rule) in hits.iter_mut().zip(&self.rules) {
+                *hits += usize::from(rule.select.matches(facts.path, kind));
+            }
+            let verdict = decide(&laid, &facts, around);
+            let inside = around.inside(&verdict, entry.path);
+            let adapter = laid.adapter(&facts, around, &verdict);
+            let (path, kind) = (entry.path.to_string(), Cow::Borrowed(kind));
+            decisions.push(Decision {
+                path,
+                kind,
+                run: verdict.run,
+                adapter,
+                because: verdict.because,
+                beaten: verdict.beaten,
+            });
+            above.push(inside);
+        });
+        for (rule, hits) in self.rules.iter().zip(hits) {
+            check_hits(rule, hits, &decisions)?;
+        }
+        check_kinds(self, &decisions)?;
+        let policy = Summary { name: self.name.clone(), pack: self.pack.clone(), level: self.level, dtype: self.dtype };
+        Ok(Plan { policy, decisions })
+    }
+}
+
+impl Plan {
+    /// The decision for the cell at a path; the root's path is empty.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when no cell stands there, with the nearest path.
+    pub fn decision(&self, path: &str) -> Result<&Decision> {
+        let found = self.decisions.iter().find(|d| d.path == path);
+        found.ok_or_else(|| crate::cell::no_such_path(path, self.decisions.iter().map(|d| d.path.as_str())))
+    }
+
+    /// How many cells run in each precision.
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for decision in &self.decisions {
+            *counts.entry(decision.run.to_string()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// How many slots get an adapter.
+    pub fn wrapped(&self) -> usize {
+        self.decisions.iter().filter(|d| d.adapter.is_some()).count()
+    }
+}
+
+/// A rule that matches nothing was meant for something.
+fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
+    match rule.expect {
+        Some(expected) if expected != hits => {
+            let paths = decisions.iter().filter(|d| rule.select.matches(&d.path, &d.kind)).map(|d| d.path.as_str());
+            let some: Vec<&str> = paths.take(5).collect();
+            let more = if hits > some.len() { ", ..." } else { "" };
+            Err(Error::policy(format!(
+                "{}: the rule for {} expects {expected} cells and matches {hits}: {}{more}",
+                rule.origin,
+                rule.select,
+                some.join(", ")
+            )))
+        }
+        None if hits == 0 => {
+            let near = match &rule.select {
+                Select::Path(pattern) => did_you_mean(&pattern.to_string(), decisions.iter().map(|d| d.path.as_str())),
+                Select::Kind(kind) => did_you_mean(kind, decisions.iter().map(|d| d.kind.as_ref())),
+            };
+            Err(Error::policy(format!("{}: the rule for {} matches no cell{near}", rule.origin, rule.select)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A kind that a user put on a list must exist: in the library, or in the network at hand.
+fn check_kinds(policy: &Policy, decisions: &[Decision]) -> Result<()> {
+    let by_hand = |(_, origin): &(&String, &Origin)| !matches!(origin, Origin::Pack(_));
+    for (kind, origin) in policy.white.cells().iter().chain(policy.black.cells()).filter(by_hand) {
+        let known = cells::kinds();
+        let here = || decisions.iter().map(|d| d.kind.as_ref());
+        if !known.contains(&kind.as_str()) && !here().any(|met| met == kind) {
+            let near = did_you_mean(kind, known.iter().copied().chain(here()));
+            return Err(Error::list(format!("{origin}: no cell is of the kind `{kind}`{near}")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! Sums in a fixed pairwise order, and the other reductions of a lane.
+
+use super::{elementwise::Kept, lanes::Along};
+use crate::dtype::Real;
+
+/// Up to so many terms are added in one run; longer sums are halved, so that the error grows with the logarithm of the
+/// length (N. Higham, "The accuracy of floating point summation", 1993).
+const RUN: usize = 128;
+
+/// Where a sum of more than [`RUN`] terms is halved.
+fn half(n: usize) -> usize {
+    (n / 2).next_multiple_of(RUN)
+}
+
+/// The sum, in an order that depends on nothing but the length.
+pub(crate) fn sum<R: Real>(x: &[R]) -> R {
+    if x.len() > RUN {
+        let (left, right) = x.split_at(half(x.len()));
+        return sum(left) + sum(right);
+    }
+    // Eight running sums, so that the additions can go side by side.
+    let mut lanes = [R::zero(); 8];
+    let chunks = x.chunks_exact(8);
+    let rest: R = chunks.remainder().iter().copied().fold(R::zero(), |s, x| s + x);
+    for chunk in chunks {
+        for (lane, &x) in lanes.iter_mut().zip(chunk) {
+            *lane += x;
+        }
+    }
+    let [a, b, c, d, e, f, g, h] = lanes;
+    ((a + b) + (c + d)) + ((e + f) + (g + h)) + rest
+}
+
+/// Sums over the middle axis of `outer x n x inner`.
+pub(crate) fn sum_middle<R: Real>(x: &[R], outer: usize, n: usize, inner: usize) -> Vec<R> {
+    if inner == 1 {
+        return (0..outer).map(|i| sum(&x[i * n..(i + 1) * n])).collect();
+    }
+    let mut out = vec![R::zero(); outer * inner];
+    for i in 0..outer {
+        add_rows(&x[i * n * inner..(i + 1) * n * inner], n, &mut out[i * inner..(i + 1) * inner]);
+    }
+    out
+}
+
+/// Adds the sum of `n` rows to `out`.
+fn add_rows<R: Real>(x: &[R], n: usize, out: &mut [R]) {
+    let inner = out.len();
+    if n <= RUN {
+        for i in 0..n {
+            for (out, &x) in out.iter_mut().zip(&x[i * inner..(i + 1) * inner]) {
+                *out += x;
+            }
+        }
+        return;
+    }
+    let (left, right) = x.split_at(half(n) * inner);
+    let mut sum = vec![R::zero(); inner];
+    add_rows(left, half(n), out);
+    add_rows(right, n - half(n), &mut sum);
+    for (out, sum) in out.iter_mut().zip(sum) {
+        *out += sum;
+    }
+}
+
+fn mean<R: Real>(x: &[R]) -> R {
+    sum(x) / R::of(x.len() as f64)
+}
+
+/// The largest (or smallest) element, NaN if there is one. The gradient is shared equally among those that are equal.
+#[derive(Clone, Copy)]
+pub(crate) struct Extreme {
+    pub largest: bool,
+}
+
+impl Extreme {
+    fn of<R: Real>(self, x: &[R]) -> R {
+        let better = |a: R, b: R| if self.largest { a > b } else { a < b };
+        x.iter().copied().reduce(|m, x| if better(x, m) || x.is_nan() { x } else { m }).unwrap_or(R::nan())
+    }
+}
+
+/// Gives `dy` in equal parts to the elements that are chosen.
+fn share<R: Real>(x: &[R], chosen: impl Fn(R) -> bool, dy: impl Fn(R) -> R, dx: &mut [R]) {
+    let count = R::of(x.iter().filter(|&&x| chosen(x)).count() as f64);
+    for (dx, &x) in dx.iter_mut().zip(x) {
+        *dx = if chosen(x) { dy(x) / count } else { R::zero() };
+    }
+}
+
+impl Along for Extreme {
+    const KEPT: Kept = Kept::Input;
+    const REDUCES: bool = true;
+    fn value<R: Real>(self, x: &[R], y: &mut [R]) {
+        y[0] = self.of(x);
+    }
+    fn back<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
+        let y = self.of(x);
+        share(x, |x| x == y || (x.is_nan() && y.is_nan()), |_| dy[0], dx);
+    }
+}
+
+/// The product.
+#[derive(Clone, Copy)]
+pub(crate) struct Product;
+
+impl Along for Product {
+    const KEPT: Kept = Kept::Input;
+    const REDUCES: bool = true;
+    fn value<R: Real>(self, x: &[R], y: &mut [R]) {
+        y[0] = x.iter().fold(R::one(), |p, &x| p * x);
+    }
+    /// The product of the others, from both ends: right with zeros, where y / x is not.
+    fn back<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
+        let mut before = dy[0];
+        for (dx, &x) in dx.iter_mut().zip(x) {
+            *dx = before;
+            before = before * x;
+        }
+        let mut after = R::one();
+        for (dx, &x) in dx.iter_mut().zip(x).rev() {
+            *dx = *dx * after;
+            after = after * x;
+        }
+    }
+}
+
+/// The sum of squared deviations from the mean over `n - correction`, by two passes.
+#[derive(Clone, Copy)]
+pub(crate) struct Variance {
+    pub correction: usize,
+}
+
+impl Variance {
+    fn freedom<R: Real>(self, n: usize) -> R {
+        R::of(n.saturating_sub(self.correction) as f64)
+    }
+}
+
+impl Along for Variance {
+    const KEPT: Kept = Kept::Input;
+    const REDUCES: bool = true;
+    fn value<R: Real>(self, x: &[R], y: &mut [R]) {
+        let m = mean(x);
+        let squares: Vec<R> = x.iter().map(|&x| (x - m) * (x - m)).collect();
+        y[0] = sum(&squares) / self.freedom(x.len());
+    }
+    fn back<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
+        let m = mean(x);
+        let scale = R::of(2.0) * dy[0] / self.freedom(x.len());
+        for (dx, &x) in dx.iter_mut().zip(x) {
+            *dx = scale * (x - m);
+        }
+    }
+}
+
+/// `(sum |x|^p)^(1/p)`; the largest |x| when p is infinite. The gradient is 0 where the norm is.
+#[derive(Clone, Copy)]
+pub(crate) struct PNorm {
+    pub p: f64,
+}
+
+impl PNorm {
+    fn of<R: Real>(self, x: &[R]) -> R {
+        let largest = Extreme { largest: true }.of(&x.iter().map(|x| x.abs()).collect::<Vec<R>>());
+        let sum_of = |f: &dyn Fn(R) -> R| sum(&x.iter().map(|&x| f(x)).collect::<Vec<R>>());
+        if x.is_empty() {
+            R::zero()
+        } else if self.p.is_infinite() || largest == R::zero() || !largest.is_finite() {
+            largest
+        } else if self.p == 1.0 {
+            sum_of(&|x| x.abs())
+        } else if self.p == 2.0 {
+            sum_of(&|x| x * x).sqrt()
+        } else {
+            // Relative to the largest, so that no power overflows.
+            let p = R::of(self.p);
+            largest * sum_of(&|x| (x.abs() / largest).powf(p)).powf(p.recip())
+        }
+    }
+}
+
+impl Along for PNorm {
+    const KEPT: Kept = Kept::Input;
+    const REDUCES: bool = true;
+    fn value<R: Real>(self, x: &[R], y: &mut [R]) {
+        y[0] = self.of(x);
+    }
+    fn back<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
+        let y = self.of(x);
+        let sign = |x: R| if x == R::zero() { x } else { x.signum() };
+        if y == R::zero() {
+            dx.fill(R::zero());
+        } else if self.p.is_infinite() {
+            share(x, |x| x.abs() == y || (x.is_nan() && y.is_nan()), |x| dy[0] * sign(x), dx);
+        } else {
+            let power = R::of(self.p - 1.0);
+            for (dx, &x) in dx.iter_mut().zip(x) {
+                let ratio = (x.abs() / y).powf(power);
+                // 0 to a negative power is infinite; the subgradient taken there is 0.
+                *dx = if x == R::zero() { x } else { dy[0] * sign(x) * ratio };
+            }
+        }
+    }
+}
+
+/// The sums of the first 1, 2, ... elements.
+#[derive(Clone, Copy)]
+pub(crate) struct RunningSum;
+
+impl Along for RunningSum {
+    const KEPT: Kept = Kept::Nothing;
+    const REDUCES: bool = false;
+    fn value<R: Real>(self, x: &[R], y: &mut [R]) {
+        let mut sum = R::zero();
+        for (y, &x) in y.iter_mut().zip(x) {
+            sum += x;
+            *y = sum;
+        }
+    }
+    fn back<R: Real>(self, _kept: &[R], dy: &[R], dx: &mut [R]) {
+        let mut sum = R::zero();
+        for (dx, &dy) in dx.iter_mut().zip(dy).rev() {
+            sum += dy;
+            *dx = sum;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_sums_stay_near_the_exact_one() {
+        for n in [0, 1, 7, 128, 129, 1000, 1 << 20] {
+            let x: Vec<f32> = (0..n).map(|i| 0.1 + (i % 7) as f32).collect();
+            let exact: f64 = x.iter().map(|&x| x as f64).sum();
+            // Each term takes part in at most RUN additions of a run and one for each of at most 13 halvings.
+            let bound = (RUN + 13) as f64 * 2f64.powi(-24) * exact;
+            assert!((sum(&x) as f64 - exact).abs() <= bound, "{n}");
+            let columns: Vec<f32> = x.iter().flat_map(|&x| [x, -x, 2.0 * x]).collect();
+            let sums = sum_middle(&columns, 1, n, 3);
+            assert!((sums[0] as f64 - exact).abs() <= bound, "{n}");
+            assert_eq!(sums, [sums[0], -sums[0], 2.0 * sums[0]]);
+        }
+    }
+}

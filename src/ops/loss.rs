@@ -1,0 +1,107 @@
+//! Losses of pairs of numbers, each one op with one rounding.
+
+use super::{
+    pairwise::pairwise,
+    unary::{sigmoid, sign, softplus},
+};
+use crate::{
+    Op, Tensor,
+    dtype::Real,
+    error::{Error, Result},
+    kernels::elementwise::Binary,
+};
+
+/// How the losses of the single elements become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reduction {
+    /// Their mean, a scalar.
+    #[default]
+    Mean,
+    /// Their sum, a scalar.
+    Sum,
+    /// They are returned as they are.
+    None,
+}
+
+impl Reduction {
+    /// What the sum of `n` losses is divided by.
+    pub(super) fn divisor(self, n: usize) -> f64 {
+        if self == Reduction::Mean { n as f64 } else { 1.0 }
+    }
+}
+
+macro_rules! losses {
+    ($($(#[$doc:meta])* $method:ident $op:ident |$a:ident, $b:ident| $value:expr, $slopes:expr;)*) => { $(
+        #[derive(Clone, Copy)]
+        struct $op;
+        impl Binary for $op {
+            fn value<R: Real>(self, $a: R, $b: R) -> R { $value }
+            fn slopes<R: Real>(self, $a: R, $b: R) -> (R, R) { $slopes }
+        }
+        impl Tensor {
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes differ (they do not broadcast here),
+            /// [`ErrorKind::DType`](crate::ErrorKind::DType) when neither tensor is floating.
+            pub fn $method(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+                loss(Op::$op, self, target, $op, reduction)
+            }
+        }
+    )* };
+}
+
+losses! {
+    /// `(x - target)²`.
+    mse_loss MseLoss |x, t| (x - t) * (x - t), (R::of(2.0) * (x - t), R::of(2.0) * (t - x));
+    /// `|x - target|`; the slope at 0 is 0.
+    l1_loss L1Loss |x, t| (x - t).abs(), (sign(x - t), sign(t - x));
+    /// The cross entropy of `sigmoid(x)` and the probability `target`, without overflow:
+    /// `ln(1 + exp(x)) - target * x`.
+    bce_with_logits BceWithLogits |x, t| softplus(x) - t * x, (sigmoid(x) - t, -x);
+    /// The divergence of the distribution whose *logarithms* are `x` from the probabilities `target`:
+    /// `target * (ln(target) - x)`, which is 0 for a target of 0; there the slope of the target is taken as 0, too.
+    ///
+    /// The mean is over all elements.
+    kl_div KlDiv |x, t| if t == R::zero() { t } else { t * (t.ln() - x) },
+        (-t, if t == R::zero() { t } else { t.ln() + R::one() - x });
+}
+
+#[derive(Clone, Copy)]
+struct SmoothL1 {
+    beta: f64,
+}
+
+impl Binary for SmoothL1 {
+    fn value<R: Real>(self, x: R, t: R) -> R {
+        let (d, beta) = ((x - t).abs(), R::of(self.beta));
+        if d < beta { R::of(0.5) * d * d / beta } else { d - R::of(0.5) * beta }
+    }
+    fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
+        let (d, beta) = (x - t, R::of(self.beta));
+        let slope = if d.abs() < beta { d / beta } else { sign(d) };
+        (slope, -slope)
+    }
+}
+
+impl Tensor {
+    /// `d² / (2 beta)` where `d = |x - target|` is below `beta`, `d - beta / 2` elsewhere (Girshick 2015).
+    ///
+    /// # Errors
+    /// As [`l1_loss`](Tensor::l1_loss); [`ErrorKind::Value`](crate::ErrorKind::Value) when `beta` is negative or NaN.
+    pub fn smooth_l1_loss(&self, target: &Tensor, beta: f64, reduction: Reduction) -> Result<Tensor> {
+        if beta.is_nan() || beta < 0.0 {
+            return Err(Error::value(format!("beta = {beta}; allowed: 0 and above")).in_op(Op::SmoothL1Loss.name()));
+        }
+        loss(Op::SmoothL1Loss, self, target, SmoothL1 { beta }, reduction)
+    }
+}
+
+/// Shapes must be equal: a target of `[n]` beside `[n, 1]` would silently become `[n, n]`.
+fn loss<F: Binary>(op: Op, x: &Tensor, target: &Tensor, f: F, reduction: Reduction) -> Result<Tensor> {
+    if x.shape() != target.shape() {
+        let message = format!("an input of shape {:?} and a target of shape {:?}", x.shape(), target.shape());
+        return Err(Error::shape(message).in_op(op.name()));
+    }
+    pairwise(op, x, target, f, reduction)
+}

@@ -1,0 +1,174 @@
+//! Functions of two tensors, pair by pair, with broadcasting: the engine of arithmetic and of the elementwise losses.
+
+use ndarray::{ArrayD, ArrayViewD, IxDyn};
+
+use super::{Reduction, by_float, dispatch, elements};
+use crate::{
+    DType, Op, Tensor,
+    dtype::{Float, Real},
+    error::{Error, Result},
+    kernels::{
+        broadcast::{Broadcast, zip, zip3},
+        elementwise::Binary,
+        reduce,
+    },
+    tensor::{Array, Backward, Forward, Stored},
+};
+
+/// The shape in which two shapes meet: axes are matched from the last, and an axis of length 1 stretches.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when two axes differ and neither is 1.
+pub(crate) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
+    let rank = a.len().max(b.len());
+    let at = |shape: &[usize], i: usize| (i + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);
+    (0..rank)
+        .map(|i| match (at(a, i), at(b, i)) {
+            (x, y) if x == y => Ok(x),
+            (1, y) => Ok(y),
+            (x, 1) => Ok(x),
+            _ => Err(Error::shape(format!("the shapes {a:?} and {b:?} do not broadcast"))),
+        })
+        .collect()
+}
+
+/// A view of `x` stretched to `shape`, to which it is known to broadcast.
+pub(crate) fn stretched<'a, T: Stored>(x: &'a Array, shape: &[usize]) -> Result<ArrayViewD<'a, T>> {
+    let array = T::unwrap(x).ok_or_else(|| Error::dtype(format!("expected {}, got {}", T::DTYPE, x.dtype())))?;
+    let from = array.shape().to_vec();
+    array
+        .broadcast(IxDyn(shape))
+        .ok_or_else(|| Error::shape(format!("the shape {from:?} does not stretch to {shape:?}")))
+}
+
+/// Integers and booleans beside a floating tensor become floating, booleans beside integers integers: `mask * x`.
+pub(crate) fn meet(a: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
+    let lift = |x: &Tensor, other: DType| {
+        let met = x.dtype().promote(other);
+        if x.dtype().is_float() || !met.is_float() && met == x.dtype() { x.clone() } else { x.cast(met) }
+    };
+    (lift(a, b.dtype()), lift(b, a.dtype()))
+}
+
+/// Sums over the axes that broadcasting had stretched, in a fixed pairwise order.
+pub(crate) fn sum_to<R: Real + Stored>(x: ArrayD<R>, shape: &[usize]) -> ArrayD<R> {
+    let padded: Vec<usize> = std::iter::repeat_n(1, x.ndim() - shape.len()).chain(shape.iter().copied()).collect();
+    let stretched: Vec<usize> = (0..x.ndim()).filter(|&i| padded[i] != x.shape()[i]).collect();
+    if stretched.is_empty() && x.is_standard_layout() {
+        return x.into_shape_with_order(IxDyn(shape)).expect("only axes of length 1 differ");
+    }
+    let from = x.shape().to_vec();
+    let sums = sum_over(x.as_standard_layout().as_slice().expect("standard layout"), &from, &stretched);
+    ArrayD::from_shape_vec(IxDyn(shape), sums).expect("the sums fill the smaller shape")
+}
+
+/// Sums over axes, given in rising order, in a fixed pairwise order. What is left is in row-major order.
+pub(crate) fn sum_over<R: Real>(x: &[R], shape: &[usize], axes: &[usize]) -> Vec<R> {
+    let mut shape = shape.to_vec();
+    let mut sums: Option<Vec<R>> = None;
+    let mut left = axes;
+    // Neighbouring axes are summed as one, the last ones first.
+    while let Some(&last) = left.last() {
+        let together = left.iter().rev().enumerate().take_while(|&(i, &axis)| axis + i == last).count();
+        let first = last + 1 - together;
+        left = &left[..left.len() - together];
+        let outer = shape[..first].iter().product();
+        let n = shape[first..=last].iter().product();
+        let inner = shape[last + 1..].iter().product();
+        sums = Some(reduce::sum_middle(sums.as_deref().unwrap_or(x), outer, n, inner));
+        shape[first..=last].fill(1);
+    }
+    sums.unwrap_or_else(|| x.to_vec())
+}
+
+/// A differentiable function of two tensors, reduced or not, with one rounding.
+pub(super) fn pairwise<F: Binary>(op: Op, a: &Tensor, b: &Tensor, f: F, reduction: Reduction) -> Result<Tensor> {
+    pairwise_as(op, a, b, b.shape(), f, reduction)
+}
+
+/// [`pairwise`] where `b` broadcasts as if it had another shape of as many elements.
+pub(super) fn pairwise_as<F: Binary>(
+    op: Op,
+    a: &Tensor,
+    b: &Tensor,
+    b_shape: &[usize],
+    f: F,
+    reduction: Reduction,
+) -> Result<Tensor> {
+    let (a, b) = meet(a, b);
+    dispatch(op, &[&a, &b], move |inputs| {
+        let [a, b] = inputs else { unreachable!("two inputs") };
+        let shape = broadcast_shape(a.shape(), b_shape)?;
+        let shapes = [a.shape().to_vec(), b_shape.to_vec()];
+        if a.dtype() == DType::I64 && f.integer(0, 0).is_some() {
+            let walk = Broadcast::new(&shape, [&shapes[0], &shapes[1]]);
+            let whole = |a, b| f.integer(a, b).unwrap_or_default();
+            let value = zip(&walk, &elements::<i64>(a), &elements::<i64>(b), whole);
+            return Array::from_vec(value, &shape).map(Forward::constant);
+        }
+        let value = by_float!(a, T => value::<T, F>(f, [a, b], &shapes, &shape, reduction))?;
+        let own_shapes = [a.shape().to_vec(), b.shape().to_vec()];
+        let saved = if F::CONSTANT_SLOPES { vec![] } else { vec![a.clone(), b.clone()] };
+        Ok(Forward::new(value, saved, move |back| {
+            let grad = |which: usize| -> Result<Option<Tensor>> {
+                if !back.needs[which] {
+                    return Ok(None);
+                }
+                by_float!(back.grad, T => {
+                    let sums = gradient::<T, F>(f, back, which, &shapes, &shape, reduction)?;
+                    Array::from_vec(sums, &own_shapes[which]).map(Tensor::from_array).map(Some)
+                })
+            };
+            Ok(vec![grad(0)?, grad(1)?])
+        }))
+    })
+}
+
+fn value<T: Stored + Float, F: Binary>(
+    f: F,
+    [a, b]: [&Tensor; 2],
+    shapes: &[Vec<usize>; 2],
+    shape: &[usize],
+    reduction: Reduction,
+) -> Result<Array> {
+    let walk = Broadcast::new(shape, [&shapes[0], &shapes[1]]);
+    let (a, b) = (elements::<T>(a), elements::<T>(b));
+    let pairs = zip(&walk, &T::widen_slice(&a), &T::widen_slice(&b), |a, b| f.value(a, b));
+    if reduction == Reduction::None {
+        return Array::from_vec(T::narrow_vec(pairs), shape);
+    }
+    let divisor = T::Wide::of(reduction.divisor(pairs.len()));
+    Array::from_vec(vec![T::narrow(reduce::sum(&pairs) / divisor)], &[])
+}
+
+/// The gradient of one of the two inputs; `shapes` are those in which they met in `shape`.
+fn gradient<T: Stored + Float, F: Binary>(
+    f: F,
+    back: &Backward<'_>,
+    which: usize,
+    shapes: &[Vec<usize>; 2],
+    shape: &[usize],
+    reduction: Reduction,
+) -> Result<Vec<T>>
+where
+    T::Wide: Stored,
+{
+    let divisor = T::Wide::of(reduction.divisor(shape.iter().product()));
+    let pick = |(a, b): (T::Wide, T::Wide)| if which == 0 { a } else { b };
+    let grad = elements::<T>(back.grad);
+    let grad = T::widen_slice(&grad);
+    let product: Vec<T::Wide> = match back.saved {
+        [a, b] => {
+            let walk = Broadcast::new(shape, [back.grad.shape(), &shapes[0], &shapes[1]]);
+            let (a, b) = (elements::<T>(a), elements::<T>(b));
+            zip3(&walk, &grad, &T::widen_slice(&a), &T::widen_slice(&b), |g, a, b| g / divisor * pick(f.slopes(a, b)))
+        }
+        _ => {
+            let one = T::Wide::of(1.0);
+            let slope = pick(f.slopes(one, one));
+            grad.iter().map(|&g| g * slope).collect()
+        }
+    };
+    let product = ArrayD::from_shape_vec(IxDyn(shape), product).map_err(|e| Error::shape(e.to_string()))?;
+    Ok(T::narrow_vec(sum_to(product, &shapes[which]).into_iter().collect::<Vec<_>>()))
+}

@@ -1,0 +1,156 @@
+//! The decision for one cell: a pure function of what is known of it, what surrounds it, and the policy.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Reason, Region, RuleRef};
+use crate::{
+    DType, Policy,
+    cell::{Adapter, Cast},
+    error::Result,
+    policy::{Level, Run, check_low},
+    precision::{OpRules, Treatment},
+};
+
+/// What is known of a cell.
+pub(super) struct Facts<'a> {
+    pub path: &'a str,
+    pub kind: &'a str,
+    pub to_float: Option<DType>,
+    pub is_root: bool,
+}
+
+/// The region in which a cell stands.
+#[derive(Clone)]
+pub(super) struct Surroundings {
+    run: Region,
+    /// Path of the nearest cell above whose region was decided by more than the level's default.
+    decided_by: Option<Arc<str>>,
+}
+
+/// What was decided, and why.
+pub(super) struct Verdict {
+    pub run: Region,
+    pub because: Reason,
+    pub beaten: Vec<Reason>,
+}
+
+/// A policy made ready for many decisions.
+pub(super) struct Laid<'a> {
+    policy: &'a Policy,
+    rules: Vec<Arc<RuleRef>>,
+    /// The ops that run low at O1, if any do.
+    ops: Option<Arc<OpRules>>,
+}
+
+impl Surroundings {
+    /// Nothing surrounds the root.
+    pub fn of_root() -> Self {
+        Surroundings { run: Region::AsIs, decided_by: None }
+    }
+
+    /// The surroundings of the children of a cell that stands here.
+    pub fn inside(&self, verdict: &Verdict, path: &str) -> Self {
+        let decided_by = match &verdict.because {
+            Reason::Level(_) => None,
+            Reason::Inside(owner) => Some(owner.clone()),
+            _ => Some(path.into()),
+        };
+        Surroundings { run: verdict.run, decided_by }
+    }
+}
+
+impl<'a> Laid<'a> {
+    pub fn new(policy: &'a Policy) -> Result<Self> {
+        check_low(policy.dtype)?;
+        let ops: BTreeMap<_, _> = policy.white.ops().keys().map(|&op| (op, Treatment::Low)).collect();
+        let lowers_ops = policy.level == Level::O1 && !ops.is_empty();
+        Ok(Laid {
+            policy,
+            rules: policy.rules.iter().map(|rule| Arc::new(RuleRef::from(rule))).collect(),
+            ops: lowers_ops.then(|| Arc::new(OpRules { low: policy.dtype, back: true, ops })),
+        })
+    }
+
+    /// What goes into the slot: something only where the precision changes.
+    ///
+    /// Outputs leave in the dtype of what surrounds the cell. A root that only `to_float` lowers is surrounded by nothing
+    /// and returns what it computed; levels O2 and O3 promise f32.
+    pub fn adapter(&self, facts: &Facts<'_>, around: &Surroundings, verdict: &Verdict) -> Option<Adapter> {
+        if self.policy.level == Level::O0 || verdict.run == around.run {
+            return None;
+        }
+        match verdict.run {
+            Region::AsIs => None,
+            Region::Ops(_) => self.ops.clone().map(Adapter::Ops),
+            Region::Fixed(inward) => {
+                let bare_root =
+                    facts.is_root && self.policy.level == Level::O1 && matches!(verdict.because, Reason::ToFloat(_));
+                let outward = match around.run {
+                    Region::Fixed(dtype) => dtype,
+                    _ if bare_root => inward,
+                    _ => DType::F32,
+                };
+                Some(Adapter::Cast(Cast { inward, outward }))
+            }
+        }
+    }
+}
+
+/// Decides for one cell. The order of claims is the numbered list at [`Policy`].
+pub(super) fn decide(laid: &Laid<'_>, facts: &Facts<'_>, around: &Surroundings) -> Verdict {
+    let policy = laid.policy;
+    let low = Region::Fixed(policy.dtype);
+    let full = Region::Fixed(DType::F32);
+    let mut claims: Vec<(Region, Reason)> = Vec::new();
+
+    if let Some(dtype) = facts.to_float {
+        claims.push((Region::Fixed(dtype), Reason::ToFloat(dtype)));
+    }
+    if policy.level != Level::O0 {
+        let matching =
+            || policy.rules.iter().zip(&laid.rules).filter(|(r, _)| r.select.matches(facts.path, facts.kind));
+        let exact = matching().filter(|(rule, _)| rule.select.is_exact_path());
+        let others = matching().filter(|(rule, _)| !rule.select.is_exact_path());
+        for (rule, reason) in exact.chain(others) {
+            let run = match rule.run {
+                Run::Full => full,
+                Run::Low => low,
+                Run::Inherit => around.run,
+            };
+            claims.push((run, Reason::Rule(reason.clone())));
+        }
+        if let Some(owner) = &around.decided_by {
+            claims.push((around.run, Reason::Inside(owner.clone())));
+        }
+        match policy.level {
+            Level::O1 => {
+                if let Some(origin) = policy.white.cells().get(facts.kind) {
+                    claims.push((low, Reason::White(origin.clone())));
+                }
+            }
+            Level::O2 => {
+                if let Some(origin) = policy.black.cells().get(facts.kind) {
+                    claims.push((full, Reason::Black(origin.clone())));
+                }
+            }
+            _ => {}
+        }
+    } else if let (Some(owner), None) = (&around.decided_by, facts.to_float) {
+        claims.push((around.run, Reason::Inside(owner.clone())));
+    }
+
+    let mut claims = claims.into_iter();
+    match claims.next() {
+        Some((run, because)) => Verdict { run, because, beaten: claims.map(|(_, reason)| reason).collect() },
+        None => {
+            let run = match policy.level {
+                _ if !facts.is_root => around.run,
+                Level::O0 => Region::AsIs,
+                Level::O1 if laid.ops.is_some() => Region::Ops(policy.dtype),
+                Level::O1 => Region::AsIs,
+                Level::O2 | Level::O3 => low,
+            };
+            Verdict { run, because: Reason::Level(policy.level), beaten: Vec::new() }
+        }
+    }
+}

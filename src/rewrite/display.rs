@@ -1,0 +1,171 @@
+//! Plans for people: the tree with reasons, and the explanation of one cell.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Decision, Plan, Reason, Region, Summary};
+use crate::{cell::Adapter, error::Result};
+
+/// The path as people see it.
+pub(super) fn shown(path: &str) -> &str {
+    if path.is_empty() { "(root)" } else { path }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "{name}: ")?;
+        }
+        write!(f, "level {}, {}", self.level, self.dtype.long_name())?;
+        match &self.pack {
+            Some(pack) => write!(f, ", lists of {pack}"),
+            None => f.write_str(", lists of your own"),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::ToFloat(dtype) => write!(f, "to_float({dtype}) in code"),
+            Reason::Rule(rule) => {
+                write!(f, "rule {} (run: {}), {}", rule.select, rule.run, rule.origin)?;
+                match &rule.because {
+                    Some(because) => write!(f, ": {because}"),
+                    None => Ok(()),
+                }
+            }
+            Reason::Inside(owner) => write!(f, "inside {}", shown(owner)),
+            Reason::White(origin) => write!(f, "white list, {origin}"),
+            Reason::Black(origin) => write!(f, "black list, {origin}"),
+            Reason::Level(level) => write!(f, "level {level}"),
+        }
+    }
+}
+
+impl Decision {
+    /// What happens to the cell, in a few words: `runs f16, returns f32`.
+    pub fn effect(&self) -> String {
+        match (&self.adapter, self.run) {
+            (Some(Adapter::Cast(cast)), _) if cast.inward == cast.outward => format!("runs {}", cast.inward),
+            (Some(Adapter::Cast(cast)), _) => cast.to_string(),
+            (_, Region::AsIs) => "runs as is".to_string(),
+            (_, Region::Ops(dtype)) => format!("listed ops run {dtype}, return f32"),
+            (_, Region::Fixed(dtype)) => format!("runs {dtype}"),
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    /// The tree of cells: name, kind, what happens, why. Cells that get an adapter are marked with `*`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.policy)?;
+        let rows: Vec<(String, &Decision)> = self.branches().into_iter().zip(&self.decisions).collect();
+        let width = |of: &dyn Fn(&(String, &Decision)) -> usize| rows.iter().map(of).max().unwrap_or(0);
+        let names = width(&|(name, _)| name.chars().count());
+        let kinds = width(&|(_, d)| d.kind.len());
+        let effects = width(&|(_, d)| d.effect().len());
+        for (name, decision) in &rows {
+            let mark = if decision.adapter.is_some() { '*' } else { ' ' };
+            writeln!(
+                f,
+                "{name:names$}  {:kinds$} {mark} {:effects$}  {}",
+                decision.kind,
+                decision.effect(),
+                decision.because
+            )?;
+        }
+        let counts: Vec<String> = self.counts().into_iter().map(|(run, n)| format!("{n} {run}")).collect();
+        write!(f, "{} cells ({}), {} wrapped", self.decisions.len(), counts.join(", "), self.wrapped())
+    }
+}
+
+impl Plan {
+    /// The left column of the tree: `├─ name` with the trunk of every open branch above it.
+    fn branches(&self) -> Vec<String> {
+        // A path's name below its parent may itself hold dots (`layers.3`), so parents are found by prefix.
+        let mut open: Vec<usize> = Vec::new();
+        let parents: Vec<Option<usize>> = (0..self.decisions.len())
+            .map(|i| {
+                let is_below = |&p: &usize| {
+                    let (parent, path) = (&self.decisions[p].path, &self.decisions[i].path);
+                    parent.is_empty() || path.strip_prefix(parent.as_str()).is_some_and(|rest| rest.starts_with('.'))
+                };
+                while open.last().is_some_and(|p| !is_below(p)) {
+                    open.pop();
+                }
+                let parent = open.last().copied();
+                open.push(i);
+                parent
+            })
+            .collect();
+        let mut last_child = vec![None; self.decisions.len()];
+        for (i, parent) in parents.iter().enumerate() {
+            if let Some(parent) = parent {
+                last_child[*parent] = Some(i);
+            }
+        }
+        let is_last = |i: usize| parents[i].is_none_or(|p| last_child[p] == Some(i));
+        (0..self.decisions.len())
+            .map(|i| {
+                let Some(parent) = parents[i] else { return shown("").to_string() };
+                let prefix = &self.decisions[parent].path;
+                let name = self.decisions[i].path[prefix.len()..].trim_start_matches('.');
+                let mut trunk = Vec::new();
+                let mut up = parent;
+                while let Some(above) = parents[up] {
+                    trunk.push(if is_last(up) { "   " } else { "│  " });
+                    up = above;
+                }
+                let trunk: String = trunk.into_iter().rev().collect();
+                format!("{trunk}{}{name}", if is_last(i) { "└─ " } else { "├─ " })
+            })
+            .collect()
+    }
+
+    /// Why the cell at a path runs as it does: what decided, and what else spoke and lost.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when no cell stands there, with the nearest path.
+    pub fn explain(&self, path: &str) -> Result<Explanation> {
+        let decision = self.decision(path)?.clone();
+        Ok(Explanation { policy: self.policy.clone(), decision })
+    }
+}
+
+/// Why one cell runs as it does.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The policy of the plan.
+    pub policy: Summary,
+    /// The decision.
+    pub decision: Decision,
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Decision { path, kind, adapter, because, beaten, .. } = &self.decision;
+        writeln!(f, "{} ({kind})", shown(path))?;
+        writeln!(f, "  under    {}", self.policy)?;
+        writeln!(f, "  effect   {}", self.decision.effect())?;
+        match adapter {
+            None => writeln!(f, "  wrapped  no: the precision does not change at its border")?,
+            Some(Adapter::Ops(rules)) => {
+                let ops: Vec<&str> = rules.ops.keys().map(|op| op.name()).collect();
+                writeln!(f, "  wrapped  yes: listed ops are cast one by one: {}", ops.join(", "))?;
+            }
+            Some(Adapter::Cast(cast)) => {
+                writeln!(f, "  wrapped  yes: inputs are cast to {}, outputs to {}", cast.inward, cast.outward)?;
+            }
+        }
+        write!(f, "  because  {because}")?;
+        if let Reason::Level(level) = because {
+            write!(f, ": {}", level.meaning())?;
+        }
+        for reason in beaten {
+            write!(f, "\n  over     {reason}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,309 @@
+//! The semantics of levels, lists, rules and `to_float`, point by point, by what a traced run really does.
+
+use precast::{
+    cell::Adapter,
+    policy::{List, Rule, Run},
+    prelude::*,
+    rewrite::{Reason, Region},
+};
+
+/// A block that calls listed and unlisted ops itself, beside a listed cell, a black cell and a nested container.
+#[derive(Debug, Serialize, Deserialize)]
+struct Block {
+    fc: Child<Dense>,
+    norm: Child<LayerNorm>,
+    tail: Child,
+    weight: Weight,
+}
+
+/// A square weight used directly by its cell.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "usize", into = "usize")]
+struct Weight(Param, usize);
+
+impl From<usize> for Weight {
+    fn from(n: usize) -> Self {
+        Weight(Param::new(Tensor::full(&[n, n], 0.3, DType::F32)), n)
+    }
+}
+impl From<Weight> for usize {
+    fn from(weight: Weight) -> usize {
+        weight.1
+    }
+}
+impl precast::cell::Member for Weight {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, precast::cell::Node<'_>)) {
+        self.0.visit(name, visitor);
+    }
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, precast::cell::NodeMut<'_>)) {
+        self.0.visit_mut(name, visitor);
+    }
+}
+
+#[typetag::serde]
+impl Cell for Block {
+    children!(Self { fc, norm, tail, weight });
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let w = self.weight.0.tensor();
+        let x = self.norm.call(&self.fc.call(x)?)?;
+        let chain = x.matmul(&w)?.relu()?.matmul(&w)?;
+        self.tail.call(&chain.tanh()?)
+    }
+}
+
+fn net() -> Child<Block> {
+    let mut rng = Rng::seed(3);
+    let tail = Sequential::new(vec![Dense::new(4, 4, &mut rng).into(), Tanh.into()]);
+    Child::new(Block {
+        fc: Child::new(Dense::new(4, 4, &mut rng)),
+        norm: Child::new(LayerNorm::new(&[4])),
+        tail: tail.into(),
+        weight: 4.into(),
+    })
+}
+
+fn input() -> Tensor {
+    Tensor::from_f64(&[0.1, -0.7, 1.3, 2.9], &[1, 4], DType::F32).unwrap()
+}
+
+/// (path, op, output dtype) of every op but casts.
+fn ran(net: &Child<Block>) -> (Tensor, Vec<(String, String, DType)>) {
+    let (y, trace) = net.trace(|net| net.call(&input()));
+    let ops = trace.ops.into_iter().filter(|op| op.op != Op::Cast);
+    (y.unwrap(), ops.map(|op| (op.path, op.op.to_string(), op.output)).collect())
+}
+
+fn dtypes(net: &Child<Block>) -> Vec<String> {
+    ran(net).1.into_iter().map(|(path, op, dtype)| format!("{path}:{op}:{dtype}")).collect()
+}
+
+const LOW: DType = DType::Bf16;
+
+#[test]
+fn o0_changes_nothing() {
+    let mut net = net();
+    let (before, ops) = ran(&net);
+    let applied = auto_mixed_precision(&mut net, Level::O0, LOW).unwrap();
+    assert_eq!(applied.changed, 0);
+    assert_eq!(before.to_vec::<f32>().unwrap(), ran(&net).0.to_vec::<f32>().unwrap());
+    assert!(ops.iter().all(|(_, _, dtype)| *dtype == DType::F32));
+}
+
+#[test]
+fn o1_lowers_listed_cells_and_directly_called_listed_ops() {
+    let mut net = net();
+    auto_mixed_precision(&mut net, Level::O1, LOW).unwrap();
+    assert_eq!(
+        dtypes(&net),
+        [
+            "fc:Linear:bf16",
+            "norm:LayerNorm:f32",
+            ":MatMul:bf16",
+            ":Relu:bf16",
+            ":MatMul:bf16",
+            ":Tanh:f32",
+            "tail.0:Linear:bf16",
+            "tail.1:Tanh:f32"
+        ]
+    );
+    assert_eq!(ran(&net).0.dtype(), DType::F32);
+}
+
+/// MatMul, ReLU, MatMul in one `forward`: in f32 between them nothing is ever computed, so nothing is cast.
+#[test]
+fn o1_keeps_the_low_value_within_a_chain() {
+    let mut net = net();
+    auto_mixed_precision(&mut net, Level::O1, LOW).unwrap();
+    let x = input();
+    let (_, trace) = net.trace(|net| net.call(&x).unwrap());
+    let own: Vec<String> = trace.ops.iter().filter(|op| op.path.is_empty()).map(|op| op.op.to_string()).collect();
+    // x and w go low once each; only tanh, which is not listed, reads the chain's end in f32.
+    assert_eq!(own, ["Cast", "Cast", "MatMul", "Relu", "MatMul", "Cast", "Tanh"]);
+}
+
+#[test]
+fn o2_is_one_low_region_with_f32_islands() {
+    let mut net = net();
+    auto_mixed_precision(&mut net, Level::O2, LOW).unwrap();
+    let dtypes = dtypes(&net);
+    for op in &dtypes {
+        let wanted = if op.starts_with("norm:") { "f32" } else { "bf16" };
+        assert!(op.ends_with(wanted), "{op}");
+    }
+    let y = ran(&net).0;
+    assert_eq!(y.dtype(), DType::F32);
+    let island = net.at("norm", |slot| slot.adapter.cloned()).unwrap();
+    let cast = precast::cell::Cast { inward: DType::F32, outward: LOW };
+    assert_eq!(island, Some(Adapter::Cast(cast)));
+}
+
+#[test]
+fn o3_is_one_low_region() {
+    let mut net = net();
+    auto_mixed_precision(&mut net, Level::O3, LOW).unwrap();
+    assert!(dtypes(&net).iter().all(|op| op.ends_with(":bf16")));
+    assert_eq!(ran(&net).0.dtype(), DType::F32);
+}
+
+#[test]
+fn to_float_wins_at_every_level_and_inside_every_region() {
+    for level in Level::ALL {
+        let mut net = net();
+        net.cell_mut().fc.set_to_float(Some(DType::F32)).unwrap();
+        net.cell_mut().tail.set_to_float(Some(DType::F16)).unwrap();
+        auto_mixed_precision(&mut net, level, LOW).unwrap();
+        let dtypes = dtypes(&net);
+        assert!(dtypes.contains(&"fc:Linear:f32".to_string()), "{level}: {dtypes:?}");
+        assert!(dtypes.contains(&"tail.0:Linear:f16".to_string()), "{level}: {dtypes:?}");
+        assert!(dtypes.contains(&"tail.1:Tanh:f16".to_string()), "{level}: {dtypes:?}");
+    }
+}
+
+#[test]
+fn an_inner_to_float_wins_over_an_outer_one() {
+    let mut net = net();
+    net.set_to_float(Some(DType::F16)).unwrap();
+    net.cell_mut().norm.set_to_float(Some(DType::F32)).unwrap();
+    let dtypes = dtypes(&net);
+    assert!(dtypes.contains(&"fc:Linear:f16".to_string()) && dtypes.contains(&"norm:LayerNorm:f32".to_string()));
+    // Nothing surrounds a root that only to_float lowers, so it returns what it computed.
+    assert_eq!(ran(&net).0.dtype(), DType::F16);
+}
+
+/// The numbered list at `Policy`: each source of a decision beats all that come after it.
+#[test]
+fn precedence_is_the_numbered_list() {
+    let policy = |rules: Vec<Rule>| {
+        let black = List::new().cell("Dense").cell("LayerNorm");
+        let mut policy = Policy::with_lists(Level::O2, LOW, List::new(), black).unwrap();
+        for rule in rules {
+            policy = policy.rule(rule).unwrap();
+        }
+        policy
+    };
+    let run = |net: &Child<Block>, rules: Vec<Rule>, path: &str| {
+        let plan = policy(rules).plan(net).unwrap();
+        let decision = plan.decision(path).unwrap();
+        (decision.run, decision.because.to_string(), decision.beaten.len())
+    };
+    let low = Region::Fixed(LOW);
+    let full = Region::Fixed(DType::F32);
+    let (exact, pattern, kind) = (
+        || Rule::path("fc", Run::Low).unwrap(),
+        || Rule::path("*", Run::Full).unwrap(),
+        || Rule::kind("Dense", Run::Inherit),
+    );
+    let mut asked = net();
+    asked.cell_mut().fc.set_to_float(Some(DType::F16)).unwrap();
+
+    // 6 the level's default, 5 the lists
+    assert_eq!(run(&net(), vec![], "tail").0, low);
+    assert_eq!(run(&net(), vec![], "fc"), (full, "black list, in code".into(), 0));
+    // 4 the region of a decided cell above beats the lists
+    let above = || Rule::path("tail", Run::Low).unwrap();
+    assert_eq!(run(&net(), vec![above()], "tail.0"), (low, "inside tail".into(), 1));
+    // 3 the first matching rule beats the region and the lists, and later rules
+    let (found, because, beaten) = run(&net(), vec![kind(), pattern()], "fc");
+    assert_eq!((found, beaten), (low, 2));
+    assert!(because.contains("kind Dense"), "{because}");
+    let (found, because, _) = run(&net(), vec![pattern(), kind()], "fc");
+    assert_eq!(found, full);
+    assert!(because.contains("path *"), "{because}");
+    // 2 an exact path beats earlier patterns
+    let (found, because, beaten) = run(&net(), vec![pattern(), exact()], "fc");
+    assert_eq!((found, beaten), (low, 2));
+    assert!(because.contains("path fc"), "{because}");
+    // 1 to_float beats all
+    let (found, because, beaten) = run(&asked, vec![pattern(), exact(), kind()], "fc");
+    assert_eq!((found, beaten), (Region::Fixed(DType::F16), 4));
+    assert_eq!(because, "to_float(f16) in code");
+}
+
+#[test]
+fn a_rule_that_matches_nothing_is_an_error_with_the_nearest_name() {
+    let error = |rule: Rule| {
+        let policy = Policy::new(Level::O2, LOW).unwrap().rule(rule).unwrap();
+        policy.plan(&net()).unwrap_err().to_string()
+    };
+    let message = error(Rule::path("tail.norm", Run::Full).unwrap());
+    assert!(message.contains("matches no cell"), "{message}");
+    let message = error(Rule::kind("LayerNrm", Run::Full));
+    assert!(message.contains("did you mean `LayerNorm`"), "{message}");
+    let message = error(Rule::kind("Dense", Run::Full).expect(3));
+    assert!(message.contains("expects 3 cells and matches 2: fc, tail.0"), "{message}");
+    // A substring is not a match: `no` must not touch `norm`.
+    assert!(error(Rule::path("no", Run::Full).unwrap()).contains("matches no cell"));
+}
+
+#[test]
+fn a_kind_on_a_list_must_exist_somewhere() {
+    let mut net = net();
+    let list = List::new().cell("LayerNrom");
+    let message = custom_mixed_precision(&mut net, Custom::Black(list), LOW).unwrap_err().to_string();
+    assert!(message.contains("did you mean `LayerNorm`"), "{message}");
+    // A user's own kind is as good as the library's, and kinds match exactly.
+    let applied = custom_mixed_precision(&mut net, Custom::Black(List::new().cell("Block")), LOW).unwrap();
+    assert!(matches!(applied.plan.decision("").unwrap().because, Reason::Black(_)));
+    assert!(dtypes(&net).iter().all(|op| op.ends_with(":f32")));
+}
+
+#[test]
+fn checks_come_in_order_and_touch_nothing() {
+    let mut net = net();
+    auto_mixed_precision(&mut net, Level::O2, LOW).unwrap();
+    let before = dtypes(&net);
+    let error = auto_mixed_precision(&mut net, "O9", DType::I64).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DType, "the dtype is checked before the level");
+    assert_eq!(auto_mixed_precision(&mut net, "O9", DType::F16).unwrap_err().kind(), ErrorKind::Level);
+    assert_eq!(auto_mixed_precision(&mut net, "O0", DType::F32).unwrap_err().kind(), ErrorKind::DType);
+    let ops = List::new().op("MatMul").unwrap();
+    assert_eq!(custom_mixed_precision(&mut net, Custom::Black(ops), LOW).unwrap_err().kind(), ErrorKind::List);
+    assert_eq!(dtypes(&net), before);
+}
+
+#[test]
+fn a_plan_fits_only_its_network() {
+    let mut other = Child::new(Dense::new(2, 2, &mut Rng::seed(0)));
+    let plan = Policy::new(Level::O2, LOW).unwrap().plan(&net()).unwrap();
+    let message = plan.apply(&mut other).unwrap_err().to_string();
+    assert!(message.contains("made for another network"), "{message}");
+    assert!(other.adapter().is_none());
+}
+
+#[test]
+fn wrapping_renames_no_parameter() {
+    let mut net = net();
+    let names = |net: &Child<Block>| net.named_params().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    let before = names(&net);
+    auto_mixed_precision(&mut net, Level::O2, LOW).unwrap();
+    assert_eq!(before, names(&net));
+    assert!(before.contains(&"fc.weight".to_string()) && before.contains(&"tail.0.bias".to_string()), "{before:?}");
+}
+
+#[test]
+fn an_error_names_the_cell_and_leaves_no_region_behind() {
+    let mut net = net();
+    auto_mixed_precision(&mut net, Level::O2, LOW).unwrap();
+    let wrong = Tensor::ones(&[1, 5], DType::F32);
+    let error = net.call(&wrong).unwrap_err();
+    assert_eq!(error.cell(), Some("fc"));
+    assert!(error.to_string().starts_with("in cell `fc`: Linear: "), "{error}");
+    assert!(precast::precision::current().is_none());
+    assert_eq!(wrong.tanh().unwrap().dtype(), DType::F32);
+}
+
+#[test]
+fn plans_are_values() {
+    let net = net();
+    let plan = |level| Policy::new(level, LOW).unwrap().plan(&net).unwrap();
+    let text = serde_json::to_string(&plan(Level::O1)).unwrap();
+    assert_eq!(serde_json::from_str::<precast::Plan>(&text).unwrap(), plan(Level::O1));
+    assert!(plan(Level::O2).diff(&plan(Level::O2)).is_empty());
+    let diff = plan(Level::O2).diff(&plan(Level::O3));
+    let changed: Vec<&str> = diff.changes.iter().map(|change| change.path.as_str()).collect();
+    assert_eq!(changed, ["norm"]);
+    insta::assert_snapshot!("plan_tree", plan(Level::O2).to_string());
+    insta::assert_snapshot!("plan_diff", diff.to_string());
+    insta::assert_snapshot!("explanation", plan(Level::O2).explain("norm").unwrap().to_string());
+    assert!(plan(Level::O2).explain("nrom").unwrap_err().to_string().contains("did you mean `norm`"));
+}
