@@ -1,8 +1,9 @@
 //! Each cell against a closed form or a direct loop, and what all cells have in common.
 
-mod common;
+#[path = "common/golden.rs"]
+mod golden;
 
-use common::golden::golden;
+use golden::golden;
 use precast::{
     Grads, Padding,
     cell::{Adapter, Cast},
@@ -149,7 +150,7 @@ fn transposed_convolutions_are_the_adjoint() {
         a.to_f64().iter().zip(b.to_f64()).map(|(a, b)| a * b).sum()
     }
     let mut rng = Rng::seed(5);
-    let mut check = |conv: Child, transpose: Child, x: Tensor| {
+    let check = |conv: Child, transpose: Child, x: Tensor| {
         param(&transpose, "weight").set(&param(&conv, "weight").value()).unwrap();
         let forward = conv.call(&x).unwrap();
         let y = random(forward.shape(), 6);
@@ -235,8 +236,7 @@ fn norms_by_the_sample_follow_their_definition() {
 
     let net = Child::of(LayerNormSpec::new(&[3, 2]).eps(1e-3).build(&mut Rng::seed(0)).unwrap());
     let (w, b) = spread_affine(&net);
-    let expected =
-        normalised(&x, 1e-3, |i| i[..2].to_vec(), |i| (w[2 * i[2] + i[3]], b[2 * i[2] + i[3]]));
+    let expected = normalised(&x, 1e-3, |i| i[..2].to_vec(), |i| (w[2 * i[2] + i[3]], b[2 * i[2] + i[3]]));
     assert_close(&net.call(&x).unwrap(), &expected, 1e-5);
 
     let net = Child::of(GroupNorm::new(2, 4).unwrap());
@@ -404,31 +404,6 @@ fn pools_and_flatten() {
     assert_eq!(call(Flatten { start_axis: 0 }.into(), &cube).shape(), [8]);
 }
 
-#[test]
-fn dropout_repeats_itself_for_a_seed_and_rests_in_evaluation() {
-    let x = Tensor::ones(&[10_000], DType::F32);
-    let make = |seed: u64| {
-        let mut net = Child::of(sequential![Dropout::new(0.25, &mut Rng::seed(seed)).unwrap()]);
-        assert_close(&net.call(&x).unwrap(), &[1.0; 10_000], 0.0);
-        net.set_train(true);
-        net
-    };
-    let run = |net: &Child| net.call(&x).unwrap().to_f64();
-    let (a, b, other) = (make(1), make(1), make(2));
-    let (first, second) = (run(&a), run(&a));
-    assert_ne!(first, second);
-    assert_eq!((run(&b), run(&b)), (first.clone(), second));
-    assert_ne!(run(&other), first);
-
-    // Kept elements are divided by 0.75; of 10,000 about 2,500 are dropped, give or take five deviations of 43.
-    let kept = f64::from((1.0f64 / 0.75) as f32);
-    assert!(first.iter().all(|&y| y == 0.0 || (y - kept).abs() < 1e-6));
-    let dropped = first.iter().filter(|&&y| y == 0.0).count();
-    assert!((2_283..=2_717).contains(&dropped), "{dropped}");
-    assert!(Dropout::new(1.5, &mut Rng::seed(0)).unwrap_err().to_string().contains("0 to 1 is allowed"));
-    assert!(Dropout::new(f64::NAN, &mut Rng::seed(0)).is_err());
-}
-
 // ---------------------------------------------------------------- recurrent cells
 
 struct Weights {
@@ -523,7 +498,12 @@ fn recurrent_cells_give_mindspores_numbers() {
     let gru = Child::new(GRUCell::new(4, 4, &mut rng));
     let lstm = Child::new(LSTMCell::new(4, 4, &mut rng));
     let fc = Child::new(Dense::new(4, 2, &mut rng));
-    let all = [("rnn", rnn.named_params()), ("gru", gru.named_params()), ("lstm", lstm.named_params()), ("fc", fc.named_params())];
+    let all = [
+        ("rnn", rnn.named_params()),
+        ("gru", gru.named_params()),
+        ("lstm", lstm.named_params()),
+        ("fc", fc.named_params()),
+    ];
     for (cell, named) in all {
         for (path, param) in named {
             param.set(&read(&params[&format!("{cell}.{path}")])).unwrap();
@@ -561,7 +541,9 @@ fn wrong_inputs_of_recurrent_cells_are_named() {
     assert!(error.contains("[4, 5]") && error.contains("[6, 3]"), "{error}");
     let gru = gru.erase();
     assert!(gru.call(&x).unwrap_err().to_string().contains("a GRUCell has several inputs"));
-    assert!(gru.call_many(&[x.clone(), h.clone(), h]).unwrap_err().to_string().contains("takes x and h, got 3 tensors"));
+    assert!(
+        gru.call_many(&[x.clone(), h.clone(), h]).unwrap_err().to_string().contains("takes x and h, got 3 tensors")
+    );
     let dense = Child::of(Dense::new(3, 2, &mut Rng::seed(0)));
     assert_eq!(dense.call_many(&[x.clone()]).unwrap()[0].to_f64(), dense.call(&x).unwrap().to_f64());
     assert!(dense.call_many(&[x.clone(), x]).unwrap_err().to_string().contains("a Dense has 1 input, got 2"));
@@ -605,15 +587,14 @@ fn every_parameter_gets_its_gradient() {
         net.set_train(true);
         let kind = net.slot().cell.kind();
         let grads = loss(&net, &inputs).1;
-        for (path, param) in &net.params() {
-            let grad = grads.get(&param).unwrap_or_else(|| panic!("{kind} {path}: no gradient"));
+        for (path, param) in net.params().iter() {
+            let grad = grads.get(param).unwrap_or_else(|| panic!("{kind} {path}: no gradient"));
             assert_eq!(grad.shape(), param.shape());
             // Along r the slope is <gradient, r>; the loss is near linear in a step of 1/64, which f32 keeps exactly.
             let (old, direction) = (param.value(), random(&param.shape(), 77));
             let slope: f64 = grad.to_f64().iter().zip(direction.to_f64()).map(|(g, d)| g * d).sum();
             let moved = |step: f64| {
-                let there: Vec<f64> =
-                    old.to_f64().iter().zip(direction.to_f64()).map(|(x, d)| x + step * d).collect();
+                let there: Vec<f64> = old.to_f64().iter().zip(direction.to_f64()).map(|(x, d)| x + step * d).collect();
                 param.set(&tensor(&there, old.shape())).unwrap();
                 loss(&net, &inputs).0
             };
@@ -648,16 +629,34 @@ fn options_that_do_not_go_together_are_refused() {
     let mut rng = Rng::seed(0);
     let rng = &mut rng;
     let messages = [
-        (Conv2dSpec::new(3, 4, 3).groups(2usize).build(rng).unwrap_err(), "2 groups do not divide 3 input and 4 output channels"),
-        (Conv2dSpec::new(2, 4, 3).groups(0usize).build(rng).unwrap_err(), "0 groups do not divide 2 input and 4 output channels"),
+        (
+            Conv2dSpec::new(3, 4, 3).groups(2usize).build(rng).unwrap_err(),
+            "2 groups do not divide 3 input and 4 output channels",
+        ),
+        (
+            Conv2dSpec::new(2, 4, 3).groups(0usize).build(rng).unwrap_err(),
+            "0 groups do not divide 2 input and 4 output channels",
+        ),
         (Conv1dSpec::new(2, 4, 0).build(rng).unwrap_err(), "kernel_size [0]: at least 1 is needed on each axis"),
-        (Conv2dTransposeSpec::new(2, 4, 1).stride([1, 0]).build(rng).unwrap_err(), "stride [1, 0]: at least 1 is needed on each axis"),
+        (
+            Conv2dTransposeSpec::new(2, 4, 1).stride([1, 0]).build(rng).unwrap_err(),
+            "stride [1, 0]: at least 1 is needed on each axis",
+        ),
         (GroupNorm::new(3, 4).unwrap_err(), "3 groups do not divide 4 channels"),
         (LayerNormSpec::new(&[]).build(rng).unwrap_err(), "normalized_shape has no axis; at least 1 is needed"),
-        (LayerNormSpec::new(&[2]).eps(-1.0).build(rng).unwrap_err(), "eps -1: a finite number of at least 0 is allowed"),
-        (RmsNormSpec::new(2).eps(f64::NAN).build(rng).unwrap_err(), "eps NaN: a finite number of at least 0 is allowed"),
+        (
+            LayerNormSpec::new(&[2]).eps(-1.0).build(rng).unwrap_err(),
+            "eps -1: a finite number of at least 0 is allowed",
+        ),
+        (
+            RmsNormSpec::new(2).eps(f64::NAN).build(rng).unwrap_err(),
+            "eps NaN: a finite number of at least 0 is allowed",
+        ),
         (BatchNorm1dSpec::new(2).momentum(1.5).build(rng).unwrap_err(), "momentum 1.5: 0 to 1 is allowed"),
-        (DenseSpec::new(usize::MAX, 2).build(rng).unwrap_err(), "a parameter of shape [2, 18446744073709551615] does not fit into memory"),
+        (
+            DenseSpec::new(usize::MAX, 2).build(rng).unwrap_err(),
+            "a parameter of shape [2, 18446744073709551615] does not fit into memory",
+        ),
     ];
     for (error, message) in messages {
         assert_eq!(error.to_string(), message);

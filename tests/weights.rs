@@ -208,7 +208,12 @@ fn another_dtype_is_cast_only_on_request() {
     let half = [f16::from_f32(0.1).to_le_bytes(), f16::from_f32(-2.0).to_le_bytes()];
     store(Dtype::F16, [&half[0], &half[1]]);
     let error = weights::load(&net, &file).unwrap_err().to_string();
-    assert!(error.ends_with("`weight`: is float16; the network's is float32; `LoadOptions { cast: true }` rounds or widens it"), "{error}");
+    assert!(
+        error.ends_with(
+            "`weight`: is float16; the network's is float32; `LoadOptions { cast: true }` rounds or widens it"
+        ),
+        "{error}"
+    );
     assert_eq!(bits(&net), before);
     weights::load_with(&net, &file, cast).unwrap();
     // 0.1 in binary16 is 1638 * 2^-14.
