@@ -336,7 +336,8 @@ fn activations_are_their_formulas() {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     let phi = |x: f64| 0.5 * libm::erfc(-x / 2f64.sqrt());
     let tanh_phi = |x: f64| 0.5 * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh());
-    let cells: Vec<(Child, Box<dyn Fn(f64) -> f64>)> = vec![
+    type Formula = Box<dyn Fn(f64) -> f64>;
+    let cells: Vec<(Child, Formula)> = vec![
         (ReLU.into(), Box::new(|x| x.max(0.0))),
         (ReLU6.into(), Box::new(|x| x.clamp(0.0, 6.0))),
         (LeakyReLU::default().into(), Box::new(|x| if x > 0.0 { x } else { 0.01 * x })),
@@ -545,7 +546,7 @@ fn wrong_inputs_of_recurrent_cells_are_named() {
         gru.call_many(&[x.clone(), h.clone(), h]).unwrap_err().to_string().contains("takes x and h, got 3 tensors")
     );
     let dense = Child::of(Dense::new(3, 2, &mut Rng::seed(0)));
-    assert_eq!(dense.call_many(&[x.clone()]).unwrap()[0].to_f64(), dense.call(&x).unwrap().to_f64());
+    assert_eq!(dense.call_many(std::slice::from_ref(&x)).unwrap()[0].to_f64(), dense.call(&x).unwrap().to_f64());
     assert!(dense.call_many(&[x.clone(), x]).unwrap_err().to_string().contains("a Dense has 1 input, got 2"));
 }
 
