@@ -15,7 +15,8 @@ use golden::golden;
 fn tensor(recorded: &Value) -> Tensor {
     let bits = |v: &Value| f32::from_bits(v.as_u64().unwrap() as u32);
     let data: Vec<f32> = recorded["f32_bits"].as_array().unwrap().iter().map(bits).collect();
-    let shape: Vec<usize> = recorded["shape"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect();
+    let shape: Vec<usize> =
+        recorded["shape"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect();
     Tensor::from_vec(data, &shape).unwrap()
 }
 

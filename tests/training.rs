@@ -45,7 +45,9 @@ fn bits(net: &Child) -> Vec<(String, Vec<u64>)> {
 
 #[test]
 fn digits_are_learnt_at_every_level() {
-    for (level, dtype) in [(Level::O0, DType::F16), (Level::O2, DType::F16), (Level::O2, DType::Bf16), (Level::O3, DType::F16)] {
+    for (level, dtype) in
+        [(Level::O0, DType::F16), (Level::O2, DType::F16), (Level::O2, DType::Bf16), (Level::O3, DType::F16)]
+    {
         let mut net = net();
         let policy = Policy::new(level, dtype).unwrap();
         policy.apply(&mut net).unwrap();
@@ -64,7 +66,8 @@ fn the_same_seed_gives_the_same_bits() {
         let policy = Policy::new(Level::O2, DType::F16).unwrap();
         policy.apply(&mut net).unwrap();
         let method = Method::Adam;
-        let loss_scale = LossScaleSpec::Dynamic(DynamicScale { init: 16_777_216.0, interval: 10, ..DynamicScale::default() });
+        let loss_scale =
+            LossScaleSpec::Dynamic(DynamicScale { init: 16_777_216.0, interval: 10, ..DynamicScale::default() });
         let history = train(&mut net, &FitOptions { method, lr: 0.01, seed, loss_scale, ..options(2) }).unwrap();
         let steps: Vec<_> = history.steps.into_iter().map(|s| (s.loss.to_bits(), s.scale, s.outcome)).collect();
         (bits(&net), steps)
@@ -109,7 +112,11 @@ fn the_record_adds_up() {
     let last = &history.epochs[1];
     let mean = history.steps[15..].iter().map(|step| step.loss).sum::<f64>() / 15.0;
     assert!((last.loss - mean).abs() < 1e-12);
-    assert_eq!(accuracy(&net, &data().test, 297).unwrap(), last.accuracy, "the batch size does not matter in evaluation");
+    assert_eq!(
+        accuracy(&net, &data().test, 297).unwrap(),
+        last.accuracy,
+        "the batch size does not matter in evaluation"
+    );
     assert_eq!(history.accuracy(), Some(last.accuracy));
 }
 
@@ -123,7 +130,9 @@ fn a_run_that_cannot_recover_ends_and_says_so() {
     let history = fit(&mut net, &split, &FitOptions { batch: 2, ..options(3) }, &mut |_| {}).unwrap();
     assert_eq!((history.steps.len(), history.skipped(), history.epochs.len()), (20, 20, 0));
     assert!(history.stalled().is_some_and(|step| step.loss.is_nan()));
-    let trained = |bits: Vec<(String, Vec<u64>)>| -> Vec<_> { bits.into_iter().filter(|(path, _)| !path.contains("running")).collect() };
+    let trained = |bits: Vec<(String, Vec<u64>)>| -> Vec<_> {
+        bits.into_iter().filter(|(path, _)| !path.contains("running")).collect()
+    };
     assert_eq!(trained(bits(&net)), trained(before), "no weight was touched");
 }
 
