@@ -160,7 +160,8 @@ impl std::error::Error for Error {}
 /// `; did you mean ...?` for the nearest of the allowed names, or nothing when none is near.
 pub(crate) fn did_you_mean<'a>(met: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
     let met_lower = met.to_lowercase();
-    let limit = |name: &str| 1 + name.len().max(met.len()) / 4;
+    // In a name of two letters one other letter makes another name.
+    let limit = |name: &str| name.len().max(met.len()) / 3;
     allowed
         .into_iter()
         // The distance is at least the difference of the lengths; without this a very long name would take seconds.

@@ -4,6 +4,8 @@
 #[path = "common/layers.rs"]
 mod common;
 
+use std::slice;
+
 use common::{Random, check_op};
 use precast::{ConvOptions, ConvTransposeOptions, Padding, PoolOptions, Result, Tensor};
 
@@ -28,7 +30,7 @@ fn shapes() {
     many(|r| {
         let shape = r.sizes(3, 1, 4);
         let x = r.tensor(&shape);
-        let check = |name, f: &dyn Fn(&Tensor) -> Result<Tensor>| check_op(name, &[x.clone()], |xs| f(&xs[0]));
+        let check = |name, f: &dyn Fn(&Tensor) -> Result<Tensor>| check_op(name, slice::from_ref(&x), |xs| f(&xs[0]));
         check("reshape", &|x| x.reshape(&[-1, shape[2] as isize]));
         check("flatten", &|x| x.flatten(1));
         check("unsqueeze", &|x| x.unsqueeze(-2));
@@ -53,16 +55,16 @@ fn pieces() {
         let y = r.tensor(&other);
         let at = axis as isize;
         let end = shape[axis];
-        check_op("slice", &[x.clone()], |xs| xs[0].slice(at, start..end));
-        check_op("at", &[x.clone()], |xs| xs[0].at(at - 3, index));
-        check_op("pad", &[x.clone()], |xs| xs[0].pad(&pairs, 0.5));
+        check_op("slice", slice::from_ref(&x), |xs| xs[0].slice(at, start..end));
+        check_op("at", slice::from_ref(&x), |xs| xs[0].at(at - 3, index));
+        check_op("pad", slice::from_ref(&x), |xs| xs[0].pad(&pairs, 0.5));
         check_op("concat", &[x.clone(), y.clone(), x.clone()], |xs| Tensor::concat(&[&xs[0], &xs[1], &xs[2]], at));
         check_op("stack", &[x.clone(), x.clone()], |xs| Tensor::stack(&[&xs[0], &xs[1]], at));
-        check_op("split", &[x.clone()], |xs| {
+        check_op("split", slice::from_ref(&x), |xs| {
             let parts = xs[0].split(&[start, end - start], at)?;
             Tensor::concat(&[&parts[1], &parts[0]], at)
         });
-        check_op("chunk", &[x.clone()], |xs| xs[0].chunk(end, at)?[index].tanh());
+        check_op("chunk", slice::from_ref(&x), |xs| xs[0].chunk(end, at)?[index].tanh());
     });
 }
 
@@ -228,7 +230,7 @@ fn norms() {
         check_op("layer_norm", &[x1.clone(), gamma, beta], |xs| {
             xs[0].layer_norm(last, Some(&xs[1]), Some(&xs[2]), eps)
         });
-        check_op("layer_norm plain", &[x1.clone()], |xs| xs[0].layer_norm(last, None, None, eps));
+        check_op("layer_norm plain", slice::from_ref(&x1), |xs| xs[0].layer_norm(last, None, None, eps));
         let gamma = r.tensor(&x1.shape()[x1.rank() - 1..]);
         check_op("rms_norm", &[x1.clone(), gamma], |xs| xs[0].rms_norm(Some(&xs[1]), eps));
         check_op("rms_norm plain", &[x1], |xs| xs[0].rms_norm(None, eps));

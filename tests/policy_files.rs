@@ -1,14 +1,24 @@
 //! Policy files: what the shipped ones mean, what the lists are, and how a broken file is answered.
 
-use std::path::Path;
-
-use precast::{
-    DType, ErrorKind, Level, Policy,
-    policy::{self, Pack},
+use std::{
+    fs,
+    path::{Path, PathBuf},
 };
 
+use precast::{
+    DType, ErrorKind, Level, Op, Policy,
+    policy::{self, DynamicScale, List, LossScaleSpec, Origin, Pack, Rule, Run},
+};
+
+#[path = "common/golden.rs"]
+mod golden;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
 fn shipped(name: &str) -> Policy {
-    Policy::load(Path::new(env!("CARGO_MANIFEST_DIR")).join("policies").join(name)).unwrap()
+    Policy::load(folder("policies").join(format!("{name}.yaml"))).unwrap()
 }
 
 #[test]
@@ -22,7 +32,7 @@ fn shipped_policies_say_what_their_names_say() {
         ("o2-bf16", Level::O2, DType::Bf16),
         ("o3-bf16", Level::O3, DType::Bf16),
     ] {
-        let mut policy = shipped(&format!("{name}.yaml"));
+        let mut policy = shipped(name);
         assert_eq!(policy.name.as_deref(), Some(name));
         policy.name = None;
         assert_eq!(policy, Policy::new(level, dtype).unwrap(), "{name}");
@@ -39,6 +49,44 @@ fn lists_are_fresh_copies_of_the_default_pack() {
     assert_eq!(policy::black_list(), pack.black);
 }
 
+/// The pack says name by name what MindSpore's own lists were recorded to be, and every name finds its op.
+#[test]
+fn the_mindspore_pack_is_mindspores_lists() {
+    let Some(golden) = golden::golden("mindspore/golden.json") else { return };
+    let recorded = |list: &str, prefix: &str| -> Vec<String> {
+        let names = golden["misc"]["lists"][list].as_array().unwrap();
+        names.iter().filter_map(|name| name.as_str().unwrap().strip_prefix(prefix)).map(String::from).collect()
+    };
+    let text = fs::read_to_string(folder("policies/packs/mindspore-2.10.yaml")).unwrap();
+    let written: serde_json::Value = serde_yaml::from_str(&text).unwrap();
+    let pack = Pack::named("mindspore-2.10").unwrap();
+    let none = List::new();
+    for (recorded, place, cells, ops) in [
+        (recorded("white", "nn."), "/cells/white", &pack.white, &none),
+        (recorded("black", "nn."), "/cells/black", &pack.black, &none),
+        (recorded("white", "ops."), "/ops/white", &none, &pack.white),
+        (recorded("auto_white", ""), "/auto/white", &none, &pack.auto.white),
+        (recorded("auto_black", ""), "/auto/black", &none, &pack.auto.black),
+        (recorded("promote", ""), "/auto/promote", &none, &pack.auto.promote),
+    ] {
+        let written = written.pointer(place).unwrap().as_array().unwrap();
+        assert_eq!(written.iter().map(|name| name.as_str().unwrap()).collect::<Vec<_>>(), recorded, "{place}");
+        if cells != &none {
+            let mut kinds = recorded.clone();
+            kinds.sort();
+            assert_eq!(cells.cells().keys().cloned().collect::<Vec<_>>(), kinds, "{place}");
+        } else {
+            let mut expected: Vec<Op> = recorded
+                .iter()
+                .map(|name| *Op::ALL.iter().find(|op| op.mindspore().contains(&name.as_str())).unwrap())
+                .collect();
+            expected.sort();
+            expected.dedup();
+            assert_eq!(ops.ops().keys().copied().collect::<Vec<_>>(), expected, "{place}");
+        }
+    }
+}
+
 #[test]
 fn dtype_is_checked_before_the_level() {
     assert_eq!(Policy::new("O9", DType::F32).unwrap_err().kind(), ErrorKind::DType);
@@ -49,4 +97,260 @@ fn dtype_is_checked_before_the_level() {
     let text = text.replace("float32", "float16");
     assert_eq!(Policy::parse(&text, "p").unwrap_err().kind(), ErrorKind::Level);
     assert_eq!(Policy::parse(&text.replace("O9", "O1"), "p").unwrap_err().kind(), ErrorKind::List);
+}
+
+fn assert_points_into(file: &str, message: &str) {
+    let place =
+        message.strip_prefix(file).and_then(|rest| rest.strip_prefix(':')).unwrap_or_else(|| panic!("{message}"));
+    let numbers: Vec<usize> = place.splitn(3, ':').take(2).map(|n| n.parse().unwrap()).collect();
+    assert!(numbers.len() == 2 && numbers.iter().all(|n| *n >= 1), "{message}");
+    assert!(message.lines().count() == 4 && message.ends_with('^'), "the line with a caret is missing: {message}");
+}
+
+/// One file for each way to get it wrong, and one snapshot for what is answered.
+#[test]
+fn every_broken_policy_is_answered_with_place_and_reason() {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder("tests/policies/bad")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 60);
+    let answers = fs::read_dir(folder("tests/policies/answers")).unwrap();
+    let answers = answers.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "snap"));
+    assert_eq!(answers.count(), files.len(), "every answer belongs to a file");
+    insta::with_settings!({ snapshot_path => "policies/answers", prepend_module_to_snapshot => false, omit_expression => true }, {
+        for path in files {
+            let file = path.file_name().unwrap().to_str().unwrap();
+            let message = Policy::parse(&fs::read_to_string(&path).unwrap(), file).expect_err(file).to_string();
+            assert_points_into(file, &message);
+            insta::assert_snapshot!(path.file_stem().unwrap().to_str().unwrap(), message);
+        }
+    });
+}
+
+/// What a policy means: all of it but where each part was written.
+fn meaning(policy: &Policy) -> String {
+    let list = |list: &List| format!("{:?} {:?}", list.cells().keys(), list.ops().keys());
+    let rules = policy.rules.iter().map(|r| format!("{} {} {:?} {:?}", r.select, r.run, r.because, r.expect));
+    format!(
+        "{:?} {:?} {} {} {:?} {} {} {:?}",
+        policy.name,
+        policy.pack,
+        policy.level,
+        policy.dtype,
+        rules.collect::<Vec<_>>(),
+        list(&policy.white),
+        list(&policy.black),
+        policy.loss_scale
+    )
+}
+
+const FULL: &str = "\
+version: 1
+name: \"fine: tune #1\"
+pack: mindspore-2.10
+level: O2
+dtype: bfloat16
+rules:
+  - path: encoder.layers.*.norm
+    run: float32
+    because: \"variance: underflows, 100% of the time\"
+  - path: \"**.head\"
+    run: inherit
+  - kind: Embedding
+    run: low
+    expect: 1
+cells:
+  white: { add: [GroupNorm], remove: [Dense, LSTMCell] }
+  black: { add: [\"null\", Norm], remove: [LayerNorm] }
+ops: { white: { add: [Einsum, Gather], remove: [PReLU] } }
+loss_scale: { kind: dynamic, init: 1024, growth: 1.5, backoff: 0.25, interval: 7, min: 2, max: 4096.5 }
+";
+
+#[test]
+fn a_full_policy_means_what_it_says() {
+    let policy = Policy::parse(FULL, "full.yaml").unwrap();
+    assert_eq!(policy.name.as_deref(), Some("fine: tune #1"));
+    assert_eq!((policy.level, policy.dtype), (Level::O2, DType::Bf16));
+    let expected = [
+        Rule::path("encoder.layers.*.norm", Run::Full).unwrap().because("variance: underflows, 100% of the time"),
+        Rule::path("**.head", Run::Inherit).unwrap(),
+        Rule::kind("Embedding", Run::Low).expect(1),
+    ];
+    assert_eq!(policy.rules.len(), expected.len());
+    for (rule, expected) in policy.rules.iter().zip(expected) {
+        let expected = Rule { origin: rule.origin.clone(), ..expected };
+        assert_eq!(*rule, expected);
+    }
+    assert_eq!(policy.rules[1].origin.to_string(), "full.yaml:10:5");
+
+    let pack = Pack::named("mindspore-2.10").unwrap();
+    let at = |line, column| Origin::File { file: "full.yaml".into(), line, column };
+    let mut white = pack.white;
+    assert!(white.remove_cell("Dense") && white.remove_cell("LSTMCell") && white.remove_op(Op::Prelu));
+    white.add_cell("GroupNorm".into(), at(16, 18));
+    white.add_op(Op::Einsum, at(18, 23));
+    // MindSpore's `Gather` is our `Embedding`, and we have a `Gather` too: the name means both.
+    white.add_op(Op::Gather, at(18, 31));
+    white.add_op(Op::Embedding, at(18, 31));
+    assert_eq!(policy.white, white);
+    let mut black = pack.black;
+    assert!(black.remove_cell("LayerNorm"));
+    black.add_cell("null".into(), at(17, 18));
+    black.add_cell("Norm".into(), at(17, 26));
+    assert_eq!(policy.black, black);
+    let dynamic = DynamicScale { init: 1024.0, growth: 1.5, backoff: 0.25, interval: 7, min: 2.0, max: 4096.5 };
+    assert_eq!(policy.loss_scale, LossScaleSpec::Dynamic(dynamic));
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let mut policies: Vec<Policy> =
+        ["o0", "o1", "o2", "o3", "o1-bf16", "o2-bf16", "o3-bf16"].map(shipped).into_iter().collect();
+    policies.push(Policy::parse(FULL, "full").unwrap());
+    let mut fixed = Policy::new(Level::O1, DType::F16).unwrap();
+    fixed.loss_scale = LossScaleSpec::Fixed { scale: 1024.0 };
+    fixed.name = Some("- no: list # at all\n\"quoted\"".into());
+    policies.push(fixed.rule(Rule::path("*.fc", Run::Low).unwrap().because("null")).unwrap());
+    for policy in policies {
+        let text = policy.to_yaml().unwrap();
+        let again = Policy::parse(&text, "again").unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert_eq!(meaning(&again), meaning(&policy), "{text}");
+        assert_eq!(again.to_yaml().unwrap(), text);
+    }
+}
+
+#[test]
+fn every_op_and_lists_from_code_can_be_written() {
+    for op in Op::ALL {
+        let mut white = List::new().cell("Dense");
+        white.add_op(*op, Origin::Code);
+        let policy = Policy::with_lists(Level::O1, DType::F16, white, List::new().cell("Mine")).unwrap();
+        let again = Policy::parse(&policy.to_yaml().unwrap(), "again").unwrap();
+        assert_eq!(again.white.ops().keys().collect::<Vec<_>>(), [op]);
+        assert_eq!(again.white.cells().keys().collect::<Vec<_>>(), ["Dense"]);
+        assert_eq!(again.black.cells().keys().collect::<Vec<_>>(), ["Mine"]);
+    }
+    let black_op = List::new().op("Softmax").unwrap();
+    let policy = Policy::with_lists(Level::O2, DType::F16, List::new(), black_op).unwrap();
+    assert_eq!(policy.to_yaml().unwrap_err().kind(), ErrorKind::List);
+}
+
+#[test]
+fn the_loss_scale_left_out_is_the_usual_one() {
+    let spec =
+        |level, dtype| Policy::parse(&format!("version: 1\nlevel: {level}\ndtype: {dtype}\n"), "p").unwrap().loss_scale;
+    for level in ["O1", "O2", "O3"] {
+        assert_eq!(spec(level, "float16"), LossScaleSpec::Dynamic(DynamicScale::default()));
+        assert_eq!(spec(level, "bf16"), LossScaleSpec::None);
+    }
+    assert_eq!(spec("O0", "f16"), LossScaleSpec::None);
+}
+
+#[test]
+fn files_are_saved_and_loaded() {
+    let folder = std::env::temp_dir().join(format!("precast-policy-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("policy.yaml");
+    let policy = Policy::parse(FULL, "full").unwrap();
+    policy.save(&file).unwrap();
+    assert_eq!(meaning(&Policy::load(&file).unwrap()), meaning(&policy));
+
+    for (bytes, place, words) in [
+        (b"version: 1\nname: caf\xe9\n".to_vec(), "2:10", "not UTF-8"),
+        (b"version: 1\nlevel: O2\0\ndtype: float16\n".to_vec(), "2:10", "control character, 0x00"),
+        (b" ".repeat(10 << 20), "1:1", "larger than 64 KiB"),
+        ("\u{20ac}".repeat(40_000).into_bytes(), "1:1", "larger than 64 KiB"),
+    ] {
+        fs::write(&file, bytes).unwrap();
+        let message = Policy::load(&file).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("{}:{place}: ", file.display())) && message.contains(words), "{message}");
+    }
+    #[cfg(unix)]
+    assert!(Policy::load("/dev/zero").unwrap_err().to_string().contains("larger than 64 KiB"));
+    assert_eq!(Policy::load(&folder).unwrap_err().kind(), ErrorKind::Io);
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(Policy::load(&file).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(policy.save(&file).unwrap_err().kind(), ErrorKind::Io);
+}
+
+#[test]
+fn byte_order_marks_and_windows_line_ends_are_read() {
+    let policy = Policy::parse(FULL, "p").unwrap();
+    let windows = format!("\u{feff}{}", FULL.replace('\n', "\r\n"));
+    assert_eq!(Policy::parse(&windows, "p").unwrap(), policy);
+    let message = Policy::parse(&windows.replace("level: O2", "level: O7"), "p").unwrap_err().to_string();
+    assert!(message.starts_with("p:4:8: unknown level `O7`"), "{message}");
+}
+
+/// None of these may take long or much memory, and none may panic or overflow the stack.
+#[test]
+fn bombs_are_refused() {
+    let mut aliases = "version: 1\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_string();
+    for i in 1..9 {
+        aliases += &format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(", "));
+    }
+    let deep: String = (0..3000).map(|depth| format!("{}a:\n", " ".repeat(depth % 64))).collect();
+    let deeper: String = (0..340).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+    let head = "version: 1\nlevel: O2\ndtype: float16\n";
+    for (what, text) in [
+        ("aliases", aliases),
+        ("brackets", "[".repeat(100_000)),
+        ("brackets within the size", "[".repeat(60_000)),
+        ("braces", "{".repeat(60_000)),
+        ("keys of keys", "? ".repeat(30_000)),
+        ("dashes", "- ".repeat(30_000)),
+        ("flow maps", "{a: ".repeat(15_000)),
+        ("many keys", deep),
+        ("a staircase", deeper),
+        ("many rules", format!("{head}rules: [{}]", "{kind: A, run: low}, ".repeat(3000))),
+        ("one long name", format!("{head}ops: {{ white: {{ add: [{}] }} }}", "MatMul".repeat(10_000))),
+        ("one long comment", format!("{head}#{}", "x".repeat(100_000))),
+        ("documents", "---\n".repeat(16_000)),
+        ("quotes", "\"".repeat(60_000)),
+        ("nul", "\0".repeat(1000)),
+    ] {
+        let start = std::time::Instant::now();
+        let message = Policy::parse(&text, "bomb").expect_err(what).to_string();
+        assert_points_into("bomb", &message);
+        assert!(message.len() < 1500, "{what}: {} bytes of message", message.len());
+        assert!(start.elapsed().as_secs() < 2, "{what} took {:?}", start.elapsed());
+    }
+}
+
+/// Pieces that a careless or hostile hand may put into a file.
+const PIECES: [&str; 24] = [
+    "{", "}", "[", "]", ":", ": ", "- ", "\n", "\r", "\t", "  ", "&a ", "*a", "!t ", "\"", "'", "|", ">", "#", "<<: ",
+    "\u{feff}", "\0", "\u{2028}", "é",
+];
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..proptest::test_runner::Config::with_cases(10_000) })]
+
+    /// A good file with a few cuts, doublings and insertions is read or refused with a place, and never panics.
+    #[test]
+    fn mutated_files_never_panic(
+        edits in proptest::collection::vec((0usize..3, 0usize..2000, 0usize..40, 0usize..PIECES.len()), 1..5)
+    ) {
+        let mut text: Vec<char> = FULL.chars().collect();
+        for (what, at, length, piece) in edits {
+            let at = at % (text.len() + 1);
+            let end = (at + length).min(text.len());
+            match what {
+                0 => drop(text.drain(at..end)),
+                1 => text.splice(at..at, PIECES[piece].chars()).for_each(drop),
+                _ => {
+                    let copy = text[at..end].to_vec();
+                    text.splice(at..at, copy).for_each(drop);
+                }
+            }
+        }
+        let text: String = text.into_iter().collect();
+        match Policy::parse(&text, "p") {
+            Ok(policy) => {
+                let again = Policy::parse(&policy.to_yaml().unwrap(), "again").unwrap();
+                proptest::prop_assert_eq!(meaning(&again), meaning(&policy));
+            }
+            Err(error) => assert_points_into("p", &error.to_string()),
+        }
+    }
 }

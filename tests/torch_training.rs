@@ -91,14 +91,9 @@ fn follow(model: &Value, run: &Value) -> Result<()> {
             ..DynamicScale::default()
         }))?,
     };
-    // Rounding to 16 bit turns differences in the order of f32 sums into differences of one unit in the last place here
-    // and there; Adam divides by the gradient's size and so magnifies them where a gradient is nearly zero.
-    let adam = if opt == "adam" { 10.0 } else { 1.0 };
-    let (loss_tolerance, param_tolerance) = match low {
-        None => (2e-6 * adam, 5e-6 * adam),
-        Some(DType::F16) => (1e-3 * adam, 1e-3 * adam),
-        Some(_) => (1e-2 * adam, 1e-2 * adam),
-    };
+    // f32 sums differ in their order. Rounded to f16, a difference becomes one unit in the last place (2^-11) of an
+    // activation here and there, in one of eight examples: far less in the mean loss.
+    let tolerance = if mode == "fp16" { 2e-4 } else { 1e-6 };
     let (x, y) = (tensor(&model["x"]).to_vec::<f32>()?, &model["y"].as_array().unwrap());
     for (i, recorded) in run["steps"].as_array().unwrap().iter().enumerate() {
         let what = |what: &str| format!("{mode} {opt} {}, step {i}, {what}", run["scaler"]);
@@ -106,7 +101,7 @@ fn follow(model: &Value, run: &Value) -> Result<()> {
         let batch = Tensor::from_vec(x[rows.start * 8..rows.end * 8].to_vec(), &[8, 8])?;
         let labels = Tensor::from_vec(y[rows].iter().map(|y| y.as_i64().unwrap()).collect(), &[8])?;
         let loss = net.loss(&batch, &labels)?;
-        close(loss.item()?, recorded["loss"].as_f64().unwrap(), loss_tolerance, &what("loss"));
+        close(loss.item()?, recorded["loss"].as_f64().unwrap(), tolerance, &what("loss"));
         let stepped = match run["clip"].as_f64() {
             None => scale.step(optimizer.as_mut(), &loss)? == Outcome::Stepped,
             // Clipping needs the pieces of a step: it stands between taking the scale out and updating.
@@ -115,7 +110,7 @@ fn follow(model: &Value, run: &Value) -> Result<()> {
                 let finite = scale.unscale(&mut grads, &net.params).is_none();
                 if finite {
                     let norm = clip(&mut grads, &net.params, most)?;
-                    close(norm, recorded["grad_norm"].as_f64().unwrap(), loss_tolerance, &what("gradient norm"));
+                    close(norm, recorded["grad_norm"].as_f64().unwrap(), tolerance, &what("gradient norm"));
                     optimizer.update(&grads)?;
                 }
                 scale.adjust(finite);
@@ -132,7 +127,7 @@ fn follow(model: &Value, run: &Value) -> Result<()> {
     for (path, param) in net.params.iter() {
         let theirs = tensor(&run["final_params"][path]).to_f64();
         for (ours, theirs) in param.value().to_f64().iter().zip(theirs) {
-            close(*ours, theirs, param_tolerance, &format!("{mode} {opt} {} at the end, {path}", run["scaler"]));
+            close(*ours, theirs, tolerance, &format!("{mode} {opt} {} at the end, {path}", run["scaler"]));
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Training runs: they learn, they repeat bit for bit, and their record says what happened.
 
 use precast::{
-    Child, DType, ErrorKind, Level, Outcome, Policy, Result, Tensor,
+    Child, DType, ErrorKind, Outcome, Result, Tensor,
     data::{Dataset, Split, digits},
     models,
     policy::{DynamicScale, LossScaleSpec},
@@ -25,6 +25,15 @@ fn net() -> Child {
     models::parse(MLP, "small", 7).unwrap()
 }
 
+/// The network as one region of a dtype.
+fn lowered(dtype: DType) -> Child {
+    net().to_float(dtype).unwrap()
+}
+
+fn dynamic(init: f32, interval: u32) -> LossScaleSpec {
+    LossScaleSpec::Dynamic(DynamicScale { init, interval, ..DynamicScale::default() })
+}
+
 fn data() -> Split {
     digits().unwrap().reshape(&[64]).unwrap().split(1500, 0).unwrap()
 }
@@ -44,30 +53,26 @@ fn bits(net: &Child) -> Vec<(String, Vec<u64>)> {
 }
 
 #[test]
-fn digits_are_learnt_at_every_level() {
-    for (level, dtype) in
-        [(Level::O0, DType::F16), (Level::O2, DType::F16), (Level::O2, DType::Bf16), (Level::O3, DType::F16)]
-    {
-        let mut net = net();
-        let policy = Policy::new(level, dtype).unwrap();
-        policy.apply(&mut net).unwrap();
-        let history = train(&mut net, &FitOptions { loss_scale: policy.loss_scale.clone(), ..options(4) }).unwrap();
+fn digits_are_learnt_in_every_precision() {
+    for (dtype, loss_scale) in [
+        (DType::F32, LossScaleSpec::None),
+        (DType::F16, dynamic(65536.0, 2000)),
+        (DType::F16, dynamic(1024.0, 20)),
+        (DType::Bf16, LossScaleSpec::None),
+    ] {
+        let history = train(&mut lowered(dtype), &FitOptions { loss_scale, ..options(4) }).unwrap();
         let accuracy = history.accuracy().unwrap();
-        assert!(accuracy > 0.93, "{level} {dtype}: {accuracy}");
+        assert!(accuracy > 0.93, "{dtype}: {accuracy}");
         let (first, last) = (&history.epochs[0], &history.epochs[3]);
-        assert!(last.loss < first.loss / 3.0, "{level} {dtype}: {} {}", first.loss, last.loss);
+        assert!(last.loss < first.loss / 3.0, "{dtype}: {} {}", first.loss, last.loss);
     }
 }
 
 #[test]
 fn the_same_seed_gives_the_same_bits() {
     let run = |seed: u64| {
-        let mut net = net();
-        let policy = Policy::new(Level::O2, DType::F16).unwrap();
-        policy.apply(&mut net).unwrap();
-        let method = Method::Adam;
-        let loss_scale =
-            LossScaleSpec::Dynamic(DynamicScale { init: 16_777_216.0, interval: 10, ..DynamicScale::default() });
+        let mut net = lowered(DType::F16);
+        let (method, loss_scale) = (Method::Adam, dynamic(16_777_216.0, 10));
         let history = train(&mut net, &FitOptions { method, lr: 0.01, seed, loss_scale, ..options(2) }).unwrap();
         let steps: Vec<_> = history.steps.into_iter().map(|s| (s.loss.to_bits(), s.scale, s.outcome)).collect();
         (bits(&net), steps)
@@ -81,10 +86,8 @@ fn the_same_seed_gives_the_same_bits() {
 
 #[test]
 fn the_record_adds_up() {
-    let mut net = net();
-    let policy = Policy::new(Level::O2, DType::F16).unwrap();
-    let plain = train(&mut net, &options(1)).unwrap();
-    policy.apply(&mut net).unwrap();
+    let plain = train(&mut net(), &options(1)).unwrap();
+    let mut net = lowered(DType::F16);
     let loss_scale = LossScaleSpec::Fixed { scale: 128.0 };
     let options = FitOptions { batch: 100, loss_scale, ..options(2) };
     let (mut steps, mut epochs) = (0, 0);
@@ -104,11 +107,11 @@ fn the_record_adds_up() {
     assert_eq!((history.steps.len(), history.epochs.len(), history.skipped()), (30, 2, 0));
     // Two dense layers with bias, and weight and bias of the norm, in f32.
     assert_eq!(history.param_bytes, 4 * (64 * 32 + 32 + 2 * 32 + 32 * 10 + 10));
-    assert_eq!(plain.casts, 0, "nothing is cast without a policy");
+    assert_eq!(plain.casts, 0, "nothing is cast in f32");
     assert!(history.casts > 0);
     // Per example: the input, the inputs of norm and relu and of the last layer, and of the loss; half of it is low.
     let (low, full) = (history.tape_bytes as f64 / 100.0, plain.tape_bytes as f64 / 32.0);
-    assert!(low < 0.9 * full, "{low} bytes an example at O2, {full} at O0");
+    assert!(low < 0.9 * full, "{low} bytes an example in f16, {full} in f32");
     let last = &history.epochs[1];
     let mean = history.steps[15..].iter().map(|step| step.loss).sum::<f64>() / 15.0;
     assert!((last.loss - mean).abs() < 1e-12);

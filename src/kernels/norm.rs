@@ -76,9 +76,9 @@ pub(crate) fn moments<R: Real>(rows: &Rows, x: &[R], centered: bool) -> (Vec<R>,
     (means, variances)
 }
 
-/// `1 / sqrt(variance + eps)`.
-pub(crate) fn reciprocal_deviations<R: Real>(variances: &[R], eps: f64) -> Vec<R> {
-    variances.iter().map(|&v| (v + R::of(eps)).sqrt().recip()).collect()
+/// `sqrt(variance + eps)`.
+pub(crate) fn deviations<R: Real>(variances: &[R], eps: f64) -> Vec<R> {
+    variances.iter().map(|&v| (v + R::of(eps)).sqrt()).collect()
 }
 
 /// A parameter, or what stands for it when there is none.
@@ -86,20 +86,20 @@ fn param<R: Real>(params: Option<&[R]>, i: usize, none: R) -> R {
     params.map_or(none, |params| params[i])
 }
 
-/// `(x - mean) * rstd * gamma + beta`.
+/// `(x - mean) * (gamma / deviation) + beta`: in this order MindSpore's CPU kernel gives the same bits.
 pub(crate) fn normalize<R: Real>(
     rows: &Rows,
     x: &[R],
     means: &[R],
-    rstds: &[R],
+    deviations: &[R],
     gamma: Option<&[R]>,
     beta: Option<&[R]>,
 ) -> Vec<R> {
     let mut out = x.to_vec();
-    for (row, (&mean, &rstd)) in means.iter().zip(rstds).enumerate() {
+    for (row, (&mean, &deviation)) in means.iter().zip(deviations).enumerate() {
         rows.stretches(row, |at, i| {
-            let (gamma, beta) = (param(gamma, i, R::one()), param(beta, i, R::zero()));
-            out[at].iter_mut().for_each(|x| *x = (*x - mean) * rstd * gamma + beta);
+            let (scale, beta) = (param(gamma, i, R::one()) / deviation, param(beta, i, R::zero()));
+            out[at].iter_mut().for_each(|x| *x = (*x - mean) * scale + beta);
         });
     }
     out
@@ -123,7 +123,7 @@ pub(crate) enum Statistics {
     Given,
 }
 
-/// The gradients of [`normalize`]. With `n = (x - mean) * rstd` and `g = grad * gamma`, the gradient of x is
+/// The gradients of [`normalize`]. With `rstd = 1 / deviation`, `n = (x - mean) * rstd` and `g = grad * gamma`, the gradient of x is
 /// `rstd * (g - mean(g) - n * mean(g * n))`; the last two terms come from the mean and the deviation, where those depend
 /// on x (S. Ioffe, C. Szegedy, "Batch normalization", 2015, section 3).
 pub(crate) fn backward<R: Real>(
@@ -131,7 +131,7 @@ pub(crate) fn backward<R: Real>(
     statistics: Statistics,
     x: &[R],
     means: &[R],
-    rstds: &[R],
+    deviations: &[R],
     gamma: Option<&[R]>,
     grad: &[R],
 ) -> Gradients<R> {
@@ -141,7 +141,8 @@ pub(crate) fn backward<R: Real>(
         gamma: vec![R::zero(); rows.params()],
         beta: vec![R::zero(); rows.params()],
     };
-    for (row, (&mean, &rstd)) in means.iter().zip(rstds).enumerate() {
+    for (row, (&mean, &deviation)) in means.iter().zip(deviations).enumerate() {
+        let rstd = deviation.recip();
         let (mut sum_g, mut sum_gn) = (R::zero(), R::zero());
         rows.stretches(row, |at, i| {
             let (mut sum, mut sum_n) = (R::zero(), R::zero());
@@ -172,14 +173,14 @@ pub(crate) fn backward<R: Real>(
 
 /// The gradients of a given mean and variance, from those of gamma and beta: each row has one parameter.
 pub(crate) fn given_gradients<R: Real>(
-    rstds: &[R],
+    deviations: &[R],
     gamma: Option<&[R]>,
     to_gamma: &[R],
     to_beta: &[R],
 ) -> (Vec<R>, Vec<R>) {
-    let scale = |row: usize| rstds[row] * param(gamma, row, R::one());
-    let mean = (0..rstds.len()).map(|row| -scale(row) * to_beta[row]).collect();
+    let scale = |row: usize| param(gamma, row, R::one()) / deviations[row];
+    let mean = (0..deviations.len()).map(|row| -scale(row) * to_beta[row]).collect();
     let half = R::of(-0.5);
-    let variance = (0..rstds.len()).map(|row| half * rstds[row] * scale(row) * to_gamma[row]).collect();
+    let variance = (0..deviations.len()).map(|row| half * scale(row) / deviations[row] * to_gamma[row]).collect();
     (mean, variance)
 }

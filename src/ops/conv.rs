@@ -91,7 +91,8 @@ impl Window {
 /// The channels of input and output of one group, from those of input and weight.
 fn grouped(x: &[usize], weight: &[usize], groups: usize, of_input: usize, of_output: usize) -> Result<(usize, usize)> {
     let misfit = |why: String| Error::shape(format!("{x:?} and the weight {weight:?} do not fit: {why}"));
-    if groups == 0 || !of_input.is_multiple_of(groups) || !of_output.is_multiple_of(groups) {
+    let divides = |channels: usize| channels.is_multiple_of(groups) && groups <= channels.max(1);
+    if groups == 0 || !divides(of_input) || !divides(of_output) {
         return Err(misfit(format!("{of_input} and {of_output} channels do not divide into {groups} groups")));
     }
     Ok((of_input / groups, of_output / groups))

@@ -26,7 +26,7 @@ struct Norm {
 struct Moments {
     mean: Tensor,
     variance: Tensor,
-    rstd: Tensor,
+    deviation: Tensor,
 }
 
 /// The elements of a floating tensor in the dtype the kernels compute in.
@@ -67,30 +67,37 @@ impl Norm {
             Statistics::Moments => norm::moments(&self.rows, &x, true),
             Statistics::MeanSquare => norm::moments(&self.rows, &x, false),
         };
-        let rstd = norm::reciprocal_deviations(&variance, self.eps);
+        let deviation = norm::deviations(&variance, self.eps);
         let gamma = self.gamma(inputs).map(wide).transpose()?;
         let beta = self.beta(inputs).map(wide).transpose()?;
-        let y = norm::normalize(&self.rows, &x, &mean, &rstd, gamma.as_deref(), beta.as_deref());
+        let y = norm::normalize(&self.rows, &x, &mean, &deviation, gamma.as_deref(), beta.as_deref());
         let each_row = |data: Vec<T::Wide>| tensor_of(data, &[self.rows.rows]);
-        let moments = Moments { mean: each_row(mean)?, variance: each_row(variance)?, rstd: each_row(rstd)? };
+        let moments = Moments { mean: each_row(mean)?, variance: each_row(variance)?, deviation: each_row(deviation)? };
         Ok((Array::from_vec(T::narrow_vec(y), inputs[0].shape())?, moments))
     }
 
     /// The gradients of the inputs, of which x has the shape of the gradient and all others the shape `params`.
-    /// The saved tensors are x, the mean, the reciprocal deviation, and gamma if any.
+    /// The saved tensors are x, the mean, the deviation, and gamma if any.
     fn backward<T: Stored + Float>(&self, b: &Backward<'_>, params: &[usize]) -> Result<Vec<Tensor>>
     where
         T::Wide: Stored + Real,
     {
         let (x, grad) = (elements::<T>(&b.saved[0]), elements::<T>(b.grad));
-        let (mean, rstd) = (wide::<T::Wide>(&b.saved[1])?, wide::<T::Wide>(&b.saved[2])?);
+        let (mean, deviation) = (wide::<T::Wide>(&b.saved[1])?, wide::<T::Wide>(&b.saved[2])?);
         let gamma = b.saved.get(3).map(wide::<T::Wide>).transpose()?;
         let (rows, gamma) = (&self.rows, gamma.as_deref());
-        let to =
-            norm::backward(rows, self.statistics, &T::widen_slice(&x), &mean, &rstd, gamma, &T::widen_slice(&grad));
+        let to = norm::backward(
+            rows,
+            self.statistics,
+            &T::widen_slice(&x),
+            &mean,
+            &deviation,
+            gamma,
+            &T::widen_slice(&grad),
+        );
         let mut grads = vec![tensor_of(T::narrow_vec(to.x), b.grad.shape())?];
         if self.statistics == Statistics::Given {
-            let (mean, variance) = norm::given_gradients(&rstd, gamma, &to.gamma, &to.beta);
+            let (mean, variance) = norm::given_gradients(&deviation, gamma, &to.gamma, &to.beta);
             grads.extend([tensor_of(mean, params)?, tensor_of(variance, params)?]);
         }
         if self.with_gamma {
@@ -126,7 +133,7 @@ fn normalized(
         let norm = Norm { rows, statistics, eps, with_gamma: gamma.is_some() };
         let (value, moments) = by_float!(x, T => norm.forward::<T>(inputs))?;
         let dtypes: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
-        let mut saved = vec![x.clone(), moments.mean.clone(), moments.rstd.clone()];
+        let mut saved = vec![x.clone(), moments.mean.clone(), moments.deviation.clone()];
         saved.extend(norm.gamma(inputs).cloned());
         used = Some(moments);
         Ok(Forward::new(value, saved, move |b| {
@@ -153,7 +160,7 @@ fn channel_groups(shape: &[usize], groups: impl FnOnce(usize) -> usize) -> Resul
         return Err(Error::shape(format!("needs [n, c, ...], got {shape:?}")));
     };
     let groups = groups(c);
-    if groups == 0 || !c.is_multiple_of(groups) {
+    if groups == 0 || groups > c.max(1) || !c.is_multiple_of(groups) {
         return Err(Error::shape(format!("the {c} channels of {shape:?} do not divide into {groups} groups")));
     }
     let (per_row, inner) = (c / groups, spatial.iter().product());

@@ -128,7 +128,7 @@ impl Tensor {
     pub fn chunk(&self, n: usize, axis: isize) -> Result<Vec<Tensor>> {
         let at = axis_at(axis, self.rank()).map_err(|e| e.in_op(Op::Split.name()))?;
         let len = self.shape()[at];
-        if n == 0 || !len.is_multiple_of(n) {
+        if n == 0 || n > len.max(1) || !len.is_multiple_of(n) {
             let message = format!("axis {at} of {:?} does not divide into {n} equal pieces", self.shape());
             return Err(Error::shape(message).in_op(Op::Split.name()));
         }

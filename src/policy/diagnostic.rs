@@ -48,7 +48,7 @@ impl Place {
 
 /// How many characters of a line are shown, and of a message.
 const SHOWN: usize = 100;
-const LONGEST: usize = 600;
+const LONGEST: usize = 400;
 
 impl Source<'_> {
     /// Where something was written, for lists and rules.
@@ -60,8 +60,7 @@ impl Source<'_> {
     /// The same error with its place before it and the line behind it.
     pub fn error(&self, place: impl Into<Place>, error: Error) -> Error {
         let Place { line, column } = place.into();
-        let met = self.text.replace("\r\n", "\n").replace('\r', "\n");
-        let met = met.split('\n').nth(line - 1).unwrap_or("");
+        let met = self.line(line);
         // Of a very long line only the surroundings of the place are shown.
         let skip = if column > SHOWN { column - SHOWN / 2 } else { 0 };
         let shown: String = met.chars().skip(skip).take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -72,6 +71,21 @@ impl Source<'_> {
         let shown = shown.trim_end();
         write!(text, "\n{margin} |\n{line} | {shown}\n{margin} | {caret}^").expect("writing to a string");
         Error::new(error.kind(), text)
+    }
+
+    /// What stands at a place, up to what ends a value on its line.
+    pub fn value_at(&self, place: Place) -> String {
+        let line = self.line(place.line);
+        let rest: String = line.chars().skip(place.column - 1).collect();
+        let rest = rest.split(" #").next().unwrap_or("");
+        let end = rest.find([',', ']', '}']).unwrap_or(rest.len());
+        rest[..end].trim_matches([' ', ':']).chars().take(40).collect()
+    }
+
+    /// A line, from 1, by the line breaks of YAML.
+    fn line(&self, number: usize) -> String {
+        let text = self.text.replace("\r\n", "\n").replace('\r', "\n");
+        text.split('\n').nth(number - 1).unwrap_or("").to_string()
     }
 }
 

@@ -205,20 +205,39 @@ pub(super) fn read<T: DeserializeOwned>(source: &Source<'_>) -> Result<T> {
     };
     serde_yaml::from_str_with_options(source.text, options).map_err(|error| {
         let place = error.location().map_or(Place::START, Place::from);
-        source.error(place, Error::policy(in_our_words(&error)))
+        source.error(place, Error::policy(in_our_words(&error, source, place)))
     })
 }
 
-fn in_our_words(error: &serde_yaml::Error) -> String {
+/// The parser's errors in the words of this library: what was expected and what was met.
+fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>, place: Place) -> String {
     use serde_yaml::{Error as E, MessageFormatter};
+    let expected = |what: &str| match source.value_at(place) {
+        met if met.is_empty() => format!("expected {what}, met nothing"),
+        met => format!("expected {what}, met `{met}`"),
+    };
     match error {
         E::SerdeUnknownField { field, expected, .. } => {
             let near = did_you_mean(field, expected.iter().copied());
             format!("unknown key `{field}`{near}; allowed: {}", expected.join(", "))
         }
-        E::SerdeMissingField { field, .. } => format!("the key `{field}` is missing here"),
+        E::SerdeMissingField { field, .. } => {
+            let allowed = match *field {
+                "version" => "; allowed: 1",
+                "level" => "; allowed: O0, O1, O2, O3",
+                "dtype" => "; allowed: float16, bfloat16",
+                "run" => "; allowed: float32, low, inherit",
+                "kind" => "; allowed: none, fixed, dynamic",
+                _ => "",
+            };
+            format!("the key `{field}` is missing from this map{allowed}")
+        }
         E::DuplicateMappingKey { key: Some(key), .. } => format!("the key `{key}` stands here twice"),
-        E::InvalidScalar { ty, .. } => format!("expected {ty}"),
+        E::Unexpected { expected: "mapping start", .. } => expected("a map, `key: value`"),
+        E::Unexpected { expected: "sequence start", .. } => expected("a list, `[a, b]` or a line with `- ` for each"),
+        E::Unexpected { expected: "string scalar", .. } | E::NullIntoString { .. } => expected("a single value"),
+        E::InvalidScalar { ty: "u32" | "u64", .. } => expected("a whole number"),
+        E::InvalidScalar { .. } | E::NonFiniteFloat { .. } => expected("a finite number"),
         other => UserMessageFormatter.format_message(other).into_owned(),
     }
 }

@@ -5,7 +5,10 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use super::{Origin, Pattern};
-use crate::error::{Error, Result, did_you_mean};
+use crate::{
+    DType,
+    error::{Error, Result, did_you_mean},
+};
 
 /// One rule of a policy.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,7 +120,12 @@ impl FromStr for Run {
     fn from_str(text: &str) -> Result<Self> {
         let names = Run::NAMES.map(|(name, _)| name);
         Run::NAMES.into_iter().find(|(name, _)| *name == text).map(|(_, run)| run).ok_or_else(|| {
-            Error::policy(format!("unknown `run: {text}`{}; allowed: {}", did_you_mean(text, names), names.join(", ")))
+            // The nearest name to `float16` would be `float32`.
+            let near = match text.parse::<DType>() {
+                Ok(dtype) if dtype.is_low() => " (did you mean `low`, the policy's own dtype?)".to_string(),
+                _ => did_you_mean(text, names),
+            };
+            Error::policy(format!("unknown `run: {text}`{near}; allowed: {}", names.join(", ")))
         })
     }
 }

@@ -144,7 +144,8 @@ pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> 
 fn low_dtype(name: &str) -> Result<DType> {
     let near = || {
         let names = DType::LOW.into_iter().flat_map(|dtype| [dtype.long_name(), dtype.name()]);
-        Error::dtype(format!("unknown low dtype `{name}`{}; allowed: float16, bfloat16", did_you_mean(name, names)))
+        let near = did_you_mean(name, names);
+        Error::dtype(format!("unknown low dtype `{name}`{near}; allowed: float16 (f16), bfloat16 (bf16)"))
     };
     let dtype = name.parse().map_err(|_| near())?;
     check_low(dtype)?;
