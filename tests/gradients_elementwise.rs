@@ -102,6 +102,18 @@ fn binary_ops() {
 }
 
 #[test]
+fn choice_and_dropout() {
+    for case in 0..CASES {
+        let mut draw = Draw::new(case);
+        let [a, b] = broadcast_pair(&mut draw);
+        let (a, b) = (draw.tensor(&a, -2.0..2.0), draw.tensor(&b, -2.0..2.0));
+        let mask = a.gt(&b).unwrap();
+        check("select", &[a.clone(), b], |xs| mask.select(&xs[0], &xs[1]));
+        check("dropout", &[a], |xs| xs[0].dropout(0.4, case));
+    }
+}
+
+#[test]
 fn prelu() {
     for case in 0..CASES {
         let mut draw = Draw::new(case);

@@ -2,8 +2,10 @@
 
 mod arithmetic;
 mod axes;
+mod compare;
 mod conv;
 mod cross_entropy;
+mod dropout;
 mod index;
 mod linear;
 mod loss;

@@ -233,11 +233,11 @@ fn density<R: Real>(x: R) -> R {
     (-x * x * R::of(0.5)).exp() * R::of(scale)
 }
 
-/// `(1 + tanh(u)) / 2` with `u = sqrt(2/π) (x + 0.044715 x³)`, and its slope.
+/// `(1 + tanh(u)) / 2` with `u = sqrt(2/π) (x + 0.044715 x³)`, and its slope; as sigmoid(2u), which does not cancel.
 fn normal_tanh<R: Real>(x: R) -> (R, R) {
-    let scale = R::of(std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
+    let scale = R::of(2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
     let cubic = R::of(0.044715);
-    let tanh = (scale * (x + cubic * x * x * x)).tanh();
-    let slope = R::of(0.5) * (R::one() - tanh * tanh) * scale * (R::one() + R::of(3.0) * cubic * x * x);
-    (R::of(0.5) * (R::one() + tanh), slope)
+    let twice_u = scale * (x + cubic * x * x * x);
+    let value = sigmoid(twice_u);
+    (value, value * sigmoid(-twice_u) * scale * (R::one() + R::of(3.0) * cubic * x * x))
 }

@@ -41,7 +41,8 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the number of elements is not the product of the shape.
     pub fn from_f64(data: &[f64], shape: &[usize], dtype: DType) -> Result<Tensor> {
-        Ok(Tensor::from_vec(data.to_vec(), shape)?.cast(dtype))
+        // Making a tensor is no cast of one, so observers are not told.
+        Ok(Tensor::from_array(Array::from_vec(data.to_vec(), shape)?.cast(dtype)))
     }
 
     /// A tensor of an ndarray's elements.

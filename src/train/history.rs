@@ -11,7 +11,7 @@ pub struct History {
     pub steps: Vec<Step>,
     /// Every epoch that was finished, in order.
     pub epochs: Vec<Epoch>,
-    /// Bytes that the tape kept for the backward pass of the first step: its activations.
+    /// Most bytes that the tape kept for the backward pass of a step: its activations.
     pub tape_bytes: usize,
     /// Bytes of the trained parameters.
     pub param_bytes: usize,

@@ -1,0 +1,200 @@
+//! The training loop of a classifier.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Epoch, History, Step,
+    data::{Batch, Dataset, Split},
+};
+use crate::{
+    Child, DType, Tensor,
+    cell::{AsCell, Params},
+    error::{Error, Result},
+    no_grad,
+    optim::{Adam, Optimizer, Sgd},
+    policy::LossScaleSpec,
+    scale::LossScale,
+};
+
+/// How to train.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FitOptions {
+    /// How often the data is gone through; 10.
+    pub epochs: usize,
+    /// Examples in a step, at least 1; 32. The last step of an epoch may have fewer.
+    pub batch: usize,
+    /// The learning rate; 0.05.
+    pub lr: f64,
+    /// Decides the order of the examples in every epoch; 0.
+    pub seed: u64,
+    /// The optimizer; gradient descent with momentum 0.9.
+    pub method: Method,
+    /// The loss scale; none.
+    pub loss_scale: LossScaleSpec,
+}
+
+/// Which optimizer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Method {
+    /// Gradient descent: [`Sgd`].
+    Sgd {
+        /// Its momentum.
+        momentum: f64,
+    },
+    /// [`Adam`] with its usual numbers.
+    Adam,
+}
+
+impl Default for FitOptions {
+    fn default() -> Self {
+        let method = Method::Sgd { momentum: 0.9 };
+        FitOptions { epochs: 10, batch: 32, lr: 0.05, seed: 0, method, loss_scale: LossScaleSpec::None }
+    }
+}
+
+impl FitOptions {
+    /// How many steps a run takes at most.
+    pub fn steps(&self, examples: usize) -> usize {
+        self.epochs.saturating_mul(examples.div_ceil(self.batch.max(1)))
+    }
+
+    fn optimizer(&self, params: Params) -> Box<dyn Optimizer> {
+        match self.method {
+            Method::Sgd { momentum } => Box::new(Sgd::new(params, self.lr).momentum(momentum)),
+            Method::Adam => Box::new(Adam::new(params, self.lr)),
+        }
+    }
+}
+
+/// What an observer of a run is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// After every step.
+    Step(&'a Step),
+    /// After every epoch.
+    Epoch(&'a Epoch),
+}
+
+/// Trains a network to classify: cross entropy of its outputs `[n, classes]`, in f32. After each epoch it is judged by
+/// the test examples.
+///
+/// The run ends early when it [stalls](crate::Outcome::Stalled); see [`History::stalled`]. The network is left in evaluation.
+/// The same network, data and options give the same weights, bit for bit.
+///
+/// # Errors
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range,
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, and what the network reports.
+pub fn fit<C: ?Sized + AsCell>(
+    net: &mut Child<C>,
+    data: &Split,
+    options: &FitOptions,
+    observer: &mut dyn FnMut(Event<'_>),
+) -> Result<History> {
+    let result = run(net, data, options, observer);
+    net.set_train(false);
+    result
+}
+
+fn run<C: ?Sized + AsCell>(
+    net: &mut Child<C>,
+    data: &Split,
+    options: &FitOptions,
+    observer: &mut dyn FnMut(Event<'_>),
+) -> Result<History> {
+    if options.batch == 0 {
+        return Err(Error::value("a batch of 0 examples; allowed: at least 1"));
+    }
+    if data.train.is_empty() || data.test.is_empty() {
+        return Err(Error::data("there must be examples to train with and to test with"));
+    }
+    let mut scale = LossScale::new(options.loss_scale.clone())?;
+    let mut optimizer = options.optimizer(net.params());
+    let param_bytes = optimizer.params().iter().map(|(_, param)| bytes(&param.value())).sum();
+    let mut history = History { param_bytes, ..History::default() };
+    for epoch in 0..options.epochs {
+        let first = history.steps.len();
+        net.set_train(true);
+        for batch in data.train.shuffled_batches(options.batch, options.seed, epoch as u64) {
+            let mut one = |net: &Child<C>| train_step(net, &batch, epoch, &mut scale, optimizer.as_mut());
+            let (step, tape_bytes) = if history.steps.is_empty() {
+                let (result, trace) = net.trace(one);
+                history.casts = trace.casts();
+                result?
+            } else {
+                one(net)?
+            };
+            history.tape_bytes = history.tape_bytes.max(tape_bytes);
+            observer(Event::Step(&step));
+            history.steps.push(step);
+            if history.stalled().is_some() {
+                return Ok(history);
+            }
+        }
+        net.set_train(false);
+        let steps = &history.steps[first..];
+        let epoch = Epoch {
+            epoch,
+            loss: steps.iter().map(|step| step.loss).sum::<f64>() / steps.len() as f64,
+            accuracy: accuracy(net, &data.test, options.batch)?,
+            skipped: steps.iter().filter(|step| step.is_skipped()).count(),
+            seconds: steps.iter().map(|step| step.seconds).sum(),
+        };
+        observer(Event::Epoch(&epoch));
+        history.epochs.push(epoch);
+    }
+    Ok(history)
+}
+
+/// One step, and the bytes that its tape kept.
+fn train_step<C: ?Sized + AsCell>(
+    net: &Child<C>,
+    batch: &Batch,
+    epoch: usize,
+    scale: &mut LossScale,
+    optimizer: &mut dyn Optimizer,
+) -> Result<(Step, usize)> {
+    let start = Instant::now();
+    let before = scale.value();
+    let loss = loss(&net.call(&batch.x)?, &batch.y)?;
+    let outcome = scale.step(optimizer, &loss)?;
+    let seconds = start.elapsed().as_secs_f64();
+    Ok((Step { epoch, loss: loss.item()?, scale: before, outcome, seconds }, loss.tape_bytes()))
+}
+
+/// Mean cross entropy in f32, whatever precision the network answers in: a 16-bit loss could not be scaled far.
+fn loss(outputs: &Tensor, labels: &Tensor) -> Result<Tensor> {
+    let outputs = if outputs.dtype().is_low() { outputs.cast(DType::F32) } else { outputs.clone() };
+    outputs.cross_entropy(labels)
+}
+
+/// Share of the examples that the network, as it is now, gives the highest output at their class; from 0 to 1.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs are not `[n, classes]`,
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, and what the network reports.
+pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
+    if data.is_empty() {
+        return Err(Error::data("there are no examples to judge by"));
+    }
+    let mut right = 0;
+    for Batch { x, y } in data.batches(batch) {
+        let outputs = no_grad(|| net.call(&x))?;
+        let &[n, classes] = outputs.shape() else {
+            return Err(Error::shape(format!("a classifier answers [n, classes]; this is {:?}", outputs.shape())));
+        };
+        if n != y.len() || classes == 0 {
+            return Err(Error::shape(format!("{} examples were answered by {:?}", y.len(), outputs.shape())));
+        }
+        let answers = outputs.argmax(1, false)?.to_vec::<i64>()?;
+        right += answers.iter().zip(y.to_vec::<i64>()?).filter(|(answer, label)| **answer == *label).count();
+    }
+    Ok(right as f64 / data.len() as f64)
+}
+
+fn bytes(x: &Tensor) -> usize {
+    x.len() * x.dtype().bytes()
+}

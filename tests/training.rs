@@ -1,0 +1,176 @@
+//! Training runs: they learn, they repeat bit for bit, and their record says what happened.
+
+use precast::{
+    Child, DType, ErrorKind, Outcome, Result, Tensor,
+    data::{Dataset, Split, digits},
+    models,
+    policy::{DynamicScale, LossScaleSpec},
+    report::{Progress, Run, chart, epochs_table, runs_table},
+    train::{Event, FitOptions, History, Method, accuracy, fit},
+};
+
+const MLP: &str = "
+version: 1
+name: small
+net:
+  kind: Sequential
+  cells:
+  - {kind: Dense, in_features: 64, out_features: 32}
+  - {kind: BatchNorm1d, num_features: 32}
+  - {kind: ReLU}
+  - {kind: Dense, in_features: 32, out_features: 10}
+";
+
+fn net() -> Child {
+    models::parse(MLP, "small", 7).unwrap()
+}
+
+/// The network as one region of a dtype.
+fn lowered(dtype: DType) -> Child {
+    net().to_float(dtype).unwrap()
+}
+
+fn dynamic(init: f32, interval: u32) -> LossScaleSpec {
+    LossScaleSpec::Dynamic(DynamicScale { init, interval, ..DynamicScale::default() })
+}
+
+fn data() -> Split {
+    digits().unwrap().reshape(&[64]).unwrap().split(1500, 0).unwrap()
+}
+
+fn options(epochs: usize) -> FitOptions {
+    FitOptions { epochs, ..FitOptions::default() }
+}
+
+fn train(net: &mut Child, options: &FitOptions) -> Result<History> {
+    fit(net, &data(), options, &mut |_| {})
+}
+
+/// The network's weights and buffers, bit for bit.
+fn bits(net: &Child) -> Vec<(String, Vec<u64>)> {
+    let bits = |x: Tensor| x.to_f64().iter().map(|x| x.to_bits()).collect();
+    net.named_params().into_iter().map(|(path, param)| (path, bits(param.value()))).collect()
+}
+
+#[test]
+fn digits_are_learnt_in_every_precision() {
+    for (dtype, loss_scale) in [
+        (DType::F32, LossScaleSpec::None),
+        (DType::F16, dynamic(65536.0, 2000)),
+        (DType::F16, dynamic(1024.0, 20)),
+        (DType::Bf16, LossScaleSpec::None),
+    ] {
+        let history = train(&mut lowered(dtype), &FitOptions { loss_scale, ..options(4) }).unwrap();
+        let accuracy = history.accuracy().unwrap();
+        assert!(accuracy > 0.93, "{dtype}: {accuracy}");
+        let (first, last) = (&history.epochs[0], &history.epochs[3]);
+        assert!(last.loss < first.loss / 3.0, "{dtype}: {} {}", first.loss, last.loss);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bits() {
+    let run = |seed: u64| {
+        let mut net = lowered(DType::F16);
+        let (method, loss_scale) = (Method::Adam, dynamic(16_777_216.0, 10));
+        let history = train(&mut net, &FitOptions { method, lr: 0.01, seed, loss_scale, ..options(2) }).unwrap();
+        let steps: Vec<_> = history.steps.into_iter().map(|s| (s.loss.to_bits(), s.scale, s.outcome)).collect();
+        (bits(&net), steps)
+    };
+    let (weights, steps) = run(1);
+    assert_eq!((&weights, &steps), (&run(1).0, &run(1).1));
+    assert_ne!(weights, run(2).0, "another seed, another order, other weights");
+    assert!(steps.iter().any(|(_, _, outcome)| *outcome != Outcome::Stepped), "the start scale was too high");
+    assert!(weights.iter().all(|(_, bits)| bits.iter().all(|&b| f64::from_bits(b).is_finite())));
+}
+
+#[test]
+fn the_record_adds_up() {
+    let plain = train(&mut net(), &options(1)).unwrap();
+    let mut net = lowered(DType::F16);
+    let loss_scale = LossScaleSpec::Fixed { scale: 128.0 };
+    let options = FitOptions { batch: 100, loss_scale, ..options(2) };
+    let (mut steps, mut epochs) = (0, 0);
+    let history = fit(&mut net, &data(), &options, &mut |event| match event {
+        Event::Step(step) => {
+            assert_eq!(step.scale, 128.0);
+            assert!(step.seconds > 0.0);
+            steps += 1;
+        }
+        Event::Epoch(epoch) => {
+            assert_eq!((epoch.epoch, steps), (epochs, 15 * (epochs + 1)));
+            epochs += 1;
+        }
+    })
+    .unwrap();
+    assert_eq!((steps, epochs, options.steps(1500)), (30, 2, 30));
+    assert_eq!((history.steps.len(), history.epochs.len(), history.skipped()), (30, 2, 0));
+    // Two dense layers with bias, and weight and bias of the norm, in f32.
+    assert_eq!(history.param_bytes, 4 * (64 * 32 + 32 + 2 * 32 + 32 * 10 + 10));
+    assert_eq!(plain.casts, 0, "nothing is cast in f32");
+    assert!(history.casts > 0);
+    // Per example: the input, the inputs of norm and relu and of the last layer, and of the loss; half of it is low.
+    let (low, full) = (history.tape_bytes as f64 / 100.0, plain.tape_bytes as f64 / 32.0);
+    assert!(low < 0.9 * full, "{low} bytes an example in f16, {full} in f32");
+    let last = &history.epochs[1];
+    let mean = history.steps[15..].iter().map(|step| step.loss).sum::<f64>() / 15.0;
+    assert!((last.loss - mean).abs() < 1e-12);
+    assert_eq!(
+        accuracy(&net, &data().test, 297).unwrap(),
+        last.accuracy,
+        "the batch size does not matter in evaluation"
+    );
+    assert_eq!(history.accuracy(), Some(last.accuracy));
+}
+
+#[test]
+fn a_run_that_cannot_recover_ends_and_says_so() {
+    let mut net = net();
+    // A pixel of infinity in every example: every loss is NaN.
+    let broken = Dataset::new(vec![f32::INFINITY; 64 * 40], &[64], vec![0; 40]).unwrap();
+    let split = Split { train: broken, test: data().test };
+    let before = bits(&net);
+    let history = fit(&mut net, &split, &FitOptions { batch: 2, ..options(3) }, &mut |_| {}).unwrap();
+    assert_eq!((history.steps.len(), history.skipped(), history.epochs.len()), (20, 20, 0));
+    assert!(history.stalled().is_some_and(|step| step.loss.is_nan()));
+    let trained = |bits: Vec<(String, Vec<u64>)>| -> Vec<_> {
+        bits.into_iter().filter(|(path, _)| !path.contains("running")).collect()
+    };
+    assert_eq!(trained(bits(&net)), trained(before), "no weight was touched");
+}
+
+#[test]
+fn what_cannot_be_trained_is_refused() {
+    let mut net = net();
+    let kind = |result: Result<History>| result.unwrap_err().kind();
+    assert_eq!(kind(train(&mut net, &FitOptions { batch: 0, ..options(1) })), ErrorKind::Value);
+    assert_eq!(kind(train(&mut net, &FitOptions { lr: f64::NAN, ..options(1) })), ErrorKind::Value);
+    let loss_scale = LossScaleSpec::Fixed { scale: f32::NAN };
+    assert_eq!(kind(train(&mut net, &FitOptions { loss_scale, ..options(1) })), ErrorKind::Value);
+    let empty = Split { train: Dataset::new(vec![], &[64], vec![]).unwrap(), test: data().test };
+    assert_eq!(kind(fit(&mut net, &empty, &options(1), &mut |_| {})), ErrorKind::Data);
+    let images = digits().unwrap().split(1500, 0).unwrap();
+    assert_eq!(kind(fit(&mut net, &images, &options(1), &mut |_| {})), ErrorKind::Shape);
+    let eleven = Dataset::new(vec![0.0; 128], &[64], vec![0, 10]).unwrap();
+    assert!(fit(&mut net, &Split { train: eleven.clone(), test: eleven }, &options(1), &mut |_| {}).is_err());
+    assert_eq!(accuracy(&net, &empty.train, 1).unwrap_err().kind(), ErrorKind::Data);
+    assert_eq!(train(&mut net, &options(0)).unwrap().steps.len(), 0);
+}
+
+#[test]
+fn a_run_is_shown_as_tables_and_a_picture() {
+    let mut net = net();
+    let mut bar = Progress::quiet();
+    let history = fit(&mut net, &data(), &options(2), &mut |event| match event {
+        Event::Step(step) => bar.step(step),
+        Event::Epoch(epoch) => bar.epoch(epoch),
+    })
+    .unwrap();
+    let runs = [Run { name: "O0", history: &history }];
+    let row = runs_table(&runs).lines().last().unwrap().to_string();
+    let accuracy = format!("{:.2} %", 100.0 * history.accuracy().unwrap());
+    assert!(row.contains("O0") && row.contains(&accuracy) && row.contains("94"), "{row}");
+    assert_eq!(epochs_table(&history).lines().count(), 4);
+    assert!(chart(&runs).unwrap().contains("O0"));
+    assert!(serde_json::to_string(&history).unwrap().contains("\"stepped\""));
+}
