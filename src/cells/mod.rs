@@ -21,8 +21,10 @@ mod batch_norm;
 mod container;
 mod conv;
 mod dense;
+mod embedding;
 mod norm;
 mod pool;
+mod prelu;
 mod recurrent;
 
 pub use activation::*;
@@ -31,6 +33,7 @@ pub use batch_norm::*;
 pub use container::{CellList, Identity, Sequential};
 pub use conv::*;
 pub use dense::{Dense, DenseSpec};
+pub use embedding::{Embedding, EmbeddingSpec};
 pub use init::{Init, Rng};
 pub use kinds::kinds;
 pub use norm::{
@@ -38,4 +41,5 @@ pub use norm::{
     InstanceNorm3d, InstanceNorm3dSpec, InstanceNormSpec, LayerNorm, LayerNormSpec, RmsNorm, RmsNormSpec,
 };
 pub use pool::*;
+pub use prelu::{PReLU, PReLUSpec};
 pub use recurrent::*;
