@@ -8,7 +8,7 @@
 //! let mut rng = Rng::seed(0);
 //! let common = Dense::new(64, 10, &mut rng);
 //! let without_bias = DenseSpec::new(64, 10).bias(false).build(&mut rng)?;
-//! # Result::Ok(())
+//! # Ok::<(), precast::Error>(())
 //! ```
 
 mod axes;
