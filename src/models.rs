@@ -13,7 +13,7 @@
 //! ";
 //! let net = precast::models::parse(text, "tiny.yaml", 0)?;
 //! assert_eq!(net.params().len(), 4);
-//! # precast::Result::Ok(())
+//! # Ok::<(), precast::Error>(())
 //! ```
 //!
 //! Each cell is a map of its `kind` and its options; `{to_float: float32, cell: {...}}` asks for a precision. The kinds

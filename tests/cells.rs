@@ -405,6 +405,31 @@ fn pools_and_flatten() {
     assert_eq!(call(Flatten { start_axis: 0 }.into(), &cube).shape(), [8]);
 }
 
+#[test]
+fn dropout_repeats_itself_for_a_seed_and_rests_in_evaluation() {
+    let x = Tensor::ones(&[10_000], DType::F32);
+    let make = |seed: u64| {
+        let mut net = Child::of(sequential![Dropout::new(0.25, &mut Rng::seed(seed)).unwrap()]);
+        assert_close(&net.call(&x).unwrap(), &[1.0; 10_000], 0.0);
+        net.set_train(true);
+        net
+    };
+    let run = |net: &Child| net.call(&x).unwrap().to_f64();
+    let (a, b, other) = (make(1), make(1), make(2));
+    let (first, second) = (run(&a), run(&a));
+    assert_ne!(first, second);
+    assert_eq!((run(&b), run(&b)), (first.clone(), second));
+    assert_ne!(run(&other), first);
+
+    // Kept elements are divided by 0.75; of 10,000 about 2,500 are dropped, give or take five deviations of 43.
+    let kept = f64::from((1.0f64 / 0.75) as f32);
+    assert!(first.iter().all(|&y| y == 0.0 || (y - kept).abs() < 1e-6));
+    let dropped = first.iter().filter(|&&y| y == 0.0).count();
+    assert!((2_283..=2_717).contains(&dropped), "{dropped}");
+    assert!(Dropout::new(1.5, &mut Rng::seed(0)).unwrap_err().to_string().contains("0 to 1 is allowed"));
+    assert!(Dropout::new(f64::NAN, &mut Rng::seed(0)).is_err());
+}
+
 // ---------------------------------------------------------------- recurrent cells
 
 struct Weights {

@@ -21,6 +21,7 @@ const EVERY_KIND: &[&str] = &[
     "{kind: Conv3d, in_channels: 1, out_channels: 2, kernel_size: 2, dilation: [1, 2, 1]}",
     "{kind: Conv3dTranspose, in_channels: 1, out_channels: 2, kernel_size: [1, 2, 3], bias: false}",
     "{kind: Dense, in_features: 3, out_features: 2, bias: false}",
+    "{kind: Dropout, p: 0.5}",
     "{kind: ELU, alpha: 2.0}",
     "{kind: Embedding, vocab_size: 5, embedding_size: 2}",
     "{kind: Flatten, start_axis: 2}",
