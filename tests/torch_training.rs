@@ -24,8 +24,10 @@ fn tensor(recorded: &Value) -> Tensor {
 /// autocast casts.
 struct Net {
     params: Params,
-    forward: fn(&[Tensor], Low, &Tensor) -> Result<Tensor>,
+    forward: Forward,
 }
+
+type Forward = fn(&[Tensor], Low, &Tensor) -> Result<Tensor>;
 
 #[derive(Clone, Copy)]
 struct Low(Option<DType>);
@@ -41,9 +43,9 @@ impl Low {
 }
 
 fn net(model: &str, init: &Value) -> Net {
-    let (names, forward): (&[&str], fn(&[Tensor], Low, &Tensor) -> Result<Tensor>) = match model {
-        "mlp" => (&["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias", "fc3.weight", "fc3.bias"], mlp),
-        "cnn" => (&["conv.weight", "conv.bias", "bn.weight", "bn.bias", "fc.weight", "fc.bias"], cnn),
+    let (names, forward): (_, Forward) = match model {
+        "mlp" => (["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias", "fc3.weight", "fc3.bias"], mlp),
+        "cnn" => (["conv.weight", "conv.bias", "bn.weight", "bn.bias", "fc.weight", "fc.bias"], cnn),
         other => panic!("unknown model {other}"),
     };
     let params = names.iter().map(|&name| (name.to_string(), Param::new(tensor(&init[name])))).collect();
@@ -95,6 +97,21 @@ fn close(ours: f64, theirs: f64, tolerance: f64, what: &str) {
     assert!((ours - theirs).abs() <= tolerance * theirs.abs().max(1.0), "{what}: ours {ours}, torch's {theirs}");
 }
 
+/// Before any difference is carried on, each gradient agrees within two units of its dtype at the size of the largest
+/// (that of a bias before a norm is zero but for rounding); where torch's overflow, ours do.
+fn first_gradients_agree(net: &Net, grads: &Grads, run: &Value, low: Low, what: &str) {
+    let theirs = |path: &str| tensor(&run["step0_raw_grads"][path]).to_f64();
+    let all = net.params.iter().flat_map(|(path, _)| theirs(path));
+    let largest = all.filter(|g| g.is_finite()).fold(0.0, |m: f64, g| m.max(g.abs()));
+    let tolerance = largest * low.0.map_or(1e-6, |low| 2.0 * low.epsilon());
+    for (path, param) in net.params.iter() {
+        for (ours, theirs) in grads.get(param).unwrap().to_f64().into_iter().zip(theirs(path)) {
+            let agree = if theirs.is_finite() { (ours - theirs).abs() <= tolerance } else { !ours.is_finite() };
+            assert!(agree, "{what} of {path}: ours {ours}, torch's {theirs}, largest {largest}");
+        }
+    }
+}
+
 fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
     let mode = run["mode"].as_str().unwrap();
     let low = Low(match mode {
@@ -123,7 +140,7 @@ fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
     };
     // f32 sums differ in their order. Rounded to 16 bit, such a difference becomes one unit in the last place of an
     // activation here and there, in one of eight examples: less than a unit in the mean loss. Momentum and Adam carry it on.
-    let carried = if opt == "sgd" { 1.0 } else { 4.0 };
+    let carried = if opt == "sgd" { 1.0 } else { 20.0 };
     let tolerance = low.0.map_or(2e-6, |low| carried * low.epsilon());
     let (x, y) = (tensor(&model["x"]), &model["y"].as_array().unwrap());
     for (i, recorded) in run["steps"].as_array().unwrap().iter().enumerate() {
@@ -132,6 +149,9 @@ fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
         let batch = x.slice(0, rows.clone())?;
         let labels = Tensor::from_vec(y[rows].iter().map(|y| y.as_i64().unwrap()).collect(), &[8])?;
         let loss = net.loss(low, &batch, &labels)?;
+        if i == 0 {
+            first_gradients_agree(&net, &scale.scale(&loss)?.backward()?, run, low, &what("gradients"));
+        }
         close(loss.item()?, recorded["loss"].as_f64().unwrap(), tolerance, &what("loss"));
         let stepped = match run["clip"].as_f64() {
             None => scale.step(optimizer.as_mut(), &loss)? == Outcome::Stepped,
@@ -155,7 +175,9 @@ fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
             assert_eq!(u64::from(state.counter), recorded["growth_tracker"].as_u64().unwrap(), "{}", what("counter"));
         }
     }
-    for (path, param) in net.params.iter() {
+    // The bias before a norm has no gradient but rounding, which Adam takes for a full one: its way is chance.
+    let chance = |path: &str| opt == "adam" && path == "conv.bias";
+    for (path, param) in net.params.iter().filter(|(path, _)| !chance(path)) {
         let theirs = tensor(&run["final_params"][path]).to_f64();
         for (ours, theirs) in param.value().to_f64().iter().zip(theirs) {
             close(*ours, theirs, tolerance, &format!("{name} {mode} {opt} {} at the end, {path}", run["scaler"]));

@@ -2,11 +2,11 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::Run;
+use super::TrainingRun;
 use crate::train::History;
 
 /// A table of runs: a row for each, with what each gained and what it cost.
-pub fn runs_table(runs: &[Run<'_>]) -> String {
+pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
     let header = [
         "run",
         "accuracy",
@@ -19,7 +19,7 @@ pub fn runs_table(runs: &[Run<'_>]) -> String {
         "parameters",
         "casts/step",
     ];
-    let rows = runs.iter().map(|Run { name, history }| {
+    let rows = runs.iter().map(|TrainingRun { name, history }| {
         let last = history.steps.last();
         [
             name.to_string(),
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn an_empty_run_is_shown_with_dashes() {
-        let text = runs_table(&[Run { name: "nothing", history: &History::default() }]);
+        let text = runs_table(&[TrainingRun { name: "nothing", history: &History::default() }]);
         let fields: Vec<&str> = text.lines().last().unwrap().split_whitespace().filter(|field| *field != "|").collect();
         assert_eq!(fields, ["nothing", "-", "-", "0", "0", "-", "-", "0", "B", "0", "B", "0"]);
     }
