@@ -10,7 +10,6 @@ use crate::{
 
 /// What an apply did, and how to take it back.
 #[derive(Clone, Debug)]
-#[must_use = "keep it to undo, or read how many slots changed"]
 pub struct Applied {
     /// The plan that was applied.
     pub plan: Plan,
