@@ -32,8 +32,8 @@ use crate::{
 /// }
 /// // 65536 does not fit into f16, so the first step only finds a lower scale.
 /// assert_eq!(scale.value(), 32768.0);
-/// # precast::Result::Ok(())
 /// # Ok::<(), precast::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossScale {
     spec: LossScaleSpec,
