@@ -31,7 +31,7 @@ pub struct Disagreement {
 /// use precast::{DType, Tensor, check};
 /// let x = Tensor::from_vec(vec![0.3, -1.2, 2.0], &[3])?;
 /// assert!(check::gradients(&[x], |xs| xs[0].tanh())?.relative < 1e-6);
-/// # precast::Result::Ok(())
+/// # Ok::<(), precast::Error>(())
 /// ```
 pub fn gradients(inputs: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Disagreement> {
     let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();

@@ -176,8 +176,6 @@ pub trait Float: Element {
 pub trait Real: num_traits::Float + Float<Wide = Self> + std::iter::Sum + std::ops::AddAssign {
     /// The nearest value.
     fn of(value: f64) -> Self;
-    /// As f64, exactly.
-    fn wide64(self) -> f64;
     /// The error function.
     fn erf(self) -> Self;
     /// `1 - erf(x)`, accurate for large x.
@@ -233,9 +231,6 @@ impl Real for f32 {
     fn of(value: f64) -> Self {
         value as f32
     }
-    fn wide64(self) -> f64 {
-        self as f64
-    }
     fn erf(self) -> Self {
         libm::erff(self)
     }
@@ -250,9 +245,6 @@ impl Real for f32 {
 impl Real for f64 {
     fn of(value: f64) -> Self {
         value
-    }
-    fn wide64(self) -> f64 {
-        self
     }
     fn erf(self) -> Self {
         libm::erf(self)

@@ -1,4 +1,62 @@
-//! Mixed-precision training.
+//! Mixed precision for Rust networks, decided before the run.
+//!
+//! You hand precast a tree of [cells](Cell) and a [`Policy`] (a level such as `O2`, or a YAML file). It tells you which cell
+//! will run in which precision and *why*, wraps those cells in cast-in / cast-out adapters, and trains them with a
+//! [loss scale](LossScale).
+//!
+//! ```
+//! use precast::{LossScale, Outcome, Sgd, data, prelude::*};
+//!
+//! #[derive(Debug, Serialize, Deserialize)]
+//! struct Net {
+//!     conv: Child<Conv2d>,
+//!     norm: Child<BatchNorm2d>,
+//!     head: Child<Dense>,
+//! }
+//!
+//! #[typetag::serde]
+//! impl Cell for Net {
+//!     children!(Self { conv, norm, head }); // a forgotten field does not compile
+//!
+//!     fn forward(&self, x: &Tensor) -> Result<Tensor> { // no word of precision
+//!         let x = self.norm.call(&self.conv.call(x)?)?.relu()?.max_pool2d(2, 2)?;
+//!         self.head.call(&x.flatten(1)?)
+//!     }
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let mut rng = Rng::seed(1);
+//! let mut net = Child::new(Net {
+//!     conv: Child::new(Conv2d::new(1, 8, 3, &mut rng)),
+//!     norm: Child::new(BatchNorm2d::new(8)),
+//!     head: Child::new(Dense::new(72, 10, &mut rng)),
+//! });
+//!
+//! let policy = Policy::load("policies/o2.yaml")?;
+//! let plan = policy.plan(&net)?;
+//! println!("{plan}"); // the tree, each cell with its reason
+//! assert_eq!(plan.decision("norm")?.because.to_string(), "black list, mindspore-2.10");
+//! let applied = plan.apply(&mut net)?; // in one call: auto_mixed_precision(&mut net, Level::O2, DType::F16)?
+//!
+//! net.set_train(true);
+//! let mut optimizer = Sgd::new(net.params(), 0.05).momentum(0.9);
+//! let mut scale = LossScale::new(policy.loss_scale.clone())?;
+//! for batch in data::digits()?.batches(32).take(3) {
+//!     let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
+//!     match scale.step(&mut optimizer, &loss)? { // scale, back-propagate, vote, unscale, update
+//!         Outcome::Stepped => {}
+//!         Outcome::Skipped { cause, first } => eprintln!("skipped: {cause}, first seen in {first}"),
+//!         Outcome::Stalled { .. } => break,
+//!     }
+//! }
+//!
+//! applied.undo(&mut net)?; // exact: the network as it was written, with its f32 weights
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Read on in this order: [`Tensor`] and [`Op`]; [`precision`] (what a region does to an op); [`cell`] (trees) and [`cells`]
+//! (layers); [`policy`] (what you want), [`rewrite`] (what will happen and why); [`scale`], [`optim`] and [`train`].
 #![deny(missing_docs)]
 #![warn(missing_debug_implementations)]
 #![deny(unsafe_code)]

@@ -13,7 +13,7 @@
 //! ";
 //! let net = precast::models::parse(text, "tiny.yaml", 0)?;
 //! assert_eq!(net.params().len(), 4);
-//! # precast::Result::Ok(())
+//! # Ok::<(), precast::Error>(())
 //! ```
 //!
 //! Each cell is a map of its `kind` and its options; `{to_float: float32, cell: {...}}` asks for a precision. The kinds
@@ -96,7 +96,7 @@ impl Model {
     /// ```
     /// let lenet5 = precast::models::Model::named("lenet5", 0)?;
     /// assert_eq!(lenet5.input.as_deref(), Some(&[1, 32, 32][..]));
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn named(name: &str, seed: u64) -> Result<Self> {
         let Some((_, text)) = EMBEDDED.into_iter().find(|(known, _)| *known == name) else {

@@ -218,7 +218,7 @@ impl Op {
     /// assert_eq!(Op::named("Relu")?, [Op::Relu]);
     /// assert_eq!(Op::named("ReLU")?, [Op::Relu]);
     /// assert!(Op::named("MatMull").unwrap_err().to_string().contains("did you mean `MatMul`"));
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn named(name: &str) -> Result<Vec<Op>> {
         let hits: Vec<Op> =

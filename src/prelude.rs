@@ -7,7 +7,8 @@ pub use serde::{Deserialize, Serialize};
 pub use typetag;
 
 pub use crate::{
-    Cell, Child, DType, Error, ErrorKind, Level, Op, Padding, Param, Policy, Result, Tensor,
+    Adam, Cell, Child, DType, Error, ErrorKind, Level, LossScale, Op, Optimizer, Outcome, Padding, Param, Policy,
+    Result, Sgd, Tensor,
     cells::*,
     children,
     policy::List,

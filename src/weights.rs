@@ -44,7 +44,7 @@ pub struct LoadOptions {
 /// weights::load(&b, &file)?;
 /// assert_eq!(a.cell().weight.value().to_f64(), b.cell().weight.value().to_f64());
 /// # std::fs::remove_file(file).unwrap();
-/// # Result::Ok(())
+/// # Ok::<(), precast::Error>(())
 /// ```
 pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();

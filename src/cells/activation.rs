@@ -66,13 +66,51 @@ macro_rules! with_option {
 plain! {
     /// `max(x, 0)`.
     ReLU => relu;
+    /// `min(max(x, 0), 6)`.
+    ReLU6 => relu6;
+    /// `x * sigmoid(x)`.
+    SiLU => silu;
     /// The logistic function `1 / (1 + exp(-x))`.
     Sigmoid => sigmoid;
     /// `tanh(x)`.
     Tanh => tanh;
+    /// `log(1 + exp(x))`.
+    Softplus => softplus;
+    /// `relu6(x + 3) / 6`.
+    HSigmoid => hard_sigmoid;
+    /// `x * relu6(x + 3) / 6`.
+    HSwish => hard_swish;
+    /// `min(max(x, -1), 1)`.
+    HardTanh => hard_tanh;
 }
 
 with_option! {
+    /// `x` where it is positive, else `slope * x`. In files: `{kind: LeakyReLU, slope: 0.01}`.
+    LeakyReLU {
+        /// The slope below zero: by default 0.01, as in torch (MindSpore: 0.2).
+        slope: f64 = 0.01
+    } => |x| x.leaky_relu(slope);
+    /// `x` where it is positive, else `alpha * (exp(x) - 1)`. In files: `{kind: ELU, alpha: 1.0}`.
+    ELU {
+        /// Minus the limit far below zero.
+        alpha: f64 = 1.0
+    } => |x| x.elu(alpha);
+    /// `x * Phi(x)` with the distribution function of the normal distribution (Hendrycks & Gimpel 2016). In files:
+    /// `{kind: GELU}`, `{kind: GELU, approximate: true}`.
+    GELU {
+        /// Whether Phi is approximated with tanh: by default not, as in torch (MindSpore: yes).
+        approximate: bool = false
+    } => |x| if approximate { x.gelu_tanh() } else { x.gelu() };
+    /// `exp(x)` divided by its sum along an axis. In files: `{kind: Softmax, axis: -1}`.
+    Softmax {
+        /// The axis; negative counts from the end.
+        axis: isize = -1
+    } => |x| x.softmax(axis);
+    /// The logarithm of [`Softmax`]. In files: `{kind: LogSoftmax, axis: -1}`.
+    LogSoftmax {
+        /// The axis; negative counts from the end.
+        axis: isize = -1
+    } => |x| x.log_softmax(axis);
     /// Joins all axes from one on. In files: `{kind: Flatten, start_axis: 1}`.
     Flatten {
         /// The first axis that is joined: by default 1, so that the batch stays.

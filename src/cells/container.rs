@@ -21,7 +21,7 @@ use crate::{
 /// let net = Child::of(sequential![Dense::new(4, 8, &mut rng), ReLU, Dense::new(8, 2, &mut rng)]);
 /// assert_eq!(net.call(&Tensor::ones(&[3, 4], DType::F32))?.shape(), [3, 2]);
 /// assert_eq!(net.named_params()[2].0, "2.weight");
-/// # Result::Ok(())
+/// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +40,7 @@ pub struct Sequential {
 /// let x = Tensor::ones(&[3, 4], DType::F32);
 /// let y = blocks.with(&x, |list, x| list.iter().try_fold(x, |x, cell| cell.call(&x)?.add(&x)))?;
 /// assert_eq!(y.shape(), [3, 4]);
-/// # Result::Ok(())
+/// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -161,7 +161,7 @@ impl Init {
     /// use precast::cells::{Init, Rng};
     /// let weight = Init::XavierUniform { gain: 1.0 }.sample(&[4, 2], &mut Rng::seed(0))?;
     /// assert!(weight.to_f64().iter().all(|w| w.abs() <= 1.0));
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn sample(self, shape: &[usize], rng: &mut Rng) -> Result<Tensor> {
         let mut draw: Box<dyn FnMut() -> f64> = match self {

@@ -8,7 +8,7 @@
 //! let mut rng = Rng::seed(0);
 //! let common = Dense::new(64, 10, &mut rng);
 //! let without_bias = DenseSpec::new(64, 10).bias(false).build(&mut rng)?;
-//! # Result::Ok(())
+//! # Ok::<(), precast::Error>(())
 //! ```
 
 mod axes;
@@ -21,8 +21,11 @@ mod batch_norm;
 mod container;
 mod conv;
 mod dense;
+mod dropout;
+mod embedding;
 mod norm;
 mod pool;
+mod prelu;
 mod recurrent;
 
 pub use activation::*;
@@ -31,6 +34,8 @@ pub use batch_norm::*;
 pub use container::{CellList, Identity, Sequential};
 pub use conv::*;
 pub use dense::{Dense, DenseSpec};
+pub use dropout::{Dropout, DropoutSpec};
+pub use embedding::{Embedding, EmbeddingSpec};
 pub use init::{Init, Rng};
 pub use kinds::kinds;
 pub use norm::{
@@ -38,4 +43,5 @@ pub use norm::{
     InstanceNorm3d, InstanceNorm3dSpec, InstanceNormSpec, LayerNorm, LayerNormSpec, RmsNorm, RmsNormSpec,
 };
 pub use pool::*;
+pub use prelu::{PReLU, PReLUSpec};
 pub use recurrent::*;

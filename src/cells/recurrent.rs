@@ -72,7 +72,7 @@ impl<const GATES: usize> RecurrentSpec<GATES> {
 ///     (h, c) = lstm.step(&x, (&h, &c))?;
 /// }
 /// assert_eq!(h.shape(), [2, 16]);
-/// # Result::Ok(())
+/// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "RecurrentSpec<GATES>", into = "RecurrentSpec<GATES>")]

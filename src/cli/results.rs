@@ -7,7 +7,7 @@ use std::{
 
 use precast::{
     DType, Level, Outcome, Plan,
-    report::{Run, save_chart},
+    report::{TrainingRun, save_chart},
     train::History,
 };
 use serde::Serialize;
@@ -78,7 +78,7 @@ struct FullRun<'a> {
 
 /// What a result is made from.
 pub(super) struct Finished<'a> {
-    pub run: Run<'a>,
+    pub run: TrainingRun<'a>,
     pub policy: String,
     pub plan: &'a Plan,
 }
@@ -139,7 +139,7 @@ pub(super) fn write(folder: &Path, results: &Results<RunResult>, finished: &[Fin
     put("metrics.json", serde_json::to_string(&full).map_err(Failure::work)?)?;
     let plans: Vec<String> = finished.iter().map(|finished| format!("{}\n", finished.plan)).collect();
     put("plans.txt", plans.join("\n"))?;
-    let runs: Vec<Run<'_>> = finished.iter().map(|finished| finished.run).collect();
+    let runs: Vec<TrainingRun<'_>> = finished.iter().map(|finished| finished.run).collect();
     // A run whose every loss was NaN has no curve.
     if runs.iter().flat_map(|run| &run.history.steps).any(|step| step.loss.is_finite()) {
         let file = folder.join("curves.svg");

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use precast::{
     Child, Level, Plan, Policy,
     data::{self, Split},
-    report::{Progress, Run, runs_table},
+    report::{Progress, TrainingRun, runs_table},
     train::{Event, Fit, FitOptions, Method},
     weights,
 };
@@ -130,7 +130,7 @@ pub(super) fn run(args: &Args) -> Result {
     match args.format {
         Format::Json => print_json(&results)?,
         Format::Text => {
-            let runs: Vec<Run<'_>> = finished.iter().map(|finished| finished.run).collect();
+            let runs: Vec<TrainingRun<'_>> = finished.iter().map(|finished| finished.run).collect();
             let files: Vec<String> = written.iter().map(|file| file.display().to_string()).collect();
             let (table, first) = (runs_table(&runs), &runners[0].name);
             print(format_args!(
@@ -213,7 +213,7 @@ fn train(runners: &mut [Runner], options: &FitOptions, data: &Split, quiet: bool
 
 impl Runner {
     fn finished(&self) -> Finished<'_> {
-        let run = Run { name: &self.name, history: self.fit.history() };
+        let run = TrainingRun { name: &self.name, history: self.fit.history() };
         Finished { run, policy: self.policy.to_string(), plan: &self.plan }
     }
 }

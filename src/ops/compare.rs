@@ -130,7 +130,7 @@ impl Tensor {
     /// let x = Tensor::from_vec(vec![-1f32, 2.], &[2])?;
     /// let zero = Tensor::scalar(0.0, x.dtype());
     /// assert_eq!(x.gt(&zero)?.select(&x, &zero)?.to_f64(), [0., 2.]);
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn select(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let (a, b) = meet(a, b);

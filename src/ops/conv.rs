@@ -43,7 +43,7 @@ impl Default for ConvOptions {
 /// How a transposed convolution's window moves: as [`ConvOptions`] of the convolution whose transpose it is.
 ///
 /// The output of an axis has these lengths, with `reach = dilation * (kernel - 1) + 1`:
-/// valid `(input - 1) * stride + reach`, same `input * stride`, explicit `(input - 1) * stride + reach - padding`;
+/// valid `(input - 1) * stride + max(reach, stride)` (as MindSpore has it), same `input * stride`, explicit `(input - 1) * stride + reach - padding`;
 /// `output_padding` is added to each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -191,7 +191,8 @@ fn transpose_geometry(
         }
         let length = match options.padding {
             Padding::Same => Some(input[i] * window.stride[i]),
-            _ => full[i].checked_sub(before + after),
+            Padding::Valid => Some(full[i].max(input[i] * window.stride[i])),
+            Padding::Explicit(_) => full[i].checked_sub(before + after),
         };
         match length.map(|length| length + added[i]) {
             Some(length) if length > 0 => output.push(length),

@@ -141,7 +141,7 @@ impl Tensor {
     /// let logits = Tensor::from_vec(vec![0f64, 0., 0., 0.], &[1, 4])?;
     /// let loss = logits.cross_entropy(&Tensor::from_vec(vec![2i64], &[1])?)?;
     /// assert!((loss.item()? - 4f64.ln()).abs() < 1e-15);
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn cross_entropy(&self, target: &Tensor) -> Result<Tensor> {
         self.cross_entropy_with(target, &CrossEntropy::default())

@@ -124,7 +124,7 @@ impl Tensor {
     /// let table = Tensor::from_vec(vec![0f32, 1., 2., 3., 4., 5.], &[3, 2])?;
     /// let ids = Tensor::from_vec(vec![2i64, 0], &[2])?;
     /// assert_eq!(ids.embedding(&table)?.to_vec::<f32>()?, [4., 5., 0., 1.]);
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn embedding(&self, table: &Tensor) -> Result<Tensor> {
         dispatch(Op::Embedding, &[table, self], |inputs| {

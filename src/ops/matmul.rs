@@ -175,7 +175,7 @@ impl Tensor {
     /// # use precast::{DType, Tensor};
     /// let (batch, vector) = (Tensor::ones(&[5, 2, 3], DType::F32), Tensor::ones(&[3], DType::F32));
     /// assert_eq!(batch.matmul_ext(&vector)?.shape(), [5, 2]);
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn matmul_ext(&self, other: &Tensor) -> Result<Tensor> {
         dispatch(Op::MatMulExt, &[self, other], |inputs| {

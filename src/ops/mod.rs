@@ -30,15 +30,14 @@ pub use pool::PoolOptions;
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    observe,
-    precision::{self, Frame},
+    observe, precision,
     tensor::{self, Forward, Stored},
 };
 
 /// Runs one op: casts the inputs as the innermost frame demands, runs the kernel, records it on the tape, tells the
 /// observers, and casts the result back where the frame says so.
 ///
-/// `kernel` reads the cast inputs and must not call other ops on them; see [`composite`] for ops made of ops.
+/// `kernel` reads the cast inputs and must not call other ops on them.
 pub(crate) fn dispatch(
     op: Op,
     inputs: &[&Tensor],
@@ -60,44 +59,6 @@ pub(crate) fn dispatch(
     Ok(match casts.output {
         Some(to) if output.dtype().is_castable() => output.cast(to),
         _ => output,
-    })
-}
-
-/// An op whose inside is written with other ops: 16-bit inputs are widened to f32, the inside runs there without a
-/// region, and the result is rounded once to the inputs' common dtype. Gradients go through the inside's own tape and
-/// are rounded once, too.
-pub(crate) fn composite(
-    op: Op,
-    inputs: &[&Tensor],
-    inside: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
-) -> Result<Tensor> {
-    dispatch(op, inputs, |inputs| {
-        let out = inputs.iter().map(Tensor::dtype).filter(|d| d.is_float()).reduce(DType::promote);
-        let wide = |x: &Tensor| if x.dtype().is_low() { x.detach().cast(DType::F32) } else { x.detach() };
-        let run = move |leaves: &[Tensor]| {
-            let _off = precision::enter(Frame::Off);
-            observe::unwatched(|| inside(leaves))
-        };
-        let narrow = |y: Tensor| match out {
-            Some(to) if y.dtype().is_float() => y.cast(to),
-            _ => y,
-        };
-        let dtypes: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
-        let wide_inputs: Vec<Tensor> = inputs.iter().map(wide).collect();
-        let value = narrow(tensor::no_grad(|| run(&wide_inputs))?);
-        let saved = inputs.to_vec();
-        Ok(Forward::new(value.array().clone(), saved, move |b| {
-            let leaves: Vec<Tensor> = b
-                .saved
-                .iter()
-                .zip(b.needs)
-                .map(|(x, &need)| if need { wide(x).requires_grad() } else { wide(x) })
-                .collect();
-            let y = tensor::with_recording(true, || run(&leaves))?;
-            let grads = observe::unwatched(|| y.backward_from(&b.grad.cast(y.dtype())))?;
-            let back = |(leaf, &dtype): (&Tensor, &DType)| grads.of(leaf).map(|g| g.cast(dtype));
-            Ok(leaves.iter().zip(&dtypes).map(back).collect())
-        }))
     })
 }
 

@@ -144,7 +144,7 @@ impl Tensor {
     /// # use precast::{DType, Tensor};
     /// let (a, b) = (Tensor::zeros(&[2, 3], DType::F32), Tensor::ones(&[2, 1], DType::F32));
     /// assert_eq!(Tensor::concat(&[&a, &b], -1)?.shape(), [2, 4]);
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         dispatch(Op::Concat, tensors, |inputs| {

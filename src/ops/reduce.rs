@@ -132,7 +132,7 @@ impl Tensor {
     /// let x = Tensor::from_vec(vec![1f32, 2., 3., 4., 5., 6.], &[2, 3])?;
     /// assert_eq!(x.sum(&[-1], false)?.to_f64(), [6., 15.]);
     /// assert_eq!(x.sum(&[0], true)?.shape(), [1, 3]);
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn sum(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
         sum_or_mean(Op::Sum, self, axes, keep_dims, false)

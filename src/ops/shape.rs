@@ -79,7 +79,7 @@ impl Tensor {
     /// ```
     /// # use precast::{DType, Tensor};
     /// assert_eq!(Tensor::zeros(&[2, 6], DType::F32).reshape(&[3, -1])?.shape(), [3, 4]);
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn reshape(&self, shape: &[isize]) -> Result<Tensor> {
         self.reshaped_by(Op::Reshape, |from| {

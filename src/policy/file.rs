@@ -66,7 +66,7 @@ impl Policy {
     ///
     /// let error = Policy::parse(&text.replace("O2", "O7"), "inline").unwrap_err();
     /// assert!(error.to_string().starts_with("inline:2:8: unknown level `O7`"));
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         check_size(text.as_bytes(), name)?;

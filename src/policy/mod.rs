@@ -67,7 +67,7 @@ impl Policy {
     /// let policy = Policy::new(Level::O2, DType::F16)?;
     /// assert!(policy.black.cells().contains_key("LayerNorm"));
     /// assert_eq!(Policy::new("O2", DType::F16)?, policy);
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn new<L>(level: L, dtype: DType) -> Result<Self>
     where

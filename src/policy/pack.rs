@@ -21,7 +21,7 @@ const EMBEDDED: [(&str, &str); 1] = [("mindspore-2.10", include_str!("../../poli
 /// let pack = Pack::named("mindspore-2.10")?;
 /// assert!(pack.white.cells().contains_key("Dense") && pack.white.ops().contains_key(&Op::MatMul));
 /// assert!(pack.auto.black.ops().contains_key(&Op::Softmax));
-/// # precast::Result::Ok(())
+/// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// assert!(norms.matches("encoder.norm") && norms.matches("encoder.layers.3.norm"));
 /// assert!(!norms.matches("encoder.layers.3.norm2"));
 /// assert!(!"wo".parse::<Pattern>()?.matches("word_embedding"));
-/// # precast::Result::Ok(())
+/// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {

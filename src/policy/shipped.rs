@@ -25,7 +25,7 @@ impl Policy {
     /// use precast::{DType, Level, Policy};
     /// let policy = Policy::named("o2-bf16")?;
     /// assert_eq!((policy.level, policy.dtype), (Level::O2, DType::Bf16));
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn named(name: &str) -> Result<Self> {
         let Some((_, text)) = EMBEDDED.into_iter().find(|(known, _)| *known == name) else {

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_yaml::{Location, Spanned};
 
 use super::{
-    DynamicScale, List, LossScaleSpec, Origin, Pack, Policy, Rule, Run, Select, check_low, diagnostic::Source,
+    DynamicScale, Level, List, LossScaleSpec, Origin, Pack, Policy, Rule, Run, Select, check_low, diagnostic::Source,
 };
 use crate::{
-    DType, Level, Op,
+    DType, Op,
     error::{Error, Result, did_you_mean},
 };
 

@@ -4,7 +4,7 @@ use std::{error::Error as StdError, fs, ops::Range, path::Path};
 
 use plotters::{coord::Shift, prelude::*};
 
-use super::Run;
+use super::TrainingRun;
 use crate::error::{Error, Result};
 
 const SIZE: (u32, u32) = (960, 640);
@@ -32,7 +32,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when no run has a step with a finite loss.
-pub fn chart(runs: &[Run<'_>]) -> Result<String> {
+pub fn chart(runs: &[TrainingRun<'_>]) -> Result<String> {
     let steps = runs.iter().map(|run| run.history.steps.len()).max().unwrap_or(0);
     let all = || runs.iter().flat_map(|run| &run.history.steps);
     if !all().any(|step| step.loss.is_finite()) {
@@ -57,12 +57,12 @@ pub fn chart(runs: &[Run<'_>]) -> Result<String> {
 ///
 /// # Errors
 /// As [`chart`], and [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written.
-pub fn save_chart(file: impl AsRef<Path>, runs: &[Run<'_>]) -> Result<()> {
+pub fn save_chart(file: impl AsRef<Path>, runs: &[TrainingRun<'_>]) -> Result<()> {
     let file = file.as_ref();
     fs::write(file, chart(runs)?).map_err(|e| Error::io(file, &e))
 }
 
-fn draw_losses(area: &Area<'_>, runs: &[Run<'_>], steps: Range<f64>) -> Drawn {
+fn draw_losses(area: &Area<'_>, runs: &[TrainingRun<'_>], steps: Range<f64>) -> Drawn {
     let losses: Vec<Vec<(f64, f64)>> = runs.iter().map(losses).collect();
     let smooth: Vec<Vec<(f64, f64)>> = losses.iter().map(|losses| running_mean(losses)).collect();
     let top = top_of(losses.iter().flatten().map(|point| point.1).collect());
@@ -104,7 +104,7 @@ fn draw_losses(area: &Area<'_>, runs: &[Run<'_>], steps: Range<f64>) -> Drawn {
     Ok(())
 }
 
-fn draw_scales(area: &Area<'_>, runs: &[Run<'_>], steps: Range<f64>) -> Drawn {
+fn draw_scales(area: &Area<'_>, runs: &[TrainingRun<'_>], steps: Range<f64>) -> Drawn {
     let scales = || runs.iter().flat_map(|run| &run.history.steps).map(|step| f64::from(step.scale));
     let (low, high) = (scales().fold(f64::MAX, f64::min), scales().fold(1.0, f64::max));
     let mut chart = ChartBuilder::on(area)
@@ -143,7 +143,7 @@ fn colour(run: usize) -> RGBColor {
 }
 
 /// The finite losses of a run with their steps.
-fn losses(run: &Run<'_>) -> Vec<(f64, f64)> {
+fn losses(run: &TrainingRun<'_>) -> Vec<(f64, f64)> {
     let steps = run.history.steps.iter().enumerate();
     steps.map(|(x, step)| (x as f64, step.loss)).filter(|(_, loss)| loss.is_finite()).collect()
 }
@@ -208,7 +208,11 @@ mod tests {
     #[test]
     fn names_are_shown_and_escaped() {
         let history = run_of(&[2.0, 1.0, 0.5]);
-        let svg = chart(&[Run { name: "O2 <f16>", history: &history }, Run { name: "O0", history: &history }]).unwrap();
+        let svg = chart(&[
+            TrainingRun { name: "O2 <f16>", history: &history },
+            TrainingRun { name: "O0", history: &history },
+        ])
+        .unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
         assert!(svg.contains("O2 &lt;f16&gt;") && svg.contains("O0") && svg.contains("loss scale"));
     }
@@ -217,11 +221,11 @@ mod tests {
     fn every_run_that_can_be_drawn_is_drawn() {
         for losses in [&[1.0][..], &[0.0, 0.0], &[-1.0, -2.0], &[f64::NAN, 1.0], &[f64::INFINITY, 3e300, 1e-300]] {
             let history = run_of(losses);
-            assert!(chart(&[Run { name: "x", history: &history }]).is_ok(), "{losses:?}");
+            assert!(chart(&[TrainingRun { name: "x", history: &history }]).is_ok(), "{losses:?}");
         }
         for losses in [&[][..], &[f64::NAN, f64::INFINITY]] {
             let history = run_of(losses);
-            assert!(chart(&[Run { name: "x", history: &history }]).is_err(), "{losses:?}");
+            assert!(chart(&[TrainingRun { name: "x", history: &history }]).is_err(), "{losses:?}");
         }
         assert!(chart(&[]).is_err());
     }

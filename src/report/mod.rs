@@ -12,7 +12,7 @@ use crate::train::History;
 
 /// A training run under the name by which it is shown.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct TrainingRun<'a> {
     /// Its name: `O2 float16`.
     pub name: &'a str,
     /// What happened.

@@ -2,12 +2,12 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::Run;
+use super::TrainingRun;
 use crate::{Plan, rewrite::Decision, train::History};
 
 /// A table of runs: a row for each, with what each gained and what it cost. The column `time` is the median time of a
 /// step as a multiple of the first run's.
-pub fn runs_table(runs: &[Run<'_>]) -> String {
+pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
     let header = [
         "run",
         "accuracy",
@@ -22,7 +22,7 @@ pub fn runs_table(runs: &[Run<'_>]) -> String {
         "casts/step",
     ];
     let baseline = runs.first().and_then(|run| run.history.median_seconds());
-    let rows = runs.iter().map(|Run { name, history }| {
+    let rows = runs.iter().map(|TrainingRun { name, history }| {
         let relative = history.median_seconds().zip(baseline).map(|(seconds, baseline)| seconds / baseline);
         let last = history.steps.last();
         [
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn an_empty_run_is_shown_with_dashes() {
-        let text = runs_table(&[Run { name: "nothing", history: &History::default() }]);
+        let text = runs_table(&[TrainingRun { name: "nothing", history: &History::default() }]);
         let fields: Vec<&str> = text.lines().last().unwrap().split_whitespace().filter(|field| *field != "|").collect();
         assert_eq!(fields, ["nothing", "-", "-", "0", "0", "-", "-", "-", "0", "B", "0", "B", "0"]);
     }

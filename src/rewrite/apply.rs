@@ -10,7 +10,6 @@ use crate::{
 
 /// What an apply did, and how to take it back.
 #[derive(Clone, Debug)]
-#[must_use = "keep it to undo, or read how many slots changed"]
 pub struct Applied {
     /// The plan that was applied.
     pub plan: Plan,
@@ -104,7 +103,7 @@ impl Policy {
 /// assert_eq!(y.dtype(), DType::F32);
 /// let error = auto_mixed_precision(&mut net, "O4", DType::F16).unwrap_err();
 /// assert!(error.to_string().contains("allowed: O0, O1, O2, O3"));
-/// # precast::Result::Ok(())
+/// # Ok::<(), precast::Error>(())
 /// ```
 pub fn auto_mixed_precision<C, L>(net: &mut Child<C>, level: L, dtype: DType) -> Result<Applied>
 where
@@ -137,7 +136,7 @@ pub enum Custom {
 /// let applied = custom_mixed_precision(&mut net, Custom::White(List::new().cell("Dense")), DType::F16)?;
 /// assert_eq!(applied.changed, 1);
 /// applied.undo(&mut net)?;
-/// # precast::Result::Ok(())
+/// # Ok::<(), precast::Error>(())
 /// ```
 pub fn custom_mixed_precision<C: ?Sized + AsCell>(net: &mut Child<C>, list: Custom, dtype: DType) -> Result<Applied> {
     check_low(dtype)?;

@@ -17,6 +17,23 @@ use crate::{
 /// [`unscale`](LossScale::unscale), and [`adjust`](LossScale::adjust) once a step.
 ///
 /// The rule of the dynamic scale is that of MindSpore's `DynamicLossScaler`; see [`adjust`](LossScale::adjust).
+///
+/// ```
+/// use precast::{DType, LossScale, Outcome, Param, Sgd, Tensor};
+/// let weight = Param::new(Tensor::full(&[2, 1], 0.5, DType::F32));
+/// let mut optimizer = Sgd::new([weight.clone()].into_iter().collect(), 0.1);
+/// let mut scale = LossScale::dynamic();
+///
+/// let loss = Tensor::ones(&[1, 2], DType::F16).matmul(&weight.tensor().cast(DType::F16))?.cast(DType::F32);
+/// match scale.step(&mut optimizer, &loss)? {
+///     Outcome::Stepped => {}
+///     Outcome::Skipped { cause, first } => println!("skipped: {cause}, first seen in {first}"),
+///     Outcome::Stalled { cause, .. } => panic!("{cause}"),
+/// }
+/// // 65536 does not fit into f16, so the first step only finds a lower scale.
+/// assert_eq!(scale.value(), 32768.0);
+/// # Ok::<(), precast::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossScale {
     spec: LossScaleSpec,

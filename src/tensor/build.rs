@@ -30,7 +30,7 @@ impl Tensor {
     /// let x = Tensor::from_vec(vec![1f32, 2., 3., 4., 5., 6.], &[2, 3])?;
     /// assert_eq!((x.shape(), x.dtype()), (&[2, 3][..], DType::F32));
     /// assert!(Tensor::from_vec(vec![1f32], &[2]).is_err());
-    /// # precast::Result::Ok(())
+    /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn from_vec<T: TensorElement>(data: Vec<T>, shape: &[usize]) -> Result<Tensor> {
         Array::from_vec(data, shape).map(Tensor::from_array)

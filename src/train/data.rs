@@ -209,7 +209,7 @@ fn neighbours(from: usize, to: usize) -> Vec<(usize, usize, f32)> {
 /// ```
 /// let split = precast::data::digits()?.split(1500, 0)?;
 /// assert_eq!((split.train.len(), split.test.len(), split.train.classes()), (1500, 297, 10));
-/// # precast::Result::Ok(())
+/// # Ok::<(), precast::Error>(())
 /// ```
 pub fn digits() -> Result<Dataset> {
     parse(include_bytes!("../../data/digits.csv.gz"), "data/digits.csv.gz")

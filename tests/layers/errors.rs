@@ -1,9 +1,6 @@
 //! The layer ops at their edges: empty tensors work, and nothing that can be handed in panics.
 
-#[path = "common/layers.rs"]
-mod common;
-
-use common::{Random, bits, check_op};
+use crate::random::{Random, bits, check_op};
 use precast::{ConvOptions, ConvTransposeOptions, DType, ErrorKind, Padding, PoolOptions, Result, Tensor};
 
 fn zeros(shape: &[usize]) -> Tensor {

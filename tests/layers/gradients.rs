@@ -1,12 +1,9 @@
 //! Every layer op's gradients against central differences, and its 16-bit results against one rounding of f32, over random
 //! shapes and options.
 
-#[path = "common/layers.rs"]
-mod common;
-
 use std::slice;
 
-use common::{Random, check_op};
+use crate::random::{Random, check_op};
 use precast::{ConvOptions, ConvTransposeOptions, Padding, PoolOptions, Result, Tensor};
 
 const CASES: u64 = 24;

@@ -1,10 +1,8 @@
 //! Gradients of the elementwise ops, the reductions and the losses against central differences.
 
-#[path = "common/gradients.rs"]
-mod gradients;
-
-use gradients::{Draw, check, check_within};
 use precast::{CrossEntropy, Reduction, Result, Tensor};
+
+use crate::draw::{Draw, check, check_within};
 
 /// Random cases for each op.
 const CASES: u64 = 24;

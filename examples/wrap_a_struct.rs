@@ -1,0 +1,109 @@
+//! A network of one's own, a struct with a skip connection, is planned, wrapped, trained and unwrapped again.
+//!
+//! `cargo run --release --example wrap_a_struct`
+
+use precast::{
+    LossScale, Outcome, Sgd, data,
+    policy::{Rule, Run},
+    prelude::*,
+    train::accuracy,
+};
+
+/// Two convolutions with a skip connection. Not a word of precision.
+#[derive(Debug, Serialize, Deserialize)]
+struct Residual {
+    conv1: Child<Conv2d>,
+    bn1: Child<BatchNorm2d>,
+    conv2: Child<Conv2d>,
+    bn2: Child<BatchNorm2d>,
+    down: Option<Child<Conv2d>>,
+}
+
+impl Residual {
+    fn new(from: usize, to: usize, rng: &mut Rng) -> Result<Self> {
+        let conv = |from, kernel, rng: &mut Rng| {
+            Conv2dSpec::new(from, to, kernel).padding(Padding::Same).bias(false).build(rng).map(Child::new)
+        };
+        Ok(Residual {
+            conv1: conv(from, 3, rng)?,
+            bn1: Child::new(BatchNorm2d::new(to)),
+            conv2: conv(to, 3, rng)?,
+            bn2: Child::new(BatchNorm2d::new(to)),
+            down: if from == to { None } else { Some(conv(from, 1, rng)?) },
+        })
+    }
+}
+
+#[typetag::serde]
+impl Cell for Residual {
+    children!(Self { conv1, bn1, conv2, bn2, down });
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let y = self.bn1.call(&self.conv1.call(x)?)?.relu()?;
+        let y = self.bn2.call(&self.conv2.call(&y)?)?;
+        let skip = match &self.down {
+            Some(down) => down.call(x)?,
+            None => x.clone(),
+        };
+        y.add(&skip)?.relu()
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SmallResNet {
+    blocks: Vec<Child<Residual>>,
+    head: Child<Dense>,
+    classes: usize,
+}
+
+#[typetag::serde]
+impl Cell for SmallResNet {
+    children!(Self { blocks, head, classes: _ });
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let mut x = x.clone();
+        for block in &self.blocks {
+            x = block.call(&x)?.max_pool2d(2, 2)?;
+        }
+        self.head.call(&x.mean(&[2, 3], false)?)
+    }
+}
+
+fn main() -> Result<()> {
+    let mut rng = Rng::seed(1);
+    let mut net = Child::new(SmallResNet {
+        blocks: vec![Child::new(Residual::new(1, 8, &mut rng)?), Child::new(Residual::new(8, 16, &mut rng)?)],
+        head: Child::new(Dense::new(16, 10, &mut rng)),
+        classes: 10,
+    });
+
+    // The default keeps BatchNorm in f32. Here the second block's are lowered too, all but the last one.
+    let policy = Policy::new(Level::O2, DType::Bf16)?
+        .rule(Rule::path("blocks.1.bn2", Run::Full)?.because("its statistics feed the head"))?
+        .rule(Rule::path("blocks.1.*", Run::Low)?.because("a try: how bad is a bf16 BatchNorm?"))?;
+    let plan = policy.plan(&net)?;
+    println!("{plan}\n");
+    println!("{}\n", plan.explain("blocks.1.bn2")?);
+    let applied = plan.apply(&mut net)?;
+
+    let digits = data::digits()?.split(1500, 0)?;
+    println!("before training  {:5.1} %", 100.0 * accuracy(&net, &digits.test, 100)?);
+
+    net.set_train(true);
+    let mut optimizer = Sgd::new(net.params(), 0.05).momentum(0.9);
+    let mut scale = LossScale::none(); // bf16 has the range of f32
+    for batch in digits.train.shuffled_batches(32, 1, 0) {
+        let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
+        if let Outcome::Skipped { cause, first } = scale.step(&mut optimizer, &loss)? {
+            eprintln!("skipped: {cause}, first seen in {first:?}");
+        }
+    }
+    net.set_train(false);
+    println!("after one epoch  {:5.1} %", 100.0 * accuracy(&net, &digits.test, 100)?);
+
+    // Undo is exact: the network is as it was written, its trained weights are its own, and f32 as always.
+    applied.undo(&mut net)?;
+    println!("the same in f32  {:5.1} %", 100.0 * accuracy(&net, &digits.test, 100)?);
+    assert!(net.params().iter().all(|(_, param)| param.value().dtype() == DType::F32));
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Dropout.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{init::Rng, spec::written_as_spec};
+use crate::{
+    Tensor,
+    cell::Cell,
+    children,
+    error::{Error, Result},
+};
+
+/// Options of a [`Dropout`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DropoutSpec {
+    /// The probability with which an element becomes 0.
+    pub p: f64,
+}
+
+impl DropoutSpec {
+    /// Elements become 0 with the probability `p`.
+    pub fn new(p: f64) -> Self {
+        DropoutSpec { p }
+    }
+
+    /// The cell, its seed drawn from the generator.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `p` is not within 0 to 1.
+    pub fn build(self, rng: &mut Rng) -> Result<Dropout> {
+        if !(0.0..=1.0).contains(&self.p) {
+            return Err(Error::value(format!("the probability p is {}: 0 to 1 is allowed", self.p)));
+        }
+        Ok(Dropout { seed: rng.bits(), calls: Arc::default(), training: false, spec: self })
+    }
+}
+
+/// In training, each element becomes 0 with the probability `p` and the others are divided by `1 - p` (Srivastava et al.
+/// 2014, inverted); in evaluation, nothing.
+///
+/// The n-th call in training drops the same elements for the same seed. In files: `{kind: Dropout, p: 0.5}`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "DropoutSpec", into = "DropoutSpec")]
+pub struct Dropout {
+    seed: u64,
+    /// Calls in training so far; clones count together, as they stand for one layer.
+    calls: Arc<AtomicU64>,
+    training: bool,
+    spec: DropoutSpec,
+}
+
+impl Dropout {
+    /// Elements become 0 with the probability `p`; the seed is drawn from the generator.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `p` is not within 0 to 1.
+    pub fn new(p: f64, rng: &mut Rng) -> Result<Self> {
+        DropoutSpec::new(p).build(rng)
+    }
+}
+
+written_as_spec!(Dropout, DropoutSpec);
+
+#[typetag::serde]
+impl Cell for Dropout {
+    children!(Self { seed: _, calls: _, training: _, spec: _ });
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        if !self.training {
+            return Ok(x.clone());
+        }
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        x.dropout(self.spec.p, self.seed.wrapping_add(call))
+    }
+
+    fn on_train(&mut self, training: bool) {
+        self.training = training;
+    }
+}

@@ -1,0 +1,72 @@
+//! A table that is looked up by integers.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    init::{Init, Rng},
+    spec::written_as_spec,
+};
+use crate::{
+    Tensor,
+    cell::{Cell, Param},
+    children,
+    error::Result,
+};
+
+/// Options of an [`Embedding`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbeddingSpec {
+    /// How many rows the table has.
+    pub vocab_size: usize,
+    /// Length of a row.
+    pub embedding_size: usize,
+}
+
+impl EmbeddingSpec {
+    /// A table with so many rows of such a length.
+    pub fn new(vocab_size: usize, embedding_size: usize) -> Self {
+        EmbeddingSpec { vocab_size, embedding_size }
+    }
+
+    /// The cell, its table normal with mean 0 and standard deviation 1, as in torch (MindSpore: 0.01).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the table does not fit into memory.
+    pub fn build(self, rng: &mut Rng) -> Result<Embedding> {
+        let table = Init::Normal { std: 1.0 }.sample(&[self.vocab_size, self.embedding_size], rng)?;
+        Ok(Embedding { weight: Param::new(table), spec: self })
+    }
+}
+
+/// A table looked up by integers: `i64 [...] -> [..., embedding_size]`.
+///
+/// In files: `{kind: Embedding, vocab_size: 1000, embedding_size: 64}`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "EmbeddingSpec", into = "EmbeddingSpec")]
+pub struct Embedding {
+    /// `[vocab_size, embedding_size]`.
+    pub weight: Param,
+    spec: EmbeddingSpec,
+}
+
+impl Embedding {
+    /// A table with so many rows of such a length; see [`EmbeddingSpec::build`] for the initial values.
+    ///
+    /// # Panics
+    /// When the table does not fit into memory, as `Vec` does.
+    pub fn new(vocab_size: usize, embedding_size: usize, rng: &mut Rng) -> Self {
+        EmbeddingSpec::new(vocab_size, embedding_size).build(rng).expect("a table that fits into memory")
+    }
+}
+
+written_as_spec!(Embedding, EmbeddingSpec);
+
+#[typetag::serde]
+impl Cell for Embedding {
+    children!(Self { weight, spec: _ });
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        x.embedding(&self.weight.tensor())
+    }
+}

@@ -1,0 +1,85 @@
+//! The rectifier with a learned slope.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    init::{Init, Rng},
+    spec::{setters, written_as_spec},
+};
+use crate::{
+    Tensor,
+    cell::{Cell, Param},
+    children,
+    error::Result,
+};
+
+/// Options of a [`PReLU`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PReLUSpec {
+    /// 1, or the length of axis 1.
+    pub channels: usize,
+    /// Where the slopes begin.
+    #[serde(default = "quarter", skip_serializing_if = "is_quarter")]
+    pub slope: f64,
+}
+
+fn quarter() -> f64 {
+    0.25
+}
+
+fn is_quarter(slope: &f64) -> bool {
+    *slope == quarter()
+}
+
+impl PReLUSpec {
+    /// Slopes that begin at 0.25, as in torch and MindSpore.
+    pub fn new(channels: usize) -> Self {
+        PReLUSpec { channels, slope: quarter() }
+    }
+
+    setters! {
+        /// Where the slopes begin.
+        slope: f64;
+    }
+
+    /// The cell.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the slopes do not fit into memory.
+    pub fn build(self, rng: &mut Rng) -> Result<PReLU> {
+        Ok(PReLU { weight: Param::new(Init::Constant(self.slope).sample(&[self.channels], rng)?), spec: self })
+    }
+}
+
+/// `x` where it is positive, else `weight * x` (He et al. 2015), with one learned slope for all or one for each channel.
+///
+/// In files: `{kind: PReLU, channels: 1}`, and `slope`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "PReLUSpec", into = "PReLUSpec")]
+pub struct PReLU {
+    /// The slopes, `[channels]`.
+    pub weight: Param,
+    spec: PReLUSpec,
+}
+
+impl PReLU {
+    /// Slopes that begin at 0.25.
+    ///
+    /// # Panics
+    /// When the slopes do not fit into memory, as `Vec` does.
+    pub fn new(channels: usize) -> Self {
+        PReLUSpec::new(channels).build(&mut Rng::seed(0)).expect("slopes that fit into memory")
+    }
+}
+
+written_as_spec!(PReLU, PReLUSpec);
+
+#[typetag::serde]
+impl Cell for PReLU {
+    children!(Self { weight, spec: _ });
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        x.prelu(&self.weight.tensor())
+    }
+}

@@ -1,0 +1,119 @@
+//! Ten training steps beside MindSpore 2.10 with its `DynamicLossScaler`: the library's own cells under its own policies.
+//! Recorded in `tests/goldens/mindspore/golden.json`.
+
+use precast::{
+    DType, LossScale, Policy, Reduction, Result, Sgd, Tensor, models,
+    policy::{DynamicScale, LossScaleSpec},
+};
+use serde_json::Value;
+
+#[path = "common/golden.rs"]
+mod golden;
+use golden::golden;
+
+/// The recorded network: Dense, BatchNorm1d, ReLU, Dense.
+const NET: &str = "
+version: 1
+name: mlp_train
+net:
+  kind: Sequential
+  cells:
+  - {kind: Dense, in_features: 4, out_features: 6}
+  - {kind: BatchNorm1d, num_features: 6}
+  - {kind: ReLU}
+  - {kind: Dense, in_features: 6, out_features: 3}
+";
+
+/// Our paths and MindSpore's.
+const NAMES: [(&str, &str); 8] = [
+    ("0.weight", "fc1.weight"),
+    ("0.bias", "fc1.bias"),
+    ("1.weight", "bn.gamma"),
+    ("1.bias", "bn.beta"),
+    ("1.running_mean", "bn.moving_mean"),
+    ("1.running_var", "bn.moving_variance"),
+    ("3.weight", "fc2.weight"),
+    ("3.bias", "fc2.bias"),
+];
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().or_else(|| value.as_str()?.parse().ok()).expect("a number or the name of one")
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    value.as_array().expect("a list").iter().map(number).collect()
+}
+
+fn tensor(recorded: &Value) -> Tensor {
+    let shape: Vec<usize> = numbers(&recorded["shape"]).iter().map(|&n| n as usize).collect();
+    Tensor::from_f64(&numbers(&recorded["data"]), &shape, DType::F32).unwrap()
+}
+
+fn follow(name: &str, run: &Value) -> Result<()> {
+    let level = run["level"].as_str().unwrap();
+    let mut net = models::parse(NET, name, 0)?;
+    for (path, param) in net.named_params() {
+        let (_, theirs) = NAMES.iter().find(|(ours, _)| *ours == path).expect("a known path");
+        param.set(&tensor(&run["params_init"][theirs]))?;
+    }
+    let _ = Policy::new(level, DType::F16)?.apply(&mut net)?;
+    net.set_train(true);
+
+    let scaler = numbers(&run["scaler"]);
+    let (growth, backoff) = (scaler[1], 1.0 / scaler[1]);
+    let dynamic =
+        DynamicScale { init: scaler[0] as f32, growth, backoff, interval: scaler[2] as u32, min: 1.0, max: f32::MAX };
+    let mut scale = LossScale::new(LossScaleSpec::Dynamic(dynamic))?;
+    let params = net.params();
+    let mut optimizer = Sgd::new(params.clone(), number(&run["lr"]));
+
+    // MindSpore rounds a Dense twice, after the product and after the bias, this library once.
+    let tolerance = if level == "O0" { 2e-6 } else { 2.0 * DType::F16.epsilon() };
+    let close = |ours: f64, theirs: f64, size: f64, what: &str| {
+        assert!((ours - theirs).abs() <= tolerance * size, "{name}, {what}: ours {ours}, MindSpore's {theirs}");
+    };
+    let y = tensor(&run["y"]);
+    let x0 = numbers(&run["x0"]);
+    for (i, step) in run["steps"].as_array().unwrap().iter().enumerate() {
+        let x: Vec<f64> = x0.iter().map(|x| x * number(&step["xscale"])).collect();
+        let x = Tensor::from_f64(&x, &[y.shape()[0], 4], DType::F32)?;
+        let loss = net.call(&x)?.mse_loss(&y, Reduction::Mean)?;
+        close(loss.item()?, number(&step["loss"]["data"][0]), 1.0, &format!("step {i}, loss"));
+
+        let mut grads = scale.scale(&loss)?.backward()?;
+        let first = scale.unscale(&mut grads, &params);
+        let theirs: Vec<Vec<f64>> = step["unscaled_grads"].as_array().unwrap().iter().map(numbers).collect();
+        // The gradient of a bias before a norm is zero but for rounding, so the largest of all is the measure.
+        let largest = theirs.iter().flatten().filter(|g| g.is_finite()).fold(0.0, |m: f64, g| m.max(g.abs()));
+        for ((path, param), theirs) in params.iter().zip(theirs) {
+            for (ours, theirs) in grads.get(param).unwrap().to_f64().into_iter().zip(theirs) {
+                if theirs.is_finite() && ours.is_finite() {
+                    close(ours, theirs, largest, &format!("step {i}, gradient of {path}"));
+                }
+            }
+        }
+        assert_eq!(first.is_none(), step["finite"].as_bool().unwrap(), "{name}, step {i}, finite: {first:?}");
+        if first.is_none() {
+            precast::Optimizer::update(&mut optimizer, &grads)?;
+        }
+        scale.adjust(first.is_none());
+        let after = (f64::from(scale.value()), f64::from(scale.state().counter));
+        assert_eq!(after, (number(&step["scale_after"]), number(&step["counter_after"])), "{name}, step {i}");
+    }
+    for (path, param) in params.iter() {
+        let (_, theirs) = NAMES.iter().find(|(ours, _)| *ours == path).expect("a known path");
+        let theirs = numbers(&run["params_final"][theirs]);
+        for (ours, theirs) in param.value().to_f64().into_iter().zip(theirs) {
+            close(ours, theirs, 1.0, &format!("{path} at the end"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn ten_scaled_steps_go_as_in_mindspore() {
+    let Some(golden) = golden("mindspore/golden.json") else { return };
+    for (name, run) in golden["train"].as_object().into_iter().flatten() {
+        follow(name, run).unwrap();
+    }
+}

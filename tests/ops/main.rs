@@ -1,0 +1,7 @@
+//! Elementwise ops, reductions, softmax, dropout and losses: their values, gradients and refusals.
+
+mod draw;
+mod elementwise;
+mod gradients;
+mod loss;
+mod reduce;
