@@ -146,6 +146,42 @@ fn o3_is_one_low_region() {
 }
 
 #[test]
+fn auto_treats_every_op_by_its_list_and_wraps_no_cell() {
+    let mut net = net();
+    let applied = auto_mixed_precision(&mut net, Level::Auto, LOW).unwrap();
+    assert_eq!(applied.plan.wrapped(), 1, "the root's region is all there is");
+    let (y, ops) = ran(&net);
+    let dtypes: Vec<String> = ops.into_iter().map(|(path, op, dtype)| format!("{path}:{op}:{dtype}")).collect();
+    assert_eq!(
+        dtypes,
+        [
+            "fc:Linear:bf16",
+            "norm:LayerNorm:f32",
+            ":MatMul:bf16",
+            ":Relu:bf16", // on no list: as it comes
+            ":MatMul:bf16",
+            ":Tanh:bf16",
+            "tail.0:Linear:bf16",
+            "tail.1:Tanh:bf16"
+        ]
+    );
+    assert_eq!(y.dtype(), LOW, "auto casts no output");
+}
+
+#[test]
+fn auto_wraps_functions_too_and_the_innermost_wins() {
+    let x = Tensor::ones(&[2, 2], DType::F32);
+    let product = |x: &Tensor| x.matmul(x).unwrap();
+    let low = auto_mixed_precision_fn(product, LOW).unwrap();
+    assert_eq!(low(&x).dtype(), LOW);
+    assert_eq!(product(&x).dtype(), DType::F32, "the region ends with the call");
+    let outer = auto_mixed_precision_fn(|x: &Tensor| (product(x), low(x)), DType::F16).unwrap();
+    let (plain, inner) = outer(&x);
+    assert_eq!((plain.dtype(), inner.dtype()), (DType::F16, LOW));
+    assert_eq!(auto_mixed_precision_fn(product, DType::F32).err().unwrap().kind(), ErrorKind::DType);
+}
+
+#[test]
 fn to_float_wins_at_every_level_and_inside_every_region() {
     for level in Level::ALL {
         let mut net = net();

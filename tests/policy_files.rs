@@ -31,6 +31,8 @@ fn shipped_policies_say_what_their_names_say() {
         ("o1-bf16", Level::O1, DType::Bf16),
         ("o2-bf16", Level::O2, DType::Bf16),
         ("o3-bf16", Level::O3, DType::Bf16),
+        ("auto", Level::Auto, DType::F16),
+        ("auto-bf16", Level::Auto, DType::Bf16),
     ] {
         let mut policy = shipped(name);
         assert_eq!(policy.name.as_deref(), Some(name));

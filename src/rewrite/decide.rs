@@ -38,7 +38,7 @@ pub(super) struct Verdict {
 pub(super) struct Laid<'a> {
     policy: &'a Policy,
     rules: Vec<Arc<RuleRef>>,
-    /// The ops that run low at O1, if any do.
+    /// What the listed ops do at O1 and at level auto, if any are listed.
     ops: Option<Arc<OpRules>>,
 }
 
@@ -62,13 +62,22 @@ impl Surroundings {
 impl<'a> Laid<'a> {
     pub fn new(policy: &'a Policy) -> Result<Self> {
         check_low(policy.dtype)?;
-        let ops: BTreeMap<_, _> = policy.white.ops().keys().map(|&op| (op, Treatment::Low)).collect();
-        let lowers_ops = policy.level == Level::O1 && !ops.is_empty();
+        let ops: BTreeMap<_, _> = match policy.level {
+            Level::O1 => policy.white.ops().keys().map(|&op| (op, Treatment::Low)).collect(),
+            Level::Auto => policy.auto.treatments().map(|(op, treatment, _)| (op, treatment)).collect(),
+            _ => BTreeMap::new(),
+        };
+        let back = policy.level == Level::O1;
         Ok(Laid {
             policy,
             rules: policy.rules.iter().map(|rule| Arc::new(RuleRef::from(rule))).collect(),
-            ops: lowers_ops.then(|| Arc::new(OpRules { low: policy.dtype, back: true, ops })),
+            ops: (!ops.is_empty()).then(|| Arc::new(OpRules { low: policy.dtype, back, ops })),
         })
+    }
+
+    /// The treatment of listed ops.
+    pub fn into_ops(self) -> Option<Arc<OpRules>> {
+        self.ops
     }
 
     /// What goes into the slot: something only where the precision changes.
@@ -81,10 +90,10 @@ impl<'a> Laid<'a> {
         }
         match verdict.run {
             Region::AsIs => None,
-            Region::Ops(_) => self.ops.clone().map(Adapter::Ops),
+            Region::Ops(_) | Region::Auto(_) => self.ops.clone().map(Adapter::Ops),
             Region::Fixed(inward) => {
-                let bare_root =
-                    facts.is_root && self.policy.level == Level::O1 && matches!(verdict.because, Reason::ToFloat(_));
+                let promises_f32 = matches!(self.policy.level, Level::O2 | Level::O3);
+                let bare_root = facts.is_root && !promises_f32 && matches!(verdict.because, Reason::ToFloat(_));
                 let outward = match around.run {
                     Region::Fixed(dtype) => dtype,
                     _ if bare_root => inward,
@@ -147,7 +156,8 @@ pub(super) fn decide(laid: &Laid<'_>, facts: &Facts<'_>, around: &Surroundings) 
                 _ if !facts.is_root => around.run,
                 Level::O0 => Region::AsIs,
                 Level::O1 if laid.ops.is_some() => Region::Ops(policy.dtype),
-                Level::O1 => Region::AsIs,
+                Level::Auto if laid.ops.is_some() => Region::Auto(policy.dtype),
+                Level::O1 | Level::Auto => Region::AsIs,
                 Level::O2 | Level::O3 => low,
             };
             Verdict { run, because: Reason::Level(policy.level), beaten: Vec::new() }

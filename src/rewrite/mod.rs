@@ -6,7 +6,7 @@ mod diff;
 mod display;
 mod plan;
 
-pub use apply::{Applied, Custom, auto_mixed_precision, custom_mixed_precision, undo};
+pub use apply::{Applied, Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, undo};
 pub use diff::{Change, Diff};
 pub use display::Explanation;
 pub use plan::{Decision, Plan, Reason, Region, RuleRef, Summary};

@@ -63,6 +63,8 @@ pub enum Region {
     AsIs,
     /// Ops on the white list are cast to this dtype and their results back to f32; other ops take what comes.
     Ops(DType),
+    /// Every op is treated by the op lists of level auto, where low is this dtype.
+    Auto(DType),
     /// Every op runs in this dtype.
     Fixed(DType),
 }
@@ -72,6 +74,7 @@ impl fmt::Display for Region {
         match self {
             Region::AsIs => f.pad("as is"),
             Region::Ops(dtype) => f.pad(&format!("listed ops {dtype}")),
+            Region::Auto(dtype) => f.pad(&format!("op lists {dtype}")),
             Region::Fixed(dtype) => f.pad(dtype.name()),
         }
     }
