@@ -21,14 +21,16 @@ fn main() -> Result<()> {
         let mut net = models::load("models/lenet5_8x8.yaml", 1)?;
         policy.apply(&mut net)?;
         net.set_train(true);
-        let mut optimizer = Sgd::new(net.params(), 0.1).momentum(0.9);
+        let mut optimizer = Sgd::new(net.params(), 0.02).momentum(0.9);
         let mut scale = LossScale::new(policy.loss_scale.clone())?;
         let (mut bytes, mut last, mut skipped) = (0, f64::NAN, Vec::new());
-        for batch in digits.train.shuffled_batches(32, 1, 0) {
-            let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
-            (bytes, last) = (bytes.max(loss.tape_bytes()), loss.item()?);
-            if let Outcome::Skipped { cause, .. } = scale.step(&mut optimizer, &loss)? {
-                skipped.push(cause.to_string());
+        for epoch in 0..40 {
+            for batch in digits.train.shuffled_batches(32, 1, epoch) {
+                let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
+                (bytes, last) = (bytes.max(loss.tape_bytes()), loss.item()?);
+                if let Outcome::Skipped { cause, .. } = scale.step(&mut optimizer, &loss)? {
+                    skipped.push(cause.to_string());
+                }
             }
         }
 

@@ -19,6 +19,7 @@
 //! Each cell is a map of its `kind` and its options; `{to_float: float32, cell: {...}}` asks for a precision. The kinds
 //! are those of [`cells::kinds`](crate::cells::kinds), the program's own cells among them. A file holds no weights: they are drawn from the
 //! seed, and saved and loaded with [`weights`](crate::weights). Parameters that two cells share are not shared in a file.
+//! The key `input` may say what one example looks like, without the axis of the batch: `input: [1, 32, 32]`.
 
 use std::path::Path;
 
@@ -38,6 +39,26 @@ const VERSION: u32 = 1;
 /// The longest file that is read.
 const MAX_BYTES: usize = 1 << 20;
 
+/// The models that come with the library.
+const EMBEDDED: [(&str, &str); 4] = [
+    ("lenet5", include_str!("../models/lenet5.yaml")),
+    ("lenet5_8x8", include_str!("../models/lenet5_8x8.yaml")),
+    ("lenet5_bn", include_str!("../models/lenet5_bn.yaml")),
+    ("mlp", include_str!("../models/mlp.yaml")),
+];
+
+/// An architecture file with all that it says.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Model {
+    /// Its name, for people.
+    pub name: Option<String>,
+    /// Shape of one example, without the axis of the batch.
+    pub input: Option<Vec<usize>>,
+    /// The network.
+    pub net: Child,
+}
+
 #[derive(Deserialize)]
 struct Head {
     version: Spanned<u32>,
@@ -48,9 +69,8 @@ struct Head {
 struct V1 {
     #[serde(rename = "version")]
     _version: u32,
-    /// For people.
-    #[serde(rename = "name", default)]
-    _name: Option<String>,
+    name: Option<String>,
+    input: Option<Vec<usize>>,
     net: Child,
 }
 
@@ -62,14 +82,70 @@ struct V1Ref<'a> {
     net: &'a Child,
 }
 
+impl Model {
+    /// The names of the models that come with the library.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.into_iter().map(|(name, _)| name)
+    }
+
+    /// A model that comes with the library; its weights are drawn from the seed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Model`](crate::ErrorKind::Model) when there is none of that name, with the nearest and all names.
+    ///
+    /// ```
+    /// let lenet5 = precast::models::Model::named("lenet5", 0)?;
+    /// assert_eq!(lenet5.input.as_deref(), Some(&[1, 32, 32][..]));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn named(name: &str, seed: u64) -> Result<Self> {
+        let Some((_, text)) = EMBEDDED.into_iter().find(|(known, _)| *known == name) else {
+            let allowed: Vec<&str> = Model::names().collect();
+            let near = did_you_mean(name, allowed.iter().copied());
+            return Err(Error::model(format!("no model is called `{name}`{near}; allowed: {}", allowed.join(", "))));
+        };
+        Model::parse(text, &format!("models/{name}.yaml"), seed)
+    }
+
+    /// As [`load`], with all that the file says.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn load(path: impl AsRef<Path>, seed: u64) -> Result<Self> {
+        let path = path.as_ref();
+        let text = files::read_text(path, MAX_BYTES)?;
+        Model::parse(&text, &path.display().to_string(), seed)
+    }
+
+    /// As [`parse`], with all that the file says.
+    ///
+    /// # Errors
+    /// As [`parse`].
+    pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Self> {
+        if text.len() > MAX_BYTES {
+            return Err(Error::model(format!("{origin}: {} bytes long; at most {MAX_BYTES} are read", text.len())));
+        }
+        let head: Head = read(text, origin)?;
+        match head.version.value {
+            VERSION => {
+                let V1 { name, input, net, .. } = Rng::seed(seed).reading(|| read(text, origin))?;
+                Ok(Model { name, input, net })
+            }
+            other => {
+                let at = head.version.referenced;
+                let place = format!("{origin}:{}:{}", at.line(), at.column());
+                Err(Error::model(format!("{place}: version {other} is not one that is read here ({VERSION})")))
+            }
+        }
+    }
+}
+
 /// Reads a network from an architecture file; its weights are drawn from the seed, the same for the same seed.
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 1 MiB, else as [`parse`].
 pub fn load(path: impl AsRef<Path>, seed: u64) -> Result<Child> {
-    let path = path.as_ref();
-    let text = files::read_text(path, MAX_BYTES)?;
-    parse(&text, &path.display().to_string(), seed)
+    Model::load(path, seed).map(|model| model.net)
 }
 
 /// Reads a network from the text of an architecture file; `origin` is its name in errors.
@@ -78,18 +154,7 @@ pub fn load(path: impl AsRef<Path>, seed: u64) -> Result<Child> {
 /// [`ErrorKind::Model`](crate::ErrorKind::Model), with line and column, for a text that is no YAML, has anchors, aliases or tags, is longer
 /// than 1 MiB or nested deeper than 64; for an unknown version, kind or option, and for options that do not go together.
 pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Child> {
-    if text.len() > MAX_BYTES {
-        return Err(Error::model(format!("{origin}: {} bytes long; at most {MAX_BYTES} are read", text.len())));
-    }
-    let head: Head = read(text, origin)?;
-    match head.version.value {
-        VERSION => Ok(Rng::seed(seed).reading(|| read::<V1>(text, origin))?.net),
-        other => {
-            let at = head.version.referenced;
-            let place = format!("{origin}:{}:{}", at.line(), at.column());
-            Err(Error::model(format!("{place}: version {other} is not one that is read here ({VERSION})")))
-        }
-    }
+    Model::parse(text, origin, seed).map(|model| model.net)
 }
 
 /// The architecture file of a network.

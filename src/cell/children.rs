@@ -95,7 +95,8 @@ macro_rules! children {
     };
     (@one $method:ident $field:ident $visitor:ident _) => {};
     (@one $method:ident $field:ident $visitor:ident) => {
-        $crate::cell::Member::$method($field, stringify!($field), $visitor);
+        // A field may be called `r#type`; its name in paths is `type`.
+        $crate::cell::Member::$method($field, stringify!($field).trim_start_matches("r#"), $visitor);
     };
     ($($pattern:tt)*) => { $crate::children!(@parse [$($pattern)*] $($pattern)*); };
 }

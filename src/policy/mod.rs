@@ -10,6 +10,7 @@ mod loss_scale;
 mod pack;
 mod pattern;
 mod rule;
+mod shipped;
 mod v1;
 
 pub use level::Level;

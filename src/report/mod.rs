@@ -1,4 +1,4 @@
-//! Training runs for people: tables, a picture, a progress bar.
+//! Plans and training runs for people: tables, a picture, a progress bar.
 
 mod chart;
 mod progress;
@@ -6,7 +6,7 @@ mod table;
 
 pub use chart::{chart, save_chart};
 pub use progress::Progress;
-pub use table::{epochs_table, runs_table};
+pub use table::{epochs_table, plan_table, runs_table};
 
 use crate::train::History;
 

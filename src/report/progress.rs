@@ -29,6 +29,12 @@ impl Progress {
         Progress { bar: ProgressBar::hidden(), accuracy: None }
     }
 
+    /// Shows another name from now on: that of the run whose turn it is.
+    pub fn rename(&mut self, name: impl Into<String>) {
+        self.bar.set_prefix(name.into());
+        self.accuracy = None;
+    }
+
     /// Moves on by one step.
     pub fn step(&mut self, step: &Step) {
         let accuracy = self.accuracy.map_or(String::new(), |accuracy| format!(", accuracy {:.1} %", 100.0 * accuracy));

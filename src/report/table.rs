@@ -3,9 +3,10 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::TrainingRun;
-use crate::train::History;
+use crate::{Plan, rewrite::Decision, train::History};
 
-/// A table of runs: a row for each, with what each gained and what it cost.
+/// A table of runs: a row for each, with what each gained and what it cost. The column `time` is the median time of a
+/// step as a multiple of the first run's.
 pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
     let header = [
         "run",
@@ -15,11 +16,14 @@ pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
         "skipped",
         "last scale",
         "ms/step",
+        "time",
         "activations",
         "parameters",
         "casts/step",
     ];
+    let baseline = runs.first().and_then(|run| run.history.median_seconds());
     let rows = runs.iter().map(|TrainingRun { name, history }| {
+        let relative = history.median_seconds().zip(baseline).map(|(seconds, baseline)| seconds / baseline);
         let last = history.steps.last();
         [
             name.to_string(),
@@ -29,6 +33,7 @@ pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
             history.skipped().to_string(),
             or_dash(last, |step| step.scale.to_string()),
             or_dash(history.median_seconds(), |seconds| format!("{:.2}", 1e3 * seconds)),
+            or_dash(relative, |times| format!("{times:.2}x")),
             bytes(history.tape_bytes),
             bytes(history.param_bytes),
             history.casts.to_string(),
@@ -51,10 +56,30 @@ pub fn epochs_table(history: &History) -> String {
     table(["epoch", "mean loss", "test accuracy", "skipped", "seconds"], rows)
 }
 
-/// A table that Markdown reads, too: text in the first column, numbers flush right in the others.
-fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+/// A table of a plan: a row for each cell. Cells that get an adapter are marked with `*`.
+pub fn plan_table(plan: &Plan) -> String {
+    let rows = plan.decisions.iter().map(|decision: &Decision| {
+        [
+            if decision.path.is_empty() { "(root)".into() } else { decision.path.clone() },
+            decision.kind.to_string(),
+            if decision.adapter.is_some() { "*".into() } else { String::new() },
+            decision.effect(),
+            decision.because.to_string(),
+        ]
+    });
+    text(["path", "kind", "", "effect", "because"], rows).trim_fmt()
+}
+
+/// A table that Markdown reads, too.
+fn text<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(header).add_rows(rows);
+    table
+}
+
+/// As [`text`], with numbers flush right in all columns but the first.
+fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut table = text(header, rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -90,6 +115,6 @@ mod tests {
     fn an_empty_run_is_shown_with_dashes() {
         let text = runs_table(&[TrainingRun { name: "nothing", history: &History::default() }]);
         let fields: Vec<&str> = text.lines().last().unwrap().split_whitespace().filter(|field| *field != "|").collect();
-        assert_eq!(fields, ["nothing", "-", "-", "0", "0", "-", "-", "0", "B", "0", "B", "0"]);
+        assert_eq!(fields, ["nothing", "-", "-", "0", "0", "-", "-", "-", "0", "B", "0", "B", "0"]);
     }
 }

@@ -94,32 +94,91 @@ pub fn fit<C: ?Sized + AsCell>(
     options: &FitOptions,
     observer: &mut dyn FnMut(Event<'_>),
 ) -> Result<History> {
-    let result = run(net, data, options, observer);
-    net.set_train(false);
-    result
+    let mut fit = Fit::new(net, options)?;
+    for _ in 0..options.epochs {
+        fit.epoch(net, data, observer)?;
+    }
+    Ok(fit.history)
 }
 
-fn run<C: ?Sized + AsCell>(
-    net: &mut Child<C>,
-    data: &Split,
-    options: &FitOptions,
-    observer: &mut dyn FnMut(Event<'_>),
-) -> Result<History> {
-    if options.batch == 0 {
-        return Err(Error::value("a batch of 0 examples; allowed: at least 1"));
+/// A training run that is taken epoch by epoch: what [`fit`] does at once. Several runs can so take turns.
+#[derive(Debug)]
+pub struct Fit {
+    options: FitOptions,
+    scale: LossScale,
+    optimizer: Box<dyn Optimizer>,
+    history: History,
+}
+
+impl Fit {
+    /// A run that has not begun, for all trained parameters of a network.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range.
+    pub fn new<C: ?Sized + AsCell>(net: &Child<C>, options: &FitOptions) -> Result<Self> {
+        if options.batch == 0 {
+            return Err(Error::value("a batch of 0 examples; allowed: at least 1"));
+        }
+        let scale = LossScale::new(options.loss_scale.clone())?;
+        let optimizer = options.optimizer(net.params());
+        let param_bytes = optimizer.params().iter().map(|(_, param)| bytes(&param.value())).sum();
+        let history = History { param_bytes, ..History::default() };
+        Ok(Fit { options: options.clone(), scale, optimizer, history })
     }
-    if data.train.is_empty() || data.test.is_empty() {
-        return Err(Error::data("there must be examples to train with and to test with"));
+
+    /// What happened so far.
+    pub fn history(&self) -> &History {
+        &self.history
     }
-    let mut scale = LossScale::new(options.loss_scale.clone())?;
-    let mut optimizer = options.optimizer(net.params());
-    let param_bytes = optimizer.params().iter().map(|(_, param)| bytes(&param.value())).sum();
-    let mut history = History { param_bytes, ..History::default() };
-    for epoch in 0..options.epochs {
-        let first = history.steps.len();
+
+    /// Goes once through the data with the network that the run was made for. A run that has stalled does nothing more.
+    ///
+    /// # Errors
+    /// As [`fit`].
+    pub fn epoch<C: ?Sized + AsCell>(
+        &mut self,
+        net: &mut Child<C>,
+        data: &Split,
+        observer: &mut dyn FnMut(Event<'_>),
+    ) -> Result<()> {
+        if data.train.is_empty() || data.test.is_empty() {
+            return Err(Error::data("there must be examples to train with and to test with"));
+        }
         net.set_train(true);
+        let first = self.history.steps.len();
+        let result = self.steps(net, data, observer);
+        net.set_train(false);
+        result?;
+        if self.history.stalled().is_some() {
+            return Ok(());
+        }
+        let steps = &self.history.steps[first..];
+        let epoch = Epoch {
+            epoch: self.history.epochs.len(),
+            loss: steps.iter().map(|step| step.loss).sum::<f64>() / steps.len() as f64,
+            accuracy: accuracy(net, &data.test, self.options.batch)?,
+            skipped: steps.iter().filter(|step| step.is_skipped()).count(),
+            seconds: steps.iter().map(|step| step.seconds).sum(),
+        };
+        observer(Event::Epoch(&epoch));
+        self.history.epochs.push(epoch);
+        Ok(())
+    }
+
+    /// The steps of one epoch, or those up to the one that stalls.
+    fn steps<C: ?Sized + AsCell>(
+        &mut self,
+        net: &Child<C>,
+        data: &Split,
+        observer: &mut dyn FnMut(Event<'_>),
+    ) -> Result<()> {
+        let Fit { options, scale, optimizer, history } = self;
+        let epoch = history.epochs.len();
         for batch in data.train.shuffled_batches(options.batch, options.seed, epoch as u64) {
-            let mut one = |net: &Child<C>| train_step(net, &batch, epoch, &mut scale, optimizer.as_mut());
+            if history.stalled().is_some() {
+                break;
+            }
+            let mut one = |net: &Child<C>| train_step(net, &batch, epoch, scale, optimizer.as_mut());
             let (step, tape_bytes) = if history.steps.is_empty() {
                 let (result, trace) = net.trace(one);
                 history.casts = trace.casts();
@@ -130,23 +189,9 @@ fn run<C: ?Sized + AsCell>(
             history.tape_bytes = history.tape_bytes.max(tape_bytes);
             observer(Event::Step(&step));
             history.steps.push(step);
-            if history.stalled().is_some() {
-                return Ok(history);
-            }
         }
-        net.set_train(false);
-        let steps = &history.steps[first..];
-        let epoch = Epoch {
-            epoch,
-            loss: steps.iter().map(|step| step.loss).sum::<f64>() / steps.len() as f64,
-            accuracy: accuracy(net, &data.test, options.batch)?,
-            skipped: steps.iter().filter(|step| step.is_skipped()).count(),
-            seconds: steps.iter().map(|step| step.seconds).sum(),
-        };
-        observer(Event::Epoch(&epoch));
-        history.epochs.push(epoch);
+        Ok(())
     }
-    Ok(history)
 }
 
 /// One step, and the bytes that its tape kept.

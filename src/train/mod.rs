@@ -4,5 +4,5 @@ pub mod data;
 mod fit;
 mod history;
 
-pub use fit::{Event, FitOptions, Method, accuracy, fit};
+pub use fit::{Event, Fit, FitOptions, Method, accuracy, fit};
 pub use history::{Epoch, History, Step};

@@ -1,0 +1,66 @@
+//! The handwritten digits in the shape that a model takes.
+
+use precast::{
+    Child, Tensor,
+    data::{Dataset, Split},
+    no_grad,
+};
+
+use super::{Failure, Result};
+
+/// The digits, 8 by 8 pixels, as a model takes them: in any shape of 64 elements as they are; in any other shape of one
+/// image, such as `[1, 32, 32]`, resized.
+pub(super) fn shaped(digits: Dataset, shape: &[usize]) -> Result<Dataset> {
+    let pixels: usize = digits.shape().iter().product();
+    if shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis)) == Some(pixels) {
+        return Ok(digits.reshape(shape)?);
+    }
+    match shape {
+        [outer @ .., height, width] if outer.iter().all(|&axis| axis == 1) => {
+            Ok(digits.resize(*height, *width)?.reshape(shape)?)
+        }
+        _ => Err(Failure::Usage(format!(
+            "the model takes examples of shape {shape:?}; digits come as one image, such as [1, 32, 32], or flat, as [64]"
+        ))),
+    }
+}
+
+/// Checks with a few examples that a network takes the digits and has an output for each of their classes.
+pub(super) fn check(net: &Child, data: &Split) -> Result {
+    let classes = data.train.classes().max(data.test.classes());
+    let Some(batch) = data.test.batches(2).next() else { return Ok(()) };
+    let outputs = no_grad(|| net.call(&batch.x)).map_err(|error| {
+        let shape = data.test.shape();
+        Failure::Usage(format!("the model does not take digits of shape {shape:?} (its key `input` says so): {error}"))
+    })?;
+    let fits = |outputs: &Tensor| outputs.dtype().is_float() && outputs.rank() == 2 && outputs.shape()[1] >= classes;
+    if fits(&outputs) && outputs.shape()[0] == batch.y.len() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "the model answers {} {:?} to {} digits; there must be {classes} numbers to each, one for each class",
+        outputs.dtype(),
+        outputs.shape(),
+        batch.y.len(),
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use precast::data::digits;
+
+    use super::*;
+
+    #[test]
+    fn digits_take_the_shape_that_is_asked_for() {
+        for shape in [&[64][..], &[1, 8, 8], &[8, 8], &[4, 16], &[1, 32, 32], &[28, 28], &[1, 1, 5, 7]] {
+            let shaped = shaped(digits().unwrap(), shape).unwrap();
+            assert_eq!((shaped.shape(), shaped.len()), (shape, 1797));
+        }
+        let same = shaped(digits().unwrap(), &[1, 8, 8]).unwrap();
+        assert!(same == digits().unwrap(), "no resizing where there is nothing to resize");
+        for shape in [&[][..], &[65], &[3, 32, 32], &[0], &[1, 0, 4], &[1, 1 << 40, 1 << 40], &[1, 100_000, 100_000]] {
+            assert!(matches!(shaped(digits().unwrap(), shape), Err(Failure::Usage(_))), "{shape:?}");
+        }
+    }
+}

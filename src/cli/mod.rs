@@ -1,0 +1,137 @@
+//! The command line: what is asked, and how it ends.
+
+mod digits;
+mod inputs;
+mod levels;
+mod plan;
+mod results;
+mod train;
+
+use std::{
+    fmt::Display,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand, ValueEnum};
+use precast::Error;
+use serde::Serialize;
+
+/// Mixed-precision training: decide the precision of every cell of a network before the run, say why, and train it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "precast",
+    version,
+    after_help = "\
+Models and policies are YAML files, or the names of built-in ones:
+  models    lenet5 lenet5_8x8 lenet5_bn mlp
+  policies  o0 o1 o1-bf16 o2 o2-bf16 o3 o3-bf16
+
+Examples:
+  precast train                                      train LeNet-5 under every built-in policy and compare
+  precast plan lenet5 --policy o2                    which cell will run in which precision, and why
+  precast explain lenet5_bn 1 --policy o2            why one cell runs as it does
+  precast diff lenet5_bn --policy o2 --policy o3     what another policy would change
+
+Exit status: 0 done; 1 the work failed (a training run that cannot go on, a disk that is full); 2 wrong use or bad input."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Train(train::Args),
+    Plan(plan::PlanArgs),
+    Explain(plan::ExplainArgs),
+    Diff(plan::DiffArgs),
+    Levels(levels::Args),
+}
+
+/// How a result is written to standard output.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Format {
+    /// Text for people
+    Text,
+    /// One JSON document
+    Json,
+}
+
+/// Why a command ended before its end.
+#[derive(Debug)]
+enum Failure {
+    /// It was asked for something that cannot be.
+    Usage(String),
+    /// It was asked rightly, and failed.
+    Work(String),
+    /// Whoever read standard output has gone: `precast ... | head`.
+    Unread,
+}
+
+impl From<Error> for Failure {
+    /// What the library refuses before the work has begun is bad input.
+    fn from(error: Error) -> Self {
+        Failure::Usage(error.to_string())
+    }
+}
+
+impl Failure {
+    /// For what the library refuses once the work has begun.
+    fn work(error: impl Display) -> Self {
+        Failure::Work(error.to_string())
+    }
+}
+
+type Result<T = (), E = Failure> = std::result::Result<T, E>;
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Train(args) => train::run(&args),
+        Command::Plan(args) => plan::plan(&args),
+        Command::Explain(args) => plan::explain(&args),
+        Command::Diff(args) => plan::diff(&args),
+        Command::Levels(args) => levels::run(&args),
+    };
+    let (message, code) = match done {
+        Ok(()) | Err(Failure::Unread) => return ExitCode::SUCCESS,
+        Err(Failure::Work(message)) => (message, 1),
+        Err(Failure::Usage(message)) => (message, 2),
+    };
+    // When standard error is gone as well, the exit status is all that is left to say.
+    let _ = writeln!(io::stderr(), "error: {message}");
+    ExitCode::from(code)
+}
+
+/// Writes a text and a line end to standard output.
+fn print(text: impl Display) -> Result {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::Unread,
+        _ => Failure::work(format_args!("standard output: {error}")),
+    })
+}
+
+/// Writes a value as JSON to standard output.
+fn print_json(value: &impl Serialize) -> Result {
+    print(serde_json::to_string_pretty(value).map_err(Failure::work)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use precast::{Policy, models::Model};
+
+    use super::*;
+
+    #[test]
+    fn the_command_is_well_formed_and_its_help_names_what_is_built_in() {
+        let mut command = Cli::command();
+        command.clone().debug_assert();
+        let help = command.render_help().to_string();
+        let line = |names: Vec<&str>| names.join(" ");
+        assert!(help.contains(&line(Model::names().collect())), "{help}");
+        assert!(help.contains(&line(Policy::names().collect())), "{help}");
+    }
+}

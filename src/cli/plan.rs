@@ -1,0 +1,127 @@
+//! `precast plan`, `explain` and `diff`: policies laid on a network, before anything is run.
+
+use clap::ValueEnum;
+use precast::{Policy, models::Model, report::plan_table};
+
+use super::{
+    Failure, Format, Result,
+    inputs::{self, Read},
+    print, print_json,
+};
+
+/// Show which cell of a network would run in which precision, and why
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  precast plan lenet5 --policy o2
+  precast plan models/mlp.yaml --policy my-policy.yaml --format json
+
+Cells marked with * are wrapped: what goes in is cast, and what comes out is cast back.")]
+pub(super) struct PlanArgs {
+    /// A model file, or the name of a built-in model
+    model: String,
+    /// A policy file, or the name of a built-in policy
+    #[arg(short, long)]
+    policy: String,
+    /// How to write it
+    #[arg(long, default_value = "tree")]
+    format: PlanFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PlanFormat {
+    /// The tree of cells
+    Tree,
+    /// A row for each cell, with its whole path
+    Table,
+    /// One JSON document
+    Json,
+}
+
+/// Tell why one cell of a network would run as it does, and what else spoke and lost
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  precast explain lenet5_bn 1 --policy o2      the second cell: a batch normalisation
+  precast explain lenet5_bn . --policy o2      the network itself")]
+pub(super) struct ExplainArgs {
+    /// A model file, or the name of a built-in model
+    model: String,
+    /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself
+    path: String,
+    /// A policy file, or the name of a built-in policy
+    #[arg(short, long)]
+    policy: String,
+    /// How to write it
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+/// Show which cells two policies treat differently
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  precast diff lenet5_bn --policy o2 --policy o3")]
+pub(super) struct DiffArgs {
+    /// A model file, or the name of a built-in model
+    model: String,
+    /// Two policies, each a file or the name of a built-in one: from, to
+    #[arg(short, long, required = true)]
+    policy: Vec<String>,
+    /// How to write it
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+pub(super) fn plan(args: &PlanArgs) -> Result {
+    let model = model(&args.model)?;
+    let policy = inputs::policy(&args.policy)?;
+    let plan = policy.value.plan(&model.value.net)?;
+    match args.format {
+        PlanFormat::Json => print_json(&plan),
+        PlanFormat::Tree => print(format_args!("{}{plan}", header(&model, &[&policy]))),
+        PlanFormat::Table => {
+            let table = plan_table(&plan);
+            print(format_args!("{}{}\n{table}", header(&model, &[&policy]), plan.policy))
+        }
+    }
+}
+
+pub(super) fn explain(args: &ExplainArgs) -> Result {
+    let model = model(&args.model)?;
+    let policy = inputs::policy(&args.policy)?;
+    let path = if args.path == "." { "" } else { &args.path };
+    let explanation = policy.value.plan(&model.value.net)?.explain(path).map_err(|error| {
+        Failure::Usage(format!("{error}; `precast plan {} --policy {}` shows every path", args.model, args.policy))
+    })?;
+    match args.format {
+        Format::Json => print_json(&explanation),
+        Format::Text => print(format_args!("{}{explanation}", header(&model, &[&policy]))),
+    }
+}
+
+pub(super) fn diff(args: &DiffArgs) -> Result {
+    let [from, to] = &args.policy[..] else {
+        let met = args.policy.len();
+        return Err(Failure::Usage(format!("two policies are compared, and --policy is there {met} times")));
+    };
+    let model = model(&args.model)?;
+    let (from, to) = (inputs::policy(from)?, inputs::policy(to)?);
+    let plan = |policy: &Read<Policy>| policy.value.plan(&model.value.net);
+    let diff = plan(&from)?.diff(&plan(&to)?);
+    match args.format {
+        Format::Json => print_json(&diff),
+        Format::Text => print(format_args!("{}{diff}", header(&model, &[&from, &to]))),
+    }
+}
+
+/// The weights do not matter to a plan.
+fn model(argument: &str) -> Result<Read<Model>> {
+    inputs::model(argument, 0)
+}
+
+/// What was read, a line each.
+pub(super) fn header(model: &Read<Model>, policies: &[&Read<Policy>]) -> String {
+    let policies: String = policies.iter().map(|policy| format!("policy  {policy}\n")).collect();
+    format!("model   {model}\n{policies}")
+}

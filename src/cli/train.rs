@@ -1,0 +1,219 @@
+//! `precast train`: one network under several policies, side by side.
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use clap::ValueEnum;
+use precast::{
+    Child, Level, Plan, Policy,
+    data::{self, Split},
+    report::{Progress, TrainingRun, runs_table},
+    train::{Event, Fit, FitOptions, Method},
+    weights,
+};
+
+use super::{
+    Failure, Format, Result, digits,
+    inputs::{self, Read},
+    print, print_json,
+    results::{self, Data, Finished, Options, Results},
+};
+
+/// Train a network to read handwritten digits under several policies, and compare them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The 1797 digits (8 by 8 pixels) come with the command. They are resized or flattened to the shape that the model file
+gives as `input`. Every run starts from the same weights and sees the same examples in the same order; the runs take
+turns, epoch by epoch, so that their times can be compared on a busy machine.
+
+Examples:
+  precast train                                      LeNet-5 under every built-in policy, about a minute
+  precast train mlp --policy o0 --policy o2-bf16
+  precast train my-model.yaml --policy my-policy.yaml --epochs 20 --save-weights")]
+pub(super) struct Args {
+    /// A model file, or the name of a built-in model
+    #[arg(default_value = "lenet5")]
+    model: String,
+    /// A policy file, or the name of a built-in policy; once for each run [default: every built-in policy]
+    #[arg(short, long)]
+    policy: Vec<String>,
+    /// How often the examples are gone through
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    epochs: u32,
+    /// Examples in a step
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: u32,
+    /// Learning rate [default: 0.05 for sgd, 0.001 for adam]
+    #[arg(long, value_parser = learning_rate)]
+    lr: Option<f64>,
+    /// Decides the first weights, which digits are learnt from, and their order
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// How weights are updated
+    #[arg(long, default_value = "sgd")]
+    optimizer: OptimizerName,
+    /// How many digits to learn from; the others are the test
+    #[arg(long, default_value_t = 1500)]
+    examples: usize,
+    /// Folder for metrics.json, plans.txt and curves.svg; made if it is not there
+    #[arg(short, long, default_value = "precast-out")]
+    output: PathBuf,
+    /// Write the weights of each run into the folder, too
+    #[arg(long)]
+    save_weights: bool,
+    /// How to write the comparison
+    #[arg(long, default_value = "text")]
+    format: Format,
+    /// Write the comparison only: no plan, no progress bar
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OptimizerName {
+    /// Gradient descent with momentum 0.9
+    Sgd,
+    /// Adam with its usual numbers
+    Adam,
+}
+
+fn learning_rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| "not a number".to_string())?;
+    if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err("allowed: finite and above 0".to_string()) }
+}
+
+/// One of the networks that are trained side by side.
+struct Runner {
+    name: String,
+    policy: Read<Policy>,
+    plan: Plan,
+    net: Child,
+    fit: Fit,
+}
+
+pub(super) fn run(args: &Args) -> Result {
+    let options = args.options();
+    let model = inputs::model(&args.model, args.seed)?;
+    let digits = data::digits()?;
+    let shape = model.value.input.clone().unwrap_or_else(|| digits.shape().to_vec());
+    let data = digits::shaped(digits, &shape)?.split(args.examples, args.seed)?;
+    let mut runners = runners(args, &options, &data)?;
+    fs::create_dir_all(&args.output)
+        .map_err(|error| Failure::Usage(format!("--output {}: {error}", args.output.display())))?;
+
+    let facts =
+        Data { train_examples: data.train.len(), test_examples: data.test.len(), shape: data.train.shape().to_vec() };
+    if args.format == Format::Text && !args.quiet {
+        // The level with most to see: low regions and full islands.
+        let shown = runners.iter().find(|runner| runner.plan.policy.level == Level::O2).unwrap_or(&runners[0]);
+        print(format_args!(
+            "model   {model}\ndata    {} digits to learn from, {} to be judged by, as {:?}\nplan    {}\n\n{}\n",
+            facts.train_examples, facts.test_examples, facts.shape, shown.policy, shown.plan
+        ))?;
+    }
+    train(&mut runners, &options, &data, args.quiet).map_err(Failure::work)?;
+
+    let finished: Vec<Finished<'_>> = runners.iter().map(Runner::finished).collect();
+    let results = Results {
+        model: model.to_string(),
+        data: facts,
+        options: args.described(&options),
+        runs: finished.iter().map(|run| run.result(finished[0].run.history)).collect(),
+    };
+    let mut written = results::write(&args.output, &results, &finished)?;
+    if args.save_weights {
+        for runner in &runners {
+            let file = args.output.join(format!("{}.safetensors", runner.name));
+            weights::save(&runner.net, &file).map_err(Failure::work)?;
+            written.push(file);
+        }
+    }
+    match args.format {
+        Format::Json => print_json(&results)?,
+        Format::Text => {
+            let runs: Vec<TrainingRun<'_>> = finished.iter().map(|finished| finished.run).collect();
+            let files: Vec<String> = written.iter().map(|file| file.display().to_string()).collect();
+            let (table, first) = (runs_table(&runs), &runners[0].name);
+            print(format_args!(
+                "{table}\n\naccuracy: on the test digits; time: the median step, as a multiple of {first}'s; \
+                 activations: kept for the backward pass\nwritten: {}",
+                files.join(", ")
+            ))?;
+        }
+    }
+    let stalled: Vec<String> =
+        results.runs.iter().filter_map(|run| Some(format!("{} {}", run.name, run.stalled.as_ref()?))).collect();
+    if stalled.is_empty() { Ok(()) } else { Err(Failure::Work(stalled.join("\n"))) }
+}
+
+impl Args {
+    fn options(&self) -> FitOptions {
+        let (method, usual_lr) = match self.optimizer {
+            OptimizerName::Sgd => (Method::Sgd { momentum: 0.9 }, 0.05),
+            OptimizerName::Adam => (Method::Adam, 0.001),
+        };
+        FitOptions {
+            epochs: self.epochs as usize,
+            batch: self.batch as usize,
+            lr: self.lr.unwrap_or(usual_lr),
+            seed: self.seed,
+            method,
+            ..FitOptions::default()
+        }
+    }
+
+    fn described(&self, options: &FitOptions) -> Options {
+        let optimizer = match self.optimizer {
+            OptimizerName::Sgd => "sgd",
+            OptimizerName::Adam => "adam",
+        };
+        let FitOptions { epochs, batch, lr, seed, .. } = *options;
+        Options { epochs, batch, lr, seed, optimizer }
+    }
+}
+
+/// A network for each policy, all with the same weights, each wrapped as its policy says.
+fn runners(args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner>> {
+    let names: Vec<String> =
+        if args.policy.is_empty() { Policy::names().map(String::from).collect() } else { args.policy.clone() };
+    let mut runners = Vec::new();
+    let mut seen = BTreeSet::new();
+    for name in &names {
+        let policy = inputs::policy(name)?;
+        let name = policy.short_name();
+        if !seen.insert(name.clone()) {
+            return Err(Failure::Usage(format!("two policies are called `{name}`; each run needs a name of its own")));
+        }
+        let mut net = inputs::model(&args.model, args.seed)?.value.net;
+        let plan = policy.value.plan(&net)?;
+        let _ = plan.apply(&mut net)?;
+        digits::check(&net, data)?;
+        let options = FitOptions { loss_scale: policy.value.loss_scale.clone(), ..options.clone() };
+        let fit = Fit::new(&net, &options)?;
+        runners.push(Runner { name, policy, plan, net, fit });
+    }
+    Ok(runners)
+}
+
+/// Trains all networks in turns of an epoch.
+fn train(runners: &mut [Runner], options: &FitOptions, data: &Split, quiet: bool) -> precast::Result<()> {
+    let steps = options.steps(data.train.len()).saturating_mul(runners.len());
+    let mut bar = if quiet { Progress::quiet() } else { Progress::new("", steps) };
+    for _ in 0..options.epochs {
+        for runner in runners.iter_mut() {
+            bar.rename(&runner.name);
+            runner.fit.epoch(&mut runner.net, data, &mut |event| match event {
+                Event::Step(step) => bar.step(step),
+                Event::Epoch(epoch) => bar.epoch(epoch),
+            })?;
+        }
+    }
+    bar.finish();
+    Ok(())
+}
+
+impl Runner {
+    fn finished(&self) -> Finished<'_> {
+        let run = TrainingRun { name: &self.name, history: self.fit.history() };
+        Finished { run, policy: self.policy.to_string(), plan: &self.plan }
+    }
+}

@@ -1,0 +1,7 @@
+//! The command `precast`; `precast --help` tells what it does.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

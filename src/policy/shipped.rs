@@ -1,0 +1,64 @@
+//! The policies that come with the library: each level in each low dtype.
+
+use super::Policy;
+use crate::error::{Error, Result, did_you_mean};
+
+macro_rules! embedded {
+    ($($name:literal),*) => { [$(($name, include_str!(concat!("../../policies/", $name, ".yaml")))),*] };
+}
+
+/// Name and text, the lightest policy first.
+const EMBEDDED: [(&str, &str); 7] = embedded!["o0", "o1", "o1-bf16", "o2", "o2-bf16", "o3", "o3-bf16"];
+
+impl Policy {
+    /// The names of the policies that come with the library: `o2` is level O2 in float16, `o2-bf16` in bfloat16.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.into_iter().map(|(name, _)| name)
+    }
+
+    /// A policy that comes with the library: the file of that name in `policies/`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when there is none of that name, with the nearest and all names.
+    ///
+    /// ```
+    /// use precast::{DType, Level, Policy};
+    /// let policy = Policy::named("o2-bf16")?;
+    /// assert_eq!((policy.level, policy.dtype), (Level::O2, DType::Bf16));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn named(name: &str) -> Result<Self> {
+        let Some((_, text)) = EMBEDDED.into_iter().find(|(known, _)| *known == name) else {
+            let allowed: Vec<&str> = Policy::names().collect();
+            let near = did_you_mean(name, allowed.iter().copied());
+            return Err(Error::policy(format!("no policy is called `{name}`{near}; allowed: {}", allowed.join(", "))));
+        };
+        Policy::parse(text, &format!("policies/{name}.yaml"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Level};
+
+    #[test]
+    fn every_level_has_its_policies_and_the_names_say_which() {
+        for name in Policy::names() {
+            let policy = Policy::named(name).unwrap();
+            assert_eq!(policy.name.as_deref(), Some(name));
+            let (level, dtype) = name.split_once('-').unwrap_or((name, "f16"));
+            assert_eq!(policy.level.name().to_lowercase(), level);
+            assert_eq!(policy.dtype.name(), dtype);
+        }
+        for level in Level::ALL {
+            let here = Policy::names().map(|name| Policy::named(name).unwrap()).filter(|policy| policy.level == level);
+            let dtypes: Vec<DType> = here.map(|policy| policy.dtype).collect();
+            assert!(dtypes.contains(&DType::F16) && dtypes.contains(&DType::Bf16) || level == Level::O0, "{level}");
+        }
+        assert_eq!(
+            Policy::named("O2").unwrap_err().to_string(),
+            "no policy is called `O2` (did you mean `o2`?); allowed: o0, o1, o1-bf16, o2, o2-bf16, o3, o3-bf16"
+        );
+    }
+}

@@ -1,0 +1,332 @@
+//! The command `precast`: what it prints, what it writes, and how it ends.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use precast::{DType, Level, Plan, Policy, models, weights};
+use serde_json::Value;
+
+/// A folder of its own for one test, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("precast-cli-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let file = self.0.join(name);
+        fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_string()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn precast_in(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_precast")).args(args).current_dir(folder).output().unwrap()
+}
+
+/// Runs in the root of the package.
+fn precast(args: &[&str]) -> Output {
+    precast_in(Path::new(env!("CARGO_MANIFEST_DIR")), args)
+}
+
+/// Standard output of a run that must succeed and be silent on standard error.
+fn text(output: Output) -> String {
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && stderr.is_empty(), "{}: {stderr}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(output: Output) -> Value {
+    serde_json::from_str(&text(output)).unwrap()
+}
+
+/// The message of a run that must end with this status, having written nothing to standard output.
+fn error(code: i32, output: Output) -> String {
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.starts_with("error: "), "{stderr}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
+    stderr
+}
+
+#[test]
+fn help_tells_a_newcomer_how_to_begin() {
+    let help = text(precast(&["--help"]));
+    for word in ["train", "plan", "explain", "diff", "levels", "Examples:", "Exit status", "lenet5", "o2-bf16"] {
+        assert!(help.contains(word), "{word}: {help}");
+    }
+    for command in ["train", "plan", "explain", "diff", "levels"] {
+        assert!(text(precast(&[command, "--help"])).contains("Usage: precast"), "{command}");
+    }
+    assert!(text(precast(&["--version"])).contains(env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn levels_are_listed_with_their_policies_and_lists() {
+    let shown = text(precast(&["levels"]));
+    let levels = json(precast(&["levels", "--format", "json"]));
+    assert_eq!(levels["levels"].as_array().unwrap().len(), Level::ALL.len());
+    for (row, level) in levels["levels"].as_array().unwrap().iter().zip(Level::ALL) {
+        assert_eq!((row["level"].as_str(), row["meaning"].as_str()), (Some(level.name()), Some(level.meaning())));
+        assert!(shown.contains(level.meaning()));
+    }
+    assert_eq!(levels["levels"][2]["policies"][1], serde_json::json!({"name": "o2-bf16", "dtype": "bfloat16"}));
+    // The lists of `white_list` and `black_list`, not other ones.
+    let cells = |i: usize| -> Vec<&str> {
+        levels["lists"][i]["cells"].as_array().unwrap().iter().map(|cell| cell.as_str().unwrap()).collect()
+    };
+    assert!(cells(0).into_iter().eq(precast::policy::white_list().cells().keys()));
+    assert!(cells(1).into_iter().eq(precast::policy::black_list().cells().keys()));
+}
+
+#[test]
+fn a_plan_is_a_tree_a_table_or_json() {
+    let expected = Policy::load("policies/o2.yaml").unwrap();
+    let expected = expected.plan(&models::load("models/lenet5_bn.yaml", 0).unwrap()).unwrap();
+    let plan = |model: &str, policy: &str, format: &str| {
+        text(precast(&["plan", model, "--policy", policy, "--format", format]))
+    };
+    let read: Plan = serde_json::from_str(&plan("models/lenet5_bn.yaml", "policies/o2.yaml", "json")).unwrap();
+    assert_eq!(read, expected, "the JSON of a plan is the plan");
+    assert_eq!(
+        plan("models/lenet5_bn.yaml", "policies/o2.yaml", "tree"),
+        format!("model   models/lenet5_bn.yaml\npolicy  policies/o2.yaml\n{expected}\n")
+    );
+    assert_eq!(plan("lenet5_bn", "o2", "tree"), text(precast(&["plan", "lenet5_bn", "-p", "o2"])), "a tree by default");
+    let table = plan("lenet5_bn", "o2", "table");
+    assert!(table.starts_with("model   lenet5_bn (built in)\npolicy  o2 (built in)\n"), "{table}");
+    let rows: Vec<Vec<&str>> = table.lines().skip(5).map(|row| row.split('|').map(str::trim).collect()).collect();
+    assert_eq!(rows.len(), expected.decisions.len());
+    for (row, decision) in rows.iter().zip(&expected.decisions) {
+        let path = if decision.path.is_empty() { "(root)" } else { &decision.path };
+        let mark = if decision.adapter.is_some() { "*" } else { "" };
+        assert_eq!(row[1..6], [path, &decision.kind, mark, &decision.effect(), &decision.because.to_string()]);
+    }
+}
+
+#[test]
+fn one_cell_is_explained() {
+    let shown = text(precast(&["explain", "lenet5_bn", "1", "--policy", "o2"]));
+    assert!(shown.contains("1 (BatchNorm2d)") && shown.contains("black list, mindspore-2.10"), "{shown}");
+    let root = json(precast(&["explain", "lenet5_bn", ".", "--policy", "o2", "--format", "json"]));
+    assert_eq!((&root["decision"]["path"], &root["decision"]["kind"]), (&"".into(), &"Sequential".into()));
+    assert_eq!(root["decision"]["adapter"]["cast"]["inward"], "float16");
+}
+
+#[test]
+fn two_policies_are_compared() {
+    let args = ["diff", "lenet5_bn", "--policy", "o2", "--policy", "o3"];
+    let shown = text(precast(&args));
+    assert!(shown.contains("\n  - BatchNorm2d runs f32, returns f16"), "{shown}");
+    assert!(shown.trim_end().ends_with("2 of 15 cells differ"), "{shown}");
+    let diff = json(precast(&[&args[..], &["--format", "json"]].concat()));
+    let paths: Vec<&str> =
+        diff["changes"].as_array().unwrap().iter().map(|change| change["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["1", "5"], "the two batch normalisations");
+    assert!(text(precast(&["diff", "lenet5", "-p", "o2", "-p", "o3"])).contains("no difference in 13 cells"));
+}
+
+#[test]
+fn built_in_files_are_found_anywhere_and_files_of_that_name_come_first() {
+    let folder = Folder::new("anywhere");
+    let shown = text(precast_in(&folder.0, &["plan", "mlp", "--policy", "o1-bf16"]));
+    assert!(shown.starts_with("model   mlp (built in)\npolicy  o1-bf16 (built in)\n"), "{shown}");
+    folder.write("mlp", "version: 1\nnet: {kind: Dense, in_features: 64, out_features: 10}\n");
+    let shown = text(precast_in(&folder.0, &["plan", "mlp", "--policy", "o1-bf16"]));
+    assert!(shown.starts_with("model   mlp\n") && shown.contains("1 cells"), "{shown}");
+}
+
+#[test]
+fn wrong_use_is_told_with_what_is_allowed_and_changes_nothing() {
+    let folder = Folder::new("wrong");
+    let policy = |name: &str, rest: &str| folder.write(name, &format!("version: 1\n{rest}"));
+    let level = policy("level.yaml", "level: O7\ndtype: float16\n");
+    let dtype = policy("dtype.yaml", "level: O2\ndtype: float64\n");
+    let nothing = policy("nothing.yaml", "level: O2\ndtype: float16\nrules: [{ path: head, run: float32 }]\n");
+    let model = folder.write("model.yaml", "version: 1\nnet: {kind: Dens, in_features: 1, out_features: 1}\n");
+    let narrow =
+        folder.write("narrow.yaml", "version: 1\ninput: [64]\nnet: {kind: Dense, in_features: 64, out_features: 3}\n");
+    let unfit =
+        folder.write("unfit.yaml", "version: 1\ninput: [64]\nnet: {kind: Dense, in_features: 65, out_features: 10}\n");
+    let odd = folder.write("odd.yaml", "version: 1\ninput: [3, 32, 32]\nnet: {kind: Flatten}\n");
+    let nested = "{kind: Sequential, cells: [{kind: Sequential, cells: [{kind: ReLU}]}]}";
+    let nested = folder.write("nested.yaml", &format!("version: 1\nnet: {{kind: Sequential, cells: [{nested}]}}\n"));
+    let full = folder.write("full", "a file where a folder should be");
+    let before = folder.names();
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["plan", "lent5", "-p", "o2"], &["there is no file `lent5`", "did you mean `lenet5`?"]),
+        (&["plan", "none.yaml", "-p", "o2"], &["there is no file `none.yaml`", "lenet5_bn"]),
+        (&["plan", "lenet5", "-p", "O2"], &["no policy is called `O2` (did you mean `o2`?)"]),
+        (&["plan", "lenet5", "-p", &level], &["level.yaml:2:8: unknown level `O7`", "O0, O1, O2, O3"]),
+        (&["plan", "lenet5", "-p", &dtype], &["dtype.yaml:3:8: ", "float64", "float16 or bfloat16"]),
+        (&["plan", "lenet5", "-p", &nothing], &["nothing.yaml:4:", "path head matches no cell"]),
+        (&["plan", &model, "-p", "o2"], &["model.yaml:2:", "no kind of cell is called `Dens` (did you mean `Dense`?)"]),
+        (&["plan", ".", "-p", "o2"], &["directory"]),
+        (&["explain", "lenet5", "77", "-p", "o2"], &["no cell stands at `77`", "`precast plan lenet5 --policy o2`"]),
+        (&["explain", &nested, "0.0.1", "-p", "o2"], &["no cell stands at `0.0.1` (did you mean `0.0.0`?)"]),
+        (&["diff", "lenet5", "-p", "o2"], &["two policies are compared", "1 times"]),
+        (&["plan", "lenet5"], &["--policy"]),
+        (&["plan", "lenet5", "-p", "o2", "--format", "xml"], &["xml", "tree, table, json"]),
+        (&["train", "lenet5", "--epochs", "0"], &["--epochs"]),
+        (&["train", "lenet5", "--lr", "nan"], &["--lr", "finite and above 0"]),
+        (&["train", "lenet5", "--examples", "1797"], &["1797 of 1797 examples"]),
+        (&["train", "lenet5", "-p", "o2", "-p", "o2"], &["two policies are called `o2`"]),
+        (&["train", &narrow], &["[2, 3]", "10 numbers"]),
+        (&["train", &unfit], &["does not take digits of shape [64]", "65"]),
+        (&["train", &odd], &["shape [3, 32, 32]", "[1, 32, 32]"]),
+        (&["train", "mlp", "--output", &full], &["--output"]),
+        (&["trian"], &["unrecognized subcommand 'trian'", "'train'"]),
+    ];
+    for (args, words) in cases {
+        let message = error(2, precast_in(&folder.0, args));
+        for word in *words {
+            assert!(message.contains(word), "{args:?}: no {word:?} in {message}");
+        }
+    }
+    assert_eq!(folder.names(), before, "nothing was written");
+    assert_eq!(fs::read_to_string(full).unwrap(), "a file where a folder should be");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    for args in [&["levels"][..], &["plan", "lenet5", "-p", "o2"], &["--help"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));
+        let output = command.args(args).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        let output = output.wait_with_output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", output.status);
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{args:?}");
+    }
+}
+
+const FEW: [&str; 7] = ["train", "mlp", "--epochs", "2", "--examples", "320", "--save-weights"];
+
+#[test]
+fn training_compares_policies_and_writes_what_it_promises() {
+    let folder = Folder::new("train");
+    let policies = ["-p", "o0", "-p", "o2", "-p", "o3-bf16"];
+    let results = json(precast_in(&folder.0, &[&FEW[..], &policies, &["--format", "json"]].concat()));
+    assert_eq!(results["model"], "mlp (built in)");
+    assert_eq!(results["data"], serde_json::json!({"train_examples": 320, "test_examples": 1477, "shape": [64]}));
+    assert_eq!(
+        results["options"],
+        serde_json::json!({"epochs": 2, "batch": 32, "lr": 0.05, "seed": 0, "optimizer": "sgd"})
+    );
+    let runs = results["runs"].as_array().unwrap();
+    assert_eq!(runs.iter().map(|run| run["name"].as_str().unwrap()).collect::<Vec<_>>(), ["o0", "o2", "o3-bf16"]);
+    for run in runs {
+        assert_eq!((&run["steps"], &run["stalled"]), (&20.into(), &Value::Null), "{run}");
+        assert!(run["accuracy"].as_f64().is_some_and(|accuracy| accuracy > 0.5 && accuracy <= 1.0), "{run}");
+        assert!(run["last_loss"].as_f64().is_some_and(|loss| loss > 0.0), "{run}");
+        assert!(run["seconds_per_step"].as_f64().is_some_and(|seconds| seconds > 0.0), "{run}");
+        assert!(run["relative_time"].as_f64().is_some_and(|times| times > 0.0), "{run}");
+        // Weights and biases of three dense layers and of two norms, four bytes each.
+        let parameters = 4 * (64 * 128 + 128 + 2 * 128 + 128 * 64 + 64 + 2 * 64 + 64 * 10 + 10);
+        assert_eq!(run["parameter_bytes"], parameters);
+        assert!(run["skipped"].as_u64().unwrap() < 20 && run["last_scale"].as_f64().unwrap() >= 1.0, "{run}");
+    }
+    let number = |run: usize, key: &str| runs[run][key].as_f64().unwrap();
+    assert_eq!(number(0, "relative_time"), 1.0);
+    assert_eq!(number(0, "casts_per_step"), 0.0);
+    assert!(number(1, "casts_per_step") > 0.0 && number(2, "casts_per_step") > 0.0);
+    assert!(number(2, "activation_bytes") < 0.8 * number(0, "activation_bytes"));
+
+    let out = folder.0.join("precast-out");
+    let mut names: Vec<String> =
+        fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let weight_files = ["o0.safetensors", "o2.safetensors", "o3-bf16.safetensors"];
+    assert_eq!(
+        names,
+        [&["curves.svg", "metrics.json"], &weight_files[..2], &["o3-bf16.safetensors", "plans.txt"]].concat()
+    );
+    assert_eq!(folder.names(), ["precast-out"]);
+
+    let metrics: Value = serde_json::from_str(&fs::read_to_string(out.join("metrics.json")).unwrap()).unwrap();
+    for (full, short) in metrics["runs"].as_array().unwrap().iter().zip(runs) {
+        assert!(short.as_object().unwrap().iter().all(|(key, value)| full[key] == *value), "as printed");
+        assert_eq!(full["history"]["steps"].as_array().unwrap().len(), 20);
+        let policy = Policy::named(full["name"].as_str().unwrap()).unwrap();
+        let plan: Plan = serde_json::from_value(full["plan"].clone()).unwrap();
+        assert_eq!(plan, policy.plan(&models::load("models/mlp.yaml", 0).unwrap()).unwrap());
+    }
+    let losses = |run: usize| metrics["runs"][run]["history"]["steps"][0]["loss"].as_f64().unwrap();
+    assert!((losses(0) - losses(1)).abs() < 0.01, "the runs start from the same weights and examples");
+    let plans = fs::read_to_string(out.join("plans.txt")).unwrap();
+    assert!(plans.contains("o3-bf16: level O3, bfloat16"), "{plans}");
+    let svg = fs::read_to_string(out.join("curves.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("o3-bf16"));
+    // The weights are those that were judged: in f32, and as good as was said.
+    let net = models::load("models/mlp.yaml", 5).unwrap();
+    weights::load(&net, out.join("o0.safetensors")).unwrap();
+    assert!(net.named_params().iter().all(|(_, param)| param.value().dtype() == DType::F32));
+    let test = precast::data::digits().unwrap().reshape(&[64]).unwrap().split(320, 0).unwrap().test;
+    assert_eq!(precast::train::accuracy(&net, &test, 32).unwrap(), number(0, "accuracy"));
+}
+
+#[test]
+fn training_prints_a_plan_and_a_table_and_repeats_itself() {
+    let folder = Folder::new("table");
+    let args = ["train", "mlp", "--epochs", "1", "--examples", "96", "-p", "o0", "-p", "o2", "--output", "out"];
+    let shown = text(precast_in(&folder.0, &args));
+    for word in [
+        "model   mlp (built in)",
+        "96 digits to learn from",
+        "o2: level O2",
+        "BatchNorm1d",
+        "| casts/step |",
+        "out/curves.svg",
+    ] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+    assert!(!shown.contains('\u{1b}') && !shown.contains('\r'), "no progress bar where nobody watches");
+    let quiet = text(precast_in(&folder.0, &[&args[..], &["--quiet"]].concat()));
+    assert!(quiet.starts_with("| run") && quiet.contains("1.00x"), "{quiet}");
+    // All but the times is the same again: accuracy, loss, skipped steps, bytes, casts.
+    let untimed = |table: &str| -> Vec<String> {
+        let fields = |row: &str| -> Vec<String> { row.split('|').map(|field| field.trim().to_string()).collect() };
+        let (header, times) = (fields(table.lines().find(|row| row.contains("ms/step")).unwrap()), ["ms/step", "time"]);
+        let keep = |row: &str| fields(row).into_iter().zip(&header).filter(|(_, name)| !times.contains(&name.as_str()));
+        let rows = table.lines().filter(|row| row.starts_with("| o"));
+        rows.flat_map(|row| keep(row).map(|(field, _)| field).collect::<Vec<_>>()).collect()
+    };
+    assert_eq!(untimed(&shown), untimed(&quiet));
+    assert_eq!(untimed(&shown).len(), 2 * 11, "9 columns and two borders a run");
+}
+
+#[test]
+fn a_run_that_cannot_go_on_ends_with_its_reason() {
+    let folder = Folder::new("stalled");
+    let args = ["train", "mlp", "--examples", "100", "--batch", "4", "--lr", "1e30", "-p", "o0", "--quiet"];
+    let output = precast_in(&folder.0, &args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.starts_with("error: o0 stalled at step ") && stderr.contains("loss itself was not finite"),
+        "{stderr}"
+    );
+    assert!(String::from_utf8(output.stdout).unwrap().contains("| o0 "), "the table is there all the same");
+    let metrics = fs::read_to_string(folder.0.join("precast-out/metrics.json")).unwrap();
+    let metrics: Value = serde_json::from_str(&metrics).unwrap();
+    assert!(metrics["runs"][0]["stalled"].as_str().unwrap().contains("changed nothing"));
+}

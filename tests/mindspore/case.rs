@@ -1,0 +1,160 @@
+//! One recorded case, run here: the network built, its recorded values set, lowered, called and traced.
+
+use std::collections::BTreeMap;
+
+use precast::{
+    DType, Level, Param, Policy, Tensor,
+    cell::{Child, Trace},
+    error::{Error, Result},
+    policy::List,
+    rewrite::{Custom, Plan, auto_mixed_precision, custom_mixed_precision},
+};
+
+use crate::{
+    golden::{CellRow, Lowering, Net, Record, dtype},
+    networks::{Kit, build},
+};
+
+/// A case of the file.
+pub struct Case<'a> {
+    pub name: &'a str,
+    pub net: &'a Net,
+    pub record: &'a Record,
+    pub lowering: Lowering,
+    pub low: DType,
+}
+
+/// What the network did here.
+pub struct Ours {
+    pub plan: Plan,
+    pub outputs: Result<Vec<Tensor>>,
+    pub trace: Trace,
+}
+
+/// What a lowering comes down to.
+pub enum Effect {
+    /// Nothing is lowered.
+    Nothing,
+    /// What is on this list is lowered: O1 and a white list.
+    Listed(List),
+    /// All is lowered but what is on this list: O2, O3 and a black list.
+    AllBut(List),
+}
+
+impl Case<'_> {
+    /// The lowering that is in force at the end: of two, the second.
+    pub fn in_force(&self) -> Lowering {
+        match &self.lowering {
+            Lowering::Twice(_, last) => Lowering::Level(*last),
+            one => one.clone(),
+        }
+    }
+
+    pub fn effect(&self) -> Effect {
+        let lists = |level| Policy::new(level, DType::F16).expect("f16 is a low dtype");
+        match self.in_force() {
+            Lowering::Level(Level::O1) => Effect::Listed(lists(Level::O1).white),
+            Lowering::Level(Level::O2) => Effect::AllBut(lists(Level::O2).black),
+            Lowering::Level(Level::O3) => Effect::AllBut(List::new()),
+            Lowering::White(names) => Effect::Listed(list(&names, Kit::Unfused).expect("names of the library")),
+            Lowering::Black(names) => Effect::AllBut(list(&names, Kit::Unfused).expect("names of the library")),
+            _ => Effect::Nothing,
+        }
+    }
+
+    /// The original cell at a path.
+    pub fn original(&self, path: &str) -> Option<&CellRow> {
+        self.net.original_cells.iter().find(|row| row.path == path)
+    }
+
+    /// The path under which MindSpore's log shows a cell: of a shared one, the first.
+    pub fn first_path(&self, path: &str) -> String {
+        self.original(path).and_then(|row| row.same_object_as.clone()).unwrap_or_else(|| path.into())
+    }
+
+    /// The original cells at a path and above it, the root first.
+    pub fn around(&self, path: &str) -> impl Iterator<Item = &CellRow> {
+        let holds = move |outer: &str| outer.is_empty() || path == outer || path.starts_with(&format!("{outer}."));
+        self.net.original_cells.iter().filter(move |row| holds(&row.path))
+    }
+
+    /// The tensors the network is called with; keyword arguments come last.
+    pub fn inputs(&self) -> Vec<Tensor> {
+        let given = self.net.inputs.iter().chain(self.net.kwargs.values());
+        given.flat_map(|value| value.leaves()).map(|array| array.tensor()).collect()
+    }
+
+    /// Builds, lowers and runs.
+    ///
+    /// # Errors
+    /// Why the case is not understood, or what lowering reported.
+    pub fn run(&self, kit: Kit) -> Result<Ours> {
+        self.run_as(kit, &self.lowering)
+    }
+
+    pub fn run_as(&self, kit: Kit, lowering: &Lowering) -> Result<Ours> {
+        let mut net = self.network(kit)?;
+        let plan = lower(&mut net, lowering, self.low, kit)?;
+        let (outputs, trace) = net.trace(|net| net.call_many(&self.inputs()));
+        Ok(Ours { plan, outputs, trace })
+    }
+
+    /// The network with the recorded parameters: every one is set, and every other is tied to one that is.
+    pub fn network(&self, kit: Kit) -> Result<Child> {
+        let net = build(self.name, kit).ok_or_else(|| Error::path(format!("no network is called `{}`", self.name)))?;
+        let params: BTreeMap<String, Param> = net.named_params().into_iter().collect();
+        for (name, array) in &self.net.params {
+            let name = if kit == Kit::Unfused { name.clone() } else { name_here(name, &params) };
+            let param = params.get(&name).ok_or_else(|| Error::weights(format!("no parameter is called `{name}`")))?;
+            let value = Tensor::from_f64(&array.numbers(), &param.shape(), dtype(&array.dtype))?;
+            assert_eq!(value.len(), array.shape.iter().product::<usize>(), "{name}");
+            param.set(&value)?;
+        }
+        let names: Vec<String> = self.net.params.keys().map(|name| name_here(name, &params)).collect();
+        for (name, param) in &params {
+            let tied = || names.iter().filter_map(|set| params.get(set)).any(|set| set.is_same(param));
+            assert!(names.contains(name) || tied(), "{}: `{name}` was left unset", self.name);
+        }
+        Ok(net)
+    }
+}
+
+/// What the library calls a parameter of MindSpore, where the network has no parameter of MindSpore's name.
+fn name_here(name: &str, params: &BTreeMap<String, Param>) -> String {
+    if params.contains_key(name) {
+        return name.into();
+    }
+    let (cell, leaf) = name.rsplit_once('.').unwrap_or(("", name));
+    let leaf = match leaf {
+        "gamma" | "embedding_table" | "w" => "weight",
+        "beta" => "bias",
+        "moving_mean" => "running_mean",
+        "moving_variance" => "running_var",
+        leaf => leaf,
+    };
+    precast::cell::join(cell.trim_end_matches(".bn2d"), leaf)
+}
+
+/// Lowers a network and returns the last plan.
+fn lower(net: &mut Child, lowering: &Lowering, low: DType, kit: Kit) -> Result<Plan> {
+    let applied = match lowering {
+        Lowering::Level(level) => auto_mixed_precision(net, *level, low)?,
+        Lowering::White(names) => custom_mixed_precision(net, Custom::White(list(names, kit)?), low)?,
+        Lowering::Black(names) => custom_mixed_precision(net, Custom::Black(list(names, kit)?), low)?,
+        Lowering::Twice(first, second) => {
+            let _first = auto_mixed_precision(net, *first, low)?;
+            auto_mixed_precision(net, *second, low)?
+        }
+        Lowering::NotCovered => return Err(Error::unsupported("this level is not covered")),
+    };
+    Ok(applied.plan)
+}
+
+/// A custom list as the file writes it: classes of cells, and ops as `ops.MatMul`.
+fn list(names: &[String], kit: Kit) -> Result<List> {
+    names.iter().try_fold(List::new(), |list, name| match (name.strip_prefix("ops."), kit) {
+        (Some(op), _) => list.op(op),
+        (None, Kit::Library) if name == "SequentialCell" => Ok(list.cell("Sequential")),
+        (None, _) => Ok(list.cell(name)),
+    })
+}

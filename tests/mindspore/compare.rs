@@ -1,0 +1,375 @@
+//! What stands in the recording against what ran here.
+//!
+//! The correspondence:
+//! - a cell's flag (`to_float`) is the dtype of its region here; a cell without flag has none, or runs under op lists
+//!   (O1), or, being white-listed, is one low region that returns f32. `_OutputTo16(t)` and `_OutputTo32` around a cell
+//!   are the outward cast of its adapter; the same wrapper twice casts once. A flag that the user set has no wrapper in
+//!   MindSpore (the next op casts), so at such a cell only the flag is compared.
+//! - an op is compared by path, name, the dtype it computed in and the dtype it returned, in order. `Cast` and `typeof`
+//!   compute nothing; a `MatMul` with `transpose_b` is `Transpose`, `MatMul` here; a `Split` is one op for each piece
+//!   here; of several outputs the first is compared, and of an integer result nothing is said on the dtype inside. A
+//!   shared cell goes by its first path. An op that only moves elements may come before the cast in PyNative and after it
+//!   in a graph: the same numbers, so its dtype is not compared.
+//! - the names of the cells in a SequentialCell that is itself the root are lost when O1 regenerates it; there, ops are
+//!   compared without paths.
+//! - where only the graph was recorded (bf16), equal ops of a path are merged there and the order is another, so the two
+//!   are compared as sets.
+//! - int32 is i64 here.
+//!
+//! PyNative's values are the reference. What was computed in low precision must be the same number, bit for bit. Of what
+//! was computed in f32, sums may be taken in another order and functions approximated by other polynomials (MindSpore's
+//! f32 sigmoid is off by 7e-7): 2 units in the last place for each op that sums or approximates, of the largest magnitude
+//! of the result, at least 1, for a sigmoid's small result comes from larger numbers. The graph's values count only
+//! where there are no others; it leaves out roundings between ops, so there they may be off by roundings.
+
+use std::fmt;
+
+use precast::{DType, Op, Tensor, cell::Adapter, error::Error, rewrite::Region};
+
+use crate::{
+    case::{Case, Effect, Ours},
+    golden::{Array, OpRow, Raised, Run, dtype},
+};
+
+/// One point in which the two do not agree.
+#[derive(Debug)]
+pub enum Mismatch {
+    Cell {
+        path: String,
+        theirs: String,
+        ours: String,
+    },
+    Op {
+        path: String,
+        op: Op,
+        theirs: Dtypes,
+        ours: Dtypes,
+    },
+    /// An op that ran in MindSpore only.
+    Missing {
+        path: String,
+        name: String,
+    },
+    /// An op that ran here only.
+    Extra {
+        path: String,
+        op: Op,
+    },
+    Output {
+        leaf: usize,
+        theirs: String,
+        ours: String,
+    },
+    /// Largest difference of a leaf, and how much it may be where only roundings differ.
+    Value {
+        leaf: usize,
+        off: f64,
+        roundings: f64,
+    },
+    /// MindSpore raises; here it works.
+    TheyFail {
+        kind: String,
+        message: String,
+    },
+    WeFail(Error),
+}
+
+/// The dtype an op computed in, and the one it returned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dtypes {
+    pub inside: DType,
+    pub result: DType,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mismatch::Cell { path, theirs, ours } => write!(f, "cell `{path}`: {theirs} there, {ours} here"),
+            Mismatch::Op { path, op, theirs, ours } => write!(
+                f,
+                "{op} in `{path}`: {} -> {} there, {} -> {} here",
+                theirs.inside, theirs.result, ours.inside, ours.result
+            ),
+            Mismatch::Missing { path, name } => write!(f, "{name} in `{path}` only there"),
+            Mismatch::Extra { path, op } => write!(f, "{op} in `{path}` only here"),
+            Mismatch::Output { leaf, theirs, ours } => write!(f, "output {leaf}: {theirs} there, {ours} here"),
+            Mismatch::Value { leaf, off, roundings } => {
+                write!(f, "output {leaf}: off by {off:.3e}, {roundings:.3e} if only roundings differ")
+            }
+            Mismatch::TheyFail { kind, message } => write!(f, "{kind} there: {message}"),
+            Mismatch::WeFail(error) => write!(f, "error here: {error}"),
+        }
+    }
+}
+
+/// Every point in which the recording and the run do not agree.
+pub fn compare(case: &Case<'_>, ours: Result<&Ours, Error>) -> Vec<Mismatch> {
+    let mut found = Vec::new();
+    let ours = match (ours, &case.record.convert_error) {
+        (Ok(ours), None) => ours,
+        (Ok(ours), Some(raised)) => {
+            found.push(they_fail(raised));
+            if let Err(error) = &ours.outputs {
+                found.push(Mismatch::WeFail(error.clone()));
+            }
+            return found;
+        }
+        (Err(_), Some(_)) => return found,
+        (Err(error), None) => return vec![Mismatch::WeFail(error)],
+    };
+    compare_cells(case, ours, &mut found);
+    for code in &case.record.param_dtypes {
+        if dtype(code) != DType::F32 {
+            found.push(Mismatch::Output { leaf: 0, theirs: format!("a {code} parameter"), ours: "f32".into() });
+        }
+    }
+    // PyNative has the reference numbers; where it was not run, the graph.
+    let Some(run) = case.record.pynative.as_ref().or(case.record.graph.as_ref()) else { return found };
+    match (&run.error, &ours.outputs) {
+        (None, Err(error)) => found.push(Mismatch::WeFail(error.clone())),
+        (Some(_), Err(_)) => {}
+        (Some(raised), Ok(_)) => found.push(they_fail(raised)),
+        (None, Ok(_)) => {}
+    }
+    if let Some(theirs) = run.ops() {
+        let theirs = theirs.into_iter().filter(|row| !matches!(row.name.as_str(), "Cast" | "typeof")).collect();
+        let in_order = case.record.pynative.is_some();
+        compare_ops(case, theirs, our_ops(case, ours), in_order, &mut found);
+    }
+    if let (Some(theirs), Ok(ours_out)) = (&run.out, &ours.outputs) {
+        compare_outputs(case, run, &theirs.leaves(), ours_out, ours, &mut found);
+    }
+    found
+}
+
+fn they_fail(raised: &Raised) -> Mismatch {
+    Mismatch::TheyFail { kind: raised.kind.clone(), message: raised.message.clone() }
+}
+
+fn compare_cells(case: &Case<'_>, ours: &Ours, found: &mut Vec<Mismatch>) {
+    let seats = case.record.seats();
+    let missing = |path: &str| Mismatch::Cell { path: path.into(), theirs: "a cell".into(), ours: "none".into() };
+    for seat in &seats {
+        let Ok(decision) = ours.plan.decision(&seat.path) else {
+            found.push(missing(&seat.path));
+            continue;
+        };
+        let user_flagged = case.original(&seat.path).is_some_and(|row| row.flag.is_some());
+        let mut wrappers: Vec<DType> = seat.wrappers.iter().map(|name| wrapper_dtype(name, case.low)).collect();
+        wrappers.dedup();
+        let border = match (&decision.adapter, decision.run) {
+            // White-listed cells return f32; MindSpore writes that into the generated class.
+            (Some(Adapter::Cast(cast)), _) if !(seat.flag.is_none() && cast.outward == DType::F32) => {
+                Some(cast.outward)
+            }
+            _ => None,
+        };
+        let run = match decision.run {
+            Region::AsIs | Region::Ops(_) => None,
+            Region::Fixed(_) if seat.flag.is_none() && in_white_cell(case, &seat.path) => None,
+            Region::Fixed(dtype) => Some(dtype),
+        };
+        let flag = seat.flag.as_deref().map(dtype);
+        let agree = flag == run && (user_flagged || wrappers == border.into_iter().collect::<Vec<_>>());
+        let kind = decision.kind.as_ref();
+        if !agree || seat.class != kind {
+            let wrapped =
+                if seat.wrappers.is_empty() { String::new() } else { format!(" {}", seat.wrappers.join(" ")) };
+            let theirs = format!("{} {}{wrapped}", seat.class, seat.flag.as_deref().unwrap_or("without flag"));
+            let adapter = match &decision.adapter {
+                Some(Adapter::Cast(cast)) => format!(", {cast}"),
+                Some(Adapter::Ops(_)) => ", by op lists".into(),
+                None => String::new(),
+            };
+            found.push(Mismatch::Cell {
+                path: seat.path.clone(),
+                theirs,
+                ours: format!("{kind} {}{adapter}", decision.run),
+            });
+        }
+    }
+    for decision in ours.plan.decisions.iter().filter(|d| !seats.iter().any(|seat| seat.path == d.path)) {
+        found.push(Mismatch::Cell { path: decision.path.clone(), theirs: "none".into(), ours: "a cell".into() });
+    }
+}
+
+/// Whether a cell or one around it is white-listed.
+pub fn in_white_cell(case: &Case<'_>, path: &str) -> bool {
+    match case.effect() {
+        Effect::Listed(list) => case.around(path).any(|row| list.cells().contains_key(&row.class)),
+        _ => false,
+    }
+}
+
+fn wrapper_dtype(name: &str, low: DType) -> DType {
+    match name {
+        "_OutputTo32" => DType::F32,
+        "_OutputTo16(f16)" => DType::F16,
+        "_OutputTo16(bf16)" => DType::Bf16,
+        "_OutputTo16" => low,
+        name => panic!("a wrapper is not understood: `{name}`"),
+    }
+}
+
+impl Dtypes {
+    fn of(inputs: impl Iterator<Item = DType>, result: DType) -> Self {
+        let inside = inputs.reduce(DType::promote).filter(|_| result.is_float());
+        Dtypes { inside: inside.unwrap_or(result), result }
+    }
+}
+
+/// Whether an op computes nothing but places.
+fn moves(op: Op) -> bool {
+    matches!(op, Op::Reshape | Op::Unsqueeze | Op::Squeeze | Op::Flatten)
+}
+
+/// The path under which an op is compared.
+fn path_of(case: &Case<'_>, path: &str) -> String {
+    let names_lost = matches!(case.effect(), Effect::Listed(_))
+        && case.original("").is_some_and(|root| root.class == "SequentialCell");
+    if names_lost { String::new() } else { case.first_path(path) }
+}
+
+struct OurOp {
+    path: String,
+    op: Op,
+    dtypes: Dtypes,
+}
+
+fn our_ops(case: &Case<'_>, ours: &Ours) -> Vec<OurOp> {
+    let shown = ours.trace.ops.iter().filter(|op| !matches!(op.op, Op::Cast | Op::Transpose));
+    shown
+        .map(|op| {
+            let inputs = op.inputs.iter().copied().filter(|d| d.is_float());
+            OurOp { path: path_of(case, &op.path), op: op.op, dtypes: Dtypes::of(inputs, op.output) }
+        })
+        .collect()
+}
+
+fn their_dtypes(row: &OpRow) -> Dtypes {
+    let result = row.outputs.first().map_or(DType::F32, |code| dtype(code));
+    let inputs = row.inputs.iter().map(|code| dtype(code)).filter(|d| d.is_float() && !row.before_cast);
+    Dtypes::of(inputs, result)
+}
+
+fn compare_ops(case: &Case<'_>, theirs: Vec<OpRow>, ours: Vec<OurOp>, in_order: bool, found: &mut Vec<Mismatch>) {
+    let same =
+        |row: &OpRow, op: &OurOp| path_of(case, &row.path) == op.path && op.op.mindspore().contains(&row.name.as_str());
+    let differ = |row: &OpRow, op: &OurOp| Mismatch::Op {
+        path: op.path.clone(),
+        op: op.op,
+        theirs: their_dtypes(row),
+        ours: op.dtypes,
+    };
+    let missing = |row: &OpRow| Mismatch::Missing { path: path_of(case, &row.path), name: row.name.clone() };
+    let same_dtypes = |row: &OpRow, op: &OurOp| moves(op.op) || their_dtypes(row) == op.dtypes;
+    let extra = |op: &OurOp| Mismatch::Extra { path: op.path.clone(), op: op.op };
+    if !in_order {
+        for row in &theirs {
+            let here: Vec<&OurOp> = ours.iter().filter(|op| same(row, op)).collect();
+            match here.first() {
+                None => found.push(missing(row)),
+                Some(first) if !here.iter().any(|op| same_dtypes(row, op)) => found.push(differ(row, first)),
+                Some(_) => {}
+            }
+        }
+        let only_here = ours.iter().filter(|op| !theirs.iter().any(|row| same(row, op)));
+        found.extend(only_here.map(extra));
+        return;
+    }
+    let mut theirs = theirs;
+    theirs.dedup_by(|a, b| a.name == "Split" && b.name == "Split" && a.path == b.path);
+    let mut ours = ours;
+    ours.dedup_by(|a, b| a.op == Op::Split && b.op == Op::Split && a.path == b.path && a.dtypes == b.dtypes);
+    // The longest common subsequence, so that one op more or less is told as that and not as a shift of all after it.
+    let (n, m) = (theirs.len(), ours.len());
+    let mut longest = vec![vec![0; m + 1]; n + 1];
+    for i in (0..n).rev() {
+        for j in (0..m).rev() {
+            let skip = longest[i + 1][j].max(longest[i][j + 1]);
+            longest[i][j] = if same(&theirs[i], &ours[j]) { skip.max(longest[i + 1][j + 1] + 1) } else { skip };
+        }
+    }
+    let (mut i, mut j) = (0, 0);
+    while i < n || j < m {
+        if i < n && j < m && same(&theirs[i], &ours[j]) {
+            if !same_dtypes(&theirs[i], &ours[j]) {
+                found.push(differ(&theirs[i], &ours[j]));
+            }
+            (i, j) = (i + 1, j + 1);
+        } else if j == m || (i < n && longest[i + 1][j] >= longest[i][j + 1]) {
+            found.push(missing(&theirs[i]));
+            i += 1;
+        } else {
+            found.push(extra(&ours[j]));
+            j += 1;
+        }
+    }
+}
+
+fn compare_outputs(
+    case: &Case<'_>,
+    run: &Run,
+    theirs: &[&Array],
+    outputs: &[Tensor],
+    ours: &Ours,
+    found: &mut Vec<Mismatch>,
+) {
+    if theirs.len() != outputs.len() {
+        let (theirs, ours) = (format!("{} tensors", theirs.len()), outputs.len().to_string());
+        found.push(Mismatch::Output { leaf: 0, theirs, ours });
+        return;
+    }
+    for (leaf, (theirs, y)) in theirs.iter().zip(outputs).enumerate() {
+        let wanted = (dtype(&theirs.dtype), &theirs.shape[..]);
+        if wanted != (y.dtype(), y.shape()) {
+            let ours = format!("{} {:?}", y.dtype(), y.shape());
+            found.push(Mismatch::Output { leaf, theirs: format!("{} {:?}", wanted.0, wanted.1), ours });
+            if wanted.1 != y.shape() {
+                continue;
+            }
+        }
+        let theirs = theirs.tensor();
+        let roundings = rounding_bound(run, ours, &theirs);
+        let allowed = allowed(&theirs, ours, case.low);
+        let allowed = if case.record.pynative.is_none() { allowed.max(roundings) } else { allowed };
+        let off = largest_difference(&theirs.to_f64(), &y.to_f64());
+        if off.is_nan() || off > allowed {
+            found.push(Mismatch::Value { leaf, off, roundings });
+        }
+    }
+}
+
+/// The largest difference; NaN agrees with NaN, and infinities of one sign with each other.
+pub fn largest_difference(theirs: &[f64], ours: &[f64]) -> f64 {
+    let same = |(a, b): (&f64, &f64)| a == b || (a.is_nan() && b.is_nan());
+    let off = |(a, b): (&f64, &f64)| if same((a, b)) { 0.0 } else { (a - b).abs() };
+    theirs.iter().zip(ours).map(off).fold(0.0, |worst: f64, off| if off.is_nan() { off } else { worst.max(off) })
+}
+
+/// The largest magnitude, at least 1.
+pub fn magnitude(x: &Tensor) -> f64 {
+    x.to_f64().iter().fold(1.0, |m, x| m.max(x.abs()))
+}
+
+/// How far a leaf may be off: nothing where it is low throughout; else by the order of sums and the approximation of
+/// functions in f32.
+fn allowed(theirs: &Tensor, ours: &Ours, low: DType) -> f64 {
+    if theirs.cast(low).to_f64() == theirs.to_f64() {
+        return 0.0;
+    }
+    let exact =
+        |op: Op| moves(op) || matches!(op, Op::Cast | Op::Relu | Op::Abs | Op::Split | Op::Concat | Op::Transpose);
+    let ops = ours.trace.ops.iter().filter(|op| op.output == DType::F32 && !exact(op.op)).count();
+    2.0 * ops as f64 * DType::F32.epsilon() * magnitude(theirs)
+}
+
+/// How far a leaf can be off when the two differ in nothing but where they round: one unit in the last place of the
+/// coarsest dtype for each op, of the largest magnitude.
+fn rounding_bound(run: &Run, ours: &Ours, theirs: &Tensor) -> f64 {
+    let mut met: Vec<DType> = ours.trace.ops.iter().map(|op| op.output).collect();
+    met.extend(run.ops().iter().flatten().flat_map(|row| &row.outputs).map(|code| dtype(code)));
+    let coarsest = met.iter().filter(|d| d.is_float()).map(|d| d.epsilon()).fold(0.0, f64::max);
+    let ops = ours.trace.ops.iter().filter(|op| op.op != Op::Cast).count() + 1;
+    coarsest * ops as f64 * magnitude(theirs)
+}

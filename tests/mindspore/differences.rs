@@ -1,0 +1,305 @@
+//! The differences from MindSpore that are meant, each with the cases it is met in and what it may touch there.
+//!
+//! Everything a difference does not touch is still compared. Each has its reason in COMPARE.md and a test of its own in
+//! `on_purpose.rs`.
+
+use precast::{DType, Level, Tensor};
+
+use crate::{
+    case::{Case, Effect},
+    compare::{Mismatch, compare, in_white_cell},
+    golden::{CellRow, Lowering, dtype},
+    networks::Kit,
+    steps,
+};
+
+pub struct Difference {
+    /// As in COMPARE.md.
+    pub name: &'static str,
+    /// Whether a case has what the difference is about.
+    pub met: fn(&Case<'_>) -> bool,
+    /// Whether it explains one disagreement there.
+    pub explains: fn(&Case<'_>, &Mismatch) -> bool,
+}
+
+pub const DIFFERENCES: &[Difference] = &[
+    Difference {
+        name: "to_float is honoured at every level",
+        met: |case| matches!(case.effect(), Effect::AllBut(_)) && case.net.original_cells.iter().any(is_flagged),
+        explains: |case, mismatch| match mismatch {
+            Mismatch::Cell { path, .. } => case.original(path).is_some_and(is_flagged),
+            Mismatch::Op { path, ours, .. } => flag(case, path) == Some(ours.inside),
+            Mismatch::Value { .. } => is_rounding(mismatch),
+            _ => false,
+        },
+    },
+    Difference {
+        name: "a to_float cell returns the dtype of its surroundings",
+        met: |case| !matches!(case.effect(), Effect::AllBut(_)) && case.net.original_cells.iter().any(is_flagged),
+        explains: |case, mismatch| match mismatch {
+            // An f32 layer in an f16 one: its result is rounded there.
+            Mismatch::Value { .. } => is_rounding(mismatch) && has_nested_flags(case),
+            _ => is_mixed_dtypes(mismatch),
+        },
+    },
+    Difference {
+        name: "a listed root is treated by the list",
+        met: |case| root_is_listed(case),
+        explains: |case, mismatch| match mismatch {
+            Mismatch::Cell { ours, .. } => ours.contains("f32"),
+            Mismatch::Op { ours, .. } => match case.effect() {
+                Effect::AllBut(_) => ours.inside == DType::F32,
+                _ => ours.inside == case.low,
+            },
+            Mismatch::Value { .. } => is_rounding(mismatch),
+            _ => false,
+        },
+    },
+    Difference {
+        name: "a second level replaces the first",
+        met: |case| matches!(case.lowering, Lowering::Twice(a, b) if a != Level::O0 && b != Level::O0),
+        // That all is as after the second level alone is checked for every such case.
+        explains: |_, mismatch| match mismatch {
+            Mismatch::Cell { .. } | Mismatch::Op { .. } => true,
+            Mismatch::TheyFail { kind, .. } => kind == "NameError",
+            _ => is_rounding(mismatch),
+        },
+    },
+    Difference {
+        name: "a black cell is wrapped at each of its places",
+        met: |case| matches!(case.effect(), Effect::AllBut(_)) && case.net.original_cells.iter().any(is_alias),
+        explains: |case, mismatch| match mismatch {
+            Mismatch::Cell { path, .. } => case.original(path).is_some_and(is_alias),
+            _ => false,
+        },
+    },
+    Difference {
+        name: "a repeated cell is run each time",
+        met: |case| {
+            let in_sequence = |row: &&CellRow| row.class == "SequentialCell";
+            let repeats = |outer: &CellRow| {
+                case.net.original_cells.iter().any(|row| is_alias(row) && parent(&row.path) == Some(&outer.path))
+            };
+            let has_black = |outer: &CellRow| {
+                case.net.original_cells.iter().any(|row| is_black(case, row) && parent(&row.path) == Some(&outer.path))
+            };
+            case.net.original_cells.iter().filter(in_sequence).any(|outer| repeats(outer) && has_black(outer))
+        },
+        explains: |case, mismatch| match mismatch {
+            Mismatch::Extra { path, .. } => {
+                case.net.original_cells.iter().any(|row| row.same_object_as.as_ref() == Some(path))
+            }
+            // The values are other ones: those of the network as it was written.
+            Mismatch::Value { .. } => true,
+            _ => false,
+        },
+    },
+    Difference {
+        name: "rewriting needs no source code",
+        met: |case| matches!(case.effect(), Effect::Listed(_)),
+        // Rewriting raises at once, or leaves a name undefined in the class it generates.
+        explains: |case, mismatch| match mismatch {
+            Mismatch::TheyFail { kind, .. } => case.record.convert_error.is_some() || kind == "NameError",
+            _ => false,
+        },
+    },
+    Difference {
+        name: "a black cell may return several tensors",
+        met: |case| {
+            let several = |row: &CellRow| row.class == "LSTMCell" && is_black(case, row);
+            case.net.original_cells.iter().any(several)
+        },
+        explains: |_, mismatch| match mismatch {
+            Mismatch::TheyFail { message, .. } => message.contains("Failed calling Cast") || is_mixed_dtypes(mismatch),
+            _ => false,
+        },
+    },
+    Difference {
+        name: "a listed container is one low region",
+        met: |case| case.net.original_cells.iter().any(|row| is_container(row) && in_white_cell(case, &row.path)),
+        explains: |case, mismatch| match mismatch {
+            Mismatch::Op { path, theirs, ours, .. } => {
+                let inside = case.around(path).any(|row| is_container(row) && in_white_cell(case, &row.path));
+                inside && ours.inside == case.low && theirs.inside == DType::F32
+            }
+            _ => is_rounding(mismatch),
+        },
+    },
+    Difference {
+        name: "a white cell is one low region",
+        met: |case| case.net.original_cells.iter().any(|row| !is_container(row) && in_white_cell(case, &row.path)),
+        explains: |case, mismatch| match mismatch {
+            Mismatch::Op { path, theirs, ours, .. } => {
+                in_white_cell(case, path) && ours.inside == case.low && theirs.inside == DType::F32
+            }
+            Mismatch::Value { .. } => is_rounding(mismatch) && calls_operators(case),
+            _ => false,
+        },
+    },
+    Difference {
+        name: "a listed op is lowered wherever it runs",
+        met: |case| matches!(case.effect(), Effect::Listed(_)),
+        explains: |case, mismatch| match (mismatch, case.effect()) {
+            (Mismatch::Op { path, op, theirs, ours }, Effect::Listed(list)) => {
+                list.ops().contains_key(op)
+                    && !in_white_cell(case, path)
+                    && ours.inside == case.low
+                    && theirs.inside == DType::F32
+            }
+            (Mismatch::Value { .. }, _) => is_rounding(mismatch) && has_subclass(case),
+            _ => false,
+        },
+    },
+    Difference {
+        name: "kinds match exactly",
+        met: |case| matches!(case.effect(), Effect::AllBut(_)) && has_subclass(case),
+        explains: |case, mismatch| match mismatch {
+            Mismatch::Cell { path, .. } => case.original(path).is_some_and(is_subclass),
+            Mismatch::Op { path, ours, .. } => case.original(path).is_some_and(is_subclass) && ours.inside == case.low,
+            _ => is_rounding(mismatch),
+        },
+    },
+    Difference {
+        name: "inputs are cast at the border of a region",
+        met: |case| matches!(case.effect(), Effect::AllBut(_)) && reads_raw_input(case),
+        explains: |_, mismatch| is_rounding(mismatch),
+    },
+    Difference {
+        name: "helper functions belong to the region they are called in",
+        met: |case| matches!(case.effect(), Effect::AllBut(_)) && case.record.pynative.is_none(),
+        explains: |_, mismatch| is_mixed_dtypes(mismatch),
+    },
+    Difference {
+        name: "bf16 runs on the CPU",
+        met: |case| {
+            let asked = |row: &CellRow| row.flag.as_deref() == Some("bf16");
+            case.low == DType::Bf16 || case.net.original_cells.iter().any(asked)
+        },
+        explains: |_, mismatch| match mismatch {
+            Mismatch::TheyFail { kind, .. } => kind != "NameError" && !is_mixed_dtypes(mismatch),
+            _ => false,
+        },
+    },
+    Difference {
+        name: "an op rounds once",
+        met: |case| case.low == DType::F16 && !matches!(case.effect(), Effect::Nothing),
+        // The same bits once these functions take MindSpore's steps.
+        explains: |case, mismatch| match mismatch {
+            Mismatch::Value { leaf, .. } => steps::taken(|| values_agree(case, *leaf) || in_reach(case, *leaf)),
+            _ => false,
+        },
+    },
+    Difference {
+        name: "f32 results have their own last digits",
+        met: |case| case.low == DType::F16,
+        explains: |case, mismatch| match mismatch {
+            Mismatch::Value { leaf, .. } => in_reach(case, *leaf),
+            _ => false,
+        },
+    },
+];
+
+fn is_flagged(row: &CellRow) -> bool {
+    row.flag.is_some()
+}
+
+fn is_alias(row: &CellRow) -> bool {
+    row.same_object_as.is_some()
+}
+
+/// The dtype the user asked for at a path.
+fn flag(case: &Case<'_>, path: &str) -> Option<DType> {
+    case.original(path)?.flag.as_deref().map(dtype)
+}
+
+/// Whether a cell was asked to run in another dtype than the one around it, which was asked, too.
+fn has_nested_flags(case: &Case<'_>) -> bool {
+    let differs = |row: &&CellRow| {
+        let outer = parent(&row.path).and_then(|path| case.original(path)).and_then(|outer| outer.flag.as_ref());
+        row.flag.is_some() && outer.is_some() && outer != row.flag.as_ref()
+    };
+    case.net.original_cells.iter().any(|row| differs(&row))
+}
+
+fn parent(path: &str) -> Option<&str> {
+    if path.is_empty() { None } else { Some(path.rsplit_once('.').map_or("", |(parent, _)| parent)) }
+}
+
+fn is_black(case: &Case<'_>, row: &CellRow) -> bool {
+    matches!(case.effect(), Effect::AllBut(list) if list.cells().contains_key(&row.class))
+}
+
+fn root_is_listed(case: &Case<'_>) -> bool {
+    let listed = |class: &String| match case.effect() {
+        Effect::Listed(list) | Effect::AllBut(list) => list.cells().contains_key(class),
+        Effect::Nothing => false,
+    };
+    case.original("").is_some_and(|root| listed(&root.class))
+}
+
+/// The cells that run nothing but other cells.
+fn is_container(row: &CellRow) -> bool {
+    matches!(row.class.as_str(), "SequentialCell" | "CellList")
+}
+
+/// The classes of the recorded networks that inherit from a listed one.
+fn is_subclass(row: &CellRow) -> bool {
+    matches!(row.class.as_str(), "MyDense" | "MyBN")
+}
+
+fn has_subclass(case: &Case<'_>) -> bool {
+    case.net.original_cells.iter().any(is_subclass)
+}
+
+/// Whether a white cell of the network computes with Python operators.
+fn calls_operators(case: &Case<'_>) -> bool {
+    let operators = ["RNNCell", "GRUCell", "LSTMCell"];
+    case.net.original_cells.iter().any(|row| operators.contains(&row.class.as_str()) && in_white_cell(case, &row.path))
+}
+
+/// Whether an input reaches an f32 island, or the result, without an op in between.
+fn reads_raw_input(case: &Case<'_>) -> bool {
+    let Some(run) = &case.record.pynative else { return false };
+    let wide = |arriving: &[String]| arriving.iter().any(|code| code == "f32");
+    let black = |path: &str| case.around(path).any(|row| is_black(case, row));
+    let to_an_island = run.calls().any(|(path, arriving)| black(&path) && wide(arriving));
+    let inputs = case.inputs();
+    let is_input = |y: Tensor| y.dtype() == DType::F32 && inputs.iter().any(|x| x.to_f64() == y.to_f64());
+    let returned = run.out.iter().flat_map(|out| out.leaves()).any(|leaf| is_input(leaf.tensor()));
+    to_an_island || returned
+}
+
+/// Whether every recorded number of a leaf lies between those that come out for other last digits of the f32 results.
+fn in_reach(case: &Case<'_>, leaf: usize) -> bool {
+    let run = case.record.pynative.as_ref();
+    let Some(out) = run.and_then(|run| run.out.as_ref()) else { return false };
+    let recorded = out.leaves()[leaf].tensor().to_f64();
+    let mut reach = vec![(f64::INFINITY, f64::NEG_INFINITY); recorded.len()];
+    for seed in 1..=100 {
+        let Ok(outputs) = steps::unsettled(seed, || case.run(Kit::Unfused)).and_then(|ours| ours.outputs) else {
+            return false;
+        };
+        for (reach, y) in reach.iter_mut().zip(outputs[leaf].to_f64()) {
+            *reach = (reach.0.min(y), reach.1.max(y));
+        }
+    }
+    recorded.iter().zip(reach).all(|(y, (low, high))| (low..=high).contains(y))
+}
+
+/// Whether a leaf of another run has the recorded values.
+fn values_agree(case: &Case<'_>, leaf: usize) -> bool {
+    let Ok(ours) = case.run(Kit::Unfused) else { return false };
+    let off = |mismatch: &Mismatch| matches!(mismatch, Mismatch::Value { leaf: at, .. } if *at == leaf);
+    ours.outputs.is_ok() && !compare(case, Ok(&ours)).iter().any(off)
+}
+
+/// A value that is off by no more than roundings.
+fn is_rounding(mismatch: &Mismatch) -> bool {
+    matches!(mismatch, Mismatch::Value { off, roundings, .. } if off <= roundings)
+}
+
+/// MindSpore's refusal to multiply matrices of different dtypes.
+fn is_mixed_dtypes(mismatch: &Mismatch) -> bool {
+    let refusal = |message: &str| message.contains("should be same") || message.contains("must be same");
+    matches!(mismatch, Mismatch::TheyFail { message, .. } if refusal(message))
+}
