@@ -63,6 +63,11 @@ pub(crate) fn enter_backward() -> Flag {
     Flag::set(&BACKWARD, true)
 }
 
+/// Hides what runs from watchers until dropped: for ops that are made of other ops.
+pub(crate) fn silence() -> Flag {
+    Flag::set(&WATCHED, false)
+}
+
 /// A thread-local flag that is put back when dropped, also on panic.
 pub(crate) struct Flag {
     flag: &'static std::thread::LocalKey<Cell<bool>>,

@@ -89,7 +89,7 @@ fn levels_are_listed_with_their_policies_and_lists() {
         assert_eq!((row["level"].as_str(), row["meaning"].as_str()), (Some(level.name()), Some(level.meaning())));
         assert!(shown.contains(level.meaning()));
     }
-    assert_eq!(levels["levels"][2]["policies"]["bfloat16"], "o2-bf16");
+    assert_eq!(levels["levels"][2]["policies"][1], serde_json::json!({"name": "o2-bf16", "dtype": "bfloat16"}));
     // The lists of `white_list` and `black_list`, not other ones.
     let cells = |i: usize| -> Vec<&str> {
         levels["lists"][i]["cells"].as_array().unwrap().iter().map(|cell| cell.as_str().unwrap()).collect()
@@ -168,6 +168,8 @@ fn wrong_use_is_told_with_what_is_allowed_and_changes_nothing() {
     let unfit =
         folder.write("unfit.yaml", "version: 1\ninput: [64]\nnet: {kind: Dense, in_features: 65, out_features: 10}\n");
     let odd = folder.write("odd.yaml", "version: 1\ninput: [3, 32, 32]\nnet: {kind: Flatten}\n");
+    let nested = "{kind: Sequential, cells: [{kind: Sequential, cells: [{kind: ReLU}]}]}";
+    let nested = folder.write("nested.yaml", &format!("version: 1\nnet: {{kind: Sequential, cells: [{nested}]}}\n"));
     let full = folder.write("full", "a file where a folder should be");
     let before = folder.names();
     let cases: &[(&[&str], &[&str])] = &[
@@ -179,7 +181,8 @@ fn wrong_use_is_told_with_what_is_allowed_and_changes_nothing() {
         (&["plan", "lenet5", "-p", &nothing], &["nothing.yaml:4:", "path head matches no cell"]),
         (&["plan", &model, "-p", "o2"], &["model.yaml:2:", "no kind of cell is called `Dens` (did you mean `Dense`?)"]),
         (&["plan", ".", "-p", "o2"], &["directory"]),
-        (&["explain", "lenet5", "77", "-p", "o2"], &["no cell stands at `77`", "did you mean"]),
+        (&["explain", "lenet5", "77", "-p", "o2"], &["no cell stands at `77`", "`precast plan lenet5 --policy o2`"]),
+        (&["explain", &nested, "0.0.1", "-p", "o2"], &["no cell stands at `0.0.1` (did you mean `0.0.0`?)"]),
         (&["diff", "lenet5", "-p", "o2"], &["two policies are compared", "1 times"]),
         (&["plan", "lenet5"], &["--policy"]),
         (&["plan", "lenet5", "-p", "o2", "--format", "xml"], &["xml", "tree, table, json"]),
@@ -245,7 +248,7 @@ fn training_compares_policies_and_writes_what_it_promises() {
     let number = |run: usize, key: &str| runs[run][key].as_f64().unwrap();
     assert_eq!(number(0, "relative_time"), 1.0);
     assert_eq!(number(0, "casts_per_step"), 0.0);
-    assert!(number(1, "casts_per_step") > number(2, "casts_per_step"), "the norms are islands at O2");
+    assert!(number(1, "casts_per_step") > 0.0 && number(2, "casts_per_step") > 0.0);
     assert!(number(2, "activation_bytes") < 0.8 * number(0, "activation_bytes"));
 
     let out = folder.0.join("precast-out");

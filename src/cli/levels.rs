@@ -1,10 +1,8 @@
 //! `precast levels`: what a policy can ask for.
 
-use std::collections::BTreeMap;
-
 use comfy_table::{ContentArrangement, Table, presets};
 use precast::{
-    Level, Policy,
+    DType, Level, Policy,
     policy::{List, Pack},
 };
 use serde::Serialize;
@@ -19,8 +17,8 @@ pub(super) struct Args {
     format: Format,
 }
 
-/// Wider texts are broken.
-const WIDTH: u16 = 110;
+/// Wider tables have their texts broken.
+const WIDTH: u16 = 120;
 
 #[derive(Serialize)]
 struct Levels {
@@ -33,8 +31,14 @@ struct Levels {
 struct LevelRow {
     level: Level,
     meaning: &'static str,
-    /// Built-in policies by low dtype.
-    policies: BTreeMap<&'static str, &'static str>,
+    /// The built-in ones.
+    policies: Vec<PolicyRow>,
+}
+
+#[derive(Serialize)]
+struct PolicyRow {
+    name: &'static str,
+    dtype: DType,
 }
 
 #[derive(Serialize)]
@@ -55,11 +59,11 @@ pub(super) fn run(args: &Args) -> Result {
     };
     let lists = vec![row("white", Level::O1, &pack.white), row("black", Level::O2, &pack.black)];
     let mut levels: Vec<LevelRow> =
-        Level::ALL.map(|level| LevelRow { level, meaning: level.meaning(), policies: BTreeMap::new() }).into();
+        Level::ALL.map(|level| LevelRow { level, meaning: level.meaning(), policies: Vec::new() }).into();
     for name in Policy::names() {
         let policy = Policy::named(name)?;
         if let Some(row) = levels.iter_mut().find(|row| row.level == policy.level) {
-            row.policies.insert(policy.dtype.long_name(), name);
+            row.policies.push(PolicyRow { name, dtype: policy.dtype });
         }
     }
     let all = Levels { levels, pack: Pack::DEFAULT, lists };
@@ -71,7 +75,7 @@ pub(super) fn run(args: &Args) -> Result {
 
 fn text(all: &Levels) -> String {
     let policies = |row: &LevelRow| -> String {
-        let one = |(dtype, name): (&&str, &&str)| format!("{name} ({dtype})");
+        let one = |policy: &PolicyRow| format!("{} ({})", policy.name, policy.dtype.long_name());
         row.policies.iter().map(one).collect::<Vec<_>>().join(", ")
     };
     let levels = all.levels.iter().map(|row| [row.level.to_string(), row.meaning.to_string(), policies(row)]);

@@ -91,7 +91,9 @@ pub(super) fn explain(args: &ExplainArgs) -> Result {
     let model = model(&args.model)?;
     let policy = inputs::policy(&args.policy)?;
     let path = if args.path == "." { "" } else { &args.path };
-    let explanation = policy.value.plan(&model.value.net)?.explain(path)?;
+    let explanation = policy.value.plan(&model.value.net)?.explain(path).map_err(|error| {
+        Failure::Usage(format!("{error}; `precast plan {} --policy {}` shows every path", args.model, args.policy))
+    })?;
     match args.format {
         Format::Json => print_json(&explanation),
         Format::Text => print(format_args!("{}{explanation}", header(&model, &[&policy]))),

@@ -3,7 +3,8 @@
 use super::{
     by_float, dispatch, elements, one_float_dtype,
     padding::checked_shape,
-    pairwise::{self, broadcast_shape},
+    pairwise::{broadcast_shape, stretched},
+    shape::summed_to,
 };
 use crate::{
     Op, Tensor,
@@ -16,38 +17,43 @@ use crate::{
 /// For each matrix of a batched result, which pairs of matrices of the operands are multiplied and added up.
 type Terms = Vec<Vec<(usize, usize)>>;
 
-/// Sums of products of matrices, each `m x k` times `k x n` after the layout's transposition, rounded once.
-/// Both tensors have one floating dtype.
+/// Sums of products of matrices, each `m x k` times `k x n` after the layout's transposition, rounded once together with
+/// what is added to them. All tensors have one floating dtype.
 fn sums_of_products(
     layout: Layout,
     mkn: (usize, usize, usize),
-    a: &Tensor,
-    b: &Tensor,
+    [a, b]: [&Tensor; 2],
     terms: &Terms,
+    added: Option<&Tensor>,
     shape: &[usize],
 ) -> Result<Array> {
     fn go<T: Stored + Float>(
         layout: Layout,
         (m, k, n): (usize, usize, usize),
-        (a, b): (&Tensor, &Tensor),
+        [a, b]: [&Tensor; 2],
         terms: &Terms,
-    ) -> Vec<T>
+    ) -> Vec<T::Wide>
     where
         T::Wide: Gemm,
     {
         let (a, b) = (elements::<T>(a), elements::<T>(b));
-        let mut out = Vec::with_capacity(terms.len() * m * n);
-        for pairs in terms {
-            let mut sum = vec![T::Wide::default(); m * n];
+        let mut sums = vec![T::Wide::default(); terms.len() * m * n];
+        for (place, pairs) in terms.iter().enumerate() {
+            let sum = &mut sums[place * m * n..(place + 1) * m * n];
             for (i, j) in pairs {
                 let (a, b) = (&a[i * m * k..(i + 1) * m * k], &b[j * k * n..(j + 1) * k * n]);
-                add_product(layout, (m, k, n), a, b, &mut sum);
+                add_product(layout, (m, k, n), a, b, sum);
             }
-            out.extend(T::narrow_vec(sum));
         }
-        out
+        sums
     }
-    by_float!(a, T => Array::from_vec(go::<T>(layout, mkn, (a, b), terms), shape))
+    by_float!(a, T => {
+        let mut sums = go::<T>(layout, mkn, [a, b], terms);
+        if let Some(added) = added {
+            sums.iter_mut().zip(stretched::<T>(added.array(), shape)?).for_each(|(sum, x)| *sum += x.widen());
+        }
+        Array::from_vec(T::narrow_vec(sums), shape)
+    })
 }
 
 /// One product of matrices, rounded once.
@@ -58,21 +64,23 @@ pub(super) fn one_product(
     b: &Tensor,
     shape: &[usize],
 ) -> Result<Array> {
-    sums_of_products(layout, mkn, a, b, &vec![vec![(0, 0)]], shape)
+    sums_of_products(layout, mkn, [a, b], &vec![vec![(0, 0)]], None, shape)
 }
 
 /// Two tensors as batches of matrices.
-struct Batched {
+pub(super) struct Batched {
     mkn: (usize, usize, usize),
     /// The batch axes of each operand.
     a: Vec<usize>,
     b: Vec<usize>,
     /// The batch axes of the result, to which both stretch.
     batch: Vec<usize>,
+    /// Whether all products are added up to one matrix.
+    summed: bool,
 }
 
 impl Batched {
-    fn new(a: &[usize], b: &[usize]) -> Result<Batched> {
+    pub fn new(a: &[usize], b: &[usize]) -> Result<Batched> {
         let ([a_batch @ .., m, k], [b_batch @ .., k2, n]) = (a, b) else {
             return Err(Error::shape(format!("needs two batches of matrices, got {a:?} and {b:?}")));
         };
@@ -81,47 +89,61 @@ impl Batched {
         }
         let batch = broadcast_shape(a_batch, b_batch)
             .map_err(|_| Error::shape(format!("the batch axes of {a:?} and {b:?} do not broadcast")))?;
-        let batched = Batched { mkn: (*m, *k, *n), a: a_batch.to_vec(), b: b_batch.to_vec(), batch };
+        let batched = Batched { mkn: (*m, *k, *n), a: a_batch.to_vec(), b: b_batch.to_vec(), batch, summed: false };
         checked_shape(batched.shape())?;
         Ok(batched)
+    }
+
+    /// As these, the products of the batch added up to one matrix.
+    pub fn summed(self) -> Batched {
+        Batched { summed: true, ..self }
     }
 
     /// Which matrix of an operand with these batch axes belongs to each matrix of the result.
     fn stretched(&self, axes: &[usize]) -> Result<Vec<usize>> {
         let numbers: Vec<i64> = (0..axes.iter().product::<usize>() as i64).collect();
         let numbers = Array::from_vec(numbers, axes)?;
-        Ok(pairwise::stretched::<i64>(&numbers, &self.batch)?.iter().map(|&i| i as usize).collect())
+        Ok(stretched::<i64>(&numbers, &self.batch)?.iter().map(|&i| i as usize).collect())
     }
 
-    fn shape(&self) -> Vec<usize> {
+    /// The shape of the products.
+    pub fn shape(&self) -> Vec<usize> {
         let (m, _, n) = self.mkn;
-        [&self.batch[..], &[m, n]].concat()
+        if self.summed { vec![m, n] } else { [&self.batch[..], &[m, n]].concat() }
     }
 
-    /// The products, in a shape with as many elements as [`shape`](Batched::shape).
-    fn run(self, inputs: &[Tensor], shape: Vec<usize>) -> Result<Forward> {
-        let (a, b) = (&inputs[0], &inputs[1]);
-        let pairs: Vec<(usize, usize)> = self.stretched(&self.a)?.into_iter().zip(self.stretched(&self.b)?).collect();
-        let terms: Terms = pairs.iter().map(|&pair| vec![pair]).collect();
-        let value = sums_of_products(Layout::NN, self.mkn, a, b, &terms, &shape)?;
+    /// The products of the first two inputs, in a shape with as many elements as [`shape`](Batched::shape), plus the
+    /// third, which stretches to that shape, if there is one.
+    pub fn run(self, inputs: &[Tensor], shape: Vec<usize>) -> Result<Forward> {
+        let (a, b, added) = (&inputs[0], &inputs[1], inputs.get(2));
+        let products = self.batch.iter().product();
+        // The matrices of a, of b and of the result that belong together.
+        let places = self.stretched(&self.a)?.into_iter().zip(self.stretched(&self.b)?).enumerate();
+        let places: Vec<[usize; 3]> = places.map(|(i, (a, b))| [a, b, if self.summed { 0 } else { i }]).collect();
+        let terms = move |of: usize, count: usize, [left, right]: [usize; 2]| {
+            let mut terms: Terms = vec![vec![]; count];
+            places.iter().for_each(|place| terms[place[of]].push((place[left], place[right])));
+            terms
+        };
+        let sums = terms(2, if self.summed { 1 } else { products }, [0, 1]);
+        let value = sums_of_products(Layout::NN, self.mkn, [a, b], &sums, added, &shape)?;
+        let added = added.map(|added| added.shape().to_vec());
         Ok(Forward::new(value, vec![a.clone(), b.clone()], move |back| {
             let [a, b] = back.saved else { unreachable!("two saved") };
             let (m, k, n) = self.mkn;
-            let gathered = |len: usize, term: &dyn Fn(usize) -> (usize, (usize, usize))| {
-                let mut terms: Terms = vec![vec![]; len];
-                (0..pairs.len()).map(term).for_each(|(to, pair)| terms[to].push(pair));
-                terms
-            };
             let mut grads = vec![None, None];
             if back.needs[0] {
-                let terms = gathered(self.a.iter().product(), &|i| (pairs[i].0, (i, pairs[i].1)));
-                let grad = sums_of_products(Layout::NT, (m, n, k), back.grad, b, &terms, a.shape())?;
+                let terms = terms(0, self.a.iter().product(), [2, 1]);
+                let grad = sums_of_products(Layout::NT, (m, n, k), [back.grad, b], &terms, None, a.shape())?;
                 grads[0] = Some(Tensor::from_array(grad));
             }
             if back.needs[1] {
-                let terms = gathered(self.b.iter().product(), &|i| (pairs[i].1, (pairs[i].0, i)));
-                let grad = sums_of_products(Layout::TN, (k, m, n), a, back.grad, &terms, b.shape())?;
+                let terms = terms(1, self.b.iter().product(), [0, 2]);
+                let grad = sums_of_products(Layout::TN, (k, m, n), [a, back.grad], &terms, None, b.shape())?;
                 grads[1] = Some(Tensor::from_array(grad));
+            }
+            if let Some(added) = &added {
+                grads.push(back.needs[2].then(|| Tensor::from_array(summed_to(back.grad.array(), added))));
             }
             Ok(grads)
         }))

@@ -1,11 +1,15 @@
 //! Every op, forward and backward, each through one [`dispatch`] that asks precision first and tells observers after.
 
+mod addmm;
 mod arithmetic;
+mod attention;
 mod axes;
 mod compare;
+mod composed;
 mod conv;
 mod cross_entropy;
 mod dropout;
+mod einsum;
 mod index;
 mod linear;
 mod loss;

@@ -35,7 +35,7 @@ fn permuted(x: &Array, axes: &[usize]) -> Array {
 }
 
 /// Sums over the axes that had been stretched, rounded once.
-fn summed_to(grad: &Array, shape: &[usize]) -> Array {
+pub(super) fn summed_to(grad: &Array, shape: &[usize]) -> Array {
     with_float!(grad, g: T => {
         let sum = sum_to(g.map(|x| x.widen()), shape).map(|&x| <T as Float>::narrow(x));
         T::wrap(sum.into_shared())

@@ -12,7 +12,7 @@ pub(crate) use array::{Array, Stored, with_array, with_float};
 pub use backward::Grads;
 pub use build::TensorElement;
 pub use tape::no_grad;
-pub(crate) use tape::{Backward, Forward, LeafId, Place, record};
+pub(crate) use tape::{Backward, Forward, LeafId, Place, record, with_recording};
 
 use crate::{DType, Op, observe};
 

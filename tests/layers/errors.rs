@@ -7,8 +7,9 @@ fn zeros(shape: &[usize]) -> Tensor {
     Tensor::zeros(shape, DType::F32)
 }
 
+/// Asserts that it is refused, with an error of this kind that has these words in it.
 #[track_caller]
-fn refused<T: std::fmt::Debug>(result: Result<T>, kind: ErrorKind, words: &[&str]) {
+pub fn refused<T: std::fmt::Debug>(result: Result<T>, kind: ErrorKind, words: &[&str]) {
     let error = match result {
         Err(error) => error,
         Ok(value) => panic!("expected an error, got {value:?}"),
@@ -148,6 +149,7 @@ fn a_view_is_no_copy() {
 #[test]
 fn nothing_panics() {
     let odd = [0, 1, 2, 3, 5, 1 << 33, usize::MAX];
+    let equations = ["", "ij,jk", "...i,...i", "ii", "iii->i", "i...j->", "a,b->ba", "ab,bc->", "-", ",->,", "..", "é"];
     let (mut fine, mut refusals) = (0, 0);
     let mut count = |results: Vec<bool>| {
         fine += results.iter().filter(|&&ok| ok).count();
@@ -223,6 +225,17 @@ fn nothing_panics() {
             x.matmul_ext(&w).is_ok(),
             x.linear(&w, Some(&v)).is_ok(),
             x.bias_add(&v).is_ok(),
+            x.addmm(&x, &w).is_ok(),
+            x.addmv(&w, &v).is_ok(),
+            x.mv(&v).is_ok(),
+            v.dot(&v).is_ok(),
+            v.outer(&v).is_ok(),
+            v.baddbmm(&x, &w).is_ok(),
+            v.addbmm(&x, &w).is_ok(),
+            Tensor::einsum(equations[r.size(0, equations.len() - 1)], &[&x, &w]).is_ok(),
+            Tensor::einsum(equations[r.size(0, equations.len() - 1)], &[&x]).is_ok(),
+            x.scaled_dot_product_attention(&w, &w, Some(&v), r.flag(), None).is_ok(),
+            x.scaled_dot_product_attention(&x, &x, None, r.flag(), Some(f64::NAN)).is_ok(),
             x.reshape(&[r.size(0, 3) as isize - 2, isize::MAX]).is_ok(),
             x.reshape(&[r.size(0, 3) as isize - 1, r.size(0, 4) as isize]).is_ok(),
             x.flatten(any(&r)).is_ok(),

@@ -9,7 +9,7 @@ use precast::{ConvOptions, ConvTransposeOptions, Padding, PoolOptions, Result, T
 const CASES: u64 = 24;
 
 /// Runs a check for each of many seeds.
-fn many(f: impl Fn(&Random)) {
+pub fn many(f: impl Fn(&Random)) {
     (0..CASES).for_each(|seed| f(&Random::new(seed)));
 }
 

@@ -1,8 +1,10 @@
 //! The layer ops: products, convolutions, pools, norms, places and indexing.
 
+mod attention;
 mod errors;
 #[path = "../common/golden.rs"]
 mod goldens;
 mod gradients;
+mod products;
 mod random;
 mod values;

@@ -4,7 +4,7 @@ use crate::random::{Random, bits};
 use precast::{ConvOptions, ConvTransposeOptions, DType, Padding, PoolOptions, Result, Tensor};
 
 /// Equal up to a tolerance relative to the expected number, or absolute below 1.
-fn assert_near(name: &str, got: &[f64], want: &[f64], tolerance: f64) {
+pub fn assert_near(name: &str, got: &[f64], want: &[f64], tolerance: f64) {
     assert_eq!(got.len(), want.len(), "{name}");
     for (i, (got, want)) in got.iter().zip(want).enumerate() {
         assert!((got - want).abs() <= tolerance * want.abs().max(1.0), "{name}[{i}]: {got}, expected {want}");
@@ -12,7 +12,7 @@ fn assert_near(name: &str, got: &[f64], want: &[f64], tolerance: f64) {
 }
 
 /// Row-major places of a shape.
-fn places(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
+pub fn places(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
     (0..shape.iter().product()).map(|mut i| {
         let mut place = vec![0; shape.len()];
         for (axis, len) in shape.iter().enumerate().rev() {

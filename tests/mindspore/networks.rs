@@ -152,6 +152,20 @@ impl Kit {
         }
     }
 
+    fn tanh(self) -> Child {
+        match self {
+            Unfused => unfused::Tanh {}.into(),
+            Kit::Library => Tanh.into(),
+        }
+    }
+
+    fn gelu(self) -> Child {
+        match self {
+            Unfused => unfused::Gelu {}.into(),
+            Kit::Library => GELU { approximate: true }.into(),
+        }
+    }
+
     fn rnn(self, inputs: usize, hidden: usize) -> Child {
         match self {
             Unfused => unfused::RNNCell::new(inputs, hidden).into(),
@@ -418,7 +432,7 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
             fc: dense(4, 3),
         }
         .into(),
-        "conv1d" => Conv1dNet { conv: kit.conv1d(2, 3, 3), tanh: Tanh.into() }.into(),
+        "conv1d" => Conv1dNet { conv: kit.conv1d(2, 3, 3), tanh: kit.tanh() }.into(),
         "conv3d" => Conv3dNet { conv: kit.conv3d(1, 2, 2), bn: kit.batch_norm3d(2), sig: kit.sigmoid() }.into(),
         "convtranspose" => {
             ConvTNet { t1: kit.conv1d_transpose(2, 2, 3), t2: kit.conv2d_transpose(1, 2, 3), relu: ReLU.into() }.into()
@@ -431,7 +445,7 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
             k: dense(4, 4),
             v: dense(4, 4),
             ln2: kit.layer_norm(4),
-            gelu: GELU { approximate: true }.into(),
+            gelu: kit.gelu(),
             o: dense(4, 4),
             w: w(),
         }
@@ -452,20 +466,20 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
             SeqNet { seq: kit.sequential(seq), head: kit.sequential(head) }.into()
         }
         "sequential_repeated_cell" => {
-            let cells = vec![dense(4, 4), kit.batch_norm1d(4), Tanh.into(), dense(4, 4), Tanh.into()];
+            let cells = vec![dense(4, 4), kit.batch_norm1d(4), kit.tanh(), dense(4, 4), kit.tanh()];
             SeqSharedNet { seq: kit.sequential(cells) }.into()
         }
         "celllist" => {
             let ls = CellList::new(vec![dense(4, 4), kit.batch_norm1d(4), dense(4, 4)]);
-            CellListNet { ls: Child::new(ls), tanh: Tanh.into() }.into()
+            CellListNet { ls: Child::new(ls), tanh: kit.tanh() }.into()
         }
         "shared_cells_same_parent" => {
             let ([d, e], [bn, bn_b]) = (kit.tied_dense(4, 4), kit.tied_batch_norm1d(4));
-            SharedNet { d, e, bn, bn_b, tanh: Tanh.into() }.into()
+            SharedNet { d, e, bn, bn_b, tanh: kit.tanh() }.into()
         }
         "shared_cells_two_parents" => {
             let ([d, d_b], [bn, bn_b, bn_c]) = (kit.tied_dense(4, 4), kit.tied_batch_norm1d(4));
-            let half = |d, bn| kit.sequential(vec![Sub { d, bn }.into(), Tanh.into()]);
+            let half = |d, bn| kit.sequential(vec![Sub { d, bn }.into(), kit.tanh()]);
             SharedDeepNet { a: half(d, bn), b: half(d_b, bn_b), c: Sub { d: dense(4, 4), bn: bn_c }.into() }.into()
         }
         "subclasses" => SubclassNet {
@@ -499,7 +513,7 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
         }
         "tofloat_inner_after_container" => {
             let last = dense(4, 4).to_float(DType::F32).ok()?;
-            let blk = kit.sequential(vec![dense(4, 4), Tanh.into(), last]).to_float(DType::F16).ok()?;
+            let blk = kit.sequential(vec![dense(4, 4), kit.tanh(), last]).to_float(DType::F16).ok()?;
             TFInnerWins { blk, fc: dense(4, 3) }.into()
         }
         _ => return None,

@@ -80,7 +80,7 @@ layer! {
     /// Inputs of more than two axes are flattened and brought back.
     Dense as "Dense" { children activation: Option<Child<Sigmoid>>; params weight, bias; } |cell, x| {
         let rows = if x.rank() > 2 { x.reshape(&[-1, x.shape()[x.rank() - 1] as isize])? } else { x.clone() };
-        let y = matmul_t(&rows, &cell.weight)?.bias_add(&cell.bias.tensor())?;
+        let y = steps::settled(matmul_t(&rows, &cell.weight)?.bias_add(&cell.bias.tensor())?)?;
         let y = match &cell.activation {
             Some(activation) => activation.call(&y)?,
             None => y,
@@ -126,7 +126,8 @@ layer! { Conv2dTranspose as "Conv2dTranspose" { params weight, bias; } |cell, x|
 } }
 
 fn batch_norm(x: &Tensor, [mean, variance, gamma, beta]: [&Param; 4]) -> Result<Tensor> {
-    x.batch_norm(&mean.tensor(), &variance.tensor(), Some(&gamma.tensor()), Some(&beta.tensor()), 1e-5)
+    let y = x.batch_norm(&mean.tensor(), &variance.tensor(), Some(&gamma.tensor()), Some(&beta.tensor()), 1e-5)?;
+    steps::settled(y)
 }
 
 layer! { BatchNorm1d as "BatchNorm1d" { params gamma, beta, moving_mean, moving_variance; } |cell, x| {
@@ -175,6 +176,10 @@ layer! { Embedding as "Embedding" { params embedding_table; } |cell, ids| {
 } }
 
 layer! { Sigmoid as "Sigmoid" { } |_cell, x| steps::sigmoid(x) }
+
+layer! { Tanh as "Tanh" { } |_cell, x| steps::settled(x.tanh()?) }
+
+layer! { Gelu as "GELU" { } |_cell, x| steps::settled(x.gelu_tanh()?) }
 
 layer! { PReLU as "PReLU" { params w; } |cell, x| x.prelu(&cell.w.tensor()) }
 

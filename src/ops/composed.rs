@@ -1,0 +1,59 @@
+//! Ops made of other ops, with one rounding all the same.
+
+use super::dispatch;
+use crate::{
+    DType, Op, Tensor,
+    error::{Error, Result},
+    observe,
+    precision::{self, Frame},
+    tensor::{Forward, with_recording},
+};
+
+/// Runs an op whose formula is written with other ops: they run on the widened inputs in f32 (f64 for f64), and only
+/// their result is rounded to the dtype of the inputs. Watchers see one op.
+///
+/// `plan` checks the inputs and returns the formula. For the way back the inputs alone are kept: the formula is run again,
+/// on a tape of its own, and the gradients it gives in f32 are rounded once.
+pub(super) fn composed<F>(op: Op, inputs: &[&Tensor], plan: impl FnOnce(&[Tensor]) -> Result<F>) -> Result<Tensor>
+where
+    F: Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+{
+    dispatch(op, inputs, |inputs| {
+        let dtype = floating(inputs)?;
+        let formula = plan(inputs)?;
+        let value = inside(false, || Ok(formula(&widened(inputs))?.cast(dtype).array().clone()))?;
+        Ok(Forward::new(value, inputs.to_vec(), move |back| {
+            let leaf = |(x, &needed): (Tensor, &bool)| if needed { x.requires_grad() } else { x };
+            let leaves: Vec<Tensor> = widened(back.saved).into_iter().zip(back.needs).map(leaf).collect();
+            inside(true, || {
+                let y = formula(&leaves)?;
+                let grads = y.backward_from(&back.grad.cast(y.dtype()))?;
+                // An input that the formula does not read has the gradient 0: it has none here.
+                Ok(leaves.iter().map(|x| grads.of(x).map(|grad| grad.cast(dtype))).collect())
+            })
+        }))
+    })
+}
+
+/// The dtype that all floating inputs have.
+fn floating(inputs: &[Tensor]) -> Result<DType> {
+    let mut floats = inputs.iter().map(Tensor::dtype).filter(|dtype| dtype.is_float());
+    match floats.next() {
+        Some(first) if floats.all(|other| other == first) => Ok(first),
+        _ => {
+            let met: Vec<&str> = inputs.iter().map(|x| x.dtype().name()).collect();
+            Err(Error::dtype(format!("needs floating tensors of one dtype, got {}", met.join(", "))))
+        }
+    }
+}
+
+fn widened(inputs: &[Tensor]) -> Vec<Tensor> {
+    inputs.iter().map(|x| if x.dtype().is_low() { x.detach().cast(DType::F32) } else { x.detach() }).collect()
+}
+
+/// In no region, unseen by watchers, with or without a tape.
+fn inside<R>(recording: bool, f: impl FnOnce() -> Result<R>) -> Result<R> {
+    let _off = precision::enter(Frame::Off);
+    let _silence = observe::silence();
+    with_recording(recording, f)
+}
