@@ -192,6 +192,7 @@ fn it_refuses_what_the_reader_refuses() {
         "ops-add-there-other-name",
         "ops-add-two-names",
         "ops-add-unknown",
+        "ops-black",
         "ops-remove-not-there",
         "ops-remove-unknown",
         // numbers beside numbers

@@ -232,8 +232,6 @@ pub fn lowering(case: &str) -> Option<(Lowering, DType)> {
     };
     let level = |name: &str| name.parse::<Level>().ok();
     let lowering = match (word, &items[..]) {
-        ("auto", []) => Lowering::NotCovered,
-        ("twice", [a, b]) if a == "auto" || b == "auto" => Lowering::NotCovered,
         ("twice", [a, b]) => Lowering::Twice(level(a)?, level(b)?),
         ("custom_white", _) => Lowering::White(items),
         ("custom_black", _) => Lowering::Black(items),
