@@ -42,6 +42,7 @@ const EVERY_KIND: &[&str] = &[
     "{kind: MaxPool1d, kernel_size: 3, stride: 1}",
     "{kind: MaxPool2d, kernel_size: 3, stride: [1, 2], padding: 1}",
     "{kind: MaxPool3d, kernel_size: 2, ceil: true}",
+    "{kind: MultiheadAttention, embed_dim: 4, num_heads: 2, bias: false, causal: true}",
     "{kind: PReLU, channels: 3, slope: 0.5}",
     "{kind: RNNCell, input_size: 2, hidden_size: 3}",
     "{kind: ReLU}",

@@ -17,6 +17,7 @@ mod kinds;
 mod spec;
 
 mod activation;
+mod attention;
 mod batch_norm;
 mod container;
 mod conv;
@@ -29,6 +30,7 @@ mod prelu;
 mod recurrent;
 
 pub use activation::*;
+pub use attention::{MultiheadAttention, MultiheadAttentionSpec};
 pub use axes::PerAxis;
 pub use batch_norm::*;
 pub use container::{CellList, Identity, Sequential};

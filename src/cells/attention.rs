@@ -1,0 +1,157 @@
+//! Attention with several heads (Vaswani et al. 2017, section 3.2.2).
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    dense::{Dense, DenseSpec},
+    init::Rng,
+    spec::{is_yes, setters, written_as_spec, yes},
+};
+use crate::{
+    Tensor,
+    cell::{Cell, Child},
+    children,
+    error::{Error, Result},
+};
+
+/// Options of a [`MultiheadAttention`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MultiheadAttentionSpec {
+    /// Length of the last axis of queries, keys, values and result.
+    pub embed_dim: usize,
+    /// Heads, each of which sees an equal part of the features.
+    pub num_heads: usize,
+    /// Whether the four projections add a bias.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub bias: bool,
+    /// Whether query i sees only the keys 0 to i.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub causal: bool,
+}
+
+impl MultiheadAttentionSpec {
+    /// With biases, not causal.
+    pub fn new(embed_dim: usize, num_heads: usize) -> Self {
+        MultiheadAttentionSpec { embed_dim, num_heads, bias: true, causal: false }
+    }
+
+    setters! {
+        /// Whether the four projections add a bias.
+        bias: bool;
+        /// Whether query i sees only the keys 0 to i.
+        causal: bool;
+    }
+
+    /// The cell, its projections initialised as [`Dense`] layers.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
+    pub fn build(self, rng: &mut Rng) -> Result<MultiheadAttention> {
+        let (features, heads) = (self.embed_dim, self.num_heads);
+        if heads == 0 || !features.is_multiple_of(heads) {
+            return Err(Error::value(format!("{heads} heads do not divide {features} features into equal parts")));
+        }
+        let mut dense = || DenseSpec::new(features, features).bias(self.bias).build(rng).map(Child::new);
+        Ok(MultiheadAttention { q_proj: dense()?, k_proj: dense()?, v_proj: dense()?, out_proj: dense()?, spec: self })
+    }
+}
+
+/// Projects queries, keys and values, attends with each head to its part of the features, and projects the result.
+///
+/// Queries are `[..., l, embed_dim]`, keys and values `[..., s, embed_dim]`, the result `[..., l, embed_dim]`: the batch
+/// comes first. Run it through its slot with [`attend`](Child::attend), or behind `dyn Cell` with [`Child::call_many`] on
+/// queries, keys, values and perhaps a mask. One tensor attends to itself. In files:
+/// `{kind: MultiheadAttention, embed_dim: 8, num_heads: 2}`, and `bias: false`, `causal: true`.
+///
+/// ```
+/// use precast::prelude::*;
+/// let attention = Child::new(MultiheadAttention::new(8, 2, &mut Rng::seed(0))?);
+/// let (q, kv) = (Tensor::ones(&[4, 3, 8], DType::F32), Tensor::ones(&[4, 5, 8], DType::F32));
+/// assert_eq!(attention.attend(&q, &kv, &kv, None)?.shape(), [4, 3, 8]);
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "MultiheadAttentionSpec", into = "MultiheadAttentionSpec")]
+pub struct MultiheadAttention {
+    /// Of the queries.
+    pub q_proj: Child<Dense>,
+    /// Of the keys.
+    pub k_proj: Child<Dense>,
+    /// Of the values.
+    pub v_proj: Child<Dense>,
+    /// Of what the heads found.
+    pub out_proj: Child<Dense>,
+    spec: MultiheadAttentionSpec,
+}
+
+written_as_spec!(MultiheadAttention, MultiheadAttentionSpec);
+
+impl MultiheadAttention {
+    /// A layer with biases that is not causal; see [`MultiheadAttentionSpec::build`] for the initial values.
+    ///
+    /// # Errors
+    /// As [`MultiheadAttentionSpec::build`].
+    pub fn new(embed_dim: usize, num_heads: usize, rng: &mut Rng) -> Result<Self> {
+        MultiheadAttentionSpec::new(embed_dim, num_heads).build(rng)
+    }
+
+    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        let q = self.heads(&self.q_proj, q)?;
+        let k = self.heads(&self.k_proj, k)?;
+        let v = self.heads(&self.v_proj, v)?;
+        let found = q.scaled_dot_product_attention(&k, &v, mask, self.spec.causal, None)?;
+        // [..., heads, l, features of one] becomes [..., l, features].
+        let found = found.transpose(-3, -2)?;
+        let joined = found.flatten(found.rank() - 2)?;
+        self.out_proj.call(&joined)
+    }
+
+    /// `[..., l, features]`, projected and cut into `[..., heads, l, features of one]`.
+    fn heads(&self, projection: &Child<Dense>, x: &Tensor) -> Result<Tensor> {
+        let features = self.spec.embed_dim;
+        if x.rank() < 2 || x.shape().last() != Some(&features) {
+            return Err(Error::shape(format!("attention takes [..., length, {features}], got {:?}", x.shape())));
+        }
+        let mut shape: Vec<isize> = x.shape().iter().map(|&len| len as isize).collect();
+        shape.pop();
+        shape.extend([self.spec.num_heads, features / self.spec.num_heads].map(|len| len as isize));
+        projection.call(x)?.reshape(&shape)?.transpose(-3, -2)
+    }
+}
+
+#[typetag::serde]
+impl Cell for MultiheadAttention {
+    children!(Self { q_proj, k_proj, v_proj, out_proj, spec: _ });
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.attend(x, x, x, None)
+    }
+
+    fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let result = match inputs {
+            [x] => self.forward(x),
+            [q, k, v] => self.attend(q, k, v, None),
+            [q, k, v, mask] => self.attend(q, k, v, Some(mask)),
+            _ => {
+                let wanted = "one tensor, or queries, keys, values and perhaps a mask";
+                Err(Error::shape(format!("a MultiheadAttention takes {wanted}, got {} tensors", inputs.len())))
+            }
+        };
+        Ok(vec![result?])
+    }
+}
+
+impl Child<MultiheadAttention> {
+    /// What the queries find: `q [..., l, embed_dim]` with `k` and `v [..., s, embed_dim]` gives `[..., l, embed_dim]`.
+    ///
+    /// The mask stretches to `[..., num_heads, l, s]`: a boolean one says which keys a query sees, a floating one is added
+    /// to the scores.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    pub fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        self.with((q, k, v, mask), |cell, (q, k, v, mask)| cell.attend(&q, &k, &v, mask.as_ref()))
+    }
+}
