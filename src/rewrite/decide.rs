@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Reason, Region, RuleRef};
+use super::{ListedOp, Reason, Region, RuleRef};
 use crate::{
-    DType, Policy,
+    DType, Op, Policy,
     cell::{Adapter, Cast},
     error::Result,
-    policy::{Level, Run, check_low},
+    policy::{Level, Origin, Run, check_low},
     precision::{OpRules, Treatment},
 };
 
@@ -32,6 +32,17 @@ pub(super) struct Verdict {
     pub run: Region,
     pub because: Reason,
     pub beaten: Vec<Reason>,
+}
+
+/// The ops that the policy's level treats by a list.
+pub(super) fn listed_ops(policy: &Policy) -> BTreeMap<Op, ListedOp> {
+    let entry =
+        |(op, treatment, origin): (Op, Treatment, &Origin)| (op, ListedOp { treatment, origin: origin.clone() });
+    match policy.level {
+        Level::O1 => policy.white.ops().iter().map(|(&op, origin)| entry((op, Treatment::Low, origin))).collect(),
+        Level::Auto => policy.auto.treatments().map(entry).collect(),
+        _ => BTreeMap::new(),
+    }
 }
 
 /// A policy made ready for many decisions.
@@ -62,11 +73,7 @@ impl Surroundings {
 impl<'a> Laid<'a> {
     pub fn new(policy: &'a Policy) -> Result<Self> {
         check_low(policy.dtype)?;
-        let ops: BTreeMap<_, _> = match policy.level {
-            Level::O1 => policy.white.ops().keys().map(|&op| (op, Treatment::Low)).collect(),
-            Level::Auto => policy.auto.treatments().map(|(op, treatment, _)| (op, treatment)).collect(),
-            _ => BTreeMap::new(),
-        };
+        let ops: BTreeMap<_, _> = listed_ops(policy).into_iter().map(|(op, entry)| (op, entry.treatment)).collect();
         let back = policy.level == Level::O1;
         Ok(Laid {
             policy,

@@ -4,9 +4,12 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::decide::{Facts, Laid, Surroundings, decide};
+use super::{
+    ListedOp,
+    decide::{Facts, Laid, Surroundings, decide, listed_ops},
+};
 use crate::{
-    DType, Policy,
+    DType, Op, Policy,
     cell::{Adapter, AsCell, Child},
     cells,
     error::{Error, Result, did_you_mean},
@@ -22,6 +25,9 @@ pub struct Plan {
     pub policy: Summary,
     /// One decision for each cell, the root first, in the order of [`Child::walk`].
     pub decisions: Vec<Decision>,
+    /// The ops that are treated by a list, where a level treats ops so.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub listed: BTreeMap<Op, ListedOp>,
 }
 
 /// What a plan remembers of its policy.
@@ -162,7 +168,7 @@ impl Policy {
         }
         check_kinds(self, &decisions)?;
         let policy = Summary { name: self.name.clone(), pack: self.pack.clone(), level: self.level, dtype: self.dtype };
-        Ok(Plan { policy, decisions })
+        Ok(Plan { policy, decisions, listed: listed_ops(self) })
     }
 }
 

@@ -211,8 +211,6 @@ pub enum Lowering {
     White(Vec<String>),
     Black(Vec<String>),
     Twice(Level, Level),
-    /// A level that is not covered.
-    NotCovered,
 }
 
 /// Reads the name of a case; `None` when it is not understood.
