@@ -191,6 +191,10 @@ catalogue! {
     Gather Keeps ["GatherD"];
     IndexSelect Keeps ["IndexSelect"];
     Embedding Keeps ["Gather"];
+    ScatterAdd Promotes ["ScatterAddExt", "TensorScatterElements"];
+    IndexPut Promotes ["IndexPut"];
+    TopK Keeps ["TopK", "TopkExt"];
+    Sort Keeps ["Sort", "SortExt"];
     GridSampler2d Promotes ["GridSampler2D"];
     GridSampler3d Promotes ["GridSampler3D"];
     // losses

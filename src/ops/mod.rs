@@ -22,8 +22,10 @@ mod pieces;
 mod pool;
 mod prelu;
 mod reduce;
+mod scatter;
 mod shape;
 mod softmax;
+mod sort;
 mod unary;
 mod vectors;
 
