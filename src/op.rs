@@ -102,6 +102,8 @@ catalogue! {
     Silu Keeps ["SiLU"];
     Sigmoid Keeps ["Sigmoid"];
     Tanh Keeps ["Tanh"];
+    Mish Keeps ["Mish"];
+    LogSigmoid Keeps ["LogSigmoid"];
     Softplus Keeps ["Softplus", "SoftplusExt"];
     HardSigmoid Keeps ["HSigmoid"];
     HardSwish Keeps ["HSwish"];
@@ -143,6 +145,7 @@ catalogue! {
     Tan Keeps ["Tan"];
     Asin Keeps ["Asin"];
     Acos Keeps ["ACos"];
+    Atan Keeps ["Atan"];
     Sinh Keeps ["Sinh"];
     Cosh Keeps ["Cosh"];
     Erf Keeps ["Erf"];

@@ -1,5 +1,6 @@
 //! Every op, forward and backward, each through one [`dispatch`] that asks precision first and tells observers after.
 
+mod addc;
 mod addmm;
 mod arithmetic;
 mod attention;
@@ -24,6 +25,7 @@ mod reduce;
 mod shape;
 mod softmax;
 mod unary;
+mod vectors;
 
 pub use conv::{ConvOptions, ConvTransposeOptions};
 pub use cross_entropy::CrossEntropy;
