@@ -102,6 +102,8 @@ catalogue! {
     Silu Keeps ["SiLU"];
     Sigmoid Keeps ["Sigmoid"];
     Tanh Keeps ["Tanh"];
+    Mish Keeps ["Mish"];
+    LogSigmoid Keeps ["LogSigmoid"];
     Softplus Keeps ["Softplus", "SoftplusExt"];
     HardSigmoid Keeps ["HSigmoid"];
     HardSwish Keeps ["HSwish"];
@@ -143,6 +145,7 @@ catalogue! {
     Tan Keeps ["Tan"];
     Asin Keeps ["Asin"];
     Acos Keeps ["ACos"];
+    Atan Keeps ["Atan"];
     Sinh Keeps ["Sinh"];
     Cosh Keeps ["Cosh"];
     Erf Keeps ["Erf"];
@@ -188,6 +191,10 @@ catalogue! {
     Gather Keeps ["GatherD"];
     IndexSelect Keeps ["IndexSelect"];
     Embedding Keeps ["Gather"];
+    ScatterAdd Promotes ["ScatterAddExt", "TensorScatterElements"];
+    IndexPut Promotes ["IndexPut"];
+    TopK Keeps ["TopK", "TopkExt"];
+    Sort Keeps ["Sort", "SortExt"];
     GridSampler2d Promotes ["GridSampler2D"];
     GridSampler3d Promotes ["GridSampler3D"];
     // losses

@@ -227,6 +227,36 @@ impl Along for RunningSum {
     }
 }
 
+/// The products of the first 1, 2, ... elements.
+#[derive(Clone, Copy)]
+pub(crate) struct RunningProduct;
+
+impl Along for RunningProduct {
+    const KEPT: Kept = Kept::Input;
+    const REDUCES: bool = false;
+    fn value<R: Real>(self, x: &[R], y: &mut [R]) {
+        let mut product = R::one();
+        for (y, &x) in y.iter_mut().zip(x) {
+            product = product * x;
+            *y = product;
+        }
+    }
+    /// What is before an element times what the products from it on bring, without it: right with zeros, where dividing
+    /// by it is not.
+    fn back<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
+        let mut after = R::zero();
+        for i in (0..x.len()).rev() {
+            after = dy[i] + x.get(i + 1).map_or(R::zero(), |&x| x * after);
+            dx[i] = after;
+        }
+        let mut before = R::one();
+        for (dx, &x) in dx.iter_mut().zip(x) {
+            *dx = *dx * before;
+            before = before * x;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The indices, each checked to lie in `0..len`.
-fn checked_indices(index: &Tensor, len: usize) -> Result<Vec<usize>> {
+pub(super) fn checked_indices(index: &Tensor, len: usize) -> Result<Vec<usize>> {
     if index.dtype() != DType::I64 {
         return Err(Error::dtype(format!("indices are i64, got {}", index.dtype())));
     }
@@ -22,7 +22,7 @@ fn checked_indices(index: &Tensor, len: usize) -> Result<Vec<usize>> {
 }
 
 /// `out[i] = x[at[i]]`, and the way back: `grad_x[at[i]] += grad[i]`. Offsets count runs of `run` elements.
-fn picked(x: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
+pub(super) fn picked(x: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
     with_array!(&x.array().contiguous(), a: T => {
         let data: &[T] = a.as_slice().unwrap_or_default();
         let out: Vec<T> = at.iter().flat_map(|i| &data[i * run..(i + 1) * run]).copied().collect();
@@ -41,6 +41,20 @@ fn scattered(grad: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result
         T::narrow_vec(sums)
     }
     by_float!(grad, T => Array::from_vec(go::<T>(grad, at, run, shape.iter().product()), shape))
+}
+
+/// For each place of an index, the offset of the element of a tensor of shape `from` that has the index along `axis` and
+/// the place along the other axes.
+pub(super) fn offsets_along(from: &[usize], axis: usize, index: &Tensor) -> Result<Vec<usize>> {
+    let to = index.shape();
+    if to.len() != from.len() || (0..from.len()).any(|i| i != axis && to[i] > from[i]) {
+        return Err(Error::shape(format!("the index {to:?} does not fit {from:?} along axis {axis}")));
+    }
+    let offset = |(place, index): (ndarray::IxDyn, usize)| {
+        let along = |i: usize| if i == axis { index } else { place[i] };
+        (0..from.len()).fold(0, |offset, i| offset * from[i] + along(i))
+    };
+    Ok(ndarray::indices(to).into_iter().zip(checked_indices(index, from[axis])?).map(offset).collect())
 }
 
 /// The op that picks runs of `x` at the offsets that the indices stand for; indices have no gradient. Kept for the way
@@ -73,18 +87,12 @@ impl Tensor {
         dispatch(Op::Gather, &[self, index], |inputs| {
             let (x, index) = (&inputs[0], &inputs[1]);
             let axis = axis_at(axis, x.rank())?;
-            let (from, to) = (x.shape(), index.shape());
-            if to.len() != from.len() || (0..from.len()).any(|i| i != axis && to[i] > from[i]) {
-                return Err(Error::shape(format!("the index {to:?} does not fit {from:?} along axis {axis}")));
-            }
-            let (from, to) = (from.to_vec(), to.to_vec());
-            pick(x, index, from[axis], 1, to.clone(), move |indices| {
-                let offset = |(place, index): (ndarray::IxDyn, usize)| {
-                    let along = |i: usize| if i == axis { index } else { place[i] };
-                    (0..from.len()).fold(0, |offset, i| offset * from[i] + along(i))
-                };
-                ndarray::indices(&to[..]).into_iter().zip(indices).map(offset).collect()
-            })
+            let value = picked(x, &offsets_along(x.shape(), axis, index)?, 1, index.shape())?;
+            let from = x.shape().to_vec();
+            Ok(Forward::new(value, vec![index.clone()], move |b| {
+                let at = offsets_along(&from, axis, &b.saved[0])?;
+                Ok(vec![Some(Tensor::from_array(scattered(b.grad, &at, 1, &from)?)), None])
+            }))
         })
     }
 

@@ -1,5 +1,6 @@
 //! Every op, forward and backward, each through one [`dispatch`] that asks precision first and tells observers after.
 
+mod addc;
 mod addmm;
 mod arithmetic;
 mod attention;
@@ -21,9 +22,12 @@ mod pieces;
 mod pool;
 mod prelu;
 mod reduce;
+mod scatter;
 mod shape;
 mod softmax;
+mod sort;
 mod unary;
+mod vectors;
 
 pub use conv::{ConvOptions, ConvTransposeOptions};
 pub use cross_entropy::CrossEntropy;

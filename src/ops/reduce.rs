@@ -13,7 +13,7 @@ use crate::{
     kernels::{
         elementwise::Kept,
         lanes::{Along, along as kernel, along_backward},
-        reduce::{Extreme, PNorm, Product, RunningSum, Variance},
+        reduce::{Extreme, PNorm, Product, RunningProduct, RunningSum, Variance},
     },
     tensor::{Array, Forward, Stored, with_array},
 };
@@ -218,6 +218,14 @@ impl Tensor {
     /// As [`mean`](Tensor::mean).
     pub fn cumsum(&self, axis: isize) -> Result<Tensor> {
         along(Op::CumSum, self, &[axis], false, RunningSum)
+    }
+
+    /// The products of the first 1, 2, ... elements along an axis. The gradient is right also where elements are 0.
+    ///
+    /// # Errors
+    /// As [`mean`](Tensor::mean).
+    pub fn cumprod(&self, axis: isize) -> Result<Tensor> {
+        along(Op::CumProd, self, &[axis], false, RunningProduct)
     }
 
     /// The place of the largest element along an axis, as i64: the first of ties, the first NaN if there is one.

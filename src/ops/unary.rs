@@ -91,6 +91,11 @@ unary_ops! {
     tanh Tanh () |x| x.tanh(), Output |y| R::one() - y * y;
     /// `ln(1 + exp(x))`, without overflow.
     softplus Softplus () |x| softplus(x), Input |x| sigmoid(x);
+    /// `ln(sigmoid(x))`, without overflow.
+    log_sigmoid LogSigmoid () |x| -softplus(-x), Input |x| sigmoid(-x);
+    /// `x * tanh(softplus(x))` (Misra 2019).
+    mish Mish () |x| x * softplus(x).tanh(),
+        Input |x| { let t = softplus(x).tanh(); t + x * (R::one() - t * t) * sigmoid(x) };
     /// `min(max(x + 3, 0), 6) / 6`; the slope at -3 and 3 is 0.
     hard_sigmoid HardSigmoid () |x| between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
         Input |x| inside(x, R::of(-3.0), R::of(3.0)) / R::of(6.0);
@@ -142,12 +147,19 @@ unary_ops! {
     asin Asin () |x| x.asin(), Input |x| ((R::one() - x) * (R::one() + x)).sqrt().recip();
     /// The angle in radians whose cosine is x; NaN outside [-1, 1].
     acos Acos () |x| x.acos(), Input |x| -((R::one() - x) * (R::one() + x)).sqrt().recip();
+    /// The angle in radians, between -π/2 and π/2, whose tangent is x.
+    atan Atan () |x| x.atan(), Input |x| (R::one() + x * x).recip();
     /// The hyperbolic sine.
     sinh Sinh () |x| x.sinh(), Input |x| x.cosh();
     /// The hyperbolic cosine.
     cosh Cosh () |x| x.cosh(), Input |x| x.sinh();
     /// The error function.
     erf Erf () |x| x.erf(), Input |x| R::of(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp();
+    /// The number whose error function is x: infinite at -1 and 1, NaN outside.
+    erfinv Erfinv () |x| erfinv(x), Input |x| {
+        let y = erfinv(x);
+        R::of(std::f64::consts::FRAC_2_SQRT_PI).recip() * (y * y).exp()
+    };
     /// `x` to a power. NaN for a negative `x` unless the exponent is whole.
     powf Pow (exponent) |x| x.powf(exponent), Input |x| power_slope(x, exponent);
 }
@@ -220,6 +232,26 @@ pub(super) fn sigmoid<R: Real>(x: R) -> R {
 /// `ln(1 + exp(x))` without overflow.
 pub(super) fn softplus<R: Real>(x: R) -> R {
     if x.is_nan() { x } else { x.max(R::zero()) + (-x.abs()).exp().ln_1p() }
+}
+
+/// The inverse of the error function, computed in f64: Winitzki's approximation ("A handy approximation for the error
+/// function and its inverse", 2008; good to 0.002), and three of Halley's steps, each of which triples the digits.
+fn erfinv<R: Real>(x: R) -> R {
+    let wide = x.to_f64().unwrap_or(f64::NAN);
+    let a = wide.abs();
+    if a.is_nan() || a >= 1.0 {
+        return if a == 1.0 { x / R::zero() } else { R::nan() };
+    }
+    let (log, scale) = ((-a * a).ln_1p(), 0.147);
+    let half = 2.0 / (std::f64::consts::PI * scale) + log / 2.0;
+    let mut y = ((half * half - log / scale).sqrt() - half).max(0.0).sqrt();
+    for _ in 0..3 {
+        // Near 1 by the complement, of which no digit is lost.
+        let error = if a < 0.5 { Real::erf(y) - a } else { (1.0 - a) - Real::erfc(y) };
+        let newton = error / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp());
+        y -= newton / (1.0 + y * newton);
+    }
+    R::of(y.copysign(wide))
 }
 
 /// The distribution function of the standard normal, by the error function of the nearer tail: no cancellation.

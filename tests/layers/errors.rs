@@ -254,6 +254,12 @@ fn nothing_panics() {
             x.gather(axis, &w).is_ok(),
             x.index_select(axis, &v).is_ok(),
             v.embedding(&x).is_ok(),
+            x.scatter_add(axis, &w, &w).is_ok(),
+            x.scatter_add(axis, &w.cast(DType::I64), &w).is_ok(),
+            x.index_put(&v, &w, r.flag()).is_ok(),
+            x.index_put(&v.cast(DType::I64), &w, r.flag()).is_ok(),
+            x.topk(any(&r), axis, r.flag()).is_ok(),
+            x.sort(axis, r.flag()).is_ok(),
         ]);
     }
     assert!(fine > 5000 && refusals > 5000, "{fine} went well, {refusals} were refused");

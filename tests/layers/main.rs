@@ -5,6 +5,7 @@ mod errors;
 #[path = "../common/golden.rs"]
 mod goldens;
 mod gradients;
+mod places;
 mod products;
 mod random;
 mod values;

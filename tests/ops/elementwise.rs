@@ -16,6 +16,8 @@ const UNARY: &[Unary] = &[
     ("sigmoid", |x| x.sigmoid()),
     ("tanh", |x| x.tanh()),
     ("softplus", |x| x.softplus()),
+    ("log_sigmoid", |x| x.log_sigmoid()),
+    ("mish", |x| x.mish()),
     ("hard_sigmoid", |x| x.hard_sigmoid()),
     ("hard_swish", |x| x.hard_swish()),
     ("hard_tanh", |x| x.hard_tanh()),
@@ -40,9 +42,11 @@ const UNARY: &[Unary] = &[
     ("tan", |x| x.tan()),
     ("asin", |x| x.asin()),
     ("acos", |x| x.acos()),
+    ("atan", |x| x.atan()),
     ("sinh", |x| x.sinh()),
     ("cosh", |x| x.cosh()),
     ("erf", |x| x.erf()),
+    ("erfinv", |x| x.erfinv()),
     ("clamp", |x| x.clamp(-1.5, 2.5)),
     ("powf", |x| x.powf(1.5)),
 ];
@@ -105,6 +109,23 @@ fn known_values() {
     );
     close("gelu tail", &of(&[-6f32]).gelu().unwrap().to_f64(), &[-6.0 * 9.865876450376946e-10], 1e-5);
     close("erf", &of(&[0.5f64]).erf().unwrap().to_f64(), &[0.5204998778130465], 1e-14);
+    // The quantiles of the standard normal at 0.75 and 0.975 (Abramowitz and Stegun, 26.5), over the square root of 2.
+    let quantiles =
+        [0.6744897501960817 * std::f64::consts::FRAC_1_SQRT_2, -1.959963984540054 * std::f64::consts::FRAC_1_SQRT_2];
+    close("erfinv", &of(&[0.5f64, -0.95]).erfinv().unwrap().to_f64(), &quantiles, 1e-14);
+    let all: Vec<f64> = (0..2000).map(|i| (i as f64 / 100.0).exp2() * 1e-6).filter(|x| *x < 1.0).collect();
+    close("erfinv undoes erf", &of(&all).erfinv().unwrap().erf().unwrap().to_f64(), &all, 1e-15);
+    assert_eq!(of(&[-1f32, 0., 1.]).erfinv().unwrap().to_f64(), [f64::NEG_INFINITY, 0.0, f64::INFINITY]);
+    assert!(of(&[1.5f32]).erfinv().unwrap().item().unwrap().is_nan());
+    close(
+        "atan",
+        &of(&[1f64, -(3f64.sqrt())]).atan().unwrap().to_f64(),
+        &[0.25, -1. / 3.].map(|x| x * std::f64::consts::PI),
+        1e-15,
+    );
+    close("log_sigmoid", &of(&[-(3f64.ln()), -1000.]).log_sigmoid().unwrap().to_f64(), &[0.25f64.ln(), -1000.], 1e-15);
+    // tanh(ln(y)) is (y² - 1) / (y² + 1), and softplus(ln 3) is ln 4.
+    close("mish", &of(&[3f64.ln()]).mish().unwrap().to_f64(), &[15. / 17. * 3f64.ln()], 1e-15);
     let tanh = |x: f64| 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh());
     close(
         "gelu_tanh",

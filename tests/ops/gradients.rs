@@ -26,6 +26,8 @@ fn unary_ops() {
         ("sigmoid", |x| x.sigmoid(), -1.8..1.8, &[]),
         ("tanh", |x| x.tanh(), -1.2..1.2, &[]),
         ("softplus", |x| x.softplus(), -6.0..6.0, &[]),
+        ("log_sigmoid", |x| x.log_sigmoid(), -6.0..6.0, &[]),
+        ("mish", |x| x.mish(), -6.0..6.0, &[]),
         ("hard_sigmoid", |x| x.hard_sigmoid(), -5.0..5.0, &[-3.0, 3.0]),
         ("hard_swish", |x| x.hard_swish(), -5.0..5.0, &[-3.0, 3.0]),
         ("hard_tanh", |x| x.hard_tanh(), -3.0..3.0, &[-1.0, 1.0]),
@@ -50,9 +52,11 @@ fn unary_ops() {
         ("tan", |x| x.tan(), -1.2..1.2, &[]),
         ("asin", |x| x.asin(), -0.9..0.9, &[]),
         ("acos", |x| x.acos(), -0.9..0.9, &[]),
+        ("atan", |x| x.atan(), -3.0..3.0, &[]),
         ("sinh", |x| x.sinh(), -3.0..3.0, &[]),
         ("cosh", |x| x.cosh(), -3.0..3.0, &[]),
         ("erf", |x| x.erf(), -2.0..2.0, &[]),
+        ("erfinv", |x| x.erfinv(), -0.9..0.9, &[]),
         ("clamp", |x| x.clamp(-1.0, 2.0), -3.0..4.0, &[-1.0, 2.0]),
         ("powf", |x| x.powf(2.5), 0.1..3.0, &[]),
         ("powf of a negative", |x| x.powf(3.0), -2.0..2.0, &[]),
@@ -112,6 +116,44 @@ fn choice_and_dropout() {
 }
 
 #[test]
+fn sums_of_three() {
+    for case in 0..CASES {
+        let mut draw = Draw::new(case);
+        let [a, b] = broadcast_pair(&mut draw);
+        let x = draw.tensor(&b, -2.0..2.0);
+        let (a, b) = (draw.tensor(&a, -2.0..2.0), draw.tensor(&b, 0.5..2.0));
+        let inputs = [x, a, b];
+        check("addcmul", &inputs, |xs| xs[0].addcmul(&xs[1], &xs[2], 0.7));
+        check("addcdiv", &inputs, |xs| xs[0].addcdiv(&xs[1], &xs[2], -1.5));
+    }
+}
+
+#[test]
+fn cross_products_and_distances() {
+    for case in 0..CASES {
+        let mut draw = Draw::new(case);
+        let mut shapes = broadcast_pair(&mut draw);
+        let rank = shapes[0].len().min(shapes[1].len());
+        let axis = draw.size(0..=rank);
+        for shape in &mut shapes {
+            shape.drain(..shape.len() - rank);
+            shape.insert(axis, 3);
+        }
+        let [a, b] = shapes.each_ref().map(|shape| draw.tensor(shape, -2.0..2.0));
+        check("cross", &[a, b], |xs| xs[0].cross(&xs[1], axis as isize));
+
+        let [m, n, d] = [(); 3].map(|()| draw.size(1..=4));
+        let batch = draw.shape(0..=2);
+        // The two sets lie apart, for at distance 0 there is no slope.
+        let a = draw.tensor(&[&batch[..], &[m, d]].concat(), 0.2..2.0);
+        let b = draw.tensor(&[&batch[batch.len().min(1)..], &[n, d]].concat(), -2.0..-0.2);
+        for p in [1.0, 2.0, 3.0, f64::INFINITY] {
+            check("cdist", &[a.clone(), b.clone()], |xs| xs[0].cdist(&xs[1], p));
+        }
+    }
+}
+
+#[test]
 fn prelu() {
     for case in 0..CASES {
         let mut draw = Draw::new(case);
@@ -162,7 +204,8 @@ fn reductions_of_one_axis() {
         check("cumsum", &[x], |xs| xs[0].cumsum(axis));
         // Near 1, so that the product of many stays among the normal numbers of f16.
         let x = draw.tensor(&shape, 0.7..1.4);
-        check("prod", &[x], |xs| xs[0].prod(&[axis], case % 2 == 0));
+        check("prod", std::slice::from_ref(&x), |xs| xs[0].prod(&[axis], case % 2 == 0));
+        check("cumprod", &[x], |xs| xs[0].cumprod(axis));
     }
 }
 

@@ -5,3 +5,4 @@ mod elementwise;
 mod gradients;
 mod loss;
 mod reduce;
+mod vectors;

@@ -44,6 +44,7 @@ fn known_values() -> Result<()> {
     assert_eq!((x.var(&[0], 0, false)?.item()?, x.var(&[0], 1, false)?.item()?), (1.25, 5.0 / 3.0));
     assert_eq!(x.prod(&[], false)?.item()?, 24.0);
     assert_eq!(x.cumsum(0)?.to_f64(), [1., 3., 6., 10.]);
+    assert_eq!(x.cumprod(0)?.to_f64(), [1., 2., 6., 24.]);
     let y = of(&[3f64, -4.], &[2]);
     for (p, norm) in
         [(1.0, 7.0), (2.0, 5.0), (f64::INFINITY, 4.0), (3.0, 91f64.cbrt()), (0.5, 7.0 + 2.0 * 12f64.sqrt())]
@@ -68,7 +69,7 @@ fn sums_of_16_bit_numbers_are_kept_in_f32_and_rounded_once() -> Result<()> {
     let data: Vec<f16> = (0..1000).map(|i| f16::from_f32((i as f32 * 0.7).sin() * 3.0)).collect();
     let (low, full) = (of(&data, &[10, 100]), of(&data, &[10, 100]).cast(DType::F32));
     type Reduce = fn(&Tensor) -> Result<Tensor>;
-    let reductions: [Reduce; 9] = [
+    let reductions: [Reduce; 10] = [
         |x| x.sum(&[1], false),
         |x| x.mean(&[0], false),
         |x| x.max(&[1], false),
@@ -76,6 +77,7 @@ fn sums_of_16_bit_numbers_are_kept_in_f32_and_rounded_once() -> Result<()> {
         |x| x.var(&[1], 1, false),
         |x| x.norm(2.0, &[0], false),
         |x| x.cumsum(0),
+        |x| x.cumprod(0),
         |x| x.softmax(1),
         |x| x.log_softmax(0),
     ];
@@ -91,6 +93,9 @@ fn gradients_at_ties_zeros_and_nan() -> Result<()> {
     assert_eq!(slope(&x, |x| x.max(&[], false))?, [1. / 3., 0., 1. / 3., 1. / 3.]);
     assert_eq!(slope(&of(&[2f64, 0., 5.], &[3]), |x| x.prod(&[], false))?, [0., 10., 0.]);
     assert_eq!(slope(&of(&[0f64, 0., 5.], &[3]), |x| x.prod(&[], false))?, [0., 0., 0.]);
+    // 2 + 2a + 2ab for x = (2, a, b), at a = 0 and b = 5.
+    assert_eq!(slope(&of(&[2f64, 0., 5.], &[3]), |x| x.cumprod(0))?, [1., 12., 0.]);
+    assert_eq!(slope(&of(&[0f64, 0., 5.], &[3]), |x| x.cumprod(0))?, [1., 0., 0.]);
     for p in [1.0, 1.5, 2.0, f64::INFINITY] {
         assert_eq!(slope(&of(&[0f64, 0.], &[2]), |x| x.norm(p, &[], false))?, [0., 0.], "{p}");
     }
