@@ -47,7 +47,7 @@ impl Level {
             Level::O1 => "cells and ops on the white list run low and return f32",
             Level::O2 => "all runs low but the cells on the black list; the network returns f32",
             Level::O3 => "all runs low; the network returns f32",
-            Level::Auto => "every op runs by the op lists: low, f32, or as the widest of its inputs",
+            Level::Auto => "each op runs by its list: low, f32, or as its widest input",
         }
     }
 }
