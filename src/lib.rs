@@ -88,7 +88,10 @@ pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use op::Op;
-pub use ops::{ConvOptions, ConvTransposeOptions, CrossEntropy, Padding, PoolOptions, Reduction};
+pub use ops::{
+    ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, Padding, PoolOptions, Reduction,
+    Resize,
+};
 pub use optim::{Adam, Optimizer, Sgd};
 pub use policy::{Level, Policy};
 pub use rewrite::Plan;

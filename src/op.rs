@@ -195,6 +195,10 @@ catalogue! {
     IndexPut Promotes ["IndexPut"];
     TopK Keeps ["TopK", "TopkExt"];
     Sort Keeps ["Sort", "SortExt"];
+    Interpolate Keeps [
+        "UpsampleNearest1D", "UpsampleNearest2D", "UpsampleNearest3D", "UpsampleLinear1D", "UpsampleBilinear2D",
+        "UpsampleTrilinear3D"
+    ];
     GridSampler2d Promotes ["GridSampler2D"];
     GridSampler3d Promotes ["GridSampler3D"];
     // losses

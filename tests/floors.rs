@@ -90,7 +90,7 @@ fn exports() -> BTreeMap<String, String> {
     for line in lib.split(';').map(str::trim) {
         let Some(path) = line.rsplit("pub use ").next().filter(|_| line.contains("pub use ")) else { continue };
         let Some((module, items)) = path.split_once("::") else { continue };
-        for item in items.trim_matches(['{', '}']).split(',') {
+        for item in items.trim_matches(['{', '}']).split(',').filter(|item| !item.trim().is_empty()) {
             let item = item.trim().rsplit(" as ").next().unwrap_or_default();
             exports.insert(item.trim_matches(['{', '}']).to_string(), module.trim().to_string());
         }

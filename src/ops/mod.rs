@@ -11,7 +11,9 @@ mod conv;
 mod cross_entropy;
 mod dropout;
 mod einsum;
+mod grid_sample;
 mod index;
+mod interpolate;
 mod linear;
 mod loss;
 mod matmul;
@@ -31,6 +33,8 @@ mod vectors;
 
 pub use conv::{ConvOptions, ConvTransposeOptions};
 pub use cross_entropy::CrossEntropy;
+pub use grid_sample::GridPadding;
+pub use interpolate::{Interpolation, Resize};
 pub use loss::Reduction;
 pub use padding::Padding;
 pub use pool::PoolOptions;

@@ -16,7 +16,7 @@ fn compare<T: PartialOrd>(a: &T, b: &T) -> Ordering {
 
 /// The places of the first `k` elements of each lane in order.
 fn first_places<T: Stored>(lanes: &[T], n: usize, k: usize, descending: bool) -> Vec<usize> {
-    let mut all = Vec::with_capacity(lanes.len().checked_div(n).unwrap_or(0) * k);
+    let mut all = Vec::new();
     for lane in lanes.chunks_exact(n.max(1)) {
         let mut places: Vec<usize> = (0..n).collect();
         places.sort_by(|&i, &j| match descending {

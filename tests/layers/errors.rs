@@ -1,7 +1,10 @@
 //! The layer ops at their edges: empty tensors work, and nothing that can be handed in panics.
 
 use crate::random::{Random, bits, check_op};
-use precast::{ConvOptions, ConvTransposeOptions, DType, ErrorKind, Padding, PoolOptions, Result, Tensor};
+use precast::{
+    ConvOptions, ConvTransposeOptions, DType, ErrorKind, GridPadding, Interpolation, Padding, PoolOptions, Resize,
+    Result, Tensor,
+};
 
 fn zeros(shape: &[usize]) -> Tensor {
     Tensor::zeros(shape, DType::F32)
@@ -194,6 +197,8 @@ fn nothing_panics() {
             ceil: r.flag(),
             count_include_pad: r.flag(),
         };
+        let scales = [0.5, 2.0, -1.0, f64::NAN, f64::MAX];
+        let mode = if r.flag() { Interpolation::Nearest } else { Interpolation::Linear };
         // A padding of 2^31 is legal; its result is only too large to make in a test.
         if !huge {
             count(vec![
@@ -254,6 +259,9 @@ fn nothing_panics() {
             x.gather(axis, &w).is_ok(),
             x.index_select(axis, &v).is_ok(),
             v.embedding(&x).is_ok(),
+            x.interpolate(&Resize::To(small(&r)), mode, r.flag()).is_ok(),
+            x.interpolate(&Resize::By(vec![scales[r.size(0, 4)]; r.size(0, 3)]), mode, false).is_ok(),
+            x.grid_sample(&w, mode, GridPadding::Border, r.flag()).is_ok(),
             x.scatter_add(axis, &w, &w).is_ok(),
             x.scatter_add(axis, &w.cast(DType::I64), &w).is_ok(),
             x.index_put(&v, &w, r.flag()).is_ok(),

@@ -8,4 +8,5 @@ mod gradients;
 mod places;
 mod products;
 mod random;
+mod sampling;
 mod values;

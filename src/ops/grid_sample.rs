@@ -1,0 +1,94 @@
+//! Reading pictures and volumes at places that a grid names (Jaderberg et al. 2015, section 3.3).
+
+use super::{
+    Interpolation, by_float, dispatch, elements, one_float_dtype,
+    padding::{checked_shape, spatial_axes, three},
+};
+use crate::{
+    Op, Tensor,
+    dtype::Float,
+    error::{Error, Result},
+    kernels::grid_sample::{Sampling, Sizes, grid_sample, grid_sample_backward},
+    tensor::{Array, Forward},
+};
+
+/// What is read outside of a picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GridPadding {
+    /// 0.
+    #[default]
+    Zeros,
+    /// What is nearest on the border.
+    Border,
+}
+
+impl Tensor {
+    /// What a grid reads of pictures `[n, c, h, w]` or volumes `[n, c, d, h, w]`: a grid `[n, h', w', 2]` or
+    /// `[n, d', h', w', 3]` gives `[n, c, h', w']` or `[n, c, d', h', w']`, rounded once. Floating dtypes promote.
+    ///
+    /// The coordinates of a place are x, y (and z), each from -1 to 1: with `align_corners` these are the centres of the
+    /// outermost elements, without it their outer edges. Between elements the neighbours are weighed linearly, or the
+    /// nearest is taken (the even one of two), which gives the grid no gradient. A NaN coordinate reads NaN.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    ///
+    /// ```
+    /// # use precast::{GridPadding, Interpolation, Tensor};
+    /// let picture = Tensor::from_vec(vec![1f32, 3.], &[1, 1, 1, 2])?;
+    /// let middle = Tensor::from_vec(vec![0f32, 0.], &[1, 1, 1, 2])?;
+    /// assert_eq!(picture.grid_sample(&middle, Interpolation::Linear, GridPadding::Zeros, true)?.item()?, 2.0);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn grid_sample(
+        &self,
+        grid: &Tensor,
+        mode: Interpolation,
+        padding: GridPadding,
+        align_corners: bool,
+    ) -> Result<Tensor> {
+        let (op, axes) = if self.rank() == 5 { (Op::GridSampler3d, 3) } else { (Op::GridSampler2d, 2) };
+        let (nearest, border) = (mode == Interpolation::Nearest, padding == GridPadding::Border);
+        let sampling = Sampling { nearest, border, align_corners };
+        dispatch(op, &[self, grid], |inputs| {
+            one_float_dtype(inputs)?;
+            let (x, grid) = (&inputs[0], &inputs[1]);
+            let spatial = spatial_axes(x.shape(), axes)?;
+            let (n, c) = (x.shape()[0], x.shape()[1]);
+            let places = match grid.shape() {
+                &[samples, ref places @ .., coordinates]
+                    if samples == n && places.len() == axes && coordinates == axes =>
+                {
+                    places
+                }
+                met => {
+                    let wanted = format!("{n}, {axes} axes of places, {axes} coordinates");
+                    return Err(Error::shape(format!(
+                        "the grid {met:?} does not fit {:?}: needs [{wanted}]",
+                        x.shape()
+                    )));
+                }
+            };
+            let shape = checked_shape([&[n, c], places].concat())?;
+            let sizes = Sizes { n, c, from: three(spatial, 1), places: places.iter().product(), axes };
+            let value = by_float!(x, T => {
+                let (x, grid) = (elements::<T>(x), elements::<T>(grid));
+                let y = grid_sample(&T::widen_slice(&x), &T::widen_slice(&grid), &sizes, sampling);
+                Array::from_vec(T::narrow_vec(y), &shape)
+            })?;
+            Ok(Forward::new(value, inputs.to_vec(), move |back| {
+                let (x, grid) = (&back.saved[0], &back.saved[1]);
+                by_float!(back.grad, T => {
+                    let [dy, xs, places] = [back.grad, x, grid].map(|x| elements::<T>(x));
+                    let [dy, xs, places] = [&dy, &xs, &places].map(|x| T::widen_slice(x));
+                    let (dx, dgrid) = grid_sample_backward(&dy, &xs, &places, &sizes, sampling);
+                    let tensor = |data, like: &Tensor| {
+                        Array::from_vec(T::narrow_vec(data), like.shape()).map(Tensor::from_array)
+                    };
+                    Ok(vec![Some(tensor(dx, x)?), Some(tensor(dgrid, grid)?)])
+                })
+            }))
+        })
+    }
+}
