@@ -191,7 +191,7 @@ catalogue! {
     Gather Keeps ["GatherD"];
     IndexSelect Keeps ["IndexSelect"];
     Embedding Keeps ["Gather"];
-    ScatterAdd Promotes ["ScatterAddExt", "TensorScatterElements"];
+    ScatterAdd Promotes ["ScatterAddExt"];
     IndexPut Promotes ["IndexPut"];
     TopK Keeps ["TopK", "TopkExt"];
     Sort Keeps ["Sort", "SortExt"];

@@ -106,6 +106,9 @@ impl Tensor {
         dispatch(Op::Dot, &[self, other], |inputs| {
             one_float_dtype(inputs)?;
             let [&[m], &[n]] = ranks(inputs, [1, 1])? else { unreachable!("two vectors") };
+            if m != n {
+                return Err(Error::shape(format!("vectors of length {m} and {n}")));
+            }
             Batched::new(&[1, m], &[n, 1])?.run(inputs, vec![])
         })
     }

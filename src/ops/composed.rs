@@ -21,6 +21,8 @@ where
     dispatch(op, inputs, |inputs| {
         let dtype = floating(inputs)?;
         let formula = plan(inputs)?;
+        // A cast from outside that is only done now, as its value is first read, is no secret.
+        inputs.iter().for_each(|x| _ = x.array());
         let value = inside(false, || Ok(formula(&widened(inputs))?.cast(dtype).array().clone()))?;
         Ok(Forward::new(value, inputs.to_vec(), move |back| {
             let leaf = |(x, &needed): (Tensor, &bool)| if needed { x.requires_grad() } else { x };

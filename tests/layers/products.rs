@@ -75,7 +75,7 @@ fn what_does_not_fit_is_refused() {
     refused(x.addmm(&x, &v), Shape, &["needs a matrix and a matrix", "[3]"]);
     refused(Tensor::zeros(&[4, 1, 3], DType::F32).addmm(&x, &batch.at(0, 0).unwrap()), Shape, &["[4, 1, 3]", "[2, 3]"]);
     refused(v.mv(&v), Shape, &["Mv", "needs a matrix and a vector"]);
-    refused(v.dot(&Tensor::zeros(&[2], DType::F32)), Shape, &["Dot", "3 columns meet 2 rows"]);
+    refused(v.dot(&Tensor::zeros(&[2], DType::F32)), Shape, &["Dot", "length 3 and 2"]);
     refused(v.outer(&x), Shape, &["Ger", "a vector and a vector"]);
     refused(v.baddbmm(&batch, &batch.slice(0, 0..1).unwrap()), Shape, &["[2, 3, 3] and [1, 3, 3] differ"]);
     refused(v.addmm(&x.cast(DType::F16), &batch.at(0, 0).unwrap()), Dtype, &["f16"]);
@@ -165,6 +165,10 @@ fn einsum_rounds_once_and_is_one_op() {
     assert_eq!(bits(&y), bits(&want.cast(DType::Bf16)));
     let ops: Vec<_> = events.iter().map(|event| (event.op, event.output)).collect();
     assert_eq!(ops, [(precast::Op::Einsum, DType::Bf16)]);
+    // A widening that waited until somebody reads it is seen, though it is done for the ops inside.
+    let widened = xs[0].cast(DType::F32);
+    let events = precast::observe::watch(|| Tensor::einsum("ij->j", &[&widened]).unwrap()).1;
+    assert_eq!(events.iter().map(|e| e.op).collect::<Vec<_>>(), [precast::Op::Cast, precast::Op::Einsum]);
 }
 
 #[test]
