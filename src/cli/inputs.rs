@@ -48,7 +48,8 @@ fn read<T>(
     named: impl FnOnce(&str) -> precast::Result<T>,
 ) -> Result<Read<T>> {
     let file = Path::new(argument);
-    let built_in = !file.exists();
+    // A folder of a built-in name hides nothing.
+    let built_in = !file.exists() || file.is_dir();
     let value = if built_in {
         named(argument).map_err(|error| Failure::Usage(format!("there is no file `{argument}`, and {error}")))?
     } else {
