@@ -48,7 +48,8 @@ fn read<T>(
     named: impl FnOnce(&str) -> precast::Result<T>,
 ) -> Result<Read<T>> {
     let file = Path::new(argument);
-    let built_in = !file.exists();
+    // Not `is_file`: a pipe is read as well.
+    let built_in = !file.exists() || file.is_dir();
     let value = if built_in {
         named(argument).map_err(|error| Failure::Usage(format!("there is no file `{argument}`, and {error}")))?
     } else {
