@@ -12,6 +12,6 @@ pub use crate::{
     cells::*,
     children,
     policy::List,
-    rewrite::{Custom, auto_mixed_precision, custom_mixed_precision},
+    rewrite::{Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision},
     sequential,
 };

@@ -96,6 +96,14 @@ fn levels_are_listed_with_their_policies_and_lists() {
     };
     assert!(cells(0).into_iter().eq(precast::policy::white_list().cells().keys()));
     assert!(cells(1).into_iter().eq(precast::policy::black_list().cells().keys()));
+    let auto = precast::policy::Pack::named(precast::policy::Pack::DEFAULT).unwrap().auto;
+    for (i, (name, list)) in
+        [("white", auto.white), ("black", auto.black), ("promote", auto.promote)].iter().enumerate()
+    {
+        let names: Vec<&str> = list.ops().keys().map(|op| op.name()).collect();
+        let row = serde_json::json!({"list": name, "level": "auto", "cells": [], "ops": names});
+        assert_eq!(levels["lists"][2 + i], row);
+    }
 }
 
 #[test]

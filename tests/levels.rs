@@ -146,6 +146,42 @@ fn o3_is_one_low_region() {
 }
 
 #[test]
+fn auto_treats_every_op_by_its_list_and_wraps_no_cell() {
+    let mut net = net();
+    let applied = auto_mixed_precision(&mut net, Level::Auto, LOW).unwrap();
+    assert_eq!(applied.plan.wrapped(), 1, "the root's region is all there is");
+    let (y, ops) = ran(&net);
+    let dtypes: Vec<String> = ops.into_iter().map(|(path, op, dtype)| format!("{path}:{op}:{dtype}")).collect();
+    assert_eq!(
+        dtypes,
+        [
+            "fc:Linear:bf16",
+            "norm:LayerNorm:f32",
+            ":MatMul:bf16",
+            ":Relu:bf16", // on no list: as it comes
+            ":MatMul:bf16",
+            ":Tanh:bf16",
+            "tail.0:Linear:bf16",
+            "tail.1:Tanh:bf16"
+        ]
+    );
+    assert_eq!(y.dtype(), LOW, "auto casts no output");
+}
+
+#[test]
+fn auto_wraps_functions_too_and_the_innermost_wins() {
+    let x = Tensor::ones(&[2, 2], DType::F32);
+    let product = |x: &Tensor| x.matmul(x).unwrap();
+    let low = auto_mixed_precision_fn(product, LOW).unwrap();
+    assert_eq!(low(&x).dtype(), LOW);
+    assert_eq!(product(&x).dtype(), DType::F32, "the region ends with the call");
+    let outer = auto_mixed_precision_fn(|x: &Tensor| (product(x), low(x)), DType::F16).unwrap();
+    let (plain, inner) = outer(&x);
+    assert_eq!((plain.dtype(), inner.dtype()), (DType::F16, LOW));
+    assert_eq!(auto_mixed_precision_fn(product, DType::F32).err().unwrap().kind(), ErrorKind::DType);
+}
+
+#[test]
 fn to_float_wins_at_every_level_and_inside_every_region() {
     for level in Level::ALL {
         let mut net = net();
@@ -290,6 +326,60 @@ fn an_error_names_the_cell_and_leaves_no_region_behind() {
     assert!(error.to_string().starts_with("in cell `fc`: Linear: "), "{error}");
     assert!(precast::precision::current().is_none());
     assert_eq!(wrong.tanh().unwrap().dtype(), DType::F32);
+}
+
+/// The op table says for every op what the trace has, and the reason that the level, the lists and `to_float` give.
+#[test]
+fn a_plan_tells_op_by_op_why() {
+    let rows = |level: Level, to_float: Option<DType>| {
+        let mut net = net();
+        net.cell_mut().tail.set_to_float(to_float).unwrap();
+        let plan = auto_mixed_precision(&mut net, level, LOW).unwrap().plan;
+        let (_, trace) = net.trace(|net| net.call(&input()).unwrap());
+        let table = plan.ops(&trace).unwrap();
+        let calls: usize = table.rows.iter().map(|row| row.calls).sum();
+        assert_eq!(calls, 8, "every op of the forward pass: {table}");
+        let text = serde_json::to_string(&table).unwrap();
+        assert_eq!(serde_json::from_str::<precast::rewrite::OpsTable>(&text).unwrap(), table);
+        (
+            table.rows.iter().map(|r| format!("{}:{} {}: {}", r.path, r.op, r.output, r.because)).collect::<Vec<_>>(),
+            table,
+        )
+    };
+    let (auto, table) = rows(Level::Auto, Some(DType::F16));
+    let white = "white list of ops, mindspore-2.10";
+    assert_eq!(
+        auto,
+        [
+            &format!("fc:Linear bf16: {white}"),
+            "norm:LayerNorm f32: black list of ops, mindspore-2.10",
+            // The first product reads f32, the second bf16: both are cast to the same, so they share a row.
+            &format!(":MatMul bf16: {white}"),
+            ":Relu bf16: on no list: as it comes",
+            ":Tanh bf16: on no list: as it comes",
+            "tail.0:Linear f16: region of tail",
+            "tail.1:Tanh f16: region of tail",
+        ]
+    );
+    assert_eq!(table.rows[2].calls, 2);
+    insta::assert_snapshot!("ops_table", table.to_string());
+
+    let (o1, _) = rows(Level::O1, None);
+    assert_eq!(o1[0], "fc:Linear bf16: region of fc");
+    assert_eq!(o1[1], "norm:LayerNorm f32: on no list: as it comes");
+    assert_eq!(o1[2..4], [format!(":MatMul bf16: {white}"), format!(":Relu bf16: {white}")]);
+    let (o2, _) = rows(Level::O2, None);
+    assert_eq!(o2[0], "fc:Linear bf16: region of (root)");
+    assert_eq!(o2[1], "norm:LayerNorm f32: region of norm");
+    let (o0, _) = rows(Level::O0, None);
+    assert!(o0.iter().all(|row| row.ends_with("f32: nothing is cast")), "{o0:?}");
+}
+
+#[test]
+fn ops_of_another_network_are_refused() {
+    let plan = Policy::new(Level::Auto, LOW).unwrap().plan(&Child::new(Dense::new(4, 4, &mut Rng::seed(0)))).unwrap();
+    let (_, trace) = net().trace(|net| net.call(&input()).unwrap());
+    assert_eq!(plan.ops(&trace).unwrap_err().kind(), ErrorKind::Path);
 }
 
 #[test]

@@ -31,6 +31,8 @@ fn shipped_policies_say_what_their_names_say() {
         ("o1-bf16", Level::O1, DType::Bf16),
         ("o2-bf16", Level::O2, DType::Bf16),
         ("o3-bf16", Level::O3, DType::Bf16),
+        ("auto", Level::Auto, DType::F16),
+        ("auto-bf16", Level::Auto, DType::Bf16),
     ] {
         let mut policy = shipped(name);
         assert_eq!(policy.name.as_deref(), Some(name));
@@ -132,7 +134,7 @@ fn meaning(policy: &Policy) -> String {
     let list = |list: &List| format!("{:?} {:?}", list.cells().keys(), list.ops().keys());
     let rules = policy.rules.iter().map(|r| format!("{} {} {:?} {:?}", r.select, r.run, r.because, r.expect));
     format!(
-        "{:?} {:?} {} {} {:?} {} {} {:?}",
+        "{:?} {:?} {} {} {:?} {} {} {} {} {} {:?}",
         policy.name,
         policy.pack,
         policy.level,
@@ -140,6 +142,9 @@ fn meaning(policy: &Policy) -> String {
         rules.collect::<Vec<_>>(),
         list(&policy.white),
         list(&policy.black),
+        list(&policy.auto.white),
+        list(&policy.auto.black),
+        list(&policy.auto.promote),
         policy.loss_scale
     )
 }
@@ -204,9 +209,14 @@ fn a_full_policy_means_what_it_says() {
 
 #[test]
 fn what_is_written_is_read_back() {
-    let mut policies: Vec<Policy> =
-        ["o0", "o1", "o2", "o3", "o1-bf16", "o2-bf16", "o3-bf16"].map(shipped).into_iter().collect();
+    let mut policies: Vec<Policy> = ["o0", "o1", "o2", "o3", "o1-bf16", "o2-bf16", "o3-bf16", "auto", "auto-bf16"]
+        .map(shipped)
+        .into_iter()
+        .collect();
     policies.push(Policy::parse(FULL, "full").unwrap());
+    let ops = "white: { remove: [Einsum] }, black: { add: [Tanh], remove: [Pow] }, promote: { add: [Einsum, Where] }";
+    let auto = format!("version: 1\nlevel: auto\ndtype: float16\nops: {{ {ops} }}\n");
+    policies.push(Policy::parse(&auto, "auto").unwrap());
     let mut fixed = Policy::new(Level::O1, DType::F16).unwrap();
     fixed.loss_scale = LossScaleSpec::Fixed { scale: 1024.0 };
     fixed.name = Some("- no: list # at all\n\"quoted\"".into());

@@ -192,6 +192,11 @@ fn it_refuses_what_the_reader_refuses() {
         "ops-add-there-other-name",
         "ops-add-two-names",
         "ops-add-unknown",
+        "ops-black",
+        "ops-on-two-lists",
+        "ops-promote-at-O1",
+        "ops-promote-remove-not-there",
+        "ops-promote-unknown",
         "ops-remove-not-there",
         "ops-remove-unknown",
         // numbers beside numbers

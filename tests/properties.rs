@@ -4,6 +4,7 @@
 use precast::cells::Rng;
 use precast::{
     policy::{List, Rule, Run},
+    precision::Treatment,
     prelude::*,
     rewrite::Region,
 };
@@ -44,7 +45,7 @@ fn build(tree: &Tree, rng: &mut Rng) -> Child {
 
 /// A policy with rules that are sure to match something.
 fn policies() -> impl Strategy<Value = (usize, bool, u8, Vec<(usize, u8, u8)>)> {
-    (0..4usize, any::<bool>(), 0..8u8, proptest::collection::vec((any::<usize>(), 0..3u8, 0..3u8), 0..3))
+    (0..Level::ALL.len(), any::<bool>(), 0..8u8, proptest::collection::vec((any::<usize>(), 0..3u8, 0..3u8), 0..3))
 }
 
 fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usize, u8, u8)>)) -> Policy {
@@ -147,6 +148,15 @@ proptest! {
                 Region::Ops(low) => {
                     let wanted = if policy.white.ops().contains_key(&op.op) { low } else { DType::F32 };
                     prop_assert_eq!(op.output, wanted, "{} under {:?}", op.path, decision);
+                }
+                Region::Auto(low) => {
+                    let treatment = policy.auto.treatments().find(|(listed, ..)| *listed == op.op);
+                    match treatment.map(|(_, treatment, _)| treatment) {
+                        Some(Treatment::Low) => prop_assert_eq!(op.output, low),
+                        Some(Treatment::Full) => prop_assert_eq!(op.output, DType::F32),
+                        // As it comes: what arrived is what leaves.
+                        _ => prop_assert_eq!(op.inputs[0], op.output),
+                    }
                 }
                 // Nothing is lowered around it, so what arrives is f32.
                 Region::AsIs => prop_assert_eq!(op.output, DType::F32, "{} under {:?}", op.path, decision),

@@ -57,7 +57,13 @@ pub(super) fn run(args: &Args) -> Result {
         cells: names.cells().keys().cloned().collect(),
         ops: names.ops().keys().map(|op| op.name()).collect(),
     };
-    let lists = vec![row("white", Level::O1, &pack.white), row("black", Level::O2, &pack.black)];
+    let lists = vec![
+        row("white", Level::O1, &pack.white),
+        row("black", Level::O2, &pack.black),
+        row("white", Level::Auto, &pack.auto.white),
+        row("black", Level::Auto, &pack.auto.black),
+        row("promote", Level::Auto, &pack.auto.promote),
+    ];
     let mut levels: Vec<LevelRow> =
         Level::ALL.map(|level| LevelRow { level, meaning: level.meaning(), policies: Vec::new() }).into();
     for name in Policy::names() {

@@ -19,11 +19,15 @@ pub enum Level {
     O2,
     /// The whole network is one low region; the root returns f32.
     O3,
+    /// No cell is wrapped: every op runs by the pack's op lists, and what is on none takes its inputs as they come. The
+    /// output may be low.
+    #[serde(rename = "auto")]
+    Auto,
 }
 
 impl Level {
     /// All levels, in order.
-    pub const ALL: [Level; 4] = [Level::O0, Level::O1, Level::O2, Level::O3];
+    pub const ALL: [Level; 5] = [Level::O0, Level::O1, Level::O2, Level::O3, Level::Auto];
 
     /// Name, as in files.
     pub fn name(self) -> &'static str {
@@ -32,6 +36,7 @@ impl Level {
             Level::O1 => "O1",
             Level::O2 => "O2",
             Level::O3 => "O3",
+            Level::Auto => "auto",
         }
     }
 
@@ -42,6 +47,7 @@ impl Level {
             Level::O1 => "cells and ops on the white list run low and return f32",
             Level::O2 => "all runs low but the cells on the black list; the network returns f32",
             Level::O3 => "all runs low; the network returns f32",
+            Level::Auto => "each op runs by its list: low, f32, or as its widest input",
         }
     }
 }

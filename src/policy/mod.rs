@@ -32,7 +32,7 @@ use crate::{
 /// 2. a rule with the exact path of the cell;
 /// 3. the first rule in order whose pattern or kind matches the cell;
 /// 4. the region of the nearest cell above that 1, 2, 3 or a list has decided;
-/// 5. the lists of the level: white at O1, black at O2;
+/// 5. the lists of cells of the level: white at O1, black at O2;
 /// 6. the level's default.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -50,6 +50,8 @@ pub struct Policy {
     pub white: List,
     /// Cells that stay f32 at O2. White is read at O1 and black at O2 only, so a kind may stand on both.
     pub black: List,
+    /// What ops do at level auto.
+    pub auto: AutoLists,
     /// The loss scale to train with.
     pub loss_scale: LossScaleSpec,
 }
@@ -78,21 +80,22 @@ impl Policy {
         Ok(Policy::from_pack(level.try_into()?, dtype, Pack::named(Pack::DEFAULT)?))
     }
 
-    /// A level and a low dtype with the given lists.
+    /// A level and a low dtype with the given lists; at level auto, with the op lists empty (see [`Policy::auto`]).
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 (also at O0, which lowers nothing).
     pub fn with_lists(level: Level, dtype: DType, white: List, black: List) -> Result<Self> {
         check_low(dtype)?;
         let loss_scale = LossScaleSpec::usual(level, dtype);
-        Ok(Policy { name: None, pack: None, level, dtype, rules: Vec::new(), white, black, loss_scale })
+        let auto = AutoLists::default();
+        Ok(Policy { name: None, pack: None, level, dtype, rules: Vec::new(), white, black, auto, loss_scale })
     }
 
     fn from_pack(level: Level, dtype: DType, pack: Pack) -> Self {
-        let Pack { name, white, black, .. } = pack;
+        let Pack { name, white, black, auto, .. } = pack;
         let loss_scale = LossScaleSpec::usual(level, dtype);
         let pack = Some(name.to_string());
-        Policy { name: None, pack, level, dtype, rules: Vec::new(), white, black, loss_scale }
+        Policy { name: None, pack, level, dtype, rules: Vec::new(), white, black, auto, loss_scale }
     }
 
     /// Adds a rule after the others.

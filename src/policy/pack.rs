@@ -9,6 +9,7 @@ use super::{List, Origin, diagnostic::Source, file};
 use crate::{
     Op,
     error::{Error, Result, did_you_mean},
+    precision::Treatment,
 };
 
 /// The packs that come with the library.
@@ -48,6 +49,14 @@ pub struct AutoLists {
     pub black: List,
     /// Ops whose floating inputs are cast to the widest of them.
     pub promote: List,
+}
+
+impl AutoLists {
+    /// How an op on one of the lists is treated, with the entry's origin.
+    pub fn treatments(&self) -> impl Iterator<Item = (Op, Treatment, &Origin)> {
+        let lists = [(&self.white, Treatment::Low), (&self.black, Treatment::Full), (&self.promote, Treatment::Widest)];
+        lists.into_iter().flat_map(|(list, treatment)| list.ops().iter().map(move |(op, at)| (*op, treatment, at)))
+    }
 }
 
 impl Pack {

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_yaml::{Location, Spanned};
 
 use super::{
-    DynamicScale, Level, List, LossScaleSpec, Origin, Pack, Policy, Rule, Run, Select, check_low, diagnostic::Source,
+    AutoLists, DynamicScale, Level, List, LossScaleSpec, Origin, Pack, Policy, Rule, Run, Select, check_low,
+    diagnostic::Source,
 };
 use crate::{
     DType, Op,
@@ -65,6 +66,10 @@ struct CellsV1 {
 struct OpsV1 {
     #[serde(skip_serializing_if = "ChangesV1::is_empty")]
     white: ChangesV1,
+    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
+    black: ChangesV1,
+    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
+    promote: ChangesV1,
 }
 
 /// What is changed of a list of the pack. Names are checked against the pack's list, so the order means nothing.
@@ -85,7 +90,7 @@ impl CellsV1 {
 
 impl OpsV1 {
     fn is_empty(&self) -> bool {
-        self.white.is_empty()
+        self.white.is_empty() && self.black.is_empty() && self.promote.is_empty()
     }
 }
 
@@ -134,7 +139,20 @@ pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> 
     }
     change_cells(&mut policy.white, &cells.white, "white", source)?;
     change_cells(&mut policy.black, &cells.black, "black", source)?;
-    change_ops(&mut policy.white, &ops.white, "white", source)?;
+    if level == Level::Auto {
+        change_ops(&mut policy.auto.white, &ops.white, "white", source)?;
+        change_ops(&mut policy.auto.black, &ops.black, "black", source)?;
+        change_ops(&mut policy.auto.promote, &ops.promote, "promote", source)?;
+        check_on_one(&policy.auto, [&ops.white, &ops.black, &ops.promote], source)?;
+    } else {
+        change_ops(&mut policy.white, &ops.white, "white", source)?;
+        for (color, changes) in [("black", &ops.black), ("promote", &ops.promote)] {
+            if let Some(name) = changes.add.first().or(changes.remove.first()) {
+                let words = format!("the {color} list of ops is read at level auto only; the level is {level}");
+                return Err(source.error(name.referenced, Error::list(words)));
+            }
+        }
+    }
     if let Some(scale) = scale {
         policy.loss_scale = loss_scale(scale, source)?;
     }
@@ -225,6 +243,24 @@ fn change_ops(list: &mut List, changes: &ChangesV1, color: &str, source: &Source
     Ok(())
 }
 
+/// An op that was added to one list while it stands on another would be treated by whichever is read first.
+fn check_on_one(auto: &AutoLists, changes: [&ChangesV1; 3], source: &Source<'_>) -> Result<()> {
+    let lists = [("white", &auto.white), ("black", &auto.black), ("promote", &auto.promote)];
+    for (own, changes) in changes.into_iter().enumerate() {
+        for name in &changes.add {
+            let ops = Op::named(&name.value).map_err(|error| source.error(name.referenced, error))?;
+            let other = lists.iter().enumerate().find(|(i, (_, list))| {
+                *i != own && ops.iter().any(|op| list.ops().contains_key(op) && lists[own].1.ops().contains_key(op))
+            });
+            if let Some((_, (color, _))) = other {
+                let words = format!("`{}` stands on the {color} list of ops, too; remove it there", name.value);
+                return Err(source.error(name.referenced, Error::list(words)));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn not_on_it(name: &str, color: &str, what: &str, on_it: Vec<&str>) -> Error {
     let near = did_you_mean(name, on_it.iter().copied());
     let on_it = if on_it.is_empty() { "nothing".to_string() } else { on_it.join(", ") };
@@ -300,7 +336,6 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
     let name = policy.pack.as_deref().unwrap_or(Pack::DEFAULT);
     let pack = Pack::named(name)?;
     let kind = |kind: &String| kind.clone();
-    let op = |op: &Op| own_name(*op).to_string();
     Ok(PolicyV1 {
         version: 1,
         name: policy.name.clone(),
@@ -312,9 +347,22 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
             white: changes(pack.white.cells(), policy.white.cells(), kind),
             black: changes(pack.black.cells(), policy.black.cells(), kind),
         },
-        ops: OpsV1 { white: changes(pack.white.ops(), policy.white.ops(), op) },
+        ops: written_ops(&pack, policy),
         loss_scale: Some(placeless(written_loss_scale(&policy.loss_scale))),
     })
+}
+
+fn written_ops(pack: &Pack, policy: &Policy) -> OpsV1 {
+    let changes = |from: &List, to: &List| changes(from.ops(), to.ops(), |op| own_name(*op).to_string());
+    if policy.level != Level::Auto {
+        return OpsV1 { white: changes(&pack.white, &policy.white), ..OpsV1::default() };
+    }
+    let (from, to) = (&pack.auto, &policy.auto);
+    OpsV1 {
+        white: changes(&from.white, &to.white),
+        black: changes(&from.black, &to.black),
+        promote: changes(&from.promote, &to.promote),
+    }
 }
 
 fn placeless<T>(value: T) -> At<T> {

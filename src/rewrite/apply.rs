@@ -1,11 +1,12 @@
 //! Putting a plan's adapters into the slots of a network, and taking them out again.
 
-use super::Plan;
+use super::{Plan, decide::Laid};
 use crate::{
     DType, Policy,
     cell::{Adapter, AsCell, Child},
     error::{Error, Result},
     policy::{Level, List, check_low},
+    precision::{self, Frame},
 };
 
 /// What an apply did, and how to take it back.
@@ -102,7 +103,7 @@ impl Policy {
 /// let y = net.call(&Tensor::ones(&[1, 4], DType::F32))?;
 /// assert_eq!(y.dtype(), DType::F32);
 /// let error = auto_mixed_precision(&mut net, "O4", DType::F16).unwrap_err();
-/// assert!(error.to_string().contains("allowed: O0, O1, O2, O3"));
+/// assert!(error.to_string().contains("allowed: O0, O1, O2, O3, auto"));
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn auto_mixed_precision<C, L>(net: &mut Child<C>, level: L, dtype: DType) -> Result<Applied>
@@ -112,6 +113,29 @@ where
     Error: From<L::Error>,
 {
     Policy::new(level, dtype)?.apply(net)
+}
+
+/// Wraps a function, as level auto wraps a network: while it runs, every op is treated by the default op lists.
+///
+/// Regions inside win: a cell with an adapter or a `to_float`, and an inner function wrapped by itself.
+///
+/// # Errors
+/// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16.
+///
+/// ```
+/// use precast::{prelude::*, rewrite::auto_mixed_precision_fn};
+/// let x = Tensor::ones(&[2, 4], DType::F32);
+/// let attention = |(q, k): (&Tensor, &Tensor)| q.matmul(&k.t()?)?.softmax(-1);
+/// let attention = auto_mixed_precision_fn(attention, DType::F16)?;
+/// assert_eq!(attention((&x, &x))?.dtype(), DType::F32); // the product ran in f16, the softmax in f32
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn auto_mixed_precision_fn<A, R>(f: impl Fn(A) -> R, dtype: DType) -> Result<impl Fn(A) -> R> {
+    let rules = Laid::new(&Policy::new(Level::Auto, dtype)?)?.into_ops();
+    Ok(move |input| {
+        let _region = rules.clone().map(|rules| precision::enter(Frame::Lists(rules)));
+        f(input)
+    })
 }
 
 /// A list of the user's own, in place of the pack's.

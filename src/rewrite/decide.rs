@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Reason, Region, RuleRef};
+use super::{ListedOp, Reason, Region, RuleRef};
 use crate::{
-    DType, Policy,
+    DType, Op, Policy,
     cell::{Adapter, Cast},
     error::Result,
-    policy::{Level, Run, check_low},
+    policy::{Level, Origin, Run, check_low},
     precision::{OpRules, Treatment},
 };
 
@@ -34,11 +34,22 @@ pub(super) struct Verdict {
     pub beaten: Vec<Reason>,
 }
 
+/// The ops that the policy's level treats by a list.
+pub(super) fn listed_ops(policy: &Policy) -> BTreeMap<Op, ListedOp> {
+    let entry =
+        |(op, treatment, origin): (Op, Treatment, &Origin)| (op, ListedOp { treatment, origin: origin.clone() });
+    match policy.level {
+        Level::O1 => policy.white.ops().iter().map(|(&op, origin)| entry((op, Treatment::Low, origin))).collect(),
+        Level::Auto => policy.auto.treatments().map(entry).collect(),
+        _ => BTreeMap::new(),
+    }
+}
+
 /// A policy made ready for many decisions.
 pub(super) struct Laid<'a> {
     policy: &'a Policy,
     rules: Vec<Arc<RuleRef>>,
-    /// The ops that run low at O1, if any do.
+    /// What the listed ops do at O1 and at level auto, if any are listed.
     ops: Option<Arc<OpRules>>,
 }
 
@@ -62,13 +73,18 @@ impl Surroundings {
 impl<'a> Laid<'a> {
     pub fn new(policy: &'a Policy) -> Result<Self> {
         check_low(policy.dtype)?;
-        let ops: BTreeMap<_, _> = policy.white.ops().keys().map(|&op| (op, Treatment::Low)).collect();
-        let lowers_ops = policy.level == Level::O1 && !ops.is_empty();
+        let ops: BTreeMap<_, _> = listed_ops(policy).into_iter().map(|(op, entry)| (op, entry.treatment)).collect();
+        let back = policy.level == Level::O1;
         Ok(Laid {
             policy,
             rules: policy.rules.iter().map(|rule| Arc::new(RuleRef::from(rule))).collect(),
-            ops: lowers_ops.then(|| Arc::new(OpRules { low: policy.dtype, back: true, ops })),
+            ops: (!ops.is_empty()).then(|| Arc::new(OpRules { low: policy.dtype, back, ops })),
         })
+    }
+
+    /// The treatment of listed ops.
+    pub fn into_ops(self) -> Option<Arc<OpRules>> {
+        self.ops
     }
 
     /// What goes into the slot: something only where the precision changes.
@@ -81,10 +97,10 @@ impl<'a> Laid<'a> {
         }
         match verdict.run {
             Region::AsIs => None,
-            Region::Ops(_) => self.ops.clone().map(Adapter::Ops),
+            Region::Ops(_) | Region::Auto(_) => self.ops.clone().map(Adapter::Ops),
             Region::Fixed(inward) => {
-                let bare_root =
-                    facts.is_root && self.policy.level == Level::O1 && matches!(verdict.because, Reason::ToFloat(_));
+                let promises_f32 = matches!(self.policy.level, Level::O2 | Level::O3);
+                let bare_root = facts.is_root && !promises_f32 && matches!(verdict.because, Reason::ToFloat(_));
                 let outward = match around.run {
                     Region::Fixed(dtype) => dtype,
                     _ if bare_root => inward,
@@ -147,7 +163,8 @@ pub(super) fn decide(laid: &Laid<'_>, facts: &Facts<'_>, around: &Surroundings) 
                 _ if !facts.is_root => around.run,
                 Level::O0 => Region::AsIs,
                 Level::O1 if laid.ops.is_some() => Region::Ops(policy.dtype),
-                Level::O1 => Region::AsIs,
+                Level::Auto if laid.ops.is_some() => Region::Auto(policy.dtype),
+                Level::O1 | Level::Auto => Region::AsIs,
                 Level::O2 | Level::O3 => low,
             };
             Verdict { run, because: Reason::Level(policy.level), beaten: Vec::new() }

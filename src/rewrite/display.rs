@@ -52,6 +52,7 @@ impl Decision {
             (Some(Adapter::Cast(cast)), _) => cast.to_string(),
             (_, Region::AsIs) => "runs as is".to_string(),
             (_, Region::Ops(dtype)) => format!("listed ops run {dtype}, return f32"),
+            (_, Region::Auto(dtype)) => format!("ops by list, low is {dtype}"),
             (_, Region::Fixed(dtype)) => format!("runs {dtype}"),
         }
     }

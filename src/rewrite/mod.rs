@@ -1,12 +1,14 @@
-//! From a policy to a rewritten network: decide (pure), plan (a value), apply and undo, explain and diff.
+//! From a policy to a rewritten network: decide (pure), plan (a value), apply and undo, explain, op by op, and diff.
 
 mod apply;
 mod decide;
 mod diff;
 mod display;
+mod ops;
 mod plan;
 
-pub use apply::{Applied, Custom, auto_mixed_precision, custom_mixed_precision, undo};
+pub use apply::{Applied, Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, undo};
 pub use diff::{Change, Diff};
 pub use display::Explanation;
+pub use ops::{ListedOp, OpReason, OpRow, OpsTable};
 pub use plan::{Decision, Plan, Reason, Region, RuleRef, Summary};

@@ -4,9 +4,12 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::decide::{Facts, Laid, Surroundings, decide};
+use super::{
+    ListedOp,
+    decide::{Facts, Laid, Surroundings, decide, listed_ops},
+};
 use crate::{
-    DType, Policy,
+    DType, Op, Policy,
     cell::{Adapter, AsCell, Child},
     cells,
     error::{Error, Result, did_you_mean},
@@ -22,6 +25,9 @@ pub struct Plan {
     pub policy: Summary,
     /// One decision for each cell, the root first, in the order of [`Child::walk`].
     pub decisions: Vec<Decision>,
+    /// The ops that are treated by a list, where a level treats ops so.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub listed: BTreeMap<Op, ListedOp>,
 }
 
 /// What a plan remembers of its policy.
@@ -63,6 +69,8 @@ pub enum Region {
     AsIs,
     /// Ops on the white list are cast to this dtype and their results back to f32; other ops take what comes.
     Ops(DType),
+    /// Every op is treated by the op lists of level auto, where low is this dtype.
+    Auto(DType),
     /// Every op runs in this dtype.
     Fixed(DType),
 }
@@ -72,6 +80,7 @@ impl fmt::Display for Region {
         match self {
             Region::AsIs => f.pad("as is"),
             Region::Ops(dtype) => f.pad(&format!("listed ops {dtype}")),
+            Region::Auto(dtype) => f.pad(&format!("op lists {dtype}")),
             Region::Fixed(dtype) => f.pad(dtype.name()),
         }
     }
@@ -159,7 +168,7 @@ impl Policy {
         }
         check_kinds(self, &decisions)?;
         let policy = Summary { name: self.name.clone(), pack: self.pack.clone(), level: self.level, dtype: self.dtype };
-        Ok(Plan { policy, decisions })
+        Ok(Plan { policy, decisions, listed: listed_ops(self) })
     }
 }
 

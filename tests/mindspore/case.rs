@@ -6,7 +6,7 @@ use precast::{
     DType, Level, Param, Policy, Tensor,
     cell::{Child, Trace},
     error::{Error, Result},
-    policy::List,
+    policy::{AutoLists, List},
     rewrite::{Custom, Plan, auto_mixed_precision, custom_mixed_precision},
 };
 
@@ -39,6 +39,8 @@ pub enum Effect {
     Listed(List),
     /// All is lowered but what is on this list: O2, O3 and a black list.
     AllBut(List),
+    /// Every op is treated by its list: level auto.
+    EachOp(AutoLists),
 }
 
 impl Case<'_> {
@@ -56,6 +58,7 @@ impl Case<'_> {
             Lowering::Level(Level::O1) => Effect::Listed(lists(Level::O1).white),
             Lowering::Level(Level::O2) => Effect::AllBut(lists(Level::O2).black),
             Lowering::Level(Level::O3) => Effect::AllBut(List::new()),
+            Lowering::Level(Level::Auto) => Effect::EachOp(lists(Level::Auto).auto),
             Lowering::White(names) => Effect::Listed(list(&names, Kit::Unfused).expect("names of the library")),
             Lowering::Black(names) => Effect::AllBut(list(&names, Kit::Unfused).expect("names of the library")),
             _ => Effect::Nothing,
@@ -145,7 +148,6 @@ fn lower(net: &mut Child, lowering: &Lowering, low: DType, kit: Kit) -> Result<P
             let _first = auto_mixed_precision(net, *first, low)?;
             auto_mixed_precision(net, *second, low)?
         }
-        Lowering::NotCovered => return Err(Error::unsupported("this level is not covered")),
     };
     Ok(applied.plan)
 }

@@ -3,7 +3,7 @@
 //! Everything a difference does not touch is still compared. Each has its reason in COMPARE.md and a test of its own in
 //! `on_purpose.rs`.
 
-use precast::{DType, Level, Tensor};
+use precast::{DType, Level, Op, Tensor};
 
 use crate::{
     case::{Case, Effect},
@@ -39,6 +39,13 @@ pub const DIFFERENCES: &[Difference] = &[
         explains: |case, mismatch| match mismatch {
             // An f32 layer in an f16 one: its result is rounded there.
             Mismatch::Value { .. } => is_rounding(mismatch) && has_nested_flags(case),
+            // At level auto an op on no list takes what comes, and there that is still what the cell before computed in.
+            Mismatch::Op { path, op, theirs, ours } => {
+                is_unlisted(case, *op)
+                    && ours.inside == DType::F32
+                    && flag(case, path).is_none()
+                    && cell_before(case, path, *op).is_some_and(|before| flag(case, &before) == Some(theirs.inside))
+            }
             _ => is_mixed_dtypes(mismatch),
         },
     },
@@ -160,6 +167,18 @@ pub const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
+        name: "one op under two names is treated alike",
+        met: |case| matches!(case.effect(), Effect::EachOp(_)),
+        explains: |case, mismatch| match (mismatch, case.effect()) {
+            (Mismatch::Op { op, theirs, ours, .. }, Effect::EachOp(lists)) => {
+                op.mindspore().len() > 1
+                    && lists.white.ops().contains_key(op)
+                    && (theirs.inside, ours.inside) == (DType::F32, case.low)
+            }
+            _ => false,
+        },
+    },
+    Difference {
         name: "inputs are cast at the border of a region",
         met: |case| matches!(case.effect(), Effect::AllBut(_)) && reads_raw_input(case),
         explains: |_, mismatch| is_rounding(mismatch),
@@ -232,9 +251,21 @@ fn is_black(case: &Case<'_>, row: &CellRow) -> bool {
 fn root_is_listed(case: &Case<'_>) -> bool {
     let listed = |class: &String| match case.effect() {
         Effect::Listed(list) | Effect::AllBut(list) => list.cells().contains_key(class),
-        Effect::Nothing => false,
+        Effect::Nothing | Effect::EachOp(_) => false,
     };
     case.original("").is_some_and(|root| listed(&root.class))
+}
+
+/// Whether ops go by lists, and this one is on none.
+fn is_unlisted(case: &Case<'_>, op: Op) -> bool {
+    matches!(case.effect(), Effect::EachOp(lists) if lists.treatments().all(|(listed, ..)| listed != op))
+}
+
+/// The cell that ran before an op's own, as recorded.
+fn cell_before(case: &Case<'_>, path: &str, op: Op) -> Option<String> {
+    let rows = case.record.pynative.as_ref().or(case.record.graph.as_ref())?.ops()?;
+    let at = rows.iter().position(|row| row.path == path && op.mindspore().contains(&row.name.as_str()))?;
+    rows[..at].iter().rev().map(|row| &row.path).find(|before| *before != path).cloned()
 }
 
 /// The cells that run nothing but other cells.

@@ -211,8 +211,6 @@ pub enum Lowering {
     White(Vec<String>),
     Black(Vec<String>),
     Twice(Level, Level),
-    /// A level that is not covered.
-    NotCovered,
 }
 
 /// Reads the name of a case; `None` when it is not understood.
@@ -232,8 +230,6 @@ pub fn lowering(case: &str) -> Option<(Lowering, DType)> {
     };
     let level = |name: &str| name.parse::<Level>().ok();
     let lowering = match (word, &items[..]) {
-        ("auto", []) => Lowering::NotCovered,
-        ("twice", [a, b]) if a == "auto" || b == "auto" => Lowering::NotCovered,
         ("twice", [a, b]) => Lowering::Twice(level(a)?, level(b)?),
         ("custom_white", _) => Lowering::White(items),
         ("custom_black", _) => Lowering::Black(items),

@@ -90,6 +90,12 @@ fn a_to_float_cell_returns_the_dtype_of_its_surroundings() {
     let h = dense(&net, "fc1", &x, LOW).cast(DType::F32);
     let h = norm(&net, "blk.1", &dense(&net, "blk.0", &h, DType::F32), DType::F32).relu().unwrap();
     same(&net.call(&x).unwrap(), &dense(&net, "fc2", &h, DType::F32));
+
+    // At level auto no op raises; there the ReLU, on no list, goes on in f16.
+    let net = lowered("tofloat_bn_fp16", Level::Auto, DType::Bf16);
+    let (_, trace) = net.trace(|net| net.call(&x).unwrap());
+    let ran = |path: &str, op: Op| trace.ops.iter().find(|ran| ran.path == path && ran.op == op).unwrap().output;
+    assert_eq!((ran("blk.1", Op::BatchNorm), ran("blk.2", Op::Relu)), (LOW, DType::F32));
 }
 
 /// MindSpore compares the lists with the cells inside a network only, so that a layer alone behaves unlike the same layer
@@ -335,6 +341,25 @@ fn to_bf16(x: f64) -> f64 {
     }
     let unit = 2f64.powi(x.abs().log2().floor() as i32 - 7);
     (x / unit).round_ties_even() * unit
+}
+
+/// MindSpore's auto list has `Conv2DTranspose`, the op of a 2-d layer, and not `Conv2DBackpropInput`, which computes the same
+/// in a 1-d layer; so there one layer is lowered and the other is not.
+#[test]
+fn one_op_under_two_names_is_treated_alike() {
+    assert_eq!(Op::named("Conv2DTranspose").unwrap(), Op::named("Conv2DBackpropInput").unwrap());
+    let net = lowered("convtranspose", Level::Auto, LOW);
+    let x = input(&[1, 2, 5]);
+    let (y, trace) = net.trace(|net| net.call(&x).unwrap());
+    let products: Vec<_> = trace.ops.iter().filter(|op| op.op == Op::ConvTranspose2d).collect();
+    assert_eq!(products.iter().map(|op| (op.path.as_str(), op.output)).collect::<Vec<_>>(), [("t1", LOW), ("t2", LOW)]);
+    let transpose = |x: Tensor, name: &str| {
+        let options = precast::ConvTransposeOptions::default();
+        x.cast(LOW).conv_transpose2d(&param(&net, name).cast(LOW), None, &options).unwrap()
+    };
+    let h = transpose(x.unsqueeze(2).unwrap(), "t1.weight").squeeze(2).unwrap().unsqueeze(1).unwrap();
+    let h = transpose(h, "t2.weight").cast(DType::F32).bias_add(&param(&net, "t2.bias")).unwrap();
+    same(&y, &h.relu().unwrap());
 }
 
 /// `x · wᵀ + b` on plain numbers, the product and the sum each rounded.

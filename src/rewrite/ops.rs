@@ -1,0 +1,149 @@
+//! A plan told op by op: what a traced call ran, in which dtypes, and why.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Decision, Plan, Reason, Region, display::shown};
+use crate::{DType, Op, cell::Trace, error::Result, policy::Origin, precision::Treatment};
+
+/// The ops of a traced call, each with where it ran, its dtypes, and why. `println!("{table}")` is aligned text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpsTable {
+    /// One row for each op of a cell, in the order in which they ran first. An op that met other dtypes in a later call
+    /// has another row.
+    pub rows: Vec<OpRow>,
+}
+
+/// An op of one cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpRow {
+    /// Path of the innermost cell it ran in; the root's is empty.
+    pub path: String,
+    /// The op.
+    pub op: Op,
+    /// Dtypes of the inputs as the kernel saw them, after casts.
+    pub inputs: Vec<DType>,
+    /// Dtype of the kernel's result. At O1, what a lowered op returns is this cast back to f32.
+    pub output: DType,
+    /// How often it ran so.
+    pub calls: usize,
+    /// What decided.
+    pub because: OpReason,
+}
+
+/// Why an op ran in its dtypes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OpReason {
+    /// It is on a list of ops.
+    Listed(ListedOp),
+    /// Ops go by lists here, and it is on none: it takes its inputs as they come.
+    Unlisted,
+    /// Every op runs in the dtype of the region of the cell at this path.
+    Region(Arc<str>),
+    /// Nothing is cast here.
+    AsIs,
+}
+
+/// An op's entry on a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedOp {
+    /// What the list says.
+    pub treatment: Treatment,
+    /// Where the entry is from.
+    pub origin: Origin,
+}
+
+impl Plan {
+    /// What the ops of a traced forward call did under this plan. Casts and ops of a backward pass are left out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when an op ran in a cell that the plan does not have.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let mut net = Child::new(Dense::new(4, 2, &mut Rng::seed(1)));
+    /// let plan = auto_mixed_precision(&mut net, "auto", DType::Bf16)?.plan;
+    /// let (_, trace) = net.trace(|net| net.call(&Tensor::ones(&[1, 4], DType::F32)));
+    /// let ops = plan.ops(&trace)?;
+    /// assert_eq!(ops.rows[0].output, DType::Bf16);
+    /// assert_eq!(ops.rows[0].because.to_string(), "white list of ops, mindspore-2.10");
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn ops(&self, trace: &Trace) -> Result<OpsTable> {
+        let mut rows: Vec<OpRow> = Vec::new();
+        for ran in trace.ops.iter().filter(|ran| ran.op != Op::Cast && !ran.backward) {
+            let same = |row: &&mut OpRow| {
+                (&row.path, row.op, &row.inputs, row.output) == (&ran.path, ran.op, &ran.inputs, ran.output)
+            };
+            match rows.iter_mut().find(same) {
+                Some(row) => row.calls += 1,
+                None => rows.push(OpRow {
+                    path: ran.path.clone(),
+                    op: ran.op,
+                    inputs: ran.inputs.clone(),
+                    output: ran.output,
+                    calls: 1,
+                    because: self.why(self.decision(&ran.path)?, ran.op),
+                }),
+            }
+        }
+        Ok(OpsTable { rows })
+    }
+
+    fn why(&self, decision: &Decision, op: Op) -> OpReason {
+        match decision.run {
+            Region::AsIs => OpReason::AsIs,
+            Region::Ops(_) | Region::Auto(_) => match self.listed.get(&op) {
+                Some(entry) => OpReason::Listed(entry.clone()),
+                None => OpReason::Unlisted,
+            },
+            Region::Fixed(_) => OpReason::Region(match &decision.because {
+                Reason::Inside(owner) => owner.clone(),
+                Reason::Level(_) => "".into(),
+                _ => decision.path.as_str().into(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for OpReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpReason::Listed(ListedOp { treatment, origin }) => {
+                let color = match treatment {
+                    Treatment::Low => "white",
+                    Treatment::Full => "black",
+                    Treatment::Widest => "promote",
+                };
+                write!(f, "{color} list of ops, {origin}")
+            }
+            OpReason::Unlisted => f.write_str("on no list: as it comes"),
+            OpReason::Region(path) => write!(f, "region of {}", shown(path)),
+            OpReason::AsIs => f.write_str("nothing is cast"),
+        }
+    }
+}
+
+impl fmt::Display for OpsTable {
+    /// A line for each row: path, op, how often, dtypes, why. Of equal dtypes in a row of inputs one is shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header = ["path", "op", "calls", "dtypes", "because"].map(String::from);
+        let rows = self.rows.iter().map(|row| {
+            let mut inputs: Vec<&str> = row.inputs.iter().map(|dtype| dtype.name()).collect();
+            inputs.dedup();
+            let dtypes = format!("{} -> {}", inputs.join(", "), row.output);
+            [shown(&row.path).into(), row.op.to_string(), row.calls.to_string(), dtypes, row.because.to_string()]
+        });
+        let lines: Vec<[String; 5]> = std::iter::once(header).chain(rows).collect();
+        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+        let [paths, ops, calls, dtypes] = [0, 1, 2, 3].map(width);
+        for (i, [path, op, called, dtype, because]) in lines.iter().enumerate() {
+            let end = if i + 1 == lines.len() { "" } else { "\n" };
+            write!(f, "{path:paths$}  {op:ops$}  {called:>calls$}  {dtype:dtypes$}  {because}{end}")?;
+        }
+        Ok(())
+    }
+}
