@@ -158,6 +158,9 @@ fn built_in_files_are_found_anywhere_and_files_of_that_name_come_first() {
     let folder = Folder::new("anywhere");
     let shown = text(precast_in(&folder.0, &["plan", "mlp", "--policy", "o1-bf16"]));
     assert!(shown.starts_with("model   mlp (built in)\npolicy  o1-bf16 (built in)\n"), "{shown}");
+    // A folder, such as one of results, is no model.
+    fs::create_dir(folder.0.join("lenet5")).unwrap();
+    text(precast_in(&folder.0, &["plan", "lenet5", "--policy", "o1"]));
     folder.write("mlp", "version: 1\nnet: {kind: Dense, in_features: 64, out_features: 10}\n");
     let shown = text(precast_in(&folder.0, &["plan", "mlp", "--policy", "o1-bf16"]));
     assert!(shown.starts_with("model   mlp\n") && shown.contains("1 cells"), "{shown}");
@@ -188,7 +191,7 @@ fn wrong_use_is_told_with_what_is_allowed_and_changes_nothing() {
         (&["plan", "lenet5", "-p", &dtype], &["dtype.yaml:3:8: ", "float64", "float16 or bfloat16"]),
         (&["plan", "lenet5", "-p", &nothing], &["nothing.yaml:4:", "path head matches no cell"]),
         (&["plan", &model, "-p", "o2"], &["model.yaml:2:", "no kind of cell is called `Dens` (did you mean `Dense`?)"]),
-        (&["plan", ".", "-p", "o2"], &["directory"]),
+        (&["plan", ".", "-p", "o2"], &["there is no file `.`"]),
         (&["explain", "lenet5", "77", "-p", "o2"], &["no cell stands at `77`", "`precast plan lenet5 --policy o2`"]),
         (&["explain", &nested, "0.0.1", "-p", "o2"], &["no cell stands at `0.0.1` (did you mean `0.0.0`?)"]),
         (&["diff", "lenet5", "-p", "o2"], &["two policies are compared", "1 times"]),
@@ -238,7 +241,7 @@ fn training_compares_policies_and_writes_what_it_promises() {
     assert_eq!(results["data"], serde_json::json!({"train_examples": 320, "test_examples": 1477, "shape": [64]}));
     assert_eq!(
         results["options"],
-        serde_json::json!({"epochs": 2, "batch": 32, "lr": 0.05, "seed": 0, "optimizer": "sgd"})
+        serde_json::json!({"epochs": 2, "batch": 32, "lr": 0.03, "schedule": "cosine", "seed": 0, "optimizer": "sgd"})
     );
     let runs = results["runs"].as_array().unwrap();
     assert_eq!(runs.iter().map(|run| run["name"].as_str().unwrap()).collect::<Vec<_>>(), ["o0", "o2", "o3-bf16"]);

@@ -8,7 +8,7 @@ use std::{
 use precast::{
     DType, Level, Outcome, Plan,
     report::{TrainingRun, save_chart},
-    train::History,
+    train::{History, Schedule},
 };
 use serde::Serialize;
 
@@ -37,6 +37,7 @@ pub(super) struct Options {
     pub epochs: usize,
     pub batch: usize,
     pub lr: f64,
+    pub schedule: Schedule,
     pub seed: u64,
     pub optimizer: &'static str,
 }
@@ -58,7 +59,7 @@ pub(super) struct RunResult {
     pub last_scale: Option<f32>,
     /// Median.
     pub seconds_per_step: Option<f64>,
-    /// The median time of a step as a multiple of the first run's.
+    /// Time of a step as a multiple of the first run's, paired by epoch.
     pub relative_time: Option<f64>,
     pub activation_bytes: usize,
     pub parameter_bytes: usize,
@@ -87,7 +88,6 @@ impl Finished<'_> {
     /// The result, beside that of the first run.
     pub fn result(&self, first: &History) -> RunResult {
         let history = self.run.history;
-        let seconds = history.median_seconds();
         RunResult {
             name: self.run.name.to_string(),
             policy: self.policy.clone(),
@@ -98,8 +98,8 @@ impl Finished<'_> {
             steps: history.steps.len(),
             skipped: history.skipped(),
             last_scale: history.steps.last().map(|step| step.scale),
-            seconds_per_step: seconds,
-            relative_time: seconds.zip(first.median_seconds()).map(|(seconds, first)| seconds / first),
+            seconds_per_step: history.median_seconds(),
+            relative_time: history.relative_time(first),
             activation_bytes: history.tape_bytes,
             parameter_bytes: history.param_bytes,
             casts_per_step: history.casts,

@@ -6,8 +6,8 @@ use clap::ValueEnum;
 use precast::{
     Child, Level, Plan, Policy,
     data::{self, Split},
-    report::{Progress, TrainingRun, runs_table},
-    train::{Event, Fit, FitOptions, Method},
+    report::{Progress, TrainingRun, joint_name, runs_table, same_course},
+    train::{Event, Fit, FitOptions, Method, Schedule},
     weights,
 };
 
@@ -37,14 +37,17 @@ pub(super) struct Args {
     #[arg(short, long)]
     policy: Vec<String>,
     /// How often the examples are gone through
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: u32,
     /// Examples in a step
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
-    /// Learning rate [default: 0.05 for sgd, 0.001 for adam]
+    /// Learning rate at the start [default: 0.03 for sgd, 0.001 for adam]
     #[arg(long, value_parser = learning_rate)]
     lr: Option<f64>,
+    /// How the learning rate changes during the run
+    #[arg(long, default_value = "cosine")]
+    schedule: ScheduleName,
     /// Decides the first weights, which digits are learnt from, and their order
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -52,7 +55,7 @@ pub(super) struct Args {
     #[arg(long, default_value = "sgd")]
     optimizer: OptimizerName,
     /// How many digits to learn from; the others are the test
-    #[arg(long, default_value_t = 1500)]
+    #[arg(long, default_value_t = 1200)]
     examples: usize,
     /// Folder for metrics.json, plans.txt and curves.svg; made if it is not there
     #[arg(short, long, default_value = "precast-out")]
@@ -74,6 +77,14 @@ enum OptimizerName {
     Sgd,
     /// Adam with its usual numbers
     Adam,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ScheduleName {
+    /// It stays
+    Constant,
+    /// It falls to nearly 0 along half a cosine wave
+    Cosine,
 }
 
 fn learning_rate(text: &str) -> Result<f64, String> {
@@ -131,13 +142,7 @@ pub(super) fn run(args: &Args) -> Result {
         Format::Json => print_json(&results)?,
         Format::Text => {
             let runs: Vec<TrainingRun<'_>> = finished.iter().map(|finished| finished.run).collect();
-            let files: Vec<String> = written.iter().map(|file| file.display().to_string()).collect();
-            let (table, first) = (runs_table(&runs), &runners[0].name);
-            print(format_args!(
-                "{table}\n\naccuracy: on the test digits; time: the median step, as a multiple of {first}'s; \
-                 activations: kept for the backward pass\nwritten: {}",
-                files.join(", ")
-            ))?;
+            print(format_args!("{}\n\n{}", runs_table(&runs), notes(&runs, &written)))?;
         }
     }
     let stalled: Vec<String> =
@@ -145,16 +150,33 @@ pub(super) fn run(args: &Args) -> Result {
     if stalled.is_empty() { Ok(()) } else { Err(Failure::Work(stalled.join("\n"))) }
 }
 
+/// What the table does not say.
+fn notes(runs: &[TrainingRun<'_>], written: &[PathBuf]) -> String {
+    let files: Vec<String> = written.iter().map(|file| file.display().to_string()).collect();
+    let mut notes = format!(
+        "accuracy: on the test digits; time: of a step, as a multiple of {}'s; activations: kept for the backward pass\n",
+        runs[0].name
+    );
+    for group in same_course(runs).iter().filter(|group| group.len() > 1) {
+        notes += &format!("{}: the same loss at every step, bit for bit\n", joint_name(group));
+    }
+    notes + "written: " + &files.join(", ")
+}
+
 impl Args {
     fn options(&self) -> FitOptions {
         let (method, usual_lr) = match self.optimizer {
-            OptimizerName::Sgd => (Method::Sgd { momentum: 0.9 }, 0.05),
+            OptimizerName::Sgd => (Method::Sgd { momentum: 0.9 }, 0.03),
             OptimizerName::Adam => (Method::Adam, 0.001),
         };
         FitOptions {
             epochs: self.epochs as usize,
             batch: self.batch as usize,
             lr: self.lr.unwrap_or(usual_lr),
+            schedule: match self.schedule {
+                ScheduleName::Constant => Schedule::Constant,
+                ScheduleName::Cosine => Schedule::Cosine,
+            },
             seed: self.seed,
             method,
             ..FitOptions::default()
@@ -166,8 +188,8 @@ impl Args {
             OptimizerName::Sgd => "sgd",
             OptimizerName::Adam => "adam",
         };
-        let FitOptions { epochs, batch, lr, seed, .. } = *options;
-        Options { epochs, batch, lr, seed, optimizer }
+        let FitOptions { epochs, batch, lr, schedule, seed, .. } = *options;
+        Options { epochs, batch, lr, schedule, seed, optimizer }
     }
 }
 

@@ -4,7 +4,7 @@ use std::{error::Error as StdError, fs, ops::Range, path::Path};
 
 use plotters::{coord::Shift, prelude::*};
 
-use super::TrainingRun;
+use super::{TrainingRun, joint_name, same_course};
 use crate::error::{Error, Result};
 
 const SIZE: (u32, u32) = (960, 640);
@@ -27,13 +27,13 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// The runs as an SVG document.
 ///
-/// Above, the loss of each step, thin, and its running mean, thick; below, the loss scale on a logarithmic axis. A step
-/// that changed nothing is a cross on the scale. Losses that are not finite are left out.
+/// Above, the loss of each step, thin, and its running mean, thick; below, the loss scale; both axes are logarithmic. A
+/// step that changed nothing is a cross on the scale. Losses that are not finite are left out; those far below the means,
+/// and those not above 0, lie on the lower edge. Runs that took the [same course](same_course) are one curve.
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when no run has a step with a finite loss.
 pub fn chart(runs: &[TrainingRun<'_>]) -> Result<String> {
-    let steps = runs.iter().map(|run| run.history.steps.len()).max().unwrap_or(0);
     let all = || runs.iter().flat_map(|run| &run.history.steps);
     if !all().any(|step| step.loss.is_finite()) {
         return Err(Error::value("there is nothing to draw: no run has a step with a finite loss"));
@@ -43,9 +43,11 @@ pub fn chart(runs: &[TrainingRun<'_>]) -> Result<String> {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
         let (above, below) = root.split_vertically(LOSS_HEIGHT);
-        let steps = 0.0..(steps.max(2) - 1) as f64;
-        draw_losses(&above, runs, steps.clone())?;
-        draw_scales(&below, runs, steps)?;
+        let most = runs.iter().map(|run| run.history.steps.len()).max().unwrap_or(0);
+        let steps = 0.0..(most.max(2) - 1) as f64;
+        let groups = same_course(runs);
+        draw_losses(&above, &groups, steps.clone())?;
+        draw_scales(&below, &groups, steps)?;
         root.present()?;
         Ok(())
     })();
@@ -62,17 +64,19 @@ pub fn save_chart(file: impl AsRef<Path>, runs: &[TrainingRun<'_>]) -> Result<()
     fs::write(file, chart(runs)?).map_err(|e| Error::io(file, &e))
 }
 
-fn draw_losses(area: &Area<'_>, runs: &[TrainingRun<'_>], steps: Range<f64>) -> Drawn {
-    let losses: Vec<Vec<(f64, f64)>> = runs.iter().map(losses).collect();
-    let smooth: Vec<Vec<(f64, f64)>> = losses.iter().map(|losses| running_mean(losses)).collect();
-    let top = top_of(losses.iter().flatten().map(|point| point.1).collect());
-    let bottom = losses.iter().flatten().map(|point| point.1).fold(0.0, f64::min);
+/// Runs that took the same course.
+type Group<'a> = Vec<TrainingRun<'a>>;
+
+fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Drawn {
+    let losses: Vec<Vec<(f64, f64)>> = groups.iter().map(|group| losses(&group[0])).collect();
+    let means: Vec<Vec<(f64, f64)>> = losses.iter().map(|losses| running_mean(losses)).collect();
+    let range = range_of(&losses, &means);
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .margin_right(24)
         .x_label_area_size(28)
         .y_label_area_size(64)
-        .build_cartesian_2d(steps, bottom..top)?;
+        .build_cartesian_2d(steps, range.clone().log_scale())?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -81,17 +85,19 @@ fn draw_losses(area: &Area<'_>, runs: &[TrainingRun<'_>], steps: Range<f64>) -> 
         .axis_style(BLACK.mix(0.5))
         .label_style(TEXT)
         .x_label_formatter(&|step| format!("{step:.0}"))
-        .y_desc("loss")
+        .y_label_formatter(&|loss| if (0.01..=100.0).contains(loss) { loss.to_string() } else { power_of(10.0, *loss) })
+        .y_desc("loss (thick: running mean)")
         .draw()?;
-    let inside = |points: &[(f64, f64)]| -> Vec<(f64, f64)> { points.iter().map(|&(x, y)| (x, y.min(top))).collect() };
+    let inside =
+        |points: &[(f64, f64)]| -> Vec<(f64, f64)> { points.iter().map(|&(x, y)| (x, y.max(range.start))).collect() };
     for (i, points) in losses.iter().enumerate() {
         chart.draw_series(LineSeries::new(inside(points), colour(i).mix(0.25).stroke_width(1)))?;
     }
-    for (i, (run, points)) in runs.iter().zip(&smooth).enumerate() {
+    for (i, (group, points)) in groups.iter().zip(&means).enumerate() {
         let style = colour(i).stroke_width(2);
         chart
             .draw_series(LineSeries::new(inside(points), style))?
-            .label(run.name)
+            .label(joint_name(group))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
     }
     chart
@@ -104,8 +110,8 @@ fn draw_losses(area: &Area<'_>, runs: &[TrainingRun<'_>], steps: Range<f64>) -> 
     Ok(())
 }
 
-fn draw_scales(area: &Area<'_>, runs: &[TrainingRun<'_>], steps: Range<f64>) -> Drawn {
-    let scales = || runs.iter().flat_map(|run| &run.history.steps).map(|step| f64::from(step.scale));
+fn draw_scales(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Drawn {
+    let scales = || groups.iter().flat_map(|group| &group[0].history.steps).map(|step| f64::from(step.scale));
     let (low, high) = (scales().fold(f64::MAX, f64::min), scales().fold(1.0, f64::max));
     let mut chart = ChartBuilder::on(area)
         .margin(12)
@@ -121,16 +127,17 @@ fn draw_scales(area: &Area<'_>, runs: &[TrainingRun<'_>], steps: Range<f64>) -> 
         .axis_style(BLACK.mix(0.5))
         .label_style(TEXT)
         .x_label_formatter(&|step| format!("{step:.0}"))
-        .y_label_formatter(&|scale| power_of_two(*scale))
+        .y_label_formatter(&|scale| power_of(2.0, *scale))
         .y_labels(8)
         .x_desc("step (a cross marks a step that was skipped)")
         .y_desc("loss scale")
         .draw()?;
-    for (i, run) in runs.iter().enumerate() {
+    for (i, group) in groups.iter().enumerate() {
+        let history = group[0].history;
         let points: Vec<(f64, f64)> =
-            run.history.steps.iter().enumerate().map(|(x, step)| (x as f64, f64::from(step.scale))).collect();
+            history.steps.iter().enumerate().map(|(x, step)| (x as f64, f64::from(step.scale))).collect();
         chart.draw_series(LineSeries::new(staircase(&points), colour(i).stroke_width(2)))?;
-        let skipped = points.iter().zip(&run.history.steps).filter(|(_, step)| step.is_skipped());
+        let skipped = points.iter().zip(&history.steps).filter(|(_, step)| step.is_skipped());
         chart.draw_series(skipped.map(|(&point, _)| Cross::new(point, 4, colour(i).stroke_width(2))))?;
     }
     Ok(())
@@ -158,11 +165,12 @@ fn running_mean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().enumerate().map(|(i, point)| (point.0, mean(i))).collect()
 }
 
-/// The upper end of the loss axis: a little above all but the highest hundredth, so that one bad step hides no other.
-fn top_of(mut losses: Vec<f64>) -> f64 {
-    losses.sort_by(f64::total_cmp);
-    let nearly_all = losses.get((losses.len() * 99) / 100).or(losses.last()).copied().unwrap_or(1.0);
-    if nearly_all > 0.0 { nearly_all * 1.05 } else { 1.0 }
+/// The loss axis: up to the highest loss, down to the lowest mean, eight decades at most.
+fn range_of(losses: &[Vec<(f64, f64)>], means: &[Vec<(f64, f64)>]) -> Range<f64> {
+    let high = losses.iter().flatten().map(|point| point.1).fold(0.0, f64::max).min(f64::MAX / 2.0);
+    let high = if high > 0.0 { high.max(1e-300) } else { 1.0 };
+    let low = means.iter().flatten().map(|point| point.1).fold(high, f64::min).max(high * 1e-8);
+    low / 1.5..high * 1.5
 }
 
 /// A scale holds until the step at which it changes: corners instead of slopes.
@@ -171,11 +179,11 @@ fn staircase(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     corners.chain(points.last().copied()).collect()
 }
 
-/// `65536` as `2¹⁶`.
-fn power_of_two(scale: f64) -> String {
-    let exponent = scale.log2().round();
-    if scale != exponent.exp2() {
-        return scale.to_string();
+/// `65536` as `2¹⁶`; what is no power of the base as it is.
+fn power_of(base: f64, number: f64) -> String {
+    let exponent = number.log(base).round();
+    if (number / base.powf(exponent) - 1.0).abs() > 1e-9 {
+        return number.to_string();
     }
     let superscript = |c: char| match c {
         '-' => '⁻',
@@ -185,7 +193,7 @@ fn power_of_two(scale: f64) -> String {
         digit => char::from_u32('⁰' as u32 + digit.to_digit(10).unwrap_or(0)).unwrap_or(digit),
     };
     let exponent: String = format!("{exponent:.0}").chars().map(superscript).collect();
-    format!("2{exponent}")
+    format!("{base}{exponent}")
 }
 
 #[cfg(test)]
@@ -218,6 +226,17 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_the_same_course_are_one_curve() {
+        let (one, other) = (run_of(&[2.0, 1.0, 0.5]), run_of(&[2.0, 1.0, 0.25]));
+        let runs = [("a", &one), ("b", &other), ("c", &one)].map(|(name, history)| TrainingRun { name, history });
+        let names: Vec<String> = same_course(&runs).iter().map(|group| joint_name(group)).collect();
+        assert_eq!(names, ["a = c", "b"]);
+        let (both, first) = (chart(&runs).unwrap(), chart(&runs[..2]).unwrap());
+        assert!(both.contains("a = c"));
+        assert_eq!(both.matches("<polyline").count(), first.matches("<polyline").count());
+    }
+
+    #[test]
     fn every_run_that_can_be_drawn_is_drawn() {
         for losses in [&[1.0][..], &[0.0, 0.0], &[-1.0, -2.0], &[f64::NAN, 1.0], &[f64::INFINITY, 3e300, 1e-300]] {
             let history = run_of(losses);
@@ -240,6 +259,7 @@ mod tests {
 
     #[test]
     fn scales_are_written_as_powers() {
-        assert_eq!([65536.0, 1.0, 0.5, 100.0].map(power_of_two), ["2¹⁶", "2⁰", "2⁻¹", "100"]);
+        assert_eq!([65536.0, 1.0, 0.5, 100.0].map(|scale| power_of(2.0, scale)), ["2¹⁶", "2⁰", "2⁻¹", "100"]);
+        assert_eq!([100.0, 0.001, 0.2].map(|loss| power_of(10.0, loss)), ["10²", "10⁻³", "0.2"]);
     }
 }

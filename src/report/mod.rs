@@ -18,3 +18,23 @@ pub struct TrainingRun<'a> {
     /// What happened.
     pub history: &'a History,
 }
+
+/// Runs in groups that took the same course: the same loss and the same loss scale at every step, bit for bit. Policies
+/// that differ only in where they cast what would not change, such as a widening, do this.
+pub fn same_course<'a>(runs: &[TrainingRun<'a>]) -> Vec<Vec<TrainingRun<'a>>> {
+    let course =
+        |run: &TrainingRun<'a>| run.history.steps.iter().map(|step| (step.loss.to_bits(), step.scale.to_bits()));
+    let mut groups: Vec<Vec<TrainingRun<'a>>> = Vec::new();
+    for run in runs {
+        match groups.iter_mut().find(|group| course(&group[0]).eq(course(run))) {
+            Some(group) => group.push(*run),
+            None => groups.push(vec![*run]),
+        }
+    }
+    groups
+}
+
+/// The names of a group: `o1 = o2 = o3`.
+pub fn joint_name(group: &[TrainingRun<'_>]) -> String {
+    group.iter().map(|run| run.name).collect::<Vec<_>>().join(" = ")
+}

@@ -5,8 +5,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::TrainingRun;
 use crate::{Plan, rewrite::Decision, train::History};
 
-/// A table of runs: a row for each, with what each gained and what it cost. The column `time` is the median time of a
-/// step as a multiple of the first run's.
+/// A table of runs: a row for each, with what each gained and what it cost. The column `time` is the time of
+/// a step as a multiple of the first run's: [`History::relative_time`].
 pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
     let header = [
         "run",
@@ -21,9 +21,8 @@ pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
         "parameters",
         "casts/step",
     ];
-    let baseline = runs.first().and_then(|run| run.history.median_seconds());
     let rows = runs.iter().map(|TrainingRun { name, history }| {
-        let relative = history.median_seconds().zip(baseline).map(|(seconds, baseline)| seconds / baseline);
+        let relative = runs.first().and_then(|first| history.relative_time(first.history));
         let last = history.steps.last();
         [
             name.to_string(),

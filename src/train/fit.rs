@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Epoch, History, Step,
+    Epoch, History, Schedule, Step,
     data::{Batch, Dataset, Split},
 };
 use crate::{
@@ -28,6 +28,8 @@ pub struct FitOptions {
     pub batch: usize,
     /// The learning rate; 0.05.
     pub lr: f64,
+    /// How it changes during the epochs; not at all.
+    pub schedule: Schedule,
     /// Decides the order of the examples in every epoch; 0.
     pub seed: u64,
     /// The optimizer; gradient descent with momentum 0.9.
@@ -52,7 +54,8 @@ pub enum Method {
 impl Default for FitOptions {
     fn default() -> Self {
         let method = Method::Sgd { momentum: 0.9 };
-        FitOptions { epochs: 10, batch: 32, lr: 0.05, seed: 0, method, loss_scale: LossScaleSpec::None }
+        let (schedule, loss_scale) = (Schedule::Constant, LossScaleSpec::None);
+        FitOptions { epochs: 10, batch: 32, lr: 0.05, schedule, seed: 0, method, loss_scale }
     }
 }
 
@@ -174,10 +177,12 @@ impl Fit {
     ) -> Result<()> {
         let Fit { options, scale, optimizer, history } = self;
         let epoch = history.epochs.len();
+        let total = options.steps(data.train.len());
         for batch in data.train.shuffled_batches(options.batch, options.seed, epoch as u64) {
             if history.stalled().is_some() {
                 break;
             }
+            optimizer.set_lr(options.lr * options.schedule.factor(history.steps.len(), total));
             let mut one = |net: &Child<C>| train_step(net, &batch, epoch, scale, optimizer.as_mut());
             let (step, tape_bytes) = if history.steps.is_empty() {
                 let (result, trace) = net.trace(one);

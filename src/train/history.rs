@@ -74,8 +74,46 @@ impl History {
 
     /// Median time of a step in seconds. The first step, which warms up, counts like any other.
     pub fn median_seconds(&self) -> Option<f64> {
-        let mut seconds: Vec<f64> = self.steps.iter().map(|step| step.seconds).collect();
-        let middle = seconds.len() / 2;
-        (!seconds.is_empty()).then(|| *seconds.select_nth_unstable_by(middle, f64::total_cmp).1)
+        median(self.steps.iter().map(|step| step.seconds))
+    }
+
+    /// Time of a step as a multiple of another run's: the median over the epochs that both have of the ratio of their
+    /// median steps. When the runs took turns, a slow spell of the machine falls on both of an epoch and cancels out.
+    pub fn relative_time(&self, other: &History) -> Option<f64> {
+        let of_epoch = |history: &History, epoch: usize| {
+            median(history.steps.iter().filter(|step| step.epoch == epoch).map(|step| step.seconds))
+        };
+        let last = self.steps.last()?.epoch.min(other.steps.last()?.epoch);
+        median((0..=last).filter_map(|epoch| Some(of_epoch(self, epoch)? / of_epoch(other, epoch)?)))
+    }
+}
+
+/// The middle one, the upper of two.
+fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut numbers: Vec<f64> = numbers.collect();
+    let middle = numbers.len() / 2;
+    (!numbers.is_empty()).then(|| *numbers.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timed(epochs: &[&[f64]]) -> History {
+        let step = |epoch, &seconds: &f64| Step { epoch, loss: 1.0, scale: 1.0, outcome: Outcome::Stepped, seconds };
+        let steps = epochs.iter().enumerate().flat_map(|(epoch, all)| all.iter().map(move |s| step(epoch, s)));
+        History { steps: steps.collect(), ..History::default() }
+    }
+
+    #[test]
+    fn a_slow_spell_of_the_machine_does_not_change_the_relative_time() {
+        // The machine is four times as slow from the middle of the second epoch on.
+        let one = timed(&[&[1.0, 1.0, 1.0], &[1.0, 1.0, 4.0], &[4.0, 4.0, 4.0], &[4.0, 9.0, 4.0]]);
+        let two = timed(&[&[2.0, 2.0, 2.0], &[8.0, 8.0, 8.0], &[8.0, 8.0, 8.0], &[8.0, 8.0, 8.0]]);
+        assert_eq!(two.relative_time(&one), Some(2.0));
+        assert_eq!(one.relative_time(&two), Some(0.5));
+        assert_eq!(one.relative_time(&one), Some(1.0));
+        assert_eq!(two.median_seconds(), Some(8.0));
+        assert_eq!(one.relative_time(&History::default()), None);
     }
 }
