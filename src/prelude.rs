@@ -11,7 +11,7 @@ pub use crate::{
     Result, Sgd, Tensor,
     cells::*,
     children,
-    policy::List,
+    policy::{List, black_list, white_list},
     rewrite::{Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision},
     sequential,
 };

@@ -90,6 +90,28 @@ fn o0_changes_nothing() {
 }
 
 #[test]
+fn at_o0_rules_are_told_as_beaten() {
+    let policy = Policy::new(Level::O0, LOW).unwrap().rule(Rule::kind("Dense", Run::Low)).unwrap();
+    let explanation = policy.plan(&net()).unwrap().explain("fc").unwrap();
+    assert_eq!(explanation.decision.run, Region::AsIs);
+    assert!(explanation.to_string().contains("over     rule kind Dense (run: low)"), "{explanation}");
+}
+
+#[test]
+fn undo_goes_backwards_or_refuses() {
+    let mut net = net();
+    let first = auto_mixed_precision(&mut net, Level::O2, LOW).unwrap();
+    let second = auto_mixed_precision(&mut net, Level::O1, DType::F16).unwrap();
+    let before = dtypes(&net);
+    let message = first.clone().undo(&mut net).unwrap_err().to_string();
+    assert!(message.contains("something else was applied since"), "{message}");
+    assert_eq!(dtypes(&net), before);
+    second.undo(&mut net).unwrap();
+    first.undo(&mut net).unwrap();
+    assert!(dtypes(&net).iter().all(|op| op.ends_with(":f32")));
+}
+
+#[test]
 fn o1_lowers_listed_cells_and_directly_called_listed_ops() {
     let mut net = net();
     auto_mixed_precision(&mut net, Level::O1, LOW).unwrap();

@@ -2,7 +2,7 @@
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
 
-use super::{AsCell, Child, Node, NodeMut, Param};
+use super::{AsCell, Cell, Child, Node, NodeMut, Param};
 use crate::DType;
 
 /// What may stand in a field that [`children!`](crate::children) lists: a [`Child`], a [`Param`], or a list or option of them.
@@ -62,6 +62,26 @@ impl<M: Member> Member for Vec<M> {
     }
 }
 
+/// What may be marked `field: _`. A cell or parameter so marked would be hidden from plans, optimizers and weight files:
+/// for those a second implementation applies, and the compiler refuses to choose.
+#[doc(hidden)]
+pub trait PlainDataNotACellOrParameter<Why> {}
+impl<T: ?Sized> PlainDataNotACellOrParameter<()> for T {}
+/// A slot, a parameter, or a list of them.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct SitsInTheTree;
+impl<M: Member> PlainDataNotACellOrParameter<SitsInTheTree> for M {}
+/// A cell outside a slot.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct BareCell;
+impl<C: Cell> PlainDataNotACellOrParameter<BareCell> for C {}
+
+/// Does not compile for a cell or a parameter.
+#[doc(hidden)]
+pub fn marked_as_plain_data<T: PlainDataNotACellOrParameter<Why>, Why>(_: &T) {}
+
 /// Writes [`Cell::visit`](crate::Cell::visit) and [`Cell::visit_mut`](crate::Cell::visit_mut) from the list of a struct's fields.
 ///
 /// Fields that are plain data are marked `field: _`. A field left out does not compile, and neither does a cell that is
@@ -85,16 +105,17 @@ macro_rules! children {
         #[allow(unused_variables)]
         fn visit(&self, visitor: &mut dyn FnMut(&str, $crate::cell::Node<'_>)) {
             let $($pattern)* = self;
-            $( $crate::children!(@one visit $field visitor $($skip)?); )*
+            $( $crate::children!(@one visit self $field visitor $($skip)?); )*
         }
         #[allow(unused_variables)]
         fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, $crate::cell::NodeMut<'_>)) {
             let $($pattern)* = self;
-            $( $crate::children!(@one visit_mut $field visitor $($skip)?); )*
+            $( $crate::children!(@one visit_mut self $field visitor $($skip)?); )*
         }
     };
-    (@one $method:ident $field:ident $visitor:ident _) => {};
-    (@one $method:ident $field:ident $visitor:ident) => {
+    (@one visit $this:ident $field:ident $visitor:ident _) => { $crate::cell::marked_as_plain_data(&$this.$field); };
+    (@one visit_mut $this:ident $field:ident $visitor:ident _) => {};
+    (@one $method:ident $this:ident $field:ident $visitor:ident) => {
         // A field may be called `r#type`; its name in paths is `type`.
         $crate::cell::Member::$method($field, stringify!($field).trim_start_matches("r#"), $visitor);
     };

@@ -48,7 +48,7 @@ fn read<T>(
     named: impl FnOnce(&str) -> precast::Result<T>,
 ) -> Result<Read<T>> {
     let file = Path::new(argument);
-    // Not `is_file`: a pipe is read as well.
+    // A folder of a built-in name hides nothing.
     let built_in = !file.exists() || file.is_dir();
     let value = if built_in {
         named(argument).map_err(|error| Failure::Usage(format!("there is no file `{argument}`, and {error}")))?

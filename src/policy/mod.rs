@@ -34,6 +34,8 @@ use crate::{
 /// 4. the region of the nearest cell above that 1, 2, 3 or a list has decided;
 /// 5. the lists of cells of the level: white at O1, black at O2;
 /// 6. the level's default.
+///
+/// O0 lowers nothing: there only 1 speaks, and rules are told as beaten.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// Name, for people; the file's `name:`.

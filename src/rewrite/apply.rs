@@ -61,12 +61,27 @@ impl Plan {
 }
 
 impl Applied {
-    /// Puts back what stood in the slots before.
+    /// Puts back what stood in the slots before: the last plan applied is the first undone. [`undo`] clears all of them.
     ///
     /// # Errors
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network's cells are not those it was applied to; then nothing was changed.
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network's cells are not those it was applied to, or their slots
+    /// do not hold what was put there, because something else was applied since; then nothing was changed.
     pub fn undo<C: ?Sized + AsCell>(self, net: &mut Child<C>) -> Result<()> {
         self.plan.check_fits(net)?;
+        let mut decisions = self.plan.decisions.iter();
+        let mut other = None;
+        net.walk(&mut |entry| {
+            let put = decisions.next().and_then(|decision| decision.adapter.as_ref());
+            if other.is_none() && entry.slot.adapter != put {
+                other = Some(entry.path.to_string());
+            }
+        });
+        if let Some(path) = other {
+            return Err(Error::path(format!(
+                "the slot `{path}` does not hold what this plan put there: something else was applied since; undo that first, \
+                 or clear every slot with `rewrite::undo`"
+            )));
+        }
         let mut before = self.before.into_iter();
         net.walk_mut(&mut |_, slot| *slot.adapter = before.next().flatten());
         Ok(())

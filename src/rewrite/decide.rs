@@ -122,12 +122,12 @@ pub(super) fn decide(laid: &Laid<'_>, facts: &Facts<'_>, around: &Surroundings) 
     if let Some(dtype) = facts.to_float {
         claims.push((Region::Fixed(dtype), Reason::ToFloat(dtype)));
     }
+    let matching = || policy.rules.iter().zip(&laid.rules).filter(|(r, _)| r.select.matches(facts.path, facts.kind));
+    let exact = matching().filter(|(rule, _)| rule.select.is_exact_path());
+    let others = matching().filter(|(rule, _)| !rule.select.is_exact_path());
+    let rules = exact.chain(others);
     if policy.level != Level::O0 {
-        let matching =
-            || policy.rules.iter().zip(&laid.rules).filter(|(r, _)| r.select.matches(facts.path, facts.kind));
-        let exact = matching().filter(|(rule, _)| rule.select.is_exact_path());
-        let others = matching().filter(|(rule, _)| !rule.select.is_exact_path());
-        for (rule, reason) in exact.chain(others) {
+        for (rule, reason) in rules {
             let run = match rule.run {
                 Run::Full => full,
                 Run::Low => low,
@@ -151,8 +151,13 @@ pub(super) fn decide(laid: &Laid<'_>, facts: &Facts<'_>, around: &Surroundings) 
             }
             _ => {}
         }
-    } else if let (Some(owner), None) = (&around.decided_by, facts.to_float) {
-        claims.push((around.run, Reason::Inside(owner.clone())));
+    } else {
+        // O0 lowers nothing, whatever the rules say; they are told as beaten.
+        match &around.decided_by {
+            Some(owner) => claims.push((around.run, Reason::Inside(owner.clone()))),
+            None => claims.push((Region::AsIs, Reason::Level(Level::O0))),
+        }
+        claims.extend(rules.map(|(_, reason)| (Region::AsIs, Reason::Rule(reason.clone()))));
     }
 
     let mut claims = claims.into_iter();
@@ -161,10 +166,9 @@ pub(super) fn decide(laid: &Laid<'_>, facts: &Facts<'_>, around: &Surroundings) 
         None => {
             let run = match policy.level {
                 _ if !facts.is_root => around.run,
-                Level::O0 => Region::AsIs,
                 Level::O1 if laid.ops.is_some() => Region::Ops(policy.dtype),
                 Level::Auto if laid.ops.is_some() => Region::Auto(policy.dtype),
-                Level::O1 | Level::Auto => Region::AsIs,
+                Level::O0 | Level::O1 | Level::Auto => Region::AsIs,
                 Level::O2 | Level::O3 => low,
             };
             Verdict { run, because: Reason::Level(policy.level), beaten: Vec::new() }

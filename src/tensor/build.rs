@@ -51,6 +51,9 @@ impl Tensor {
     }
 
     /// A tensor with every element `value`, rounded once to `dtype`.
+    ///
+    /// # Panics
+    /// When a tensor of that shape cannot exist in memory.
     pub fn full(shape: &[usize], value: f64, dtype: DType) -> Tensor {
         let one = f64::wrap(ndarray::arr0(value).into_dyn().into_shared()).cast(dtype);
         Tensor::from_array(with_array!(&one, a: T => {
@@ -58,12 +61,12 @@ impl Tensor {
         }))
     }
 
-    /// Zeros.
+    /// Zeros; as [`full`](Tensor::full).
     pub fn zeros(shape: &[usize], dtype: DType) -> Tensor {
         Tensor::full(shape, 0.0, dtype)
     }
 
-    /// Ones.
+    /// Ones; as [`full`](Tensor::full).
     pub fn ones(shape: &[usize], dtype: DType) -> Tensor {
         Tensor::full(shape, 1.0, dtype)
     }

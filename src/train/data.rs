@@ -42,7 +42,8 @@ impl Dataset {
     /// Examples of the given shape, one after another, with their classes.
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the values are not one example for each label or a class is negative.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the values are not one example for each label, one of them
+    /// is not finite, or a class is negative.
     pub fn new(values: Vec<f32>, shape: &[usize], labels: Vec<i64>) -> Result<Self> {
         if elements(shape).and_then(|each| each.checked_mul(labels.len())) != Some(values.len()) {
             return Err(Error::data(format!(
@@ -53,6 +54,10 @@ impl Dataset {
         }
         if let Some((i, label)) = labels.iter().enumerate().find(|(_, label)| **label < 0) {
             return Err(Error::data(format!("label {i} is {label}; classes count from 0")));
+        }
+        if let Some((i, value)) = values.iter().enumerate().find(|(_, value)| !value.is_finite()) {
+            let (example, place) = (i / (values.len() / labels.len()), i % (values.len() / labels.len()));
+            return Err(Error::data(format!("value {place} of example {example} is {value}; allowed: finite numbers")));
         }
         Ok(Dataset { shape: shape.to_vec(), values, labels })
     }
