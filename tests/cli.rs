@@ -326,6 +326,23 @@ fn training_prints_a_plan_and_a_table_and_repeats_itself() {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "takes minutes without optimisation; runs under `cargo test --release`")]
+fn lenet5_learns_the_digits_at_every_level() {
+    let folder = Folder::new("full");
+    let results = json(precast_in(&folder.0, &["train", "--format", "json"]));
+    let runs = results["runs"].as_array().unwrap();
+    let names: Vec<&str> = runs.iter().map(|run| run["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["o0", "o1", "o1-bf16", "o2", "o2-bf16", "o3", "o3-bf16"]);
+    let accuracy = |run: &Value| run["accuracy"].as_f64().unwrap();
+    assert!(accuracy(&runs[0]) >= 0.97, "{}", accuracy(&runs[0]));
+    for run in runs {
+        // A point is 6 of the 597 test digits. Which of the hardest are read rightly differs that much between seeds, and
+        // between processors, whose products round differently.
+        assert!((accuracy(run) - accuracy(&runs[0])).abs() <= 0.01, "{run}");
+    }
+}
+
+#[test]
 fn a_run_that_cannot_go_on_ends_with_its_reason() {
     let folder = Folder::new("stalled");
     let args = ["train", "mlp", "--examples", "100", "--batch", "4", "--lr", "1e30", "-p", "o0", "--quiet"];

@@ -25,10 +25,10 @@ use serde::Serialize;
     after_help = "\
 Models and policies are YAML files, or the names of built-in ones:
   models    lenet5 lenet5_8x8 lenet5_bn mlp
-  policies  o0 o1 o1-bf16 o2 o2-bf16 o3 o3-bf16
+  policies  o0 o1 o1-bf16 o2 o2-bf16 o3 o3-bf16 auto auto-bf16
 
 Examples:
-  precast train                                      train LeNet-5 under every built-in policy and compare
+  precast train                                      train LeNet-5 at every level and compare
   precast plan lenet5 --policy o2                    which cell will run in which precision, and why
   precast explain lenet5_bn 1 --policy o2            why one cell runs as it does
   precast diff lenet5_bn --policy o2 --policy o3     what another policy would change

@@ -18,7 +18,7 @@ impl Progress {
     /// A bar for a run of so many steps.
     pub fn new(name: impl Into<String>, steps: usize) -> Self {
         let bar = ProgressBar::new(steps as u64).with_prefix(name.into());
-        let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {eta} {msg}");
+        let style = ProgressStyle::with_template("{prefix:10} {bar:30} {pos}/{len} {eta} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(200));
         Progress { bar, accuracy: None }
