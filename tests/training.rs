@@ -127,8 +127,8 @@ fn the_record_adds_up() {
 #[test]
 fn a_run_that_cannot_recover_ends_and_says_so() {
     let mut net = net();
-    // A pixel of infinity in every example: every loss is NaN.
-    let broken = Dataset::new(vec![f32::INFINITY; 64 * 40], &[64], vec![0; 40]).unwrap();
+    // Pixels so large that sums of them are infinite: every loss is NaN.
+    let broken = Dataset::new(vec![f32::MAX; 64 * 40], &[64], vec![0; 40]).unwrap();
     let split = Split { train: broken, test: data().test };
     let before = bits(&net);
     let history = fit(&mut net, &split, &FitOptions { batch: 2, ..options(3) }, &mut |_| {}).unwrap();
