@@ -32,6 +32,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a cubic,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```
@@ -52,6 +53,9 @@ impl Tensor {
         let (nearest, border) = (mode == Interpolation::Nearest, padding == GridPadding::Border);
         let sampling = Sampling { nearest, border, align_corners };
         dispatch(op, &[self, grid], |inputs| {
+            if mode == Interpolation::Cubic {
+                return Err(Error::value("a grid is read with the nearest element or linearly, not with a cubic"));
+            }
             one_float_dtype(inputs)?;
             let (x, grid) = (&inputs[0], &inputs[1]);
             let spatial = spatial_axes(x.shape(), axes)?;
@@ -90,5 +94,39 @@ impl Tensor {
                 })
             }))
         })
+    }
+
+    /// The places for [`grid_sample`](Tensor::grid_sample) that an affine map gives: this tensor holds a map `[2, 3]` for each
+    /// sample (`[3, 4]` in space) and `size` is `[n, c, h, w]` (`[n, c, d, h, w]`). The map is a matrix product, and treated
+    /// by lists as one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    pub fn affine_grid(&self, size: &[usize], align_corners: bool) -> Result<Tensor> {
+        let error = |message: String| Error::shape(message).in_op("affine_grid");
+        let [n, _, places @ ..] = size else {
+            return Err(error(format!("needs [n, c] and 2 or 3 spatial axes, got {size:?}")));
+        };
+        let axes = places.len();
+        if !(2..=3).contains(&axes) || self.shape() != [*n, axes, axes + 1] {
+            let wanted = [*n, axes, axes + 1];
+            return Err(error(format!("maps {:?} for the size {size:?}; needs {wanted:?}", self.shape())));
+        }
+        let shape = checked_shape([&[*n], places, &[axes]].concat()).map_err(|e| e.in_op("affine_grid"))?;
+        let coordinate = |i: usize, len: usize| match align_corners {
+            true if len > 1 => -1.0 + 2.0 * i as f64 / (len - 1) as f64,
+            true => 0.0,
+            false => (2.0 * i as f64 + 1.0) / len as f64 - 1.0,
+        };
+        // Each place's coordinates, the last axis first, and a 1 for what is added.
+        let base = ndarray::indices(places).into_iter().flat_map(|place| {
+            let of = |axis: usize| coordinate(place[axis], places[axis]);
+            (0..axes).rev().map(of).chain([1.0]).collect::<Vec<_>>()
+        });
+        let base: Vec<f64> = base.collect();
+        let base = Tensor::from_f64(&base, &[base.len() / (axes + 1), axes + 1], self.dtype())?;
+        let shape: Vec<isize> = shape.iter().map(|&len| len as isize).collect();
+        base.matmul_ext(&self.transpose(-1, -2)?)?.reshape(&shape)
     }
 }
