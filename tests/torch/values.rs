@@ -156,7 +156,7 @@ fn region<R>(low: Option<DType>, f: impl FnOnce() -> R) -> R {
         .chain(black.map(|op| (op, Treatment::Full)))
         .chain([(Op::Concat, Treatment::Widest)])
         .collect();
-    let _scope = enter(Frame::Lists(std::sync::Arc::new(OpRules { low, back: false, ops })));
+    let _scope = enter(Frame::Lists(std::sync::Arc::new(OpRules { ops, ..OpRules::new("test", low) })));
     f()
 }
 
