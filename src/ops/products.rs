@@ -63,32 +63,44 @@ impl Tensor {
         })
     }
 
-    /// Sums of products over the last axis of both: `[a..., n]`, `[b..., n] -> [a..., b...]`. A matrix product by nature, and
-    /// treated by lists as one.
+    /// Sums of products over the last axis of both: `[a..., n]`, `[b..., n] -> [a..., b...]`. Computed in f32, rounded once.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a tensor is a scalar or the last axes differ,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn inner(&self, other: &Tensor) -> Result<Tensor> {
-        let (Some((n, rows)), Some((m, columns))) = (self.shape().split_last(), other.shape().split_last()) else {
-            return Err(Error::shape("a scalar has no last axis").in_op("inner"));
-        };
-        if n != m {
-            let message = format!("the last axes of {:?} and {:?} differ", self.shape(), other.shape());
-            return Err(Error::shape(message).in_op("inner"));
-        }
-        let shape = as_isize(&checked_shape([rows, columns].concat())?);
-        let matrix = |x: &Tensor, rows: &[usize]| x.reshape(&as_isize(&[rows.iter().product(), *n]));
-        matrix(self, rows)?.matmul(&matrix(other, columns)?.t()?)?.reshape(&shape)
+        composed(Op::Inner, &[self, other], |inputs| {
+            one_float_dtype(inputs)?;
+            let ([rows @ .., m], [columns @ .., n]) = (inputs[0].shape(), inputs[1].shape()) else {
+                return Err(Error::shape("a scalar has no last axis"));
+            };
+            if m != n {
+                let (a, b) = (inputs[0].shape(), inputs[1].shape());
+                return Err(Error::shape(format!("the last axes of {a:?} and {b:?} differ")));
+            }
+            checked_shape([rows, columns].concat())?;
+            Ok(|x: &[Tensor]| x[0].tensordot(&x[1], &[-1], &[-1]))
+        })
     }
 
-    /// Dot products of the vectors along the last axis; leading axes broadcast. A matrix product by nature, and treated by
-    /// lists as one.
+    /// Dot products of the vectors along the last axis; leading axes broadcast. Computed in f32, rounded once.
     ///
     /// # Errors
-    /// As [`matmul_ext`](Tensor::matmul_ext).
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a tensor is a scalar or the shapes do not fit,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn vecdot(&self, other: &Tensor) -> Result<Tensor> {
-        self.unsqueeze(-2)?.matmul_ext(&other.unsqueeze(-1)?)?.squeeze(-1)?.squeeze(-1)
+        composed(Op::Vecdot, &[self, other], |inputs| {
+            one_float_dtype(inputs)?;
+            let (a, b) = (inputs[0].shape(), inputs[1].shape());
+            let ([left @ .., m], [right @ .., n]) = (a, b) else {
+                return Err(Error::shape("a scalar has no last axis"));
+            };
+            if m != n {
+                return Err(Error::shape(format!("vectors of length {m} and {n}")));
+            }
+            broadcast_shape(left, right)?;
+            Ok(|x: &[Tensor]| x[0].mul(&x[1])?.sum(&[-1], false))
+        })
     }
 
     /// The Kronecker product: every element of this tensor times the whole other one, laid out in blocks. Missing leading

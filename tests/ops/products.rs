@@ -83,7 +83,7 @@ fn refusals_say_what_was_met() {
     refused(x.tensordot(&x, &[0], &[1]), "Tensordot: the axes [0] of [2, 3] do not pair with [1] of [2, 3]");
     refused(x.tensordot(&x, &[0, -2], &[0, 1]), "axis 0 is named twice");
     refused(x.tensordot(&x, &[2], &[0]), "axis 2 is out of range");
-    refused(x.inner(&x.t().unwrap()), "inner: the last axes of [2, 3] and [3, 2] differ");
+    refused(x.inner(&x.t().unwrap()), "Inner: the last axes of [2, 3] and [3, 2] differ");
     refused(Tensor::multi_dot(&[&x]), "needs at least two matrices, got 1");
     refused(Tensor::multi_dot(&[&x, &x.at(0, 0).unwrap()]), "needs matrices, got [3]");
     refused(x.addr(&x, &x), "needs two vectors");
