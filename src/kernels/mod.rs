@@ -15,4 +15,5 @@ pub(crate) mod norm;
 pub(crate) mod pool;
 pub(crate) mod reduce;
 pub(crate) mod resample;
+pub(crate) mod simd;
 pub(crate) mod softmax;
