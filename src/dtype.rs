@@ -173,6 +173,10 @@ pub trait Float: Element {
     fn widen_slice(x: &[Self]) -> Cow<'_, [Self::Wide]>;
     /// [`narrow`](Float::narrow) of each element; free where nothing is to be rounded.
     fn narrow_vec(wide: Vec<Self::Wide>) -> Vec<Self>;
+    /// [`widen`](Float::widen) of each element, to a slice of the same length.
+    fn widen_into(x: &[Self], wide: &mut [Self::Wide]);
+    /// [`narrow`](Float::narrow) of each element, to a slice of the same length.
+    fn narrow_into(wide: &[Self::Wide], narrow: &mut [Self]);
 }
 
 /// A type in which kernels compute: f32 or f64.
@@ -202,6 +206,8 @@ macro_rules! wide_float {
             fn narrow(wide: $t) -> Self { wide }
             fn widen_slice(x: &[Self]) -> Cow<'_, [$t]> { Cow::Borrowed(x) }
             fn narrow_vec(wide: Vec<$t>) -> Vec<Self> { wide }
+            fn widen_into(x: &[Self], wide: &mut [$t]) { wide.copy_from_slice(x) }
+            fn narrow_into(wide: &[$t], narrow: &mut [Self]) { narrow.copy_from_slice(wide) }
         }
     )* };
 }
@@ -225,6 +231,8 @@ macro_rules! half_float {
                 Convert::convert(&wide, &mut narrow);
                 narrow
             }
+            fn widen_into(x: &[Self], wide: &mut [f32]) { Convert::convert(x, wide) }
+            fn narrow_into(wide: &[f32], narrow: &mut [Self]) { Convert::convert(wide, narrow) }
         }
     )* };
 }

@@ -87,6 +87,7 @@ pub mod weights;
 pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
+pub use kernels::threads::set_threads;
 pub use op::Op;
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, Padding, PoolOptions, Reduction,

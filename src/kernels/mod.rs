@@ -17,3 +17,4 @@ pub(crate) mod reduce;
 pub(crate) mod resample;
 pub(crate) mod simd;
 pub(crate) mod softmax;
+pub(crate) mod threads;

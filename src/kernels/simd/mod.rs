@@ -31,6 +31,9 @@ pub(crate) trait Vector: Copy {
     unsafe fn store_f32(v: Self, to: *mut f32);
     unsafe fn store_f16(v: Self, to: *mut f16);
     unsafe fn store_bf16(v: Self, to: *mut bf16);
+    /// Transposes 8 x 8 numbers whose rows are `row` apart to rows that are `to_row` apart.
+    // SAFETY: as above, but for eight times eight elements.
+    unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize);
     // SAFETY: as above; past the caches, and to be followed by a store fence.
     unsafe fn stream_f32(v: Self, to: *mut f32);
     unsafe fn stream_f16(v: Self, to: *mut f16);

@@ -80,6 +80,7 @@ vector! { __m256, 8, (6, 2),
     fn store_f32(v: __m256, to: *mut f32) { _mm256_storeu_ps(to, v) }
     fn store_f16(v: __m256, to: *mut f16) { _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<0>(v)) }
     fn store_bf16(v: __m256, to: *mut bf16) { _mm_storeu_si128(to.cast(), bf16_of_eight(v)) }
+    fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) { transpose(from, row, to, to_row) }
     fn stream_f32(v: __m256, to: *mut f32) { _mm256_stream_ps(to, v) }
     fn stream_f16(v: __m256, to: *mut f16) { _mm_stream_si128(to.cast(), _mm256_cvtps_ph::<0>(v)) }
     fn stream_bf16(v: __m256, to: *mut bf16) { _mm_stream_si128(to.cast(), bf16_of_eight(v)) }
@@ -97,6 +98,7 @@ vector! { __m512, 16, (8, 2),
     fn store_f32(v: __m512, to: *mut f32) { _mm512_storeu_ps(to, v) }
     fn store_f16(v: __m512, to: *mut f16) { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_NO_EXC>(v)) }
     fn store_bf16(v: __m512, to: *mut bf16) { _mm256_storeu_si256(to.cast(), bf16_of_sixteen(v)) }
+    fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) { transpose(from, row, to, to_row) }
     fn stream_f32(v: __m512, to: *mut f32) { _mm512_stream_ps(to, v) }
     fn stream_f16(v: __m512, to: *mut f16) { _mm256_stream_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_NO_EXC>(v)) }
     fn stream_bf16(v: __m512, to: *mut bf16) { _mm256_stream_si256(to.cast(), bf16_of_sixteen(v)) }
@@ -125,6 +127,34 @@ fn bf16_of_sixteen(v: __m512) -> __m256i {
     let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
     let kept = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x40_0000));
     _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(kept))
+}
+
+/// See [`Vector::transpose`].
+// SAFETY: the caller has eight rows of eight numbers at `from` and `to`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let rows: [__m256; 8] = std::array::from_fn(|i| _mm256_loadu_ps(from.add(i * row)));
+        // Pairs of rows interleaved by one, then by two, then halves exchanged.
+        let by_one: [__m256; 8] = std::array::from_fn(|i| {
+            let (a, b) = (rows[i / 2 * 2], rows[i / 2 * 2 + 1]);
+            if i % 2 == 0 { _mm256_unpacklo_ps(a, b) } else { _mm256_unpackhi_ps(a, b) }
+        });
+        let by_two: [__m256; 8] = std::array::from_fn(|i| {
+            let (a, b) = (by_one[i / 4 * 4 + i % 4 / 2], by_one[i / 4 * 4 + 2 + i % 4 / 2]);
+            if i % 2 == 0 { _mm256_shuffle_ps::<0x44>(a, b) } else { _mm256_shuffle_ps::<0xee>(a, b) }
+        });
+        for i in 0..4 {
+            let (a, b) = (by_two[i], by_two[i + 4]);
+            _mm256_storeu_ps(to.add(i * to_row), _mm256_permute2f128_ps::<0x20>(a, b));
+        }
+        for i in 0..4 {
+            let (a, b) = (by_two[i], by_two[i + 4]);
+            _mm256_storeu_ps(to.add((i + 4) * to_row), _mm256_permute2f128_ps::<0x31>(a, b));
+        }
+    }
 }
 
 /// Bytes of the largest cache, where the processor tells.
