@@ -87,6 +87,8 @@ pub mod weights;
 pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
+#[doc(hidden)]
+pub use kernels::bench as kernel_benches;
 pub use kernels::threads::set_threads;
 pub use op::Op;
 pub use ops::{

@@ -6,11 +6,11 @@
 //! ([`dot`]). Where there are no vectors, and for f64, `matrixmultiply` multiplies widened copies.
 
 mod blocks;
-pub(crate) mod dot;
+mod dot;
 mod pack;
 pub(super) mod portable;
-pub(crate) mod scratch;
-pub(crate) mod tile;
+mod scratch;
+mod tile;
 
 use half::{bf16, f16};
 

@@ -56,12 +56,12 @@ pub(super) unsafe fn across<V: Vector, T: Lanes>(
 ) {
     let mut first = 0;
     while first < width {
-        for i in 0..STEP {
+        for (i, wide) in rows.iter_mut().enumerate() {
             if first + i < len {
                 // SAFETY: row `first + i` is one of the caller's, and has `depth` numbers.
-                unsafe { widen::<V, T>(from.add((first + i) * row), depth, &mut rows[i]) };
+                unsafe { widen::<V, T>(from.add((first + i) * row), depth, wide) };
             } else {
-                rows[i][..depth].fill(0.0);
+                wide[..depth].fill(0.0);
             }
         }
         // SAFETY: `to` has room for whole steps, and rows[..] have `DEPTH`, a multiple of `STEP`. Where `width` is no multiple

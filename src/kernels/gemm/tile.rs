@@ -29,20 +29,6 @@ impl Rows for Panel {
     }
 }
 
-/// Rows that may overlap: windows on one piece of memory.
-#[derive(Clone, Copy)]
-pub(crate) struct Windows<'a> {
-    pub start: *const f32,
-    pub offsets: &'a [usize],
-}
-
-impl Rows for Windows<'_> {
-    #[inline(always)]
-    fn row(self, p: usize) -> *const f32 {
-        self.start.wrapping_add(self.offsets[p])
-    }
-}
-
 /// `to[r][c] = Σ a[p * R + r] * row(p)[c]` over `depth` terms p, fused and in order, for `rows` rows and `vectors` vectors
 /// of columns; R is the number of rows of a whole tile.
 ///
@@ -86,17 +72,17 @@ unsafe fn sized<V: Vector, B: Rows, const R: usize, const C: usize>(
         for p in 0..depth {
             let row = b.row(p);
             let columns: [V; C] = std::array::from_fn(|c| V::load_f32(row.add(c * V::LANES)));
-            for r in 0..R {
+            for (r, sums) in sums.iter_mut().enumerate() {
                 let factor = V::splat(*a.add(r));
-                for c in 0..C {
-                    sums[r][c] = V::mul_add(factor, columns[c], sums[r][c]);
+                for (sum, &column) in sums.iter_mut().zip(&columns) {
+                    *sum = V::mul_add(factor, column, *sum);
                 }
             }
             a = a.add(V::TILE.0);
         }
-        for r in 0..R {
-            for c in 0..C {
-                V::store_f32(sums[r][c], to[r].as_mut_ptr().add(c * V::LANES));
+        for (sums, to) in sums.into_iter().zip(to) {
+            for (c, sum) in sums.into_iter().enumerate() {
+                V::store_f32(sum, to.as_mut_ptr().add(c * V::LANES));
             }
         }
     }
