@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::{
     by_float, dispatch, elements,
     index::{checked_indices, offsets_along, picked},
+    one_float_dtype,
     shape::axis_at,
 };
 use crate::{
@@ -71,7 +72,9 @@ fn put(
 ) -> Result<Tensor> {
     dispatch(op, &[x, index, values], |inputs| {
         let [x, index, values] = inputs else { unreachable!("three inputs") };
-        if x.dtype() != values.dtype() {
+        if accumulate {
+            one_float_dtype(&[x.clone(), values.clone()])?;
+        } else if x.dtype() != values.dtype() {
             return Err(Error::dtype(format!("{} values for a tensor of {}", values.dtype(), x.dtype())));
         }
         let (at, run) = places(x.shape(), index, values.shape())?;
