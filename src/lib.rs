@@ -35,7 +35,7 @@
 //! let policy = Policy::load("policies/o2.yaml")?;
 //! let plan = policy.plan(&net)?;
 //! println!("{plan}"); // the tree, each cell with its reason
-//! assert_eq!(plan.decision("norm")?.because.to_string(), "black list, mindspore-2.10");
+//! assert_eq!(plan.decision("norm")?.because.to_string(), "black list, precast-1");
 //! let applied = plan.apply(&mut net)?; // in one call: auto_mixed_precision(&mut net, Level::O2, DType::F16)?
 //!
 //! net.set_train(true);
@@ -61,6 +61,7 @@
 #![warn(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
+pub mod autocast;
 pub mod cell;
 pub mod cells;
 pub mod check;
@@ -71,7 +72,7 @@ mod files;
 mod kernels;
 pub mod models;
 pub mod observe;
-mod op;
+pub mod op;
 mod ops;
 pub mod optim;
 pub mod policy;
@@ -84,6 +85,7 @@ mod tensor;
 pub mod train;
 pub mod weights;
 
+pub use autocast::{Autocast, autocast};
 pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};

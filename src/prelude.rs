@@ -7,8 +7,8 @@ pub use serde::{Deserialize, Serialize};
 pub use typetag;
 
 pub use crate::{
-    Adam, Cell, Child, DType, Error, ErrorKind, Level, LossScale, Op, Optimizer, Outcome, Padding, Param, Policy,
-    Result, Sgd, Tensor,
+    Adam, Autocast, Cell, Child, DType, Error, ErrorKind, Level, LossScale, Op, Optimizer, Outcome, Padding, Param,
+    Policy, Result, Sgd, Tensor, autocast,
     cells::*,
     children,
     policy::{List, black_list, white_list},

@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["tensor", "ops", "check"],
     &["cell", "cells", "models", "weights"],
     &["policy"],
-    &["rewrite"],
+    &["rewrite", "autocast"],
     &["scale", "optim", "train"],
     &["report", "cli", "main"],
 ];

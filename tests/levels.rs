@@ -178,7 +178,7 @@ fn auto_treats_every_op_by_its_list_and_wraps_no_cell() {
         dtypes,
         [
             "fc:Linear:bf16",
-            "norm:LayerNorm:f32",
+            "norm:LayerNorm:bf16", // computed in f32 and rounded once, as every op
             ":MatMul:bf16",
             ":Relu:bf16", // on no list: as it comes
             ":MatMul:bf16",
@@ -369,16 +369,16 @@ fn a_plan_tells_op_by_op_why() {
         )
     };
     let (auto, table) = rows(Level::Auto, Some(DType::F16));
-    let white = "white list of ops, mindspore-2.10";
+    let white = "low list of ops, precast-1";
     assert_eq!(
         auto,
         [
-            &format!("fc:Linear bf16: {white}"),
-            "norm:LayerNorm f32: black list of ops, mindspore-2.10",
+            &format!("fc:Linear bf16: {white}: a product and a bias with one rounding"),
+            "norm:LayerNorm bf16: on no list: takes its inputs as they come",
             // The first product reads f32, the second bf16: both are cast to the same, so they share a row.
-            &format!(":MatMul bf16: {white}"),
-            ":Relu bf16: on no list: as it comes",
-            ":Tanh bf16: on no list: as it comes",
+            &format!(":MatMul bf16: {white}: a product; its sums are float32"),
+            ":Relu bf16: on no list: takes its inputs as they come",
+            ":Tanh bf16: on no list: takes its inputs as they come",
             "tail.0:Linear f16: region of tail",
             "tail.1:Tanh f16: region of tail",
         ]
@@ -388,7 +388,7 @@ fn a_plan_tells_op_by_op_why() {
 
     let (o1, _) = rows(Level::O1, None);
     assert_eq!(o1[0], "fc:Linear bf16: region of fc");
-    assert_eq!(o1[1], "norm:LayerNorm f32: on no list: as it comes");
+    assert_eq!(o1[1], "norm:LayerNorm f32: on no list: takes its inputs as they come");
     assert_eq!(o1[2..4], [format!(":MatMul bf16: {white}"), format!(":Relu bf16: {white}")]);
     let (o2, _) = rows(Level::O2, None);
     assert_eq!(o2[0], "fc:Linear bf16: region of (root)");

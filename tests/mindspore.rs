@@ -146,7 +146,7 @@ fn nested_results_keep_their_nesting() {
         let Some(out) = record.pynative.as_ref().and_then(|run| run.out.as_ref()) else { continue };
         assert_eq!(out.nesting(), "(_ (_ _ _))");
         let mut child = precast::Child::new(networks::TupleNet::new(Kit::Unfused));
-        let _applied = precast::rewrite::auto_mixed_precision(&mut child, level, low).unwrap();
+        let _applied = case::mindspore(level, low).unwrap().apply(&mut child).unwrap();
         let inputs: Vec<Tensor> = net.inputs.iter().flat_map(|x| x.leaves()).map(|x| x.tensor()).collect();
         let (y, (i, n, z)) = child.with((&inputs[0], &inputs[1]), |net, (x, n)| net.run(&x, &n, None)).unwrap();
         let dtypes: Vec<_> = out.leaves().iter().map(|leaf| golden::dtype(&leaf.dtype)).collect();
@@ -177,7 +177,7 @@ fn every_network_runs_at_every_level() {
                     Effect::Nothing => false,
                     Effect::Listed(list) => list.cells().contains_key("Dense"),
                     Effect::AllBut(_) => true,
-                    Effect::EachOp(lists) => lists.white.ops().contains_key(&Op::MatMul),
+                    Effect::EachOp(lists) => lists.entry(Op::MatMul, low).is_some(),
                 };
                 // Two dtypes in a product of which nothing was said: an error, as there.
                 if name == "mlp_f16_input" && !dense_is_lowered {

@@ -3,7 +3,7 @@
 
 use precast::{
     DType, LossScale, Policy, Reduction, Result, Sgd, Tensor, models,
-    policy::{DynamicScale, LossScaleSpec},
+    policy::{DynamicScale, LossScaleSpec, Pack},
 };
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ fn follow(name: &str, run: &Value) -> Result<()> {
         let (_, theirs) = NAMES.iter().find(|(ours, _)| *ours == path).expect("a known path");
         param.set(&tensor(&run["params_init"][theirs]))?;
     }
-    let _ = Policy::new(level, DType::F16)?.apply(&mut net)?;
+    let _ = Policy::from_pack(level, DType::F16, Pack::named("mindspore-2.10")?)?.apply(&mut net)?;
     net.set_train(true);
 
     let scaler = numbers(&run["scaler"]);

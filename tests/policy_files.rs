@@ -7,7 +7,9 @@ use std::{
 
 use precast::{
     DType, ErrorKind, Level, Op, Policy,
+    op::System,
     policy::{self, DynamicScale, List, LossScaleSpec, Origin, Pack, Rule, Run},
+    precision::Treatment,
 };
 
 #[path = "common/golden.rs"]
@@ -62,30 +64,32 @@ fn the_mindspore_pack_is_mindspores_lists() {
     let text = fs::read_to_string(folder("policies/packs/mindspore-2.10.yaml")).unwrap();
     let written: serde_json::Value = serde_yaml::from_str(&text).unwrap();
     let pack = Pack::named("mindspore-2.10").unwrap();
-    let none = List::new();
-    for (recorded, place, cells, ops) in [
-        (recorded("white", "nn."), "/cells/white", &pack.white, &none),
-        (recorded("black", "nn."), "/cells/black", &pack.black, &none),
-        (recorded("white", "ops."), "/ops/white", &none, &pack.white),
-        (recorded("auto_white", ""), "/auto/white", &none, &pack.auto.white),
-        (recorded("auto_black", ""), "/auto/black", &none, &pack.auto.black),
-        (recorded("promote", ""), "/auto/promote", &none, &pack.auto.promote),
-    ] {
+    let kinds = |list: &List| list.cells().keys().cloned().collect::<Vec<_>>();
+    let ops = |treatment| pack.auto().list(treatment).map(|(op, _)| op).collect::<Vec<_>>();
+    let same_names = |place: &str, recorded: &[String]| {
         let written = written.pointer(place).unwrap().as_array().unwrap();
         assert_eq!(written.iter().map(|name| name.as_str().unwrap()).collect::<Vec<_>>(), recorded, "{place}");
-        if cells != &none {
-            let mut kinds = recorded.clone();
-            kinds.sort();
-            assert_eq!(cells.cells().keys().cloned().collect::<Vec<_>>(), kinds, "{place}");
-        } else {
-            let mut expected: Vec<Op> = recorded
-                .iter()
-                .map(|name| *Op::ALL.iter().find(|op| op.mindspore().contains(&name.as_str())).unwrap())
-                .collect();
-            expected.sort();
-            expected.dedup();
-            assert_eq!(ops.ops().keys().copied().collect::<Vec<_>>(), expected, "{place}");
-        }
+    };
+    for (mut recorded, place, cells) in [
+        (recorded("white", "nn."), "/cells/white", &pack.white),
+        (recorded("black", "nn."), "/cells/black", &pack.black),
+    ] {
+        same_names(place, &recorded);
+        recorded.sort();
+        assert_eq!(kinds(cells), recorded, "{place}");
+    }
+    for (recorded, place, ops) in [
+        (recorded("white", "ops."), "/ops/white", pack.white.ops().keys().copied().collect()),
+        (recorded("auto_white", ""), "/regions/0/low", ops(Treatment::Low)),
+        (recorded("auto_black", ""), "/regions/0/full", ops(Treatment::Full)),
+        (recorded("promote", ""), "/regions/0/widest", ops(Treatment::Widest)),
+    ] {
+        same_names(place, &recorded);
+        let is_one = |op: &&Op| recorded.iter().any(|name| op.names(System::MindSpore).any(|known| known == name));
+        let mut expected: Vec<Op> = Op::ALL.iter().filter(is_one).copied().collect();
+        expected.sort();
+        expected.dedup();
+        assert_eq!(ops, expected, "{place}");
     }
 }
 
@@ -134,7 +138,7 @@ fn meaning(policy: &Policy) -> String {
     let list = |list: &List| format!("{:?} {:?}", list.cells().keys(), list.ops().keys());
     let rules = policy.rules.iter().map(|r| format!("{} {} {:?} {:?}", r.select, r.run, r.because, r.expect));
     format!(
-        "{:?} {:?} {} {} {:?} {} {} {} {} {} {:?}",
+        "{:?} {:?} {} {} {:?} {} {} {:?} {:?}",
         policy.name,
         policy.pack,
         policy.level,
@@ -142,9 +146,7 @@ fn meaning(policy: &Policy) -> String {
         rules.collect::<Vec<_>>(),
         list(&policy.white),
         list(&policy.black),
-        list(&policy.auto.white),
-        list(&policy.auto.black),
-        list(&policy.auto.promote),
+        policy.auto.entries().iter().map(|(op, entry)| (op, entry.treatment)).collect::<Vec<_>>(),
         policy.loss_scale
     )
 }
@@ -194,8 +196,7 @@ fn a_full_policy_means_what_it_says() {
     assert!(white.remove_cell("Dense") && white.remove_cell("LSTMCell") && white.remove_op(Op::Prelu));
     white.add_cell("GroupNorm".into(), at(16, 18));
     white.add_op(Op::Einsum, at(18, 23));
-    // MindSpore's `Gather` is our `Embedding`, and we have a `Gather` too: the name means both.
-    white.add_op(Op::Gather, at(18, 31));
+    // In the language of MindSpore's pack `Gather` is our `Embedding`.
     white.add_op(Op::Embedding, at(18, 31));
     assert_eq!(policy.white, white);
     let mut black = pack.black;

@@ -150,8 +150,7 @@ proptest! {
                     prop_assert_eq!(op.output, wanted, "{} under {:?}", op.path, decision);
                 }
                 Region::Auto(low) => {
-                    let treatment = policy.auto.treatments().find(|(listed, ..)| *listed == op.op);
-                    match treatment.map(|(_, treatment, _)| treatment) {
+                    match policy.auto.entry(op.op, low).map(|entry| entry.treatment) {
                         Some(Treatment::Low) => prop_assert_eq!(op.output, low),
                         Some(Treatment::Full) => prop_assert_eq!(op.output, DType::F32),
                         // As it comes: what arrived is what leaves.

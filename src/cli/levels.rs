@@ -4,6 +4,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use precast::{
     DType, Level, Policy,
     policy::{List, Pack},
+    precision::Treatment,
 };
 use serde::Serialize;
 
@@ -57,13 +58,15 @@ pub(super) fn run(args: &Args) -> Result {
         cells: names.cells().keys().cloned().collect(),
         ops: names.ops().keys().map(|op| op.name()).collect(),
     };
-    let lists = vec![
-        row("white", Level::O1, &pack.white),
-        row("black", Level::O2, &pack.black),
-        row("white", Level::Auto, &pack.auto.white),
-        row("black", Level::Auto, &pack.auto.black),
-        row("promote", Level::Auto, &pack.auto.promote),
-    ];
+    let auto = |treatment: Treatment| ListRow {
+        list: treatment.name(),
+        level: Level::Auto,
+        cells: Vec::new(),
+        ops: pack.auto().list(treatment).map(|(op, _)| op.name()).collect(),
+    };
+    let by_level = [row("white", Level::O1, &pack.white), row("black", Level::O2, &pack.black)];
+    let lists =
+        by_level.into_iter().chain(Treatment::ALL.map(auto).into_iter().filter(|row| !row.ops.is_empty())).collect();
     let mut levels: Vec<LevelRow> =
         Level::ALL.map(|level| LevelRow { level, meaning: level.meaning(), policies: Vec::new() }).into();
     for name in Policy::names() {

@@ -56,14 +56,14 @@ pub(crate) fn dispatch(
     kernel: impl FnOnce(&[Tensor]) -> Result<Forward>,
 ) -> Result<Tensor> {
     let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype()).collect();
-    let casts = precision::resolve(precision::current().as_ref(), op, &dtypes)?;
-    let inputs: Vec<Tensor> = inputs
-        .iter()
-        .map(|x| match casts.inputs {
-            Some(to) if x.dtype().is_castable() => x.cast(to),
-            _ => (*x).clone(),
-        })
-        .collect();
+    let (casts, cached) =
+        precision::with_current(|frame, cached| Ok::<_, Error>((precision::resolve(frame, op, &dtypes)?, cached)))?;
+    let cast = |(x, to): (&&Tensor, &Option<DType>)| match to {
+        Some(to) if cached => x.cast(*to),
+        Some(to) => x.cast_anew(*to),
+        None => (*x).clone(),
+    };
+    let inputs: Vec<Tensor> = inputs.iter().zip(&casts.inputs).map(cast).collect();
     let forward = kernel(&inputs).map_err(|e| e.in_op(op.name()))?;
     let output = tensor::record(op, &inputs, forward);
     let dtypes: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();

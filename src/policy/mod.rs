@@ -7,6 +7,7 @@ mod file;
 mod level;
 mod lists;
 mod loss_scale;
+mod op_lists;
 mod pack;
 mod pattern;
 mod rule;
@@ -16,7 +17,8 @@ mod v1;
 pub use level::Level;
 pub use lists::{List, Origin};
 pub use loss_scale::{DynamicScale, LossScaleSpec};
-pub use pack::{AutoLists, Pack};
+pub use op_lists::{OpEntry, OpLists};
+pub use pack::Pack;
 pub use pattern::Pattern;
 pub use rule::{Rule, Run, Select};
 
@@ -53,7 +55,7 @@ pub struct Policy {
     /// Cells that stay f32 at O2. White is read at O1 and black at O2 only, so a kind may stand on both.
     pub black: List,
     /// What ops do at level auto.
-    pub auto: AutoLists,
+    pub auto: OpLists,
     /// The loss scale to train with.
     pub loss_scale: LossScaleSpec,
 }
@@ -79,7 +81,7 @@ impl Policy {
         Error: From<L::Error>,
     {
         check_low(dtype)?;
-        Ok(Policy::from_pack(level.try_into()?, dtype, Pack::named(Pack::DEFAULT)?))
+        Policy::from_pack(level, dtype, Pack::named(Pack::DEFAULT)?)
     }
 
     /// A level and a low dtype with the given lists; at level auto, with the op lists empty (see [`Policy::auto`]).
@@ -89,15 +91,35 @@ impl Policy {
     pub fn with_lists(level: Level, dtype: DType, white: List, black: List) -> Result<Self> {
         check_low(dtype)?;
         let loss_scale = LossScaleSpec::usual(level, dtype);
-        let auto = AutoLists::default();
+        let auto = OpLists::new("code", "auto");
         Ok(Policy { name: None, pack: None, level, dtype, rules: Vec::new(), white, black, auto, loss_scale })
     }
 
-    fn from_pack(level: Level, dtype: DType, pack: Pack) -> Self {
-        let Pack { name, white, black, auto, .. } = pack;
+    /// A level and a low dtype with the lists of a pack.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 and the pack is made for it;
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for O1 or O2 when the pack lists no cells.
+    ///
+    /// ```
+    /// use precast::{DType, Level, Policy, policy::Pack};
+    /// let policy = Policy::from_pack(Level::Auto, DType::Bf16, Pack::named("torch-2.15-cpu")?)?;
+    /// assert_eq!(policy.pack.as_deref(), Some("torch-2.15-cpu"));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn from_pack<L>(level: L, dtype: DType, pack: Pack) -> Result<Self>
+    where
+        L: TryInto<Level>,
+        Error: From<L::Error>,
+    {
+        check_low(dtype)?;
+        let level = level.try_into()?;
+        pack.check_serves(level, dtype)?;
+        let auto = pack.auto().clone();
+        let Pack { name, white, black, .. } = pack;
         let loss_scale = LossScaleSpec::usual(level, dtype);
         let pack = Some(name.to_string());
-        Policy { name: None, pack, level, dtype, rules: Vec::new(), white, black, auto, loss_scale }
+        Ok(Policy { name: None, pack, level, dtype, rules: Vec::new(), white, black, auto, loss_scale })
     }
 
     /// Adds a rule after the others.

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_yaml::{Location, Spanned};
 
 use super::{
-    AutoLists, DynamicScale, Level, List, LossScaleSpec, Origin, Pack, Policy, Rule, Run, Select, check_low,
+    DynamicScale, Level, List, LossScaleSpec, OpLists, Origin, Pack, Policy, Rule, Run, Select, check_low,
     diagnostic::Source,
 };
 use crate::{
     DType, Op,
     error::{Error, Result, did_you_mean},
+    precision::Treatment,
 };
 
 /// A value with its place in the file.
@@ -127,10 +128,13 @@ pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> 
     let dtype = low_dtype(&dtype.value).map_err(|error| source.error(dtype.referenced, error))?;
     let level: Level = level.value.parse().map_err(|error| source.error(level.referenced, error))?;
     let pack = match pack {
-        Some(pack) => Pack::named(&pack.value).map_err(|error| source.error(pack.referenced, error))?,
+        Some(named) => Pack::named(&named.value)
+            .and_then(|pack| pack.check_serves(level, dtype).map(|()| pack))
+            .map_err(|error| source.error(named.referenced, error))?,
         None => Pack::named(Pack::DEFAULT)?,
     };
-    let mut policy = Policy::from_pack(level, dtype, pack);
+    let names = Names { pack: pack.clone(), source };
+    let mut policy = Policy::from_pack(level, dtype, pack)?;
     policy.name = name;
     for written in rules {
         let select = written.value.path.as_ref().or(written.value.kind.as_ref());
@@ -140,12 +144,11 @@ pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> 
     change_cells(&mut policy.white, &cells.white, "white", source)?;
     change_cells(&mut policy.black, &cells.black, "black", source)?;
     if level == Level::Auto {
-        change_ops(&mut policy.auto.white, &ops.white, "white", source)?;
-        change_ops(&mut policy.auto.black, &ops.black, "black", source)?;
-        change_ops(&mut policy.auto.promote, &ops.promote, "promote", source)?;
-        check_on_one(&policy.auto, [&ops.white, &ops.black, &ops.promote], source)?;
+        names.change_auto(&mut policy.auto, &ops)?;
     } else {
-        change_ops(&mut policy.white, &ops.white, "white", source)?;
+        let (removed, added) = names.changes(policy.white.ops(), &ops.white, "white")?;
+        removed.into_iter().for_each(|op| _ = policy.white.remove_op(op));
+        added.into_iter().for_each(|(op, origin)| policy.white.add_op(op, origin));
         for (color, changes) in [("black", &ops.black), ("promote", &ops.promote)] {
             if let Some(name) = changes.add.first().or(changes.remove.first()) {
                 let words = format!("the {color} list of ops is read at level auto only; the level is {level}");
@@ -215,50 +218,86 @@ fn change_cells(list: &mut List, changes: &ChangesV1, color: &str, source: &Sour
     Ok(())
 }
 
-/// As for cells; but a name may stand for more than one op, and changes those of them that it can.
-fn change_ops(list: &mut List, changes: &ChangesV1, color: &str, source: &Source<'_>) -> Result<()> {
-    let of_pack = list.clone();
-    let named = |name: &At<String>| Op::named(&name.value).map_err(|error| source.error(name.referenced, error));
-    for name in &changes.remove {
-        let mut met = false;
-        for op in named(name)? {
-            met |= of_pack.ops().contains_key(&op) && list.remove_op(op);
-        }
-        if !met {
-            let on_it = list.ops().keys().map(|op| op.name()).collect();
-            return Err(source.error(name.referenced, not_on_it(&name.value, color, "ops", on_it)));
-        }
-    }
-    for name in &changes.add {
-        let ops = named(name)?;
-        let earlier = |op: &Op| of_pack.ops().get(op).or(list.ops().get(op));
-        let new: Vec<Op> = ops.iter().copied().filter(|op| earlier(op).is_none()).collect();
-        if let (true, Some(earlier)) = (new.is_empty(), ops.first().and_then(earlier)) {
-            return Err(source.error(name.referenced, on_it_already(&name.value, color, "ops", earlier)));
-        }
-        for op in new {
-            list.add_op(op, source.origin(name.referenced));
-        }
-    }
-    Ok(())
+/// The lists of ops that a policy may change at level auto, by their names there.
+const COLORS: [(&str, &[Treatment]); 3] = [
+    ("white", &[Treatment::Low]),
+    ("black", &[Treatment::Full, Treatment::FullUnlessDtype]),
+    ("promote", &[Treatment::Widest]),
+];
+
+/// The ops of a colour, with where each comes from.
+fn of_color(lists: &OpLists, treatments: &[Treatment]) -> BTreeMap<Op, Origin> {
+    treatments.iter().flat_map(|t| lists.list(*t)).map(|(op, entry)| (op, entry.origin.clone())).collect()
 }
 
-/// An op that was added to one list while it stands on another would be treated by whichever is read first.
-fn check_on_one(auto: &AutoLists, changes: [&ChangesV1; 3], source: &Source<'_>) -> Result<()> {
-    let lists = [("white", &auto.white), ("black", &auto.black), ("promote", &auto.promote)];
-    for (own, changes) in changes.into_iter().enumerate() {
-        for name in &changes.add {
-            let ops = Op::named(&name.value).map_err(|error| source.error(name.referenced, error))?;
-            let other = lists.iter().enumerate().find(|(i, (_, list))| {
-                *i != own && ops.iter().any(|op| list.ops().contains_key(op) && lists[own].1.ops().contains_key(op))
-            });
-            if let Some((_, (color, _))) = other {
-                let words = format!("`{}` stands on the {color} list of ops, too; remove it there", name.value);
-                return Err(source.error(name.referenced, Error::list(words)));
-            }
-        }
+/// Ops that leave a list, and ops that come to it.
+type Changed = (Vec<Op>, Vec<(Op, Origin)>);
+
+/// Ops as they are named in a policy file: in the language of its pack.
+struct Names<'a> {
+    pack: Pack,
+    source: &'a Source<'a>,
+}
+
+impl Names<'_> {
+    fn ops(&self, name: &At<String>) -> Result<Vec<Op>> {
+        self.pack.op(&name.value).map_err(|error| self.source.error(name.referenced, error))
     }
-    Ok(())
+
+    /// What a change removes from and adds to a list. As for cells; but a name may stand for more than one op, and
+    /// changes those of them that it can.
+    fn changes(&self, of_pack: &BTreeMap<Op, Origin>, changes: &ChangesV1, color: &str) -> Result<Changed> {
+        let (mut removed, mut added) = (Vec::new(), Vec::<(Op, Origin)>::new());
+        for name in &changes.remove {
+            let on_it = |op: &Op| of_pack.contains_key(op) && !removed.contains(op);
+            let ops: Vec<Op> = self.ops(name)?.into_iter().filter(on_it).collect();
+            if ops.is_empty() {
+                let left = of_pack.keys().filter(|op| !removed.contains(op)).map(|op| op.name()).collect();
+                return Err(self.source.error(name.referenced, not_on_it(&name.value, color, "ops", left)));
+            }
+            removed.extend(ops);
+        }
+        for name in &changes.add {
+            let ops = self.ops(name)?;
+            let earlier = |op: &Op| {
+                let before = of_pack.get(op);
+                before.or(added.iter().find(|(known, _)| known == op).map(|(_, origin)| origin)).cloned()
+            };
+            let new: Vec<Op> = ops.iter().copied().filter(|op| earlier(op).is_none()).collect();
+            if let (true, Some(earlier)) = (new.is_empty(), ops.first().and_then(earlier)) {
+                return Err(self.source.error(name.referenced, on_it_already(&name.value, color, "ops", &earlier)));
+            }
+            added.extend(new.into_iter().map(|op| (op, self.source.origin(name.referenced))));
+        }
+        Ok((removed, added))
+    }
+
+    /// Changes the lists of level auto. An op that is added to one colour while it stands on another would be treated by
+    /// whichever is read first, so that is an error.
+    fn change_auto(&self, lists: &mut OpLists, ops: &OpsV1) -> Result<()> {
+        let changes = [&ops.white, &ops.black, &ops.promote];
+        let mut additions = Vec::new();
+        for ((color, treatments), changes) in COLORS.into_iter().zip(changes) {
+            let (removed, added) = self.changes(&of_color(lists, treatments), changes, color)?;
+            removed.into_iter().for_each(|op| _ = lists.remove(op));
+            additions.push((color, treatments, changes, added));
+        }
+        for (color, treatments, changes, added) in additions {
+            for name in &changes.add {
+                let ops = self.ops(name)?;
+                let other = COLORS.iter().filter(|(other, _)| *other != color).find(|(_, treatments)| {
+                    let on_it = of_color(lists, treatments);
+                    ops.iter().any(|op| on_it.contains_key(op) && added.iter().any(|(new, _)| new == op))
+                });
+                if let Some((other, _)) = other {
+                    let words = format!("`{}` stands on the {other} list of ops, too; remove it there", name.value);
+                    return Err(self.source.error(name.referenced, Error::list(words)));
+                }
+            }
+            added.into_iter().for_each(|(op, origin)| lists.put(op, treatments[0], origin));
+        }
+        Ok(())
+    }
 }
 
 fn not_on_it(name: &str, color: &str, what: &str, on_it: Vec<&str>) -> Error {
@@ -353,16 +392,13 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
 }
 
 fn written_ops(pack: &Pack, policy: &Policy) -> OpsV1 {
-    let changes = |from: &List, to: &List| changes(from.ops(), to.ops(), |op| own_name(*op).to_string());
+    let name = |op: &Op| op.unambiguous_name(pack.system);
     if policy.level != Level::Auto {
-        return OpsV1 { white: changes(&pack.white, &policy.white), ..OpsV1::default() };
+        return OpsV1 { white: changes(pack.white.ops(), policy.white.ops(), name), ..OpsV1::default() };
     }
-    let (from, to) = (&pack.auto, &policy.auto);
-    OpsV1 {
-        white: changes(&from.white, &to.white),
-        black: changes(&from.black, &to.black),
-        promote: changes(&from.promote, &to.promote),
-    }
+    let [white, black, promote] = COLORS
+        .map(|(_, treatments)| changes(&of_color(pack.auto(), treatments), &of_color(&policy.auto, treatments), name));
+    OpsV1 { white, black, promote }
 }
 
 fn placeless<T>(value: T) -> At<T> {
@@ -374,12 +410,6 @@ fn changes<K: Ord>(from: &BTreeMap<K, Origin>, to: &BTreeMap<K, Origin>, name: i
         of.keys().filter(|key| !than.contains_key(key)).map(|key| placeless(name(key))).collect()
     };
     ChangesV1 { add: missing(to, from), remove: missing(from, to) }
-}
-
-/// A name that means this op alone: `Gather` is one of our ops and MindSpore's name for another.
-fn own_name(op: Op) -> &'static str {
-    let names = std::iter::once(op.name()).chain(op.mindspore().iter().copied());
-    names.into_iter().find(|name| Op::named(name).is_ok_and(|ops| ops == [op])).unwrap_or(op.name())
 }
 
 fn written_rule(rule: &Rule) -> RuleV1 {
@@ -419,17 +449,5 @@ fn written_loss_scale(spec: &LossScaleSpec) -> LossScaleV1 {
             max: Some(placeless(d.max)),
             ..of_kind("dynamic")
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_op_has_a_name_of_its_own() {
-        for op in Op::ALL {
-            assert_eq!(Op::named(own_name(*op)).unwrap(), [*op]);
-        }
     }
 }

@@ -1,6 +1,10 @@
-//! Frames: one region of precision.
+//! Frames: one region of precision, and the rules for ops that it may hold.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +23,7 @@ pub enum Frame {
 }
 
 /// What a list says of an op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Treatment {
@@ -27,17 +31,114 @@ pub enum Treatment {
     Low,
     /// Inputs are cast to f32.
     Full,
+    /// As [`Full`](Treatment::Full), but where the caller names the dtype of the result, that dtype it is.
+    FullUnlessDtype,
     /// Inputs are cast to the widest dtype among them.
     Widest,
+    /// An error: unsafe in low precision, and the list's author would rather say so than widen in silence.
+    Banned,
+    /// TensorFlow's infer list: low between low ops. Where there is no graph to look at, as [`Widest`](Treatment::Widest).
+    Infer,
+    /// TensorFlow's clear list: in whatever its neighbours run in. Where there is no graph to look at, as
+    /// [`Widest`](Treatment::Widest).
+    Clear,
+    /// Inputs are taken as they come.
+    AsIs,
+    /// Paddle's gray ops: f32 when an input is f32, else low.
+    Gray,
+}
+
+impl Treatment {
+    /// Every treatment, in the order of a pack file.
+    pub const ALL: [Treatment; 9] = [
+        Treatment::Low,
+        Treatment::Full,
+        Treatment::FullUnlessDtype,
+        Treatment::Widest,
+        Treatment::Banned,
+        Treatment::Infer,
+        Treatment::Clear,
+        Treatment::AsIs,
+        Treatment::Gray,
+    ];
+
+    /// The name, as in pack files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Treatment::Low => "low",
+            Treatment::Full => "full",
+            Treatment::FullUnlessDtype => "full_unless_dtype",
+            Treatment::Widest => "widest",
+            Treatment::Banned => "banned",
+            Treatment::Infer => "infer",
+            Treatment::Clear => "clear",
+            Treatment::AsIs => "as_is",
+            Treatment::Gray => "gray",
+        }
+    }
+
+    /// What it means, in one line.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Treatment::Low => "runs in the low dtype",
+            Treatment::Full => "runs in f32",
+            Treatment::FullUnlessDtype => "runs in f32, unless the caller names the dtype of the result",
+            Treatment::Widest => "runs in the widest dtype among its inputs",
+            Treatment::Banned => "is refused",
+            Treatment::Infer => "low between low ops; alone, the widest dtype among its inputs",
+            Treatment::Clear => "as its neighbours; alone, the widest dtype among its inputs",
+            Treatment::AsIs => "takes its inputs as they come",
+            Treatment::Gray => "runs in f32 when an input is f32, else low",
+        }
+    }
+}
+
+impl fmt::Display for Treatment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 /// The op lists of one region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpRules {
+    /// Whose lists these are, for messages.
+    pub name: Arc<str>,
     /// The dtype that [`Treatment::Low`] means.
     pub low: DType,
     /// Whether the results of lowered ops return to f32, as at level O1.
     pub back: bool,
-    /// The listed ops; every other op takes its inputs as they come.
+    /// The dtypes that are cast; inputs of any other are left alone. A subset of f32, f16 and bf16.
+    pub eligible: Vec<DType>,
+    /// The listed ops.
     pub ops: BTreeMap<Op, Treatment>,
+    /// What every other op does.
+    pub unlisted: Treatment,
+    /// Ops of which the first input decides; when it decides for low, it alone is cast. Norms, whose parameters stay f32.
+    #[serde(default)]
+    pub by_first: BTreeSet<Op>,
+    /// Why the banned ops are.
+    #[serde(default)]
+    pub because: BTreeMap<Op, Arc<str>>,
+}
+
+impl OpRules {
+    /// Rules that cast f32, f16 and bf16 and take the inputs of an op that is not listed as they come.
+    pub fn new(name: impl Into<Arc<str>>, low: DType) -> Self {
+        OpRules {
+            name: name.into(),
+            low,
+            back: false,
+            eligible: vec![DType::F32, DType::F16, DType::Bf16],
+            ops: BTreeMap::new(),
+            unlisted: Treatment::AsIs,
+            by_first: BTreeSet::new(),
+            because: BTreeMap::new(),
+        }
+    }
+
+    /// What is done with an op.
+    pub fn treatment(&self, op: Op) -> Treatment {
+        self.ops.get(&op).copied().unwrap_or(self.unlisted)
+    }
 }

@@ -1,6 +1,6 @@
 //! The one rule that turns (frame, op, input dtypes) into casts.
 
-use super::{Frame, Treatment};
+use super::{Frame, OpRules, Treatment};
 use crate::{
     DType, Op,
     error::{Error, Result},
@@ -8,12 +8,19 @@ use crate::{
 };
 
 /// The casts of one op call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Casts {
-    /// The dtype to which every castable input is cast; `None` leaves them.
-    pub inputs: Option<DType>,
+    /// For each input in order the dtype to which it is cast; `None` leaves it.
+    pub inputs: Vec<Option<DType>>,
     /// The dtype to which a castable output is cast; `None` leaves it.
     pub output: Option<DType>,
+}
+
+impl Casts {
+    /// The dtypes of the inputs after the casts.
+    pub fn after(&self, inputs: &[DType]) -> Vec<DType> {
+        self.inputs.iter().zip(inputs).map(|(to, from)| to.unwrap_or(*from)).collect()
+    }
 }
 
 /// Decides the casts of one call. Pure.
@@ -22,50 +29,78 @@ pub struct Casts {
 /// family promote to the widest input, matrix products refuse mixed inputs.
 ///
 /// # Errors
-/// [`ErrorKind::DType`](crate::ErrorKind::DType) when inputs of different floating dtypes meet in an op that refuses it.
+/// [`ErrorKind::DType`](crate::ErrorKind::DType) when inputs of different floating dtypes meet in an op that refuses it;
+/// [`ErrorKind::List`](crate::ErrorKind::List) when the op is banned.
 pub fn resolve(frame: Option<&Frame>, op: Op, inputs: &[DType]) -> Result<Casts> {
+    let mut casts = Casts { inputs: vec![None; inputs.len()], output: None };
     if op == Op::Cast {
-        return Ok(Casts::default());
+        return Ok(casts);
     }
-    let to = |dtype| Casts { inputs: Some(dtype), output: None };
-    let casts = match frame {
-        None | Some(Frame::Off) => Casts::default(),
-        Some(Frame::Fixed(dtype)) => to(*dtype),
-        Some(Frame::Lists(rules)) => match rules.ops.get(&op) {
-            None => Casts::default(),
-            Some(Treatment::Low) => {
-                let touched = inputs.iter().any(|d| d.is_castable());
-                Casts { inputs: Some(rules.low), output: (rules.back && touched).then_some(DType::F32) }
-            }
-            Some(Treatment::Full) => to(DType::F32),
-            Some(Treatment::Widest) => match widest(inputs.iter().filter(|d| d.is_castable())) {
-                Some(dtype) => to(dtype),
-                None => Casts::default(),
-            },
-        },
-    };
-    let after = |d: &DType| match casts.inputs {
-        Some(to) if d.is_castable() => to,
-        _ => *d,
-    };
-    let floats: Vec<DType> = inputs.iter().map(after).filter(|d| d.is_float()).collect();
-    let mixed = floats.windows(2).any(|pair| pair[0] != pair[1]);
+    match frame {
+        None | Some(Frame::Off) => {}
+        Some(Frame::Fixed(dtype)) => cast_all(&mut casts, inputs, *dtype, DType::is_castable),
+        Some(Frame::Lists(rules)) => by_rules(&mut casts, rules, op, inputs)?,
+    }
+    let floats = || casts.inputs.iter().zip(inputs).map(|(to, from)| to.unwrap_or(*from)).filter(|d| d.is_float());
+    let Some(first) = floats().next() else { return Ok(casts) };
+    if floats().all(|dtype| dtype == first) {
+        return Ok(casts);
+    }
     match op.mixing() {
-        Mixing::Promotes if mixed => Ok(Casts { inputs: widest(&floats), ..casts }),
-        Mixing::Refuses if mixed => {
-            let met: Vec<&str> = floats.iter().map(|d| d.name()).collect();
-            Err(Error::dtype(format!(
+        Mixing::Keeps => {}
+        Mixing::Promotes => {
+            let widest = floats().fold(first, DType::promote);
+            cast_all(&mut casts, inputs, widest, DType::is_castable);
+        }
+        Mixing::Refuses => {
+            let met: Vec<&str> = floats().map(DType::name).collect();
+            return Err(Error::dtype(format!(
                 "inputs of different dtypes meet ({}); cast them to one dtype, or run under a policy",
                 met.join(", ")
             ))
-            .in_op(op.name()))
+            .in_op(op.name()));
         }
-        _ => Ok(casts),
     }
+    Ok(casts)
 }
 
-fn widest<'a>(dtypes: impl IntoIterator<Item = &'a DType>) -> Option<DType> {
-    dtypes.into_iter().copied().reduce(DType::promote)
+fn by_rules(casts: &mut Casts, rules: &OpRules, op: Op, inputs: &[DType]) -> Result<()> {
+    let eligible = |dtype: DType| rules.eligible.contains(&dtype);
+    let by_first = rules.by_first.contains(&op);
+    let treatment = rules.treatment(op);
+    let to = match treatment {
+        Treatment::AsIs => return Ok(()),
+        Treatment::Low => rules.low,
+        Treatment::Full | Treatment::FullUnlessDtype => DType::F32,
+        Treatment::Widest | Treatment::Infer | Treatment::Clear => {
+            match inputs.iter().copied().filter(|d| eligible(*d)).reduce(DType::promote) {
+                Some(dtype) => dtype,
+                None => return Ok(()),
+            }
+        }
+        Treatment::Gray => {
+            let deciding = if by_first { &inputs[..inputs.len().min(1)] } else { inputs };
+            if deciding.contains(&DType::F32) { DType::F32 } else { rules.low }
+        }
+        Treatment::Banned => {
+            let because = rules.because.get(&op).map_or(String::new(), |because| format!(": {because}"));
+            return Err(Error::list(format!("banned by the lists of {}{because}", rules.name)).in_op(op.name()));
+        }
+    };
+    let cast = if by_first && to == rules.low { inputs.len().min(1) } else { inputs.len() };
+    cast_all(casts, &inputs[..cast], to, eligible);
+    if rules.back && treatment == Treatment::Low && inputs.iter().any(|d| eligible(*d)) {
+        casts.output = Some(DType::F32);
+    }
+    Ok(())
+}
+
+fn cast_all(casts: &mut Casts, inputs: &[DType], to: DType, which: impl Fn(DType) -> bool) {
+    for (cast, from) in casts.inputs.iter_mut().zip(inputs) {
+        if which(*from) {
+            *cast = Some(to);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -73,35 +108,74 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::precision::OpRules;
+    use DType::*;
+
+    fn frame(rules: OpRules) -> Frame {
+        Frame::Lists(Arc::new(rules))
+    }
+
+    fn rules(ops: &[(Op, Treatment)]) -> OpRules {
+        OpRules { ops: ops.iter().copied().collect(), ..OpRules::new("test", Bf16) }
+    }
+
+    fn after(frame: &Frame, op: Op, inputs: &[DType]) -> Vec<DType> {
+        resolve(Some(frame), op, inputs).unwrap().after(inputs)
+    }
 
     #[test]
     fn a_fixed_frame_casts_every_op_but_cast() {
-        let frame = Frame::Fixed(DType::F16);
-        let casts = resolve(Some(&frame), Op::Exp, &[DType::F32]).unwrap();
-        assert_eq!(casts, Casts { inputs: Some(DType::F16), output: None });
-        assert_eq!(resolve(Some(&frame), Op::Cast, &[DType::F32]).unwrap(), Casts::default());
+        let frame = Frame::Fixed(F16);
+        assert_eq!(after(&frame, Op::Exp, &[F32]), [F16]);
+        assert_eq!(after(&frame, Op::Cast, &[F32]), [F32]);
     }
 
     #[test]
     fn lists_lower_what_they_name_and_o1_returns_f32() {
-        let ops = [(Op::MatMul, Treatment::Low), (Op::Exp, Treatment::Full), (Op::Concat, Treatment::Widest)];
-        let rules = OpRules { low: DType::Bf16, back: true, ops: ops.into() };
-        let frame = Frame::Lists(Arc::new(rules));
+        let listed = [(Op::MatMul, Treatment::Low), (Op::Exp, Treatment::Full), (Op::Concat, Treatment::Widest)];
+        let frame = frame(OpRules { back: true, ..rules(&listed) });
         let of = |op, inputs: &[DType]| resolve(Some(&frame), op, inputs).unwrap();
-        use DType::*;
-        assert_eq!(of(Op::MatMul, &[F32, F32]), Casts { inputs: Some(Bf16), output: Some(F32) });
-        assert_eq!(of(Op::MatMul, &[F64, F64]).output, None);
-        assert_eq!(of(Op::Exp, &[Bf16]).inputs, Some(F32));
-        assert_eq!(of(Op::Concat, &[F16, Bf16]).inputs, Some(F32));
-        assert_eq!(of(Op::Tanh, &[F16]), Casts::default());
+        assert_eq!(of(Op::MatMul, &[F32, F32]), Casts { inputs: vec![Some(Bf16); 2], output: Some(F32) });
+        assert_eq!(of(Op::MatMul, &[F64, F64]), Casts { inputs: vec![None; 2], output: None });
+        assert_eq!(after(&frame, Op::Exp, &[Bf16]), [F32]);
+        assert_eq!(after(&frame, Op::Concat, &[F16, Bf16]), [F32, F32]);
+        assert_eq!(after(&frame, Op::Tanh, &[F16]), [F16]);
+    }
+
+    #[test]
+    fn gray_ops_run_low_unless_an_input_is_f32() {
+        let gray = OpRules { unlisted: Treatment::Gray, by_first: [Op::BatchNorm].into(), ..rules(&[]) };
+        let frame = frame(gray);
+        assert_eq!(after(&frame, Op::Add, &[Bf16, F32]), [F32, F32]);
+        assert_eq!(after(&frame, Op::Add, &[F16, Bf16]), [Bf16, Bf16]);
+        assert_eq!(after(&frame, Op::Relu, &[F64]), [F64]);
+        // Of a norm the first input decides, and goes low alone.
+        assert_eq!(after(&frame, Op::BatchNorm, &[F16, F32]), [Bf16, F32]);
+        assert_eq!(after(&frame, Op::BatchNorm, &[F32, Bf16]), [F32, F32]);
+    }
+
+    #[test]
+    fn a_banned_op_says_why() {
+        let mut banned = rules(&[(Op::BinaryCrossEntropy, Treatment::Banned)]);
+        banned.because.insert(Op::BinaryCrossEntropy, "log of a rounded probability".into());
+        let message = resolve(Some(&frame(banned)), Op::BinaryCrossEntropy, &[F32, F32]).unwrap_err().to_string();
+        assert_eq!(message, "BinaryCrossEntropy: banned by the lists of test: log of a rounded probability");
+    }
+
+    #[test]
+    fn only_eligible_dtypes_are_cast() {
+        let frame = frame(OpRules {
+            eligible: vec![F32],
+            ..rules(&[(Op::MatMul, Treatment::Low), (Op::Exp, Treatment::Full)])
+        });
+        assert_eq!(after(&frame, Op::MatMul, &[F32, F32]), [Bf16, Bf16]);
+        assert_eq!(after(&frame, Op::Exp, &[F16]), [F16]);
     }
 
     #[test]
     fn without_a_frame_arithmetic_promotes_and_products_refuse() {
-        use DType::*;
-        assert_eq!(resolve(None, Op::Add, &[F16, F32]).unwrap().inputs, Some(F32));
-        assert_eq!(resolve(None, Op::Add, &[F16, F16]).unwrap(), Casts::default());
+        let free = |op, inputs: &[DType]| resolve(None, op, inputs).unwrap().after(inputs);
+        assert_eq!(free(Op::Add, &[F16, F32]), [F32, F32]);
+        assert_eq!(free(Op::Add, &[F16, F16]), [F16, F16]);
         let message = resolve(None, Op::MatMul, &[F16, F32]).unwrap_err().to_string();
         assert_eq!(
             message,

@@ -3,9 +3,28 @@
 use std::{cell::RefCell, marker::PhantomData};
 
 use super::Frame;
+use crate::DType;
+
+/// What a region of [`autocast`](crate::autocast()) says beside its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionState {
+    /// Whether the region casts anything.
+    pub enabled: bool,
+    /// Its low dtype: what a region inside takes that names none.
+    pub dtype: DType,
+    /// Whether a parameter is cast once and the low copy used again.
+    pub cache: bool,
+}
+
+/// One entered region. An adapter's frame is part of the [`autocast`](crate::autocast()) region around it.
+#[derive(Clone, Debug)]
+struct Entered {
+    frame: Frame,
+    region: Option<RegionState>,
+}
 
 thread_local! {
-    static STACK: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+    static STACK: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Keeps a frame entered until dropped. It cannot leave its thread.
@@ -19,9 +38,19 @@ pub struct Scope {
 /// Enters a frame on this thread until the returned guard is dropped.
 pub fn enter(frame: Frame) -> Scope {
     STACK.with_borrow_mut(|stack| {
-        stack.push(frame);
-        Scope { depth: stack.len() - 1, _thread: PhantomData }
+        let region = stack.last().and_then(|top| top.region);
+        push(stack, Entered { frame, region })
     })
+}
+
+/// Enters the frame of an [`autocast`](crate::autocast()) region.
+pub(crate) fn enter_region(frame: Frame, region: RegionState) -> Scope {
+    STACK.with_borrow_mut(|stack| push(stack, Entered { frame, region: Some(region) }))
+}
+
+fn push(stack: &mut Vec<Entered>, entered: Entered) -> Scope {
+    stack.push(entered);
+    Scope { depth: stack.len() - 1, _thread: PhantomData }
 }
 
 impl Drop for Scope {
@@ -34,13 +63,60 @@ impl Drop for Scope {
 
 /// The innermost frame of this thread; a new thread has none.
 pub fn current() -> Option<Frame> {
-    STACK.with_borrow(|stack| stack.last().cloned())
+    STACK.with_borrow(|stack| stack.last().map(|top| top.frame.clone()))
+}
+
+/// The innermost [`autocast`](crate::autocast()) region of this thread.
+pub fn region() -> Option<RegionState> {
+    STACK.with_borrow(|stack| stack.last().and_then(|top| top.region))
+}
+
+/// Lends the innermost frame, and whether low copies of parameters are kept. `f` must not enter or leave a frame.
+pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Frame>, bool) -> R) -> R {
+    STACK.with_borrow(|stack| match stack.last() {
+        Some(top) => f(Some(&top.frame), top.region.is_none_or(|region| region.cache)),
+        None => f(None, true),
+    })
+}
+
+/// A thread's precision, to be taken into another thread: threads inherit none by themselves.
+///
+/// ```
+/// use precast::{precision, prelude::*};
+/// let x = Tensor::ones(&[2, 2], DType::F32);
+/// let dtypes = autocast(Autocast::new("torch-2.15-cpu")?, || {
+///     let carried = precision::carry();
+///     std::thread::scope(|threads| {
+///         let bare = threads.spawn(|| x.matmul(&x)).join().expect("does not panic")?;
+///         let inside = threads.spawn(|| carried.run(|| x.matmul(&x))).join().expect("does not panic")?;
+///         Ok((bare.dtype(), inside.dtype()))
+///     })
+/// })?;
+/// assert_eq!(dtypes, (DType::F32, DType::Bf16));
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Carried(Option<Entered>);
+
+/// Takes the precision of this thread along.
+pub fn carry() -> Carried {
+    Carried(STACK.with_borrow(|stack| stack.last().cloned()))
+}
+
+impl Carried {
+    /// Runs `f` on this thread in the precision that was taken along.
+    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
+        // Where nothing was entered, nothing is cast, whatever this thread has entered itself.
+        let none = Entered { frame: Frame::Off, region: None };
+        let entered = self.0.clone().unwrap_or(none);
+        let _scope = STACK.with_borrow_mut(|stack| push(stack, entered));
+        f()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DType;
 
     #[test]
     fn frames_nest_and_survive_a_panic() {
@@ -66,5 +142,14 @@ mod tests {
     fn a_new_thread_starts_without_a_frame() {
         let _here = enter(Frame::Fixed(DType::Bf16));
         std::thread::spawn(|| assert_eq!(current(), None)).join().unwrap();
+    }
+
+    #[test]
+    fn adapters_stand_inside_the_region_around_them() {
+        let state = RegionState { enabled: true, dtype: DType::Bf16, cache: false };
+        let _region = enter_region(Frame::Off, state);
+        let _adapter = enter(Frame::Fixed(DType::F32));
+        assert_eq!(region(), Some(state));
+        with_current(|_, cache| assert!(!cache));
     }
 }

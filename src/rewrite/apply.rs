@@ -140,9 +140,9 @@ where
 /// ```
 /// use precast::{prelude::*, rewrite::auto_mixed_precision_fn};
 /// let x = Tensor::ones(&[2, 4], DType::F32);
-/// let attention = |(q, k): (&Tensor, &Tensor)| q.matmul(&k.t()?)?.softmax(-1);
+/// let attention = |(q, k): (&Tensor, &Tensor)| q.matmul(&k.t()?)?.log_softmax(-1);
 /// let attention = auto_mixed_precision_fn(attention, DType::F16)?;
-/// assert_eq!(attention((&x, &x))?.dtype(), DType::F32); // the product ran in f16, the softmax in f32
+/// assert_eq!(attention((&x, &x))?.dtype(), DType::F32); // the product ran in f16, the log softmax in f32
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn auto_mixed_precision_fn<A, R>(f: impl Fn(A) -> R, dtype: DType) -> Result<impl Fn(A) -> R> {

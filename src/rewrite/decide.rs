@@ -36,12 +36,29 @@ pub(super) struct Verdict {
 
 /// The ops that the policy's level treats by a list.
 pub(super) fn listed_ops(policy: &Policy) -> BTreeMap<Op, ListedOp> {
-    let entry =
-        |(op, treatment, origin): (Op, Treatment, &Origin)| (op, ListedOp { treatment, origin: origin.clone() });
+    let low = |(op, origin): (&Op, &Origin)| {
+        (*op, ListedOp { treatment: Treatment::Low, because: None, origin: origin.clone() })
+    };
     match policy.level {
-        Level::O1 => policy.white.ops().iter().map(|(&op, origin)| entry((op, Treatment::Low, origin))).collect(),
-        Level::Auto => policy.auto.treatments().map(entry).collect(),
+        Level::O1 => policy.white.ops().iter().map(low).collect(),
+        Level::Auto => {
+            let entry = |op| Some((op, ListedOp::from(policy.auto.entry(op, policy.dtype)?)));
+            policy.auto.entries().keys().filter_map(|op| entry(*op)).collect()
+        }
         _ => BTreeMap::new(),
+    }
+}
+
+/// What the level makes of ops, if it makes anything of any.
+fn op_rules(policy: &Policy) -> Option<OpRules> {
+    match policy.level {
+        Level::O1 if !policy.white.ops().is_empty() => {
+            let ops = policy.white.ops().keys().map(|op| (*op, Treatment::Low)).collect();
+            let name = policy.pack.as_deref().unwrap_or("code");
+            Some(OpRules { back: true, ops, ..OpRules::new(name, policy.dtype) })
+        }
+        Level::Auto if !policy.auto.is_empty() => Some(policy.auto.rules(policy.dtype)),
+        _ => None,
     }
 }
 
@@ -73,12 +90,10 @@ impl Surroundings {
 impl<'a> Laid<'a> {
     pub fn new(policy: &'a Policy) -> Result<Self> {
         check_low(policy.dtype)?;
-        let ops: BTreeMap<_, _> = listed_ops(policy).into_iter().map(|(op, entry)| (op, entry.treatment)).collect();
-        let back = policy.level == Level::O1;
         Ok(Laid {
             policy,
             rules: policy.rules.iter().map(|rule| Arc::new(RuleRef::from(rule))).collect(),
-            ops: (!ops.is_empty()).then(|| Arc::new(OpRules { low: policy.dtype, back, ops })),
+            ops: op_rules(policy).map(Arc::new),
         })
     }
 

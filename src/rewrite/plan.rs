@@ -14,6 +14,7 @@ use crate::{
     cells,
     error::{Error, Result, did_you_mean},
     policy::{Level, Origin, Rule},
+    precision::Treatment,
 };
 
 /// What each cell of one network will run in, and why. A value: printing, comparing and storing it changes nothing.
@@ -28,6 +29,17 @@ pub struct Plan {
     /// The ops that are treated by a list, where a level treats ops so.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub listed: BTreeMap<Op, ListedOp>,
+    /// What every other op does where ops go by lists.
+    #[serde(default = "as_is", skip_serializing_if = "is_as_is")]
+    pub unlisted: Treatment,
+}
+
+fn as_is() -> Treatment {
+    Treatment::AsIs
+}
+
+fn is_as_is(treatment: &Treatment) -> bool {
+    *treatment == Treatment::AsIs
 }
 
 /// What a plan remembers of its policy.
@@ -168,7 +180,8 @@ impl Policy {
         }
         check_kinds(self, &decisions)?;
         let policy = Summary { name: self.name.clone(), pack: self.pack.clone(), level: self.level, dtype: self.dtype };
-        Ok(Plan { policy, decisions, listed: listed_ops(self) })
+        let unlisted = if self.level == Level::Auto { self.auto.unlisted } else { Treatment::AsIs };
+        Ok(Plan { policy, decisions, listed: listed_ops(self), unlisted })
     }
 }
 

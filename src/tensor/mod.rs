@@ -146,6 +146,15 @@ impl Tensor {
     /// tensor again: two lowered neighbours pay for no round trip. Floats to integers truncate; integers and floats to
     /// bool are `!= 0`.
     pub fn cast(&self, to: DType) -> Tensor {
+        self.cast_with(to, self.0.casts.as_ref())
+    }
+
+    /// As [`cast`](Tensor::cast), but a parameter's low copy is made anew and not kept.
+    pub(crate) fn cast_anew(&self, to: DType) -> Tensor {
+        self.cast_with(to, None)
+    }
+
+    fn cast_with(&self, to: DType, kept: Option<&Mutex<Vec<(DType, Array)>>>) -> Tensor {
         if to == self.dtype() {
             return self.clone();
         }
@@ -165,7 +174,7 @@ impl Tensor {
                 of_parameter: self.0.of_parameter,
             });
         }
-        let array = match &self.0.casts {
+        let array = match kept {
             None => self.cast_array(to),
             Some(casts) => {
                 let mut casts = casts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -6,8 +6,8 @@ use precast::{
     DType, Level, Param, Policy, Tensor,
     cell::{Child, Trace},
     error::{Error, Result},
-    policy::{AutoLists, List},
-    rewrite::{Custom, Plan, auto_mixed_precision, custom_mixed_precision},
+    policy::{List, OpLists, Pack},
+    rewrite::{Custom, Plan, custom_mixed_precision},
 };
 
 use crate::{
@@ -40,7 +40,7 @@ pub enum Effect {
     /// All is lowered but what is on this list: O2, O3 and a black list.
     AllBut(List),
     /// Every op is treated by its list: level auto.
-    EachOp(AutoLists),
+    EachOp(OpLists),
 }
 
 impl Case<'_> {
@@ -53,7 +53,7 @@ impl Case<'_> {
     }
 
     pub fn effect(&self) -> Effect {
-        let lists = |level| Policy::new(level, DType::F16).expect("f16 is a low dtype");
+        let lists = |level| mindspore(level, DType::F16).expect("f16 is a low dtype");
         match self.in_force() {
             Lowering::Level(Level::O1) => Effect::Listed(lists(Level::O1).white),
             Lowering::Level(Level::O2) => Effect::AllBut(lists(Level::O2).black),
@@ -138,15 +138,23 @@ fn name_here(name: &str, params: &BTreeMap<String, Param>) -> String {
     precast::cell::join(cell.trim_end_matches(".bn2d"), leaf)
 }
 
+/// A policy with MindSpore's own lists.
+///
+/// # Errors
+/// As [`Policy::from_pack`].
+pub fn mindspore(level: Level, low: DType) -> Result<Policy> {
+    Policy::from_pack(level, low, Pack::named("mindspore-2.10")?)
+}
+
 /// Lowers a network and returns the last plan.
 fn lower(net: &mut Child, lowering: &Lowering, low: DType, kit: Kit) -> Result<Plan> {
     let applied = match lowering {
-        Lowering::Level(level) => auto_mixed_precision(net, *level, low)?,
+        Lowering::Level(level) => mindspore(*level, low)?.apply(net)?,
         Lowering::White(names) => custom_mixed_precision(net, Custom::White(list(names, kit)?), low)?,
         Lowering::Black(names) => custom_mixed_precision(net, Custom::Black(list(names, kit)?), low)?,
         Lowering::Twice(first, second) => {
-            let _first = auto_mixed_precision(net, *first, low)?;
-            auto_mixed_precision(net, *second, low)?
+            let _first = mindspore(*first, low)?.apply(net)?;
+            mindspore(*second, low)?.apply(net)?
         }
     };
     Ok(applied.plan)
@@ -155,7 +163,7 @@ fn lower(net: &mut Child, lowering: &Lowering, low: DType, kit: Kit) -> Result<P
 /// A custom list as the file writes it: classes of cells, and ops as `ops.MatMul`.
 fn list(names: &[String], kit: Kit) -> Result<List> {
     names.iter().try_fold(List::new(), |list, name| match (name.strip_prefix("ops."), kit) {
-        (Some(op), _) => list.op(op),
+        (Some(op), _) => list.op(&format!("mindspore:{op}")),
         (None, Kit::Library) if name == "SequentialCell" => Ok(list.cell("Sequential")),
         (None, _) => Ok(list.cell(name)),
     })

@@ -25,7 +25,7 @@
 
 use std::fmt;
 
-use precast::{DType, Op, Tensor, cell::Adapter, error::Error, rewrite::Region};
+use precast::{DType, Op, Tensor, cell::Adapter, error::Error, op::System, rewrite::Region};
 
 use crate::{
     case::{Case, Effect, Ours},
@@ -254,8 +254,9 @@ fn their_dtypes(row: &OpRow) -> Dtypes {
 }
 
 fn compare_ops(case: &Case<'_>, theirs: Vec<OpRow>, ours: Vec<OurOp>, in_order: bool, found: &mut Vec<Mismatch>) {
-    let same =
-        |row: &OpRow, op: &OurOp| path_of(case, &row.path) == op.path && op.op.mindspore().contains(&row.name.as_str());
+    let same = |row: &OpRow, op: &OurOp| {
+        path_of(case, &row.path) == op.path && op.op.names(System::MindSpore).any(|name| name == row.name)
+    };
     let differ = |row: &OpRow, op: &OurOp| Mismatch::Op {
         path: op.path.clone(),
         op: op.op,
@@ -267,7 +268,7 @@ fn compare_ops(case: &Case<'_>, theirs: Vec<OpRow>, ours: Vec<OurOp>, in_order: 
     let extra = |op: &OurOp| Mismatch::Extra { path: op.path.clone(), op: op.op };
     if !in_order {
         let same = |row: &OpRow, op: &OurOp| {
-            same(row, op) || (op.op == Op::Add && op.op.mindspore().contains(&row.name.as_str()))
+            same(row, op) || (op.op == Op::Add && op.op.names(System::MindSpore).any(|name| name == row.name))
         };
         for row in &theirs {
             let here: Vec<&OurOp> = ours.iter().filter(|op| same(row, op)).collect();

@@ -3,7 +3,7 @@
 //! Everything a difference does not touch is still compared. Each has its reason in COMPARE.md and a test of its own in
 //! `on_purpose.rs`.
 
-use precast::{DType, Level, Op, Tensor};
+use precast::{DType, Level, Op, Tensor, op::System, precision::Treatment};
 
 use crate::{
     case::{Case, Effect},
@@ -171,8 +171,8 @@ pub const DIFFERENCES: &[Difference] = &[
         met: |case| matches!(case.effect(), Effect::EachOp(_)),
         explains: |case, mismatch| match (mismatch, case.effect()) {
             (Mismatch::Op { op, theirs, ours, .. }, Effect::EachOp(lists)) => {
-                op.mindspore().len() > 1
-                    && lists.white.ops().contains_key(op)
+                op.names(System::MindSpore).count() > 1
+                    && lists.entry(*op, case.low).is_some_and(|entry| entry.treatment == Treatment::Low)
                     && (theirs.inside, ours.inside) == (DType::F32, case.low)
             }
             _ => false,
@@ -258,13 +258,14 @@ fn root_is_listed(case: &Case<'_>) -> bool {
 
 /// Whether ops go by lists, and this one is on none.
 fn is_unlisted(case: &Case<'_>, op: Op) -> bool {
-    matches!(case.effect(), Effect::EachOp(lists) if lists.treatments().all(|(listed, ..)| listed != op))
+    matches!(case.effect(), Effect::EachOp(lists) if lists.entry(op, case.low).is_none())
 }
 
 /// The cell that ran before an op's own, as recorded.
 fn cell_before(case: &Case<'_>, path: &str, op: Op) -> Option<String> {
     let rows = case.record.pynative.as_ref().or(case.record.graph.as_ref())?.ops()?;
-    let at = rows.iter().position(|row| row.path == path && op.mindspore().contains(&row.name.as_str()))?;
+    let at =
+        rows.iter().position(|row| row.path == path && op.names(System::MindSpore).any(|name| name == row.name))?;
     rows[..at].iter().rev().map(|row| &row.path).find(|before| *before != path).cloned()
 }
 

@@ -5,10 +5,11 @@ use precast::{
     cell::{Adapter, Cast},
     policy::List,
     prelude::*,
-    rewrite::{Custom, auto_mixed_precision, custom_mixed_precision},
+    rewrite::{Custom, custom_mixed_precision},
 };
 
 use crate::{
+    case::mindspore,
     differences::DIFFERENCES,
     networks::{Kit, build},
     steps,
@@ -66,7 +67,7 @@ fn same(a: &Tensor, b: &Tensor) {
 
 fn lowered(name: &str, level: Level, dtype: DType) -> Child {
     let mut net = network(name);
-    let _applied = auto_mixed_precision(&mut net, level, dtype).unwrap();
+    let _applied = mindspore(level, dtype).unwrap().apply(&mut net).unwrap();
     net
 }
 
@@ -120,10 +121,10 @@ fn a_second_level_replaces_the_first() {
         let x = if name == "mlp_bn1d" { input(&[2, 4]) } else { input(&[1, 1, 4, 4]) };
         for (first, second) in Level::ALL.into_iter().flat_map(|a| Level::ALL.map(|b| (a, b))) {
             let mut net = lowered(name, first, LOW);
-            let applied = auto_mixed_precision(&mut net, second, LOW).unwrap();
+            let applied = mindspore(second, LOW).unwrap().apply(&mut net).unwrap();
             let alone = lowered(name, second, LOW);
             assert!(first != second || applied.changed == 0, "{name} {first} {second}");
-            assert_eq!(applied.plan, Policy::new(second, LOW).unwrap().plan(&alone).unwrap());
+            assert_eq!(applied.plan, mindspore(second, LOW).unwrap().plan(&alone).unwrap());
             let ran = |net: &Child| net.trace(|net| net.call(&x).unwrap());
             let ((y, trace), (y_alone, trace_alone)) = (ran(&net), ran(&alone));
             same(&y, &y_alone);
@@ -173,7 +174,7 @@ fn lstm([weight_ih, weight_hh, bias_ih, bias_hh]: [Param; 4]) -> LSTMCell {
 fn rewriting_needs_no_source_code() {
     let mut net = Child::of(Pair { lstm: Child::new(LSTMCell::new(4, 4)) });
     fill(&net);
-    let _applied = auto_mixed_precision(&mut net, Level::O1, LOW).unwrap();
+    let _applied = mindspore(Level::O1, LOW).unwrap().apply(&mut net).unwrap();
     let inputs = [input(&[2, 4]), input(&[2, 4]), input(&[2, 4])];
     let ours = net.call_many(&inputs).unwrap();
     let hand = by_hand_in_f16(&net, "lstm", lstm, &inputs);
@@ -279,7 +280,7 @@ fn inputs_are_cast_at_the_border_of_a_region() {
     assert_eq!((y.dtype(), y.to_f64()), (DType::F32, vec![0.0999755859375]));
     // An f32 island that reads the input directly gets it rounded, like everything else that comes out of the region.
     let mut outer = Child::of(Sequential::new(vec![network("root_layernorm")]));
-    let _applied = auto_mixed_precision(&mut outer, Level::O2, LOW).unwrap();
+    let _applied = mindspore(Level::O2, LOW).unwrap().apply(&mut outer).unwrap();
     let x = input(&[2, 4]);
     let hand = network("root_layernorm").call(&x.cast(LOW).cast(DType::F32)).unwrap();
     same(&outer.call(&x).unwrap(), &hand.cast(LOW).cast(DType::F32));

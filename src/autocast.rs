@@ -1,0 +1,213 @@
+//! Regions of code in which every op runs by the lists of a pack.
+
+use std::{
+    borrow::Borrow,
+    sync::{Arc, OnceLock},
+};
+
+use crate::{
+    DType, Op,
+    error::{Error, Result},
+    policy::{OpLists, Origin, Pack, check_low},
+    precision::{self, Frame, OpRules, RegionState, Scope, Treatment},
+};
+
+/// A region to be entered: whose lists, in which low dtype, with which changes. A value: it can be kept, cloned and entered
+/// any number of times, also inside itself; nothing of a run is stored in it.
+///
+/// Everything is checked when it is entered, also when it is switched off, so a wrong name never waits for the day on which
+/// the region is switched on.
+///
+/// ```
+/// use precast::prelude::*;
+/// let (a, b) = (Tensor::ones(&[2, 3], DType::F32), Tensor::ones(&[3, 2], DType::F32));
+/// let sum = autocast(Autocast::new("torch-2.15-cpu")?.dtype(DType::F16), || {
+///     let product = a.matmul(&b)?; // on torch's list of low ops
+///     assert_eq!(product.dtype(), DType::F16);
+///     autocast(Autocast::new("torch-2.15-cpu")?.enabled(false), || {
+///         assert_eq!(a.matmul(&b)?.dtype(), DType::F32);
+///         Ok(())
+///     })?;
+///     product.sum_all()
+/// })?;
+/// assert_eq!(sum.item()?, 12.0);
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Autocast {
+    pack: Arc<Pack>,
+    level: Option<String>,
+    dtype: Option<DType>,
+    enabled: bool,
+    cache: Option<bool>,
+    promote: bool,
+    white: Vec<String>,
+    black: Vec<String>,
+    /// The rules once they are known, for f16 and for bf16.
+    rules: [OnceLock<Arc<OpRules>>; 2],
+}
+
+/// Runs `f` in a region. The region is left when `f` returns, fails or panics.
+///
+/// A backward pass runs in the dtypes of its forward pass, whatever region surrounds it. Cells that a policy has wrapped
+/// and cells with `to_float` keep their own precision inside.
+///
+/// # Errors
+/// As [`Autocast::enter`], before `f` runs; then those of `f`.
+///
+/// ```
+/// use precast::prelude::*;
+/// let x = Tensor::ones(&[2, 2], DType::F32);
+/// let region = Autocast::new("paddle-3.3")?.level("O2").dtype(DType::Bf16).white(["elementwise_add"]);
+/// assert_eq!(autocast(&region, || x.add(&x))?.dtype(), DType::Bf16);
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn autocast<R>(region: impl Borrow<Autocast>, f: impl FnOnce() -> Result<R>) -> Result<R> {
+    let _region = region.borrow().enter()?;
+    f()
+}
+
+impl Autocast {
+    /// A region under the lists of a pack that comes with the library.
+    ///
+    /// # Errors
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when no pack has that name.
+    pub fn new(pack: &str) -> Result<Self> {
+        Ok(Autocast {
+            pack: Arc::new(Pack::named(pack)?),
+            level: None,
+            dtype: None,
+            enabled: true,
+            cache: None,
+            promote: true,
+            white: Vec::new(),
+            black: Vec::new(),
+            rules: Default::default(),
+        })
+    }
+
+    /// The low dtype: f16 or bf16. A region that names none takes that of the region around it, and if there is none the
+    /// pack's first.
+    pub fn dtype(mut self, dtype: DType) -> Self {
+        self.dtype = Some(dtype);
+        self
+    }
+
+    /// The level, for packs that have several: `O1`, `O2` or `OD` of Paddle's. `O0` casts nothing. The pack's first unless
+    /// it is named.
+    pub fn level(mut self, level: impl Into<String>) -> Self {
+        self.level = Some(level.into());
+        self.changed()
+    }
+
+    /// Whether the region casts anything. A region that does not hides those around it.
+    pub fn enabled(mut self, enabled: bool) -> Self {
+        self.enabled = enabled;
+        self
+    }
+
+    /// Whether a parameter is cast once and its low copy is used until the parameter changes. As around the region unless
+    /// it is set, and on outside of any.
+    ///
+    /// The copies belong to the parameter's value, one for each dtype: an update inside the region is seen, regions of
+    /// different dtypes do not disturb each other, and each use has a place of its own on the tape, so gradients of several
+    /// uses are added in f32. The cache costs memory for the copies and saves time for the casts; results are the same.
+    pub fn cache(mut self, cache: bool) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
+    /// Whether ops on no list look at their inputs (Paddle's O2, where it is on unless switched off). Without it they run
+    /// low.
+    pub fn use_promote(mut self, promote: bool) -> Self {
+        self.promote = promote;
+        self.changed()
+    }
+
+    /// Ops that run low here, whatever the pack says; by the names of the pack's system, or of any.
+    pub fn white<S: Into<String>>(mut self, ops: impl IntoIterator<Item = S>) -> Self {
+        self.white.extend(ops.into_iter().map(Into::into));
+        self.changed()
+    }
+
+    /// Ops that run in f32 here, whatever the pack says; by the names of the pack's system, or of any.
+    pub fn black<S: Into<String>>(mut self, ops: impl IntoIterator<Item = S>) -> Self {
+        self.black.extend(ops.into_iter().map(Into::into));
+        self.changed()
+    }
+
+    fn changed(mut self) -> Self {
+        self.rules = Default::default();
+        self
+    }
+
+    /// Enters the region on this thread until the guard is dropped. Guards may be dropped in any order: leaving a region
+    /// leaves those inside it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the low dtype is not f16 or bf16, or the pack is not made for it;
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for a level that the pack does not have, or without promotion one that
+    /// does not know the switch; [`ErrorKind::List`](crate::ErrorKind::List) for an op that is in no catalogue or on both
+    /// custom lists. The region is then not entered.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let x = Tensor::ones(&[2, 2], DType::F32);
+    /// let region = Autocast::new("torch-2.15-cuda")?.enter()?;
+    /// assert_eq!(x.matmul(&x)?.dtype(), DType::F16);
+    /// drop(region);
+    /// assert_eq!(x.matmul(&x)?.dtype(), DType::F32);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn enter(&self) -> Result<Scope> {
+        let around = precision::region();
+        let inherited = around.map(|region| region.dtype).filter(|dtype| self.pack.dtypes.contains(dtype));
+        let dtype = self.dtype.or(inherited).unwrap_or(self.pack.dtypes[0]);
+        check_low(dtype)?;
+        let prepared = &self.rules[usize::from(dtype == DType::Bf16)];
+        let rules = match prepared.get() {
+            Some(rules) => rules.clone(),
+            None => {
+                let rules = Arc::new(self.rules(dtype)?);
+                prepared.get_or_init(|| rules).clone()
+            }
+        };
+        let enabled = self.enabled && self.level.as_deref() != Some("O0");
+        let cache = self.cache.or(around.map(|region| region.cache)).unwrap_or(true);
+        let frame = if enabled { Frame::Lists(rules) } else { Frame::Off };
+        Ok(precision::enter_region(frame, RegionState { enabled, dtype, cache }))
+    }
+
+    /// What the region does with ops when its low dtype is `dtype`.
+    ///
+    /// # Errors
+    /// As [`enter`](Autocast::enter).
+    pub fn rules(&self, dtype: DType) -> Result<OpRules> {
+        check_low(dtype)?;
+        self.pack.check_dtype(dtype)?;
+        let mut lists = match self.level.as_deref() {
+            None | Some("O0") => self.pack.auto().clone(),
+            Some(level) => self.pack.region(level)?.clone(),
+        };
+        if !self.promote {
+            lists.unlisted = lists.unlisted_unpromoted.ok_or_else(|| {
+                Error::level(format!("`use_promote` is a switch of Paddle's level O2; {} does not know it", lists.name))
+            })?;
+        }
+        let (white, black) = (self.ops(&self.white)?, self.ops(&self.black)?);
+        if let Some(op) = white.iter().find(|op| black.contains(op)) {
+            return Err(Error::list(format!("{op} is on the custom white and on the custom black list")));
+        }
+        let put = |lists: &mut OpLists, ops: &[Op], treatment| {
+            ops.iter().for_each(|op| lists.put(*op, treatment, Origin::Code));
+        };
+        put(&mut lists, &white, Treatment::Low);
+        put(&mut lists, &black, Treatment::Full);
+        Ok(lists.rules(dtype))
+    }
+
+    fn ops(&self, names: &[String]) -> Result<Vec<Op>> {
+        let found: Vec<Vec<Op>> = names.iter().map(|name| self.pack.op(name)).collect::<Result<_>>()?;
+        Ok(found.concat())
+    }
+}

@@ -1,0 +1,15 @@
+//! torch 2.15's recorded behaviour against ours, case by case.
+//!
+//! A folder may lack cases; a case that is present and not understood fails.
+
+#[path = "common/golden.rs"]
+mod common;
+
+#[path = "torch/on_purpose.rs"]
+mod on_purpose;
+#[path = "torch/rounding.rs"]
+mod rounding;
+#[path = "torch/tally.rs"]
+mod tally;
+#[path = "torch/values.rs"]
+mod values;
