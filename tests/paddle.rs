@@ -10,3 +10,5 @@ mod common;
 mod decorate;
 #[path = "paddle/networks.rs"]
 mod networks;
+#[path = "common/tally.rs"]
+mod tally;

@@ -1,6 +1,6 @@
 //! `paddle.amp.decorate` against `rewrite::decorate`: in which dtype each parameter is stored and saved, and the misuse.
 
-use std::{collections::BTreeMap, fs, io::Write};
+use std::{collections::BTreeMap, fs};
 
 use precast::{
     Grads,
@@ -12,7 +12,10 @@ use precast::{
 use safetensors::SafeTensors;
 use serde::Deserialize;
 
-use super::networks::{kind, network, path};
+use super::{
+    networks::{kind, network, path},
+    tally::Tally,
+};
 
 #[derive(Deserialize)]
 struct Golden {
@@ -388,21 +391,19 @@ fn every_recorded_case() {
     });
     let misuse = golden.errors.iter().map(|misuse| (misuse.case.clone(), misuse.judge()));
     let on_cpu = golden.cpu_public.iter().map(|call| (format!("on a CPU, {}", call.level), call.judge()));
-    let mut agree = 0;
-    let mut met: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut failures = vec![];
+    let mut tally = Tally::new("paddle", "decorate");
     for (name, verdict) in cases.chain(misuse).chain(on_cpu) {
         let line = match verdict {
             Verdict::Agree => {
-                agree += 1;
+                tally.agree();
                 "agree".into()
             }
             Verdict::OnPurpose(difference) => {
-                *met.entry(difference).or_default() += 1;
+                tally.on_purpose(difference);
                 format!("differ on purpose: {difference}")
             }
             Verdict::Fail(why) => {
-                failures.push(format!("{name}: {why}"));
+                tally.fail(format!("{name}: {why}"));
                 "FAIL".into()
             }
         };
@@ -410,15 +411,5 @@ fn every_recorded_case() {
             println!("{name}: {line}");
         }
     }
-    for (name, cases) in &met {
-        println!("  {cases:4} {name}");
-    }
-    let differ: usize = met.values().sum();
-    // Straight to the stream, which the harness does not catch: the line shows in every run.
-    let _ = writeln!(
-        std::io::stdout(),
-        "goldens paddle decorate: {agree} agree, {differ} differ on purpose, {} fail, 0 not covered",
-        failures.len()
-    );
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    tally.close();
 }

@@ -165,12 +165,12 @@ impl Cell for TransformerBlock {
 
 /// A recurrent network of Paddle: it and the cell that it wraps, at `0.cell`, share the weights.
 #[derive(Debug, Serialize, Deserialize)]
-struct LSTM {
+struct Lstm {
     own: Own,
     layers: Child<Sequential>,
 }
 
-impl LSTM {
+impl Lstm {
     fn new(rng: &mut Rng) -> Self {
         let cell = LSTMCell::new(4, 4, rng);
         let own = vec![
@@ -180,12 +180,12 @@ impl LSTM {
             ("bias_hh_l0", cell.bias_hh.clone().unwrap()),
             ("dropout_state", Param::buffer(Tensor::arange(4))),
         ];
-        LSTM { own: Own(own), layers: Child::new(Sequential::new(vec![RNN { cell: Child::new(cell) }.into()])) }
+        Lstm { own: Own(own), layers: Child::new(Sequential::new(vec![Rnn { cell: Child::new(cell) }.into()])) }
     }
 }
 
-#[typetag::serde]
-impl Cell for LSTM {
+#[typetag::serde(name = "LSTM")]
+impl Cell for Lstm {
     fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>)) {
         self.own.visit("own", visitor);
         self.layers.cell().visit(visitor);
@@ -197,12 +197,12 @@ impl Cell for LSTM {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct RNN {
+struct Rnn {
     cell: Child<LSTMCell>,
 }
 
-#[typetag::serde]
-impl Cell for RNN {
+#[typetag::serde(name = "RNN")]
+impl Cell for Rnn {
     children!(Self { cell });
 }
 
@@ -221,7 +221,7 @@ struct EmbeddingNet {
     emb: Child<Embedding>,
     gn: Child<GroupNorm>,
     inorm: Child<InstanceNorm2d>,
-    lstm: Child<LSTM>,
+    lstm: Child<Lstm>,
     prelu: Child<PReLU>,
     bn_old: Child<BatchNorm2d>,
     bn1: Child<BatchNorm1d>,
@@ -238,7 +238,7 @@ impl EmbeddingNet {
             emb: Child::new(Embedding::new(10, 8, rng)),
             gn: Child::new(GroupNorm::new(2, 4).unwrap()),
             inorm: Child::new(InstanceNorm2d::new(4)),
-            lstm: Child::new(LSTM::new(rng)),
+            lstm: Child::new(Lstm::new(rng)),
             prelu: Child::new(PReLU::new(1)),
             bn_old: Child::new(BatchNorm2d::new(4)),
             bn1: Child::new(BatchNorm1d::new(4)),
