@@ -3,7 +3,7 @@
 //! The three functions are the convolution and its two gradients. A transposed convolution is the input's gradient of a
 //! convolution, so it needs nothing more.
 
-use super::gemm::{Gemm, Layout, add_product};
+use super::gemm::{Gemm, Layout, portable::Multiplied};
 use crate::dtype::{Float, Real};
 
 /// The sizes of one convolution. Spatial axes that do not exist have length 1.
@@ -111,10 +111,7 @@ fn finish<T: Float>(mut image: Vec<T::Wide>, bias: Option<&[T::Wide]>, volume: u
 }
 
 /// The convolution `[n, groups * in, input] -> [n, groups * out, output]` with a weight `[groups * out, in, kernel]`.
-pub(crate) fn forward<T: Float>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T>
-where
-    T::Wide: Gemm,
-{
+pub(crate) fn forward<T: Gemm>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
     let (weight, bias) = (T::widen_slice(weight), bias.map(T::widen_slice));
     let (m, k, n) = (g.out_channels, g.patch(), g.out_volume());
     let in_len = g.in_channels * g.in_volume();
@@ -126,7 +123,7 @@ where
         for group in 0..g.groups {
             g.columns(part(&x, group, in_len), &mut columns);
             let out = &mut image[group * m * n..(group + 1) * m * n];
-            add_product(Layout::NN, (m, k, n), part(&weight, group, m * k), &columns, out);
+            Multiplied::add_product(Layout::NN, (m, k, n), part(&weight, group, m * k), &columns, out);
         }
         finish(image, bias.as_deref(), n, &mut out);
     }
@@ -135,10 +132,7 @@ where
 
 /// The gradient of [`forward`] with respect to its input, and so the transposed convolution of `grad`, which then has a
 /// bias for its `groups * in` channels.
-pub(crate) fn input_gradient<T: Float>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T>
-where
-    T::Wide: Gemm,
-{
+pub(crate) fn input_gradient<T: Gemm>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
     let (weight, bias) = (T::widen_slice(weight), bias.map(T::widen_slice));
     let (m, k, n) = (g.patch(), g.out_channels, g.out_volume());
     let in_len = g.in_channels * g.in_volume();
@@ -149,7 +143,13 @@ where
         let mut image = vec![T::Wide::default(); g.groups * in_len];
         for group in 0..g.groups {
             columns.fill(T::Wide::default());
-            add_product(Layout::TN, (m, k, n), part(&weight, group, k * m), part(&grad, group, k * n), &mut columns);
+            Multiplied::add_product(
+                Layout::TN,
+                (m, k, n),
+                part(&weight, group, k * m),
+                part(&grad, group, k * n),
+                &mut columns,
+            );
             g.add_columns(&columns, &mut image[group * in_len..(group + 1) * in_len]);
         }
         finish(image, bias.as_deref(), g.in_volume(), &mut out);
@@ -158,10 +158,7 @@ where
 }
 
 /// The gradient of [`forward`] with respect to its weight, summed over the batch in the wide dtype and rounded once.
-pub(crate) fn weight_gradient<T: Float>(g: &Geometry, x: &[T], grad: &[T]) -> Vec<T>
-where
-    T::Wide: Gemm,
-{
+pub(crate) fn weight_gradient<T: Gemm>(g: &Geometry, x: &[T], grad: &[T]) -> Vec<T> {
     let (m, k, n) = (g.out_channels, g.out_volume(), g.patch());
     let in_len = g.in_channels * g.in_volume();
     let mut sum = vec![T::Wide::default(); g.groups * m * n];
@@ -172,7 +169,7 @@ where
         for group in 0..g.groups {
             g.columns(part(&x, group, in_len), &mut columns);
             let sum = &mut sum[group * m * n..(group + 1) * m * n];
-            add_product(Layout::NT, (m, k, n), part(&grad, group, m * k), &columns, sum);
+            Multiplied::add_product(Layout::NT, (m, k, n), part(&grad, group, m * k), &columns, sum);
         }
     }
     T::narrow_vec(sum)
