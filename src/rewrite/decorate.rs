@@ -158,7 +158,8 @@ impl fmt::Display for Decorated {
 /// dtype.
 ///
 /// # Errors
-/// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 and that for saving floating,
+/// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16, the pack is made for it, and that for
+/// saving is floating,
 /// [`ErrorKind::Path`](crate::ErrorKind::Path) for an exclusion that nothing matches, with the nearest name,
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite. Nothing was changed then.
 ///
