@@ -155,7 +155,8 @@ impl fmt::Display for Decorated {
 /// there are any.
 ///
 /// A decorated network runs under every policy, whose regions cast only what differs, and under none on inputs of its
-/// dtype.
+/// dtype. Where ops go by lists (O1, auto), one that is on no list and mixes no dtypes, such as `bias_add`, may meet an f32
+/// input and a low parameter, and says so.
 ///
 /// # Errors
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16, the pack is made for it, and that for

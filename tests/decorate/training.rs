@@ -276,6 +276,16 @@ fn running_statistics_that_are_stored_low_move_in_their_masters() {
 }
 
 #[test]
+fn an_op_on_no_list_that_mixes_no_dtypes_says_so() {
+    let net = net(1);
+    decorate(&net, low(DType::Bf16)).unwrap();
+    let x = Tensor::ones(&[1, 3], DType::F32);
+    let message = x.bias_add(&param(&net, "7.bias").tensor()).unwrap_err().to_string();
+    let words = "inputs of different dtypes meet (f32, bf16); cast them to one dtype, or run under a policy";
+    assert_eq!(message, format!("BiasAdd: {words}"));
+}
+
+#[test]
 fn running_statistics_move_in_f32() {
     let mut net = net(1);
     decorate(&net, low(DType::F16)).unwrap();
