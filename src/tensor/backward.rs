@@ -56,7 +56,8 @@ impl std::fmt::Debug for Grads {
 impl Tensor {
     /// Gradients of this scalar with respect to every parameter and every tensor that [requires](Tensor::requires_grad) one.
     ///
-    /// Activations' gradients have the dtype of their forward pass; a parameter's gradient has the parameter's dtype (f32).
+    /// Activations' gradients have the dtype of their forward pass; a parameter's gradient has the parameter's dtype, f32 unless it is
+    /// stored low.
     /// No region reaches the backward pass: it runs in the dtypes of the forward pass.
     ///
     /// # Errors
