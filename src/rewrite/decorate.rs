@@ -146,7 +146,8 @@ impl fmt::Display for Decorated {
 /// A parameter keeps its identity: handles, ties and optimizers made before or after stay right. An optimizer updates
 /// the [master](Param::master) in f32 and the value is the master rounded once, so training with masters is f32 training,
 /// bit for bit, on the same gradients. Without masters the update is computed in f32 and rounded into the value.
-/// A low parameter's gradient is low; [`LossScale`](crate::LossScale) unscales it in f32.
+/// A low parameter's gradient is low, summed in f32 where it is read at many places; [`LossScale`](crate::LossScale)
+/// unscales it in f32.
 ///
 /// Kept as they are: f64, integers and booleans; what is excluded; and kinds of cells that the pack keeps in f32 for
 /// this dtype, such as batch norms with their running statistics. A tied parameter is kept where any of its places is.

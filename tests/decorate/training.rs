@@ -299,6 +299,21 @@ fn running_statistics_move_in_f32() {
     assert!(mean.to_f64().iter().any(|&x| x != rounded(x, DType::F16)), "it has more bits than an f16");
 }
 
+/// Ones added in bf16 get no further than 256, in f16 than 2048. The sums are numbers of their dtype.
+#[test]
+fn gradients_of_a_low_parameter_that_is_read_often_are_summed_in_f32() {
+    for (dtype, reads) in [(DType::Bf16, 600), (DType::F16, 3000)] {
+        let weight = one(low(dtype));
+        let mut sum = Tensor::zeros(&[1], DType::F32);
+        for _ in 0..reads {
+            sum = sum.add(&weight.tensor().cast(DType::F32)).unwrap();
+        }
+        let grads = sum.backward().unwrap();
+        let grad = grads.get(&weight).unwrap();
+        assert_eq!((grad.dtype(), grad.item().unwrap()), (dtype, f64::from(reads)));
+    }
+}
+
 /// 2^-14 is the smallest normal f16; unscaled by 2^16 it is 2^-30, far below the smallest f16 of all, 2^-24.
 #[test]
 fn gradients_of_f16_parameters_are_unscaled_in_f32() {
