@@ -13,7 +13,7 @@ mod on_purpose;
 mod ops;
 #[path = "torch/rounding.rs"]
 mod rounding;
-#[path = "torch/tally.rs"]
+#[path = "common/tally.rs"]
 mod tally;
 #[path = "torch/values.rs"]
 mod values;

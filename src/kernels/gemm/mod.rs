@@ -6,11 +6,11 @@
 //! ([`dot`]). Where there are no vectors, and for f64, `matrixmultiply` multiplies widened copies.
 
 mod blocks;
-mod dot;
-mod pack;
+pub(super) mod dot;
+pub(super) mod pack;
 pub(super) mod portable;
-mod scratch;
-mod tile;
+pub(super) mod scratch;
+pub(super) mod tile;
 
 use half::{bf16, f16};
 
@@ -18,7 +18,7 @@ use super::threads;
 use crate::dtype::Float;
 
 /// Terms of a sum that are added up before they are added to the others.
-const DEPTH: usize = 256;
+pub(super) const DEPTH: usize = 256;
 
 /// Rows of a product up to which its right operand is read once and not packed.
 const FEW: usize = 8;

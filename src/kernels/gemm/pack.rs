@@ -3,7 +3,7 @@
 use crate::kernels::simd::{Lanes, Vector};
 
 /// Terms that [`across`] transposes at a time; packed panels have room for a multiple of so many.
-pub(super) const STEP: usize = 8;
+pub(crate) const STEP: usize = 8;
 
 /// Packs a panel whose numbers follow one another in memory: `to[p * width + i] = from[p * row + i]` for `len` numbers i,
 /// and 0 for those up to `width`, over `depth` rows p.
@@ -11,7 +11,7 @@ pub(super) const STEP: usize = 8;
 // SAFETY: the caller has the instructions of `V`; `from` is valid for all of that, and `to` for `depth * width` numbers and
 // the rest of a vector.
 #[inline(always)]
-pub(super) unsafe fn along<V: Vector, T: Lanes>(
+pub(crate) unsafe fn along<V: Vector, T: Lanes>(
     from: *const T,
     row: usize,
     len: usize,
@@ -45,7 +45,7 @@ pub(super) unsafe fn along<V: Vector, T: Lanes>(
 // SAFETY: the caller has the instructions of `V`; `from` is valid for all of that, `to` for `width` times `depth` rounded up
 // to `STEP`, and `STEP` numbers more.
 #[inline(always)]
-pub(super) unsafe fn across<V: Vector, T: Lanes>(
+pub(crate) unsafe fn across<V: Vector, T: Lanes>(
     from: *const T,
     row: usize,
     len: usize,
@@ -78,7 +78,7 @@ pub(super) unsafe fn across<V: Vector, T: Lanes>(
 }
 
 /// Rows that [`across`] transposes together.
-pub(super) type Eight = [[f32; super::DEPTH]; STEP];
+pub(crate) type Eight = [[f32; super::DEPTH]; STEP];
 
 // SAFETY: the caller has the instructions of `V`, and `from` is valid for `len` numbers.
 #[inline(always)]

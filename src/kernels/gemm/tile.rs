@@ -29,6 +29,20 @@ impl Rows for Panel {
     }
 }
 
+/// Rows that may overlap: windows on one piece of memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Windows<'a> {
+    pub start: *const f32,
+    pub offsets: &'a [usize],
+}
+
+impl Rows for Windows<'_> {
+    #[inline(always)]
+    fn row(self, p: usize) -> *const f32 {
+        self.start.wrapping_add(self.offsets[p])
+    }
+}
+
 /// `to[r][c] = Σ a[p * R + r] * row(p)[c]` over `depth` terms p, fused and in order, for `rows` rows and `vectors` vectors
 /// of columns; R is the number of rows of a whole tile.
 ///
