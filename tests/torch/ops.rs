@@ -146,7 +146,7 @@ fn wider(ours: &[DType], theirs: &[String]) -> bool {
 fn every_row(file: &'static str, pack: &str, unreliable: impl Fn(&Row<'_>, &Ours) -> Option<Unreliable>) {
     let Some(golden) = crate::common::golden(&format!("torch/{file}.json")) else { return };
     let regions = [DType::F16, DType::Bf16].map(|low| Autocast::new(pack).unwrap().dtype(low));
-    let mut tally = Tally::new(file);
+    let mut tally = Tally::new("torch", file);
     for named in golden["ops"].as_array().into_iter().flatten() {
         if !FORMS.iter().any(|form| Some(form.name) == named["op"].as_str()) {
             tally.fail(format!("the form {} is not understood", named["op"]));
