@@ -11,6 +11,7 @@ mod conv;
 mod cross_entropy;
 mod dropout;
 mod einsum;
+mod explicit;
 mod grid_sample;
 mod index;
 mod interpolate;
