@@ -2,10 +2,13 @@
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
-use half::{bf16, f16, slice::HalfFloatSliceExt};
+use half::{bf16, f16};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::error::{Error, Result, did_you_mean};
+use crate::{
+    error::{Error, Result, did_you_mean},
+    kernels::cast::Convert,
+};
 
 /// The run-time element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -170,6 +173,10 @@ pub trait Float: Element {
     fn widen_slice(x: &[Self]) -> Cow<'_, [Self::Wide]>;
     /// [`narrow`](Float::narrow) of each element; free where nothing is to be rounded.
     fn narrow_vec(wide: Vec<Self::Wide>) -> Vec<Self>;
+    /// [`widen`](Float::widen) of each element, to a slice of the same length.
+    fn widen_into(x: &[Self], wide: &mut [Self::Wide]);
+    /// [`narrow`](Float::narrow) of each element, to a slice of the same length.
+    fn narrow_into(wide: &[Self::Wide], narrow: &mut [Self]);
 }
 
 /// A type in which kernels compute: f32 or f64.
@@ -199,33 +206,38 @@ macro_rules! wide_float {
             fn narrow(wide: $t) -> Self { wide }
             fn widen_slice(x: &[Self]) -> Cow<'_, [$t]> { Cow::Borrowed(x) }
             fn narrow_vec(wide: Vec<$t>) -> Vec<Self> { wide }
+            fn widen_into(x: &[Self], wide: &mut [$t]) { wide.copy_from_slice(x) }
+            fn narrow_into(wide: &[$t], narrow: &mut [Self]) { narrow.copy_from_slice(wide) }
         }
     )* };
 }
 wide_float!(f64, f32);
 
 macro_rules! half_float {
-    ($($t:ty),*) => { $(
+    ($($t:ty: $x:ident => $widened:expr),*) => { $(
         impl Float for $t {
             type Wide = f32;
             #[inline(always)]
-            fn widen(self) -> f32 { self.to_f32() }
+            fn widen(self) -> f32 { let $x = self; $widened }
             #[inline(always)]
             fn narrow(wide: f32) -> Self { <$t>::from_f32(wide) }
             fn widen_slice(x: &[Self]) -> Cow<'_, [f32]> {
                 let mut wide = vec![0.0; x.len()];
-                x.convert_to_f32_slice(&mut wide);
+                Convert::convert(x, &mut wide);
                 Cow::Owned(wide)
             }
             fn narrow_vec(wide: Vec<f32>) -> Vec<Self> {
                 let mut narrow = vec![<$t>::ZERO; wide.len()];
-                narrow.convert_from_f32_slice(&wide);
+                Convert::convert(&wide, &mut narrow);
                 narrow
             }
+            fn widen_into(x: &[Self], wide: &mut [f32]) { Convert::convert(x, wide) }
+            fn narrow_into(wide: &[f32], narrow: &mut [Self]) { Convert::convert(wide, narrow) }
         }
     )* };
 }
-half_float!(f16, bf16);
+// `bf16::to_f32` looks for NaN to make it quiet, which the upper half of an f32 does not need.
+half_float!(f16: x => x.to_f32(), bf16: x => f32::from_bits(u32::from(x.to_bits()) << 16));
 
 impl Real for f32 {
     fn of(value: f64) -> Self {

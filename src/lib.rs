@@ -90,6 +90,9 @@ pub use autocast::{Autocast, autocast};
 pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
+#[doc(hidden)]
+pub use kernels::bench as kernel_benches;
+pub use kernels::threads::set_threads;
 pub use op::Op;
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, Padding, PoolOptions, Reduction,

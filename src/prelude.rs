@@ -12,6 +12,6 @@ pub use crate::{
     cells::*,
     children,
     policy::{List, black_list, white_list},
-    rewrite::{Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision},
+    rewrite::{Custom, Decorate, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, decorate},
     sequential,
 };

@@ -1,6 +1,8 @@
 //! Weight files: parameters and buffers by path, in the safetensors format.
 //!
-//! A parameter is stored under its path, in its own dtype. One that stands under several paths (tied weights) is stored
+//! A parameter is stored under its path, in its own dtype; one with an f32 [master](Param::master) as the master, so that a
+//! run goes on from the file as if it had not been stopped. [`decorate`](crate::rewrite::decorate) may ask for another
+//! dtype: then it is rounded to that, once. One that stands under several paths (tied weights) is stored
 //! once, under the first; the metadata entry `tied` is a JSON map of each other path to that one. Loading takes it from
 //! whichever of its paths the file has. Adapters change neither paths nor values, so a network is saved the same with a
 //! policy applied as without.
@@ -26,7 +28,8 @@ const TIED: &str = "tied";
 /// What [`load_with`] may do beyond reading exactly what the network has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Round or widen floating tensors of another dtype to the parameter's. Otherwise another dtype is an error.
+    /// Round or widen floating tensors of another dtype to the parameter's. Otherwise another dtype is an error, but f32
+    /// for a parameter with a [master](Param::master): that takes it as it is.
     pub cast: bool,
 }
 
@@ -52,7 +55,7 @@ pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Resul
     files::replace(path, &bytes)
 }
 
-/// Reads every parameter and buffer of a network; dtypes must be the same.
+/// Reads every parameter and buffer of a network; dtypes must be the same (see [`LoadOptions::cast`]).
 ///
 /// # Errors
 /// As [`load_with`].
@@ -94,7 +97,7 @@ fn encode(params: &[Named]) -> Result<Vec<u8>> {
     let mut tied: BTreeMap<&str, &str> = BTreeMap::new();
     let mut stored = BTreeMap::new();
     for (paths, param) in params {
-        let value = param.value();
+        let value = param.to_save();
         if stored
             .insert(paths[0].as_str(), (dtype_in_file(value.dtype()), value.shape().to_vec(), bytes_of(&value)))
             .is_some()
@@ -171,11 +174,12 @@ fn value_of(view: &TensorView<'_>, param: &Param, options: LoadOptions) -> Resul
         return Err(Error::weights(format!("has the shape {:?}; the network's is {:?}", view.shape(), now.shape())));
     }
     let value = tensor_of(view)?;
-    let (from, to) = (value.dtype(), now.dtype());
-    if from == to {
+    // A parameter with a master takes the master's dtype as well as its own.
+    let (from, to, full) = (value.dtype(), now.dtype(), param.full().dtype());
+    if from == to || from == full {
         Ok(value)
     } else if from.is_float() && to.is_float() && options.cast {
-        Ok(value.cast(to))
+        Ok(value.cast(full))
     } else {
         let hint =
             if from.is_float() && to.is_float() { "; `LoadOptions { cast: true }` rounds or widens it" } else { "" };

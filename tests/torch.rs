@@ -9,7 +9,7 @@ mod common;
 mod on_purpose;
 #[path = "torch/rounding.rs"]
 mod rounding;
-#[path = "torch/tally.rs"]
+#[path = "common/tally.rs"]
 mod tally;
 #[path = "torch/values.rs"]
 mod values;

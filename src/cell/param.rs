@@ -2,13 +2,13 @@
 
 use std::{
     fmt,
-    sync::{Arc, RwLock},
+    sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use crate::{
-    Tensor,
+    DType, Tensor,
     error::{Error, Result},
-    tensor::LeafId,
+    tensor::{Array, LeafId},
 };
 
 /// A place for a tensor that is trained, or for a buffer that is not. A handle: clones share it, so tied weights are one
@@ -16,14 +16,33 @@ use crate::{
 ///
 /// Low copies are kept with the value and vanish when the value changes, so a parameter is cast once for each dtype
 /// between two updates, however often it is used.
+///
+/// [`decorate`](crate::rewrite::decorate) stores the value itself in f16 or bf16. The parameter may then have a
+/// [master](Param::master), the f32 number behind the value: optimizers update the master, and the value is always the
+/// master rounded once.
 #[derive(Clone)]
 pub struct Param(Arc<Inner>);
 
 struct Inner {
     id: LeafId,
     trained: bool,
+    state: RwLock<State>,
+}
+
+struct State {
     /// On the tape when trained; its low copies live with it.
-    value: RwLock<Tensor>,
+    value: Tensor,
+    lowered: Option<Lowered>,
+    /// The dtype in which weight files hold it; without one, that of the master or the value.
+    saved_as: Option<DType>,
+}
+
+/// What is remembered of a parameter that is stored low.
+struct Lowered {
+    /// The dtype it was made in.
+    from: DType,
+    /// Of the dtype f32; the value is this, rounded.
+    master: Option<Array>,
 }
 
 impl Param {
@@ -39,13 +58,27 @@ impl Param {
 
     fn make(value: Tensor, trained: bool) -> Self {
         let id = LeafId::fresh();
-        let value = RwLock::new(Tensor::parameter(value.array().contiguous(), trained.then_some(id)));
-        Param(Arc::new(Inner { id, trained, value }))
+        let value = Tensor::parameter(value.array().contiguous(), trained.then_some(id));
+        let state = RwLock::new(State { value, lowered: None, saved_as: None });
+        Param(Arc::new(Inner { id, trained, state }))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.0.state.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.0.state.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// A value of this parameter.
+    fn placed(&self, value: Array) -> Tensor {
+        Tensor::parameter(value, self.0.trained.then_some(self.0.id))
     }
 
     /// The value, on the tape when the parameter is trained: what `forward` reads.
     pub fn tensor(&self) -> Tensor {
-        self.0.value.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.read().value.clone()
     }
 
     /// The value, off the tape.
@@ -53,28 +86,79 @@ impl Param {
         self.tensor().detach()
     }
 
+    /// The f32 number behind a value that [`decorate`](crate::rewrite::decorate) stores low, if it keeps one: what
+    /// optimizers update, and what undoing returns to. The value is always the master rounded once.
+    pub fn master(&self) -> Option<Tensor> {
+        self.read().master().cloned().map(Tensor::from_array)
+    }
+
+    /// The master where there is one, else the value: all that is known of the number. [`set`](Param::set) takes it back.
+    pub(crate) fn full(&self) -> Tensor {
+        self.master().unwrap_or_else(|| self.value())
+    }
+
     /// Replaces the value. Low copies of the old one are gone.
+    ///
+    /// A parameter with a [master](Param::master) takes f32, too: that is its new master, and the value is rounded from it.
+    /// When it takes its own dtype, the master is the exact widening.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::DType`](crate::ErrorKind::DType) when the new value differs in shape or dtype.
     pub fn set(&self, value: &Tensor) -> Result<()> {
-        let mut slot = self.0.value.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if value.shape() != slot.shape() {
+        let mut state = self.write();
+        let dtype = state.value.dtype();
+        if value.shape() != state.value.shape() {
             return Err(Error::shape(format!(
                 "a parameter of shape {:?} cannot take a value of shape {:?}",
-                slot.shape(),
+                state.value.shape(),
                 value.shape()
             )));
         }
-        if value.dtype() != slot.dtype() {
+        if value.dtype() != dtype && !(state.master().is_some() && value.dtype() == DType::F32) {
             return Err(Error::dtype(format!(
-                "a {} parameter cannot take a {} value; cast it first",
-                slot.dtype(),
+                "a {dtype} parameter cannot take a {} value; cast it first",
                 value.dtype()
             )));
         }
-        *slot = Tensor::parameter(value.array().contiguous(), self.0.trained.then_some(self.0.id));
+        let new = value.array().contiguous();
+        state.value = self.placed(new.cast(dtype));
+        if let Some(Lowered { master: Some(master), .. }) = &mut state.lowered {
+            *master = new.cast(DType::F32);
+        }
         Ok(())
+    }
+
+    /// Stores the value in a low dtype, with an f32 master or without, as if it had never been stored low before.
+    pub(crate) fn store_low(&self, dtype: DType, with_master: bool) {
+        let mut state = self.write();
+        let (from, full) = state.undecorated();
+        state.value = self.placed(full.cast(dtype));
+        state.lowered = Some(Lowered { from, master: with_master.then(|| full.cast(DType::F32)) });
+    }
+
+    /// Stores the value in the dtype it was made in: from the master where there is one, else from the low value.
+    pub(crate) fn store_as_made(&self) {
+        let mut state = self.write();
+        if state.lowered.is_some() {
+            let (from, full) = state.undecorated();
+            state.value = self.placed(full.cast(from));
+            state.lowered = None;
+        }
+    }
+
+    /// Sets the dtype in which weight files hold it; `None` for its own.
+    pub(crate) fn save_as(&self, dtype: Option<DType>) {
+        self.write().saved_as = dtype;
+    }
+
+    /// What a weight file holds: all that is known of the number, rounded once to the dtype asked for.
+    pub(crate) fn to_save(&self) -> Tensor {
+        let saved_as = self.read().saved_as;
+        let full = self.full();
+        match saved_as {
+            Some(dtype) if full.dtype().is_float() => Tensor::from_array(full.array().cast(dtype)),
+            _ => full,
+        }
     }
 
     /// Whether it is trained; a buffer is not.
@@ -84,7 +168,12 @@ impl Param {
 
     /// Lengths of the axes.
     pub fn shape(&self) -> Vec<usize> {
-        self.tensor().shape().to_vec()
+        self.read().value.shape().to_vec()
+    }
+
+    /// The dtype of the value.
+    pub fn dtype(&self) -> DType {
+        self.read().value.dtype()
     }
 
     /// Whether both are handles of one parameter.
@@ -94,6 +183,18 @@ impl Param {
 
     pub(crate) fn id(&self) -> LeafId {
         self.0.id
+    }
+}
+
+impl State {
+    fn master(&self) -> Option<&Array> {
+        self.lowered.as_ref()?.master.as_ref()
+    }
+
+    /// The dtype it was made in, and all that is known of the number: the master, or the value.
+    fn undecorated(&self) -> (DType, Array) {
+        let from = self.lowered.as_ref().map_or(self.value.dtype(), |lowered| lowered.from);
+        (from, self.master().unwrap_or(self.value.array()).clone())
     }
 }
 

@@ -152,7 +152,7 @@ impl<const N: usize> BatchNorm<N> {
     /// `running <- (1 - momentum) * running + momentum * factor * batch`, rounded once.
     fn blend(&self, running: &Param, batch: &Tensor, factor: f64) -> Result<()> {
         let momentum = self.spec.momentum;
-        let old = running.value();
+        let old = running.full();
         let new: Vec<f64> = (old.to_f64().iter().zip(batch.to_f64()))
             .map(|(old, batch)| (1.0 - momentum) * old + momentum * factor * batch)
             .collect();

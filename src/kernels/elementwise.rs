@@ -1,5 +1,6 @@
 //! Functions of one or two elements at a time.
 
+use super::simd::vectorized;
 use crate::dtype::{Float, Real};
 
 /// What a backward pass reads of the forward pass. The rest need not be kept.
@@ -20,22 +21,48 @@ pub(crate) trait Unary: Copy + Send + Sync + 'static {
     fn slope<R: Real>(self, kept: R) -> R;
 }
 
+/// Elements that are widened, computed and rounded at a time, so that what lies between stays in the nearest cache.
+pub(crate) const BLOCK: usize = 1024;
+
 /// `out[i] = f(x[i])`, one rounding.
 pub(crate) fn unary<T: Float, F: Unary>(f: F, x: &[T]) -> Vec<T> {
-    let y: Vec<T::Wide> = T::widen_slice(x).iter().map(|&x| f.value(x)).collect();
-    T::narrow_vec(y)
+    in_blocks([x], |[x]| {
+        for x in x {
+            *x = f.value(*x);
+        }
+    })
 }
 
 /// `out[i] = grad[i] * f'(x[i])`, one rounding. `kept` is x or y as `F::KEPT` says.
 pub(crate) fn unary_backward<T: Float, F: Unary>(f: F, kept: &[T], grad: &[T]) -> Vec<T> {
-    let grad = T::widen_slice(grad);
-    let back: Vec<T::Wide> = if F::KEPT == Kept::Nothing {
+    if F::KEPT == Kept::Nothing {
         let slope = f.slope(T::Wide::of(0.0));
-        grad.iter().map(|&grad| grad * slope).collect()
-    } else {
-        grad.iter().zip(T::widen_slice(kept).iter()).map(|(&grad, &kept)| grad * f.slope(kept)).collect()
-    };
-    T::narrow_vec(back)
+        return in_blocks([grad], |[grad]| {
+            for grad in grad {
+                *grad = *grad * slope;
+            }
+        });
+    }
+    in_blocks([grad, kept], |[grad, kept]| {
+        for (grad, kept) in grad.iter_mut().zip(kept) {
+            *grad = *grad * f.slope(*kept);
+        }
+    })
+}
+
+/// Calls `f` with blocks of widened slices of one length; what it leaves in the first of them is the result, rounded once.
+pub(crate) fn in_blocks<T: Float, const N: usize>(slices: [&[T]; N], f: impl Fn([&mut [T::Wide]; N]) + Copy) -> Vec<T> {
+    let mut out = vec![T::default(); slices[0].len()];
+    let mut wide = [[T::Wide::default(); BLOCK]; N];
+    for (block, out) in out.chunks_mut(BLOCK).enumerate() {
+        let mut parts = wide.each_mut().map(|wide| &mut wide[..out.len()]);
+        for (part, slice) in parts.iter_mut().zip(slices) {
+            T::widen_into(&slice[block * BLOCK..][..out.len()], part);
+        }
+        vectorized(|| f(parts));
+        T::narrow_into(&wide[0][..out.len()], out);
+    }
+    out
 }
 
 /// A differentiable function of two numbers.

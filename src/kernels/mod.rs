@@ -3,6 +3,9 @@
 //! The contract of every kernel: 16-bit storage is widened to f32 (f64 stays f64), arithmetic and accumulation are done
 //! there, and the result is rounded **once** on the way out. Kernels know no tensor, no policy and no op name.
 
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod bench;
 pub(crate) mod broadcast;
 pub(crate) mod cast;
 pub(crate) mod conv;
@@ -15,4 +18,6 @@ pub(crate) mod norm;
 pub(crate) mod pool;
 pub(crate) mod reduce;
 pub(crate) mod resample;
+pub(crate) mod simd;
 pub(crate) mod softmax;
+pub(crate) mod threads;

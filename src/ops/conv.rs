@@ -10,12 +10,8 @@ use super::{
 };
 use crate::{
     Op, Tensor,
-    dtype::Float,
     error::{Error, Result},
-    kernels::{
-        conv::{self, Geometry},
-        gemm::Gemm,
-    },
+    kernels::conv::{self, Convolve, Geometry},
     tensor::{Array, Forward, Stored},
 };
 
@@ -244,10 +240,7 @@ enum Product {
 
 /// One of the three products of two tensors of one floating dtype.
 fn run(which: Product, g: &Geometry, a: &Tensor, b: &Tensor, bias: Option<&Tensor>, shape: &[usize]) -> Result<Array> {
-    fn go<T: Stored + Float>(which: Product, g: &Geometry, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> Vec<T>
-    where
-        T::Wide: Gemm,
-    {
+    fn go<T: Stored + Convolve>(which: Product, g: &Geometry, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> Vec<T> {
         let (a, b, bias) = (elements::<T>(a), elements::<T>(b), bias.map(elements::<T>));
         match which {
             Product::Forward => conv::forward(g, &a, &b, bias.as_deref()),

@@ -5,7 +5,7 @@ use crate::{
     Op, Tensor,
     dtype::Float,
     error::{Error, Result},
-    kernels::gemm::{Gemm, Layout, add_product},
+    kernels::gemm::{Added, Gemm, Layout, Products, products},
     tensor::{Array, Forward, Stored},
 };
 
@@ -34,17 +34,14 @@ fn add_to_channels<R: Float<Wide = R> + std::ops::AddAssign>(x: &mut [R], bias: 
     }
 }
 
-fn linear<T: Stored + Float>(inputs: &[Tensor], rows: usize, width: usize, out: usize) -> Vec<T>
-where
-    T::Wide: Gemm,
-{
+fn linear<T: Stored + Gemm>(inputs: &[Tensor], rows: usize, width: usize, out: usize) -> Vec<T> {
     let (x, weight) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
-    let mut y = vec![T::Wide::default(); rows * out];
-    add_product(Layout::NT, (rows, width, out), &x, &weight, &mut y);
-    if let Some(bias) = inputs.get(2) {
-        add_to_channels(&mut y, &T::widen_slice(&elements::<T>(bias)), 1);
-    }
-    T::narrow_vec(y)
+    let bias = inputs.get(2).map(elements::<T>);
+    let added = bias.as_deref().map_or(Added::Nothing, Added::ToColumns);
+    let mut y = vec![T::default(); rows * out];
+    let (layout, mkn, terms) = (Layout::NT, (rows, width, out), &[vec![(0, 0)]]);
+    products(&Products { layout, mkn, a: &x, b: &weight, terms, added }, &mut y);
+    y
 }
 
 fn bias_add<T: Stored + Float>(x: &Tensor, bias: &Tensor, inner: usize) -> Vec<T> {

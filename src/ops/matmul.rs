@@ -8,10 +8,9 @@ use super::{
 };
 use crate::{
     Op, Tensor,
-    dtype::Float,
     error::{Error, Result},
-    kernels::gemm::{Gemm, Layout, add_product},
-    tensor::{Array, Forward, Stored},
+    kernels::gemm::{Added, Layout, Products, products},
+    tensor::{Array, Forward},
 };
 
 /// For each matrix of a batched result, which pairs of matrices of the operands are multiplied and added up.
@@ -27,32 +26,15 @@ fn sums_of_products(
     added: Option<&Tensor>,
     shape: &[usize],
 ) -> Result<Array> {
-    fn go<T: Stored + Float>(
-        layout: Layout,
-        (m, k, n): (usize, usize, usize),
-        [a, b]: [&Tensor; 2],
-        terms: &Terms,
-    ) -> Vec<T::Wide>
-    where
-        T::Wide: Gemm,
-    {
-        let (a, b) = (elements::<T>(a), elements::<T>(b));
-        let mut sums = vec![T::Wide::default(); terms.len() * m * n];
-        for (place, pairs) in terms.iter().enumerate() {
-            let sum = &mut sums[place * m * n..(place + 1) * m * n];
-            for (i, j) in pairs {
-                let (a, b) = (&a[i * m * k..(i + 1) * m * k], &b[j * k * n..(j + 1) * k * n]);
-                add_product(layout, (m, k, n), a, b, sum);
-            }
-        }
-        sums
-    }
     by_float!(a, T => {
-        let mut sums = go::<T>(layout, mkn, [a, b], terms);
-        if let Some(added) = added {
-            sums.iter_mut().zip(stretched::<T>(added.array(), shape)?).for_each(|(sum, x)| *sum += x.widen());
-        }
-        Array::from_vec(T::narrow_vec(sums), shape)
+        let (m, _, n) = mkn;
+        let (a, b) = (elements::<T>(a), elements::<T>(b));
+        let stretch = |added: &Tensor| stretched::<T>(added.array(), shape).map(|x| x.iter().copied().collect::<Vec<T>>());
+        let added = added.map(stretch).transpose()?;
+        let added = added.as_deref().map_or(Added::Nothing, Added::ToEach);
+        let mut sums = vec![T::default(); terms.len() * m * n];
+        products(&Products { layout, mkn, a: &a, b: &b, terms, added }, &mut sums);
+        Array::from_vec(sums, shape)
     })
 }
 

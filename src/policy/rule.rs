@@ -74,6 +74,18 @@ impl Select {
         }
     }
 
+    /// `(did you mean ...?)` for the nearest of these paths or kinds, to one that selects nothing.
+    pub(crate) fn nearest<'a>(
+        &self,
+        paths: impl IntoIterator<Item = &'a str>,
+        kinds: impl IntoIterator<Item = &'a str>,
+    ) -> String {
+        match self {
+            Select::Path(pattern) => did_you_mean(&pattern.to_string(), paths),
+            Select::Kind(kind) => did_you_mean(kind, kinds),
+        }
+    }
+
     /// Whether it is a path without wildcards.
     pub fn is_exact_path(&self) -> bool {
         matches!(self, Select::Path(pattern) if pattern.is_exact())

@@ -1,13 +1,16 @@
 //! From a policy to a rewritten network: decide (pure), plan (a value), apply and undo, explain, op by op, and diff.
+//! Beside it, [`decorate`]: parameters themselves stored in 16 bit.
 
 mod apply;
 mod decide;
+mod decorate;
 mod diff;
 mod display;
 mod ops;
 mod plan;
 
 pub use apply::{Applied, Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, undo};
+pub use decorate::{Decorate, Decorated, Kept, Stored, decorate};
 pub use diff::{Change, Diff};
 pub use display::Explanation;
 pub use ops::{ListedOp, OpReason, OpRow, OpsTable};

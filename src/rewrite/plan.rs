@@ -13,7 +13,7 @@ use crate::{
     cell::{Adapter, AsCell, Child},
     cells,
     error::{Error, Result, did_you_mean},
-    policy::{Level, Origin, Rule, Select},
+    policy::{Level, Origin, Rule},
     precision::Treatment,
 };
 
@@ -225,10 +225,8 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
             )))
         }
         None if hits == 0 => {
-            let near = match &rule.select {
-                Select::Path(pattern) => did_you_mean(&pattern.to_string(), decisions.iter().map(|d| d.path.as_str())),
-                Select::Kind(kind) => did_you_mean(kind, decisions.iter().map(|d| d.kind.as_ref())),
-            };
+            let (paths, kinds) = (decisions.iter().map(|d| d.path.as_str()), decisions.iter().map(|d| d.kind.as_ref()));
+            let near = rule.select.nearest(paths, kinds);
             Err(Error::policy(format!("{}: the rule for {} matches no cell{near}", rule.origin, rule.select)))
         }
         _ => Ok(()),

@@ -175,6 +175,9 @@ impl Array {
             A::convert(from.as_slice().expect("standard layout"), &mut data);
             B::wrap(ArcArray::from_shape_vec(a.raw_dim(), data).expect("one element for each"))
         }
+        if to == self.dtype() {
+            return self.contiguous();
+        }
         with_array!(self, a: A => match to {
             DType::F64 => go::<A, f64>(a),
             DType::F32 => go::<A, f32>(a),

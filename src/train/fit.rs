@@ -124,8 +124,11 @@ impl Fit {
         }
         let scale = LossScale::new(options.loss_scale.clone())?;
         let optimizer = options.optimizer(net.params());
-        let param_bytes = optimizer.params().iter().map(|(_, param)| bytes(&param.value())).sum();
-        let history = History { param_bytes, ..History::default() };
+        let param_bytes = optimizer
+            .params()
+            .iter()
+            .map(|(_, param)| bytes(&param.value()) + param.master().as_ref().map_or(0, bytes));
+        let history = History { param_bytes: param_bytes.sum(), ..History::default() };
         Ok(Fit { options: options.clone(), scale, optimizer, history })
     }
 

@@ -13,7 +13,7 @@ pub struct History {
     pub epochs: Vec<Epoch>,
     /// Most bytes that the tape kept for the backward pass of a step: its activations.
     pub tape_bytes: usize,
-    /// Bytes of the trained parameters.
+    /// Bytes of the trained parameters, their masters included.
     pub param_bytes: usize,
     /// Casts that were really done in the first step, forward and backward.
     pub casts: usize,

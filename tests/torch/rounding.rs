@@ -138,7 +138,7 @@ fn is_eight_bit(column: &str) -> bool {
 #[test]
 fn every_recorded_pattern() {
     let Some(golden) = crate::common::golden("torch/rounding.json") else { return };
-    let mut tally = Tally::new("rounding");
+    let mut tally = Tally::new("torch", "rounding");
     let columns = golden["columns"].as_object();
     for (name, column) in columns.into_iter().flatten() {
         if is_eight_bit(name) {

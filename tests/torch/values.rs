@@ -269,7 +269,7 @@ impl Recorded {
 #[test]
 fn every_recorded_number() {
     let Some(recorded) = Recorded::read() else { return };
-    let mut tally = Tally::new("values");
+    let mut tally = Tally::new("torch", "values");
     for (name, modes) in recorded.results.as_object().into_iter().flatten() {
         for (mode_name, output) in modes.as_object().into_iter().flatten() {
             let (case, mode) = (CASES.iter().find(|case| case.name == name), mode(mode_name));

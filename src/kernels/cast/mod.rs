@@ -1,6 +1,8 @@
 //! Conversions between dtypes, each with one rounding to nearest even.
 
-use half::{bf16, f16, slice::HalfFloatSliceExt};
+mod vectors;
+
+use half::{bf16, f16};
 
 /// A conversion of whole slices. `from` and `to` have the same length.
 pub(crate) trait Convert<To>: Sized {
@@ -55,10 +57,10 @@ convert! {
 macro_rules! convert_half {
     ($($half:ty),*) => { $(
         impl Convert<$half> for f32 {
-            fn convert(from: &[f32], to: &mut [$half]) { to.convert_from_f32_slice(from); }
+            fn convert(from: &[f32], to: &mut [$half]) { vectors::convert(from, to); }
         }
         impl Convert<f32> for $half {
-            fn convert(from: &[$half], to: &mut [f32]) { from.convert_to_f32_slice(to); }
+            fn convert(from: &[$half], to: &mut [f32]) { vectors::convert(from, to); }
         }
     )* };
 }

@@ -1,9 +1,11 @@
 //! How the cases of one recorded file came out.
+#![allow(dead_code, reason = "no target uses all of it")]
 
 use std::{collections::BTreeMap, io::Write};
 
 /// Counts of one file.
 pub struct Tally {
+    system: &'static str,
     file: &'static str,
     agree: usize,
     on_purpose: BTreeMap<&'static str, usize>,
@@ -12,8 +14,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn new(file: &'static str) -> Self {
-        Tally { file, agree: 0, on_purpose: BTreeMap::new(), outside: 0, failures: vec![] }
+    pub fn new(system: &'static str, file: &'static str) -> Self {
+        Tally { system, file, agree: 0, on_purpose: BTreeMap::new(), outside: 0, failures: vec![] }
     }
 
     pub fn agree(&mut self) {
@@ -44,7 +46,8 @@ impl Tally {
         // Straight to the stream, which the harness does not catch: the line shows in every run.
         let _ = writeln!(
             std::io::stdout(),
-            "goldens torch {}: {} agree, {differ} differ on purpose, {} fail{outside}",
+            "goldens {} {}: {} agree, {differ} differ on purpose, {} fail{outside}",
+            self.system,
             self.file,
             self.agree,
             self.failures.len()

@@ -1,43 +1,12 @@
-//! Convolutions over up to three spatial axes: patches laid out as columns, then a matrix product, for each image and group.
-//!
-//! The three functions are the convolution and its two gradients. A transposed convolution is the input's gradient of a
-//! convolution, so it needs nothing more.
+//! Convolutions as products with a matrix of columns: the patches of an image.
 
-use super::gemm::{Gemm, Layout, add_product};
-use crate::dtype::{Float, Real};
-
-/// The sizes of one convolution. Spatial axes that do not exist have length 1.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Geometry {
-    pub batch: usize,
-    pub groups: usize,
-    /// Channels of one group.
-    pub in_channels: usize,
-    /// Channels of one group.
-    pub out_channels: usize,
-    pub input: [usize; 3],
-    pub output: [usize; 3],
-    pub kernel: [usize; 3],
-    pub stride: [usize; 3],
-    pub dilation: [usize; 3],
-    /// Padding before each axis; what is behind follows from the sizes.
-    pub before: [usize; 3],
-}
+use super::Geometry;
+use crate::{
+    dtype::{Float, Real},
+    kernels::gemm::{Gemm, Layout, portable::Multiplied},
+};
 
 impl Geometry {
-    fn in_volume(&self) -> usize {
-        self.input.iter().product()
-    }
-
-    fn out_volume(&self) -> usize {
-        self.output.iter().product()
-    }
-
-    /// Elements of one patch: rows of the matrix of columns.
-    fn patch(&self) -> usize {
-        self.in_channels * self.kernel.iter().product::<usize>()
-    }
-
     /// The outputs whose tap `k` along `axis` falls inside the input, and where the tap of the first of them falls.
     fn reach(&self, axis: usize, k: usize) -> (std::ops::Range<usize>, usize) {
         let (stride, before) = (self.stride[axis], self.before[axis]);
@@ -111,10 +80,7 @@ fn finish<T: Float>(mut image: Vec<T::Wide>, bias: Option<&[T::Wide]>, volume: u
 }
 
 /// The convolution `[n, groups * in, input] -> [n, groups * out, output]` with a weight `[groups * out, in, kernel]`.
-pub(crate) fn forward<T: Float>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T>
-where
-    T::Wide: Gemm,
-{
+pub(super) fn forward<T: Gemm>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
     let (weight, bias) = (T::widen_slice(weight), bias.map(T::widen_slice));
     let (m, k, n) = (g.out_channels, g.patch(), g.out_volume());
     let in_len = g.in_channels * g.in_volume();
@@ -126,7 +92,7 @@ where
         for group in 0..g.groups {
             g.columns(part(&x, group, in_len), &mut columns);
             let out = &mut image[group * m * n..(group + 1) * m * n];
-            add_product(Layout::NN, (m, k, n), part(&weight, group, m * k), &columns, out);
+            Multiplied::add_product(Layout::NN, (m, k, n), part(&weight, group, m * k), &columns, out);
         }
         finish(image, bias.as_deref(), n, &mut out);
     }
@@ -135,10 +101,7 @@ where
 
 /// The gradient of [`forward`] with respect to its input, and so the transposed convolution of `grad`, which then has a
 /// bias for its `groups * in` channels.
-pub(crate) fn input_gradient<T: Float>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T>
-where
-    T::Wide: Gemm,
-{
+pub(super) fn input_gradient<T: Gemm>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
     let (weight, bias) = (T::widen_slice(weight), bias.map(T::widen_slice));
     let (m, k, n) = (g.patch(), g.out_channels, g.out_volume());
     let in_len = g.in_channels * g.in_volume();
@@ -149,7 +112,13 @@ where
         let mut image = vec![T::Wide::default(); g.groups * in_len];
         for group in 0..g.groups {
             columns.fill(T::Wide::default());
-            add_product(Layout::TN, (m, k, n), part(&weight, group, k * m), part(&grad, group, k * n), &mut columns);
+            Multiplied::add_product(
+                Layout::TN,
+                (m, k, n),
+                part(&weight, group, k * m),
+                part(&grad, group, k * n),
+                &mut columns,
+            );
             g.add_columns(&columns, &mut image[group * in_len..(group + 1) * in_len]);
         }
         finish(image, bias.as_deref(), g.in_volume(), &mut out);
@@ -158,10 +127,7 @@ where
 }
 
 /// The gradient of [`forward`] with respect to its weight, summed over the batch in the wide dtype and rounded once.
-pub(crate) fn weight_gradient<T: Float>(g: &Geometry, x: &[T], grad: &[T]) -> Vec<T>
-where
-    T::Wide: Gemm,
-{
+pub(super) fn weight_gradient<T: Gemm>(g: &Geometry, x: &[T], grad: &[T]) -> Vec<T> {
     let (m, k, n) = (g.out_channels, g.out_volume(), g.patch());
     let in_len = g.in_channels * g.in_volume();
     let mut sum = vec![T::Wide::default(); g.groups * m * n];
@@ -172,7 +138,7 @@ where
         for group in 0..g.groups {
             g.columns(part(&x, group, in_len), &mut columns);
             let sum = &mut sum[group * m * n..(group + 1) * m * n];
-            add_product(Layout::NT, (m, k, n), part(&grad, group, m * k), &columns, sum);
+            Multiplied::add_product(Layout::NT, (m, k, n), part(&grad, group, m * k), &columns, sum);
         }
     }
     T::narrow_vec(sum)

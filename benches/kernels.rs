@@ -1,0 +1,131 @@
+//! Kernels against the obvious alternatives, in turns on one machine: `cargo bench --bench kernels [FILTER]`.
+//!
+//! Each row is one work; each column the least time of one candidate relative to the first.
+
+use std::{hint::black_box, time::Instant};
+
+use half::{bf16, f16, slice::HalfFloatSliceExt};
+use precast::{DType, Tensor, kernel_benches};
+
+/// A name and a thing to do.
+type Candidate<'a> = (&'static str, Box<dyn FnMut() + 'a>);
+
+/// Runs the candidates in turns, and prints their least times relative to the first's.
+fn compare(filter: &str, work: &str, mut candidates: Vec<Candidate>) {
+    if !work.contains(filter) {
+        return;
+    }
+    let mut least = vec![f64::INFINITY; candidates.len()];
+    let time = |run: &mut dyn FnMut(), repeats: usize| {
+        let start = Instant::now();
+        (0..repeats).for_each(|_| run());
+        start.elapsed().as_secs_f64() / repeats as f64
+    };
+    // About two milliseconds a turn.
+    let repeats: Vec<usize> =
+        candidates.iter_mut().map(|(_, run)| (2e-3 / time(run, 2).max(1e-9)).clamp(1.0, 1e5) as usize).collect();
+    for _ in 0..25 {
+        for (i, (_, run)) in candidates.iter_mut().enumerate() {
+            least[i] = least[i].min(time(run, repeats[i]));
+        }
+    }
+    print!("{work:<32} {:>9.2} us", least[0] * 1e6);
+    for ((name, _), time) in candidates.iter().zip(&least).skip(1) {
+        print!("   {name} {:.2}", time / least[0]);
+    }
+    println!();
+}
+
+fn numbers(len: usize) -> Vec<f32> {
+    (0..len).map(|i| ((i * 7919 % 1000) as f32 - 500.0) / 300.0).collect()
+}
+
+fn tensor(shape: &[usize], dtype: DType) -> Tensor {
+    Tensor::from_vec(numbers(shape.iter().product()), shape).unwrap().cast(dtype)
+}
+
+fn casts(filter: &str) {
+    for len in [0, 1, 17, 1000, 65_537, 1 << 20, 16 << 20] {
+        let wide = numbers(len);
+        let (mut wide_out, bytes, mut bytes_out) = (vec![0f32; len], vec![1u8; 3 * len], vec![0u8; 3 * len]);
+        macro_rules! both_ways {
+            ($($t:ident, $narrow:ident, $widen:ident;)*) => { $(
+                let low: Vec<$t> = wide.iter().map(|&x| $t::from_f32(x)).collect();
+                let mut low_out = low.clone();
+                let mut low_out_of_half = low.clone();
+                compare(filter, &format!("cast f32 to {} {len}", stringify!($t)), vec![
+                    ("memcpy of as many bytes", Box::new(|| black_box(&mut bytes_out).copy_from_slice(&bytes[..3 * len]))),
+                    ("precast", Box::new(|| kernel_benches::$narrow(&wide, black_box(&mut low_out)))),
+                    ("half", Box::new(|| black_box(&mut low_out_of_half).convert_from_f32_slice(&wide))),
+                ]);
+                let mut wide_out_of_half = wide.clone();
+                compare(filter, &format!("cast {} to f32 {len}", stringify!($t)), vec![
+                    ("memcpy of as many bytes", Box::new(|| black_box(&mut bytes_out).copy_from_slice(&bytes[..3 * len]))),
+                    ("precast", Box::new(|| kernel_benches::$widen(&low, black_box(&mut wide_out)))),
+                    ("half", Box::new(|| low.convert_to_f32_slice(black_box(&mut wide_out_of_half)))),
+                ]);
+            )* };
+        }
+        both_ways! {
+            f16, f32_to_f16, f16_to_f32;
+            bf16, f32_to_bf16, bf16_to_f32;
+        }
+    }
+}
+
+/// `a · b` of f32 by `matrixmultiply`.
+fn multiply((m, k, n): (usize, usize, usize), a: &[f32], b: &[f32], transposed: bool) -> Vec<f32> {
+    let mut c = vec![0f32; m * n];
+    let (k_, n_) = (k as isize, n as isize);
+    let (rb, cb) = if transposed { (1, k_) } else { (n_, 1) };
+    // SAFETY: all matrices are contiguous and fill their slices.
+    unsafe {
+        matrixmultiply::sgemm(m, k, n, 1.0, a.as_ptr(), k_, 1, b.as_ptr(), rb, cb, 0.0, c.as_mut_ptr(), n_, 1);
+    }
+    c
+}
+
+fn products(filter: &str) {
+    let square = [1, 2, 31, 64, 127, 256, 512, 1024].map(|n| ((n, n, n), false));
+    let others = [
+        ((64, 784, 512), true),
+        ((64, 512, 512), true),
+        ((64, 512, 10), true),
+        ((32, 4096, 4096), true),
+        ((1, 4096, 4096), true),
+        ((4, 4096, 4096), true),
+        ((8, 1021, 1031), true),
+        ((7, 1021, 1031), false),
+        ((512, 64, 784), false),
+        ((16, 64, 1024), false),
+        ((509, 1, 521), false),
+        ((1, 5000, 1), false),
+    ];
+    for ((m, k, n), transposed) in square.into_iter().chain(others) {
+        let (a, b) = (numbers(m * k), numbers(k * n));
+        let right = if transposed { [n, k] } else { [k, n] };
+        let pair = |dtype| (tensor(&[m, k], dtype), tensor(&right, dtype));
+        let [f, h, bf] = [DType::F32, DType::F16, DType::Bf16].map(pair);
+        let run = |(a, b): &(Tensor, Tensor)| {
+            black_box(if transposed { a.linear(b, None) } else { a.matmul(b) }.unwrap());
+        };
+        let layout = if transposed { " t" } else { "" };
+        compare(
+            filter,
+            &format!("product {m}x{k}x{n}{layout}"),
+            vec![
+                ("matrixmultiply", Box::new(|| drop(black_box(multiply((m, k, n), &a, &b, transposed))))),
+                ("f32", Box::new(|| run(&f))),
+                ("f16", Box::new(|| run(&h))),
+                ("bf16", Box::new(|| run(&bf))),
+            ],
+        );
+    }
+}
+
+fn main() {
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with("--")).unwrap_or_default();
+    precast::set_threads(1);
+    casts(&filter);
+    products(&filter);
+}

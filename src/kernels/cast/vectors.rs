@@ -1,0 +1,154 @@
+//! f32 to and from the 16-bit formats, a vector at a time.
+
+use crate::kernels::simd::{self, Kernel, Lanes, Vector};
+
+/// One rounding of each element.
+pub(super) fn convert<A: Lanes, B: Lanes>(from: &[A], to: &mut [B]) {
+    assert_eq!(from.len(), to.len());
+    let bytes = size_of_val(from) + size_of_val(to);
+    let past_caches = bytes > simd::last_level_cache();
+    if let Err(slices) = simd::run(Slices { from, to, past_caches }) {
+        one_by_one(slices.from, slices.to);
+    }
+}
+
+/// The scalar twin of [`Slices`].
+fn one_by_one<A: Lanes, B: Lanes>(from: &[A], to: &mut [B]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = B::narrow(from.widen());
+    }
+}
+
+struct Slices<'a, A, B> {
+    from: &'a [A],
+    to: &'a mut [B],
+    /// Whether `to` is written past the caches: it does not fit into them together with `from`.
+    past_caches: bool,
+}
+
+impl<A: Lanes, B: Lanes> Kernel for Slices<'_, A, B> {
+    type Output = ();
+
+    // SAFETY: reads and writes `at..at + lanes` below the length of both slices; what is streamed to is aligned.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let (len, lanes) = (self.from.len(), V::LANES);
+        let (from, to) = (self.from.as_ptr(), self.to.as_mut_ptr());
+        let mut at = 0;
+        if self.past_caches {
+            at = to.align_offset(64).min(len);
+            one_by_one(&self.from[..at], &mut self.to[..at]);
+            while at + lanes <= len {
+                // SAFETY: as above.
+                unsafe { B::stream(A::load::<V>(from.add(at)), to.add(at)) };
+                at += lanes;
+            }
+            simd::store_fence();
+        }
+        while at + 4 * lanes <= len {
+            for i in 0..4 {
+                // SAFETY: as above.
+                unsafe { B::store(A::load::<V>(from.add(at + i * lanes)), to.add(at + i * lanes)) };
+            }
+            at += 4 * lanes;
+        }
+        while at + lanes <= len {
+            // SAFETY: as above.
+            unsafe { B::store(A::load::<V>(from.add(at)), to.add(at)) };
+            at += lanes;
+        }
+        one_by_one(&self.from[at..], &mut self.to[at..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+    use rand::{RngCore, SeedableRng};
+
+    use super::*;
+
+    /// Every width that the machine has against the twin, bit for bit.
+    fn check<A: Lanes, B: Lanes>(from: &[A], bits: impl Fn(&B) -> u32) {
+        let mut want = vec![B::default(); from.len()];
+        one_by_one(from, &mut want);
+        for (width, past_caches) in simd::widths().flat_map(|width| [(width, false), (width, true)]) {
+            let mut got = vec![B::default(); from.len()];
+            assert!(simd::run_with(width, Slices { from, to: &mut got, past_caches }).is_ok());
+            for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+                assert_eq!(bits(got), bits(want), "element {i} of {}: {:?}, {width:?}", from.len(), from[i]);
+            }
+        }
+    }
+
+    fn f16_bits(x: &f16) -> u32 {
+        x.to_bits().into()
+    }
+
+    fn bf16_bits(x: &bf16) -> u32 {
+        x.to_bits().into()
+    }
+
+    #[test]
+    fn all_16_bit_patterns_widen_as_the_twin() {
+        let f: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let b: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
+        check(&f, |x: &f32| x.to_bits());
+        check(&b, |x: &f32| x.to_bits());
+    }
+
+    #[test]
+    fn f32s_at_and_about_every_boundary_narrow_as_the_twin() {
+        // All 16-bit values and all ties between neighbours, each with the f32s next to it, and any patterns at all.
+        let mut patterns: Vec<u32> = Vec::new();
+        for bits in 0..=u16::MAX {
+            let (f, b) = (f16::from_bits(bits).to_f32().to_bits(), u32::from(bits) << 16);
+            for at in [f, f.wrapping_add(1 << 12), b, b | 0x8000] {
+                patterns.extend([at.wrapping_sub(1), at, at.wrapping_add(1)]);
+            }
+        }
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+        patterns.extend((0..200_000).map(|_| rng.next_u32()));
+        let from: Vec<f32> = patterns.into_iter().map(f32::from_bits).collect();
+        check(&from, f16_bits);
+        check(&from, bf16_bits);
+    }
+
+    #[test]
+    fn every_length_and_offset_is_converted_whole() {
+        let from: Vec<f32> = (0..200).map(|i| (i as f32 - 90.5) * 1.37).collect();
+        let widened: Vec<f16> = from.iter().map(|&x| f16::from_f32(x)).collect();
+        for start in 0..9 {
+            for len in 0..=130 {
+                check(&from[start..start + len], f16_bits);
+                check(&from[start..start + len], bf16_bits);
+                check(&widened[start..start + len], |x: &f32| x.to_bits());
+            }
+        }
+    }
+
+    /// The twin itself, by the definitions of the formats (`half`'s scalar conversions could change).
+    #[test]
+    fn the_twin_rounds_to_nearest_even_and_keeps_nan_quiet() {
+        let narrow = |x: u32| {
+            let (mut f, mut b) = ([f16::ZERO], [bf16::ZERO]);
+            one_by_one(&[f32::from_bits(x)], &mut f);
+            one_by_one(&[f32::from_bits(x)], &mut b);
+            (f[0].to_bits(), b[0].to_bits())
+        };
+        assert_eq!(narrow(0x3f80_0000), (0x3c00, 0x3f80));
+        assert_eq!(narrow(0x3f80_1000).0, 0x3c00, "a tie, down to even");
+        assert_eq!(narrow(0x3f80_3000).0, 0x3c02, "a tie, up to even");
+        assert_eq!(narrow(0x3f80_8000).1, 0x3f80, "a tie, down to even");
+        assert_eq!(narrow(0x3f81_8000).1, 0x3f82, "a tie, up to even");
+        assert_eq!(narrow(0x3380_0000).0, 1, "the least f16");
+        assert_eq!(narrow(0x3300_0000).0, 0, "half of it, a tie");
+        assert_eq!(narrow(0x3300_0001).0, 1, "just above");
+        assert_eq!(narrow(0x477f_efff).0, 0x7bff, "just below the tie to infinity");
+        assert_eq!(narrow(0x477f_f000).0, 0x7c00, "65520 overflows");
+        assert_eq!(narrow(0x0001_0000).1, 1, "a subnormal bf16");
+        assert_eq!(narrow(0x7f7f_ffff), (0x7c00, 0x7f80));
+        assert_eq!(narrow(0x7f80_0001), (0x7e00, 0x7fc0), "a signalling NaN becomes quiet");
+        assert_eq!(narrow(0xffc1_2000), (0xfe09, 0xffc1), "the upper bits of a NaN stay");
+    }
+}

@@ -1,0 +1,138 @@
+//! Convolutions over up to three spatial axes: the convolution and its two gradients. A transposed convolution is the
+//! input's gradient of a convolution, so it needs nothing more.
+//!
+//! With vectors, no matrix of columns is made: images are laid out with their padding, and the rows of that matrix are
+//! windows on them ([`planes`]). Where there are no vectors, and for f64, [`portable`] makes it and multiplies.
+
+mod gradient;
+mod planes;
+mod portable;
+mod strips;
+
+use half::{bf16, f16};
+
+use super::{
+    gemm::Gemm,
+    simd::{self, Width},
+};
+
+/// The sizes of one convolution. Spatial axes that do not exist have length 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    pub batch: usize,
+    pub groups: usize,
+    /// Channels of one group.
+    pub in_channels: usize,
+    /// Channels of one group.
+    pub out_channels: usize,
+    pub input: [usize; 3],
+    pub output: [usize; 3],
+    pub kernel: [usize; 3],
+    pub stride: [usize; 3],
+    pub dilation: [usize; 3],
+    /// Padding before each axis; what is behind follows from the sizes.
+    pub before: [usize; 3],
+}
+
+impl Geometry {
+    fn in_volume(&self) -> usize {
+        self.input.iter().product()
+    }
+
+    fn out_volume(&self) -> usize {
+        self.output.iter().product()
+    }
+
+    fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    /// Elements of one patch: rows of the matrix of columns.
+    fn patch(&self) -> usize {
+        self.in_channels * self.taps()
+    }
+
+    /// Multiplications of one convolution.
+    fn work(&self) -> usize {
+        self.batch * self.groups * self.out_channels * self.patch() * self.out_volume()
+    }
+
+    /// Elements of input, weight and output, all groups together.
+    fn sizes(&self) -> [usize; 3] {
+        [
+            self.batch * self.groups * self.in_channels * self.in_volume(),
+            self.groups * self.out_channels * self.patch(),
+            self.batch * self.groups * self.out_channels * self.out_volume(),
+        ]
+    }
+}
+
+/// A type whose arrays are convolved.
+pub(crate) trait Convolve: Gemm {
+    // With vectors; only called where there are any.
+    fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self>;
+    fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self>;
+    fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self>;
+}
+
+macro_rules! convolve {
+    ($($t:ty),*) => { $(
+        impl Convolve for $t {
+            fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
+                strips::forward(simd::widest(), g, x, weight, bias)
+            }
+            fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
+                strips::input_gradient(simd::widest(), g, grad, weight, bias)
+            }
+            fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self> {
+                gradient::of_weight(simd::widest(), g, x, grad)
+            }
+        }
+    )* };
+}
+convolve!(f32, f16, bf16);
+
+impl Convolve for f64 {
+    fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
+        portable::forward(g, x, weight, bias)
+    }
+    fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
+        portable::input_gradient(g, grad, weight, bias)
+    }
+    fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self> {
+        portable::weight_gradient(g, x, grad)
+    }
+}
+
+/// The convolution `[n, groups * in, input] -> [n, groups * out, output]` with a weight `[groups * out, in, kernel]`.
+pub(crate) fn forward<T: Convolve>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
+    assert_eq!([x.len(), weight.len()], g.sizes()[..2], "arrays of the sizes of the convolution");
+    assert!(bias.is_none_or(|bias| bias.len() == g.groups * g.out_channels), "one number for each channel");
+    match simd::widest() {
+        Width::One => portable::forward(g, x, weight, bias),
+        _ => T::forward(g, x, weight, bias),
+    }
+}
+
+/// The gradient of [`forward`] with respect to its input, and so the transposed convolution of `grad`, which then has a
+/// bias for its `groups * in` channels.
+pub(crate) fn input_gradient<T: Convolve>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
+    assert_eq!([weight.len(), grad.len()], g.sizes()[1..], "arrays of the sizes of the convolution");
+    assert!(bias.is_none_or(|bias| bias.len() == g.groups * g.in_channels), "one number for each channel");
+    match simd::widest() {
+        Width::One => portable::input_gradient(g, grad, weight, bias),
+        _ => T::input_gradient(g, grad, weight, bias),
+    }
+}
+
+/// The gradient of [`forward`] with respect to its weight, summed over the batch in the wide dtype and rounded once.
+pub(crate) fn weight_gradient<T: Convolve>(g: &Geometry, x: &[T], grad: &[T]) -> Vec<T> {
+    assert_eq!([x.len(), grad.len()], [g.sizes()[0], g.sizes()[2]], "arrays of the sizes of the convolution");
+    match simd::widest() {
+        Width::One => portable::weight_gradient(g, x, grad),
+        _ => T::weight_gradient(g, x, grad),
+    }
+}
+
+#[cfg(test)]
+mod tests;

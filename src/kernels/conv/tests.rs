@@ -1,0 +1,185 @@
+//! Every path against the convolution's definition: in the order of sums that `strips` documents bit for bit, and exactly.
+
+use half::{bf16, f16};
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::{
+    dtype::{Element, Float},
+    kernels::{gemm::DEPTH, simd::Lanes, threads},
+};
+
+fn random<T: Float<Wide = f32>>(len: usize, seed: u64) -> Vec<T> {
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+    (0..len).map(|_| T::narrow(rng.random_range(-1.0..1.0))).collect()
+}
+
+/// A geometry of one axis each: input, kernel, stride, dilation, padding before and behind.
+fn geometry(batch: usize, groups: usize, channels: (usize, usize), axes: [[usize; 6]; 3]) -> Geometry {
+    let of = |i: usize| axes.map(|axis| axis[i]);
+    let output = axes.map(|[input, kernel, stride, dilation, before, behind]| {
+        (input + before + behind - (kernel - 1) * dilation - 1) / stride + 1
+    });
+    let (in_channels, out_channels) = channels;
+    let (input, kernel, stride, dilation, before) = (of(0), of(1), of(2), of(3), of(4));
+    Geometry { batch, groups, in_channels, out_channels, input, output, kernel, stride, dilation, before }
+}
+
+fn geometries() -> Vec<Geometry> {
+    let one = [1, 1, 1, 1, 0, 0];
+    vec![
+        geometry(2, 1, (1, 1), [one, one, one]),
+        geometry(2, 1, (1, 6), [one, [9, 5, 1, 1, 2, 2], [28, 5, 1, 1, 2, 2]]),
+        geometry(3, 1, (6, 16), [one, [5, 5, 1, 1, 0, 0], [14, 5, 1, 1, 0, 0]]),
+        geometry(1, 1, (2, 9), [one, [3, 3, 1, 1, 1, 1], [45, 3, 1, 1, 1, 1]]),
+        geometry(2, 1, (3, 5), [one, [7, 3, 2, 1, 1, 1], [38, 3, 2, 1, 1, 0]]),
+        geometry(2, 1, (2, 3), [one, [9, 2, 3, 2, 0, 3], [11, 3, 2, 3, 4, 1]]),
+        geometry(2, 1, (2, 3), [one, [8, 1, 3, 1, 0, 0], [9, 2, 4, 1, 0, 0]]),
+        geometry(5, 1, (30, 37), [one, [4, 3, 1, 1, 1, 1], [4, 3, 1, 1, 1, 1]]),
+        geometry(3, 1, (4, 40), [one, [6, 3, 2, 1, 1, 1], [7, 3, 2, 1, 1, 1]]),
+        geometry(2, 5, (1, 1), [one, [6, 3, 1, 1, 1, 1], [19, 3, 1, 1, 1, 1]]),
+        geometry(2, 3, (2, 4), [one, [5, 3, 2, 1, 1, 1], [6, 2, 1, 2, 1, 1]]),
+        geometry(2, 1, (3, 4), [one, one, [40, 4, 3, 2, 5, 2]]),
+        geometry(2, 1, (2, 3), [[4, 2, 1, 1, 0, 1], [5, 3, 2, 1, 1, 1], [6, 3, 1, 2, 2, 2]]),
+        geometry(1, 1, (1, 2), [[7, 7, 1, 1, 3, 3], [7, 7, 1, 1, 3, 3], [8, 7, 1, 1, 3, 3]]),
+    ]
+}
+
+/// Calls `f(output, row of the matrix of columns, pixel)` with every pixel that an output's patch has, as places in the
+/// output's channel, the patch, and the input of one group.
+fn patches(g: &Geometry, mut f: impl FnMut(usize, usize, usize)) {
+    let place = |at: [usize; 3], size: [usize; 3]| (at[0] * size[1] + at[1]) * size[2] + at[2];
+    let all = |size: [usize; 3]| {
+        (0..size.iter().product()).map(move |i: usize| [i / (size[1] * size[2]), i / size[2] % size[1], i % size[2]])
+    };
+    for o in all(g.output) {
+        for c in 0..g.in_channels {
+            for k in all(g.kernel) {
+                let padded: [usize; 3] = std::array::from_fn(|a| o[a] * g.stride[a] + k[a] * g.dilation[a]);
+                if (0..3).all(|a| (g.before[a]..g.before[a] + g.input[a]).contains(&padded[a])) {
+                    let pixel = std::array::from_fn(|a| padded[a] - g.before[a]);
+                    let row = c * g.taps() + place(k, g.kernel);
+                    f(place(o, g.output), row, c * g.in_volume() + place(pixel, g.input));
+                }
+            }
+        }
+    }
+}
+
+/// For each element of a result its terms: their order and the places of both factors. `index` says of an output, a weight
+/// and an input that belong together, of an output channel and a row of a patch, which result, factors and order they are.
+fn terms(g: &Geometry, result: usize, index: impl Fn([usize; 3], usize, usize) -> [usize; 4]) -> Vec<Vec<[usize; 3]>> {
+    let mut terms = vec![Vec::new(); result];
+    for image in 0..g.batch {
+        for group in 0..g.groups {
+            patches(g, |o, row, pixel| {
+                for channel in 0..g.out_channels {
+                    let out =
+                        (image * g.groups + group) * g.out_channels * g.out_volume() + channel * g.out_volume() + o;
+                    let weight = (group * g.out_channels + channel) * g.patch() + row;
+                    let x = (image * g.groups + group) * g.in_channels * g.in_volume() + pixel;
+                    let [to, left, right, order] = index([out, weight, x], channel, row);
+                    terms[to].push([order, left, right]);
+                }
+            });
+        }
+    }
+    terms.iter_mut().for_each(|terms| terms.sort_by_key(|term| term[0]));
+    terms
+}
+
+fn check_near<T: Element + Float<Wide = f32>>(
+    what: &str,
+    got: &[T],
+    terms: &[Vec<[usize; 3]>],
+    a: &[T],
+    b: &[T],
+    bias: impl Fn(usize) -> f64,
+) {
+    assert_eq!(got.len(), terms.len());
+    for (i, (got, terms)) in got.iter().zip(terms).enumerate() {
+        let products = terms.iter().map(|&[_, l, r]| f64::from(a[l].widen()) * f64::from(b[r].widen()));
+        let (exact, size) = products.fold((bias(i), bias(i).abs()), |(sum, size), x| (sum + x, size + x.abs()));
+        let bound = (terms.len() + 2) as f64 * f64::from(f32::EPSILON) * size + T::DTYPE.epsilon() * exact.abs();
+        let got = f64::from(got.widen());
+        assert!((got - exact).abs() <= bound, "{what} {i}: {got} for {exact}");
+    }
+}
+
+/// Sums in blocks of DEPTH terms whose places among `all` are the terms' order.
+fn in_blocks<T: Float<Wide = f32>>(terms: &[[usize; 3]], a: &[T], b: &[T]) -> f32 {
+    let mut sum: Option<f32> = None;
+    let mut rest = terms;
+    let last = terms.last().map_or(0, |term| term[0]);
+    for block in 0..=last / DEPTH {
+        let count = rest.iter().take_while(|term| term[0] / DEPTH == block).count();
+        let part = rest[..count].iter().fold(0f32, |s, &[_, l, r]| a[l].widen().mul_add(b[r].widen(), s));
+        sum = Some(sum.map_or(part, |sum| sum + part));
+        rest = &rest[count..];
+    }
+    sum.unwrap_or(0.0)
+}
+
+fn check_all<T: Convolve<Wide = f32> + Lanes>() {
+    for g in geometries() {
+        let [xs, ws, ys] = g.sizes();
+        let (x, weight, grad) = (random::<T>(xs, 1), random::<T>(ws, 2), random::<T>(ys, 3));
+        let (bias, in_bias) = (random::<T>(g.groups * g.out_channels, 4), random::<T>(g.groups * g.in_channels, 5));
+        let of_out = |i: usize| bias[i / g.out_volume() % bias.len()].widen();
+        let of_in = |i: usize| in_bias[i / g.in_volume() % in_bias.len()].widen();
+        let forward = terms(&g, ys, |[out, weight, x], _, row| [out, weight, x, row]);
+        let back =
+            terms(&g, xs, |[out, weight, x], channel, row| [x, weight, out, channel * g.taps() + row % g.taps()]);
+        let of_weight = terms(&g, ws, |[out, weight, x], _, _| [weight, out, x, 0]);
+        for width in simd::widths() {
+            let what = format!("{width:?} {g:?}");
+            let got = strips::forward(width, &g, &x, &weight, Some(&bias));
+            check_near(&format!("forward {what}"), &got, &forward, &weight, &x, |i| of_out(i).into());
+            for (i, (got, terms)) in got.iter().zip(&forward).enumerate() {
+                let want = T::narrow(in_blocks(terms, &weight, &x) + of_out(i));
+                assert!(*got == want, "forward {what} {i}: {got:?} for {want:?}");
+            }
+            let got = strips::input_gradient(width, &g, &grad, &weight, Some(&in_bias));
+            check_near(&format!("input gradient {what}"), &got, &back, &weight, &grad, |i| of_in(i).into());
+            let got = gradient::of_weight(width, &g, &x, &grad);
+            check_near(&format!("weight gradient {what}"), &got, &of_weight, &grad, &x, |_| 0.0);
+        }
+        check_near("portable", &portable::forward(&g, &x, &weight, None), &forward, &weight, &x, |_| 0.0);
+        check_near("portable", &portable::input_gradient(&g, &grad, &weight, None), &back, &weight, &grad, |_| 0.0);
+        check_near("portable", &portable::weight_gradient(&g, &x, &grad), &of_weight, &grad, &x, |_| 0.0);
+    }
+}
+
+#[test]
+fn f32_convolutions_are_the_definition() {
+    check_all::<f32>();
+}
+
+#[test]
+fn f16_convolutions_are_the_definition() {
+    check_all::<f16>();
+}
+
+#[test]
+fn bf16_convolutions_are_the_definition() {
+    check_all::<bf16>();
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    let one = [1, 1, 1, 1, 0, 0];
+    for g in [
+        geometry(3, 1, (16, 24), [one, [20, 3, 1, 1, 1, 1], [20, 3, 1, 1, 1, 1]]),
+        geometry(1, 1, (16, 64), [one, [20, 3, 1, 1, 1, 1], [20, 3, 1, 1, 1, 1]]),
+    ] {
+        let [xs, ws, ys] = g.sizes();
+        assert!(g.work() > 2 << 20, "large enough for threads");
+        let (x, weight, grad) = (random::<f16>(xs, 1), random::<f16>(ws, 2), random::<f16>(ys, 3));
+        let results = [1, 2, 5].map(|count| {
+            threads::set_threads(count);
+            (forward(&g, &x, &weight, None), input_gradient(&g, &grad, &weight, None), weight_gradient(&g, &x, &grad))
+        });
+        threads::set_threads(0);
+        assert!(results[0] == results[1] && results[0] == results[2]);
+    }
+}

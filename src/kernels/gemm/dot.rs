@@ -1,0 +1,141 @@
+//! Products whose operands are both read along their rows, as they lie in memory.
+//!
+//! Each element is summed in as many parts as a vector has lanes: lane l takes terms l, l + lanes, ... in order, fused; the
+//! upper half of the lanes is then added to the lower until one is left.
+
+use super::{Added, One, blocks::load_some, scratch::with_scratch};
+use crate::kernels::{
+    simd::{self, Kernel, Lanes, Vector, Width},
+    threads::{self, Shared},
+};
+
+/// Rows of each operand that are multiplied together.
+const TOGETHER: usize = 4;
+
+/// `a · bᵀ` for few rows of a, so that b is read once; `false` where there are no vectors.
+pub(super) fn few_rows<T: Lanes>(one: &One<T>, out: &mut [T]) -> bool {
+    if simd::widest() == Width::One {
+        return false;
+    }
+    let (m, k, n) = one.mkn;
+    let (a, b) = one.operands(one.terms[0]);
+    with_scratch(|[wide]| {
+        let wide = wide.room(m * k);
+        T::widen_into(a, wide);
+        let (out, wide) = (Shared::new(out), &*wide);
+        let a_rows: Vec<usize> = (0..m).map(|i| i * k).collect();
+        threads::split(n, TOGETHER, m * k * n, |columns| {
+            let b_rows: Vec<usize> = columns.clone().map(|j| j * k).collect();
+            let mut sums = vec![0.0; m * b_rows.len()];
+            let done = simd::run(Dots { a: wide, a_rows: &a_rows, b, b_rows: &b_rows, len: k, sums: &mut sums });
+            assert!(done.is_ok(), "asked for before");
+            for (i, sums) in sums.chunks_exact(columns.len()).enumerate() {
+                for (j, &sum) in columns.clone().zip(sums) {
+                    let sum = match one.added {
+                        Added::Nothing => sum,
+                        Added::ToColumns(x) => sum + x[j].widen(),
+                        Added::ToEach(x) => sum + x[i * n + j].widen(),
+                    };
+                    // SAFETY: column j is one of this thread's own.
+                    unsafe { out.at(i * n + j).write(T::narrow(sum)) };
+                }
+            }
+        });
+    });
+    true
+}
+
+/// The products of every row of `a` with every row of `b`, each of `len` numbers; rows may overlap.
+pub(crate) struct Dots<'a, T> {
+    pub a: &'a [f32],
+    /// Where the rows begin.
+    pub a_rows: &'a [usize],
+    pub b: &'a [T],
+    pub b_rows: &'a [usize],
+    pub len: usize,
+    /// One row for each of `a`, one column for each of `b`.
+    pub sums: &'a mut [f32],
+}
+
+impl<T: Lanes> Kernel for Dots<'_, T> {
+    type Output = ();
+
+    // SAFETY: every row was checked to lie inside its slice.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Dots { a, a_rows, b, b_rows, len, sums } = self;
+        assert!(a_rows.iter().all(|row| row + len <= a.len()) && b_rows.iter().all(|row| row + len <= b.len()));
+        assert_eq!(sums.len(), a_rows.len() * b_rows.len(), "one place for each product");
+        // Sixteen sums leave no room for the operands in sixteen registers.
+        let columns = if V::LANES == 8 { TOGETHER / 2 } else { TOGETHER };
+        for (j, some) in b_rows.chunks(columns).enumerate() {
+            for (i, few) in a_rows.chunks(TOGETHER).enumerate() {
+                let mut tile = [[0.0; TOGETHER]; TOGETHER];
+                macro_rules! sizes {
+                    ($(($r:literal, $c:literal))*) => {
+                        match (few.len(), some.len()) {
+                            // SAFETY: as above.
+                            $( ($r, $c) => unsafe { sized::<V, T, $r, $c>(a, few, b, some, len, &mut tile) }, )*
+                            _ => unreachable!("no more rows than TOGETHER"),
+                        }
+                    };
+                }
+                sizes! { (1, 1) (1, 2) (1, 3) (1, 4) (2, 1) (2, 2) (2, 3) (2, 4) (3, 1) (3, 2) (3, 3) (3, 4) (4, 1) (4, 2) (4, 3) (4, 4) }
+                for (r, row) in tile[..few.len()].iter().enumerate() {
+                    let at = (i * TOGETHER + r) * b_rows.len() + j * columns;
+                    sums[at..at + some.len()].copy_from_slice(&row[..some.len()]);
+                }
+            }
+        }
+    }
+}
+
+// SAFETY: the caller has the instructions of `V`, and R rows of `a` and C rows of `b` that lie inside their slices.
+#[inline(always)]
+unsafe fn sized<V: Vector, T: Lanes, const R: usize, const C: usize>(
+    a: &[f32],
+    a_rows: &[usize],
+    b: &[T],
+    b_rows: &[usize],
+    len: usize,
+    tile: &mut [[f32; TOGETHER]; TOGETHER],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let a: [*const f32; R] = std::array::from_fn(|r| a.as_ptr().add(a_rows[r]));
+        let b: [*const T; C] = std::array::from_fn(|c| b.as_ptr().add(b_rows[c]));
+        let mut sums = [[V::splat(0.0); C]; R];
+        let mut at = 0;
+        while at < len {
+            let some = V::LANES.min(len - at);
+            let right: [V; C] = std::array::from_fn(|c| load_some(b[c].add(at), some));
+            for r in 0..R {
+                let left = load_some(a[r].add(at), some);
+                for c in 0..C {
+                    sums[r][c] = V::mul_add(left, right[c], sums[r][c]);
+                }
+            }
+            at += V::LANES;
+        }
+        for r in 0..R {
+            for c in 0..C {
+                let mut lanes = [0.0; 16];
+                V::store_f32(sums[r][c], lanes.as_mut_ptr());
+                tile[r][c] = in_pairs(&mut lanes[..V::LANES]);
+            }
+        }
+    }
+}
+
+/// The sum of a power of two numbers: the upper half is added to the lower until one is left.
+#[inline(always)]
+fn in_pairs(lanes: &mut [f32]) -> f32 {
+    let mut half = lanes.len() / 2;
+    while half > 0 {
+        for i in 0..half {
+            lanes[i] += lanes[i + half];
+        }
+        half /= 2;
+    }
+    lanes[0]
+}

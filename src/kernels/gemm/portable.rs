@@ -1,0 +1,51 @@
+//! The path for f64, and for machines without vectors: widened copies, multiplied by `matrixmultiply`.
+
+use super::{Added, Gemm, Layout, One};
+
+pub(super) fn product<T: Gemm>(one: &One<T>, out: &mut [T]) {
+    let mut sums = vec![T::Wide::default(); out.len()];
+    for &term in one.terms {
+        let (a, b) = one.operands(term);
+        Multiplied::add_product(one.layout, one.mkn, &T::widen_slice(a), &T::widen_slice(b), &mut sums);
+    }
+    match one.added {
+        Added::Nothing => {}
+        Added::ToColumns(x) => {
+            for row in sums.chunks_exact_mut(x.len()) {
+                row.iter_mut().zip(x).for_each(|(sum, x)| *sum += x.widen());
+            }
+        }
+        Added::ToEach(x) => sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += x.widen()),
+    }
+    T::narrow_into(&sums, out);
+}
+
+/// A type that `matrixmultiply` multiplies.
+pub(crate) trait Multiplied: Sized {
+    /// `c += a · b`, all contiguous.
+    fn add_product(layout: Layout, mkn: (usize, usize, usize), a: &[Self], b: &[Self], c: &mut [Self]);
+}
+
+macro_rules! multiplied {
+    ($t:ty, $multiply:path) => {
+        impl Multiplied for $t {
+            fn add_product(layout: Layout, (m, k, n): (usize, usize, usize), a: &[$t], b: &[$t], c: &mut [$t]) {
+                assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n, "matrices fill their slices");
+                let of_rows = |columns: usize| (columns as isize, 1);
+                let of_columns = |rows: usize| (1, rows as isize);
+                let (a_steps, b_steps) = match layout {
+                    Layout::NN => (of_rows(k), of_rows(n)),
+                    Layout::NT => (of_rows(k), of_columns(k)),
+                    Layout::TN => (of_columns(m), of_rows(n)),
+                };
+                let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
+                // SAFETY: each matrix fills its slice, and `c` is borrowed mutably.
+                unsafe {
+                    $multiply(m, k, n, 1.0, a, a_steps.0, a_steps.1, b, b_steps.0, b_steps.1, 1.0, c, n as isize, 1)
+                }
+            }
+        }
+    };
+}
+multiplied!(f32, matrixmultiply::sgemm);
+multiplied!(f64, matrixmultiply::dgemm);

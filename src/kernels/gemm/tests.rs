@@ -1,0 +1,198 @@
+//! Every path against the order of sums that it documents, bit for bit, and against exact sums.
+
+use half::{bf16, f16};
+use rand::{Rng, SeedableRng};
+
+use super::{dot::Dots, *};
+use crate::kernels::simd;
+
+fn random<T: Float<Wide = f32>>(len: usize, seed: u64) -> Vec<T> {
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+    (0..len).map(|_| T::narrow(rng.random_range(-1.0..1.0))).collect()
+}
+
+/// Where element (i, p) of the left and (p, j) of the right operand lie.
+fn places(
+    layout: Layout,
+    (m, k, n): (usize, usize, usize),
+) -> (impl Fn(usize, usize) -> usize, impl Fn(usize, usize) -> usize) {
+    let left = move |i: usize, p: usize| if layout == Layout::TN { p * m + i } else { i * k + p };
+    let right = move |p: usize, j: usize| if layout == Layout::NT { j * k + p } else { p * n + j };
+    (left, right)
+}
+
+/// The scalar twin of `blocks`: one sum after the other, in the order that the module documents.
+fn twin<T: Float<Wide = f32>>(one: &One<T>) -> Vec<T> {
+    let (m, k, n) = one.mkn;
+    let (left, right) = places(one.layout, one.mkn);
+    let element = |i: usize, j: usize| {
+        let mut sum = None;
+        for &term in one.terms {
+            let (a, b) = one.operands(term);
+            for p0 in (0..k).step_by(DEPTH) {
+                let terms = p0..(p0 + DEPTH).min(k);
+                let block = terms.fold(0f32, |s, p| a[left(i, p)].widen().mul_add(b[right(p, j)].widen(), s));
+                sum = Some(sum.map_or(block, |before| before + block));
+            }
+        }
+        let sum = sum.expect("there are terms");
+        T::narrow(match one.added {
+            Added::Nothing => sum,
+            Added::ToColumns(x) => sum + x[j].widen(),
+            Added::ToEach(x) => sum + x[i * n + j].widen(),
+        })
+    };
+    (0..m * n).map(|at| element(at / n, at % n)).collect()
+}
+
+/// Within what rounding f32 sums and one result can explain of the exact sum.
+fn check_near<T: Float<Wide = f32>>(one: &One<T>, got: &[T]) {
+    let (_, k, n) = one.mkn;
+    let (left, right) = places(one.layout, one.mkn);
+    for (at, got) in got.iter().enumerate() {
+        let (i, j) = (at / n, at % n);
+        let (mut exact, mut size) = (0f64, 0f64);
+        for &term in one.terms {
+            let (a, b) = one.operands(term);
+            for p in 0..k {
+                let product = f64::from(a[left(i, p)].widen()) * f64::from(b[right(p, j)].widen());
+                exact += product;
+                size += product.abs();
+            }
+        }
+        let added = match one.added {
+            Added::Nothing => 0.0,
+            Added::ToColumns(x) => f64::from(x[j].widen()),
+            Added::ToEach(x) => f64::from(x[at].widen()),
+        };
+        (exact, size) = (exact + added, size + added.abs());
+        let count = (k * one.terms.len() + 2) as f64;
+        let bound = count * f64::from(f32::EPSILON) * size + T::DTYPE.epsilon() * exact.abs();
+        let got = f64::from(got.widen());
+        assert!((got - exact).abs() <= bound, "{:?} {:?} ({i}, {j}): {got} for {exact}", one.mkn, one.layout);
+    }
+}
+
+const SIZES: [(usize, usize, usize); 17] = [
+    (1, 1, 1),
+    (1, 7, 33),
+    (2, 3, 5),
+    (5, 300, 31),
+    (6, 16, 16),
+    (7, 13, 17),
+    (8, 32, 32),
+    (9, 31, 33),
+    (13, 257, 65),
+    (16, 256, 64),
+    (3, 513, 2),
+    (31, 8, 1),
+    (129, 5, 3),
+    (65, 35, 101),
+    (20, 20, 515),
+    (133, 9, 33),
+    (10, 1, 1030),
+];
+
+fn check_all<T: Gemm<Wide = f32> + simd::Lanes>(bits: impl Fn(&T) -> u32) {
+    for (mkn, layout) in SIZES.into_iter().flat_map(|mkn| [Layout::NN, Layout::NT, Layout::TN].map(|l| (mkn, l))) {
+        let (m, k, n) = mkn;
+        let (a, b, added) = (random::<T>(2 * m * k, 1), random::<T>(3 * k * n, 2), random::<T>(m * n, 3));
+        for (terms, added) in [
+            (vec![(0, 0)], Added::Nothing),
+            (vec![(1, 2), (0, 1)], Added::ToEach(&added[..])),
+            (vec![(0, 1)], Added::ToColumns(&added[..n])),
+        ] {
+            let one = One { layout, mkn, a: &a, b: &b, terms: &terms, added };
+            let want = twin(&one);
+            check_near(&one, &want);
+            for width in simd::widths() {
+                let mut got = vec![T::default(); m * n];
+                blocks::with_width(width, &one, &mut got);
+                let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
+                assert!(same, "{mkn:?} {layout:?} {width:?}: {got:?} for {want:?}");
+            }
+            let mut got = vec![T::default(); m * n];
+            portable::product(&one, &mut got);
+            check_near(&one, &got);
+            let mut got = vec![T::default(); m * n];
+            let (terms, layout) = (&[terms.clone()][..], one.layout);
+            products(&Products { layout, mkn, a: &a, b: &b, terms, added }, &mut got);
+            check_near(&one, &got);
+        }
+    }
+}
+
+#[test]
+fn f32_products_are_the_twins() {
+    check_all::<f32>(|x| x.to_bits());
+}
+
+#[test]
+fn f16_products_are_the_twins() {
+    check_all::<f16>(|x| x.to_bits().into());
+}
+
+#[test]
+fn bf16_products_are_the_twins() {
+    check_all::<bf16>(|x| x.to_bits().into());
+}
+
+/// The order that `dot` documents, for one element.
+fn dot_twin<T: Float<Wide = f32>>(a: &[f32], b: &[T], lanes: usize) -> f32 {
+    let mut sums = vec![0f32; lanes];
+    for (p, (a, b)) in a.iter().zip(b).enumerate() {
+        sums[p % lanes] = a.mul_add(b.widen(), sums[p % lanes]);
+    }
+    while sums.len() > 1 {
+        let upper = sums.split_off(sums.len() / 2);
+        sums.iter_mut().zip(upper).for_each(|(sum, x)| *sum += x);
+    }
+    sums[0]
+}
+
+#[test]
+fn dots_of_rows_that_overlap_are_the_twins() {
+    let (a, b) = (random::<f32>(3000, 4), random::<f16>(4000, 5));
+    for (rows, columns, len) in [(1, 1, 1), (1, 5, 8), (4, 4, 16), (5, 9, 17), (8, 3, 300), (3, 2, 1023), (2, 6, 0)] {
+        let a_rows: Vec<usize> = (0..rows).map(|i| i * 101 % 1900).collect();
+        let b_rows: Vec<usize> = (0..columns).map(|j| j * 67 % 2900).collect();
+        for width in simd::widths() {
+            let mut sums = vec![f32::NAN; rows * columns];
+            let dots = Dots { a: &a, a_rows: &a_rows, b: &b, b_rows: &b_rows, len, sums: &mut sums };
+            assert!(simd::run_with(width, dots).is_ok());
+            let lanes = if width == simd::Width::Eight { 8 } else { 16 };
+            for (at, sum) in sums.iter().enumerate() {
+                let (i, j) = (a_rows[at / columns], b_rows[at % columns]);
+                let want = dot_twin(&a[i..i + len], &b[j..j + len], lanes);
+                assert_eq!(sum.to_bits(), want.to_bits(), "{rows} x {columns} x {len}: {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    for (layout, mkn) in [(Layout::NN, (300, 70, 290)), (Layout::TN, (260, 129, 257)), (Layout::NT, (4, 1000, 1001))] {
+        let (m, k, n) = mkn;
+        assert!(m * k * n > 2 << 20, "large enough for threads");
+        let (a, b) = (random::<bf16>(m * k, 1), random::<bf16>(k * n, 2));
+        let results = [1, 2, 5].map(|count| {
+            threads::set_threads(count);
+            let mut out = vec![bf16::ZERO; m * n];
+            let (terms, added) = (&[vec![(0, 0)]][..], Added::Nothing);
+            products(&Products { layout, mkn, a: &a, b: &b, terms, added }, &mut out);
+            out
+        });
+        threads::set_threads(0);
+        assert!(results[0] == results[1] && results[0] == results[2], "{layout:?}");
+    }
+}
+
+#[test]
+fn a_product_without_terms_is_what_is_added() {
+    let added = [f16::ONE; 6];
+    let mut out = [f16::ZERO; 6];
+    let (layout, mkn, a, b) = (Layout::NN, (2, 0, 3), &[][..], &[][..]);
+    products(&Products { layout, mkn, a, b, terms: &[vec![(0, 0)]], added: Added::ToEach(&added) }, &mut out);
+    assert_eq!(out, added);
+}

@@ -1,0 +1,177 @@
+//! Vectors of AVX2 (with FMA and F16C) and of AVX-512.
+//!
+//! bf16 is rounded by integer arithmetic: AVX512-BF16's own conversion flushes subnormals to zero.
+
+use std::{arch::x86_64::*, sync::OnceLock};
+
+use half::{bf16, f16};
+
+use super::{Kernel, Vector, Width};
+
+/// Asked of the machine once.
+pub(super) fn widest() -> Width {
+    static WIDTH: OnceLock<Width> = OnceLock::new();
+    *WIDTH.get_or_init(|| {
+        let avx2 =
+            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        match (avx2, avx512) {
+            (true, true) => Width::Sixteen,
+            (true, false) => Width::Eight,
+            (false, _) => Width::One,
+        }
+    })
+}
+
+macro_rules! entry {
+    ($needs:ident, $with:ident, $call:ident, $v:ty, $features:literal) => {
+        pub(super) fn $with<K: Kernel>(kernel: K) -> K::Output {
+            #[target_feature(enable = $features)]
+            fn go<K: Kernel>(kernel: K) -> K::Output {
+                // SAFETY: this function is compiled with the instructions of the vector.
+                unsafe { kernel.run::<$v>() }
+            }
+            assert!(widest() >= Width::$needs);
+            // SAFETY: the machine has these instructions, as was just asserted.
+            unsafe { go(kernel) }
+        }
+
+        pub(super) fn $call<R>(body: impl FnOnce() -> R) -> R {
+            #[target_feature(enable = $features)]
+            fn go<R>(body: impl FnOnce() -> R) -> R {
+                body()
+            }
+            assert!(widest() >= Width::$needs);
+            // SAFETY: the machine has these instructions, as was just asserted.
+            unsafe { go(body) }
+        }
+    };
+}
+entry!(Eight, with_avx2, call_avx2, __m256, "avx2,fma,f16c");
+entry!(Sixteen, with_avx512, call_avx512, __m512, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl");
+
+macro_rules! vector {
+    ($v:ty, $lanes:literal, $tile:expr, $(fn $name:ident($($arg:ident: $t:ty),*) $(-> $r:ty)? { $body:expr })*) => {
+        impl Vector for $v {
+            const LANES: usize = $lanes;
+            const TILE: (usize, usize) = $tile;
+            $(
+                // SAFETY: the caller has the instructions, and its pointers are valid for all lanes.
+                #[inline(always)]
+                unsafe fn $name($($arg: $t),*) $(-> $r)? { unsafe { $body } }
+            )*
+        }
+    };
+}
+
+// Twelve sums, two columns and a factor fill the sixteen registers.
+vector! { __m256, 8, (6, 2),
+    fn splat(x: f32) -> __m256 { _mm256_set1_ps(x) }
+    fn add(a: __m256, b: __m256) -> __m256 { _mm256_add_ps(a, b) }
+    fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 { _mm256_fmadd_ps(a, b, c) }
+    fn load_f32(from: *const f32) -> __m256 { _mm256_loadu_ps(from) }
+    fn load_f16(from: *const f16) -> __m256 { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
+    fn load_bf16(from: *const bf16) -> __m256 {
+        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()))))
+    }
+    fn store_f32(v: __m256, to: *mut f32) { _mm256_storeu_ps(to, v) }
+    fn store_f16(v: __m256, to: *mut f16) { _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<0>(v)) }
+    fn store_bf16(v: __m256, to: *mut bf16) { _mm_storeu_si128(to.cast(), bf16_of_eight(v)) }
+    fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) { transpose(from, row, to, to_row) }
+    fn stream_f32(v: __m256, to: *mut f32) { _mm256_stream_ps(to, v) }
+    fn stream_f16(v: __m256, to: *mut f16) { _mm_stream_si128(to.cast(), _mm256_cvtps_ph::<0>(v)) }
+    fn stream_bf16(v: __m256, to: *mut bf16) { _mm_stream_si128(to.cast(), bf16_of_eight(v)) }
+}
+
+vector! { __m512, 16, (8, 2),
+    fn splat(x: f32) -> __m512 { _mm512_set1_ps(x) }
+    fn add(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }
+    fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 { _mm512_fmadd_ps(a, b, c) }
+    fn load_f32(from: *const f32) -> __m512 { _mm512_loadu_ps(from) }
+    fn load_f16(from: *const f16) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    fn load_bf16(from: *const bf16) -> __m512 {
+        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()))))
+    }
+    fn store_f32(v: __m512, to: *mut f32) { _mm512_storeu_ps(to, v) }
+    fn store_f16(v: __m512, to: *mut f16) { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_NO_EXC>(v)) }
+    fn store_bf16(v: __m512, to: *mut bf16) { _mm256_storeu_si256(to.cast(), bf16_of_sixteen(v)) }
+    fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) { transpose(from, row, to, to_row) }
+    fn stream_f32(v: __m512, to: *mut f32) { _mm512_stream_ps(to, v) }
+    fn stream_f16(v: __m512, to: *mut f16) { _mm256_stream_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_NO_EXC>(v)) }
+    fn stream_bf16(v: __m512, to: *mut bf16) { _mm256_stream_si256(to.cast(), bf16_of_sixteen(v)) }
+}
+
+/// The upper halves, after half a unit in their last place was added (a tie goes to the even one); NaN becomes quiet.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn bf16_of_eight(v: __m256) -> __m128i {
+    let bits = _mm256_castps_si256(v);
+    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+    let rounded = _mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff));
+    let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
+    let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(v, v));
+    let upper = _mm256_srli_epi32::<16>(_mm256_blendv_epi8(rounded, quiet, nan));
+    _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256::<1>(upper))
+}
+
+/// As [`bf16_of_eight`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn bf16_of_sixteen(v: __m512) -> __m256i {
+    let bits = _mm512_castps_si512(v);
+    let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+    let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7fff));
+    let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
+    let kept = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x40_0000));
+    _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(kept))
+}
+
+/// See [`Vector::transpose`].
+// SAFETY: the caller has eight rows of eight numbers at `from` and `to`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let rows: [__m256; 8] = std::array::from_fn(|i| _mm256_loadu_ps(from.add(i * row)));
+        // Pairs of rows interleaved by one, then by two, then halves exchanged.
+        let by_one: [__m256; 8] = std::array::from_fn(|i| {
+            let (a, b) = (rows[i / 2 * 2], rows[i / 2 * 2 + 1]);
+            if i % 2 == 0 { _mm256_unpacklo_ps(a, b) } else { _mm256_unpackhi_ps(a, b) }
+        });
+        let by_two: [__m256; 8] = std::array::from_fn(|i| {
+            let (a, b) = (by_one[i / 4 * 4 + i % 4 / 2], by_one[i / 4 * 4 + 2 + i % 4 / 2]);
+            if i % 2 == 0 { _mm256_shuffle_ps::<0x44>(a, b) } else { _mm256_shuffle_ps::<0xee>(a, b) }
+        });
+        for i in 0..4 {
+            let (a, b) = (by_two[i], by_two[i + 4]);
+            _mm256_storeu_ps(to.add(i * to_row), _mm256_permute2f128_ps::<0x20>(a, b));
+        }
+        for i in 0..4 {
+            let (a, b) = (by_two[i], by_two[i + 4]);
+            _mm256_storeu_ps(to.add((i + 4) * to_row), _mm256_permute2f128_ps::<0x31>(a, b));
+        }
+    }
+}
+
+/// Bytes of the largest cache, where the processor tells.
+pub(super) fn last_level_cache() -> Option<usize> {
+    // SAFETY: every x86-64 machine has CPUID. (Newer compilers know.)
+    #[allow(unused_unsafe)]
+    let ask = |leaf: u32, index: u32| unsafe { __cpuid_count(leaf, index) };
+    static BYTES: OnceLock<Option<usize>> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        // Intel describes its caches in leaf 4, AMD in the same form in leaf 0x8000001d.
+        let known = |leaf: u32| ask(leaf & 0x8000_0000, 0).eax >= leaf && ask(leaf, 0).eax & 0x1f != 0;
+        let leaf = [4, 0x8000_001d].into_iter().find(|&leaf| known(leaf))?;
+        let size = |index| {
+            let told = ask(leaf, index);
+            let field = |at: u32, bits: u32| (told.ebx >> at & ((1 << bits) - 1)) as usize + 1;
+            (told.eax & 0x1f != 0).then(|| field(22, 10) * field(12, 10) * field(0, 12) * (told.ecx as usize + 1))
+        };
+        (0..8).map_while(size).max()
+    })
+}

@@ -1,0 +1,291 @@
+//! Parameters stored in 16 bit, with f32 masters behind them or without.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use super::display::shown;
+use crate::{
+    DType, Param, Tensor,
+    cell::{AsCell, Child, Node, join},
+    error::{Error, Result},
+    policy::{Pack, Select},
+};
+
+/// How [`decorate`] stores the parameters of a network.
+#[derive(Clone, Debug)]
+pub struct Decorate {
+    dtype: DType,
+    pack: Option<Pack>,
+    excluded: Vec<Select>,
+    masters: bool,
+    save_dtype: Option<DType>,
+}
+
+impl Decorate {
+    /// All floating parameters and buffers in f16 or bf16, with f32 masters, but for the kinds of cells that
+    /// [`Pack::DEFAULT`] keeps in f32. The dtype is checked by [`decorate`].
+    pub fn new(dtype: DType) -> Self {
+        Decorate { dtype, pack: None, excluded: Vec::new(), masters: true, save_dtype: None }
+    }
+
+    /// Keeps the kinds of cells that this pack keeps, as `paddle-3.3`.
+    ///
+    /// # Errors
+    /// As [`Pack::named`].
+    pub fn pack(mut self, name: &str) -> Result<Self> {
+        self.pack = Some(Pack::named(name)?);
+        Ok(self)
+    }
+
+    /// Leaves the cells of a kind as they are, with all inside them.
+    pub fn exclude_kind(mut self, kind: impl Into<String>) -> Self {
+        self.excluded.push(Select::Kind(kind.into()));
+        self
+    }
+
+    /// Leaves the cells whose path matches as they are, with all inside them, or the parameters whose path matches.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the pattern is malformed.
+    pub fn exclude_path(mut self, pattern: &str) -> Result<Self> {
+        self.excluded.push(Select::Path(pattern.parse()?));
+        Ok(self)
+    }
+
+    /// Whether each low parameter has an f32 master (it has, unless switched off). With one, no update is lost and undoing
+    /// is exact; without, a parameter takes 2 bytes instead of 6, and an update of less than half a unit in the last
+    /// place of the low value is lost.
+    pub fn masters(mut self, masters: bool) -> Self {
+        self.masters = masters;
+        self
+    }
+
+    /// The dtype in which [`weights::save`](crate::weights::save) writes every floating parameter and buffer of the
+    /// network, the kept ones too: the master rounded once, or the value where there is none. Without this a file loses
+    /// nothing: it holds the masters in f32, and the others in the dtype they are stored in.
+    pub fn save_dtype(mut self, dtype: DType) -> Self {
+        self.save_dtype = Some(dtype);
+        self
+    }
+}
+
+/// What [`decorate`] did, parameter by parameter, and how to take it back. `println!("{decorated}")` is a line for each.
+#[derive(Clone, Debug)]
+pub struct Decorated {
+    /// One entry for each parameter and buffer, in the order of the network; a tied one once.
+    pub params: Vec<Stored>,
+    dtype: DType,
+    masters: bool,
+    save_dtype: Option<DType>,
+}
+
+/// How one parameter is stored.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Its path; the first, when it is tied.
+    pub path: String,
+    /// Its dtype before.
+    pub before: DType,
+    /// Its dtype now.
+    pub after: DType,
+    /// Why it is not stored low; `None` when it is.
+    pub kept: Option<Kept>,
+    param: Param,
+}
+
+/// Why a parameter is not stored low.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kept {
+    /// Only f32, f16 and bf16 are ever cast.
+    DType(DType),
+    /// The user excluded it, or a cell around it.
+    Excluded(Select),
+    /// The pack keeps the kind of a cell around it in f32.
+    Pack {
+        /// The kind.
+        kind: String,
+        /// The name of the pack.
+        pack: Arc<str>,
+    },
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kept::DType(dtype) => write!(f, "{} is never cast", dtype.long_name()),
+            Kept::Excluded(select) => write!(f, "excluded, {select}"),
+            Kept::Pack { kind, pack } => write!(f, "{kind}, {pack}"),
+        }
+    }
+}
+
+impl fmt::Display for Decorated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let masters = if self.masters { "with f32 masters" } else { "without masters" };
+        write!(f, "stored in {}, {masters}", self.dtype.long_name())?;
+        if let Some(dtype) = self.save_dtype {
+            write!(f, ", saved in {}", dtype.long_name())?;
+        }
+        writeln!(f)?;
+        let width = self.params.iter().map(|p| shown(&p.path).chars().count()).max().unwrap_or(0);
+        for Stored { path, before, after, kept, .. } in &self.params {
+            match kept {
+                None => writeln!(f, "{path:width$}  {before} -> {after}")?,
+                Some(kept) if before == after => writeln!(f, "{path:width$}  {after}  kept: {kept}")?,
+                Some(kept) => writeln!(f, "{path:width$}  {before} -> {after}  kept: {kept}")?,
+            }
+        }
+        let low = self.params.iter().filter(|p| p.kept.is_none()).count();
+        let all = self.params.len();
+        write!(f, "{all} parameters and buffers, {low} stored in {}, {} kept", self.dtype, all - low)
+    }
+}
+
+/// Stores the parameters and floating buffers of a network in f16 or bf16, each rounded once ("pure" low precision, O2 of
+/// `paddle.amp.decorate`).
+///
+/// A parameter keeps its identity: handles, ties and optimizers made before or after stay right. An optimizer updates
+/// the [master](Param::master) in f32 and the value is the master rounded once, so training with masters is f32 training,
+/// bit for bit, on the same gradients. Without masters the update is computed in f32 and rounded into the value.
+/// A low parameter's gradient is low, summed in f32 where it is read at many places; [`LossScale`](crate::LossScale)
+/// unscales it in f32.
+///
+/// Kept as they are: f64, integers and booleans; what is excluded; and kinds of cells that the pack keeps in f32 for
+/// this dtype, such as batch norms with their running statistics. A tied parameter is kept where any of its places is.
+///
+/// Decorating again replaces: the network is then as if only the last decoration had been made, from the masters where
+/// there are any.
+///
+/// A decorated network runs under every policy, whose regions cast only what differs, and under none on inputs of its
+/// dtype. Where ops go by lists (O1, auto), one that is on no list and mixes no dtypes, such as `bias_add`, may meet an f32
+/// input and a low parameter, and says so.
+///
+/// # Errors
+/// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16, the pack is made for it, and that for
+/// saving is floating,
+/// [`ErrorKind::Path`](crate::ErrorKind::Path) for an exclusion that nothing matches, with the nearest name,
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite. Nothing was changed then.
+///
+/// ```
+/// use precast::{prelude::*, rewrite::{Decorate, decorate}};
+/// let mut rng = Rng::seed(1);
+/// let mut net = Child::new(sequential![Dense::new(4, 8, &mut rng), BatchNorm1d::new(8), Dense::new(8, 2, &mut rng)]);
+/// let decorated = decorate(&net, Decorate::new(DType::Bf16).exclude_path("2")?.save_dtype(DType::F32))?;
+/// println!("{decorated}"); // each parameter with its dtype before and after, and why it was kept
+/// let dtypes: Vec<DType> = net.params().iter().map(|(_, param)| param.dtype()).collect();
+/// assert_eq!(dtypes[..2], [DType::Bf16; 2]); // 0.weight, 0.bias
+/// assert_eq!(dtypes[2..], [DType::F32; 4]); // the norm and what was excluded
+///
+/// auto_mixed_precision(&mut net, Level::O2, DType::Bf16)?;
+/// let mut optimizer = Adam::new(net.params(), 1e-3); // updates the f32 masters
+/// let loss = net.call(&Tensor::ones(&[1, 4], DType::F32))?.sum(&[], false)?;
+/// assert_eq!(LossScale::none().step(&mut optimizer, &loss)?, Outcome::Stepped);
+/// decorated.undo(); // f32 again, with every bit of the training
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn decorate<C: ?Sized + AsCell>(net: &Child<C>, how: Decorate) -> Result<Decorated> {
+    let Decorate { dtype, pack, excluded, masters, save_dtype } = how;
+    if !dtype.is_low() {
+        return Err(Error::dtype(format!("parameters are stored in float16 or bfloat16, got {}", dtype.long_name())));
+    }
+    if let Some(saved) = save_dtype.filter(|saved| !saved.is_float()) {
+        return Err(Error::dtype(format!(
+            "parameters are saved in float64, float32, float16 or bfloat16, got {}",
+            saved.long_name()
+        )));
+    }
+    let pack = pack.map_or_else(|| Pack::named(Pack::DEFAULT), Ok)?;
+    pack.check_dtype(dtype)?;
+    let mut params = survey(net, dtype, &pack, &excluded)?;
+    for stored in params.iter().filter(|stored| stored.kept.is_none()) {
+        check_range(stored, dtype)?;
+    }
+    for stored in &mut params {
+        match stored.kept {
+            None => stored.param.store_low(dtype, masters),
+            Some(_) => stored.param.store_as_made(),
+        }
+        stored.param.save_as(save_dtype);
+        stored.after = stored.param.dtype();
+    }
+    Ok(Decorated { params, dtype, masters, save_dtype })
+}
+
+/// Every parameter, each once, with the reason to keep it if there is one.
+fn survey<C: ?Sized + AsCell>(net: &Child<C>, dtype: DType, pack: &Pack, excluded: &[Select]) -> Result<Vec<Stored>> {
+    let mut found: Vec<Stored> = Vec::new();
+    let mut place = HashMap::new();
+    let mut hits = vec![false; excluded.len()];
+    let (mut paths, mut kinds) = (Vec::new(), Vec::new());
+    // Why the cells on the way down to the current one keep what is inside them.
+    let mut above: Vec<Option<Kept>> = Vec::new();
+    let mut by_user = |path: &str, kind: &str| {
+        let mut first = None;
+        for (select, hit) in excluded.iter().zip(&mut hits) {
+            if select.matches(path, kind) {
+                *hit = true;
+                first = first.or_else(|| Some(Kept::Excluded(select.clone())));
+            }
+        }
+        first
+    };
+    net.walk(&mut |entry| {
+        above.truncate(entry.depth);
+        let kind = entry.slot.cell.kind();
+        let by_pack = || pack.keeps_f32(kind, dtype).then(|| Kept::Pack { kind: kind.into(), pack: pack.name.clone() });
+        let own = by_user(entry.path, kind);
+        let kept = above.last().cloned().flatten().or(own).or_else(by_pack);
+        paths.push(entry.path.to_string());
+        kinds.push(kind);
+        entry.slot.cell.visit(&mut |name, node| {
+            let Node::Param(param) = node else { return };
+            let (path, before) = (join(entry.path, name), param.dtype());
+            let own = by_user(&path, "");
+            let never = (!before.is_castable()).then_some(Kept::DType(before));
+            let kept = never.or(own).or_else(|| kept.clone());
+            paths.push(path.clone());
+            let i = *place.entry(param.id()).or_insert(found.len());
+            match found.get_mut(i) {
+                Some(tied) => tied.kept = tied.kept.take().or(kept),
+                None => found.push(Stored { path, before, after: before, kept, param: param.clone() }),
+            }
+        });
+        above.push(kept);
+    });
+    match excluded.iter().zip(hits).find(|(_, hit)| !hit) {
+        None => Ok(found),
+        Some((select, _)) => {
+            let near = select.nearest(paths.iter().map(String::as_str), kinds);
+            let what = if matches!(select, Select::Kind(_)) { "no cell" } else { "no cell and no parameter" };
+            Err(Error::path(format!("the exclusion of {select} matches {what}{near}")))
+        }
+    }
+}
+
+/// A finite number that the low dtype cannot hold would become infinite and poison everything after it.
+fn check_range(stored: &Stored, dtype: DType) -> Result<()> {
+    let full = stored.param.full().array().cast(DType::F32);
+    let sizes = full.slice::<f32>().expect("cast and contiguous").iter().map(|x| x.abs());
+    let largest = sizes.filter(|size| size.is_finite()).fold(0.0, f32::max);
+    if Tensor::scalar(largest.into(), DType::F32).cast(dtype).item()?.is_finite() {
+        return Ok(());
+    }
+    Err(Error::value(format!(
+        "`{}` holds numbers as large as {largest}, which {} cannot; exclude it or store it in another dtype",
+        stored.path,
+        dtype.long_name()
+    )))
+}
+
+impl Decorated {
+    /// Takes every decoration of these parameters back: each is stored in the dtype it was made in, and saved in it.
+    ///
+    /// With masters this is exact. Before training each parameter has the bits it had before [`decorate`]; after training
+    /// it has those of its master, as if it had been trained in f32 on the same gradients. Without masters what rounding
+    /// took is gone: each is the exact widening of its low value. Training goes on with the same optimizer.
+    pub fn undo(self) {
+        for Stored { param, .. } in &self.params {
+            param.store_as_made();
+            param.save_as(None);
+        }
+    }
+}
