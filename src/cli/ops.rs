@@ -1,6 +1,6 @@
 //! `precast ops`: what packs do with ops.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use precast::{
@@ -111,7 +111,7 @@ fn show_pack(pack: &Pack, format: Format) -> Result {
     };
     match format {
         Format::Json => print_json(&rows),
-        Format::Text => print(pack_text(&rows)),
+        Format::Text => print(pack_text(pack, &rows)),
     }
 }
 
@@ -202,28 +202,37 @@ fn op_text(row: &OpRow) -> String {
     format!("{text}\n\n{}", table(header, rows))
 }
 
-fn pack_text(pack: &PackRows) -> String {
-    let levels: Vec<String> =
-        pack.ops.first().map_or_else(Vec::new, |row| row.decisions.iter().map(|d| d.level.clone()).collect());
+fn pack_text(pack: &Pack, rows: &PackRows) -> String {
+    let levels = rows.ops.first().map(|row| row.decisions.iter().map(|decision| decision.level.clone()));
+    // The pack's own words; what a list means by itself is said once, below.
+    let because = |op: &Op| pack.regions.iter().find_map(|lists| lists.entries().get(op)?.because.as_deref());
+    let reasons = rows.ops.iter().any(|row| because(&row.op).is_some());
     let mut header = vec!["op".to_string()];
-    header.extend(pack.system.map(|system| format!("in {system}")));
-    header.extend(levels);
-    header.extend(["because".to_string(), "kernel".to_string()]);
-    let rows = pack.ops.iter().map(|row| {
+    header.extend(rows.system.map(|system| format!("in {system}")));
+    header.extend(levels.into_iter().flatten());
+    header.extend(reasons.then(|| "because".to_string()));
+    header.push("kernel".into());
+    let cells = rows.ops.iter().map(|row| {
         let mut cells = vec![row.op.to_string()];
-        cells.extend(pack.system.map(|system| row.names[&system].join(" ")));
+        cells.extend(rows.system.map(|system| row.names[&system].join(" ")));
         cells.extend(row.decisions.iter().map(treatments));
-        // The last level's reason: where a pack has several, regions come after networks and give their own words.
-        cells.extend(row.decisions.iter().rfind(|decision| decision.listed).map(|decision| decision.because.clone()));
+        cells.extend(reasons.then(|| because(&row.op).unwrap_or_default().to_string()));
         cells.push(if row.kernel { "yes" } else { "no" }.into());
         cells
     });
-    let unlisted: Vec<String> = pack
-        .unlisted
-        .iter()
-        .map(|(level, treatment)| format!("{level}  {treatment}: {}", treatment.meaning()))
-        .collect();
-    format!("{}: {}\n\n{}\n\nany other op\n{}", pack.pack, pack.source, table(header, rows), unlisted.join("\n"))
+    let mut text = format!("{}: {}\n\n{}\n", rows.pack, rows.source, table(header, cells));
+    if rows.ops.iter().flat_map(|row| &row.decisions).any(|decision| treatments(decision).contains('/')) {
+        text += "\n`a / b`: a for float16, b for bfloat16";
+    }
+    let unlisted: Vec<String> = rows.unlisted.iter().map(|(level, treatment)| format!("{level} {treatment}")).collect();
+    text += &format!("\nany other op: {}\n", unlisted.join(", "));
+    let decided = rows.ops.iter().flat_map(|row| &row.decisions);
+    let met = decided.flat_map(|decision| [decision.float16, decision.bfloat16]).flatten();
+    let met: BTreeSet<Treatment> = met.chain(rows.unlisted.values().copied()).collect();
+    for treatment in met {
+        text += &format!("\n{:<18}{}", treatment.name(), treatment.meaning());
+    }
+    text
 }
 
 fn table(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String {
