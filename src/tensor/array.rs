@@ -198,7 +198,7 @@ impl Array {
             let [a, b] =
                 [a, b].map(|x| in_order(x).unwrap_or_else(|| x.as_standard_layout().into_owned().into_shared()));
             let slices = [a.as_slice().expect("in order"), b.as_slice().expect("in order")];
-            let sum = in_blocks(slices, |[a, b]| a.iter_mut().zip(b).for_each(|(a, b)| *a = *a + *b));
+            let sum = in_blocks(slices, |[a, b]| a.iter_mut().zip(b).for_each(|(a, b)| *a += *b));
             T::wrap(ArcArray::from_shape_vec(a.raw_dim(), sum).expect("one element for each"))
         }
         with_float!(self, a: T => go::<T>(a, other), else unreachable!("only floating tensors have gradients"))
