@@ -136,26 +136,33 @@ fn nesting() -> Vec<(&'static str, (String, Option<DType>))> {
         met.push(("O1", here()));
         autocast(paddle().enabled(false), || {
             met.push(("O1>off", here()));
-            autocast(region("O2", DType::F16).use_promote(false), || Ok(met.push(("O1>off>O2np", here()))))?;
-            Ok(met.push(("O1>off (after)", here())))
+            autocast(region("O2", DType::F16).use_promote(false), || {
+                met.push(("O1>off>O2np", here()));
+                Ok(())
+            })?;
+            met.push(("O1>off (after)", here()));
+            Ok(())
         })?;
         met.push(("O1 (after)", here()));
         autocast(region("OD", DType::Bf16).white(["exp"]), || {
             assert!(exp_is_low());
-            Ok(met.push(("O1>OD+exp", here())))
+            met.push(("O1>OD+exp", here()));
+            Ok(())
         })?;
         autocast(o1.clone().white(["exp"]), || {
             assert!(exp_is_low());
             autocast(&o1, || {
                 assert!(!exp_is_low());
-                Ok(met.push(("O1>O1 (custom lists not inherited)", here())))
+                met.push(("O1>O1 (custom lists not inherited)", here()));
+                Ok(())
             })
         })?;
         let failed = autocast(region("O2", DType::F16), || Tensor::ones(&[2], DType::F32).reshape(&[3]));
         assert!(failed.is_err());
         met.push(("O1 after exception inside", here()));
         assert!(autocast(region("O3", DType::F16), || Ok(())).is_err());
-        Ok(met.push(("O1 after ctor error", here())))
+        met.push(("O1 after ctor error", here()));
+        Ok(())
     })
     .unwrap();
     met.push(("after", here()));
