@@ -74,7 +74,7 @@ impl Autocast {
     /// [`ErrorKind::List`](crate::ErrorKind::List) when no pack has that name.
     pub fn new(pack: &str) -> Result<Self> {
         Ok(Autocast {
-            pack: Arc::new(Pack::named(pack)?),
+            pack: Pack::shared(pack)?,
             level: None,
             dtype: None,
             enabled: true,

@@ -80,6 +80,7 @@ pub mod precision;
 pub mod prelude;
 pub mod report;
 pub mod rewrite;
+mod run;
 pub mod scale;
 mod tensor;
 pub mod train;
@@ -100,6 +101,7 @@ pub use ops::{
 pub use optim::{Adam, Optimizer, Sgd};
 pub use policy::{Level, Policy};
 pub use rewrite::Plan;
+pub use run::run;
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Grads, Tensor, TensorElement, no_grad};
 pub use train::data;

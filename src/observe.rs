@@ -2,7 +2,11 @@
 //!
 //! Nothing is recorded unless somebody on this thread [watches](watch); then each event costs one push.
 
+mod stats;
+
 use std::cell::{Cell, RefCell};
+
+pub use stats::{Calls, OpStats, collect_op_stats};
 
 use crate::{DType, Op};
 

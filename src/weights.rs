@@ -28,7 +28,8 @@ const TIED: &str = "tied";
 /// What [`load_with`] may do beyond reading exactly what the network has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Round or widen floating tensors of another dtype to the parameter's. Otherwise another dtype is an error.
+    /// Round or widen floating tensors of another dtype to the parameter's. Otherwise another dtype is an error, but f32
+    /// for a parameter with a [master](Param::master): that takes it as it is.
     pub cast: bool,
 }
 
@@ -54,7 +55,7 @@ pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Resul
     files::replace(path, &bytes)
 }
 
-/// Reads every parameter and buffer of a network; dtypes must be the same.
+/// Reads every parameter and buffer of a network; dtypes must be the same (see [`LoadOptions::cast`]).
 ///
 /// # Errors
 /// As [`load_with`].

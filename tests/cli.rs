@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use precast::{DType, Level, Plan, Policy, models, precision::Treatment, weights};
+use precast::{DType, Level, Plan, Policy, models, policy::Pack, precision::Treatment, weights};
 use serde_json::Value;
 
 /// A folder of its own for one test, removed at the end.
@@ -59,6 +59,11 @@ fn json(output: Output) -> Value {
     serde_json::from_str(&text(output)).unwrap()
 }
 
+/// The JSON of a run in the root of the package.
+fn json_of(args: &[&str]) -> Value {
+    json(precast(args))
+}
+
 /// The message of a run that must end with this status, having written nothing to standard output.
 fn error(code: i32, output: Output) -> String {
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -71,10 +76,10 @@ fn error(code: i32, output: Output) -> String {
 #[test]
 fn help_tells_a_newcomer_how_to_begin() {
     let help = text(precast(&["--help"]));
-    for word in ["train", "plan", "explain", "diff", "levels", "Examples:", "Exit status", "lenet5", "o2-bf16"] {
+    for word in ["train", "plan", "explain", "diff", "levels", "ops", "Examples:", "Exit status", "lenet5", "o2-bf16"] {
         assert!(help.contains(word), "{word}: {help}");
     }
-    for command in ["train", "plan", "explain", "diff", "levels"] {
+    for command in ["train", "plan", "explain", "diff", "levels", "ops"] {
         assert!(text(precast(&[command, "--help"])).contains("Usage: precast"), "{command}");
     }
     assert!(text(precast(&["--version"])).contains(env!("CARGO_PKG_VERSION")));
@@ -96,12 +101,100 @@ fn levels_are_listed_with_their_policies_and_lists() {
     };
     assert!(cells(0).into_iter().eq(precast::policy::white_list().cells().keys()));
     assert!(cells(1).into_iter().eq(precast::policy::black_list().cells().keys()));
-    let pack = precast::policy::Pack::named(precast::policy::Pack::DEFAULT).unwrap();
+    let pack = Pack::named(Pack::DEFAULT).unwrap();
     for (i, treatment) in [Treatment::Low, Treatment::Full, Treatment::Widest].into_iter().enumerate() {
         let names: Vec<&str> = pack.auto().list(treatment).map(|(op, _)| op.name()).collect();
         let row = serde_json::json!({"list": treatment.name(), "level": "auto", "cells": [], "ops": names});
         assert_eq!(levels["lists"][2 + i], row);
     }
+}
+
+/// The cells of the rows of the first table in a text, without its head.
+fn rows(text: &str) -> Vec<Vec<&str>> {
+    let table = text.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    table.skip(2).map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
+}
+
+#[test]
+fn an_op_is_shown_in_all_packs_side_by_side() {
+    let shown = text(precast(&["ops", "aten::softmax"]));
+    assert!(shown.starts_with("op          Softmax\nkernel      yes\n"), "{shown}");
+    assert!(shown.contains("\nmindspore   Softmax\npaddle      softmax\n"), "{shown}");
+    let rows = rows(&shown);
+    let of = |pack: &str, level: &str| {
+        let row = rows.iter().find(|row| (row[0], row[1]) == (pack, level)).unwrap_or_else(|| panic!("{pack} {level}"));
+        [row[2], row[3]]
+    };
+    // What the systems do, by their own lists.
+    assert_eq!(of("mindspore-2.10", "auto"), ["full", "full"]);
+    assert_eq!(of("paddle-3.3", "O1"), ["full", "full"]);
+    assert_eq!(of("paddle-3.3", "O2"), ["gray", "gray"]);
+    assert_eq!(of("torch-2.15-cpu", "auto"), ["as_is", "as_is"]);
+    assert_eq!(of("torch-2.15-cuda", "auto"), ["full_unless_dtype", "full_unless_dtype"]);
+    assert_eq!(of("tensorflow-2.21-fp16", "auto"), ["infer", "-"]);
+    // Every pack has its rows, and JSON says the same.
+    let json = json_of(&["ops", "aten::softmax", "--format", "json"]);
+    let decisions = json[0]["decisions"].as_array().unwrap();
+    assert_eq!(decisions.len(), rows.iter().filter(|row| !row[0].is_empty()).count());
+    for name in Pack::names() {
+        assert!(decisions.iter().any(|decision| decision["pack"] == name), "{name}");
+    }
+    assert_eq!((&json[0]["op"], &json[0]["kernel"]), (&"Softmax".into(), &true.into()));
+    assert_eq!(json[0]["names"]["torch"], serde_json::json!(["softmax", "_softmax"]));
+}
+
+#[test]
+fn the_readme_shows_what_is_printed() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let shown = readme.split("$ precast ops exp\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert_eq!(shown, text(precast(&["ops", "exp"])));
+}
+
+#[test]
+fn an_op_in_one_pack_is_named_as_its_users_name_it() {
+    // In Paddle `mul` is the old name of a product.
+    let json = json_of(&["ops", "mul", "--pack", "paddle-3.3", "--format", "json"]);
+    assert_eq!(json[0]["op"], "MatMul");
+    let decisions = json[0]["decisions"].as_array().unwrap();
+    let levels: Vec<&str> = decisions.iter().map(|decision| decision["level"].as_str().unwrap()).collect();
+    assert_eq!(levels, ["O1", "O2", "OD"]);
+    assert!(decisions.iter().all(|d| d["float16"] == "low" && d["bfloat16"] == "low" && d["listed"] == true));
+    // Listed for one dtype only; and an op that is decided and not run.
+    let shown = text(precast(&["ops", "fused_attention", "-p", "paddle-3.3"]));
+    assert!(shown.contains("kernel      no: "), "{shown}");
+    let row = rows(&shown).into_iter().find(|row| row[1] == "O1").unwrap();
+    assert_eq!(row[..4], ["paddle-3.3", "O1", "low", "gray"]);
+    // The reasons are the pack's own.
+    let because = Pack::named("precast-1").unwrap().auto().entry(precast::Op::Exp, DType::F16).unwrap().because.clone();
+    let json = json_of(&["ops", "Exp", "--pack", "precast-1", "--format", "json"]);
+    let words = format!("{}; listed for float16 only", because.unwrap());
+    assert_eq!(json[0]["decisions"][1]["because"], words);
+}
+
+#[test]
+fn a_pack_is_shown_with_every_op_that_it_lists() {
+    for name in Pack::names() {
+        let pack = Pack::named(name).unwrap();
+        let json = json_of(&["ops", "--pack", name, "--format", "json"]);
+        assert_eq!((&json["pack"], &json["source"]), (&name.into(), &pack.source.as_str().into()));
+        for lists in &pack.regions {
+            assert_eq!(json["unlisted"][&*lists.level], lists.unlisted.name());
+            for (op, entry) in lists.entries() {
+                let row = json["ops"].as_array().unwrap().iter().find(|row| row["op"] == op.name()).unwrap();
+                assert_eq!(row["kernel"], op.has_kernel());
+                let decided = row["decisions"].as_array().unwrap();
+                let decided = decided.iter().rfind(|decision| decision["level"] == *lists.level).unwrap();
+                let dtype = entry.only.unwrap_or(pack.dtypes[0]).long_name();
+                assert_eq!((&decided[dtype], &decided["listed"]), (&entry.treatment.name().into(), &true.into()));
+            }
+        }
+        let shown = text(precast(&["ops", "-p", name]));
+        assert!(shown.starts_with(&format!("{name}: {}\n\n| op ", pack.source)), "{shown}");
+    }
+    let default = text(precast(&["ops"]));
+    assert_eq!(default, text(precast(&["ops", "--pack", Pack::DEFAULT])));
+    let exp = rows(&default).into_iter().find(|row| row[0] == "Exp").unwrap();
+    assert_eq!((exp[1], exp[2], exp[4]), ("as_is", "full / as_is", "yes"), "{exp:?}");
 }
 
 #[test]
@@ -203,6 +296,12 @@ fn wrong_use_is_told_with_what_is_allowed_and_changes_nothing() {
         (&["train", &unfit], &["does not take digits of shape [64]", "65"]),
         (&["train", &odd], &["shape [3, 32, 32]", "[1, 32, 32]"]),
         (&["train", "mlp", "--output", &full], &["--output"]),
+        (&["ops", "elementwise_ad"], &["did you mean `elementwise_add`, as paddle calls Add?"]),
+        (&["ops", "mul"], &["`paddle:mul` is MatMul, `torch:mul` is Mul"]),
+        (&["ops", "torch:mull"], &["no op of torch is called `mull` (did you mean `mul`?)"]),
+        (&["ops", "--pack", "torch-2.15-cp"], &["no pack is called `torch-2.15-cp` (did you mean `torch-2.15-cpu`?)"]),
+        (&["ops", "MatMull", "--pack", "paddle-3.3"], &["did you mean `MatMul`"]),
+        (&["ops", "--format", "tree"], &["tree", "text, json"]),
         (&["trian"], &["unrecognized subcommand 'trian'", "'train'"]),
     ];
     for (args, words) in cases {
@@ -217,7 +316,7 @@ fn wrong_use_is_told_with_what_is_allowed_and_changes_nothing() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
-    for args in [&["levels"][..], &["plan", "lenet5", "-p", "o2"], &["--help"]] {
+    for args in [&["levels"][..], &["ops"], &["plan", "lenet5", "-p", "o2"], &["--help"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));

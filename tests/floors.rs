@@ -2,10 +2,12 @@
 //! parsed in two places only.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
+
+use precast::Op;
 
 /// Modules by floor, as the table in ARCHITECTURE.md has them.
 const FLOORS: &[&[&str]] = &[
@@ -14,7 +16,7 @@ const FLOORS: &[&[&str]] = &[
     &["tensor", "ops", "check"],
     &["cell", "cells", "models", "weights"],
     &["policy"],
-    &["rewrite", "autocast"],
+    &["rewrite", "autocast", "run"],
     &["scale", "optim", "train"],
     &["report", "cli", "main"],
 ];
@@ -149,4 +151,34 @@ fn yaml_is_parsed_in_two_places() {
             assert!(["policy", "models"].contains(&module.as_str()), "{} parses YAML", path.display());
         }
     }
+}
+
+/// Ops that the sources of `folder` name in code: as `Op::Relu`, or in the row of a macro, as `relu Relu () |x| ...`.
+fn ops_named_in(folder: &str) -> BTreeSet<&'static str> {
+    let names: BTreeSet<&'static str> = Op::ALL.iter().map(|op| op.name()).collect();
+    let mut found = BTreeSet::new();
+    for (_, source) in sources().into_iter().filter(|(path, _)| module_of(path) == folder) {
+        let mut in_rows = false;
+        for line in source.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let invokes = line.split_once("! {").is_some_and(|(name, rest)| {
+                rest.is_empty() && !name.is_empty() && name.chars().all(|c| c.is_lowercase() || c == '_')
+            });
+            in_rows = (in_rows || invokes) && !line.starts_with('}');
+            let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+            for pair in words.windows(2) {
+                let method = in_rows && pair[0].starts_with(char::is_lowercase);
+                let after_op = line.contains(&format!("Op::{}", pair[1]));
+                found.extend(names.get(pair[1]).filter(|_| method || after_op));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_catalogue_knows_which_ops_have_a_kernel() {
+    // Casts are done by the tensor itself.
+    let dispatched = &ops_named_in("ops") | &ops_named_in("tensor");
+    let with_kernel: BTreeSet<&str> = Op::ALL.iter().filter(|op| op.has_kernel()).map(|op| op.name()).collect();
+    assert_eq!(dispatched, with_kernel);
 }

@@ -5,8 +5,16 @@
 #[path = "common/golden.rs"]
 mod common;
 
+#[path = "torch/forms.rs"]
+mod forms;
+#[path = "torch/nested.rs"]
+mod nested;
 #[path = "torch/on_purpose.rs"]
 mod on_purpose;
+#[path = "torch/ops.rs"]
+mod ops;
+#[path = "torch/probes.rs"]
+mod probes;
 #[path = "torch/rounding.rs"]
 mod rounding;
 #[path = "common/tally.rs"]

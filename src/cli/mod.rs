@@ -3,6 +3,7 @@
 mod digits;
 mod inputs;
 mod levels;
+mod ops;
 mod plan;
 mod results;
 mod train;
@@ -32,6 +33,7 @@ Examples:
   precast plan lenet5 --policy o2                    which cell will run in which precision, and why
   precast explain lenet5_bn 1 --policy o2            why one cell runs as it does
   precast diff lenet5_bn --policy o2 --policy o3     what another policy would change
+  precast ops softmax                                what every pack of lists does with an op, and why
 
 Exit status: 0 done; 1 the work failed (a training run that cannot go on, a disk that is full); 2 wrong use or bad input."
 )]
@@ -47,6 +49,7 @@ enum Command {
     Explain(plan::ExplainArgs),
     Diff(plan::DiffArgs),
     Levels(levels::Args),
+    Ops(ops::Args),
 }
 
 /// How a result is written to standard output.
@@ -93,6 +96,7 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => plan::explain(&args),
         Command::Diff(args) => plan::diff(&args),
         Command::Levels(args) => levels::run(&args),
+        Command::Ops(args) => ops::run(&args),
     };
     let (message, code) = match done {
         Ok(()) | Err(Failure::Unread) => return ExitCode::SUCCESS,

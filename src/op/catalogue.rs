@@ -82,7 +82,7 @@ catalogue! {
         /// `x · wᵀ + b` with one rounding.
         Linear Refuses ["Dense", "linear_v2 fused_gemm_epilogue", "linear", ""];
         BiasAdd Refuses ["BiasAdd", "", "", "BiasAdd BiasAddV1"];
-        Ger Refuses ["Ger", "outer", "outer ger", ""];
+        Ger Promotes ["Ger", "outer", "outer ger", ""];
         Dot Promotes ["Dot", "dot", "dot", ""];
         Einsum Refuses ["Einsum", "einsum", "einsum", "Einsum"];
         Addmm Refuses ["Addmm", "addmm", "addmm", ""];
@@ -111,6 +111,13 @@ catalogue! {
             "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu",
             ""
         ];
+        /// Matrix product of several matrices.
+        MultiDot Refuses ["", "multi_dot", "linalg_multi_dot chain_matmul", ""];
+        Inner Refuses ["", "", "inner", ""];
+        Vecdot Refuses ["", "", "linalg_vecdot", ""];
+        Tensordot Refuses ["", "", "tensordot", ""];
+        Bilinear Refuses ["", "bilinear", "bilinear", ""];
+        Addr Promotes ["", "", "addr", ""];
         // pools
         MaxPool1d Keeps ["", "", "max_pool1d", ""];
         MaxPool2d Keeps ["MaxPool", "pool2d", "max_pool2d", "MaxPool MaxPoolV2"];
@@ -121,6 +128,9 @@ catalogue! {
         AdaptiveAvgPool1d Keeps ["", "", "adaptive_avg_pool1d", ""];
         AdaptiveAvgPool2d Keeps ["AdaptiveAvgPool2D", "pool2d", "adaptive_avg_pool2d", ""];
         AdaptiveAvgPool3d Keeps ["AdaptiveAvgPool3D", "pool3d", "adaptive_avg_pool3d", ""];
+        AdaptiveMaxPool1d Keeps ["", "", "adaptive_max_pool1d", ""];
+        AdaptiveMaxPool2d Keeps ["", "", "adaptive_max_pool2d", ""];
+        AdaptiveMaxPool3d Keeps ["", "", "adaptive_max_pool3d", ""];
         // normalisation
         BatchNorm Keeps [
             "BatchNorm BatchNormExt", "batch_norm sync_batch_norm", "batch_norm native_batch_norm",
@@ -149,6 +159,13 @@ catalogue! {
         Softmax Keeps ["Softmax", "softmax", "softmax _softmax", "Softmax"];
         LogSoftmax Keeps ["LogSoftmax LogSoftmaxExt", "log_softmax", "log_softmax _log_softmax", "LogSoftmax"];
         Dropout Keeps ["Dropout", "dropout", "dropout native_dropout", ""];
+        Selu Keeps ["", "selu", "selu", "Selu"];
+        Celu Keeps ["", "celu", "celu", ""];
+        Glu Keeps ["", "", "glu", ""];
+        Softsign Keeps ["", "softsign", "softsign", "Softsign"];
+        Softmin Keeps ["", "softmin", "softmin", ""];
+        TanhShrink Keeps ["", "tanh_shrink", "tanhshrink", ""];
+        Softshrink Keeps ["", "softshrink", "softshrink", ""];
         // arithmetic
         Add Promotes ["Add AddExt", "elementwise_add", "add", "Add AddV2"];
         Sub Promotes ["Sub SubExt", "elementwise_sub", "sub rsub", "Sub"];
@@ -187,6 +204,15 @@ catalogue! {
         Erf Keeps ["Erf", "erf", "erf", "Erf"];
         Erfinv Keeps ["Erfinv", "erfinv", "erfinv", "Erfinv"];
         Clamp Keeps ["ClampScalar", "clip", "clamp", "ClipByValue"];
+        Mod Promotes ["", "elementwise_mod", "fmod remainder", ""];
+        Atan2 Promotes ["", "atan2", "atan2", ""];
+        Hypot Promotes ["", "", "hypot", ""];
+        Lerp Promotes ["", "lerp", "lerp", ""];
+        Erfc Keeps ["", "", "erfc", "Erfc"];
+        Asinh Keeps ["", "asinh", "asinh", ""];
+        Acosh Keeps ["", "acosh", "acosh", ""];
+        Atanh Keeps ["", "atanh", "atanh", ""];
+        Trunc Keeps ["", "trunc", "trunc", ""];
         // comparison and choice
         Equal Promotes ["Equal", "equal", "eq", "Equal"];
         NotEqual Promotes ["NotEqual", "not_equal", "ne", "NotEqual"];
@@ -211,6 +237,12 @@ catalogue! {
         Norm Keeps ["Norm", "p_norm pnorm", "norm linalg_vector_norm", ""];
         ArgMax Keeps ["Argmax", "arg_max", "argmax", "ArgMax"];
         ArgMin Keeps ["Argmin", "arg_min", "argmin", "ArgMin"];
+        LogSumExp Keeps ["", "logsumexp", "logsumexp", ""];
+        Std Keeps ["", "", "std", ""];
+        Dist Promotes ["", "dist", "dist", ""];
+        Pdist Keeps ["Pdist", "", "pdist", ""];
+        CosineSimilarity Promotes ["", "", "cosine_similarity", ""];
+        Trace Keeps ["", "", "trace", ""];
         // places
         Reshape Keeps ["Reshape", "reshape reshape2", "reshape view", "Reshape"];
         Flatten Keeps ["Flatten", "flatten_contiguous_range", "flatten", ""];
@@ -241,9 +273,18 @@ catalogue! {
         GridSampler2d Promotes [
             "GridSampler2D", "grid_sampler", "grid_sampler grid_sampler_2d _grid_sampler_2d_cpu_fallback", ""
         ];
+        AffineGrid Keeps ["", "", "affine_grid_generator", ""];
         GridSampler3d Promotes ["GridSampler3D", "grid_sampler", "grid_sampler grid_sampler_3d", ""];
+        ReflectionPad Keeps ["", "", "reflection_pad1d reflection_pad2d reflection_pad3d", "MirrorPad"];
+        ReplicationPad Keeps ["", "", "replication_pad1d replication_pad2d replication_pad3d", ""];
+        PixelShuffle Keeps ["", "", "pixel_shuffle", "DepthToSpace"];
+        SpaceToDepth Keeps ["", "", "pixel_unshuffle", "SpaceToDepth"];
+        Scatter Promotes ["", "scatter", "scatter", "ScatterNd"];
+        IndexCopy Promotes ["", "", "index_copy", ""];
+        IndexAdd Promotes ["", "", "index_add", ""];
+        MaskedFill Keeps ["", "masked_fill", "masked_fill", ""];
         // losses
-        CrossEntropy Keeps [
+        CrossEntropy Promotes [
             "", "softmax_with_cross_entropy cross_entropy cross_entropy2", "cross_entropy_loss",
             "SparseSoftmaxCrossEntropyWithLogits SoftmaxCrossEntropyWithLogits"
         ];
@@ -256,17 +297,22 @@ catalogue! {
         ];
         KlDiv Promotes ["KLDivLoss", "kldiv_loss", "kl_div", ""];
         Cdist Promotes ["Cdist", "", "cdist _cdist_forward", ""];
+        BinaryCrossEntropy Promotes ["", "bce_loss", "binary_cross_entropy", ""];
+        CosineEmbeddingLoss Promotes ["", "", "cosine_embedding_loss", ""];
+        HingeEmbeddingLoss Promotes ["", "", "hinge_embedding_loss", ""];
+        HuberLoss Promotes ["", "huber_loss", "huber_loss", ""];
+        MarginRankingLoss Promotes ["", "", "margin_ranking_loss", ""];
+        MultilabelMarginLoss Keeps ["MultilabelMarginLoss", "", "multilabel_margin_loss multilabel_margin_loss_forward", ""];
+        MultiMarginLoss Keeps ["MultiMarginLoss", "", "multi_margin_loss", ""];
+        PoissonNllLoss Promotes ["", "", "poisson_nll_loss", ""];
+        SoftMarginLoss Promotes ["SoftMarginLoss", "", "soft_margin_loss", ""];
+        TripletMarginLoss Promotes ["TripletMarginLoss", "triplet_margin_loss", "triplet_margin_loss", ""];
+        GaussianNllLoss Promotes ["", "", "gaussian_nll_loss", ""];
     }
 
     decided_only {
         // products and recurrent cells
-        /// Matrix product of several matrices.
-        MultiDot ["", "multi_dot", "linalg_multi_dot chain_matmul", ""];
         Vdot ["", "", "vdot", ""];
-        Vecdot ["", "", "linalg_vecdot", ""];
-        Tensordot ["", "", "tensordot", ""];
-        Bilinear ["", "bilinear", "bilinear", ""];
-        Addr ["", "", "addr", ""];
         AddmmActivation ["", "", "_addmm_activation", ""];
         ConvTbc ["", "", "conv_tbc", ""];
         DepthwiseConv2d ["", "depthwise_conv2d", "", "DepthwiseConv2dNative"];
@@ -290,24 +336,14 @@ catalogue! {
         SegmentMax ["", "", "", "FastUnsortedSegmentMax VoxelMax"];
         // pools and places
         MaxPool2dWithIndex ["", "max_pool2d_with_index", "max_pool2d_with_indices", "MaxPoolWithArgmax"];
-        AdaptiveMaxPool2d ["", "", "adaptive_max_pool2d", ""];
-        AdaptiveMaxPool3d ["", "", "adaptive_max_pool3d", ""];
         FractionalMaxPool ["", "", "fractional_max_pool2d fractional_max_pool3d", ""];
         MaxUnpool ["", "", "max_unpool2d max_unpool3d", ""];
-        ReflectionPad ["", "", "reflection_pad1d reflection_pad2d reflection_pad3d", "MirrorPad"];
-        ReplicationPad ["", "", "replication_pad1d replication_pad2d replication_pad3d", ""];
-        PixelShuffle ["", "", "pixel_shuffle", "DepthToSpace"];
-        SpaceToDepth ["", "", "pixel_unshuffle", "SpaceToDepth"];
         BatchToSpace ["", "", "", "BatchToSpace BatchToSpaceND"];
         SpaceToBatch ["", "", "", "SpaceToBatch SpaceToBatchND"];
         Tile ["", "tile", "repeat tile", "Tile"];
         Reverse ["", "flip", "flip", "Reverse ReverseV2 ReverseSequence"];
         Unstack ["", "", "unbind", "Unpack"];
         GatherNd ["", "", "", "GatherNd"];
-        Scatter ["", "scatter", "scatter", "ScatterNd"];
-        IndexCopy ["", "", "index_copy", ""];
-        IndexAdd ["", "", "index_add", ""];
-        MaskedFill ["", "masked_fill", "masked_fill", ""];
         MaskedScatter ["", "", "masked_scatter", ""];
         DynamicPartition ["", "", "", "DynamicPartition"];
         DynamicStitch ["", "", "", "DynamicStitch"];
@@ -327,39 +363,17 @@ catalogue! {
         AddN ["AddN", "add_n", "", "AddN"];
         Scale ["", "scale", "", ""];
         FloorDiv ["", "elementwise_floordiv", "floor_divide", "FloorDiv"];
-        Mod ["", "elementwise_mod", "fmod remainder", ""];
         Fmax ["", "elementwise_fmax", "fmax", ""];
         Fmin ["", "elementwise_fmin", "fmin", ""];
-        Atan2 ["", "atan2", "atan2", ""];
-        Hypot ["", "", "hypot", ""];
-        Lerp ["", "lerp", "lerp", ""];
         SquaredDifference ["", "", "", "SquaredDifference"];
         Polar ["", "", "polar", ""];
-        Erfc ["", "", "erfc", "Erfc"];
-        Asinh ["", "asinh", "asinh", ""];
-        Acosh ["", "acosh", "acosh", ""];
-        Atanh ["", "atanh", "atanh", ""];
-        Trunc ["", "trunc", "trunc", ""];
         IsInf ["", "isinf_v2", "isinf", "IsInf"];
         IsNan ["", "isnan_v2", "isnan", "IsNan"];
-        Selu ["", "selu", "selu", "Selu"];
-        Celu ["", "celu", "celu", ""];
-        Glu ["", "", "glu", ""];
-        Softsign ["", "softsign", "softsign", "Softsign"];
-        Softmin ["", "softmin", "softmin", ""];
-        TanhShrink ["", "tanh_shrink", "tanhshrink", ""];
-        Softshrink ["", "softshrink", "softshrink", ""];
         // reductions and linear algebra
-        LogSumExp ["", "logsumexp", "logsumexp", ""];
         L2Loss ["", "", "", "L2Loss"];
-        Std ["", "", "std", ""];
         Median ["", "median", "median", ""];
         Quantile ["", "", "quantile nanquantile", ""];
         Renorm ["Renorm", "renorm", "renorm", ""];
-        Dist ["", "dist", "dist", ""];
-        Pdist ["Pdist", "", "pdist", ""];
-        CosineSimilarity ["", "", "cosine_similarity", ""];
-        Trace ["", "", "trace", ""];
         MatrixNorm ["", "", "linalg_matrix_norm", ""];
         NuclearNorm ["", "", "nuclear_norm", ""];
         FrobeniusNorm ["", "frobenius_norm", "frobenius_norm", ""];
@@ -382,23 +396,13 @@ catalogue! {
         Svd ["", "", "svd linalg_svd linalg_svdvals", ""];
         // losses
         NllLoss2d ["NLLLoss2d", "", "nll_loss2d", ""];
-        BinaryCrossEntropy ["", "bce_loss", "binary_cross_entropy", ""];
-        CosineEmbeddingLoss ["", "", "cosine_embedding_loss", ""];
         CtcLoss ["", "", "ctc_loss", ""];
         HierarchicalSigmoidLoss ["", "hsigmoid_loss", "", ""];
-        HingeEmbeddingLoss ["", "", "hinge_embedding_loss", ""];
-        HuberLoss ["", "huber_loss", "huber_loss", ""];
         LogLoss ["", "log_loss", "", ""];
         MarginCrossEntropy ["", "margin_cross_entropy", "", ""];
-        MarginRankingLoss ["", "", "margin_ranking_loss", ""];
-        MultilabelMarginLoss ["MultilabelMarginLoss", "", "multilabel_margin_loss multilabel_margin_loss_forward", ""];
-        MultiMarginLoss ["MultiMarginLoss", "", "multi_margin_loss", ""];
         ParallelCrossEntropy [
             "", "c_softmax_with_cross_entropy c_softmax_with_multi_label_cross_entropy", "", ""
         ];
-        PoissonNllLoss ["", "", "poisson_nll_loss", ""];
-        SoftMarginLoss ["SoftMarginLoss", "", "soft_margin_loss", ""];
-        TripletMarginLoss ["TripletMarginLoss", "triplet_margin_loss", "triplet_margin_loss", ""];
         // what a graph has beside arithmetic
         LoopControl ["", "", "", "Enter Exit Merge NextIteration Switch"];
         While ["", "while", "", "While StatelessWhile"];

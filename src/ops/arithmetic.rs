@@ -54,6 +54,19 @@ binary_ops! {
     maximum Maximum false |a, b| if a > b || a.is_nan() { a } else { b }, shares(a > b, a < b), Some(i64::max);
     /// The smaller of the two, NaN if one is. The gradient of a tie is shared equally.
     minimum Minimum false |a, b| if a < b || a.is_nan() { a } else { b }, shares(a < b, a > b), Some(i64::min);
+    /// The angle in radians, between -π and π, of the point with the ordinate `a` and the abscissa `b`. The gradient at the
+    /// origin is 0.
+    atan2 Atan2 false |a, b| a.atan2(b), {
+        let square = a * a + b * b;
+        if square == R::zero() { (R::zero(), R::zero()) } else { (b / square, -a / square) }
+    }, None;
+    /// `sqrt(a² + b²)` without overflow between. The gradient at the origin is 0.
+    hypot Hypot false |a, b| a.hypot(b), {
+        let length = a.hypot(b);
+        if length == R::zero() { (R::zero(), R::zero()) } else { (a / length, b / length) }
+    }, None;
+    /// The remainder of `a / b` with the sign of `a`, of floating tensors (C's `fmod`).
+    fmod Mod false |a, b| a % b, (R::one(), -(a / b).trunc()), None;
 }
 
 /// d(a^b)/da; 0 for b = 0, also where a is 0.
@@ -70,6 +83,34 @@ fn shares<R: Real>(first: bool, second: bool) -> (R, R) {
         (true, _) => (R::one(), R::zero()),
         (_, true) => (R::zero(), R::one()),
         _ => (R::of(0.5), R::of(0.5)),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Lerp {
+    weight: f64,
+}
+
+impl Binary for Lerp {
+    const CONSTANT_SLOPES: bool = true;
+    fn value<R: Real>(self, a: R, b: R) -> R {
+        let weight = R::of(self.weight);
+        // From the nearer end, so that both ends are met exactly.
+        if self.weight.abs() < 0.5 { a + weight * (b - a) } else { b - (b - a) * (R::one() - weight) }
+    }
+    fn slopes<R: Real>(self, _a: R, _b: R) -> (R, R) {
+        (R::of(1.0 - self.weight), R::of(self.weight))
+    }
+}
+
+impl Tensor {
+    /// The point that divides the way from this tensor to another: `self + weight * (end - self)`. Shapes broadcast; dtypes
+    /// promote.
+    ///
+    /// # Errors
+    /// As [`add`](Tensor::add); [`ErrorKind::DType`](crate::ErrorKind::DType) for integer tensors, too.
+    pub fn lerp(&self, end: &Tensor, weight: f64) -> Result<Tensor> {
+        pairwise(Op::Lerp, self, end, Lerp { weight }, Reduction::None)
     }
 }
 

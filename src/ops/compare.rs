@@ -163,6 +163,49 @@ impl Tensor {
         })
     }
 
+    /// `value` where a boolean mask holds, which stretches to this tensor's shape, and this tensor elsewhere.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the mask does not stretch to this tensor,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the value is finite and beyond what the dtype holds,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the mask is not boolean or this tensor not floating.
+    ///
+    /// ```
+    /// # use precast::{DType, Tensor};
+    /// let mask = Tensor::from_vec(vec![true, false], &[2])?;
+    /// let scores = Tensor::ones(&[2, 2], DType::F16);
+    /// assert_eq!(scores.masked_fill(&mask, f64::NEG_INFINITY)?.to_f64()[2..], [f64::NEG_INFINITY, 1.0]);
+    /// let message = scores.masked_fill(&mask, -1e9).unwrap_err().to_string();
+    /// assert_eq!(message, "MaskedFill: -1000000000 is beyond what f16 holds; minus infinity is allowed");
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor> {
+        dispatch(Op::MaskedFill, &[self, mask], |inputs| {
+            let (x, mask) = (&inputs[0], &inputs[1]);
+            only_bool(mask)?;
+            let shape = x.shape().to_vec();
+            if broadcast_shape(&shape, mask.shape()).ok().as_ref() != Some(&shape) {
+                return Err(Error::shape(format!("the mask {:?} does not stretch to {shape:?}", mask.shape())));
+            }
+            let fill = Tensor::scalar(value, x.dtype());
+            if value.is_finite() && !fill.all_finite() {
+                let infinity = if value < 0.0 { "minus infinity" } else { "infinity" };
+                let message = format!("{value} is beyond what {} holds; {infinity} is allowed", x.dtype());
+                return Err(Error::value(message));
+            }
+            let walk = Broadcast::new(&shape, [mask.shape(), x.shape()]);
+            let value = by_float!(x, T => {
+                let fill = elements::<T>(&fill)[0];
+                let filled = zip(&walk, &elements(mask), &elements::<T>(x), |masked, x| if masked { fill } else { x });
+                Array::from_vec(filled, &shape)
+            })?;
+            Ok(Forward::new(value, vec![mask.clone()], move |back| {
+                let grad = by_float!(back.grad, T => chosen_gradient::<T>(&back.saved[0], back.grad, false, &shape))?;
+                Ok(vec![Some(grad), None])
+            }))
+        })
+    }
+
     /// Where this tensor is neither infinite nor NaN, as booleans; integers and booleans always are finite.
     ///
     /// # Errors

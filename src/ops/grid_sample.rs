@@ -1,11 +1,13 @@
 //! Reading pictures and volumes at places that a grid names (Jaderberg et al. 2015, section 3.3).
 
 use super::{
-    Interpolation, by_float, dispatch, elements, one_float_dtype,
+    Interpolation, by_float,
+    composed::composed,
+    dispatch, elements, one_float_dtype,
     padding::{checked_shape, spatial_axes, three},
 };
 use crate::{
-    Op, Tensor,
+    DType, Op, Tensor,
     dtype::Float,
     error::{Error, Result},
     kernels::grid_sample::{Sampling, Sizes, grid_sample, grid_sample_backward},
@@ -32,6 +34,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a cubic,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```
@@ -52,6 +55,9 @@ impl Tensor {
         let (nearest, border) = (mode == Interpolation::Nearest, padding == GridPadding::Border);
         let sampling = Sampling { nearest, border, align_corners };
         dispatch(op, &[self, grid], |inputs| {
+            if mode == Interpolation::Cubic {
+                return Err(Error::value("a grid is read with the nearest element or linearly, not with a cubic"));
+            }
             one_float_dtype(inputs)?;
             let (x, grid) = (&inputs[0], &inputs[1]);
             let spatial = spatial_axes(x.shape(), axes)?;
@@ -91,4 +97,47 @@ impl Tensor {
             }))
         })
     }
+
+    /// The places for [`grid_sample`](Tensor::grid_sample) that an affine map gives: this tensor holds a map `[2, 3]` for each
+    /// sample (`[3, 4]` in space) and `size` is `[n, c, h, w]` (`[n, c, d, h, w]`). Computed in f32, rounded once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    pub fn affine_grid(&self, size: &[usize], align_corners: bool) -> Result<Tensor> {
+        composed(Op::AffineGrid, &[self], |inputs| {
+            let [n, _, places @ ..] = size else {
+                return Err(Error::shape(format!("needs [n, c] and 2 or 3 spatial axes, got {size:?}")));
+            };
+            let axes = places.len();
+            if !(2..=3).contains(&axes) || inputs[0].shape() != [*n, axes, axes + 1] {
+                let (met, wanted) = (inputs[0].shape(), [*n, axes, axes + 1]);
+                return Err(Error::shape(format!("maps {met:?} for the size {size:?}; needs {wanted:?}")));
+            }
+            let shape = checked_shape([&[*n], places, &[axes]].concat())?;
+            let shape: Vec<isize> = shape.iter().map(|&len| len as isize).collect();
+            let places = places.to_vec();
+            Ok(move |maps: &[Tensor]| {
+                places_of(&places, align_corners, maps[0].dtype())?
+                    .matmul_ext(&maps[0].transpose(-1, -2)?)?
+                    .reshape(&shape)
+            })
+        })
+    }
+}
+
+/// Of each place the coordinates, the last axis first, and a 1 for what a map adds: `[places, axes + 1]`.
+fn places_of(places: &[usize], align_corners: bool, dtype: DType) -> Result<Tensor> {
+    let axes = places.len();
+    let coordinate = |i: usize, len: usize| match align_corners {
+        true if len > 1 => -1.0 + 2.0 * i as f64 / (len - 1) as f64,
+        true => 0.0,
+        false => (2.0 * i as f64 + 1.0) / len as f64 - 1.0,
+    };
+    let all = ndarray::indices(places).into_iter().flat_map(|place| {
+        let of = |axis: usize| coordinate(place[axis], places[axis]);
+        (0..axes).rev().map(of).chain([1.0]).collect::<Vec<_>>()
+    });
+    let all: Vec<f64> = all.collect();
+    Tensor::from_f64(&all, &[all.len() / (axes + 1), axes + 1], dtype)
 }

@@ -20,6 +20,9 @@ pub enum Interpolation {
     Nearest,
     /// The neighbours' mean, weighted by how near they are: linear, bilinear or trilinear.
     Linear,
+    /// A cubic through four neighbours along each axis, with Keys' kernel for `a = -3/4`: bicubic for pictures. It may
+    /// overshoot. (R. Keys, "Cubic convolution interpolation for digital image processing", 1981.)
+    Cubic,
 }
 
 /// New lengths of the spatial axes. Lists have one number for each axis; a list of one holds for all axes.
@@ -52,13 +55,32 @@ impl NewAxis {
             let place = match mode {
                 Interpolation::Nearest => return vec![((self.place(i) as usize).min(last), 1.0)],
                 Interpolation::Linear if align_corners => i * last as f64 / (self.len.max(2) - 1) as f64,
+                Interpolation::Cubic if align_corners => {
+                    return cubic(i * last as f64 / (self.len.max(2) - 1) as f64, last);
+                }
                 Interpolation::Linear => (self.place(i + 0.5) - 0.5).clamp(0.0, last as f64),
+                Interpolation::Cubic => return cubic(self.place(i + 0.5) - 0.5, last),
             };
             let (before, part) = (place as usize, place.fract());
             if part == 0.0 { vec![(before, 1.0)] } else { vec![(before, 1.0 - part), (before + 1, part)] }
         };
         (0..self.len).map(tap).collect()
     }
+}
+
+/// The four elements around a place, each moved to the border where it is outside, and their weights.
+fn cubic(place: f64, last: usize) -> Vec<(usize, f64)> {
+    const A: f64 = -0.75;
+    let weight = |distance: f64| match distance {
+        d if d <= 1.0 => ((A + 2.0) * d - (A + 3.0)) * d * d + 1.0,
+        d if d < 2.0 => ((A * d - 5.0 * A) * d + 8.0 * A) * d - 4.0 * A,
+        _ => 0.0,
+    };
+    let taps = (-1..=2).map(|step| {
+        let at = place.floor() + f64::from(step);
+        (at.clamp(0.0, last as f64) as usize, weight((place - at).abs()))
+    });
+    taps.filter(|(_, weight)| *weight != 0.0).collect()
 }
 
 impl Resize {
@@ -87,7 +109,7 @@ impl Tensor {
     /// This tensor with other lengths of its one to three spatial axes: `[n, c, spatial...]`, rounded once.
     ///
     /// Element i of a new axis stands at `(i + 1/2) * old/new - 1/2` of the old one, moved to the border where that is
-    /// outside; with `align_corners` at `i * (old - 1) / (new - 1)`, so that the outermost elements stay. The nearest
+    /// outside (of a cubic, its neighbours); with `align_corners` at `i * (old - 1) / (new - 1)`, so that the outermost elements stay. The nearest
     /// element is that at `floor(i * old/new)`. These are torch's rules; after [`Resize::By`], `old/new` is one over the
     /// given scale.
     ///

@@ -177,7 +177,8 @@ impl Tensor {
 
 macro_rules! pools {
     ($($axes:literal $spatial:literal:
-        $max:ident $max_with:ident $max_op:ident, $avg:ident $avg_with:ident $avg_op:ident, $adaptive:ident $adaptive_op:ident;)*) => {
+        $max:ident $max_with:ident $max_op:ident, $avg:ident $avg_with:ident $avg_op:ident, $adaptive:ident $adaptive_op:ident,
+        $adaptive_max:ident $adaptive_max_op:ident;)*) => {
         impl Tensor { $(
             #[doc = concat!("The largest element of each window of `[n, c, ", $spatial, "]`; NaN wins.")]
             ///
@@ -224,12 +225,25 @@ macro_rules! pools {
             pub fn $adaptive(&self, output: &[usize]) -> Result<Tensor> {
                 self.pool(Op::$adaptive_op, $axes, |input| adaptive(input, output), false)
             }
+
+            #[doc = concat!("The largest elements of `[n, c, ", $spatial, "]` in the windows of [`", stringify!($adaptive),
+                "`](Tensor::", stringify!($adaptive), "); NaN wins.")]
+            ///
+            /// # Errors
+            /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `output` has not one positive number for each axis,
+            /// or one for all.
+            pub fn $adaptive_max(&self, output: &[usize]) -> Result<Tensor> {
+                self.pool(Op::$adaptive_max_op, $axes, |input| adaptive(input, output), true)
+            }
         )* }
     };
 }
 
 pools! {
-    1 "w": max_pool1d max_pool1d_with MaxPool1d, avg_pool1d avg_pool1d_with AvgPool1d, adaptive_avg_pool1d AdaptiveAvgPool1d;
-    2 "h, w": max_pool2d max_pool2d_with MaxPool2d, avg_pool2d avg_pool2d_with AvgPool2d, adaptive_avg_pool2d AdaptiveAvgPool2d;
-    3 "d, h, w": max_pool3d max_pool3d_with MaxPool3d, avg_pool3d avg_pool3d_with AvgPool3d, adaptive_avg_pool3d AdaptiveAvgPool3d;
+    1 "w": max_pool1d max_pool1d_with MaxPool1d, avg_pool1d avg_pool1d_with AvgPool1d, adaptive_avg_pool1d AdaptiveAvgPool1d,
+        adaptive_max_pool1d AdaptiveMaxPool1d;
+    2 "h, w": max_pool2d max_pool2d_with MaxPool2d, avg_pool2d avg_pool2d_with AvgPool2d, adaptive_avg_pool2d AdaptiveAvgPool2d,
+        adaptive_max_pool2d AdaptiveMaxPool2d;
+    3 "d, h, w": max_pool3d max_pool3d_with MaxPool3d, avg_pool3d avg_pool3d_with AvgPool3d, adaptive_avg_pool3d AdaptiveAvgPool3d,
+        adaptive_max_pool3d AdaptiveMaxPool3d;
 }

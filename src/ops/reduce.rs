@@ -2,7 +2,9 @@
 
 use super::{
     axes::{self, Lanes, reduced},
-    by_float, dispatch, elements,
+    by_float,
+    composed::composed,
+    dispatch, elements,
     pairwise::{stretched, sum_over},
     shape::axis_at,
 };
@@ -198,6 +200,18 @@ impl Tensor {
     /// As [`mean`](Tensor::mean).
     pub fn var(&self, axes: &[isize], correction: usize, keep_dims: bool) -> Result<Tensor> {
         along(Op::Var, self, axes, keep_dims, Variance { correction })
+    }
+
+    /// The square root of the [variance](Tensor::var), with one rounding. The slope is infinite where it is 0.
+    ///
+    /// # Errors
+    /// As [`mean`](Tensor::mean).
+    pub fn std(&self, axes: &[isize], correction: usize, keep_dims: bool) -> Result<Tensor> {
+        composed(Op::Std, &[self], |inputs| {
+            axes::axes(axes, inputs[0].rank())?;
+            let axes = axes.to_vec();
+            Ok(move |x: &[Tensor]| x[0].var(&axes, correction, keep_dims)?.sqrt())
+        })
     }
 
     /// The p-norm along the axes: `(sum |x|^p)^(1/p)`, the largest `|x|` for infinite p. The gradient is 0 where the norm

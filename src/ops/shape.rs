@@ -180,6 +180,62 @@ impl Tensor {
         })
     }
 
+    /// The elements under another order: seen in the shape `split`, with axes permuted, under the shape `to`.
+    fn rearranged(
+        &self,
+        op: Op,
+        plan: impl FnOnce(&[usize]) -> Result<(Vec<usize>, [usize; 6], Vec<usize>)>,
+    ) -> Result<Tensor> {
+        dispatch(op, &[self], |inputs| {
+            let from = inputs[0].shape().to_vec();
+            let (split, axes, to) = plan(&from)?;
+            let value = reshaped(&permuted(&reshaped(only(inputs), &split)?, &axes), &to)?;
+            let permuted_lengths: Vec<usize> = axes.iter().map(|&axis| split[axis]).collect();
+            let mut undo = axes;
+            axes.iter().enumerate().for_each(|(to, &from)| undo[from] = to);
+            Ok(Forward::new(value, vec![], move |b| {
+                back_to(reshaped(&permuted(&reshaped(b.grad.array(), &permuted_lengths)?, &undo), &from)?)
+            }))
+        })
+    }
+
+    /// Turns channels into places: `[n, c r², h, w] -> [n, c, h r, w r]` (Shi et al. 2016, "sub-pixel convolution").
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or the channels do not divide by r².
+    pub fn pixel_shuffle(&self, r: usize) -> Result<Tensor> {
+        self.rearranged(Op::PixelShuffle, |from| match *from {
+            [n, c, h, w] if r > 0 && r.checked_mul(r).is_some_and(|square| c % square == 0) => {
+                let c = c / r / r;
+                Ok((
+                    vec![n, c, r, r, h, w],
+                    [0, 1, 4, 2, 5, 3],
+                    checked_shape(vec![n, c, h.saturating_mul(r), w.saturating_mul(r)])?,
+                ))
+            }
+            _ => Err(Error::shape(format!("needs [n, c * {r}², h, w], got {from:?}"))),
+        })
+    }
+
+    /// Turns places into channels, the inverse of [`pixel_shuffle`](Tensor::pixel_shuffle):
+    /// `[n, c, h r, w r] -> [n, c r², h, w]`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or height or width do not divide by r.
+    pub fn pixel_unshuffle(&self, r: usize) -> Result<Tensor> {
+        self.rearranged(Op::SpaceToDepth, |from| match *from {
+            [n, c, h, w] if r > 0 && h % r == 0 && w % r == 0 => {
+                let (h, w) = (h / r, w / r);
+                Ok((
+                    vec![n, c, h, r, w, r],
+                    [0, 1, 3, 5, 2, 4],
+                    checked_shape(vec![n, c.saturating_mul(r).saturating_mul(r), h, w])?,
+                ))
+            }
+            _ => Err(Error::shape(format!("needs [n, c, h * {r}, w * {r}], got {from:?}"))),
+        })
+    }
+
     /// Stretches axes of length 1, and puts new ones in front.
     ///
     /// # Errors

@@ -79,6 +79,13 @@ unary_ops! {
     /// `x` where it is positive, `alpha * (exp(x) - 1)` elsewhere.
     elu Elu (alpha) |x| if x <= R::zero() { alpha * x.exp_m1() } else { x },
         Input |x| if x <= R::zero() { alpha * x.exp() } else { unit(x) };
+    /// `scale * x` where it is positive, `scale * alpha * (exp(x) - 1)` elsewhere, with the constants that keep mean 0 and
+    /// variance 1 from layer to layer (Klambauer et al. 2017).
+    selu Selu () |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * x.exp_m1() } else { R::of(SELU_SCALE) * x },
+        Input |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * x.exp() } else { R::of(SELU_SCALE) * unit(x) };
+    /// `x` where it is positive, `alpha * (exp(x / alpha) - 1)` elsewhere: smooth for every alpha (Barron 2017).
+    celu Celu (alpha) |x| if x <= R::zero() { alpha * (x / alpha).exp_m1() } else { x },
+        Input |x| if x <= R::zero() { (x / alpha).exp() } else { unit(x) };
     /// `x * Φ(x)` with the normal distribution's Φ, exact by the error function (Hendrycks, Gimpel 2016).
     gelu Gelu () |x| x * normal(x), Input |x| normal(x) + x * density(x);
     /// [`gelu`](Tensor::gelu) with Φ approximated by `(1 + tanh(sqrt(2/π) (x + 0.044715 x³))) / 2`.
@@ -105,6 +112,13 @@ unary_ops! {
             else { (R::of(2.0) * x + R::of(3.0)) / R::of(6.0) };
     /// `min(max(x, -1), 1)`; the slope at -1 and 1 is 0.
     hard_tanh HardTanh () |x| between(x, -R::one(), R::one()), Output |y| inside(y, -R::one(), R::one());
+    /// `x / (1 + |x|)`.
+    softsign Softsign () |x| x / (R::one() + x.abs()), Input |x| { let d = R::one() + x.abs(); (d * d).recip() };
+    /// `x - tanh(x)`.
+    tanh_shrink TanhShrink () |x| tanh_shrink(x), Input |x| { let t = x.tanh(); t * t };
+    /// `x` moved towards 0 by `lambda`, and 0 where it is no further away than that; the slope there is 0.
+    softshrink Softshrink (lambda) |x| if x.abs() <= lambda { R::zero() } else { x - lambda * sign(x) },
+        Input |x| if x.abs() <= lambda { R::zero() } else { unit(x) };
     /// `exp(x)`.
     exp Exp () |x| x.exp(), Output |y| y;
     /// `exp(x) - 1`, accurate near 0.
@@ -135,6 +149,8 @@ unary_ops! {
     floor Floor () |x| x.floor(), Nothing |_x| R::zero();
     /// The nearest integer above. The gradient is 0.
     ceil Ceil () |x| x.ceil(), Nothing |_x| R::zero();
+    /// The integer part: the nearest integer towards 0. The gradient is 0.
+    trunc Trunc () |x| x.trunc(), Nothing |_x| R::zero();
     /// The nearest integer, the even one of two equally near. The gradient is 0.
     round Round () |x| x.round_even(), Nothing |_x| R::zero();
     /// The sine of x in radians.
@@ -153,8 +169,16 @@ unary_ops! {
     sinh Sinh () |x| x.sinh(), Input |x| x.cosh();
     /// The hyperbolic cosine.
     cosh Cosh () |x| x.cosh(), Input |x| x.sinh();
+    /// The inverse of the hyperbolic sine.
+    asinh Asinh () |x| x.asinh(), Input |x| (x * x + R::one()).sqrt().recip();
+    /// The inverse of the hyperbolic cosine; NaN below 1.
+    acosh Acosh () |x| x.acosh(), Input |x| ((x - R::one()) * (x + R::one())).sqrt().recip();
+    /// The inverse of the hyperbolic tangent: infinite at -1 and 1, NaN outside.
+    atanh Atanh () |x| x.atanh(), Input |x| ((R::one() - x) * (R::one() + x)).recip();
     /// The error function.
     erf Erf () |x| x.erf(), Input |x| R::of(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp();
+    /// `1 - erf(x)`, accurate where that is small.
+    erfc Erfc () |x| x.erfc(), Input |x| -R::of(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp();
     /// The number whose error function is x: infinite at -1 and 1, NaN outside.
     erfinv Erfinv () |x| erfinv(x), Input |x| {
         let y = erfinv(x);
@@ -163,6 +187,9 @@ unary_ops! {
     /// `x` to a power. NaN for a negative `x` unless the exponent is whole.
     powf Pow (exponent) |x| x.powf(exponent), Input |x| power_slope(x, exponent);
 }
+
+const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 
 #[derive(Clone, Copy)]
 struct Clamp {
@@ -232,6 +259,25 @@ pub(super) fn sigmoid<R: Real>(x: R) -> R {
 /// `ln(1 + exp(x))` without overflow.
 pub(super) fn softplus<R: Real>(x: R) -> R {
     if x.is_nan() { x } else { x.max(R::zero()) + (-x.abs()).exp().ln_1p() }
+}
+
+/// `x - tanh(x)`, computed in f64; near 0, where that cancels, by the series of tanh.
+fn tanh_shrink<R: Real>(x: R) -> R {
+    const SERIES: [f64; 7] = [
+        1.0 / 3.0,
+        -2.0 / 15.0,
+        17.0 / 315.0,
+        -62.0 / 2835.0,
+        1382.0 / 155_925.0,
+        -21_844.0 / 6_081_075.0,
+        929_569.0 / 638_512_875.0,
+    ];
+    let wide = x.to_f64().unwrap_or(f64::NAN);
+    if wide.abs() < 0.1 {
+        let square = wide * wide;
+        return R::of(SERIES.iter().rev().fold(0.0, |sum, term| sum * square + term) * square * wide);
+    }
+    R::of(wide - wide.tanh())
 }
 
 /// The inverse of the error function, computed in f64: Winitzki's approximation ("A handy approximation for the error

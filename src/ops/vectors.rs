@@ -1,4 +1,4 @@
-//! Vectors along an axis: their cross products, and the distances between them.
+//! Vectors along an axis: their cross products, lengths and angles, and the distances between them.
 
 use super::{composed::composed, one_float_dtype, padding::checked_shape, pairwise::broadcast_shape, shape::axis_at};
 use crate::{
@@ -54,9 +54,7 @@ impl Tensor {
     pub fn cdist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
         composed(Op::Cdist, &[self, other], |inputs| {
             one_float_dtype(inputs)?;
-            if p.is_nan() || p <= 0.0 {
-                return Err(Error::value(format!("p = {p}; allowed: above 0, or infinite")));
-            }
+            positive_p(p)?;
             let (a, b) = (inputs[0].shape(), inputs[1].shape());
             let ([a_batch @ .., m, d], [b_batch @ .., n, bd]) = (a, b) else {
                 return Err(Error::shape(format!("needs [..., m, d] and [..., n, d], got {a:?} and {b:?}")));
@@ -69,5 +67,88 @@ impl Tensor {
             checked_shape([&batch[..], &[*m, *n, *d]].concat())?;
             Ok(move |inputs: &[Tensor]| inputs[0].unsqueeze(-2)?.sub(&inputs[1].unsqueeze(-3)?)?.norm(p, &[-1], false))
         })
+    }
+
+    /// The p-norm of the difference, a scalar, rounded once. Shapes broadcast; floating dtypes promote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    pub fn dist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
+        composed(Op::Dist, &[self, other], |inputs| {
+            one_float_dtype(inputs)?;
+            broadcast_shape(inputs[0].shape(), inputs[1].shape())?;
+            positive_p(p)?;
+            Ok(move |x: &[Tensor]| x[0].sub(&x[1])?.norm(p, &[], false))
+        })
+    }
+
+    /// The p-norms of the differences between all pairs of rows: `[n, d] -> [n (n - 1) / 2]`, the pairs in the order
+    /// (0, 1), (0, 2), ..., (1, 2), ...; rounded once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a matrix,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    pub fn pdist(&self, p: f64) -> Result<Tensor> {
+        composed(Op::Pdist, &[self], |inputs| {
+            positive_p(p)?;
+            let &[n, d] = inputs[0].shape() else {
+                return Err(Error::shape(format!("needs a matrix, got {:?}", inputs[0].shape())));
+            };
+            let pairs = n.saturating_mul(n.saturating_sub(1)) / 2;
+            checked_shape(vec![pairs, d])?;
+            let (first, second): (Vec<i64>, Vec<i64>) =
+                (0..n as i64).flat_map(|i| (i + 1..n as i64).map(move |j| (i, j))).unzip();
+            let (first, second) = (Tensor::from_vec(first, &[pairs])?, Tensor::from_vec(second, &[pairs])?);
+            Ok(move |x: &[Tensor]| {
+                x[0].index_select(0, &first)?.sub(&x[0].index_select(0, &second)?)?.norm(p, &[-1], false)
+            })
+        })
+    }
+
+    /// The cosines of the angles between the vectors along an axis, rounded once. Lengths count as no less than `eps`.
+    /// Shapes broadcast; floating dtypes promote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast or have no such axis,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    ///
+    /// ```
+    /// # use precast::Tensor;
+    /// let a = Tensor::from_vec(vec![3f32, 0., 1., 1.], &[2, 2])?;
+    /// let b = Tensor::from_vec(vec![0f32, 2.], &[2])?;
+    /// let cosines = a.cosine_similarity(&b, -1, 1e-8)?.to_f64();
+    /// assert!(cosines[0] == 0.0 && (cosines[1] - 0.5f64.sqrt()).abs() < 1e-7);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn cosine_similarity(&self, other: &Tensor, axis: isize, eps: f64) -> Result<Tensor> {
+        composed(Op::CosineSimilarity, &[self, other], |inputs| {
+            one_float_dtype(inputs)?;
+            let shape = broadcast_shape(inputs[0].shape(), inputs[1].shape())?;
+            axis_at(axis, shape.len())?;
+            Ok(move |x: &[Tensor]| {
+                let (a, b) = (x[0].broadcast_to(&shape)?, x[1].broadcast_to(&shape)?);
+                let length = |x: &Tensor| x.norm(2.0, &[axis], true)?.clamp(eps, f64::INFINITY);
+                a.div(&length(&a)?)?.mul(&b.div(&length(&b)?)?)?.sum(&[axis], false)
+            })
+        })
+    }
+
+    /// Each vector along an axis divided by its p-norm, which counts as no less than `eps`. Written with ops that lists
+    /// know: a region may take the norm in f32.
+    ///
+    /// # Errors
+    /// As [`norm`](Tensor::norm).
+    pub fn normalize(&self, p: f64, axis: isize, eps: f64) -> Result<Tensor> {
+        self.div(&self.norm(p, &[axis], true)?.clamp(eps, f64::INFINITY)?)
+    }
+}
+
+fn positive_p(p: f64) -> Result<()> {
+    match p.is_nan() || p <= 0.0 {
+        true => Err(Error::value(format!("p = {p}; allowed: above 0, or infinite"))),
+        false => Ok(()),
     }
 }

@@ -1,6 +1,9 @@
 //! Packs: the lists of one system at one version, as data.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use serde::{
     Deserialize, Deserializer,
@@ -79,12 +82,22 @@ impl Pack {
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) when there is none of that name, with the nearest and all names.
     pub fn named(name: &str) -> Result<Self> {
-        let Some((_, text)) = EMBEDDED.into_iter().find(|(known, _)| *known == name) else {
+        Pack::shared(name).map(Arc::unwrap_or_clone)
+    }
+
+    /// As [`named`](Pack::named), without a copy: each pack is read once in the life of a program.
+    pub(crate) fn shared(name: &str) -> Result<Arc<Self>> {
+        static READ: [OnceLock<Arc<Pack>>; EMBEDDED.len()] = [const { OnceLock::new() }; EMBEDDED.len()];
+        let Some(at) = EMBEDDED.into_iter().position(|(known, _)| known == name) else {
             let allowed: Vec<&str> = Pack::names().collect();
             let near = did_you_mean(name, allowed.iter().copied());
             return Err(Error::list(format!("no pack is called `{name}`{near}; allowed: {}", allowed.join(", "))));
         };
-        Pack::parse(text, &format!("policies/packs/{name}.yaml"))
+        if let Some(pack) = READ[at].get() {
+            return Ok(pack.clone());
+        }
+        let pack = Arc::new(Pack::parse(EMBEDDED[at].1, &format!("policies/packs/{name}.yaml"))?);
+        Ok(READ[at].get_or_init(|| pack).clone())
     }
 
     /// What ops do at level auto.

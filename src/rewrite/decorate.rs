@@ -146,7 +146,8 @@ impl fmt::Display for Decorated {
 /// A parameter keeps its identity: handles, ties and optimizers made before or after stay right. An optimizer updates
 /// the [master](Param::master) in f32 and the value is the master rounded once, so training with masters is f32 training,
 /// bit for bit, on the same gradients. Without masters the update is computed in f32 and rounded into the value.
-/// A low parameter's gradient is low; [`LossScale`](crate::LossScale) unscales it in f32.
+/// A low parameter's gradient is low, summed in f32 where it is read at many places; [`LossScale`](crate::LossScale)
+/// unscales it in f32.
 ///
 /// Kept as they are: f64, integers and booleans; what is excluded; and kinds of cells that the pack keeps in f32 for
 /// this dtype, such as batch norms with their running statistics. A tied parameter is kept where any of its places is.
@@ -155,10 +156,12 @@ impl fmt::Display for Decorated {
 /// there are any.
 ///
 /// A decorated network runs under every policy, whose regions cast only what differs, and under none on inputs of its
-/// dtype.
+/// dtype. Where ops go by lists (O1, auto), one that is on no list and mixes no dtypes, such as `bias_add`, may meet an f32
+/// input and a low parameter, and says so.
 ///
 /// # Errors
-/// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 and that for saving floating,
+/// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16, the pack is made for it, and that for
+/// saving is floating,
 /// [`ErrorKind::Path`](crate::ErrorKind::Path) for an exclusion that nothing matches, with the nearest name,
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite. Nothing was changed then.
 ///

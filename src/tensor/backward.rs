@@ -117,7 +117,8 @@ impl Tensor {
 fn walk_back(start: &Place, seed: Tensor) -> Result<Grads> {
     let mut grads = Grads::default();
     let mut pending: BTreeMap<u64, (std::sync::Arc<Node>, Tensor)> = BTreeMap::new();
-    arrive(start, seed, &mut pending, &mut grads)?;
+    let mut widened = HashMap::new();
+    arrive(start, seed, &mut pending, &mut grads, &mut widened)?;
     while let Some((_, (node, grad))) = pending.pop_last() {
         let needs: Vec<bool> = node.inputs.iter().map(|p| !matches!(p, Place::None)).collect();
         let context = Backward { grad: &grad, saved: &node.saved, needs: &needs };
@@ -125,23 +126,35 @@ fn walk_back(start: &Place, seed: Tensor) -> Result<Grads> {
         debug_assert_eq!(back.len(), node.inputs.len(), "{} returns a gradient for each input", node.op);
         for (place, grad) in node.inputs.iter().zip(back) {
             if let Some(grad) = grad {
-                arrive(place, grad, &mut pending, &mut grads)?;
+                arrive(place, grad, &mut pending, &mut grads, &mut widened)?;
             }
         }
+    }
+    for (id, dtype) in widened {
+        let sum = grads.by_leaf[&id].array().cast(dtype);
+        grads.by_leaf.insert(id, Tensor::from_array(sum));
     }
     Ok(grads)
 }
 
+/// Adds a gradient to what has arrived at a place. A low leaf that is read at many places (tied weights, a recurrent cell)
+/// is summed in f32; its dtype is noted in `widened`, for one rounding at the end.
 fn arrive(
     place: &Place,
     grad: Tensor,
     pending: &mut BTreeMap<u64, (std::sync::Arc<Node>, Tensor)>,
     grads: &mut Grads,
+    widened: &mut HashMap<LeafId, DType>,
 ) -> Result<()> {
     match place {
         Place::None => {}
         Place::Leaf(id) => {
             let sum = match grads.by_leaf.get(id) {
+                Some(before) if grad.dtype().is_low() => {
+                    widened.insert(*id, grad.dtype());
+                    let wide = |x: &Tensor| Tensor::from_array(x.array().cast(DType::F32));
+                    accumulate(&wide(before), &wide(&grad))?
+                }
                 Some(before) => accumulate(before, &grad)?,
                 None => grad,
             };

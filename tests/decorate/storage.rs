@@ -1,10 +1,6 @@
 //! What is stored how, and back.
 
-use precast::{
-    cell::Params,
-    prelude::*,
-    rewrite::{Decorate, Kept, decorate},
-};
+use precast::{cell::Params, models::Model, prelude::*, rewrite::Kept};
 
 use super::{bits, bits_of, low, net, param, rounded};
 
@@ -29,6 +25,20 @@ fn each_number_is_rounded_once_and_undoing_is_exact() {
         decorated.undo();
         assert_eq!(bits(&net), before);
         assert!(net.named_params().iter().all(|(_, param)| param.master().is_none()));
+    }
+}
+
+#[test]
+fn every_shipped_model_is_stored_low_and_comes_back() {
+    for name in Model::names() {
+        for dtype in DType::LOW {
+            let net = Model::named(name, 1).unwrap().net;
+            let before = bits(&net);
+            let decorated = decorate(&net, Decorate::new(dtype)).unwrap();
+            assert!(net.params().iter().any(|(_, param)| param.dtype() == dtype), "{name}");
+            decorated.undo();
+            assert_eq!(bits(&net), before, "{name}");
+        }
     }
 }
 

@@ -4,10 +4,10 @@ use precast::{
     Grads,
     cell::Params,
     cells::Init,
-    policy::LossScaleSpec,
+    policy::{LossScaleSpec, Pack},
     prelude::*,
-    rewrite::{Decorate, decorate},
     scale::Cause,
+    train::{Fit, FitOptions},
 };
 
 use super::{bits, bits_of, input, low, net, param, rounded};
@@ -178,6 +178,62 @@ fn a_decorated_network_runs_under_every_policy_and_under_none() {
     }
 }
 
+/// Paddle's own pair: parameters by `decorate`, ops by `auto_cast` at the same level.
+#[test]
+fn a_decorated_network_runs_in_the_regions_of_every_pack() {
+    for pack in Pack::names().map(|name| Pack::named(name).unwrap()) {
+        for (lists, dtype) in pack.regions.iter().flat_map(|lists| pack.dtypes.iter().map(move |dtype| (lists, *dtype)))
+        {
+            let place = format!("{} {} {dtype}", pack.name, lists.level);
+            let mut net = net(7);
+            let reference = net.call(&input(1)).unwrap().to_f64();
+            decorate(&net, Decorate::new(dtype).pack(&pack.name).unwrap()).unwrap();
+            let region = Autocast::new(&pack.name).unwrap().dtype(dtype).level(&*lists.level);
+            for training in [false, true] {
+                net.set_train(training);
+                // Ops that mix no dtypes and are on no list meet inputs of the network's dtype.
+                let y = autocast(&region, || net.call(&input(1).cast(dtype)));
+                let y = y.unwrap_or_else(|e| panic!("{place}: {e}"));
+                let grads = y.cast(DType::F32).sum(&[], false).unwrap().backward().unwrap();
+                for (path, param) in net.params().iter() {
+                    assert_eq!(grads.get(param).map(Tensor::dtype), Some(param.dtype()), "{path}, {place}");
+                }
+                if !training {
+                    for (y, reference) in y.to_f64().iter().zip(&reference) {
+                        assert!((y - reference).abs() <= 8.0 * dtype.epsilon(), "{place}: {y} {reference}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a pack is not made for, a network is not stored in by its lists.
+#[test]
+fn a_pack_for_the_other_dtype_is_refused() {
+    let net = net(1);
+    let before = bits(&net);
+    let error = decorate(&net, Decorate::new(DType::F16).pack("tensorflow-2.21-bf16").unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DType);
+    assert_eq!(error.to_string(), "the pack tensorflow-2.21-bf16 is for bfloat16, not for float16");
+    assert_eq!(bits(&net), before);
+}
+
+#[test]
+fn the_bytes_of_a_run_count_masters() {
+    let options = FitOptions::default();
+    let bytes = |how: Option<Decorate>| {
+        let net = Child::of(sequential![Dense::new(10, 10, &mut Rng::seed(1))]);
+        if let Some(how) = how {
+            decorate(&net, how).unwrap();
+        }
+        Fit::new(&net, &options).unwrap().history().param_bytes
+    };
+    assert_eq!(bytes(None), 110 * 4);
+    assert_eq!(bytes(Some(low(DType::F16))), 110 * (4 + 2));
+    assert_eq!(bytes(Some(low(DType::F16).masters(false))), 110 * 2);
+}
+
 #[test]
 fn a_low_parameter_is_not_cast_in_a_region_of_its_dtype() {
     let mut rng = Rng::seed(1);
@@ -220,6 +276,16 @@ fn running_statistics_that_are_stored_low_move_in_their_masters() {
 }
 
 #[test]
+fn an_op_on_no_list_that_mixes_no_dtypes_says_so() {
+    let net = net(1);
+    decorate(&net, low(DType::Bf16)).unwrap();
+    let x = Tensor::ones(&[1, 3], DType::F32);
+    let message = x.bias_add(&param(&net, "7.bias").tensor()).unwrap_err().to_string();
+    let words = "inputs of different dtypes meet (f32, bf16); cast them to one dtype, or run under a policy";
+    assert_eq!(message, format!("BiasAdd: {words}"));
+}
+
+#[test]
 fn running_statistics_move_in_f32() {
     let mut net = net(1);
     decorate(&net, low(DType::F16)).unwrap();
@@ -231,6 +297,21 @@ fn running_statistics_move_in_f32() {
     assert_eq!(mean.dtype(), DType::F32);
     assert_ne!(mean.to_f64(), before);
     assert!(mean.to_f64().iter().any(|&x| x != rounded(x, DType::F16)), "it has more bits than an f16");
+}
+
+/// Ones added in bf16 get no further than 256, in f16 than 2048. The sums are numbers of their dtype.
+#[test]
+fn gradients_of_a_low_parameter_that_is_read_often_are_summed_in_f32() {
+    for (dtype, reads) in [(DType::Bf16, 600), (DType::F16, 3000)] {
+        let weight = one(low(dtype));
+        let mut sum = Tensor::zeros(&[1], DType::F32);
+        for _ in 0..reads {
+            sum = sum.add(&weight.tensor().cast(DType::F32)).unwrap();
+        }
+        let grads = sum.backward().unwrap();
+        let grad = grads.get(&weight).unwrap();
+        assert_eq!((grad.dtype(), grad.item().unwrap()), (dtype, f64::from(reads)));
+    }
 }
 
 /// 2^-14 is the smallest normal f16; unscaled by 2^16 it is 2^-30, far below the smallest f16 of all, 2^-24.

@@ -20,6 +20,16 @@ const UNARY: &[Unary] = &[
     ("mish", |x| x.mish()),
     ("hard_sigmoid", |x| x.hard_sigmoid()),
     ("hard_swish", |x| x.hard_swish()),
+    ("selu", |x| x.selu()),
+    ("celu", |x| x.celu(0.7)),
+    ("softsign", |x| x.softsign()),
+    ("tanh_shrink", |x| x.tanh_shrink()),
+    ("softshrink", |x| x.softshrink(0.5)),
+    ("asinh", |x| x.asinh()),
+    ("acosh", |x| x.acosh()),
+    ("atanh", |x| x.atanh()),
+    ("erfc", |x| x.erfc()),
+    ("trunc", |x| x.trunc()),
     ("hard_tanh", |x| x.hard_tanh()),
     ("exp", |x| x.exp()),
     ("expm1", |x| x.expm1()),
@@ -137,6 +147,29 @@ fn known_values() {
     close("silu", &of(&[3f64.ln()]).silu().unwrap().to_f64(), &[0.75 * 3f64.ln()], 1e-15);
     close("softplus", &of(&[0f64, 1000., -1000.]).softplus().unwrap().to_f64(), &[2f64.ln(), 1000., 0.], 1e-15);
     close("elu", &of(&[-(2f64.ln()), 2.]).elu(3.0).unwrap().to_f64(), &[-1.5, 2.0], 1e-15);
+    // Klambauer et al. give both constants; tanh(ln 3) is 4/5, artanh(4/5) is ln 3.
+    close(
+        "selu",
+        &of(&[1f64, -(2f64.ln())]).selu().unwrap().to_f64(),
+        &[1.0507009873554805, -1.7580993408473766 / 2.0],
+        1e-15,
+    );
+    close("celu", &of(&[-3.0 * 2f64.ln(), 2.]).celu(3.0).unwrap().to_f64(), &[-1.5, 2.0], 1e-15);
+    close("softsign", &of(&[-3f64, 1.]).softsign().unwrap().to_f64(), &[-0.75, 0.5], 0.0);
+    close("tanh_shrink", &of(&[3f64.ln()]).tanh_shrink().unwrap().to_f64(), &[3f64.ln() - 0.8], 1e-15);
+    close("tanh_shrink", &of(&[1e-5f64]).tanh_shrink().unwrap().to_f64(), &[1e-15 / 3.0 - 2e-25 / 15.0], 1e-14);
+    close("softshrink", &of(&[-2f64, 0.3, 2.]).softshrink(0.5).unwrap().to_f64(), &[-1.5, 0.0, 1.5], 0.0);
+    close("asinh", &of(&[0.75f64]).asinh().unwrap().to_f64(), &[2f64.ln()], 1e-15);
+    close("acosh", &of(&[1.25f64]).acosh().unwrap().to_f64(), &[2f64.ln()], 1e-15);
+    close("atanh", &of(&[0.8f64]).atanh().unwrap().to_f64(), &[3f64.ln()], 1e-15);
+    close("erfc", &of(&[0.5f64, 10.]).erfc().unwrap().to_f64(), &[0.4795001221869535, 2.088487583762545e-45], 1e-13);
+    assert_eq!(of(&[-1.7f64, 1.7]).trunc().unwrap().to_f64(), [-1.0, 1.0]);
+    let (y, x) = (of(&[1f64, 1., -1., 0.]), of(&[1f64, -1., -1., -2.]));
+    let turns = [0.25, 0.75, -0.75, 1.0].map(|x| x * std::f64::consts::PI);
+    close("atan2", &y.atan2(&x).unwrap().to_f64(), &turns, 1e-15);
+    close("hypot", &of(&[3e200f64]).hypot(&of(&[4e200])).unwrap().to_f64(), &[5e200], 1e-15);
+    assert_eq!(of(&[-5f64, 5., 5.5]).fmod(&of(&[3f64, -3., 2.])).unwrap().to_f64(), [-2., 2., 1.5]);
+    assert_eq!(of(&[1f64, 1.]).lerp(&of(&[3f64, 3.]), 0.25).unwrap().to_f64(), [1.5, 1.5]);
     close("log1p", &of(&[1e-10f64]).log1p().unwrap().to_f64(), &[1e-10 - 0.5e-20], 1e-15);
     close("rsqrt", &of(&[4f64, 0.25]).rsqrt().unwrap().to_f64(), &[0.5, 2.0], 0.0);
     assert_eq!(of(&[-4f64, 0., 1.5, 4.]).hard_sigmoid().unwrap().to_f64(), [0., 0.5, 0.75, 1.]);
@@ -153,7 +186,7 @@ fn nan_goes_through_and_infinity_is_met_as_it_should_be() {
         let x = of(&[f32::NAN]).requires_grad();
         let grads = f(&x).unwrap().sum_all().unwrap().backward().unwrap();
         // A step function has no slope, not even at NaN.
-        let constant = ["neg", "sign", "floor", "ceil", "round"].contains(name);
+        let constant = ["neg", "sign", "floor", "ceil", "trunc", "round"].contains(name);
         assert!(constant || grads.of(&x).unwrap().item().unwrap().is_nan(), "{name}");
     }
     let inf = of(&[f32::INFINITY, f32::NEG_INFINITY]);

@@ -1,6 +1,6 @@
 //! Gradients of the elementwise ops, the reductions and the losses against central differences.
 
-use precast::{CrossEntropy, Reduction, Result, Tensor};
+use precast::{CrossEntropy, DType, Reduction, Result, Tensor};
 
 use crate::draw::{Draw, check, check_within};
 
@@ -20,6 +20,11 @@ fn unary_ops() {
         ("relu6", |x| x.relu6(), -3.0..9.0, &[0.0, 6.0]),
         ("leaky_relu", |x| x.leaky_relu(0.1), -3.0..3.0, &[0.0]),
         ("elu", |x| x.elu(0.7), -3.0..3.0, &[0.0]),
+        ("selu", |x| x.selu(), -3.0..3.0, &[0.0]),
+        ("celu", |x| x.celu(0.7), -3.0..3.0, &[0.0]),
+        ("softsign", |x| x.softsign(), -3.0..3.0, &[0.0]),
+        ("tanh_shrink", |x| x.tanh_shrink(), 0.4..3.0, &[]),
+        ("softshrink", |x| x.softshrink(0.5), -2.0..2.0, &[-0.5, 0.5]),
         ("gelu", |x| x.gelu(), -4.0..4.0, &[]),
         ("gelu_tanh", |x| x.gelu_tanh(), -4.0..4.0, &[]),
         ("silu", |x| x.silu(), -6.0..6.0, &[]),
@@ -55,6 +60,11 @@ fn unary_ops() {
         ("atan", |x| x.atan(), -3.0..3.0, &[]),
         ("sinh", |x| x.sinh(), -3.0..3.0, &[]),
         ("cosh", |x| x.cosh(), -3.0..3.0, &[]),
+        ("asinh", |x| x.asinh(), -3.0..3.0, &[]),
+        ("acosh", |x| x.acosh(), 1.2..4.0, &[]),
+        ("atanh", |x| x.atanh(), -0.9..0.9, &[]),
+        ("erfc", |x| x.erfc(), -2.0..2.0, &[]),
+        ("trunc", |x| x.trunc(), -2.0..2.0, &[-2.0, -1.0, 0.0, 1.0, 2.0]),
         ("erf", |x| x.erf(), -2.0..2.0, &[]),
         ("erfinv", |x| x.erfinv(), -0.9..0.9, &[]),
         ("clamp", |x| x.clamp(-1.0, 2.0), -3.0..4.0, &[-1.0, 2.0]),
@@ -92,6 +102,12 @@ fn binary_ops() {
         ("pow", |a, b| a.pow(b), 0.3..2.0, -2.0..2.0),
         ("maximum", |a, b| a.maximum(b), -2.0..2.0, -2.0..2.0),
         ("minimum", |a, b| a.minimum(b), -2.0..2.0, -2.0..2.0),
+        ("atan2", |a, b| a.atan2(b), -2.0..2.0, 0.3..2.0),
+        ("hypot", |a, b| a.hypot(b), -2.0..2.0, 0.3..2.0),
+        ("lerp near", |a, b| a.lerp(b, 0.25), -2.0..2.0, -2.0..2.0),
+        ("lerp far", |a, b| a.lerp(b, 1.5), -2.0..2.0, -2.0..2.0),
+        // The quotient stays away from whole numbers, where the remainder jumps.
+        ("fmod", |a, b| a.fmod(b), 2.1..2.9, 0.95..1.02),
     ];
     for (name, f, a_range, b_range) in ops {
         for case in 0..CASES {
@@ -173,6 +189,7 @@ fn reductions() {
         ("max", |x, axes, keep| x.max(axes, keep)),
         ("min", |x, axes, keep| x.min(axes, keep)),
         ("var", |x, axes, keep| x.var(axes, 0, keep)),
+        ("logsumexp", |x, axes, keep| x.logsumexp(axes, keep)),
         ("norm 1", |x, axes, keep| x.norm(1.0, axes, keep)),
         ("norm 2", |x, axes, keep| x.norm(2.0, axes, keep)),
         ("norm 3", |x, axes, keep| x.norm(3.0, axes, keep)),
@@ -201,6 +218,11 @@ fn reductions_of_one_axis() {
         let axis = draw.size(0..=shape.len() - 1) as isize;
         let x = draw.tensor(&shape, -2.0..2.0);
         check("var", std::slice::from_ref(&x), |xs| xs[0].var(&[axis], 1, case % 2 == 0));
+        // Spread out, for the slope is infinite where all are alike.
+        let ramp = Tensor::arange(x.shape()[axis as usize]).cast(DType::F64);
+        let ramp = ramp.reshape(&[-1, 1, 1, 1][..x.rank() - axis as usize]).unwrap();
+        let spread = x.add(&(ramp * 3.0).unwrap()).unwrap();
+        check("std", &[spread], |xs| xs[0].std(&[axis], 1, case % 2 == 0));
         check("cumsum", &[x], |xs| xs[0].cumsum(axis));
         // Near 1, so that the product of many stays among the normal numbers of f16.
         let x = draw.tensor(&shape, 0.7..1.4);
@@ -217,7 +239,10 @@ fn softmaxes() {
         let axis = draw.size(0..=shape.len() - 1) as isize;
         let x = draw.tensor(&shape, -3.0..3.0);
         check("softmax", std::slice::from_ref(&x), |xs| xs[0].softmax(axis));
-        check("log_softmax", &[x], |xs| xs[0].log_softmax(axis));
+        check("log_softmax", std::slice::from_ref(&x), |xs| xs[0].log_softmax(axis));
+        check("softmin", std::slice::from_ref(&x), |xs| xs[0].softmin(axis));
+        let doubled = Tensor::concat(&[&x, &x.neg().unwrap()], axis).unwrap();
+        check("glu", &[doubled], |xs| xs[0].glu(axis));
     }
 }
 
@@ -232,6 +257,10 @@ fn pair_losses() {
         ("smooth_l1_loss", |x, t, r| x.smooth_l1_loss(t, 0.7, r)),
         ("bce_with_logits", |x, t, r| x.bce_with_logits(t, r)),
         ("kl_div", |x, t, r| x.kl_div(t, r)),
+        ("huber_loss", |x, t, r| x.huber_loss(t, 0.7, r)),
+        ("soft_margin_loss", |x, t, r| x.soft_margin_loss(t, r)),
+        ("poisson_nll_loss of logs", |x, t, r| x.poisson_nll_loss(t, true, r)),
+        ("poisson_nll_loss", |x, t, r| (x + 4.0)?.poisson_nll_loss(t, false, r)),
     ];
     for (name, loss) in losses {
         for case in 0..CASES {

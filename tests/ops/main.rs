@@ -4,5 +4,8 @@ mod draw;
 mod elementwise;
 mod gradients;
 mod loss;
+mod margin;
+mod places;
+mod products;
 mod reduce;
 mod vectors;

@@ -155,3 +155,32 @@ fn refusals_say_what_was_met() {
     assert!(message(Tensor::zeros(&[2], DType::Bool).sum_all()).contains("got bool"));
     assert!(message(Tensor::scalar(0.0, DType::F32).cumsum(0)).contains("scalar"));
 }
+
+#[test]
+fn an_explicit_dtype_is_the_callers_word_in_every_region() -> Result<()> {
+    use precast::precision::{Frame, enter};
+    let x = Tensor::from_vec(vec![1f32 + 2f32.powi(-10), 2.0, 3.0], &[3])?;
+    for frame in [Frame::Off, Frame::Fixed(DType::Bf16), Frame::Fixed(DType::F32)] {
+        let _region = enter(frame);
+        for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
+            let y = x.cast(dtype);
+            let pairs = [
+                (x.softmax_as(0, dtype)?, y.softmax_as(0, dtype)?),
+                (x.log_softmax_as(0, dtype)?, y.log_softmax_as(0, dtype)?),
+                (x.sum_as(&[], false, dtype)?, y.sum_as(&[], false, dtype)?),
+                (x.mean_as(&[], false, dtype)?, y.mean_as(&[], false, dtype)?),
+                (x.prod_as(&[], false, dtype)?, y.prod_as(&[], false, dtype)?),
+                (x.norm_as(2.0, &[], false, dtype)?, y.norm_as(2.0, &[], false, dtype)?),
+                (x.cumsum_as(0, dtype)?, y.cumsum_as(0, dtype)?),
+                (x.cumprod_as(0, dtype)?, y.cumprod_as(0, dtype)?),
+            ];
+            for (named, cast_first) in pairs {
+                assert_eq!((named.dtype(), named.to_f64()), (dtype, cast_first.to_f64()));
+            }
+            // 6 + 2^-10, rounded once.
+            let sum = Tensor::scalar(6.0 + 2f64.powi(-10), dtype);
+            assert_eq!(x.sum_as(&[], false, dtype)?.item()?, sum.item()?);
+        }
+    }
+    Ok(())
+}

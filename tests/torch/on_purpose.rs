@@ -1,6 +1,9 @@
 //! One test for each difference on purpose from torch; the reasons stand in COMPARE.md.
 
-use precast::{ConvTransposeOptions, DType, Result, Tensor};
+use precast::{
+    Autocast, ConvTransposeOptions, DType, ErrorKind, Op, Reduction, Result, Tensor, autocast,
+    precision::{self, Treatment},
+};
 
 use crate::{rounding::patterns, values};
 
@@ -71,5 +74,145 @@ fn f32_results_have_their_own_last_digits() {
         let lost = x.abs() * f32::EPSILON as f64;
         let half = exact.abs() * DType::Bf16.epsilon() / 2.0;
         assert!((theirs - exact).abs() <= half + lost, "GELU of {x}: torch's {theirs}, exactly {exact}");
+    }
+}
+
+fn cpu(low: DType) -> Autocast {
+    Autocast::new("torch-2.15-cpu").unwrap().dtype(low)
+}
+
+fn ramp(shape: &[usize], dtype: DType) -> Tensor {
+    let n = shape.iter().product::<usize>();
+    Tensor::from_f64(&(1..=n).map(|i| i as f64 / n as f64).collect::<Vec<_>>(), shape, dtype).unwrap()
+}
+
+/// torch takes the low dtype of the region for the first candidate, and refuses the other 16-bit format unless an f32
+/// came before it.
+#[test]
+fn promotion_looks_at_no_order() {
+    let [wide, half, brain] = [DType::F32, DType::F16, DType::Bf16].map(|dtype| ramp(&[2, 2], dtype));
+    for low in DType::LOW {
+        let joined = |a: &Tensor, b: &Tensor| autocast(cpu(low), || Tensor::concat(&[a, b], 0)).unwrap().dtype();
+        for x in [&half, &brain] {
+            assert_eq!((joined(x, x), joined(x, &wide), joined(&wide, x)), (x.dtype(), DType::F32, DType::F32));
+        }
+        assert_eq!((joined(&half, &brain), joined(&brain, &half)), (DType::F32, DType::F32));
+    }
+}
+
+/// Those of which torch says "not implemented" in 16 bit: computed in f32, rounded once.
+#[test]
+fn no_op_lacks_a_16_bit_kernel() {
+    let classes = Tensor::arange(4);
+    for low in DType::LOW {
+        let x = ramp(&[4, 4], low);
+        let all = |x: &Tensor| -> Result<Vec<Tensor>> {
+            Ok(vec![
+                x.pdist(2.0)?,
+                x.cdist(x, 2.0)?,
+                x.multi_margin_loss(&classes, 1, 1.0, Reduction::Mean)?,
+                x.multilabel_margin_loss(&Tensor::zeros(&[4, 4], DType::I64), Reduction::Mean)?,
+                x.reshape(&[1, 1, 2, 2, 4])?.avg_pool3d(2, 2)?,
+            ])
+        };
+        for (ours, wide) in all(&x).unwrap().iter().zip(all(&x.cast(DType::F32)).unwrap()) {
+            assert_eq!(patterns(ours), patterns(&wide.cast(low)));
+        }
+    }
+}
+
+/// torch has ops that compare dtypes before a region has cast, and ops that promote nothing.
+#[test]
+fn a_region_and_promotion_settle_mixed_inputs() {
+    let [wide, half] = [DType::F32, DType::F16].map(|dtype| ramp(&[4, 4], dtype));
+    for low in DType::LOW {
+        autocast(cpu(low), || {
+            assert_eq!(Tensor::multi_dot(&[&wide, &half, &wide])?.dtype(), low);
+            assert_eq!(half.tensordot(&wide, &[1], &[0])?.dtype(), low);
+            assert_eq!(half.binary_cross_entropy(&wide, Reduction::Mean)?.dtype(), DType::F32);
+            Ok(())
+        })
+        .unwrap();
+    }
+    assert_eq!(half.lerp(&wide, 0.5).unwrap().dtype(), DType::F32);
+    assert_eq!(half.index_add(0, &Tensor::arange(4), &wide).unwrap().dtype(), DType::F32);
+    // A norm returns the dtype of what it normalises, whatever its parameters are.
+    let weight = ramp(&[4], DType::F32);
+    assert_eq!(half.layer_norm(&[4], Some(&weight), None, 1e-5).unwrap().dtype(), DType::F16);
+    assert_eq!(half.cast(DType::F64).layer_norm(&[4], Some(&weight), None, 1e-5).unwrap().dtype(), DType::F64);
+}
+
+#[test]
+fn mixed_inputs_meet_in_the_widest() {
+    let [wide, half] = [DType::F32, DType::F16].map(|dtype| ramp(&[4, 4], dtype));
+    for (a, b) in [(&wide, &half), (&half, &wide)] {
+        assert_eq!(a.huber_loss(b, 1.0, Reduction::Mean).unwrap().dtype(), DType::F32);
+        assert_eq!(a.bce_with_logits(b, Reduction::Mean).unwrap().dtype(), DType::F32);
+        assert_eq!(a.soft_margin_loss(b, Reduction::Mean).unwrap().dtype(), DType::F32);
+        assert_eq!(a.scatter(0, &Tensor::zeros(&[4, 4], DType::I64), b).unwrap().dtype(), DType::F32);
+    }
+}
+
+#[test]
+fn a_tensor_without_axes_is_a_tensor() {
+    let x = ramp(&[3], DType::Bf16);
+    let two = Tensor::scalar(2.0, DType::F32);
+    assert_eq!(x.mul(&two).unwrap().dtype(), DType::F32);
+    assert_eq!(x.mul(&two.unsqueeze(0).unwrap()).unwrap().dtype(), DType::F32);
+    assert_eq!((&x * 2.0).unwrap().dtype(), DType::Bf16, "a number is no tensor");
+}
+
+/// The rows of CUDA were recorded on a device that only pretends to compute. What torch's own kernels refuse on a CPU is
+/// refused here.
+#[test]
+fn dtypes_and_numbers_are_checked() {
+    let [wide, half] = [DType::F32, DType::F16].map(|dtype| ramp(&[4, 4], dtype));
+    assert_eq!(wide.matmul(&half).unwrap_err().kind(), ErrorKind::DType);
+    let mask = Tensor::ones(&[4, 4], DType::Bool);
+    assert_eq!(half.masked_fill(&mask, -1e9).unwrap_err().kind(), ErrorKind::Value);
+    if let Some(recorded) = crate::common::golden("torch/ops.json") {
+        let refused = |op: &str, inputs: &str| {
+            let rows = recorded["rows"].as_array().unwrap();
+            rows.iter()
+                .filter(|row| row["op"] == op && row["inputs"] == inputs && row["autocast"] == "off")
+                .all(|row| row["error"].is_object())
+        };
+        assert!(refused("mm", "f32+f16") && refused("masked_fill", "f16"));
+    }
+}
+
+/// torch takes an einsum without a sum for a multiplication, which is on no list.
+#[test]
+fn einsum_is_one_op() {
+    let x = ramp(&[2, 2], DType::F32);
+    for low in DType::LOW {
+        let product = |equation: &str| autocast(cpu(low), || Tensor::einsum(equation, &[&x, &x])).unwrap().dtype();
+        assert_eq!((product("ij,jk->ik"), product("ij,ij->ij")), (low, low));
+    }
+    let half = x.cast(DType::F16);
+    assert!(Tensor::einsum("ij,ij->ij", &[&x, &half]).is_err() && Tensor::einsum("ij,jk->ik", &[&x, &half]).is_err());
+}
+
+/// On a CPU torch lists `conv2d`, and not the `convolution` that it is made of.
+#[test]
+fn one_op_under_two_names_is_treated_alike() {
+    let rules = cpu(DType::Bf16).rules(DType::Bf16).unwrap();
+    for name in ["aten::conv2d", "aten::convolution"] {
+        let ops = Op::named(name).unwrap();
+        assert!(ops.contains(&Op::Conv2d));
+        assert!(ops.iter().all(|op| rules.treatment(*op) == Treatment::Low), "{name}");
+    }
+}
+
+/// torch's layers fall to pieces where oneDNN has no kernel, and the pieces mix the dtypes of states and inputs.
+#[test]
+fn a_recurrent_layer_is_one_op() {
+    for low in DType::LOW {
+        for input in [DType::F32, DType::F16, DType::Bf16] {
+            let casts = autocast(cpu(low), || {
+                precision::resolve(precision::current().as_ref(), Op::FusedRnn, &[input, DType::F32, DType::F32])
+            });
+            assert_eq!(casts.unwrap().after(&[input, DType::F32, DType::F32]), [low; 3]);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use half::{bf16, f16};
-use precast::{ConvOptions, ConvTransposeOptions, DType, Padding, Reduction, Result, Tensor};
+use precast::{Autocast, ConvOptions, ConvTransposeOptions, DType, Padding, Reduction, Result, Tensor, autocast};
 use serde_json::Value;
 
 use crate::{rounding::patterns, tally::Tally};
@@ -133,31 +133,12 @@ fn padded() -> ConvOptions {
     ConvOptions { padding: Padding::Explicit(vec![(1, 1), (1, 1)]), ..ConvOptions::default() }
 }
 
-fn region<R>(low: Option<DType>, f: impl FnOnce() -> R) -> R {
-    use precast::{
-        Op,
-        precision::{Frame, OpRules, Treatment, enter},
-    };
-    let Some(low) = low else { return f() };
-    let white = [
-        Op::MatMul,
-        Op::BatchMatMul,
-        Op::Linear,
-        Op::Addmm,
-        Op::Conv2d,
-        Op::ConvTranspose2d,
-        Op::Prelu,
-        Op::ScaledDotProductAttention,
-    ];
-    let black = [Op::Prod, Op::MseLoss, Op::L1Loss, Op::CrossEntropy, Op::BceWithLogits];
-    let ops = white
-        .map(|op| (op, Treatment::Low))
-        .into_iter()
-        .chain(black.map(|op| (op, Treatment::Full)))
-        .chain([(Op::Concat, Treatment::Widest)])
-        .collect();
-    let _scope = enter(Frame::Lists(std::sync::Arc::new(OpRules { ops, ..OpRules::new("test", low) })));
-    f()
+/// As in `torch.autocast("cpu")`, or in no region.
+fn region<R>(low: Option<DType>, f: impl FnOnce() -> Result<R>) -> Result<R> {
+    match low {
+        None => f(),
+        Some(low) => autocast(Autocast::new("torch-2.15-cpu")?.dtype(low), f),
+    }
 }
 
 /// How ours and torch's numbers of one case are alike.

@@ -1,0 +1,76 @@
+//! What a region costs: on an op of four elements, to enter and to leave: `cargo bench --bench region`.
+//!
+//! Beside criterion's figures it prints the overhead: the op inside a region and the same op outside are timed in turn, so
+//! that both meet the same machine, and the median of the differences is what a region adds.
+
+use std::{hint::black_box, time::Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use precast::{
+    precision::{self, Frame},
+    prelude::*,
+};
+
+type Case = (&'static str, Box<dyn Fn() -> Tensor>);
+
+fn region(pack: &str) -> Autocast {
+    Autocast::new(pack).unwrap().dtype(DType::Bf16)
+}
+
+/// Ops whose inputs need no cast, so that nothing but the asking is timed.
+fn cases() -> Vec<Case> {
+    let x = Tensor::full(&[4], 1.5, DType::F32);
+    let (a, b) = (x.clone(), Tensor::full(&[4], 0.5, DType::F32));
+    let (m, n) = (Tensor::ones(&[2, 2], DType::Bf16), Tensor::ones(&[2, 2], DType::Bf16));
+    vec![
+        ("relu of f32 (unlisted)", Box::new(move || x.relu().unwrap())),
+        ("add of f32 (unlisted)", Box::new(move || a.add(&b).unwrap())),
+        ("matmul of bf16 (low)", Box::new(move || m.matmul(&n).unwrap())),
+    ]
+}
+
+fn ops(c: &mut Criterion) {
+    for (name, op) in cases() {
+        c.bench_function(&format!("{name}, no region"), |b| b.iter(|| black_box(op())));
+        for pack in ["torch-2.15-cpu", "paddle-3.3"] {
+            let _region = region(pack).enter().unwrap();
+            c.bench_function(&format!("{name}, {pack}"), |b| b.iter(|| black_box(op())));
+        }
+    }
+}
+
+fn enter_and_leave(c: &mut Criterion) {
+    let region = region("torch-2.15-cpu");
+    c.bench_function("enter and leave a region", |b| b.iter(|| drop(black_box(region.enter().unwrap()))));
+    c.bench_function("enter and leave a frame", |b| b.iter(|| drop(black_box(precision::enter(Frame::Off)))));
+}
+
+/// Nanoseconds for a call, over many.
+fn time(op: &dyn Fn() -> Tensor) -> f64 {
+    const CALLS: u32 = 2_000;
+    let start = Instant::now();
+    for _ in 0..CALLS {
+        black_box(op());
+    }
+    start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS)
+}
+
+fn overhead(_: &mut Criterion) {
+    for pack in ["torch-2.15-cpu", "paddle-3.3"] {
+        let region = region(pack);
+        for (name, op) in cases() {
+            let once = |_| {
+                let bare = time(&*op);
+                let _region = region.enter().unwrap();
+                (time(&*op) - bare, bare)
+            };
+            let mut rounds: Vec<(f64, f64)> = (0..301).map(once).collect();
+            rounds.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let (added, bare) = rounds[rounds.len() / 2];
+            println!("overhead of a region of {pack} on {name}: {added:.0} ns, beside {bare:.0} ns for the op");
+        }
+    }
+}
+
+criterion_group!(benches, overhead, ops, enter_and_leave);
+criterion_main!(benches);

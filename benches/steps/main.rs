@@ -1,0 +1,230 @@
+//! Training steps of five networks beside torch's, in turns: `cargo bench --bench steps`.
+//!
+//! `-- --python PATH` names a Python that has torch, whose f32 step is then 1.00; without one, precast's own O0 is.
+//! `-- --threads N`, `-- --rounds N` and names of networks choose what runs. Times are the median over the rounds of the
+//! ratio to the step that torch did in the same round, and beside it the ratio of the fastest of each.
+
+mod nets;
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio},
+    time::Instant,
+};
+
+use nets::{NAMES, Task, task};
+use precast::{
+    Outcome,
+    policy::{DynamicScale, LossScaleSpec},
+    prelude::*,
+};
+
+/// One column of the table: a level with a low dtype, or torch in a mode.
+#[derive(Clone, Copy, PartialEq)]
+enum Column {
+    Ours(Level, DType),
+    Torch(&'static str),
+}
+
+const COLUMNS: [Column; 8] = [
+    Column::Torch("f32"),
+    Column::Ours(Level::O0, DType::F16),
+    Column::Ours(Level::O1, DType::F16),
+    Column::Ours(Level::O1, DType::Bf16),
+    Column::Ours(Level::O2, DType::F16),
+    Column::Ours(Level::O2, DType::Bf16),
+    Column::Torch("f16"),
+    Column::Torch("bf16"),
+];
+
+impl Column {
+    fn name(self) -> String {
+        match self {
+            Column::Ours(Level::O0, _) => "O0".into(),
+            Column::Ours(level, dtype) => format!("{level} {dtype}"),
+            Column::Torch(mode) => format!("torch {mode}"),
+        }
+    }
+}
+
+/// A network with its optimizer and scale, ready to step.
+struct Trainer {
+    task: Task,
+    optimizer: Box<dyn Optimizer>,
+    scale: LossScale,
+    /// Bytes that the tape keeps between the forward and the backward pass.
+    kept: usize,
+}
+
+impl Trainer {
+    fn new(name: &str, level: Level, dtype: DType) -> Result<Self> {
+        let mut task = task(name)?;
+        task.net.set_train(true);
+        let _applied = Policy::new(level, dtype)?.apply(&mut task.net)?;
+        let params = task.net.params();
+        let optimizer: Box<dyn Optimizer> = match task.adamw {
+            true => Box::new(Adam::decoupled(params, 1e-3)),
+            false => Box::new(Sgd::new(params, 0.01).momentum(0.9)),
+        };
+        let scaled = level != Level::O0 && dtype == DType::F16;
+        let scale = match scaled {
+            true => LossScaleSpec::Dynamic(DynamicScale { init: 1024.0, ..DynamicScale::default() }),
+            false => LossScaleSpec::None,
+        };
+        let mut trainer = Trainer { task, optimizer, scale: LossScale::new(scale)?, kept: 0 };
+        trainer.kept = trainer.loss()?.tape_bytes();
+        let _ = trainer.step()?;
+        Ok(trainer)
+    }
+
+    fn loss(&self) -> Result<Tensor> {
+        self.task.net.call(&self.task.x)?.cross_entropy(&self.task.y)
+    }
+
+    fn step(&mut self) -> Result<Outcome> {
+        let loss = self.loss()?;
+        self.scale.step(&mut *self.optimizer, &loss)
+    }
+
+    /// Seconds per step.
+    fn time(&mut self, steps: usize) -> Result<f64> {
+        let start = Instant::now();
+        for _ in 0..steps {
+            let _ = self.step()?;
+        }
+        Ok(start.elapsed().as_secs_f64() / steps as f64)
+    }
+}
+
+/// torch in a process of its own.
+struct Torch {
+    process: Process,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Torch {
+    fn start(python: &str) -> std::io::Result<(Torch, String)> {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/torch_steps.py");
+        let mut process = Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let ask = process.stdin.take().expect("it is piped");
+        let answers = BufReader::new(process.stdout.take().expect("it is piped"));
+        let mut torch = Torch { process, ask, answers };
+        let version = torch.line()?;
+        Ok((torch, version))
+    }
+
+    fn line(&mut self) -> std::io::Result<String> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        Ok(line.trim().to_string())
+    }
+
+    /// Seconds per step, or why there are none.
+    fn time(&mut self, net: &str, mode: &str, threads: usize, steps: usize) -> std::result::Result<f64, String> {
+        writeln!(self.ask, "{net} {mode} {threads} {steps}").map_err(|e| e.to_string())?;
+        let line = self.line().map_err(|e| e.to_string())?;
+        line.parse().map_err(|_| line)
+    }
+}
+
+impl Drop for Torch {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+struct Options {
+    python: Option<String>,
+    threads: usize,
+    rounds: usize,
+    nets: Vec<String>,
+}
+
+fn options() -> Options {
+    let mut options = Options { python: None, threads: 1, rounds: 9, nets: Vec::new() };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut number = || args.next().and_then(|text| text.parse().ok()).expect("a number follows");
+        match arg.as_str() {
+            "--bench" => {}
+            "--threads" => options.threads = number(),
+            "--rounds" => options.rounds = number(),
+            "--python" => options.python = args.next(),
+            net => options.nets.push(net.to_string()),
+        }
+    }
+    if options.nets.is_empty() {
+        options.nets = NAMES.map(String::from).to_vec();
+    }
+    options
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}
+
+fn main() -> Result<()> {
+    let options = options();
+    precast::set_threads(options.threads);
+    let mut torch = match &options.python {
+        None => None,
+        Some(python) => {
+            let (torch, version) = Torch::start(python).map_err(|e| Error::io(python.as_ref(), &e))?;
+            println!("{version}, {} threads", options.threads);
+            Some(torch)
+        }
+    };
+    for name in &options.nets {
+        row(name, &options, torch.as_mut())?;
+    }
+    Ok(())
+}
+
+/// One network: every column in turn, round by round.
+fn row(name: &str, options: &Options, mut torch: Option<&mut Torch>) -> Result<()> {
+    let mut trainers = Vec::new();
+    for column in COLUMNS {
+        if let Column::Ours(level, dtype) = column {
+            trainers.push((column, Trainer::new(name, level, dtype)?));
+        }
+    }
+    let mut times: Vec<(Column, Vec<f64>, Option<String>)> = COLUMNS.map(|column| (column, Vec::new(), None)).into();
+    // One step before the others says how many make a measurement of some tenth of a second.
+    let steps = (0.1 / trainers[0].1.time(1)?).ceil().clamp(1.0, 20.0) as usize;
+    for _ in 0..options.rounds {
+        for (column, seconds, failure) in &mut times {
+            let time = match (*column, &mut torch) {
+                (Column::Ours(..), _) => {
+                    let (_, trainer) = trainers.iter_mut().find(|(c, _)| c == column).expect("one for each column");
+                    Some(trainer.time(steps)?)
+                }
+                // torch's own 16 bit is slow; a step or two say how slow.
+                (Column::Torch(mode), Some(torch)) if failure.is_none() => {
+                    let steps = if mode == "f32" { steps } else { steps.min(2) };
+                    torch.time(name, mode, options.threads, steps).map_err(|why| *failure = Some(why)).ok()
+                }
+                _ => None,
+            };
+            seconds.extend(time);
+        }
+    }
+    let base = times[usize::from(torch.is_none())].1.clone();
+    let fastest = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
+    println!("\n{name}: 1.00 is {:.3} ms", fastest(&base) * 1e3);
+    for (column, seconds, failure) in &times {
+        let kept = trainers.iter().find(|(c, _)| c == column).map(|(_, trainer)| trainer.kept);
+        let kept = kept.map_or(String::new(), |bytes| format!("  {:.1} KiB kept", bytes as f64 / 1024.0));
+        match failure {
+            Some(why) => println!("  {:10} {why}", column.name()),
+            None if seconds.is_empty() => {}
+            None => {
+                let ratio = median(seconds.iter().zip(&base).map(|(a, b)| a / b).collect());
+                println!("  {:10} {ratio:5.2}  fastest {:5.2}{kept}", column.name(), fastest(seconds) / fastest(&base));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! The examples in the four systems' own documentation of mixed precision, each with the dtypes that it prints there.
+//!
+//! `cargo run --release --example autocast_region`
+
+use precast::{
+    models::Model,
+    observe::collect_op_stats,
+    op::System,
+    policy::Pack,
+    precision::{self, Treatment},
+    prelude::*,
+};
+
+/// Prints a dtype, and insists that it is the one the documentation names.
+fn show(what: &str, x: &Tensor, documented: DType) {
+    println!("  {what:<58} {}", x.dtype().long_name());
+    assert_eq!(x.dtype(), documented, "{what}");
+}
+
+fn main() -> Result<()> {
+    paddle()?;
+    torch("torch-2.15-cuda", DType::F16)?;
+    torch("torch-2.15-cpu", DType::Bf16)?;
+    mindspore()?;
+    tensorflow()?;
+    threads()?;
+    statistics()
+}
+
+/// `paddle.amp.auto_cast`, with its custom lists and levels.
+fn paddle() -> Result<()> {
+    println!("paddle.amp.auto_cast");
+    let mut rng = Rng::seed(1);
+    let conv2d = Child::new(Conv2dSpec::new(3, 2, 3).bias(false).build(&mut rng)?);
+    let data = Tensor::ones(&[10, 3, 32, 32], DType::F32);
+    let auto_cast = || Autocast::new("paddle-3.3");
+
+    let conv = autocast(auto_cast()?, || conv2d.call(&data))?;
+    show("auto_cast(): conv2d", &conv, DType::F16);
+    let conv = autocast(auto_cast()?.enabled(false), || conv2d.call(&data))?;
+    show("auto_cast(enable=False): conv2d", &conv, DType::F32);
+    let conv = autocast(auto_cast()?.black(["conv2d"]), || conv2d.call(&data))?;
+    show("auto_cast(custom_black_list={'conv2d'}): conv2d", &conv, DType::F32);
+
+    let (a, b) = (Tensor::ones(&[2, 3], DType::F32), Tensor::ones(&[2, 3], DType::F32));
+    let added = auto_cast()?.white(["elementwise_add"]);
+    let c = autocast(&added, || &a + &b)?;
+    show("auto_cast(custom_white_list={'elementwise_add'}): a + b", &c, DType::F16);
+    let d = autocast(added.level("O2"), || &a + &b)?;
+    show("the same at level='O2': a + b", &d, DType::F16);
+    Ok(())
+}
+
+/// `torch.autocast`: the example for a device, and the one with a region switched off inside.
+fn torch(pack: &str, low: DType) -> Result<()> {
+    println!("torch.autocast, {pack}");
+    let [a, b, c, d] = [1.0, 2.0, 3.0, 4.0].map(|x| Tensor::full(&[8, 8], x, DType::F32));
+
+    let (e, f) = autocast(Autocast::new(pack)?, || {
+        let e = a.matmul(&b)?; // on torch's list of ops that run low
+        let f = d.matmul(&e)?; // mixed inputs are cast, too
+        Ok((e, f))
+    })?;
+    show("e = mm(a, b)", &e, low);
+    show("f = mm(d, e)", &f, low);
+    // Outside the region dtypes no longer meet by themselves.
+    assert!(d.matmul(&f).is_err());
+    show("g = mm(d, f.float())", &d.matmul(&f.cast(DType::F32))?, DType::F32);
+
+    autocast(Autocast::new(pack)?, || {
+        let e = a.matmul(&b)?;
+        let f = autocast(Autocast::new(pack)?.enabled(false), || c.matmul(&e.cast(DType::F32)))?;
+        show("autocast(enabled=False): f = mm(c, e.float())", &f, DType::F32);
+        show("back in the region: g = mm(d, f)", &d.matmul(&f)?, low);
+        Ok(())
+    })
+}
+
+/// `mindspore.amp.auto_mixed_precision`: LeNet5 at every level, its input in f32.
+fn mindspore() -> Result<()> {
+    println!("mindspore.amp.auto_mixed_precision");
+    let picture = Tensor::ones(&[1, 1, 32, 32], DType::F32);
+    // At level auto the output may be low: here the last layer is a product.
+    for (level, documented) in [
+        (Level::O0, DType::F32),
+        (Level::O1, DType::F32),
+        (Level::O2, DType::F32),
+        (Level::O3, DType::F32),
+        (Level::Auto, DType::F16),
+    ] {
+        let mut network = Model::named("lenet5", 0)?.net;
+        Policy::from_pack(level, DType::F16, Pack::named("mindspore-2.10")?)?.apply(&mut network)?;
+        let (output, stats) = collect_op_stats(|| network.call(&picture))?;
+        show(&format!("amp_level='{level}': the output"), &output, documented);
+        let products = stats.calls(Op::Conv2d).f16 + stats.calls(Op::Linear).f16;
+        assert_eq!(products, if level == Level::O0 { 0 } else { 5 }, "2 convolutions and 3 dense layers run low");
+    }
+    Ok(())
+}
+
+/// The lists that `enable_mixed_precision_graph_rewrite` describes.
+fn tensorflow() -> Result<()> {
+    println!("tf.train.experimental.enable_mixed_precision_graph_rewrite");
+    let region = Autocast::new("tensorflow-2.21-fp16")?;
+    let rules = region.rules(DType::F16)?;
+    // The documentation puts Softmax on the deny list, the code of 2.21 on the one called gray there and infer in it.
+    for (op, documented) in [
+        ("ArgMax", Treatment::Clear),
+        ("Floor", Treatment::Clear),
+        ("Conv2D", Treatment::Low),
+        ("Add", Treatment::Infer),
+        ("AvgPool", Treatment::Infer),
+        ("Softmax", Treatment::Infer),
+        ("Exp", Treatment::Full),
+    ] {
+        for op in Op::named_in(System::TensorFlow, op)? {
+            println!("  {:<58} {}", op.name(), rules.treatment(op));
+            assert_eq!(rules.treatment(op), documented, "{op}");
+        }
+    }
+    let (picture, weight) = (Tensor::ones(&[1, 1, 4, 4], DType::F32), Tensor::ones(&[1, 1, 3, 3], DType::F32));
+    autocast(region, || {
+        let low = picture.conv2d(&weight, None, &Default::default())?;
+        show("Conv2D of float32", &low, DType::F16);
+        show("AvgPool after it", &low.avg_pool2d(2, 1)?, DType::F16);
+        show("Floor after it", &low.floor()?, DType::F16);
+        show("Exp after it", &low.exp()?, DType::F32);
+        Ok(())
+    })
+}
+
+/// A region belongs to its thread; whoever wants it in others carries it there.
+fn threads() -> Result<()> {
+    println!("threads");
+    let x = Tensor::ones(&[2, 2], DType::F32);
+    autocast(Autocast::new("torch-2.15-cpu")?, || {
+        let carried = precision::carry();
+        let (bare, inside) = std::thread::scope(|threads| {
+            let bare = threads.spawn(|| x.matmul(&x)).join().expect("does not panic");
+            let inside = threads.spawn(|| carried.run(|| x.matmul(&x))).join().expect("does not panic");
+            (bare, inside)
+        });
+        show("a new thread", &bare?, DType::F32);
+        show("a new thread, the region carried into it", &inside?, DType::Bf16);
+        Ok(())
+    })
+}
+
+/// Which op ran how often in which dtype.
+fn statistics() -> Result<()> {
+    println!("collect_op_stats");
+    let x = Tensor::ones(&[4, 4], DType::F32);
+    let (_, stats) = collect_op_stats(|| {
+        autocast(Autocast::new("torch-2.15-cuda")?, || x.matmul(&x)?.relu()?.softmax(-1)?.sum_all())
+    })?;
+    println!("{stats}");
+    assert_eq!((stats.calls(Op::MatMul).f16, stats.calls(Op::Relu).f16), (1, 1));
+    assert_eq!((stats.calls(Op::Softmax).f32, stats.calls(Op::Sum).f32), (1, 1));
+    Ok(())
+}

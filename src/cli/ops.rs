@@ -1,0 +1,243 @@
+//! `precast ops`: what packs do with ops.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use precast::{
+    DType, Op,
+    op::System,
+    policy::{OpLists, Pack},
+    precision::Treatment,
+};
+use serde::Serialize;
+
+use super::{Format, Result, print, print_json};
+
+/// Show what packs of lists do with ops: one op in all packs, or all ops of one pack
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// An op, by its name here or in MindSpore, Paddle, torch or TensorFlow: `MatMul`, `elementwise_add`, `aten::softmax`
+    op: Option<String>,
+    /// The pack whose lists are shown; with an op, that pack alone
+    #[arg(long, short)]
+    pack: Option<String>,
+    /// How to write it
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+/// Wider tables have their texts broken.
+const WIDTH: u16 = 120;
+
+/// The name of the lists by which a policy lowers the ops that cells call directly.
+const WHITE: &str = "O1";
+
+/// What is known of an op, whoever decides.
+#[derive(Serialize)]
+struct OpRow {
+    op: Op,
+    kernel: bool,
+    names: BTreeMap<System, Vec<&'static str>>,
+    decisions: Vec<Decision>,
+}
+
+/// What one level of one pack does with an op.
+#[derive(Serialize)]
+struct Decision {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pack: Option<String>,
+    level: String,
+    /// `None`: the pack is not made for that dtype.
+    float16: Option<Treatment>,
+    bfloat16: Option<Treatment>,
+    /// Whether the op stands on a list of that level.
+    listed: bool,
+    because: String,
+}
+
+/// The lists of one pack.
+#[derive(Serialize)]
+struct PackRows {
+    pack: String,
+    source: String,
+    system: Option<System>,
+    /// What each level does with every other op.
+    unlisted: BTreeMap<String, Treatment>,
+    ops: Vec<OpRow>,
+}
+
+pub(super) fn run(args: &Args) -> Result {
+    let packs = || Pack::names().map(Pack::named).collect::<precast::Result<Vec<Pack>>>();
+    match (&args.op, &args.pack) {
+        (Some(name), None) => show_ops(&Op::named(name)?, &packs()?, args.format),
+        (Some(name), Some(pack)) => {
+            let pack = Pack::named(pack)?;
+            show_ops(&pack.op(name)?, &[pack], args.format)
+        }
+        (None, pack) => show_pack(&Pack::named(pack.as_deref().unwrap_or(Pack::DEFAULT))?, args.format),
+    }
+}
+
+fn show_ops(ops: &[Op], packs: &[Pack], format: Format) -> Result {
+    let rows: Vec<OpRow> = ops
+        .iter()
+        .map(|&op| {
+            let of = |pack: &Pack| decisions(op, pack, Some(pack.name.to_string()));
+            OpRow { op, kernel: op.has_kernel(), names: names(op), decisions: packs.iter().flat_map(of).collect() }
+        })
+        .collect();
+    match format {
+        Format::Json => print_json(&rows),
+        Format::Text => print(rows.iter().map(op_text).collect::<Vec<_>>().join("\n\n")),
+    }
+}
+
+fn show_pack(pack: &Pack, format: Format) -> Result {
+    let listed = |op: &Op| {
+        pack.white.ops().contains_key(op) || pack.regions.iter().any(|lists| lists.entries().contains_key(op))
+    };
+    let white = (!pack.white.ops().is_empty()).then(|| (WHITE.to_string(), Treatment::AsIs));
+    let regions = pack.regions.iter().map(|lists| (lists.level.to_string(), lists.unlisted));
+    let rows = PackRows {
+        pack: pack.name.to_string(),
+        source: pack.source.clone(),
+        system: pack.system,
+        unlisted: white.into_iter().chain(regions).collect(),
+        ops: Op::ALL
+            .iter()
+            .filter(|op| listed(op))
+            .map(|&op| OpRow { op, kernel: op.has_kernel(), names: names(op), decisions: decisions(op, pack, None) })
+            .collect(),
+    };
+    match format {
+        Format::Json => print_json(&rows),
+        Format::Text => print(pack_text(pack, &rows)),
+    }
+}
+
+fn names(op: Op) -> BTreeMap<System, Vec<&'static str>> {
+    System::ALL.into_iter().map(|system| (system, op.names(system).collect())).collect()
+}
+
+/// What each level of a pack does with an op: the level O1 of networks, if the pack has lists for it, and every region's.
+fn decisions(op: Op, pack: &Pack, name: Option<String>) -> Vec<Decision> {
+    let white = (!pack.white.ops().is_empty()).then(|| {
+        let listed = pack.white.ops().contains_key(&op);
+        let treatment = |dtype: &DType| {
+            let treatment = if listed { Treatment::Low } else { Treatment::AsIs };
+            pack.dtypes.contains(dtype).then_some(treatment)
+        };
+        let because = if listed { "white list of networks: runs low and returns f32" } else { "not on the white list" };
+        Decision {
+            pack: name.clone(),
+            level: WHITE.into(),
+            float16: treatment(&DType::F16),
+            bfloat16: treatment(&DType::Bf16),
+            listed,
+            because: because.into(),
+        }
+    });
+    let region = |lists: &OpLists| {
+        let treatment = |dtype: DType| {
+            let listed = lists.entry(op, dtype).map_or(lists.unlisted, |entry| entry.treatment);
+            pack.dtypes.contains(&dtype).then_some(listed)
+        };
+        Decision {
+            pack: name.clone(),
+            level: lists.level.to_string(),
+            float16: treatment(DType::F16),
+            bfloat16: treatment(DType::Bf16),
+            listed: lists.entries().contains_key(&op),
+            because: because(op, lists),
+        }
+    };
+    white.into_iter().chain(pack.regions.iter().map(region)).collect()
+}
+
+/// The pack's own words where it has some, else what the list means.
+fn because(op: Op, lists: &OpLists) -> String {
+    let entry = lists.entries().get(&op);
+    let mut words = match entry {
+        Some(entry) => match &entry.because {
+            Some(words) => words.to_string(),
+            None => format!("list `{}`: {}", entry.treatment, entry.treatment.meaning()),
+        },
+        None => format!("on no list: {}", lists.unlisted.meaning()),
+    };
+    if let Some(only) = entry.and_then(|entry| entry.only) {
+        words += &format!("; listed for {} only", only.long_name());
+    }
+    if let (None, Some(unpromoted)) = (entry, lists.unlisted_unpromoted) {
+        words += &format!("; without promotion {unpromoted}");
+    }
+    if lists.by_first.contains(&op) {
+        words += "; its first input decides";
+    }
+    words
+}
+
+/// `low`, or `low / full` where the two dtypes differ.
+fn treatments(decision: &Decision) -> String {
+    match (decision.float16, decision.bfloat16) {
+        (Some(one), Some(other)) if one != other => format!("{one} / {other}"),
+        (Some(one), _) | (None, Some(one)) => one.to_string(),
+        (None, None) => "-".into(),
+    }
+}
+
+fn op_text(row: &OpRow) -> String {
+    let kernel = if row.kernel { "yes" } else { "no: precast decides its precision and does not run it" };
+    let mut text = format!("{:<12}{}\n{:<12}{kernel}", "op", row.op, "kernel");
+    for (system, names) in &row.names {
+        let names = if names.is_empty() { "-".into() } else { names.join(", ") };
+        text += &format!("\n{:<12}{names}", system.name());
+    }
+    let cell = |treatment: Option<Treatment>| treatment.map_or_else(|| "-".into(), |t| t.to_string());
+    let rows = row.decisions.iter().map(|decision| {
+        let pack = decision.pack.clone().unwrap_or_default();
+        let treatments = [cell(decision.float16), cell(decision.bfloat16)];
+        [vec![pack, decision.level.clone()], treatments.into(), vec![decision.because.clone()]].concat()
+    });
+    let header = ["pack", "level", "float16", "bfloat16", "because"].map(String::from).into();
+    format!("{text}\n\n{}", table(header, rows))
+}
+
+fn pack_text(pack: &Pack, rows: &PackRows) -> String {
+    let levels = rows.ops.first().map(|row| row.decisions.iter().map(|decision| decision.level.clone()));
+    // The pack's own words; what a list means by itself is said once, below.
+    let because = |op: &Op| pack.regions.iter().find_map(|lists| lists.entries().get(op)?.because.as_deref());
+    let reasons = rows.ops.iter().any(|row| because(&row.op).is_some());
+    let mut header = vec!["op".to_string()];
+    header.extend(rows.system.map(|system| format!("in {system}")));
+    header.extend(levels.into_iter().flatten());
+    header.extend(reasons.then(|| "because".to_string()));
+    header.push("kernel".into());
+    let cells = rows.ops.iter().map(|row| {
+        let mut cells = vec![row.op.to_string()];
+        cells.extend(rows.system.map(|system| row.names[&system].join(" ")));
+        cells.extend(row.decisions.iter().map(treatments));
+        cells.extend(reasons.then(|| because(&row.op).unwrap_or_default().to_string()));
+        cells.push(if row.kernel { "yes" } else { "no" }.into());
+        cells
+    });
+    let mut text = format!("{}: {}\n\n{}\n", rows.pack, rows.source, table(header, cells));
+    if rows.ops.iter().flat_map(|row| &row.decisions).any(|decision| treatments(decision).contains('/')) {
+        text += "\n`a / b`: a for float16, b for bfloat16";
+    }
+    let unlisted: Vec<String> = rows.unlisted.iter().map(|(level, treatment)| format!("{level} {treatment}")).collect();
+    text += &format!("\nany other op: {}\n", unlisted.join(", "));
+    let decided = rows.ops.iter().flat_map(|row| &row.decisions);
+    let met = decided.flat_map(|decision| [decision.float16, decision.bfloat16]).flatten();
+    let met: BTreeSet<Treatment> = met.chain(rows.unlisted.values().copied()).collect();
+    for treatment in met {
+        text += &format!("\n{:<18}{}", treatment.name(), treatment.meaning());
+    }
+    text
+}
+
+fn table(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header(header).add_rows(rows);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table.trim_fmt()
+}
