@@ -6,9 +6,21 @@
 #[path = "common/golden.rs"]
 mod common;
 
+#[path = "paddle/context.rs"]
+mod context;
 #[path = "paddle/decorate.rs"]
 mod decorate;
+#[path = "paddle/examples.rs"]
+mod examples;
+#[path = "paddle/forms.rs"]
+mod forms;
+#[path = "paddle/names.rs"]
+mod names;
 #[path = "paddle/networks.rs"]
 mod networks;
+#[path = "paddle/on_purpose.rs"]
+mod on_purpose;
+#[path = "paddle/ops.rs"]
+mod ops;
 #[path = "common/tally.rs"]
 mod tally;

@@ -7,10 +7,14 @@ mod common;
 
 #[path = "torch/forms.rs"]
 mod forms;
+#[path = "torch/nested.rs"]
+mod nested;
 #[path = "torch/on_purpose.rs"]
 mod on_purpose;
 #[path = "torch/ops.rs"]
 mod ops;
+#[path = "torch/probes.rs"]
+mod probes;
 #[path = "torch/rounding.rs"]
 mod rounding;
 #[path = "common/tally.rs"]

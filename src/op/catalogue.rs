@@ -342,6 +342,7 @@ catalogue! {
         SpaceToBatch ["", "", "", "SpaceToBatch SpaceToBatchND"];
         Tile ["", "tile", "repeat tile", "Tile"];
         Reverse ["", "flip", "flip", "Reverse ReverseV2 ReverseSequence"];
+        Tril ["", "tril", "tril", ""];
         Unstack ["", "", "unbind", "Unpack"];
         GatherNd ["", "", "", "GatherNd"];
         MaskedScatter ["", "", "masked_scatter", ""];

@@ -1,0 +1,168 @@
+//! One test for each difference on purpose from Paddle's regions; the reasons stand in COMPARE.md.
+
+use precast::{Autocast, ConvOptions, DType, ErrorKind, Op, Result, Tensor, autocast, precision};
+
+const LEVELS: [&str; 3] = ["O1", "O2", "OD"];
+
+fn region(level: &str) -> Autocast {
+    Autocast::new("paddle-3.3").unwrap().level(level).dtype(DType::Bf16)
+}
+
+fn square(dtype: DType) -> Tensor {
+    Tensor::ones(&[2, 2], dtype)
+}
+
+fn dtype(level: &str, f: impl FnOnce() -> Result<Tensor>) -> DType {
+    autocast(region(level), || Ok(f()?.dtype())).unwrap()
+}
+
+#[test]
+fn what_is_one_op_here_is_one_op() {
+    let one = Tensor::ones(&[1, 1], DType::F32);
+    // The sum of 1 and this lies between two numbers of bf16, which are 1/128 apart; it is nearer to the upper one.
+    let bias = Tensor::full(&[1], 0.75 / 128.0, DType::F32);
+    for level in LEVELS {
+        let whole = autocast(region(level), || one.linear(&one, Some(&bias))).unwrap();
+        let pieces = autocast(region(level), || one.matmul(&one)?.add(&bias)).unwrap();
+        assert_eq!((whole.dtype(), whole.to_f64()), (DType::Bf16, vec![1.0 + 1.0 / 128.0]), "{level}");
+        assert_eq!((pieces.dtype(), pieces.to_f64()), (DType::F32, vec![1.0 + 0.75 / 128.0]), "{level}");
+    }
+    // A convolution with a bias, one along one axis, and attention are one op each, too.
+    let (image, kernel) = (Tensor::ones(&[1, 1, 3, 3], DType::F32), Tensor::ones(&[1, 1, 2, 2], DType::F32));
+    let (line, taps) = (Tensor::ones(&[1, 1, 3], DType::F32), Tensor::ones(&[1, 1, 2], DType::F32));
+    let heads = Tensor::ones(&[1, 1, 2, 2], DType::F32);
+    for level in LEVELS {
+        assert_eq!(dtype(level, || image.conv2d(&kernel, Some(&bias), &ConvOptions::default())), DType::Bf16);
+        assert_eq!(dtype(level, || line.conv1d(&taps, None, &ConvOptions::default())), DType::Bf16);
+        let attention = || heads.scaled_dot_product_attention(&heads, &heads, None, false, None);
+        assert_eq!(dtype(level, attention), DType::Bf16);
+    }
+}
+
+#[test]
+fn ops_under_two_names_are_treated_alike() {
+    let x = square(DType::Bf16);
+    // `pow` of a tensor and a number is on Paddle's black list of O1; of two tensors it is `elementwise_pow`, which is not.
+    assert_eq!(dtype("O1", || x.powf(2.0)), DType::F32);
+    assert_eq!(dtype("O1", || x.pow(&x)), DType::F32);
+    // `conv2d` is white; with as many groups as channels it is `depthwise_conv2d`, which is not.
+    let (image, kernel) = (Tensor::ones(&[1, 2, 3, 3], DType::F32), Tensor::ones(&[2, 1, 2, 2], DType::F32));
+    for groups in [1, 2] {
+        let kernel = if groups == 1 { Tensor::ones(&[2, 2, 2, 2], DType::F32) } else { kernel.clone() };
+        let options = ConvOptions { groups, ..ConvOptions::default() };
+        assert_eq!(dtype("O1", || image.conv2d(&kernel, None, &options)), DType::Bf16, "{groups}");
+    }
+}
+
+#[test]
+fn no_dtype_is_refused_that_an_op_can_run_in() {
+    let (f32, low) = (square(DType::F32), square(DType::Bf16));
+    // Paddle's functions check dtypes before their ops are cast, and know no bf16 or want one dtype.
+    assert_eq!(dtype("O1", || low.matmul(&low)), DType::Bf16);
+    assert_eq!(dtype("O1", || low.var(&[], 1, false)), DType::F32);
+    assert_eq!(dtype("O1", || low.mse_loss(&f32, precast::Reduction::Mean)), DType::F32);
+    assert_eq!(dtype("O1", || Tensor::concat(&[&low, &f32], 0)), DType::F32);
+}
+
+#[test]
+fn every_op_goes_by_the_lists_and_by_them_alone() {
+    // A graph of Paddle's runs batch norms in the dtype of their input, whatever was listed and switched off.
+    let x = Tensor::ones(&[2, 1, 2, 2], DType::F32);
+    let of = Tensor::ones(&[1], DType::F32);
+    let norm = || x.batch_norm(&of, &of, Some(&of), Some(&of), 1e-5);
+    assert_eq!(dtype("O2", norm), DType::F32);
+    let run = |region: Autocast| autocast(region, || Ok(norm()?.dtype())).unwrap();
+    assert_eq!(run(region("O2").use_promote(false)), DType::Bf16);
+    assert_eq!(run(region("O1").white(["batch_norm"])), DType::Bf16);
+    // Its median widens low inputs by itself.
+    let frame = autocast(region("O2"), || Ok(precision::current())).unwrap();
+    let casts = precision::resolve(frame.as_ref(), Op::Median, &[DType::Bf16]).unwrap();
+    assert_eq!(casts.after(&[DType::Bf16]), [DType::Bf16]);
+}
+
+#[test]
+fn a_name_on_a_custom_list_is_heeded() {
+    let x = square(DType::F32);
+    // Paddle's own lists say `matmul_v2` and `elementwise_add`; the names of its functions do nothing there.
+    for name in ["matmul", "matmul_v2", "paddle:matmul", "MatMul"] {
+        let product = autocast(region("O1").black([name]), || Ok(x.matmul(&x)?.dtype()));
+        assert_eq!(product.unwrap(), DType::F32, "{name}");
+    }
+    for name in ["add", "elementwise_add", "Add"] {
+        let sum = autocast(region("O1").white([name]), || Ok(x.add(&x)?.dtype()));
+        assert_eq!(sum.unwrap(), DType::Bf16, "{name}");
+    }
+    // What no op is called does nothing there, too.
+    for name in ["not_an_op", "e", "mat mul"] {
+        assert_eq!(region("O1").white([name]).enter().unwrap_err().kind(), ErrorKind::List);
+    }
+}
+
+#[test]
+fn regions_work_on_every_device() {
+    let x = square(DType::F32);
+    for level in LEVELS {
+        assert_eq!(dtype(level, || x.matmul(&x)), DType::Bf16, "{level}");
+    }
+}
+
+#[test]
+fn a_product_of_two_dtypes_is_refused() {
+    for level in LEVELS {
+        let mixed = autocast(region(level), || square(DType::F32).matmul(&square(DType::F64))).unwrap_err();
+        assert_eq!(mixed.kind(), ErrorKind::DType, "{level}");
+    }
+}
+
+#[test]
+fn integers_may_be_added_to_floats() {
+    let whole = Tensor::arange(4).reshape(&[2, 2]).unwrap();
+    for level in LEVELS {
+        let sum = autocast(region(level), || whole.add(&square(DType::F32))).unwrap();
+        assert_eq!((sum.dtype(), sum.to_f64()), (DType::F32, vec![1.0, 2.0, 3.0, 4.0]), "{level}");
+    }
+}
+
+#[test]
+fn names_are_exact() {
+    let error = region("o1").enter().unwrap_err();
+    assert!(error.to_string().contains("did you mean `O1`?"), "{error}");
+    let error = "BFLOAT16".parse::<DType>().unwrap_err();
+    assert!(error.to_string().contains("did you mean `bfloat16`?"), "{error}");
+}
+
+#[test]
+fn a_region_is_checked_also_where_it_does_nothing() {
+    for off in [region("O0"), region("O1").enabled(false)] {
+        assert_eq!(off.clone().dtype(DType::F32).enter().unwrap_err().kind(), ErrorKind::DType);
+        assert_eq!(off.white(["exp"]).black(["exp"]).enter().unwrap_err().kind(), ErrorKind::List);
+    }
+}
+
+#[test]
+fn a_region_leaves_nothing_behind() {
+    for region in [region("O1"), region("O1").enabled(false), region("O3"), region("O1").white(["1"])] {
+        let _ = autocast(region, || Ok(()));
+        assert_eq!((precision::current(), precision::region()), (None, None));
+    }
+}
+
+#[test]
+fn a_region_can_be_entered_any_number_of_times() {
+    let region = region("O1");
+    let x = square(DType::F32);
+    let product = || Ok(x.matmul(&x)?.dtype());
+    for _ in 0..3 {
+        let nested = autocast(&region, || Ok((autocast(&region, product)?, product()?)));
+        assert_eq!(nested.unwrap(), (DType::Bf16, DType::Bf16));
+    }
+}
+
+/// Paddle's own default is f16 wherever a region stands.
+#[test]
+fn a_region_that_names_no_dtype_takes_that_around_it() {
+    let x = square(DType::F32);
+    let unnamed = || autocast(Autocast::new("paddle-3.3")?, || Ok(x.matmul(&x)?.dtype()));
+    assert_eq!(unnamed().unwrap(), DType::F16);
+    assert_eq!(autocast(region("O1"), unnamed).unwrap(), DType::Bf16);
+}
