@@ -1,4 +1,26 @@
 //! Regions of code in which every op runs by the lists of a pack.
+//!
+//! ```
+//! use precast::{observe::collect_op_stats, precision, prelude::*};
+//!
+//! # let (x, w) = (Tensor::ones(&[2, 4], DType::F32), Tensor::ones(&[4, 3], DType::F32));
+//! # let net = Child::new(Dense::new(4, 3, &mut Rng::seed(1)));
+//! let region = Autocast::new("torch-2.15-cuda")?.dtype(DType::Bf16).black(["addmm"]);
+//! let y = autocast(&region, || x.matmul(&w)?.relu()?.softmax(-1))?; // in bf16, bf16 and f32
+//! # assert_eq!(y.dtype(), DType::F32);
+//! {
+//!     let _region = region.enter()?; // or by a guard
+//!     let z = x.matmul(&w)?;
+//! #   assert_eq!(z.dtype(), DType::Bf16);
+//! }
+//! let sure = x.softmax_as(-1, DType::F32)?; // the caller's word, in every region
+//! let carried = precision::carry(); // threads inherit no region, it is carried there
+//! std::thread::scope(|threads| threads.spawn(|| carried.run(|| x.matmul(&w))).join());
+//! let (y, stats) = collect_op_stats(|| autocast(&region, || net.call(&x)))?;
+//! println!("{stats}"); // calls of each op by dtype
+//! # assert_eq!((y.dtype(), stats.calls(Op::Linear).bf16), (DType::Bf16, 1));
+//! # Ok::<(), precast::Error>(())
+//! ```
 
 use std::{
     borrow::Borrow,

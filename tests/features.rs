@@ -395,26 +395,69 @@ fn a_cell_keeps_the_precision_asked_for_it() {
     assert_eq!(linear.output, DType::F32);
 }
 
+/// The rows of the tables in a text, without their heads: cells as they are written.
+fn table_rows(text: &str) -> Vec<Vec<&str>> {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_row = |line: &str| line.starts_with('|') && !line.starts_with("| ---");
+    let is_head = |at: usize| lines.get(at + 1).is_some_and(|next| next.starts_with("| ---"));
+    let rows = (0..lines.len()).filter(|&at| is_row(lines[at]) && !is_head(at));
+    rows.map(|at| lines[at].trim_matches('|').split('|').map(str::trim).collect()).collect()
+}
+
+/// Every Rust source below a folder of the repository.
+fn sources(folder: &Path) -> String {
+    let mut text = String::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            text += &sources(&path);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text += &fs::read_to_string(&path).unwrap();
+        }
+    }
+    text
+}
+
+fn comparison() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("COMPARE.md")).unwrap()
+}
+
+const THESE: [&str; 2] = ["every_test_that_a_table_names_exists", "the_table_of_regions_and_this_file_agree"];
+
 #[test]
-fn every_row_of_the_table_names_a_test_that_exists() {
+fn every_test_that_a_table_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = fs::read_to_string(root.join("COMPARE.md")).unwrap();
+    let sources = sources(&root.join("src")) + &sources(&root.join("tests"));
+    let text = comparison();
+    let mut named = 0;
+    for row in table_rows(&text) {
+        let quoted = row.last().unwrap().split('`').skip(1).step_by(2);
+        let is_test = |name: &&str| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        for test in quoted.filter(is_test) {
+            named += 1;
+            assert!(sources.contains(&format!("fn {test}(")), "COMPARE.md names the test `{test}`, which is nowhere");
+        }
+    }
+    assert!(named > 60, "the reader of tables found only {named}");
+}
+
+#[test]
+fn the_table_of_regions_and_this_file_agree() {
+    let text = comparison();
     let section = text.split("\n## ").find(|section| section.starts_with("Regions of four systems")).unwrap();
-    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(2).collect();
-    let here = fs::read_to_string(root.join("tests/features.rs")).unwrap();
+    let here = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/features.rs")).unwrap();
     let tests: BTreeSet<&str> = here
         .split("#[test]\nfn ")
         .skip(1)
         .filter_map(|test| test.split_once('('))
         .map(|(name, _)| name)
-        .filter(|name| *name != "every_row_of_the_table_names_a_test_that_exists")
+        .filter(|name| !THESE.contains(name))
         .collect();
     let mut named = BTreeSet::new();
-    for row in &rows {
-        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        assert_eq!(cells.len(), 7, "feature, four systems, precast, test: {row}");
-        assert!(cells.iter().all(|cell| !cell.is_empty()), "{row}");
-        named.insert(cells[6].trim_matches('`'));
+    for row in table_rows(section) {
+        assert_eq!(row.len(), 7, "feature, four systems, precast, test: {row:?}");
+        assert!(row.iter().all(|cell| !cell.is_empty()), "{row:?}");
+        named.insert(row[6].trim_matches('`'));
     }
     assert_eq!(named, tests, "each test of this file shows a row, and each row has its test");
 }

@@ -11,6 +11,7 @@ pub(crate) mod cast;
 pub(crate) mod conv;
 pub(crate) mod cross_entropy;
 pub(crate) mod elementwise;
+pub(crate) mod finite;
 pub(crate) mod gemm;
 pub(crate) mod grid_sample;
 pub(crate) mod lanes;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use num_traits::Float as _;
 
+use super::simd::vectorized;
 use crate::dtype::{Float, Real};
 
 /// Along one axis: which elements each window covers, without padding, and by how many an average divides.
@@ -47,34 +48,67 @@ fn for_each_window([d, h, w]: &Windows, mut f: impl FnMut([&Range<usize>; 3], us
     }
 }
 
+/// Takes `value` in the place of `best` when it is larger or the first NaN. Without a branch, which data could not predict.
+#[inline(always)]
+fn take<R: Real>(value: R, tap: u32, best: &mut R, index: &mut u32) {
+    let larger = (value > *best) | (value.is_nan() & !best.is_nan());
+    *best = if larger { value } else { *best };
+    *index = if larger { tap } else { *index };
+}
+
 /// The largest element of each window, and its index inside the window; the first NaN wins over everything.
 pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Vec<T>, Vec<usize>) {
     let [_, h, w] = windows;
+    let (len, outputs) = (in_volume(windows), out_volume(windows));
+    let (mut out, mut indices) = (vec![T::default(); planes * outputs], Vec::with_capacity(planes * outputs));
+    let (starts, offsets) = places(windows);
+    // Where all windows are of one size, an element of all of them is looked at before the next; else window by window.
+    let alike = windows.iter().all(|axis| axis.ranges.windows(2).all(|pair| pair[0].len() == pair[1].len()));
     let (long_h, long_w) = longest(windows);
-    let (len, outputs) = (in_volume(windows), planes * out_volume(windows));
-    let (mut out, mut indices) = (Vec::with_capacity(outputs), Vec::with_capacity(outputs));
+    let mut wide = vec![T::Wide::default(); len];
+    let (mut best, mut index) = (vec![T::Wide::default(); outputs], vec![0u32; outputs]);
     for plane in 0..planes {
-        let x = T::widen_slice(&x[plane * len..(plane + 1) * len]);
-        let mut values = Vec::new();
-        for_each_window(windows, |[rd, rh, rw], _| {
-            let (mut best, mut index) = (-T::Wide::infinity(), 0);
-            let mut first = true;
-            for (i, d) in rd.clone().enumerate() {
-                for (j, row) in rh.clone().enumerate() {
-                    let start = (d * h.input + row) * w.input;
-                    for (k, &value) in x[start + rw.start..start + rw.end].iter().enumerate() {
-                        if first || value > best || (value.is_nan() && !best.is_nan()) {
-                            (best, index, first) = (value, (i * long_h + j) * long_w + k, false);
+        T::widen_into(&x[plane * len..(plane + 1) * len], &mut wide);
+        best.fill(-T::Wide::infinity());
+        index.fill(0);
+        if alike {
+            for (tap, offset) in offsets.iter().enumerate().take_while(|_| outputs > 0) {
+                let x = &wide[*offset..];
+                vectorized(|| {
+                    for ((&start, best), index) in starts.iter().zip(&mut best).zip(&mut index) {
+                        take(x[start], tap as u32, best, index);
+                    }
+                });
+            }
+        } else {
+            let mut places = best.iter_mut().zip(&mut index);
+            for_each_window(windows, |[rd, rh, rw], _| {
+                let Some((best, index)) = places.next() else { return };
+                for (i, d) in rd.clone().enumerate() {
+                    for (j, row) in rh.clone().enumerate() {
+                        let (start, tap) = ((d * h.input + row) * w.input, (i * long_h + j) * long_w);
+                        for (k, &value) in wide[start + rw.start..start + rw.end].iter().enumerate() {
+                            take(value, (tap + k) as u32, best, index);
                         }
                     }
                 }
-            }
-            values.push(best);
-            indices.push(index);
-        });
-        out.extend(T::narrow_vec(values));
+            });
+        }
+        indices.extend(index.iter().map(|&index| index as usize));
+        T::narrow_into(&best, &mut out[plane * outputs..(plane + 1) * outputs]);
     }
     (out, indices)
+}
+
+/// Where each window begins in a plane, and how far from there the element of each index is.
+fn places(windows: &Windows) -> (Vec<usize>, Vec<usize>) {
+    let [_, h, w] = windows;
+    let (long_h, long_w) = longest(windows);
+    let mut starts = Vec::with_capacity(out_volume(windows));
+    for_each_window(windows, |[rd, rh, rw], _| starts.push((rd.start * h.input + rh.start) * w.input + rw.start));
+    let offset =
+        |index: usize| (index / long_w / long_h * h.input + index / long_w % long_h) * w.input + index % long_w;
+    (starts, (0..window_volume(windows)).map(offset).collect())
 }
 
 /// Sends each gradient to the element that was the largest; overlapping windows add in the wide dtype, rounded once.
@@ -86,19 +120,23 @@ pub(crate) fn max_backward<T: Float>(
 ) -> Vec<T> {
     let [_, h, w] = windows;
     let (long_h, long_w) = longest(windows);
-    let outputs = out_volume(windows);
+    let (len, outputs) = (in_volume(windows), out_volume(windows));
+    // Where each window begins, and how far from there the element of each index is.
+    let mut starts = Vec::with_capacity(outputs);
+    for_each_window(windows, |[rd, rh, rw], _| starts.push((rd.start * h.input + rh.start) * w.input + rw.start));
+    let offset =
+        |index: usize| (index / long_w / long_h * h.input + index / long_w % long_h) * w.input + index % long_w;
+    let offsets: Vec<usize> = (0..window_volume(windows)).map(offset).collect();
     let mut indices = indices.into_iter();
-    let mut out = Vec::with_capacity(planes * in_volume(windows));
+    let mut out = vec![T::default(); planes * len];
+    let (mut wide, mut sums) = (vec![T::Wide::default(); outputs], vec![T::Wide::default(); len]);
     for plane in 0..planes {
-        let mut grads = grad[plane * outputs..(plane + 1) * outputs].iter();
-        let mut sums = vec![T::Wide::default(); in_volume(windows)];
-        for_each_window(windows, |[rd, rh, rw], _| {
-            if let (Some(index), Some(grad)) = (indices.next(), grads.next()) {
-                let (i, j, k) = (index / long_w / long_h, index / long_w % long_h, index % long_w);
-                sums[((rd.start + i) * h.input + rh.start + j) * w.input + rw.start + k] += grad.widen();
-            }
-        });
-        out.extend(T::narrow_vec(sums));
+        T::widen_into(&grad[plane * outputs..(plane + 1) * outputs], &mut wide);
+        sums.fill(T::Wide::default());
+        for ((start, &grad), index) in starts.iter().zip(&wide).zip(&mut indices) {
+            sums[start + offsets[index]] += grad;
+        }
+        T::narrow_into(&sums, &mut out[plane * len..(plane + 1) * len]);
     }
     out
 }

@@ -5,7 +5,10 @@ use crate::{
     Op, Tensor,
     dtype::Float,
     error::{Error, Result},
-    kernels::gemm::{Added, Gemm, Layout, Products, products},
+    kernels::{
+        gemm::{Added, Gemm, Layout, Products, products},
+        reduce,
+    },
     tensor::{Array, Forward, Stored},
 };
 
@@ -13,11 +16,15 @@ use crate::{
 pub(super) fn channel_sums(x: &Tensor, (outer, channels, inner): (usize, usize, usize)) -> Result<Array> {
     fn go<T: Stored + Float>(x: &Tensor, outer: usize, channels: usize, inner: usize) -> Vec<T> {
         let x = elements::<T>(x);
+        let x = T::widen_slice(&x);
+        if inner == 1 {
+            return T::narrow_vec(reduce::sum_middle(&x, 1, outer, channels));
+        }
         let mut sums = vec![T::Wide::default(); channels];
         for o in 0..outer {
             for (c, sum) in sums.iter_mut().enumerate() {
                 let start = (o * channels + c) * inner;
-                *sum += x[start..start + inner].iter().map(|x| x.widen()).sum::<T::Wide>();
+                *sum += reduce::sum(&x[start..start + inner]);
             }
         }
         T::narrow_vec(sums)

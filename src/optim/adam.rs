@@ -8,6 +8,7 @@ use crate::{
     cell::Params,
     dtype::{Float, Real},
     error::Result,
+    kernels::simd::vectorized,
 };
 
 /// Adam, in the form of `torch.optim.Adam` and `torch.optim.AdamW`. At update t of a parameter:
@@ -116,17 +117,16 @@ impl Rule for Formula {
             false => (of(self.weight_decay), of(1.0)),
             true => (of(0.0), of(1.0 - self.lr * self.weight_decay)),
         };
-        let averages = mean.iter_mut().zip(square.iter_mut());
-        value
-            .iter()
-            .zip(grad)
-            .zip(averages)
-            .map(|((&p, &g), (m, v))| {
-                let g = g + penalty * p.widen();
+        let mut new = value.to_vec();
+        vectorized(|| {
+            for (((p, &g), m), v) in new.iter_mut().zip(grad).zip(mean.iter_mut()).zip(square.iter_mut()) {
+                let wide = p.widen();
+                let g = g + penalty * wide;
                 *m = *m + rest1 * (g - *m);
                 *v = beta2 * *v + rest2 * (g * g);
-                T::narrow(p.widen() * shrink - step * (*m / (v.sqrt() / root + eps)))
-            })
-            .collect()
+                *p = T::narrow(wide * shrink - step * (*m / (v.sqrt() / root + eps)));
+            }
+        });
+        new
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     cell::Params,
     dtype::{Float, Real},
     error::{Error, Result},
+    kernels::simd::vectorized,
 };
 
 /// Stochastic gradient descent with momentum, in the form of `torch.optim.SGD`:
@@ -104,19 +105,26 @@ impl Rule for Formula {
     fn apply<T: Float>(&self, steps: u64, value: &[T], grad: &[T::Wide], moments: &mut [&mut [T::Wide]]) -> Vec<T> {
         let of = T::Wide::of;
         let (lr, weight_decay, momentum) = (of(self.lr), of(self.weight_decay), of(self.momentum));
-        let decayed = |(&p, &g): (&T, &T::Wide)| (p.widen(), g + weight_decay * p.widen());
-        let pairs = value.iter().zip(grad).map(decayed);
+        let mut new = value.to_vec();
         let [velocity] = moments else {
-            return pairs.map(|(p, g)| T::narrow(p - lr * g)).collect();
+            vectorized(|| {
+                for (p, &g) in new.iter_mut().zip(grad) {
+                    let wide = p.widen();
+                    *p = T::narrow(wide - lr * (g + weight_decay * wide));
+                }
+            });
+            return new;
         };
         let (keep, take) = if steps == 1 { (of(0.0), of(1.0)) } else { (momentum, of(1.0 - self.dampening)) };
         let ahead = self.nesterov;
-        pairs
-            .zip(velocity.iter_mut())
-            .map(|((p, g), b)| {
+        vectorized(|| {
+            for ((p, &g), b) in new.iter_mut().zip(grad).zip(velocity.iter_mut()) {
+                let wide = p.widen();
+                let g = g + weight_decay * wide;
                 *b = keep * *b + take * g;
-                T::narrow(p - lr * if ahead { g + momentum * *b } else { *b })
-            })
-            .collect()
+                *p = T::narrow(wide - lr * if ahead { g + momentum * *b } else { *b });
+            }
+        });
+        new
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     DType, Grads, Tensor,
     cell::Params,
     error::{Error, Result},
+    kernels::finite,
     optim::Optimizer,
     policy::LossScaleSpec,
     precision::{self, Frame},
@@ -133,8 +134,8 @@ impl LossScale {
             let Some(grad) = grads.get(param) else { continue };
             let wide = if grad.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
             let grad = grad.cast(wide).detach();
-            let grad = if inverse == 1.0 { grad } else { times(&grad, inverse) };
-            if first.is_none() && !is_finite(&grad) {
+            let (grad, finite) = if inverse == 1.0 { (grad.clone(), is_finite(&grad)) } else { times(&grad, inverse) };
+            if first.is_none() && !finite {
                 first = Some(path.to_string());
             }
             grads.set(param, grad);
@@ -149,14 +150,15 @@ pub fn all_finite(grads: &Grads, params: &Params) -> bool {
 }
 
 fn is_finite(x: &Tensor) -> bool {
-    with_float!(x.array(), a: T => a.iter().all(|x| x.is_finite()), else true)
+    with_float!(x.array().contiguous(), a: T => finite::all_finite::<T>(a.as_slice().expect("contiguous")), else true)
 }
 
-/// A floating tensor times a number, each element rounded once.
-fn times(x: &Tensor, factor: f32) -> Tensor {
+/// A floating tensor times a number, each element rounded once, and whether all of it is finite.
+fn times(x: &Tensor, factor: f32) -> (Tensor, bool) {
     use crate::dtype::{Float, Real};
-    with_float!(x.array(), a: T => {
+    with_float!(x.array().contiguous(), a: T => {
         let factor = <T as Float>::Wide::of(f64::from(factor));
-        Tensor::from_ndarray(a.map(|x| T::narrow(x.widen() * factor)))
-    }, else x.clone())
+        let (scaled, finite) = finite::scaled::<T>(a.as_slice().expect("contiguous"), factor);
+        (Tensor::from_vec(scaled, x.shape()).expect("one element for each"), finite)
+    }, else (x.clone(), true))
 }

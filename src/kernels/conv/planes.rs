@@ -68,14 +68,14 @@ impl Planes {
         self.phases() * self.size.iter().product::<usize>()
     }
 
-    /// Where each row of the matrix of columns begins, of one group's channels.
-    pub fn offsets(&self) -> Vec<usize> {
+    /// Where each row of the matrix of columns begins, of one group's channels, which are `step` numbers apart.
+    pub fn offsets(&self, step: usize) -> Vec<usize> {
         let plane = self.size.iter().product::<usize>();
         let taps: Vec<usize> = self
             .taps()
             .map(|tap| place(tap.phase, self.geometry.stride) * plane + place(tap.shift, self.size))
             .collect();
-        (0..self.geometry.in_channels).flat_map(|c| taps.iter().map(move |tap| c * self.channel() + tap)).collect()
+        (0..self.geometry.in_channels).flat_map(|c| taps.iter().map(move |tap| c * step + tap)).collect()
     }
 
     /// Along an axis, the places of a phase that are pixels of the image, and the pixel of the first of them.
@@ -87,14 +87,14 @@ impl Planes {
         (first..end.max(first), first * stride + phase - before.min(first * stride + phase))
     }
 
-    /// Lays out the channels of one image. Padding is not written: it is 0 from the beginning.
-    pub fn fill<T: Float<Wide = f32>>(&self, image: &[T], to: &mut [f32], wide: &mut Scratch) {
+    /// Lays out the channels of one image, `step` numbers apart. Padding is not written: it is 0 from the beginning.
+    pub fn fill<T: Float<Wide = f32>>(&self, image: &[T], to: &mut [f32], step: usize, wide: &mut Scratch) {
         let g = &self.geometry;
         let wide = wide.room(image.len());
         T::widen_into(image, wide);
-        let (channel, plane) = (self.channel(), self.size.iter().product::<usize>());
-        for (image, to) in wide.chunks_exact(g.in_volume().max(1)).zip(to.chunks_exact_mut(channel)) {
-            for (number, to) in to.chunks_exact_mut(plane).enumerate() {
+        let plane = self.size.iter().product::<usize>();
+        for (image, to) in wide.chunks_exact(g.in_volume().max(1)).zip(to.chunks_mut(step)) {
+            for (number, to) in to[..self.channel()].chunks_exact_mut(plane).enumerate() {
                 let (s1, s2) = (g.stride[1], g.stride[2]);
                 let phase = [number / (s1 * s2), number / s2 % s1, number % s2];
                 let [(ds, d0), (hs, h0), (ws, w0)] = std::array::from_fn(|a| self.pixels(a, phase[a]));

@@ -55,6 +55,8 @@ struct Strips<'a, T> {
     channel: usize,
     /// Whether the strips fill every channel in order, so that writing beyond a strip does no harm before its end.
     dense: bool,
+    /// Room for strips put side by side.
+    panel: &'a mut Scratch,
 }
 
 /// Elements that are stored at once of a strip that does not fill vectors.
@@ -83,26 +85,32 @@ impl<T: Lanes> Kernel for Strips<'_, T> {
             }
             return;
         }
-        with_scratch(|[panel]| {
-            let panel = panel.room(depth * width + SLACK).as_mut_ptr();
-            for strips in self.strips.chunks(width / self.width) {
-                for (p, offset) in self.offsets.iter().enumerate() {
-                    for (s, strip) in strips.iter().enumerate() {
-                        // SAFETY: the window lies inside the planes; whole vectors are copied, what is read and written
-                        // beyond the strip is slack or written again.
-                        unsafe {
-                            let (from, to) = (planes.add(strip.from + offset), panel.add(p * width + s * self.width));
-                            for at in (0..self.width).step_by(V::LANES) {
-                                V::store_f32(V::load_f32(from.add(at)), to.add(at));
-                            }
+        // No closure: its body would not be compiled for the vectors.
+        let panel = self.panel.room(depth * width + SLACK).as_mut_ptr();
+        for strips in self.strips.chunks(width / self.width) {
+            for (p, offset) in self.offsets.iter().enumerate() {
+                for (s, strip) in strips.iter().enumerate() {
+                    // SAFETY: the window lies inside the planes; whole vectors are copied, what is read and written beyond the
+                    // strip is slack or written again.
+                    unsafe {
+                        let (from, to) = (planes.add(strip.from + offset), panel.add(p * width + s * self.width));
+                        let mut at = 0;
+                        while at < self.width {
+                            V::store_f32(V::load_f32(from.add(at)), to.add(at));
+                            at += V::LANES;
                         }
                     }
                 }
-                let rows = |block: usize| Panel { start: panel.wrapping_add(block * width), width };
-                // SAFETY: the panel has been packed.
-                unsafe { self.tiles::<V, _>(rows, (0, self.width), strips) };
             }
-        });
+            // SAFETY: the panel has been packed.
+            unsafe {
+                self.tiles::<V, _>(
+                    |block| Panel { start: panel.wrapping_add(block * width), width },
+                    (0, self.width),
+                    strips,
+                )
+            };
+        }
     }
 }
 
@@ -301,13 +309,13 @@ impl<T: Lanes> Whole<'_, T> {
         let together = parts.iter().filter(|part| short(part)).map(tiles).max().unwrap_or(1).clamp(1, batch);
         let out = Shared::new(out);
         let images = |units: Range<usize>, channels: Range<usize>| {
-            with_scratch(|[planes, wide]| {
+            with_scratch(|[planes, wide, panel]| {
                 let planes = planes.room(together * planes_image + SLACK);
                 planes.fill(0.0);
                 for first in units.map(|unit| unit * together) {
                     let count = together.min(batch - first);
                     for (image, planes) in (first..first + count).zip(planes.chunks_exact_mut(planes_image)) {
-                        source.fill(&x[image * x_image..(image + 1) * x_image], planes, wide);
+                        source.fill(&x[image * x_image..(image + 1) * x_image], planes, source.channel(), wide);
                     }
                     for part in parts {
                         let strips: Vec<Strip> = (0..count)
@@ -331,6 +339,7 @@ impl<T: Lanes> Whole<'_, T> {
                                     start: first * out_image + group * rows * volume,
                                     channel: volume,
                                     dense: part.dense,
+                                    panel: &mut *panel,
                                 },
                             );
                             assert!(done.is_ok(), "a width that the machine has");
@@ -357,7 +366,7 @@ pub(super) fn forward<T: Lanes>(vectors: Width, g: &Geometry, x: &[T], weight: &
     let source = Planes::new(g);
     let rows = (0..g.output[0]).flat_map(|d| (0..g.output[1]).map(move |h| [d, h, 0]));
     let strips = rows.map(|at| Strip { from: place(at, source.size), image: 0, to: place(at, g.output) }).collect();
-    let (offsets, width) = (source.offsets(), g.output[2]);
+    let (offsets, width) = (source.offsets(source.channel()), g.output[2]);
     let mut part = Part { offsets, weights: Scratch::default(), group: 0, strips, width, step: 1, dense: true };
     part.pack(vectors, g, g.out_channels, weight, From::Rows);
     let (rows, volume, work) = (g.out_channels, g.out_volume(), g.work());

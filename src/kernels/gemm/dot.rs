@@ -106,36 +106,30 @@ unsafe fn sized<V: Vector, T: Lanes, const R: usize, const C: usize>(
         let b: [*const T; C] = std::array::from_fn(|c| b.as_ptr().add(b_rows[c]));
         let mut sums = [[V::splat(0.0); C]; R];
         let mut at = 0;
-        while at < len {
-            let some = V::LANES.min(len - at);
-            let right: [V; C] = std::array::from_fn(|c| load_some(b[c].add(at), some));
-            for r in 0..R {
-                let left = load_some(a[r].add(at), some);
-                for c in 0..C {
-                    sums[r][c] = V::mul_add(left, right[c], sums[r][c]);
+        while at + V::LANES <= len {
+            let right: [V; C] = std::array::from_fn(|c| T::load(b[c].add(at)));
+            for (a, sums) in a.iter().zip(&mut sums) {
+                let left = V::load_f32(a.add(at));
+                for (sum, &right) in sums.iter_mut().zip(&right) {
+                    *sum = V::mul_add(left, right, *sum);
                 }
             }
             at += V::LANES;
         }
-        for r in 0..R {
-            for c in 0..C {
-                let mut lanes = [0.0; 16];
-                V::store_f32(sums[r][c], lanes.as_mut_ptr());
-                tile[r][c] = in_pairs(&mut lanes[..V::LANES]);
+        if at < len {
+            // Lanes behind the last number get nothing more: 0 times 0.
+            let right: [V; C] = std::array::from_fn(|c| load_some(b[c].add(at), len - at));
+            for (a, sums) in a.iter().zip(&mut sums) {
+                let left = load_some(a.add(at), len - at);
+                for (sum, &right) in sums.iter_mut().zip(&right) {
+                    *sum = V::mul_add(left, right, *sum);
+                }
+            }
+        }
+        for (sums, to) in sums.into_iter().zip(tile) {
+            for (sum, to) in sums.into_iter().zip(to) {
+                *to = V::sum(sum);
             }
         }
     }
-}
-
-/// The sum of a power of two numbers: the upper half is added to the lower until one is left.
-#[inline(always)]
-fn in_pairs(lanes: &mut [f32]) -> f32 {
-    let mut half = lanes.len() / 2;
-    while half > 0 {
-        for i in 0..half {
-            lanes[i] += lanes[i + half];
-        }
-        half /= 2;
-    }
-    lanes[0]
 }

@@ -23,6 +23,9 @@ pub(crate) trait Vector: Copy {
     unsafe fn add(a: Self, b: Self) -> Self;
     /// `a * b + c`, rounded once.
     unsafe fn mul_add(a: Self, b: Self, c: Self) -> Self;
+    /// The upper half of the lanes is added to the lower until one is left.
+    // SAFETY: as above.
+    unsafe fn sum(v: Self) -> f32;
     // SAFETY: as above; all formats to and from f32, each rounded once to nearest even.
     unsafe fn load_f32(from: *const f32) -> Self;
     unsafe fn load_f16(from: *const f16) -> Self;

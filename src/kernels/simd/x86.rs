@@ -72,6 +72,7 @@ vector! { __m256, 8, (6, 2),
     fn splat(x: f32) -> __m256 { _mm256_set1_ps(x) }
     fn add(a: __m256, b: __m256) -> __m256 { _mm256_add_ps(a, b) }
     fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 { _mm256_fmadd_ps(a, b, c) }
+    fn sum(v: __m256) -> f32 { sum_of_eight(v) }
     fn load_f32(from: *const f32) -> __m256 { _mm256_loadu_ps(from) }
     fn load_f16(from: *const f16) -> __m256 { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
     fn load_bf16(from: *const bf16) -> __m256 {
@@ -90,6 +91,9 @@ vector! { __m512, 16, (8, 2),
     fn splat(x: f32) -> __m512 { _mm512_set1_ps(x) }
     fn add(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }
     fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 { _mm512_fmadd_ps(a, b, c) }
+    fn sum(v: __m512) -> f32 {
+        sum_of_eight(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)))
+    }
     fn load_f32(from: *const f32) -> __m512 { _mm512_loadu_ps(from) }
     fn load_f16(from: *const f16) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
     fn load_bf16(from: *const bf16) -> __m512 {
@@ -127,6 +131,15 @@ fn bf16_of_sixteen(v: __m512) -> __m256i {
     let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
     let kept = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x40_0000));
     _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(kept))
+}
+
+/// See [`Vector::sum`].
+#[inline]
+#[target_feature(enable = "avx2")]
+fn sum_of_eight(v: __m256) -> f32 {
+    let four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+    let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
 }
 
 /// See [`Vector::transpose`].
