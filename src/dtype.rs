@@ -183,8 +183,8 @@ pub trait Float: Element {
 pub trait Real: num_traits::Float + Float<Wide = Self> + std::iter::Sum + std::ops::AddAssign {
     /// The nearest value.
     fn of(value: f64) -> Self;
-    /// The error function.
-    fn erf(self) -> Self;
+    /// The function of this type.
+    fn apply(self, f32: impl Fn(f32) -> f32, f64: impl Fn(f64) -> f64) -> Self;
     /// `1 - erf(x)`, accurate for large x.
     fn erfc(self) -> Self;
     /// The nearest integer; the even one of two equally near.
@@ -243,8 +243,9 @@ impl Real for f32 {
     fn of(value: f64) -> Self {
         value as f32
     }
-    fn erf(self) -> Self {
-        libm::erff(self)
+    #[inline(always)]
+    fn apply(self, f32: impl Fn(f32) -> f32, _f64: impl Fn(f64) -> f64) -> Self {
+        f32(self)
     }
     fn erfc(self) -> Self {
         libm::erfcf(self)
@@ -258,8 +259,9 @@ impl Real for f64 {
     fn of(value: f64) -> Self {
         value
     }
-    fn erf(self) -> Self {
-        libm::erf(self)
+    #[inline(always)]
+    fn apply(self, _f32: impl Fn(f32) -> f32, f64: impl Fn(f64) -> f64) -> Self {
+        f64(self)
     }
     fn erfc(self) -> Self {
         libm::erfc(self)

@@ -1,6 +1,6 @@
 //! The cross entropy of softmax(logits), sample by sample, without forming the probabilities.
 
-use super::{reduce, softmax::log_sum_exp};
+use super::{math, reduce, simd::vectorized, softmax::LogSumExp};
 use crate::dtype::Real;
 
 /// What the samples should be: one class each, or a probability for each class.
@@ -50,10 +50,24 @@ impl<R: Real> Targets<R> {
         reduce::sum(t)
     }
 
+    /// The class of a sample that is all that is wanted of it, and its weight.
+    fn only(&self, sample: usize) -> Option<(usize, R)> {
+        match &self.wanted {
+            Wanted::Classes(wanted) if self.smoothing == R::zero() => {
+                wanted[sample].map(|class| (class, self.weight[class]))
+            }
+            _ => None,
+        }
+    }
+
     /// The loss of a sample with logits `x`. `space` has as many elements.
     pub fn loss(&self, sample: usize, x: &[R], space: &mut [R]) -> R {
+        if let Some((class, weight)) = self.only(sample) {
+            let (largest, rest) = vectorized(LogSumExp(x));
+            return if weight == R::zero() { weight } else { weight * (rest - (x[class] - largest)) };
+        }
         self.fill(sample, space);
-        let (largest, rest) = log_sum_exp(x);
+        let (largest, rest) = vectorized(LogSumExp(x));
         for (t, &x) in space.iter_mut().zip(x) {
             // A class that is ruled out (its logit is minus infinity) and not wanted costs nothing.
             *t = if *t == R::zero() { *t } else { *t * (rest - (x - largest)) };
@@ -63,23 +77,34 @@ impl<R: Real> Targets<R> {
 
     /// Fills `dx` with the gradient of the logits of a sample whose loss has the gradient `g`.
     pub fn back(&self, sample: usize, x: &[R], g: R, dx: &mut [R]) {
-        let total = self.fill(sample, dx);
         if let Wanted::Classes(wanted) = &self.wanted
             && wanted[sample].is_none()
         {
-            return;
+            return dx.fill(R::zero());
         }
-        let (largest, rest) = log_sum_exp(x);
-        for (dx, &x) in dx.iter_mut().zip(x) {
-            *dx = g * (total * ((x - largest) - rest).exp() - *dx);
-        }
+        let total = match self.only(sample) {
+            Some((class, weight)) => {
+                dx.fill(R::zero());
+                dx[class] = weight;
+                weight
+            }
+            None => self.fill(sample, dx),
+        };
+        let (largest, rest) = vectorized(LogSumExp(x));
+        vectorized(|| {
+            for (dx, &x) in dx.iter_mut().zip(x) {
+                *dx = g * (total * math::exp((x - largest) - rest) - *dx);
+            }
+        });
     }
 
     /// Fills `dt` with the gradient of the wanted probabilities of such a sample.
     pub fn back_wanted(&self, x: &[R], g: R, dt: &mut [R]) {
-        let (largest, rest) = log_sum_exp(x);
-        for ((dt, &x), &weight) in dt.iter_mut().zip(x).zip(&self.weight) {
-            *dt = g * weight * (R::one() - self.smoothing) * (rest - (x - largest));
-        }
+        let (largest, rest) = vectorized(LogSumExp(x));
+        vectorized(|| {
+            for ((dt, &x), &weight) in dt.iter_mut().zip(x).zip(&self.weight) {
+                *dt = g * weight * (R::one() - self.smoothing) * (rest - (x - largest));
+            }
+        });
     }
 }

@@ -52,15 +52,19 @@ pub(crate) fn unary_backward<T: Float, F: Unary>(f: F, kept: &[T], grad: &[T]) -
 
 /// Calls `f` with blocks of widened slices of one length; what it leaves in the first of them is the result, rounded once.
 pub(crate) fn in_blocks<T: Float, const N: usize>(slices: [&[T]; N], f: impl Fn([&mut [T::Wide]; N]) + Copy) -> Vec<T> {
-    let mut out = vec![T::default(); slices[0].len()];
-    let mut wide = [[T::Wide::default(); BLOCK]; N];
-    for (block, out) in out.chunks_mut(BLOCK).enumerate() {
-        let mut parts = wide.each_mut().map(|wide| &mut wide[..out.len()]);
+    let len = slices[0].len();
+    // Filled block by block: to write zeros first would cost as much as the arithmetic.
+    let mut out = Vec::with_capacity(len);
+    let (mut wide, mut narrow) = ([[T::Wide::default(); BLOCK]; N], [T::default(); BLOCK]);
+    for start in (0..len).step_by(BLOCK) {
+        let block = BLOCK.min(len - start);
+        let mut parts = wide.each_mut().map(|wide| &mut wide[..block]);
         for (part, slice) in parts.iter_mut().zip(slices) {
-            T::widen_into(&slice[block * BLOCK..][..out.len()], part);
+            T::widen_into(&slice[start..start + block], part);
         }
         vectorized(|| f(parts));
-        T::narrow_into(&wide[0][..out.len()], out);
+        T::narrow_into(&wide[0][..block], &mut narrow[..block]);
+        out.extend_from_slice(&narrow[..block]);
     }
     out
 }

@@ -1,9 +1,18 @@
 //! Normalisation: rows of elements are shifted to mean 0 and scaled to variance 1, then scaled and shifted by parameters.
 //!
-//! All slices are wide; the callers widen before and round once after. Statistics take two passes, the mean and then the
-//! squared deviations from it, so that they do not cancel.
+//! Each row is widened once and stays in cache until its results are rounded. Statistics take two passes over it, the mean
+//! and then the squared deviations from it, so that they do not cancel.
 
-use crate::dtype::Real;
+use std::{borrow::Cow, ops::Range};
+
+use num_traits::{Float as _, One, Zero};
+
+use super::{
+    reduce::{sum_middle, sum_of},
+    simd::{Body, vectorized},
+    threads::{self, Shared},
+};
+use crate::dtype::{Float, Real};
 
 /// Which elements are normalised together, and which parameter belongs to each of them.
 ///
@@ -31,85 +40,163 @@ impl Rows {
         self.groups * self.per_row
     }
 
+    /// Whether every element of a segment has a parameter of its own.
+    fn elementwise(&self) -> bool {
+        self.inner == 1 && self.segments == 1
+    }
+
+    /// The parameters of a row.
+    fn own(&self, row: usize) -> Range<usize> {
+        let first = row % self.groups.max(1) * self.per_row;
+        first..first + self.per_row
+    }
+
     /// Where the segments of a row begin.
     fn starts(&self, row: usize) -> impl Iterator<Item = usize> {
         let Rows { rows, segments, segment, .. } = *self;
         (0..segments).map(move |s| (s * rows + row) * segment)
     }
 
-    /// Calls `f(elements, parameter)` for every stretch of a row's elements that share a parameter.
-    fn stretches(&self, row: usize, mut f: impl FnMut(std::ops::Range<usize>, usize)) {
-        let first = row % self.groups.max(1) * self.per_row;
-        for start in self.starts(row) {
-            for i in 0..self.segment.checked_div(self.inner).unwrap_or(0) {
-                let start = start + i * self.inner;
-                f(start..start + self.inner, first + i);
+    /// The elements of a row, widened, segment after segment.
+    fn gather<T: Float>(&self, x: &[T], row: usize, to: &mut [T::Wide]) {
+        for (start, to) in self.starts(row).zip(to.chunks_exact_mut(self.segment.max(1))) {
+            T::widen_into(&x[start..start + self.segment], to);
+        }
+    }
+
+    /// Rounds the elements of a row, gathered, to their places.
+    fn scatter<T: Float>(&self, x: &[T::Wide], row: usize, to: Shared<T>) {
+        for (start, x) in self.starts(row).zip(x.chunks_exact(self.segment.max(1))) {
+            // SAFETY: every row has segments of its own, and every row is one thread's.
+            T::narrow_into(x, unsafe { std::slice::from_raw_parts_mut(to.at(start), x.len()) });
+        }
+    }
+
+    /// Calls `f(elements, parameter)` for every stretch of a gathered row whose elements share a parameter.
+    #[inline(always)]
+    fn stretches(&self, row: usize, mut f: impl FnMut(Range<usize>, usize)) {
+        let first = self.own(row).start;
+        if self.per_row == 1 {
+            return f(0..self.len(), first);
+        }
+        for at in 0..self.len().checked_div(self.inner).unwrap_or(0) {
+            f(at * self.inner..(at + 1) * self.inner, first + at % self.per_row);
+        }
+    }
+
+    /// Rows whose parameters' gradients are added up before others are; each thread takes some of these blocks.
+    fn block(&self) -> usize {
+        if self.groups > 1 { self.groups.div_ceil(8) } else { 64 }
+    }
+
+    /// About how many multiplications and additions a pass over all rows costs.
+    fn work(&self) -> usize {
+        self.rows * self.len() * 8
+    }
+}
+
+/// A parameter for each place, with what stands for it where there is none.
+fn params<'a, R: Real>(params: Option<&'a [R]>, rows: &Rows, none: R) -> Cow<'a, [R]> {
+    params.map_or_else(|| vec![none; rows.params()].into(), Cow::Borrowed)
+}
+
+/// What [`normalize`] gives: the result, and for each row the statistics used.
+pub(crate) struct Normalized<T: Float> {
+    pub y: Vec<T>,
+    pub means: Vec<T::Wide>,
+    /// Mean squared deviations from the mean: the biased variances.
+    pub variances: Vec<T::Wide>,
+    /// `sqrt(variance + eps)`.
+    pub deviations: Vec<T::Wide>,
+}
+
+/// `(x - mean) * (gamma / deviation) + beta`: in this order MindSpore's CPU kernel gives the same bits. Where each element
+/// has its own gamma, one division for the row does instead: `(x - mean) * (1 / deviation) * gamma + beta`.
+///
+/// `given` are means and variances, where those are not to be taken from x.
+pub(crate) fn normalize<T: Float>(
+    rows: &Rows,
+    statistics: Statistics,
+    eps: f64,
+    x: &[T],
+    given: (Vec<T::Wide>, Vec<T::Wide>),
+    gamma: Option<&[T::Wide]>,
+    beta: Option<&[T::Wide]>,
+) -> Normalized<T> {
+    let (zero, one) = (T::Wide::zero(), T::Wide::one());
+    let (gamma, beta) = (params(gamma, rows, one), params(beta, rows, zero));
+    let eps = T::Wide::of(eps);
+    let (mut means, mut variances) = match statistics {
+        Statistics::Given => given,
+        _ => (vec![zero; rows.rows], vec![zero; rows.rows]),
+    };
+    let (mut y, mut deviations) = (vec![T::default(); x.len()], vec![zero; rows.rows]);
+    let (to, to_means, to_variances) = (Shared::new(&mut y), Shared::new(&mut means), Shared::new(&mut variances));
+    let to_deviations = Shared::new(&mut deviations);
+    threads::split(rows.rows, 1, rows.work(), |some| {
+        let mut x_row = vec![zero; rows.len()];
+        for row in some {
+            rows.gather(x, row, &mut x_row);
+            // SAFETY: every row is one thread's.
+            let (mean, variance) = unsafe { (&mut *to_means.at(row), &mut *to_variances.at(row)) };
+            // SAFETY: as above.
+            let deviation = unsafe { &mut *to_deviations.at(row) };
+            let (x, gamma, beta) = (&mut x_row[..], &gamma[..], &beta[..]);
+            vectorized(RowForward { rows, statistics, eps, row, x, gamma, beta, mean, variance, deviation });
+            rows.scatter(&x_row, row, to);
+        }
+    });
+    Normalized { y, means, variances, deviations }
+}
+
+/// One gathered row of [`normalize`].
+struct RowForward<'a, R> {
+    rows: &'a Rows,
+    statistics: Statistics,
+    eps: R,
+    row: usize,
+    x: &'a mut [R],
+    gamma: &'a [R],
+    beta: &'a [R],
+    mean: &'a mut R,
+    variance: &'a mut R,
+    deviation: &'a mut R,
+}
+
+impl<R: Real> Body for RowForward<'_, R> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let RowForward { rows, statistics, eps, row, x, gamma, beta, mean, variance, deviation } = self;
+        let len = R::of(x.len() as f64);
+        if statistics == Statistics::Moments {
+            *mean = sum_of([&*x], |[x]| x) / len;
+        }
+        let mean = *mean;
+        if statistics != Statistics::Given {
+            *variance = sum_of([&*x], |[x]| (x - mean) * (x - mean)) / len;
+        }
+        *deviation = (*variance + eps).sqrt();
+        let deviation = *deviation;
+        if rows.elementwise() {
+            let (own, rstd) = (rows.own(row), deviation.recip());
+            for ((x, &gamma), &beta) in x.iter_mut().zip(&gamma[own.clone()]).zip(&beta[own]) {
+                *x = (*x - mean) * rstd * gamma + beta;
             }
+        } else {
+            rows.stretches(row, |at, i| {
+                let (scale, beta) = (gamma[i] / deviation, beta[i]);
+                x[at].iter_mut().for_each(|x| *x = (*x - mean) * scale + beta);
+            });
         }
     }
 }
 
-/// The sum of `f(x)`. Sixteen partial sums side by side: the order is fixed, the error grows slowly, the loop vectorises.
-fn sum_of<R: Real>(x: &[R], f: impl Fn(R) -> R) -> R {
-    let mut lanes = [R::zero(); 16];
-    let chunks = x.chunks_exact(16);
-    let rest = chunks.remainder();
-    for chunk in chunks {
-        lanes.iter_mut().zip(chunk).for_each(|(lane, &x)| *lane += f(x));
-    }
-    lanes.iter_mut().zip(rest).for_each(|(lane, &x)| *lane += f(x));
-    lanes.into_iter().sum()
-}
-
-/// Mean and mean squared deviation from it (the biased variance) of each row; `centered` is false where 0 takes the
-/// mean's place.
-pub(crate) fn moments<R: Real>(rows: &Rows, x: &[R], centered: bool) -> (Vec<R>, Vec<R>) {
-    let len = R::of(rows.len() as f64);
-    let over = |row: usize, f: &dyn Fn(R) -> R| -> R {
-        rows.starts(row).map(|start| sum_of(&x[start..start + rows.segment], f)).sum::<R>() / len
-    };
-    let means: Vec<R> = match centered {
-        true => (0..rows.rows).map(|row| over(row, &|x| x)).collect(),
-        false => vec![R::zero(); rows.rows],
-    };
-    let variances = (0..rows.rows).map(|row| over(row, &|x| (x - means[row]) * (x - means[row]))).collect();
-    (means, variances)
-}
-
-/// `sqrt(variance + eps)`.
-pub(crate) fn deviations<R: Real>(variances: &[R], eps: f64) -> Vec<R> {
-    variances.iter().map(|&v| (v + R::of(eps)).sqrt()).collect()
-}
-
-/// A parameter, or what stands for it when there is none.
-fn param<R: Real>(params: Option<&[R]>, i: usize, none: R) -> R {
-    params.map_or(none, |params| params[i])
-}
-
-/// `(x - mean) * (gamma / deviation) + beta`: in this order MindSpore's CPU kernel gives the same bits.
-pub(crate) fn normalize<R: Real>(
-    rows: &Rows,
-    x: &[R],
-    means: &[R],
-    deviations: &[R],
-    gamma: Option<&[R]>,
-    beta: Option<&[R]>,
-) -> Vec<R> {
-    let mut out = x.to_vec();
-    for (row, (&mean, &deviation)) in means.iter().zip(deviations).enumerate() {
-        rows.stretches(row, |at, i| {
-            let (scale, beta) = (param(gamma, i, R::one()) / deviation, param(beta, i, R::zero()));
-            out[at].iter_mut().for_each(|x| *x = (*x - mean) * scale + beta);
-        });
-    }
-    out
-}
-
 /// What flows back through [`normalize`].
-pub(crate) struct Gradients<R> {
-    pub x: Vec<R>,
-    pub gamma: Vec<R>,
-    pub beta: Vec<R>,
+pub(crate) struct Gradients<T: Float> {
+    pub x: Vec<T>,
+    pub gamma: Vec<T::Wide>,
+    pub beta: Vec<T::Wide>,
 }
 
 /// How the statistics depend on x, and so how the gradient of x is made.
@@ -123,52 +210,108 @@ pub(crate) enum Statistics {
     Given,
 }
 
-/// The gradients of [`normalize`]. With `rstd = 1 / deviation`, `n = (x - mean) * rstd` and `g = grad * gamma`, the gradient of x is
-/// `rstd * (g - mean(g) - n * mean(g * n))`; the last two terms come from the mean and the deviation, where those depend
-/// on x (S. Ioffe, C. Szegedy, "Batch normalization", 2015, section 3).
-pub(crate) fn backward<R: Real>(
+/// The gradients of [`normalize`]. With `rstd = 1 / deviation`, `n = (x - mean) * rstd` and `g = grad * gamma`, the
+/// gradient of x is `rstd * (g - mean(g) - n * mean(g * n))`; the last two terms come from the mean and the deviation, where
+/// those depend on x (S. Ioffe, C. Szegedy, "Batch normalization", 2015, section 3).
+pub(crate) fn backward<T: Float>(
     rows: &Rows,
     statistics: Statistics,
-    x: &[R],
-    means: &[R],
-    deviations: &[R],
-    gamma: Option<&[R]>,
-    grad: &[R],
-) -> Gradients<R> {
-    let len = R::of(rows.len() as f64);
-    let mut to = Gradients {
-        x: vec![R::zero(); x.len()],
-        gamma: vec![R::zero(); rows.params()],
-        beta: vec![R::zero(); rows.params()],
-    };
-    for (row, (&mean, &deviation)) in means.iter().zip(deviations).enumerate() {
-        let rstd = deviation.recip();
-        let (mut sum_g, mut sum_gn) = (R::zero(), R::zero());
-        rows.stretches(row, |at, i| {
-            let (mut sum, mut sum_n) = (R::zero(), R::zero());
-            for (&x, &grad) in x[at.clone()].iter().zip(&grad[at]) {
-                sum += grad;
-                sum_n += grad * ((x - mean) * rstd);
+    x: &[T],
+    means: &[T::Wide],
+    deviations: &[T::Wide],
+    gamma: Option<&[T::Wide]>,
+    grad: &[T],
+) -> Gradients<T> {
+    let (zero, one) = (T::Wide::zero(), T::Wide::one());
+    let (count, block) = (rows.params(), rows.block());
+    let gamma = params(gamma, rows, one);
+    let mut to_x = vec![T::default(); x.len()];
+    // For each block of rows the gradients of gamma and beta.
+    let blocks = rows.rows.div_ceil(block);
+    let (mut to_gamma, mut to_beta) = (vec![zero; blocks * count], vec![zero; blocks * count]);
+    let (to, gammas, betas) = (Shared::new(&mut to_x), Shared::new(&mut to_gamma), Shared::new(&mut to_beta));
+    threads::split(rows.rows, block, 2 * rows.work(), |some| {
+        let (mut x_row, mut grad_row) = (vec![zero; rows.len()], vec![zero; rows.len()]);
+        for row in some {
+            rows.gather(x, row, &mut x_row);
+            rows.gather(grad, row, &mut grad_row);
+            let at = row / block * count;
+            // SAFETY: every block is one thread's, and so are its gradients.
+            let to_gamma = unsafe { std::slice::from_raw_parts_mut(gammas.from(at), count) };
+            // SAFETY: as above.
+            let to_beta = unsafe { std::slice::from_raw_parts_mut(betas.from(at), count) };
+            let (mean, rstd) = (means[row], deviations[row].recip());
+            let (x, grad, gamma) = (&mut x_row[..], &grad_row[..], &gamma[..]);
+            vectorized(RowBackward { rows, statistics, row, x, mean, rstd, grad, gamma, to_gamma, to_beta });
+            rows.scatter(&x_row, row, to);
+        }
+    });
+    let over_blocks = |parts: Vec<T::Wide>| if blocks == 1 { parts } else { sum_middle(&parts, 1, blocks, count) };
+    Gradients { x: to_x, gamma: over_blocks(to_gamma), beta: over_blocks(to_beta) }
+}
+
+/// One gathered row of [`backward`]; its gradient takes the place of x, those of the parameters are added.
+struct RowBackward<'a, R> {
+    rows: &'a Rows,
+    statistics: Statistics,
+    row: usize,
+    x: &'a mut [R],
+    mean: R,
+    rstd: R,
+    grad: &'a [R],
+    gamma: &'a [R],
+    to_gamma: &'a mut [R],
+    to_beta: &'a mut [R],
+}
+
+impl<R: Real> Body for RowBackward<'_, R> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let RowBackward { rows, statistics, row, x, mean, rstd, grad, gamma, to_gamma, to_beta } = self;
+        let (zero, len) = (R::zero(), R::of(x.len() as f64));
+        x.iter_mut().for_each(|x| *x = (*x - mean) * rstd);
+        let (mut sum_g, mut sum_gn) = (zero, zero);
+        let own = rows.own(row);
+        if rows.elementwise() {
+            let gamma = &gamma[own.clone()];
+            sum_g = sum_of([grad, gamma], |[grad, gamma]| grad * gamma);
+            sum_gn = sum_of([grad, gamma, &*x], |[grad, gamma, n]| grad * gamma * n);
+            for (to, &grad) in to_beta[own.clone()].iter_mut().zip(grad) {
+                *to += grad;
             }
-            to.gamma[i] += sum_n;
-            to.beta[i] += sum;
-            let gamma = param(gamma, i, R::one());
-            sum_g += sum * gamma;
-            sum_gn += sum_n * gamma;
-        });
+            for ((to, &grad), &n) in to_gamma[own.clone()].iter_mut().zip(grad).zip(&*x) {
+                *to += grad * n;
+            }
+        } else {
+            rows.stretches(row, |at, i| {
+                let sum = sum_of([&grad[at.clone()]], |[grad]| grad);
+                let sum_n = sum_of([&grad[at.clone()], &x[at]], |[grad, n]| grad * n);
+                to_gamma[i] += sum_n;
+                to_beta[i] += sum;
+                sum_g += sum * gamma[i];
+                sum_gn += sum_n * gamma[i];
+            });
+        }
         let (mean_g, mean_gn) = match statistics {
             Statistics::Moments => (sum_g / len, sum_gn / len),
-            Statistics::MeanSquare => (R::zero(), sum_gn / len),
-            Statistics::Given => (R::zero(), R::zero()),
+            Statistics::MeanSquare => (zero, sum_gn / len),
+            Statistics::Given => (zero, zero),
         };
-        rows.stretches(row, |at, i| {
-            let gamma = param(gamma, i, R::one());
-            for ((to, &x), &grad) in to.x[at.clone()].iter_mut().zip(&x[at.clone()]).zip(&grad[at]) {
-                *to = rstd * (grad * gamma - mean_g - (x - mean) * rstd * mean_gn);
+        let back = |n: R, g: R| rstd * (g - mean_g - n * mean_gn);
+        if rows.elementwise() {
+            for ((x, &grad), &gamma) in x.iter_mut().zip(grad).zip(&gamma[own]) {
+                *x = back(*x, grad * gamma);
             }
-        });
+        } else {
+            rows.stretches(row, |at, i| {
+                let gamma = gamma[i];
+                for (x, &grad) in x[at.clone()].iter_mut().zip(&grad[at]) {
+                    *x = back(*x, grad * gamma);
+                }
+            });
+        }
     }
-    to
 }
 
 /// The gradients of a given mean and variance, from those of gamma and beta: each row has one parameter.
@@ -178,7 +321,7 @@ pub(crate) fn given_gradients<R: Real>(
     to_gamma: &[R],
     to_beta: &[R],
 ) -> (Vec<R>, Vec<R>) {
-    let scale = |row: usize| param(gamma, row, R::one()) / deviations[row];
+    let scale = |row: usize| gamma.map_or(R::one(), |gamma| gamma[row]) / deviations[row];
     let mean = (0..deviations.len()).map(|row| -scale(row) * to_beta[row]).collect();
     let half = R::of(-0.5);
     let variance = (0..deviations.len()).map(|row| half * scale(row) / deviations[row] * to_gamma[row]).collect();

@@ -1,34 +1,86 @@
 //! Sums in a fixed pairwise order, and the other reductions of a lane.
 
-use super::{elementwise::Kept, lanes::Along};
+use super::{elementwise::Kept, lanes::Along, simd::vectorized};
 use crate::dtype::Real;
 
 /// Up to so many terms are added in one run; longer sums are halved, so that the error grows with the logarithm of the
 /// length (N. Higham, "The accuracy of floating point summation", 1993).
-const RUN: usize = 128;
+const RUN: usize = 256;
 
 /// Where a sum of more than [`RUN`] terms is halved.
 fn half(n: usize) -> usize {
     (n / 2).next_multiple_of(RUN)
 }
 
+/// Running sums side by side, so that the additions need not wait for each other.
+const SIDE: usize = 32;
+
 /// The sum, in an order that depends on nothing but the length.
 pub(crate) fn sum<R: Real>(x: &[R]) -> R {
-    if x.len() > RUN {
-        let (left, right) = x.split_at(half(x.len()));
-        return sum(left) + sum(right);
+    vectorized(|| sum_of([x], |[x]| x))
+}
+
+/// The sum of `f` over slices of one length: runs of [`RUN`] terms, whose sums are added pairwise. To be called where
+/// loops are [`vectorized`].
+#[inline(always)]
+pub(crate) fn sum_of<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -> R + Copy) -> R {
+    let len = x[0].len();
+    if len <= RUN {
+        return sum_of_run(x, f);
     }
-    // Eight running sums, so that the additions can go side by side.
-    let mut lanes = [R::zero(); 8];
-    let chunks = x.chunks_exact(8);
-    let rest: R = chunks.remainder().iter().copied().fold(R::zero(), |s, x| s + x);
-    for chunk in chunks {
-        for (lane, &x) in lanes.iter_mut().zip(chunk) {
-            *lane += x;
+    // The sum of 2^level runs waits there for its neighbour.
+    let mut waiting = [R::zero(); usize::BITS as usize];
+    let runs = len.div_ceil(RUN);
+    for run in 0..runs {
+        let mut sum = sum_of_run(x.map(|x| &x[run * RUN..len.min((run + 1) * RUN)]), f);
+        let level = run.trailing_ones() as usize;
+        for left in &waiting[..level] {
+            sum = *left + sum;
+        }
+        waiting[level] = sum;
+    }
+    (0..waiting.len()).filter(|level| runs >> level & 1 == 1).fold(R::zero(), |sum, level| waiting[level] + sum)
+}
+
+#[inline(always)]
+fn sum_of_run<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -> R) -> R {
+    let mut sums = [R::zero(); SIDE];
+    let whole = x[0].len() / SIDE * SIDE;
+    for at in (0..whole).step_by(SIDE) {
+        let x = x.map(|x| &x[at..at + SIDE]);
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum += f(x.map(|x| x[i]));
         }
     }
-    let [a, b, c, d, e, f, g, h] = lanes;
-    ((a + b) + (c + d)) + ((e + f) + (g + h)) + rest
+    let rest = x.map(|x| &x[whole..]);
+    for (i, sum) in sums.iter_mut().enumerate().take(rest[0].len()) {
+        *sum += f(rest.map(|x| x[i]));
+    }
+    let mut half = SIDE / 2;
+    while half > 0 {
+        for i in 0..half {
+            sums[i] = sums[i] + sums[i + half];
+        }
+        half /= 2;
+    }
+    sums[0]
+}
+
+/// The largest element that is no NaN, minus infinity if there is none. To be called where loops are [`vectorized`].
+#[inline(always)]
+pub(crate) fn largest<R: Real>(x: &[R]) -> R {
+    let mut best = [R::neg_infinity(); SIDE];
+    let chunks = x.chunks_exact(SIDE);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (best, &x) in best.iter_mut().zip(chunk) {
+            *best = if x > *best { x } else { *best };
+        }
+    }
+    for (best, &x) in best.iter_mut().zip(rest) {
+        *best = if x > *best { x } else { *best };
+    }
+    best.into_iter().fold(R::neg_infinity(), |best, x| if x > best { x } else { best })
 }
 
 /// Sums over the middle axis of `outer x n x inner`.
@@ -47,12 +99,13 @@ pub(crate) fn sum_middle<R: Real>(x: &[R], outer: usize, n: usize, inner: usize)
 fn add_rows<R: Real>(x: &[R], n: usize, out: &mut [R]) {
     let inner = out.len();
     if n <= RUN {
-        for i in 0..n {
-            for (out, &x) in out.iter_mut().zip(&x[i * inner..(i + 1) * inner]) {
-                *out += x;
+        return vectorized(|| {
+            for row in x.chunks_exact(inner.max(1)) {
+                for (out, &x) in out.iter_mut().zip(row) {
+                    *out += x;
+                }
             }
-        }
-        return;
+        });
     }
     let (left, right) = x.split_at(half(n) * inner);
     let mut sum = vec![R::zero(); inner];
@@ -142,8 +195,7 @@ impl Along for Variance {
     const REDUCES: bool = true;
     fn value<R: Real>(self, x: &[R], y: &mut [R]) {
         let m = mean(x);
-        let squares: Vec<R> = x.iter().map(|&x| (x - m) * (x - m)).collect();
-        y[0] = sum(&squares) / self.freedom(x.len());
+        y[0] = vectorized(|| sum_of([x], |[x]| (x - m) * (x - m))) / self.freedom(x.len());
     }
     fn back<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
         let m = mean(x);
@@ -266,8 +318,8 @@ mod tests {
         for n in [0, 1, 7, 128, 129, 1000, 1 << 20] {
             let x: Vec<f32> = (0..n).map(|i| 0.1 + (i % 7) as f32).collect();
             let exact: f64 = x.iter().map(|&x| x as f64).sum();
-            // Each term takes part in at most RUN additions of a run and one for each of at most 13 halvings.
-            let bound = (RUN + 13) as f64 * 2f64.powi(-24) * exact;
+            // Each term takes part in at most RUN additions of a run and one for each of at most 12 halvings.
+            let bound = (RUN + 12) as f64 * 2f64.powi(-24) * exact;
             assert!((sum(&x) as f64 - exact).abs() <= bound, "{n}");
             let columns: Vec<f32> = x.iter().flat_map(|&x| [x, -x, 2.0 * x]).collect();
             let sums = sum_middle(&columns, 1, n, 3);

@@ -1,14 +1,25 @@
 //! Softmax and its logarithm, stable for any finite input.
 
-use super::{elementwise::Kept, lanes::Along, reduce};
+use super::{elementwise::Kept, lanes::Along, math, reduce, simd::Body};
 use crate::dtype::Real;
 
 /// The two parts of `ln(sum exp(x))`: the largest x, and what is to be added to it. They are kept apart, because their
 /// sum would lose the second when the first is large.
-pub(crate) fn log_sum_exp<R: Real>(x: &[R]) -> (R, R) {
-    let largest = x.iter().copied().fold(R::neg_infinity(), R::max);
-    let powers: Vec<R> = x.iter().map(|&x| (x - largest).exp()).collect();
-    (largest, reduce::sum(&powers).ln())
+#[inline(always)]
+fn log_sum_exp<R: Real>(x: &[R]) -> (R, R) {
+    let largest = reduce::largest(x);
+    (largest, reduce::sum_of([x], |[x]| math::exp(x - largest)).ln())
+}
+
+/// [`log_sum_exp`] as a body of [`vectorized`](super::simd::vectorized).
+pub(crate) struct LogSumExp<'a, R>(pub &'a [R]);
+
+impl<R: Real> Body for LogSumExp<'_, R> {
+    type Output = (R, R);
+    #[inline(always)]
+    fn run(self) -> (R, R) {
+        log_sum_exp(self.0)
+    }
 }
 
 /// `exp(x) / sum exp(x)`.
@@ -18,22 +29,21 @@ pub(crate) struct Softmax;
 impl Along for Softmax {
     const KEPT: Kept = Kept::Output;
     const REDUCES: bool = false;
+    #[inline(always)]
     fn value<R: Real>(self, x: &[R], y: &mut [R]) {
-        let largest = x.iter().copied().fold(R::neg_infinity(), R::max);
+        let largest = reduce::largest(x);
         for (y, &x) in y.iter_mut().zip(x) {
-            *y = (x - largest).exp();
+            *y = math::exp(x - largest);
         }
-        let sum = reduce::sum(y);
+        let scale = reduce::sum_of([y], |[y]| y).recip();
         for y in y {
-            *y = *y / sum;
+            *y = *y * scale;
         }
     }
     /// The sum over rounded probabilities is not quite 1; dividing by it takes that error out of small differences.
+    #[inline(always)]
     fn back<R: Real>(self, y: &[R], dy: &[R], dx: &mut [R]) {
-        for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
-            *dx = y * dy;
-        }
-        let mean = reduce::sum(dx) / reduce::sum(y);
+        let mean = reduce::sum_of([y, dy], |[y, dy]| y * dy) / reduce::sum_of([y], |[y]| y);
         for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
             *dx = y * (dy - mean);
         }
@@ -47,6 +57,7 @@ pub(crate) struct LogSoftmax;
 impl Along for LogSoftmax {
     const KEPT: Kept = Kept::Output;
     const REDUCES: bool = false;
+    #[inline(always)]
     fn value<R: Real>(self, x: &[R], y: &mut [R]) {
         let (largest, rest) = log_sum_exp(x);
         for (y, &x) in y.iter_mut().zip(x) {
@@ -54,11 +65,12 @@ impl Along for LogSoftmax {
         }
     }
     /// Divides by the sum of the rounded probabilities as [`Softmax`] does.
+    #[inline(always)]
     fn back<R: Real>(self, y: &[R], dy: &[R], dx: &mut [R]) {
         for (dx, &y) in dx.iter_mut().zip(y) {
-            *dx = y.exp();
+            *dx = math::exp(y);
         }
-        let scale = reduce::sum(dy) / reduce::sum(dx);
+        let scale = reduce::sum_of([dy], |[dy]| dy) / reduce::sum_of([dx], |[dx]| dx);
         for (dx, &dy) in dx.iter_mut().zip(dy) {
             *dx = dy - *dx * scale;
         }

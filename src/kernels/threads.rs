@@ -105,4 +105,11 @@ impl<'a, T> Shared<'a, T> {
         debug_assert!(index < self.len);
         self.start.wrapping_add(index)
     }
+
+    /// The place where some elements begin, maybe none.
+    #[inline(always)]
+    pub fn from(self, index: usize) -> *mut T {
+        debug_assert!(index <= self.len);
+        self.start.wrapping_add(index)
+    }
 }

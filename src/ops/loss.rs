@@ -2,13 +2,16 @@
 
 use super::{
     pairwise::pairwise,
-    unary::{sigmoid, sign, softplus},
+    unary::{sign, softplus},
 };
 use crate::{
     Op, Tensor,
     dtype::Real,
     error::{Error, Result},
-    kernels::elementwise::Binary,
+    kernels::{
+        elementwise::Binary,
+        math::{self, sigmoid},
+    },
 };
 
 /// How the losses of the single elements become one.
@@ -138,11 +141,11 @@ const LEAST_RATE: f64 = 1e-8;
 
 impl Binary for PoissonNll {
     fn value<R: Real>(self, x: R, t: R) -> R {
-        if self.log_input { x.exp() - t * x } else { x - t * (x + R::of(LEAST_RATE)).ln() }
+        if self.log_input { math::exp(x) - t * x } else { x - t * (x + R::of(LEAST_RATE)).ln() }
     }
     fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
         match self.log_input {
-            true => (x.exp() - t, -x),
+            true => (math::exp(x) - t, -x),
             false => (R::one() - t / (x + R::of(LEAST_RATE)), -(x + R::of(LEAST_RATE)).ln()),
         }
     }

@@ -61,19 +61,20 @@ impl Norm {
         T::Wide: Stored + Real,
     {
         let x = elements::<T>(&inputs[0]);
-        let x = T::widen_slice(&x);
-        let (mean, variance) = match self.statistics {
+        let given = match self.statistics {
             Statistics::Given => (wide(&inputs[1])?.into_owned(), wide(&inputs[2])?.into_owned()),
-            Statistics::Moments => norm::moments(&self.rows, &x, true),
-            Statistics::MeanSquare => norm::moments(&self.rows, &x, false),
+            _ => Default::default(),
         };
-        let deviation = norm::deviations(&variance, self.eps);
         let gamma = self.gamma(inputs).map(wide).transpose()?;
         let beta = self.beta(inputs).map(wide).transpose()?;
-        let y = norm::normalize(&self.rows, &x, &mean, &deviation, gamma.as_deref(), beta.as_deref());
+        let used = norm::normalize(&self.rows, self.statistics, self.eps, &x, given, gamma.as_deref(), beta.as_deref());
         let each_row = |data: Vec<T::Wide>| tensor_of(data, &[self.rows.rows]);
-        let moments = Moments { mean: each_row(mean)?, variance: each_row(variance)?, deviation: each_row(deviation)? };
-        Ok((Array::from_vec(T::narrow_vec(y), inputs[0].shape())?, moments))
+        let moments = Moments {
+            mean: each_row(used.means)?,
+            variance: each_row(used.variances)?,
+            deviation: each_row(used.deviations)?,
+        };
+        Ok((Array::from_vec(used.y, inputs[0].shape())?, moments))
     }
 
     /// The gradients of the inputs, of which x has the shape of the gradient and all others the shape `params`.
@@ -85,17 +86,9 @@ impl Norm {
         let (x, grad) = (elements::<T>(&b.saved[0]), elements::<T>(b.grad));
         let (mean, deviation) = (wide::<T::Wide>(&b.saved[1])?, wide::<T::Wide>(&b.saved[2])?);
         let gamma = b.saved.get(3).map(wide::<T::Wide>).transpose()?;
-        let (rows, gamma) = (&self.rows, gamma.as_deref());
-        let to = norm::backward(
-            rows,
-            self.statistics,
-            &T::widen_slice(&x),
-            &mean,
-            &deviation,
-            gamma,
-            &T::widen_slice(&grad),
-        );
-        let mut grads = vec![tensor_of(T::narrow_vec(to.x), b.grad.shape())?];
+        let gamma = gamma.as_deref();
+        let to = norm::backward(&self.rows, self.statistics, &x, &mean, &deviation, gamma, &grad);
+        let mut grads = vec![tensor_of(to.x, b.grad.shape())?];
         if self.statistics == Statistics::Given {
             let (mean, variance) = norm::given_gradients(&deviation, gamma, &to.gamma, &to.beta);
             grads.extend([tensor_of(mean, params)?, tensor_of(variance, params)?]);

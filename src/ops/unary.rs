@@ -5,7 +5,10 @@ use crate::{
     Op, Tensor,
     dtype::{Float, Real},
     error::{Error, Result},
-    kernels::elementwise::{self, Kept, Unary},
+    kernels::{
+        elementwise::{self, Kept, Unary},
+        math::{self, density, normal, sigmoid},
+    },
     tensor::{Forward, Stored},
 };
 
@@ -77,15 +80,15 @@ unary_ops! {
     leaky_relu LeakyRelu (slope) |x| if x <= R::zero() { slope * x } else { x },
         Input |x| if x <= R::zero() { slope } else { unit(x) };
     /// `x` where it is positive, `alpha * (exp(x) - 1)` elsewhere.
-    elu Elu (alpha) |x| if x <= R::zero() { alpha * x.exp_m1() } else { x },
-        Input |x| if x <= R::zero() { alpha * x.exp() } else { unit(x) };
+    elu Elu (alpha) |x| if x <= R::zero() { alpha * math::expm1(x) } else { x },
+        Input |x| if x <= R::zero() { alpha * math::exp(x) } else { unit(x) };
     /// `scale * x` where it is positive, `scale * alpha * (exp(x) - 1)` elsewhere, with the constants that keep mean 0 and
     /// variance 1 from layer to layer (Klambauer et al. 2017).
-    selu Selu () |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * x.exp_m1() } else { R::of(SELU_SCALE) * x },
-        Input |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * x.exp() } else { R::of(SELU_SCALE) * unit(x) };
+    selu Selu () |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * math::expm1(x) } else { R::of(SELU_SCALE) * x },
+        Input |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * math::exp(x) } else { R::of(SELU_SCALE) * unit(x) };
     /// `x` where it is positive, `alpha * (exp(x / alpha) - 1)` elsewhere: smooth for every alpha (Barron 2017).
-    celu Celu (alpha) |x| if x <= R::zero() { alpha * (x / alpha).exp_m1() } else { x },
-        Input |x| if x <= R::zero() { (x / alpha).exp() } else { unit(x) };
+    celu Celu (alpha) |x| if x <= R::zero() { alpha * math::expm1(x / alpha) } else { x },
+        Input |x| if x <= R::zero() { math::exp(x / alpha) } else { unit(x) };
     /// `x * Φ(x)` with the normal distribution's Φ, exact by the error function (Hendrycks, Gimpel 2016).
     gelu Gelu () |x| x * normal(x), Input |x| normal(x) + x * density(x);
     /// [`gelu`](Tensor::gelu) with Φ approximated by `(1 + tanh(sqrt(2/π) (x + 0.044715 x³))) / 2`.
@@ -95,14 +98,14 @@ unary_ops! {
     /// `1 / (1 + exp(-x))`.
     sigmoid Sigmoid () |x| sigmoid(x), Output |y| y * (R::one() - y);
     /// `tanh(x)`.
-    tanh Tanh () |x| x.tanh(), Output |y| R::one() - y * y;
+    tanh Tanh () |x| math::tanh(x), Output |y| R::one() - y * y;
     /// `ln(1 + exp(x))`, without overflow.
     softplus Softplus () |x| softplus(x), Input |x| sigmoid(x);
     /// `ln(sigmoid(x))`, without overflow.
     log_sigmoid LogSigmoid () |x| -softplus(-x), Input |x| sigmoid(-x);
     /// `x * tanh(softplus(x))` (Misra 2019).
-    mish Mish () |x| x * softplus(x).tanh(),
-        Input |x| { let t = softplus(x).tanh(); t + x * (R::one() - t * t) * sigmoid(x) };
+    mish Mish () |x| x * math::tanh(softplus(x)),
+        Input |x| { let t = math::tanh(softplus(x)); t + x * (R::one() - t * t) * sigmoid(x) };
     /// `min(max(x + 3, 0), 6) / 6`; the slope at -3 and 3 is 0.
     hard_sigmoid HardSigmoid () |x| between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
         Input |x| inside(x, R::of(-3.0), R::of(3.0)) / R::of(6.0);
@@ -115,14 +118,14 @@ unary_ops! {
     /// `x / (1 + |x|)`.
     softsign Softsign () |x| x / (R::one() + x.abs()), Input |x| { let d = R::one() + x.abs(); (d * d).recip() };
     /// `x - tanh(x)`.
-    tanh_shrink TanhShrink () |x| tanh_shrink(x), Input |x| { let t = x.tanh(); t * t };
+    tanh_shrink TanhShrink () |x| tanh_shrink(x), Input |x| { let t = math::tanh(x); t * t };
     /// `x` moved towards 0 by `lambda`, and 0 where it is no further away than that; the slope there is 0.
     softshrink Softshrink (lambda) |x| if x.abs() <= lambda { R::zero() } else { x - lambda * sign(x) },
         Input |x| if x.abs() <= lambda { R::zero() } else { unit(x) };
     /// `exp(x)`.
-    exp Exp () |x| x.exp(), Output |y| y;
+    exp Exp () |x| math::exp(x), Output |y| y;
     /// `exp(x) - 1`, accurate near 0.
-    expm1 Expm1 () |x| x.exp_m1(), Input |x| x.exp();
+    expm1 Expm1 () |x| math::expm1(x), Input |x| math::exp(x);
     /// The natural logarithm: minus infinity at 0, NaN below.
     log Log () |x| x.ln(), Input |x| x.recip();
     /// The logarithm to base 2.
@@ -176,13 +179,13 @@ unary_ops! {
     /// The inverse of the hyperbolic tangent: infinite at -1 and 1, NaN outside.
     atanh Atanh () |x| x.atanh(), Input |x| ((R::one() - x) * (R::one() + x)).recip();
     /// The error function.
-    erf Erf () |x| x.erf(), Input |x| R::of(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp();
+    erf Erf () |x| math::erf(x), Input |x| R::of(std::f64::consts::FRAC_2_SQRT_PI) * math::exp(-x * x);
     /// `1 - erf(x)`, accurate where that is small.
-    erfc Erfc () |x| x.erfc(), Input |x| -R::of(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp();
+    erfc Erfc () |x| x.erfc(), Input |x| -R::of(std::f64::consts::FRAC_2_SQRT_PI) * math::exp(-x * x);
     /// The number whose error function is x: infinite at -1 and 1, NaN outside.
     erfinv Erfinv () |x| erfinv(x), Input |x| {
         let y = erfinv(x);
-        R::of(std::f64::consts::FRAC_2_SQRT_PI).recip() * (y * y).exp()
+        R::of(std::f64::consts::FRAC_2_SQRT_PI).recip() * math::exp(y * y)
     };
     /// `x` to a power. NaN for a negative `x` unless the exponent is whole.
     powf Pow (exponent) |x| x.powf(exponent), Input |x| power_slope(x, exponent);
@@ -246,19 +249,9 @@ fn inside<R: Real>(x: R, low: R, high: R) -> R {
     if x <= low || x >= high { R::zero() } else { unit(x) }
 }
 
-/// The logistic function without overflow on either side.
-pub(super) fn sigmoid<R: Real>(x: R) -> R {
-    if x >= R::zero() {
-        R::one() / (R::one() + (-x).exp())
-    } else {
-        let e = x.exp();
-        e / (R::one() + e)
-    }
-}
-
 /// `ln(1 + exp(x))` without overflow.
 pub(super) fn softplus<R: Real>(x: R) -> R {
-    if x.is_nan() { x } else { x.max(R::zero()) + (-x.abs()).exp().ln_1p() }
+    if x.is_nan() { x } else { x.max(R::zero()) + math::exp(-x.abs()).ln_1p() }
 }
 
 /// `x - tanh(x)`, computed in f64; near 0, where that cancels, by the series of tanh.
@@ -293,22 +286,11 @@ fn erfinv<R: Real>(x: R) -> R {
     let mut y = ((half * half - log / scale).sqrt() - half).max(0.0).sqrt();
     for _ in 0..3 {
         // Near 1 by the complement, of which no digit is lost.
-        let error = if a < 0.5 { Real::erf(y) - a } else { (1.0 - a) - Real::erfc(y) };
+        let error = if a < 0.5 { math::erf(y) - a } else { (1.0 - a) - Real::erfc(y) };
         let newton = error / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp());
         y -= newton / (1.0 + y * newton);
     }
     R::of(y.copysign(wide))
-}
-
-/// The distribution function of the standard normal, by the error function of the nearer tail: no cancellation.
-fn normal<R: Real>(x: R) -> R {
-    (-x * R::of(std::f64::consts::FRAC_1_SQRT_2)).erfc() * R::of(0.5)
-}
-
-/// The density of the standard normal.
-fn density<R: Real>(x: R) -> R {
-    let scale = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
-    (-x * x * R::of(0.5)).exp() * R::of(scale)
 }
 
 /// `(1 + tanh(u)) / 2` with `u = sqrt(2/π) (x + 0.044715 x³)`, and its slope; as sigmoid(2u), which does not cancel.

@@ -106,15 +106,30 @@ pub(crate) fn run_with<K: Kernel>(width: Width, kernel: K) -> Result<K::Output, 
     }
 }
 
-/// Runs a plain loop compiled for the widest vectors of this machine. `body` must be a closure whose work is inlined.
+/// Plain loops, to be run by [`vectorized`]: a small closure, or a type whose `run` is `#[inline(always)]`. The compiler
+/// keeps a large closure out of line, and then it has no vectors.
+pub(crate) trait Body {
+    type Output;
+    fn run(self) -> Self::Output;
+}
+
+impl<R, F: FnOnce() -> R> Body for F {
+    type Output = R;
+    #[inline(always)]
+    fn run(self) -> R {
+        self()
+    }
+}
+
+/// Runs plain loops compiled for the widest vectors of this machine.
 #[inline(always)]
-pub(crate) fn vectorized<R>(body: impl FnOnce() -> R) -> R {
+pub(crate) fn vectorized<B: Body>(body: B) -> B::Output {
     match widest() {
         #[cfg(target_arch = "x86_64")]
         Width::Sixteen => x86::call_avx512(body),
         #[cfg(target_arch = "x86_64")]
         Width::Eight => x86::call_avx2(body),
-        _ => body(),
+        _ => body.run(),
     }
 }
 

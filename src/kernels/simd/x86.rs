@@ -6,7 +6,7 @@ use std::{arch::x86_64::*, sync::OnceLock};
 
 use half::{bf16, f16};
 
-use super::{Kernel, Vector, Width};
+use super::{Body, Kernel, Vector, Width};
 
 /// Asked of the machine once.
 pub(super) fn widest() -> Width {
@@ -39,10 +39,10 @@ macro_rules! entry {
             unsafe { go(kernel) }
         }
 
-        pub(super) fn $call<R>(body: impl FnOnce() -> R) -> R {
+        pub(super) fn $call<B: Body>(body: B) -> B::Output {
             #[target_feature(enable = $features)]
-            fn go<R>(body: impl FnOnce() -> R) -> R {
-                body()
+            fn go<B: Body>(body: B) -> B::Output {
+                body.run()
             }
             assert!(widest() >= Width::$needs);
             // SAFETY: the machine has these instructions, as was just asserted.
