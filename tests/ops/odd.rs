@@ -47,6 +47,7 @@ fn nothing_panics() {
             x.atan2(&y),
             x.hypot(&y),
             x.fmod(&y),
+            x.remainder(&y),
             x.lerp(&y, number),
             x.huber_loss(&y, number, reduction),
             x.binary_cross_entropy(&y, reduction),
