@@ -3,6 +3,7 @@
 //! All slices are wide; the callers widen before and round once after. Statistics take two passes, the mean and then the
 //! squared deviations from it, so that they do not cancel.
 
+use super::simd::vectorized;
 use crate::dtype::Real;
 
 /// Which elements are normalised together, and which parameter belongs to each of them.
@@ -52,27 +53,47 @@ impl Rows {
 /// The sum of `f(x)`. Sixteen partial sums side by side: the order is fixed, the error grows slowly, the loop vectorises.
 fn sum_of<R: Real>(x: &[R], f: impl Fn(R) -> R) -> R {
     let mut lanes = [R::zero(); 16];
-    let chunks = x.chunks_exact(16);
-    let rest = chunks.remainder();
-    for chunk in chunks {
-        lanes.iter_mut().zip(chunk).for_each(|(lane, &x)| *lane += f(x));
-    }
-    lanes.iter_mut().zip(rest).for_each(|(lane, &x)| *lane += f(x));
+    vectorized(|| {
+        let chunks = x.chunks_exact(16);
+        let rest = chunks.remainder();
+        for chunk in chunks {
+            lanes.iter_mut().zip(chunk).for_each(|(lane, &x)| *lane += f(x));
+        }
+        lanes.iter_mut().zip(rest).for_each(|(lane, &x)| *lane += f(x));
+    });
     lanes.into_iter().sum()
+}
+
+/// The sums of `y` and of `y * f(x)`, as [`sum_of`] adds.
+fn sums_of<R: Real>(x: &[R], y: &[R], f: impl Fn(R) -> R) -> (R, R) {
+    if x.len() < 16 {
+        // The same order without the lanes: a layer norm's parameters have one element each.
+        return x.iter().zip(y).fold((R::zero(), R::zero()), |(s, w), (&x, &y)| (s + y, w + y * f(x)));
+    }
+    let (mut plain, mut weighted) = ([R::zero(); 16], [R::zero(); 16]);
+    vectorized(|| {
+        for (x, y) in x.chunks(16).zip(y.chunks(16)) {
+            for (((plain, weighted), &x), &y) in plain.iter_mut().zip(&mut weighted).zip(x).zip(y) {
+                *plain += y;
+                *weighted += y * f(x);
+            }
+        }
+    });
+    (plain.into_iter().sum(), weighted.into_iter().sum())
 }
 
 /// Mean and mean squared deviation from it (the biased variance) of each row; `centered` is false where 0 takes the
 /// mean's place.
 pub(crate) fn moments<R: Real>(rows: &Rows, x: &[R], centered: bool) -> (Vec<R>, Vec<R>) {
     let len = R::of(rows.len() as f64);
-    let over = |row: usize, f: &dyn Fn(R) -> R| -> R {
-        rows.starts(row).map(|start| sum_of(&x[start..start + rows.segment], f)).sum::<R>() / len
-    };
+    let each = |row: usize| rows.starts(row).map(|start| &x[start..start + rows.segment]);
     let means: Vec<R> = match centered {
-        true => (0..rows.rows).map(|row| over(row, &|x| x)).collect(),
+        true => (0..rows.rows).map(|row| each(row).map(|x| sum_of(x, |x| x)).sum::<R>() / len).collect(),
         false => vec![R::zero(); rows.rows],
     };
-    let variances = (0..rows.rows).map(|row| over(row, &|x| (x - means[row]) * (x - means[row]))).collect();
+    let square = |mean: R| move |x: R| (x - mean) * (x - mean);
+    let variance = |row: usize| each(row).map(|x| sum_of(x, square(means[row]))).sum::<R>() / len;
+    let variances = (0..rows.rows).map(variance).collect();
     (means, variances)
 }
 
@@ -145,11 +166,7 @@ pub(crate) fn backward<R: Real>(
         let rstd = deviation.recip();
         let (mut sum_g, mut sum_gn) = (R::zero(), R::zero());
         rows.stretches(row, |at, i| {
-            let (mut sum, mut sum_n) = (R::zero(), R::zero());
-            for (&x, &grad) in x[at.clone()].iter().zip(&grad[at]) {
-                sum += grad;
-                sum_n += grad * ((x - mean) * rstd);
-            }
+            let (sum, sum_n) = sums_of(&x[at.clone()], &grad[at], |x| (x - mean) * rstd);
             to.gamma[i] += sum_n;
             to.beta[i] += sum;
             let gamma = param(gamma, i, R::one());
