@@ -51,9 +51,9 @@ calls! {
     }
     Two {
         Add add, Atan2 atan2, BatchMatMul batch_matmul, BiasAdd bias_add, CrossEntropy cross_entropy, Div div, Dot dot,
-        Embedding embedding, Equal eq, Ger outer, Greater gt, GreaterEqual ge, Hypot hypot, Inner inner, Less lt,
+        Embedding embedding, Equal eq, Fmod fmod, Ger outer, Greater gt, GreaterEqual ge, Hypot hypot, Inner inner, Less lt,
         LessEqual le, LogicalAnd logical_and, LogicalOr logical_or, MatMul matmul, MatMulExt matmul_ext,
-        Maximum maximum, Minimum minimum, Mod fmod, Mul mul, Mv mv, NotEqual ne, Pow pow, Prelu prelu, Sub sub,
+        Maximum maximum, Minimum minimum, Mul mul, Mv mv, NotEqual ne, Pow pow, Prelu prelu, Remainder remainder, Sub sub,
         Vecdot vecdot,
     }
     Three {

@@ -185,8 +185,11 @@ fn a_guard_dropped_out_of_order_leaves_the_regions_inside_it() {
     let inner = region(CPU).enabled(false).enter().unwrap();
     drop(middle);
     assert_eq!(here(), DType::F16, "the inner one ended with the one around it");
-    // A region entered now stands where the middle one stood; the late guard of an older one must not end it.
+    // Regions entered now stand where those two stood; the late guard must not end them.
+    let newer = [DType::F16, DType::Bf16].map(|dtype| region(CPU).dtype(dtype).enter().unwrap());
     drop(inner);
+    assert_eq!(here(), DType::Bf16);
+    drop(newer);
     assert_eq!(here(), DType::F16);
     drop(outer);
     assert_eq!((here(), precision::current()), (DType::F32, None));

@@ -21,4 +21,5 @@ pub(crate) mod reduce;
 pub(crate) mod resample;
 pub(crate) mod simd;
 pub(crate) mod softmax;
+pub(crate) mod strided;
 pub(crate) mod threads;

@@ -204,7 +204,8 @@ catalogue! {
         Erf Keeps ["Erf", "erf", "erf", "Erf"];
         Erfinv Keeps ["Erfinv", "erfinv", "erfinv", "Erfinv"];
         Clamp Keeps ["ClampScalar", "clip", "clamp", "ClipByValue"];
-        Mod Promotes ["", "elementwise_mod", "fmod remainder", ""];
+        Fmod Promotes ["", "", "fmod", ""];
+        Remainder Promotes ["", "elementwise_mod", "remainder", ""];
         Atan2 Promotes ["", "atan2", "atan2", ""];
         Hypot Promotes ["", "", "hypot", ""];
         Lerp Promotes ["", "lerp", "lerp", ""];

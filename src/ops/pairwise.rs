@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         broadcast::{Broadcast, zip, zip3},
-        elementwise::Binary,
+        elementwise::{Binary, in_blocks},
         reduce,
     },
     tensor::{Array, Backward, Forward, Stored},
@@ -131,8 +131,12 @@ fn value<T: Stored + Float, F: Binary>(
     shape: &[usize],
     reduction: Reduction,
 ) -> Result<Array> {
-    let walk = Broadcast::new(shape, [&shapes[0], &shapes[1]]);
     let (a, b) = (elements::<T>(a), elements::<T>(b));
+    if reduction == Reduction::None && shapes[0] == shapes[1] {
+        let values = in_blocks([&a, &b], |[a, b]| a.iter_mut().zip(b).for_each(|(a, b)| *a = f.value(*a, *b)));
+        return Array::from_vec(values, shape);
+    }
+    let walk = Broadcast::new(shape, [&shapes[0], &shapes[1]]);
     let pairs = zip(&walk, &T::widen_slice(&a), &T::widen_slice(&b), |a, b| f.value(a, b));
     if reduction == Reduction::None {
         return Array::from_vec(T::narrow_vec(pairs), shape);
@@ -156,6 +160,25 @@ where
     let divisor = T::Wide::of(reduction.divisor(shape.iter().product()));
     let pick = |(a, b): (T::Wide, T::Wide)| if which == 0 { a } else { b };
     let grad = elements::<T>(back.grad);
+    // Nothing was stretched and nothing summed: one pass, one rounding.
+    if reduction == Reduction::None && shapes[which] == shape {
+        match back.saved {
+            [a, b] if shapes[0] == shapes[1] => {
+                let (a, b) = (elements::<T>(a), elements::<T>(b));
+                return Ok(in_blocks([&grad, &a, &b], |[grad, a, b]| {
+                    for ((grad, a), b) in grad.iter_mut().zip(a).zip(b) {
+                        *grad = *grad * pick(f.slopes(*a, *b));
+                    }
+                }));
+            }
+            [] => {
+                let one = T::Wide::of(1.0);
+                let slope = pick(f.slopes(one, one));
+                return Ok(in_blocks([&grad], |[grad]| grad.iter_mut().for_each(|grad| *grad = *grad * slope)));
+            }
+            _ => {}
+        }
+    }
     let grad = T::widen_slice(&grad);
     let product: Vec<T::Wide> = match back.saved {
         [a, b] => {
@@ -170,5 +193,6 @@ where
         }
     };
     let product = ArrayD::from_shape_vec(IxDyn(shape), product).map_err(|e| Error::shape(e.to_string()))?;
-    Ok(T::narrow_vec(sum_to(product, &shapes[which]).into_iter().collect::<Vec<_>>()))
+    let sums = sum_to(product, &shapes[which]);
+    Ok(T::narrow_vec(sums.into_raw_vec_and_offset().0))
 }

@@ -1,6 +1,9 @@
 //! The stack of frames: thread-local, popped on return, error and panic alike.
 
-use std::{cell::RefCell, marker::PhantomData};
+use std::{
+    cell::{Cell, RefCell},
+    marker::PhantomData,
+};
 
 use super::Frame;
 use crate::DType;
@@ -17,14 +20,18 @@ pub struct RegionState {
 }
 
 /// One entered region. An adapter's frame is part of the [`autocast`](crate::autocast()) region around it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Entered {
+    /// Tells a frame from one that later stands at its place.
+    number: u64,
     frame: Frame,
     region: Option<RegionState>,
 }
 
 thread_local! {
     static STACK: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
+    /// How many frames were entered so far.
+    static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Keeps a frame entered until dropped. It cannot leave its thread.
@@ -32,6 +39,7 @@ thread_local! {
 #[must_use = "the frame is left again when this is dropped"]
 pub struct Scope {
     depth: usize,
+    number: u64,
     _thread: PhantomData<*const ()>,
 }
 
@@ -39,25 +47,33 @@ pub struct Scope {
 pub fn enter(frame: Frame) -> Scope {
     STACK.with_borrow_mut(|stack| {
         let region = stack.last().and_then(|top| top.region);
-        push(stack, Entered { frame, region })
+        push(stack, frame, region)
     })
 }
 
 /// Enters the frame of an [`autocast`](crate::autocast()) region.
 pub(crate) fn enter_region(frame: Frame, region: RegionState) -> Scope {
-    STACK.with_borrow_mut(|stack| push(stack, Entered { frame, region: Some(region) }))
+    STACK.with_borrow_mut(|stack| push(stack, frame, Some(region)))
 }
 
-fn push(stack: &mut Vec<Entered>, entered: Entered) -> Scope {
-    stack.push(entered);
-    Scope { depth: stack.len() - 1, _thread: PhantomData }
+fn push(stack: &mut Vec<Entered>, frame: Frame, region: Option<RegionState>) -> Scope {
+    let number = COUNT.get() + 1;
+    COUNT.set(number);
+    stack.push(Entered { number, frame, region });
+    Scope { depth: stack.len() - 1, number, _thread: PhantomData }
 }
 
 impl Drop for Scope {
-    /// Truncates rather than pops, so that guards dropped out of order cannot leave a frame behind.
+    /// Truncates rather than pops, so that guards dropped out of order cannot leave a frame behind. A guard whose frame is
+    /// gone already, with one around it, must not end those that were entered since.
     fn drop(&mut self) {
         // The stack is gone when a thread is being torn down; then there is nothing to restore.
-        let _ = STACK.try_with(|stack| stack.borrow_mut().truncate(self.depth));
+        let _ = STACK.try_with(|stack| {
+            let mut stack = stack.borrow_mut();
+            if stack.get(self.depth).is_some_and(|entered| entered.number == self.number) {
+                stack.truncate(self.depth);
+            }
+        });
     }
 }
 
@@ -96,20 +112,19 @@ pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Frame>, bool) -> R) -> R {
 /// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Carried(Option<Entered>);
+pub struct Carried(Option<(Frame, Option<RegionState>)>);
 
 /// Takes the precision of this thread along.
 pub fn carry() -> Carried {
-    Carried(STACK.with_borrow(|stack| stack.last().cloned()))
+    Carried(STACK.with_borrow(|stack| stack.last().map(|top| (top.frame.clone(), top.region))))
 }
 
 impl Carried {
     /// Runs `f` on this thread in the precision that was taken along.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         // Where nothing was entered, nothing is cast, whatever this thread has entered itself.
-        let none = Entered { frame: Frame::Off, region: None };
-        let entered = self.0.clone().unwrap_or(none);
-        let _scope = STACK.with_borrow_mut(|stack| push(stack, entered));
+        let (frame, region) = self.0.clone().unwrap_or((Frame::Off, None));
+        let _scope = STACK.with_borrow_mut(|stack| push(stack, frame, region));
         f()
     }
 }
@@ -136,6 +151,16 @@ mod tests {
         drop(outer);
         drop(inner);
         assert_eq!(current(), None);
+    }
+
+    #[test]
+    fn a_late_guard_ends_nothing_that_was_entered_since() {
+        let outer = enter(Frame::Fixed(DType::F16));
+        let late = enter(Frame::Off);
+        drop(outer);
+        let _newer = [enter(Frame::Off), enter(Frame::Fixed(DType::Bf16))];
+        drop(late);
+        assert_eq!(current(), Some(Frame::Fixed(DType::Bf16)));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
     DType,
     dtype::{Element, Float},
     error::{Error, Result},
-    kernels::cast::Convert,
+    kernels::{cast::Convert, elementwise::in_blocks, strided::row_major},
 };
 
 /// A shared n-dimensional array with a run-time dtype. Views (transposes, slices) share the storage.
@@ -151,7 +151,7 @@ impl Array {
             if a.is_standard_layout() {
                 T::wrap(a.clone())
             } else {
-                T::wrap(a.as_standard_layout().into_owned().into_shared())
+                T::wrap(ArcArray::from_shape_vec(a.raw_dim(), row_major(&a.view())).expect("one element for each"))
             }
         }
         with_array!(self, a: T => go::<T>(a))
@@ -170,9 +170,11 @@ impl Array {
     /// Another dtype, each element rounded once.
     pub fn cast(&self, to: DType) -> Array {
         fn go<A: Stored + Convert<B>, B: Stored>(a: &ArcArray<A, IxDyn>) -> Array {
-            let from = a.as_standard_layout();
-            let mut data = vec![B::default(); from.len()];
-            A::convert(from.as_slice().expect("standard layout"), &mut data);
+            let mut data = vec![B::default(); a.len()];
+            match a.as_slice() {
+                Some(from) => A::convert(from, &mut data),
+                None => A::convert(&row_major(&a.view()), &mut data),
+            }
             B::wrap(ArcArray::from_shape_vec(a.raw_dim(), data).expect("one element for each"))
         }
         if to == self.dtype() {
@@ -192,8 +194,12 @@ impl Array {
     pub fn add(&self, other: &Array) -> Array {
         fn go<T: Stored + Float>(a: &ArcArray<T, IxDyn>, b: &Array) -> Array {
             let b = T::unwrap(b).expect("arrays of one dtype");
-            let sum = ndarray::Zip::from(a.view()).and(b.view()).map_collect(|&a, &b| T::narrow(a.widen() + b.widen()));
-            T::wrap(sum.into_shared())
+            let in_order = |x: &ArcArray<T, IxDyn>| x.is_standard_layout().then(|| x.clone());
+            let [a, b] =
+                [a, b].map(|x| in_order(x).unwrap_or_else(|| x.as_standard_layout().into_owned().into_shared()));
+            let slices = [a.as_slice().expect("in order"), b.as_slice().expect("in order")];
+            let sum = in_blocks(slices, |[a, b]| a.iter_mut().zip(b).for_each(|(a, b)| *a += *b));
+            T::wrap(ArcArray::from_shape_vec(a.raw_dim(), sum).expect("one element for each"))
         }
         with_float!(self, a: T => go::<T>(a, other), else unreachable!("only floating tensors have gradients"))
     }

@@ -5,6 +5,7 @@ mod elementwise;
 mod gradients;
 mod loss;
 mod margin;
+mod odd;
 mod places;
 mod products;
 mod reduce;

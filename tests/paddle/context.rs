@@ -15,6 +15,7 @@ const EXACT: &str = "names are exact";
 const CHECKED: &str = "a region is checked also where it does nothing";
 const BY_TYPE: &str = "what cannot be said need not be checked";
 const NOTHING_LEFT: &str = "a region leaves nothing behind";
+const O2_ALONE: &str = "`use_promote` is O2's";
 const AGAIN: &str = "a region can be entered any number of times";
 
 #[derive(Deserialize)]
@@ -42,6 +43,8 @@ enum Verdict {
     Outside,
 }
 
+const KEYWORDS: [&str; 6] = ["enable", "level", "dtype", "use_promote", "custom_white_list", "custom_black_list"];
+
 /// A call as it is written in Python.
 struct Call<'a>(Vec<(&'a str, &'a str)>);
 
@@ -62,7 +65,9 @@ impl<'a> Call<'a> {
         }
         arguments.push(&inside[start..]);
         let pair = |argument: &'a str| argument.trim().split_once('=');
-        arguments.into_iter().filter(|argument| !argument.trim().is_empty()).map(pair).collect::<Option<_>>().map(Call)
+        let arguments = arguments.into_iter().filter(|argument| !argument.trim().is_empty());
+        let call = Call(arguments.map(pair).collect::<Option<_>>()?);
+        call.0.iter().all(|(key, _)| KEYWORDS.contains(key)).then_some(call)
     }
 
     fn get(&self, key: &str) -> Option<&'a str> {
@@ -86,8 +91,12 @@ impl<'a> Call<'a> {
         if let Some(level) = self.names("level").first() {
             region = region.level(*level);
         }
-        if let Some(dtype) = self.names("dtype").first() {
-            region = region.dtype(dtype.parse()?);
+        if let Some(dtype) = self.get("dtype") {
+            // A word, or an object: 'bfloat16', paddle.bfloat16.
+            region = region.dtype(dtype.trim_matches('\'').trim_start_matches("paddle.").parse()?);
+        }
+        if self.get("use_promote") == Some("False") {
+            region = region.use_promote(false);
         }
         Ok(region.white(self.names("custom_white_list")).black(self.names("custom_black_list")))
     }
@@ -200,7 +209,7 @@ impl Case {
                 }
             }
             // Which machine can do what is not asked here.
-            _ if self.case.starts_with("is_float16_supported") => Ok(Verdict::Outside),
+            _ if self.case.contains("float16_supported") => Ok(Verdict::Outside),
             _ => Err("not understood".into()),
         }
     }
@@ -227,6 +236,7 @@ impl Case {
                 let nothing_is_done = call.get("enable") == Some("False") || call.get("level") == Some("'O0'");
                 match error.kind() {
                     precast::ErrorKind::Level if lower("level") => Ok(Verdict::OnPurpose(EXACT)),
+                    precast::ErrorKind::Level if self.case.contains("use_promote") => Ok(Verdict::OnPurpose(O2_ALONE)),
                     precast::ErrorKind::DType if upper("dtype") => Ok(Verdict::OnPurpose(EXACT)),
                     _ if nothing_is_done => Ok(Verdict::OnPurpose(CHECKED)),
                     precast::ErrorKind::List if error.to_string().contains("no op is called") => {

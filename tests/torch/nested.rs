@@ -45,6 +45,9 @@ fn op(name: &str, x: &[&Tensor]) -> Option<Result<Tensor>> {
         ("sigmoid", [x]) => x.sigmoid(),
         ("tanh", [x]) => x.tanh(),
         ("exp", [x]) => x.exp(),
+        ("log", [x]) => x.log(),
+        ("sqrt", [x]) => x.sqrt(),
+        ("pow", [x]) => x.powf(2.0),
         ("softmax", [x]) => x.softmax(-1),
         ("log_softmax", [x]) => x.log_softmax(-1),
         ("layer_norm", [x]) => x.layer_norm(&[8], None, None, 1e-5),
@@ -160,7 +163,7 @@ impl<'a> Script<'a> {
                 self.block()
             }
             // torch switches such a region off, and warns if it was on.
-            Err(_) if dtype(&theirs["state"]["dtype"]).is_some_and(|dtype| !dtype.is_low()) => {
+            Err(_) if step[1].get("dtype").is_some_and(|named| !dtype(named).is_some_and(DType::is_low)) => {
                 self.tally.on_purpose("a region of another dtype is an error");
                 Ended::Parted
             }

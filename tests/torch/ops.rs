@@ -105,6 +105,13 @@ impl Row<'_> {
         self.form.has_f32_parameters() || self.inputs.iter().any(|dtype| *dtype != self.inputs[0])
     }
 
+    /// Whether this is what a region casts to, what the inputs promote to, or the dtype of what is normalised.
+    fn is_settled(&self, ours: &[DType]) -> bool {
+        let widest = self.inputs.iter().copied().reduce(DType::promote);
+        let cast = self.low.map(|_| DType::F32);
+        ours.iter().all(|d| [widest, self.low, cast, Some(self.inputs[0]), Some(DType::Bool)].contains(&Some(*d)))
+    }
+
     /// The difference on purpose that explains why ours is another; its name in COMPARE.md.
     fn difference(&self, ours: &Ours) -> Option<&'static str> {
         let form = self.form.name;
@@ -114,7 +121,9 @@ impl Row<'_> {
         match (ours, &self.theirs) {
             (Ok(_), Err(_)) if said(&["at::autocast::prioritize"]) => Some("promotion looks at no order"),
             (Ok(_), Err(_)) if said(NO_KERNEL) => Some("no op lacks a 16-bit kernel"),
-            (Ok(_), Err(_)) if self.is_mixed() => Some("a region and promotion settle mixed inputs"),
+            (Ok(ours), Err(_)) if self.is_mixed() && self.is_settled(ours) => {
+                Some("a region and promotion settle mixed inputs")
+            }
             (Ok(ours), Ok(_)) if form == "einsum_hadamard" && low(ours) => Some("einsum is one op"),
             (Err(_), Ok(_)) if form == "einsum_hadamard" && self.is_mixed() => Some("einsum is one op"),
             (Ok(ours), Ok(_)) if form == "convolution" && low(ours) => Some("one op under two names is treated alike"),
