@@ -240,6 +240,7 @@ catalogue! {
         ArgMin Keeps ["Argmin", "arg_min", "argmin", "ArgMin"];
         LogSumExp Keeps ["", "logsumexp", "logsumexp", ""];
         Std Keeps ["", "", "std", ""];
+        Renorm Keeps ["Renorm", "renorm", "renorm", ""];
         Dist Promotes ["", "dist", "dist", ""];
         Pdist Keeps ["Pdist", "", "pdist", ""];
         CosineSimilarity Promotes ["", "", "cosine_similarity", ""];
@@ -375,7 +376,6 @@ catalogue! {
         L2Loss ["", "", "", "L2Loss"];
         Median ["", "median", "median", ""];
         Quantile ["", "", "quantile nanquantile", ""];
-        Renorm ["Renorm", "renorm", "renorm", ""];
         MatrixNorm ["", "", "linalg_matrix_norm", ""];
         NuclearNorm ["", "", "nuclear_norm", ""];
         FrobeniusNorm ["", "frobenius_norm", "frobenius_norm", ""];

@@ -64,6 +64,7 @@ fn nothing_panics() {
             x.cosine_similarity(&y, axis, number),
             x.normalize(number, axis, number),
             x.dist(&y, number),
+            x.renorm(number.abs().max(0.5), axis, number),
             x.pdist(number),
             x.tensordot(&y, &[axis], &[axis]),
             x.tensordot(&y, &[0, axis], &[1, 0]),
