@@ -65,20 +65,40 @@ pub(crate) fn copied(bytes: usize) -> f64 {
     best(0.25, || black_box(&mut to).copy_from_slice(black_box(&from)), 2 * bytes)
 }
 
+/// Sums a slice, for the sake of reading it.
+struct Read<'a>(&'a [f32]);
+
+impl Kernel for Read<'_> {
+    type Output = ();
+
+    // SAFETY: called where the instructions of `V` are there.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let mut out = [0f32; 16];
+        let step = V::LANES * 4;
+        // SAFETY: the promise of `Kernel::run`; whole steps lie inside the slice, and `out` has room for the widest vector.
+        unsafe {
+            let mut sums = [V::splat(0.0); 4];
+            let mut at = 0;
+            while at + step <= self.0.len() {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    *sum = V::add(*sum, V::load_f32(self.0.as_ptr().add(at + i * V::LANES)));
+                }
+                at += step;
+            }
+            for sum in sums {
+                V::store_f32(sum, out.as_mut_ptr());
+                black_box(&out);
+            }
+        }
+    }
+}
+
 /// Bytes a second that one thread reads of a slice of `bytes`.
 pub(crate) fn read(bytes: usize) -> f64 {
-    let from = vec![1u64; bytes / 8];
-    let sum = || {
-        let sums = simd::vectorized(|| {
-            let mut sums = [0u64; 32];
-            for chunk in from.chunks_exact(32) {
-                sums.iter_mut().zip(chunk).for_each(|(sum, x)| *sum = sum.wrapping_add(*x));
-            }
-            sums
-        });
-        black_box(sums);
-    };
-    best(0.25, sum, bytes)
+    let from = vec![1f32; bytes / 4];
+    let plain = || _ = black_box(from.iter().sum::<f32>());
+    best(0.25, || simd::run(Read(black_box(&from))).unwrap_or_else(|_| plain()), bytes)
 }
 
 /// The best rate of `work` units a call within some seconds.
