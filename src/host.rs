@@ -1,11 +1,14 @@
 //! What this machine can do, and what of it the kernels reach: `precast bench` as a value.
 
+use std::hint::black_box;
+
+use half::{bf16, f16};
 use serde::Serialize;
 
 use crate::{
-    DType, Tensor,
+    DType, Element, Tensor,
     error::Result,
-    kernels::limits,
+    kernels::{cast::Convert, limits},
     ops::{ConvOptions, Padding},
 };
 
@@ -84,7 +87,7 @@ impl Limits {
     /// What the ops report; none is expected.
     pub fn kernels(&self, mut seen: impl FnMut(&Measured)) -> Result<Vec<Measured>> {
         let mut rows = Vec::new();
-        for work in works()? {
+        for mut work in works()? {
             (work.run)()?;
             let seconds = limits::best(0.2, || _ = (work.run)(), 1).recip();
             let rate = work.units / seconds / 1e9;
@@ -104,13 +107,14 @@ struct Work {
     bound: Bound,
     /// Multiplications and additions, or bytes.
     units: f64,
-    run: Box<dyn Fn() -> Result<Tensor>>,
+    run: Box<dyn FnMut() -> Result<()>>,
 }
 
 /// The work that is measured: what a training step is made of.
 fn works() -> Result<Vec<Work>> {
     let mut works = Vec::new();
-    let mut add = |name: &str, dtype, bound, units: usize, run: Box<dyn Fn() -> Result<Tensor>>| {
+    let mut add = |name: &str, dtype, bound, units: usize, op: Box<dyn Fn() -> Result<Tensor>>| {
+        let run = Box::new(move || op().map(|y| _ = black_box(y)));
         works.push(Work { name: name.into(), dtype, bound, units: units as f64, run });
     };
     let floats = [DType::F32, DType::F16, DType::Bf16];
@@ -148,20 +152,27 @@ fn works() -> Result<Vec<Work>> {
             add(name, dtype, Bound::CopyCached, moved(2), Box::new(move || f(&a)));
         }
     }
-    for (from, to) in
-        [(DType::F32, DType::F16), (DType::F16, DType::F32), (DType::F32, DType::Bf16), (DType::Bf16, DType::F32)]
-    {
-        for (size, len, bound) in [("64 Ki", 64 << 10, Bound::CopyCached), ("16 Mi", 16 << 20, Bound::Copy)] {
-            let x = Tensor::ones(&[len], from);
-            let name = format!("cast {from} to {to}, {size}");
-            // What is read shows that a cast that could be put off has been done.
-            let cast = move || {
-                let y = x.cast(to);
-                let _ = y.array();
-                Ok(y)
-            };
-            add(&name, to, bound, len * (from.bytes() + to.bytes()), Box::new(cast));
-        }
+    for (size, len, bound) in [("64 Ki", 64 << 10, Bound::CopyCached), ("16 Mi", 16 << 20, Bound::Copy)] {
+        works.push(cast::<f32, f16>(size, len, bound));
+        works.push(cast::<f16, f32>(size, len, bound));
+        works.push(cast::<f32, bf16>(size, len, bound));
+        works.push(cast::<bf16, f32>(size, len, bound));
     }
     Ok(works)
+}
+
+/// A cast into memory that is there already.
+fn cast<A: Element + Convert<B>, B: Element>(size: &str, len: usize, bound: Bound) -> Work {
+    let from = vec![A::default(); len];
+    let mut to = vec![B::default(); len];
+    Work {
+        name: format!("cast {} to {}, {size}", A::DTYPE, B::DTYPE),
+        dtype: B::DTYPE,
+        bound,
+        units: (len * (A::DTYPE.bytes() + B::DTYPE.bytes())) as f64,
+        run: Box::new(move || {
+            A::convert(black_box(&from), black_box(&mut to));
+            Ok(())
+        }),
+    }
 }
