@@ -68,6 +68,7 @@ pub mod check;
 mod dtype;
 pub mod error;
 mod files;
+pub mod host;
 #[allow(unsafe_code)]
 mod kernels;
 pub mod models;

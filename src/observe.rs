@@ -51,9 +51,10 @@ pub fn watch<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>) {
     (result, events)
 }
 
-pub(crate) fn emit(op: Op, inputs: &[DType], output: DType) {
+pub(crate) fn emit(op: Op, inputs: impl IntoIterator<Item = DType>, output: DType) {
     if WATCHED.get() {
-        let event = Event { slot: innermost_slot(), op, inputs: inputs.to_vec(), output, backward: BACKWARD.get() };
+        let inputs = inputs.into_iter().collect();
+        let event = Event { slot: innermost_slot(), op, inputs, output, backward: BACKWARD.get() };
         EVENTS.with_borrow_mut(|events| {
             if let Some(events) = events {
                 events.push(event);
@@ -122,8 +123,8 @@ mod tests {
     #[test]
     fn watches_nest() {
         let ((_, inner), outer) = watch(|| {
-            emit(Op::Relu, &[DType::F32], DType::F32);
-            watch(|| emit(Op::Exp, &[DType::F16], DType::F16))
+            emit(Op::Relu, [DType::F32], DType::F32);
+            watch(|| emit(Op::Exp, [DType::F16], DType::F16))
         });
         assert_eq!(inner.iter().map(|e| e.op).collect::<Vec<_>>(), [Op::Exp]);
         assert_eq!(outer.iter().map(|e| e.op).collect::<Vec<_>>(), [Op::Relu, Op::Exp]);

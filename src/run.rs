@@ -51,9 +51,9 @@ calls! {
     }
     Two {
         Add add, Atan2 atan2, BatchMatMul batch_matmul, BiasAdd bias_add, CrossEntropy cross_entropy, Div div, Dot dot,
-        Embedding embedding, Equal eq, Ger outer, Greater gt, GreaterEqual ge, Hypot hypot, Inner inner, Less lt,
+        Embedding embedding, Equal eq, Fmod fmod, Ger outer, Greater gt, GreaterEqual ge, Hypot hypot, Inner inner, Less lt,
         LessEqual le, LogicalAnd logical_and, LogicalOr logical_or, MatMul matmul, MatMulExt matmul_ext,
-        Maximum maximum, Minimum minimum, Mod fmod, Mul mul, Mv mv, NotEqual ne, Pow pow, Prelu prelu, Sub sub,
+        Maximum maximum, Minimum minimum, Mul mul, Mv mv, NotEqual ne, Pow pow, Prelu prelu, Remainder remainder, Sub sub,
         Vecdot vecdot,
     }
     Three {
@@ -100,7 +100,7 @@ calls! {
         Norm norm "p, axes, keep_dims", Pad pad "pairs, value", Pdist pdist "p", PixelShuffle pixel_shuffle "r",
         PoissonNllLoss poisson_nll_loss "target, log_input, reduction", Prod prod "axes, keep_dims",
         ReflectionPad reflection_pad "pairs", ReplicationPad replication_pad "pairs", Reshape reshape "shape",
-        RmsNorm rms_norm "gamma, eps",
+        Renorm renorm "p, axis, max_norm", RmsNorm rms_norm "gamma, eps",
         ScaledDotProductAttention scaled_dot_product_attention "k, v, mask, causal, scale",
         Scatter scatter "axis, index, src", ScatterAdd scatter_add "axis, index, src", Slice slice "axis, range",
         SmoothL1Loss smooth_l1_loss "target, beta, reduction", SoftMarginLoss soft_margin_loss "target, reduction",

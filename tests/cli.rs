@@ -455,3 +455,23 @@ fn a_run_that_cannot_go_on_ends_with_its_reason() {
     let metrics: Value = serde_json::from_str(&metrics).unwrap();
     assert!(metrics["runs"][0]["stalled"].as_str().unwrap().contains("changed nothing"));
 }
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "kernels without optimisation take minutes")]
+fn bench_measures_limits_and_kernels() {
+    let report = json(precast(&["bench", "--format", "json"]));
+    let rate = |name: &str| report["limits"][name].as_f64().unwrap();
+    assert!(rate("copy") > 0.0 && rate("copy_cached") > 0.0 && rate("read") > 0.0);
+    let rows = report["kernels"].as_array().unwrap();
+    for dtype in ["float32", "float16", "bfloat16"] {
+        assert!(rows.iter().filter(|row| row["dtype"] == dtype).count() >= 10, "{dtype}");
+    }
+    for row in rows {
+        assert!(row["micros"].as_f64().unwrap() > 0.0 && row["rate"].as_f64().unwrap() > 0.0, "{row}");
+        assert_eq!(
+            row["share"].is_null(),
+            row["bound"] == "arithmetic" && report["limits"]["gflops"].is_null(),
+            "{row}"
+        );
+    }
+}

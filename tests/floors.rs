@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["error", "dtype", "files", "kernels"],
     &["op", "precision", "observe"],
     &["tensor", "ops", "check"],
-    &["cell", "cells", "models", "weights"],
+    &["cell", "cells", "host", "models", "weights"],
     &["policy"],
     &["rewrite", "autocast", "run"],
     &["scale", "optim", "train"],

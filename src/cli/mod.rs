@@ -1,5 +1,6 @@
 //! The command line: what is asked, and how it ends.
 
+mod bench;
 mod digits;
 mod inputs;
 mod levels;
@@ -34,6 +35,7 @@ Examples:
   precast explain lenet5_bn 1 --policy o2            why one cell runs as it does
   precast diff lenet5_bn --policy o2 --policy o3     what another policy would change
   precast ops softmax                                what every pack of lists does with an op, and why
+  precast bench                                      how fast this machine is, and what kernels make of it
 
 Exit status: 0 done; 1 the work failed (a training run that cannot go on, a disk that is full); 2 wrong use or bad input."
 )]
@@ -50,6 +52,7 @@ enum Command {
     Diff(plan::DiffArgs),
     Levels(levels::Args),
     Ops(ops::Args),
+    Bench(bench::Args),
 }
 
 /// How a result is written to standard output.
@@ -97,6 +100,7 @@ pub fn main() -> ExitCode {
         Command::Diff(args) => plan::diff(&args),
         Command::Levels(args) => levels::run(&args),
         Command::Ops(args) => ops::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     let (message, code) = match done {
         Ok(()) | Err(Failure::Unread) => return ExitCode::SUCCESS,

@@ -15,6 +15,7 @@ pub(crate) mod finite;
 pub(crate) mod gemm;
 pub(crate) mod grid_sample;
 pub(crate) mod lanes;
+pub(crate) mod limits;
 pub(crate) mod math;
 pub(crate) mod norm;
 pub(crate) mod pool;

@@ -59,7 +59,7 @@ fn sum_of_run<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -> R) ->
     let mut half = SIDE / 2;
     while half > 0 {
         for i in 0..half {
-            sums[i] = sums[i] + sums[i + half];
+            sums[i] += sums[i + half];
         }
         half /= 2;
     }

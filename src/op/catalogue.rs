@@ -204,7 +204,8 @@ catalogue! {
         Erf Keeps ["Erf", "erf", "erf", "Erf"];
         Erfinv Keeps ["Erfinv", "erfinv", "erfinv", "Erfinv"];
         Clamp Keeps ["ClampScalar", "clip", "clamp", "ClipByValue"];
-        Mod Promotes ["", "elementwise_mod", "fmod remainder", ""];
+        Fmod Promotes ["", "", "fmod", ""];
+        Remainder Promotes ["", "elementwise_mod", "remainder", ""];
         Atan2 Promotes ["", "atan2", "atan2", ""];
         Hypot Promotes ["", "", "hypot", ""];
         Lerp Promotes ["", "lerp", "lerp", ""];
@@ -239,6 +240,7 @@ catalogue! {
         ArgMin Keeps ["Argmin", "arg_min", "argmin", "ArgMin"];
         LogSumExp Keeps ["", "logsumexp", "logsumexp", ""];
         Std Keeps ["", "", "std", ""];
+        Renorm Keeps ["Renorm", "renorm", "renorm", ""];
         Dist Promotes ["", "dist", "dist", ""];
         Pdist Keeps ["Pdist", "", "pdist", ""];
         CosineSimilarity Promotes ["", "", "cosine_similarity", ""];
@@ -374,7 +376,6 @@ catalogue! {
         L2Loss ["", "", "", "L2Loss"];
         Median ["", "median", "median", ""];
         Quantile ["", "", "quantile nanquantile", ""];
-        Renorm ["Renorm", "renorm", "renorm", ""];
         MatrixNorm ["", "", "linalg_matrix_norm", ""];
         NuclearNorm ["", "", "nuclear_norm", ""];
         FrobeniusNorm ["", "frobenius_norm", "frobenius_norm", ""];

@@ -66,7 +66,12 @@ binary_ops! {
         if length == R::zero() { (R::zero(), R::zero()) } else { (a / length, b / length) }
     }, None;
     /// The remainder of `a / b` with the sign of `a`, of floating tensors (C's `fmod`).
-    fmod Mod false |a, b| a % b, (R::one(), -(a / b).trunc()), None;
+    fmod Fmod false |a, b| a % b, (R::one(), -(a / b).trunc()), None;
+    /// The remainder of `a / b` with the sign of `b`, of floating tensors (Python's `%`).
+    remainder Remainder false |a, b| {
+        let rest = a % b;
+        if rest != R::zero() && (rest < R::zero()) != (b < R::zero()) { rest + b } else { rest }
+    }, (R::one(), -(a / b).floor()), None;
 }
 
 /// d(a^b)/da; 0 for b = 0, also where a is 0.

@@ -246,16 +246,10 @@ where
     T::Wide: Stored,
 {
     let walk = Broadcast::new(grad.shape(), [mask.shape(), grad.shape()]);
-    let passed =
-        zip(
-            &walk,
-            &elements(mask),
-            &elements::<T>(grad),
-            |m: bool, g| {
-                if m == wanted { g.widen() } else { T::Wide::default() }
-            },
-        );
+    let wide = elements::<T>(grad);
+    let chosen = |m: bool, g: T::Wide| if m == wanted { g } else { T::Wide::default() };
+    let passed = zip(&walk, &elements(mask), &T::widen_slice(&wide), chosen);
     let passed = ArrayD::from_shape_vec(IxDyn(grad.shape()), passed).map_err(|e| Error::shape(e.to_string()))?;
-    let sums = sum_to(passed, to).into_iter().collect::<Vec<_>>();
+    let (sums, _) = sum_to(passed, to).into_raw_vec_and_offset();
     Array::from_vec(T::narrow_vec(sums), to).map(Tensor::from_array)
 }

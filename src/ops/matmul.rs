@@ -9,7 +9,10 @@ use super::{
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::gemm::{Added, Layout, Products, products},
+    kernels::{
+        gemm::{Added, Layout, Products, products},
+        strided::row_major,
+    },
     tensor::{Array, Forward},
 };
 
@@ -29,7 +32,7 @@ fn sums_of_products(
     by_float!(a, T => {
         let (m, _, n) = mkn;
         let (a, b) = (elements::<T>(a), elements::<T>(b));
-        let stretch = |added: &Tensor| stretched::<T>(added.array(), shape).map(|x| x.iter().copied().collect::<Vec<T>>());
+        let stretch = |added: &Tensor| stretched::<T>(added.array(), shape).map(|x| row_major(&x));
         let added = added.map(stretch).transpose()?;
         let added = added.as_deref().map_or(Added::Nothing, Added::ToEach);
         let mut sums = vec![T::default(); terms.len() * m * n];

@@ -70,8 +70,7 @@ pub(crate) fn dispatch(
     let inputs: Vec<Tensor> = inputs.iter().zip(&casts.inputs).map(cast).collect();
     let forward = kernel(&inputs).map_err(|e| e.in_op(op.name()))?;
     let output = tensor::record(op, &inputs, forward);
-    let dtypes: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
-    observe::emit(op, &dtypes, output.dtype());
+    observe::emit(op, inputs.iter().map(Tensor::dtype), output.dtype());
     Ok(match casts.output {
         Some(to) if output.dtype().is_castable() => output.cast(to),
         _ => output,

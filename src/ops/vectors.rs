@@ -136,6 +136,34 @@ impl Tensor {
         })
     }
 
+    /// This tensor with each slice of an axis whose p-norm is above `max_norm` scaled down to that norm, rounded once: rows of
+    /// an embedding are kept short by it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0 or the largest norm is below 0 or NaN,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    pub fn renorm(&self, p: f64, axis: isize, max_norm: f64) -> Result<Tensor> {
+        composed(Op::Renorm, &[self], |inputs| {
+            positive_p(p)?;
+            if max_norm.is_nan() || max_norm < 0.0 {
+                return Err(Error::value(format!("max_norm = {max_norm}; allowed: 0 and above")));
+            }
+            let rank = inputs[0].rank();
+            let axis = axis_at(axis, rank)?;
+            let others: Vec<isize> = (0..rank as isize).filter(|&other| other != axis as isize).collect();
+            Ok(move |x: &[Tensor]| {
+                // Of a vector each element is a slice.
+                let norms = if others.is_empty() { x[0].abs()? } else { x[0].norm(p, &others, true)? };
+                let most = Tensor::scalar(max_norm, norms.dtype());
+                let one = Tensor::ones(&[], norms.dtype());
+                // The small number that torch adds keeps the quotient finite.
+                let factors = norms.gt(&most)?.select(&most.div(&(&norms + 1e-7)?)?, &one)?;
+                x[0].mul(&factors)
+            })
+        })
+    }
+
     /// Each vector along an axis divided by its p-norm, which counts as no less than `eps`. Written with ops that lists
     /// know: a region may take the norm in f32.
     ///

@@ -7,6 +7,7 @@ use super::{Array, Tensor, array::Stored, with_array};
 use crate::{
     DType,
     error::{Error, Result},
+    kernels::strided::row_major,
 };
 
 /// Rust element types that tensors are made from and read into: f64, f32, f16, bf16, i64, bool.
@@ -93,8 +94,7 @@ impl Tensor {
     }
 
     pub(crate) fn to_vec_stored<T: Stored>(&self) -> Vec<T> {
-        let view = self.array().view::<T>().expect("the caller opened this dtype");
-        view.iter().copied().collect()
+        row_major(&self.array().view::<T>().expect("the caller opened this dtype"))
     }
 
     /// The elements in row-major order as f64: exact for every dtype but large integers.

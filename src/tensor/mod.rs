@@ -100,7 +100,7 @@ impl Tensor {
     pub(crate) fn array(&self) -> &Array {
         self.0.data.get_or_init(|| {
             let narrow = self.0.narrow.as_ref().expect("a tensor without data is the widening of another");
-            observe::emit(Op::Cast, &[narrow.dtype()], self.0.dtype);
+            observe::emit(Op::Cast, [narrow.dtype()], self.0.dtype);
             narrow.array().cast(self.0.dtype)
         })
     }
@@ -200,7 +200,7 @@ impl Tensor {
     }
 
     fn cast_array(&self, to: DType) -> Array {
-        observe::emit(Op::Cast, &[self.dtype()], to);
+        observe::emit(Op::Cast, [self.dtype()], to);
         self.array().cast(to)
     }
 

@@ -168,6 +168,8 @@ fn known_values() {
     let turns = [0.25, 0.75, -0.75, 1.0].map(|x| x * std::f64::consts::PI);
     close("atan2", &y.atan2(&x).unwrap().to_f64(), &turns, 1e-15);
     close("hypot", &of(&[3e200f64]).hypot(&of(&[4e200])).unwrap().to_f64(), &[5e200], 1e-15);
+    let (a, b) = (of(&[-5f64, 5., 5.5, -6.]), of(&[3f64, -3., 2., 3.]));
+    assert_eq!(a.remainder(&b).unwrap().to_f64(), [1., -1., 1.5, 0.]);
     assert_eq!(of(&[-5f64, 5., 5.5]).fmod(&of(&[3f64, -3., 2.])).unwrap().to_f64(), [-2., 2., 1.5]);
     assert_eq!(of(&[1f64, 1.]).lerp(&of(&[3f64, 3.]), 0.25).unwrap().to_f64(), [1.5, 1.5]);
     close("log1p", &of(&[1e-10f64]).log1p().unwrap().to_f64(), &[1e-10 - 0.5e-20], 1e-15);

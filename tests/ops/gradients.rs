@@ -108,6 +108,7 @@ fn binary_ops() {
         ("lerp far", |a, b| a.lerp(b, 1.5), -2.0..2.0, -2.0..2.0),
         // The quotient stays away from whole numbers, where the remainder jumps.
         ("fmod", |a, b| a.fmod(b), 2.1..2.9, 0.95..1.02),
+        ("remainder", |a, b| a.remainder(b), -2.9..-2.1, 0.95..1.02),
     ];
     for (name, f, a_range, b_range) in ops {
         for case in 0..CASES {

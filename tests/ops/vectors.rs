@@ -107,6 +107,10 @@ fn lengths_and_angles() -> Result<()> {
         for p in [1.0, 2.0, 3.0] {
             check("dist", &pair, |x| x[0].dist(&x[1], p));
         }
+        // Slices far above the largest norm, and far below it; of one element each, they would have no slope.
+        let matrix = [draw.tensor(&[3, 4], 0.2..2.0)];
+        check("renorm", &matrix, |x| x[0].renorm(2.0, case as isize % 2, 0.1));
+        check("renorm of short ones", &matrix, |x| x[0].renorm(1.0, -1, 1e3));
         // A quotient of two ops, each of which rounds.
         check_within("normalize", 6.0, &[a], |x| x[0].normalize(2.0, axis, 1e-12));
         let rows = draw.tensor(&[3, 2], -0.1..0.1).add(&(Tensor::arange(3).cast(DType::F64).unsqueeze(-1)? * 2.0)?)?;
@@ -116,6 +120,10 @@ fn lengths_and_angles() -> Result<()> {
     assert_eq!(x.pdist(2.0)?.to_f64(), [5., 8., 5.]);
     assert_eq!(x.dist(&Tensor::ones(&[2], DType::F64), 1.0)?.item()?, 2. + 5. + 8.);
     assert_eq!(x.normalize(2.0, -1, 1e-12)?.to_f64(), [0., 0., 0.6, 0.8, 0., 1.]);
+    let short = x.renorm(2.0, 0, 2.0)?.to_f64();
+    assert!(short.iter().zip([0., 0., 1.2, 1.6, 0., 2.]).all(|(a, b)| (a - b).abs() < 1e-6), "{short:?}");
+    assert_eq!(x.renorm(2.0, -2, 5.0)?.to_f64()[..4], x.to_f64()[..4]);
+    assert!(x.renorm(2.0, 0, -1.0).unwrap_err().to_string().contains("Renorm: max_norm = -1"));
     assert_eq!(x.cosine_similarity(&x, -1, 1e-8)?.to_f64()[0], 0.0);
     Ok(())
 }

@@ -202,7 +202,7 @@ pub const FORMS: &[Form] = &[
     form("divide", TWO, Ops(|x| x[0].div(&x[1]))),
     form("maximum", TWO, Ops(|x| x[0].maximum(&x[1]))),
     form("minimum", TWO, Ops(|x| x[0].minimum(&x[1]))),
-    form("remainder", TWO, Ops(|x| x[0].fmod(&x[1]))),
+    form("remainder", TWO, Ops(|x| x[0].remainder(&x[1]))),
     form("floor_divide", TWO, Decided(Op::FloorDiv)),
     form("fmax", TWO, Decided(Op::Fmax)),
     form("fmin", TWO, Decided(Op::Fmin)),

@@ -301,7 +301,7 @@ pub const FORMS: &[Form] = &[
     one!("dist", MM, |x| x[0].dist(&x[1], 2.0)),
     one!("cdist", MM, |x| x[0].cdist(&x[1], 2.0)),
     one!("pdist", M, |x| x[0].pdist(2.0)),
-    form("renorm", M, Decided(Op::Renorm)),
+    one!("renorm", M, |x| x[0].renorm(2.0, 0, 1.0)),
     one!("cosine_similarity", MM, |x| x[0].cosine_similarity(&x[1], 1, 1e-8)),
     form("quantile", M, Decided(Op::Quantile)),
     one!("trace", M, |x| x[0].trace()),

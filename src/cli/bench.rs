@@ -1,0 +1,77 @@
+//! `precast bench`: what this machine can do, and what of it the kernels reach.
+
+use std::io::{IsTerminal, Write, stderr};
+
+use comfy_table::{CellAlignment, Table, presets};
+use precast::host::{Bound, Limits, Measured};
+use serde::Serialize;
+
+use super::{Failure, Format, Result, print, print_json};
+
+/// Measure this machine's limits on one thread, and the share of them that kernels reach; about fifteen seconds
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// How to write it
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Report {
+    limits: Limits,
+    kernels: Vec<Measured>,
+}
+
+pub(super) fn run(args: &Args) -> Result {
+    precast::set_threads(1);
+    let shows = stderr().is_terminal();
+    let say = |text: &str| {
+        if shows {
+            let _ = write!(stderr(), "\r\x1b[2K{text}");
+        }
+    };
+    say("limits of the machine");
+    let limits = Limits::measure();
+    let kernels = limits.kernels(|row| say(&format!("{} {}", row.work, row.dtype))).map_err(Failure::work)?;
+    say("");
+    let report = Report { limits, kernels };
+    match args.format {
+        Format::Json => print_json(&report),
+        Format::Text => print(text(&report)),
+    }
+}
+
+fn text(Report { limits, kernels }: &Report) -> String {
+    let gflops = limits.gflops.map_or("unknown".into(), |rate| format!("{rate:.1} Gflop/s"));
+    let unit = |bound| if bound == Bound::Arithmetic { "Gflop/s" } else { "GB/s" };
+    let of = |bound| match bound {
+        Bound::Arithmetic => "multiply-adds",
+        Bound::Copy => "copying, beyond the caches",
+        Bound::CopyCached => "copying, in the caches",
+        Bound::Read => "reading, beyond the caches",
+    };
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header(["work", "dtype", "time", "rate", "share", "of"]);
+    for row in kernels {
+        table.add_row([
+            row.work.clone(),
+            row.dtype.to_string(),
+            format!("{:.1} us", row.micros),
+            format!("{:.1} {}", row.rate, unit(row.bound)),
+            row.share.map_or(String::new(), |share| format!("{:.0} %", share * 100.0)),
+            of(row.bound).into(),
+        ]);
+    }
+    for column in 2..5 {
+        table.column_mut(column).expect("six columns").set_cell_alignment(CellAlignment::Right);
+    }
+    format!(
+        "one thread, vectors: {}\nmultiply-adds in registers  {gflops}\ncopying, in the caches      {:.1} GB/s\n\
+         copying, beyond the caches  {:.1} GB/s\nreading, beyond the caches  {:.1} GB/s\n\n{}",
+        limits.vectors,
+        limits.copy_cached,
+        limits.copy,
+        limits.read,
+        table.trim_fmt()
+    )
+}

@@ -1,0 +1,178 @@
+//! What this machine can do, and what of it the kernels reach: `precast bench` as a value.
+
+use std::hint::black_box;
+
+use half::{bf16, f16};
+use serde::Serialize;
+
+use crate::{
+    DType, Element, Tensor,
+    error::Result,
+    kernels::{cast::Convert, limits},
+    ops::{ConvOptions, Padding},
+};
+
+/// The limits of a machine, measured on one thread.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Limits {
+    /// The vector instructions that kernels use.
+    pub vectors: &'static str,
+    /// Multiplications and additions of f32 in registers, in 10⁹ a second; `None` where no vectors are used.
+    pub gflops: Option<f64>,
+    /// Memory copied beyond the caches, in 10⁹ bytes a second, read and written ones counted.
+    pub copy: f64,
+    /// The same within the caches.
+    pub copy_cached: f64,
+    /// Memory read beyond the caches, in 10⁹ bytes a second.
+    pub read: f64,
+}
+
+/// What bounds a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// [`Limits::gflops`].
+    Arithmetic,
+    /// [`Limits::copy`].
+    Copy,
+    /// [`Limits::copy_cached`].
+    CopyCached,
+    /// [`Limits::read`].
+    Read,
+}
+
+/// One piece of work, measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// What was done.
+    pub work: String,
+    /// The dtype it was done in.
+    pub dtype: DType,
+    /// Its fastest time in microseconds.
+    pub micros: f64,
+    /// 10⁹ multiplications and additions, or bytes, a second.
+    pub rate: f64,
+    /// What the rate is to be held against.
+    pub bound: Bound,
+    /// The rate as a part of that limit.
+    pub share: Option<f64>,
+}
+
+impl Limits {
+    /// Measures the machine: about a second.
+    pub fn measure() -> Self {
+        Limits {
+            vectors: limits::vectors(),
+            gflops: limits::multiply_adds().map(|rate| rate / 1e9),
+            copy: limits::copied(128 << 20) / 1e9,
+            copy_cached: limits::copied(128 << 10) / 1e9,
+            read: limits::read(128 << 20) / 1e9,
+        }
+    }
+
+    /// The limit of a bound.
+    pub fn of(&self, bound: Bound) -> Option<f64> {
+        match bound {
+            Bound::Arithmetic => self.gflops,
+            Bound::Copy => Some(self.copy),
+            Bound::CopyCached => Some(self.copy_cached),
+            Bound::Read => Some(self.read),
+        }
+    }
+
+    /// Measures the kernels beside these limits: about ten seconds. `seen` is told of each. The limits are those of one
+    /// thread, so shares mean something after [`set_threads(1)`](crate::set_threads).
+    ///
+    /// # Errors
+    /// What the ops report; none is expected.
+    pub fn kernels(&self, mut seen: impl FnMut(&Measured)) -> Result<Vec<Measured>> {
+        let mut rows = Vec::new();
+        for mut work in works()? {
+            (work.run)()?;
+            let seconds = limits::best(0.2, || _ = (work.run)(), 1).recip();
+            let rate = work.units / seconds / 1e9;
+            let share = self.of(work.bound).map(|limit| rate / limit);
+            let Work { name, dtype, bound, .. } = work;
+            let row = Measured { work: name, dtype, micros: seconds * 1e6, rate, bound, share };
+            seen(&row);
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+}
+
+struct Work {
+    name: String,
+    dtype: DType,
+    bound: Bound,
+    /// Multiplications and additions, or bytes.
+    units: f64,
+    run: Box<dyn FnMut() -> Result<()>>,
+}
+
+/// The work that is measured: what a training step is made of.
+fn works() -> Result<Vec<Work>> {
+    let mut works = Vec::new();
+    let mut add = |name: &str, dtype, bound, units: usize, op: Box<dyn Fn() -> Result<Tensor>>| {
+        let run = Box::new(move || op().map(|y| _ = black_box(y)));
+        works.push(Work { name: name.into(), dtype, bound, units: units as f64, run });
+    };
+    let floats = [DType::F32, DType::F16, DType::Bf16];
+    for dtype in floats {
+        let x = |shape: &[usize]| {
+            let count = shape.iter().product();
+            let numbers = (0..count).map(|i| ((i * 7919 % 1000) as f32 - 500.0) / 300.0).collect();
+            Tensor::from_vec::<f32>(numbers, shape).map(|x| x.cast(dtype))
+        };
+        let bytes = dtype.bytes();
+        let (a, b) = (x(&[512, 512])?, x(&[512, 512])?);
+        add("matmul 512x512x512", dtype, Bound::Arithmetic, 2 << 27, Box::new(move || a.matmul(&b)));
+        let (a, w) = (x(&[64, 784])?, x(&[512, 784])?);
+        add("linear 64x784 to 512", dtype, Bound::Arithmetic, 2 * 64 * 784 * 512, Box::new(move || a.linear(&w, None)));
+        let (a, w) = (x(&[8, 32, 32, 32])?, x(&[32, 32, 3, 3])?);
+        let same = ConvOptions { padding: Padding::Same, ..ConvOptions::default() };
+        let products = 2 * 8 * 32 * 32 * 32 * 32 * 9;
+        add("conv2d 8x32x32x32, 3x3", dtype, Bound::Arithmetic, products, Box::new(move || a.conv2d(&w, None, &same)));
+        let (a, w) = (x(&[1, 4096])?, x(&[4096, 4096])?);
+        add("linear 1x4096 to 4096", dtype, Bound::Read, (4096 * 4096) * bytes, Box::new(move || a.linear(&w, None)));
+        let cached = 64 << 10;
+        let moved = |tensors: usize| tensors * cached * bytes;
+        let (a, b) = (x(&[cached])?, x(&[cached])?);
+        add("add, 64 Ki", dtype, Bound::CopyCached, moved(3), Box::new(move || a.add(&b)));
+        type Function = fn(&Tensor) -> Result<Tensor>;
+        let functions: [(&str, Function); 5] = [
+            ("relu, 64 Ki", Tensor::relu),
+            ("exp, 64 Ki", Tensor::exp),
+            ("gelu, 64 Ki", Tensor::gelu),
+            ("softmax, 128x512", |x| x.softmax(-1)),
+            ("layer norm, 128x512", |x| x.layer_norm(&[512], None, None, 1e-5)),
+        ];
+        for (name, f) in functions {
+            let a = x(&[128, 512])?;
+            add(name, dtype, Bound::CopyCached, moved(2), Box::new(move || f(&a)));
+        }
+    }
+    for (size, len, bound) in [("64 Ki", 64 << 10, Bound::CopyCached), ("16 Mi", 16 << 20, Bound::Copy)] {
+        works.push(cast::<f32, f16>(size, len, bound));
+        works.push(cast::<f16, f32>(size, len, bound));
+        works.push(cast::<f32, bf16>(size, len, bound));
+        works.push(cast::<bf16, f32>(size, len, bound));
+    }
+    Ok(works)
+}
+
+/// A cast into memory that is there already.
+fn cast<A: Element + Convert<B>, B: Element>(size: &str, len: usize, bound: Bound) -> Work {
+    let from = vec![A::default(); len];
+    let mut to = vec![B::default(); len];
+    Work {
+        name: format!("cast {} to {}, {size}", A::DTYPE, B::DTYPE),
+        dtype: B::DTYPE,
+        bound,
+        units: (len * (A::DTYPE.bytes() + B::DTYPE.bytes())) as f64,
+        run: Box::new(move || {
+            A::convert(black_box(&from), black_box(&mut to));
+            Ok(())
+        }),
+    }
+}

@@ -1,0 +1,116 @@
+//! What the machine can do at most: what kernels are measured against.
+
+use std::{hint::black_box, time::Instant};
+
+use super::simd::{self, Kernel, Vector};
+
+/// Vectors that are multiplied and added to side by side: more than a fused multiply-add takes cycles, times two units.
+const CHAINS: usize = 12;
+
+/// A loop of fused multiply-adds in registers.
+struct MultiplyAdd {
+    rounds: usize,
+}
+
+impl Kernel for MultiplyAdd {
+    /// Multiplications and additions done.
+    type Output = f64;
+
+    // SAFETY: called where the instructions of `V` are there.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) -> f64 {
+        let mut out = [0f32; 16];
+        // SAFETY: the promise of `Kernel::run`; `out` has room for the widest vector.
+        unsafe {
+            let (a, b) = (V::splat(black_box(0.999)), V::splat(black_box(1e-3)));
+            let mut sums = [V::splat(1.0); CHAINS];
+            for _ in 0..self.rounds {
+                for sum in &mut sums {
+                    *sum = V::mul_add(*sum, a, b);
+                }
+            }
+            for sum in sums {
+                V::store_f32(sum, out.as_mut_ptr());
+                black_box(&out);
+            }
+        }
+        (2 * CHAINS * V::LANES * self.rounds) as f64
+    }
+}
+
+/// Multiplications and additions of f32 a second that one thread can do at most; `None` where no vectors are known.
+pub(crate) fn multiply_adds() -> Option<f64> {
+    let once = |rounds: usize| {
+        let start = Instant::now();
+        let done = simd::run(MultiplyAdd { rounds }).ok()?;
+        Some(done / start.elapsed().as_secs_f64())
+    };
+    once(1000)?;
+    (0..20).filter_map(|_| once(1_000_000)).reduce(f64::max)
+}
+
+/// The name of the vectors that kernels use here.
+pub(crate) fn vectors() -> &'static str {
+    match simd::widest() {
+        simd::Width::One => "none",
+        simd::Width::Eight => "AVX2, FMA, F16C",
+        simd::Width::Sixteen => "AVX-512",
+    }
+}
+
+/// Bytes a second that one thread copies, read and written ones counted, from and to slices of `bytes`.
+pub(crate) fn copied(bytes: usize) -> f64 {
+    let from = vec![1u8; bytes];
+    let mut to = vec![0u8; bytes];
+    best(0.25, || black_box(&mut to).copy_from_slice(black_box(&from)), 2 * bytes)
+}
+
+/// Sums a slice, for the sake of reading it.
+struct Read<'a>(&'a [f32]);
+
+impl Kernel for Read<'_> {
+    type Output = ();
+
+    // SAFETY: called where the instructions of `V` are there.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let mut out = [0f32; 16];
+        let step = V::LANES * 4;
+        // SAFETY: the promise of `Kernel::run`; whole steps lie inside the slice, and `out` has room for the widest vector.
+        unsafe {
+            let mut sums = [V::splat(0.0); 4];
+            let mut at = 0;
+            while at + step <= self.0.len() {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    *sum = V::add(*sum, V::load_f32(self.0.as_ptr().add(at + i * V::LANES)));
+                }
+                at += step;
+            }
+            for sum in sums {
+                V::store_f32(sum, out.as_mut_ptr());
+                black_box(&out);
+            }
+        }
+    }
+}
+
+/// Bytes a second that one thread reads of a slice of `bytes`.
+pub(crate) fn read(bytes: usize) -> f64 {
+    let from = vec![1f32; bytes / 4];
+    let plain = || _ = black_box(from.iter().sum::<f32>());
+    best(0.25, || simd::run(Read(black_box(&from))).unwrap_or_else(|_| plain()), bytes)
+}
+
+/// The best rate of `work` units a call within some seconds.
+pub(crate) fn best(seconds: f64, mut f: impl FnMut(), work: usize) -> f64 {
+    let begin = Instant::now();
+    let mut least = f64::INFINITY;
+    loop {
+        let start = Instant::now();
+        f();
+        least = least.min(start.elapsed().as_secs_f64());
+        if begin.elapsed().as_secs_f64() > seconds {
+            return work as f64 / least;
+        }
+    }
+}
