@@ -24,6 +24,7 @@
 
 use std::{
     borrow::Borrow,
+    fmt,
     sync::{Arc, OnceLock},
 };
 
@@ -55,7 +56,8 @@ use crate::{
 /// assert_eq!(sum.item()?, 12.0);
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
+#[must_use = "a region does nothing until it is entered"]
 pub struct Autocast {
     pack: Arc<Pack>,
     level: Option<String>,
@@ -108,8 +110,8 @@ impl Autocast {
         })
     }
 
-    /// The low dtype: f16 or bf16. A region that names none takes that of the region around it, and if there is none the
-    /// pack's first.
+    /// The low dtype: f16 or bf16. A region that names none takes that of the region around it; if there is none, or the pack is
+    /// not made for it, the pack's first.
     pub fn dtype(mut self, dtype: DType) -> Self {
         self.dtype = Some(dtype);
         self
@@ -231,5 +233,15 @@ impl Autocast {
     fn ops(&self, names: &[String]) -> Result<Vec<Op>> {
         let found: Vec<Vec<Op>> = names.iter().map(|name| self.pack.op(name)).collect::<Result<_>>()?;
         Ok(found.concat())
+    }
+}
+
+impl fmt::Debug for Autocast {
+    /// What was asked for; not the pack's lists.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Autocast { pack, level, dtype, enabled, cache, promote, white, black, rules: _ } = self;
+        let mut shown = f.debug_struct("Autocast");
+        shown.field("pack", &pack.name).field("level", level).field("dtype", dtype).field("enabled", enabled);
+        shown.field("cache", cache).field("promote", promote).field("white", white).field("black", black).finish()
     }
 }

@@ -50,8 +50,8 @@ fn wrong_names_are_refused_with_the_nearest() {
     for (level, words) in [
         ("O3", "the pack paddle-3.3 has no level `O3`"),
         ("o1", "did you mean `O1`?"),
-        ("", "it has: O1, O2, OD"),
-        ("auto", "it has: O1, O2, OD"),
+        ("", "it has: O0, O1, O2, OD"),
+        ("auto", "it has: O0, O1, O2, OD"),
     ] {
         refused(region(PADDLE).level(level), ErrorKind::Level, words);
     }
@@ -62,7 +62,7 @@ fn wrong_names_are_refused_with_the_nearest() {
         refused(with("not_an_op"), ErrorKind::List, "no op is called `not_an_op`");
         refused(with(""), ErrorKind::List, "no op is called ``");
         // A right one beside it does not help.
-        refused(with("exp").white(["exq"]), ErrorKind::List, "did you mean `Exp`?");
+        refused(with("exp").white(["exq"]), ErrorKind::List, "did you mean `exp`, as paddle calls Exp?");
     }
 }
 

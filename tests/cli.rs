@@ -300,7 +300,7 @@ fn wrong_use_is_told_with_what_is_allowed_and_changes_nothing() {
         (&["ops", "mul"], &["`paddle:mul` is MatMul, `torch:mul` is Mul"]),
         (&["ops", "torch:mull"], &["no op of torch is called `mull` (did you mean `mul`?)"]),
         (&["ops", "--pack", "torch-2.15-cp"], &["no pack is called `torch-2.15-cp` (did you mean `torch-2.15-cpu`?)"]),
-        (&["ops", "MatMull", "--pack", "paddle-3.3"], &["did you mean `MatMul`"]),
+        (&["ops", "MatMull", "--pack", "paddle-3.3"], &["did you mean `matmul`, as paddle calls MatMul?"]),
         (&["ops", "--format", "tree"], &["tree", "text, json"]),
         (&["trian"], &["unrecognized subcommand 'trian'", "'train'"]),
     ];

@@ -30,7 +30,7 @@ pub(super) struct Args {
 const WIDTH: u16 = 120;
 
 /// The name of the lists by which a policy lowers the ops that cells call directly.
-const WHITE: &str = "O1";
+const WHITE: &str = "nets O1";
 
 /// What is known of an op, whoever decides.
 #[derive(Serialize)]

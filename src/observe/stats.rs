@@ -91,7 +91,8 @@ impl fmt::Display for OpStats {
 }
 
 /// Runs `f` and counts the ops that it calls on this thread, by dtype. Backward passes inside are left out, as Paddle leaves
-/// them out; [`watch`] tells of them, too, and its events can be counted: `events.iter().collect::<OpStats>()`.
+/// them out. Of a backward pass [`watch`] tells the casts and those ops that gradients are made of, and its events can be
+/// counted: `events.iter().collect::<OpStats>()`.
 ///
 /// However `f` ends, nothing is counted any more afterwards.
 ///

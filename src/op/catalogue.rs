@@ -168,16 +168,16 @@ catalogue! {
         Softshrink Keeps ["", "softshrink", "softshrink", ""];
         // arithmetic
         Add Promotes ["Add AddExt", "elementwise_add", "add", "Add AddV2"];
-        Sub Promotes ["Sub SubExt", "elementwise_sub", "sub rsub", "Sub"];
-        Mul Promotes ["Mul Muls", "elementwise_mul", "mul", "Mul"];
-        Div Promotes ["Div RealDiv", "elementwise_div", "div", "RealDiv Div"];
+        Sub Promotes ["Sub SubExt", "elementwise_sub", "sub subtract rsub", "Sub"];
+        Mul Promotes ["Mul Muls", "elementwise_mul", "mul multiply", "Mul"];
+        Div Promotes ["Div RealDiv", "elementwise_div", "div divide true_divide", "RealDiv Div"];
         Maximum Promotes ["Maximum", "elementwise_max", "maximum", "Maximum"];
         Minimum Promotes ["Minimum", "elementwise_min", "minimum", "Minimum"];
         Pow Promotes ["Pow", "pow elementwise_pow", "pow", "Pow"];
         Addcdiv Promotes ["Addcdiv", "", "addcdiv", ""];
         Addcmul Promotes ["Addcmul", "", "addcmul", ""];
         Cross Promotes ["Cross _PyboostCrossPrim", "cross", "cross linalg_cross", "Cross"];
-        Neg Keeps ["Neg", "", "neg", "Neg"];
+        Neg Keeps ["Neg", "", "neg negative", "Neg"];
         Exp Keeps ["Exp", "exp", "exp", "Exp"];
         Expm1 Keeps ["Expm1", "expm1", "expm1", "Expm1"];
         Log Keeps ["Log", "log", "log", "Log"];
@@ -188,7 +188,7 @@ catalogue! {
         Rsqrt Keeps ["Rsqrt", "rsqrt", "rsqrt", "Rsqrt"];
         Reciprocal Keeps ["Reciprocal", "reciprocal", "reciprocal", "Reciprocal Inv"];
         Square Keeps ["Square", "square", "square", "Square"];
-        Abs Keeps ["Abs", "abs", "abs", "Abs"];
+        Abs Keeps ["Abs", "abs", "abs absolute", "Abs"];
         Sign Keeps ["Sign", "sign", "sign", "Sign"];
         Floor Keeps ["Floor", "floor", "floor", "Floor"];
         Ceil Keeps ["Ceil", "ceil", "ceil", "Ceil"];
@@ -203,7 +203,7 @@ catalogue! {
         Cosh Keeps ["Cosh", "cosh", "cosh", "Cosh"];
         Erf Keeps ["Erf", "erf", "erf", "Erf"];
         Erfinv Keeps ["Erfinv", "erfinv", "erfinv", "Erfinv"];
-        Clamp Keeps ["ClampScalar", "clip", "clamp", "ClipByValue"];
+        Clamp Keeps ["ClampScalar", "clip", "clamp clip", "ClipByValue"];
         Fmod Promotes ["", "", "fmod", ""];
         Remainder Promotes ["", "elementwise_mod", "remainder", ""];
         Atan2 Promotes ["", "atan2", "atan2", ""];

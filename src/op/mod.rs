@@ -44,6 +44,21 @@ impl System {
         }
     }
 
+    /// The system that a name is said to be of, and the rest of it: `paddle:mul`, `aten::mul`, `torch.mul`.
+    fn of_prefix(name: &str) -> Result<Option<(System, &str)>> {
+        let alias = |prefix: &str| match prefix {
+            "aten" => Some(System::Torch),
+            "tf" => Some(System::TensorFlow),
+            prefix => System::ALL.into_iter().find(|system| system.name() == prefix),
+        };
+        if let Some((prefix, rest)) = name.split_once(':') {
+            let system = alias(prefix).map_or_else(|| prefix.parse(), Ok)?;
+            return Ok(Some((system, rest.trim_start_matches(':'))));
+        }
+        // Of a dot in a name only a system's own is a prefix: `conv2d.padding` has an overload.
+        Ok(name.split_once('.').and_then(|(prefix, rest)| Some((alias(prefix)?, rest))))
+    }
+
     /// A name of this system without what may stand around it.
     fn bare(self, name: &str) -> &str {
         if self != System::Torch {
@@ -79,7 +94,7 @@ impl FromStr for System {
 
 impl Op {
     /// The ops of a name: of this library (`Relu`), of one of the four systems (`ReLU`, `relu`), or of one of them said
-    /// outright (`paddle:mul`).
+    /// outright (`paddle:mul`, `aten::mul`, `torch.mul`).
     ///
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name, with the nearest one and whose it is; and when
@@ -96,8 +111,12 @@ impl Op {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn named(name: &str) -> Result<Vec<Op>> {
-        if let Some((system, name)) = name.split_once(':').filter(|(_, rest)| !rest.starts_with(':')) {
-            let system: System = system.parse()?;
+        Op::find(name, None)
+    }
+
+    /// `speaker` is whose names are suggested first.
+    fn find(name: &str, speaker: Option<System>) -> Result<Vec<Op>> {
+        if let Some((system, name)) = System::of_prefix(name)? {
             return Op::in_system(system, name);
         }
         if let Some(op) = Op::ALL.iter().find(|op| op.name() == name) {
@@ -108,7 +127,7 @@ impl Op {
             .map(|system| (system, system.ops(name)))
             .filter(|(_, ops)| !ops.is_empty())
             .collect();
-        let Some((_, ops)) = hits.first().cloned() else { return Err(unknown(name)) };
+        let Some((_, ops)) = hits.first().cloned() else { return Err(unknown(name, speaker)) };
         if hits.iter().any(|(_, others)| !others.iter().any(|op| ops.contains(op))) {
             hits.dedup_by(|a, b| a.1 == b.1);
             let list = |ops: &[Op]| ops.iter().map(|op| op.name()).collect::<Vec<_>>().join(", ");
@@ -137,7 +156,7 @@ impl Op {
     /// ```
     pub fn named_in(system: System, name: &str) -> Result<Vec<Op>> {
         match system.ops(name) {
-            ops if ops.is_empty() => Op::named(name),
+            ops if ops.is_empty() => Op::find(name, Some(system)),
             ops => Ok(ops),
         }
     }
@@ -170,13 +189,14 @@ impl Op {
     }
 }
 
-/// The error for a name that nobody knows.
-fn unknown(name: &str) -> Error {
+/// The error for a name that nobody knows. Of names that are equally near, the speaker's own is suggested.
+fn unknown(name: &str, speaker: Option<System>) -> Error {
     let own = Op::ALL.iter().map(|op| (op.name(), None, *op));
     let theirs = System::ALL.into_iter().flat_map(|system| {
         Op::ALL.iter().flat_map(move |op| op.names(system).map(move |name| (name, Some(system), *op)))
     });
-    let all: Vec<(&str, Option<System>, Op)> = own.chain(theirs).collect();
+    let mut all: Vec<(&str, Option<System>, Op)> = own.chain(theirs).collect();
+    all.sort_by_key(|(_, system, _)| speaker.is_some() && *system != speaker);
     let near = did_you_mean(name, all.iter().map(|(name, ..)| *name));
     let whose = all.iter().find(|(known, ..)| near.contains(&format!("`{known}`")));
     let near = match whose {
@@ -243,5 +263,15 @@ mod tests {
         assert!(Op::named("troch:mul").unwrap_err().to_string().contains("did you mean `torch`"));
         let message = Op::named("torch:mull").unwrap_err().to_string();
         assert!(message.starts_with("no op of torch is called `mull` (did you mean `mul`?)"), "{message}");
+        for (name, words) in [
+            ("aten::softmx", "no op of torch is called `softmx` (did you mean `softmax`?)"),
+            ("tf:Conv2d", "no op of tensorflow is called `Conv2d` (did you mean `Conv2D`?)"),
+            ("paddle::conv2", "no op of paddle is called `conv2` (did you mean `conv2d`?)"),
+        ] {
+            assert_eq!(Op::named(name).unwrap_err().to_string(), words);
+        }
+        assert_eq!(Op::named("torch.matmul").unwrap(), Op::named("torch:matmul").unwrap());
+        let message = Op::named_in(System::Paddle, "softmaxx").unwrap_err().to_string();
+        assert!(message.ends_with("(did you mean `softmax`, as paddle calls Softmax?)"), "{message}");
     }
 }

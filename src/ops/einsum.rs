@@ -259,6 +259,9 @@ impl Tensor {
     /// ```
     pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
         composed(Op::Einsum, operands, |inputs| {
+            if inputs.is_empty() {
+                return Err(Error::shape("needs at least one tensor"));
+            }
             one_float_dtype(inputs)?;
             let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
             let plan = Plan::new(equation, &shapes)?;

@@ -148,8 +148,8 @@ impl Tensor {
     /// ```
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         dispatch(Op::Concat, tensors, |inputs| {
-            let rank = inputs.first().map_or(0, Tensor::rank);
-            let axis = axis_at(axis, rank)?;
+            let Some(first) = inputs.first() else { return Err(Error::shape("needs at least one tensor")) };
+            let axis = axis_at(axis, first.rank())?;
             let others = |shape: &[usize]| [&shape[..axis], &shape[axis + 1..]].concat();
             let mut shape = common_shape(inputs, others, &format!(" in more than axis {axis}"))?;
             let lengths: Vec<usize> = inputs.iter().map(|x| x.shape()[axis]).collect();

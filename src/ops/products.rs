@@ -127,10 +127,10 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn multi_dot(matrices: &[&Tensor]) -> Result<Tensor> {
         composed(Op::MultiDot, matrices, |inputs| {
-            one_float_dtype(inputs)?;
             if inputs.len() < 2 {
                 return Err(Error::shape(format!("needs at least two matrices, got {}", inputs.len())));
             }
+            one_float_dtype(inputs)?;
             if let Some(x) = inputs.iter().find(|x| x.rank() != 2) {
                 return Err(Error::shape(format!("needs matrices, got {:?}", x.shape())));
             }

@@ -156,5 +156,5 @@ pub(crate) fn check_low(dtype: DType) -> Result<()> {
     if dtype.is_low() {
         return Ok(());
     }
-    Err(Error::dtype(format!("the low dtype of a policy is float16 or bfloat16, got {}", dtype.long_name())))
+    Err(Error::dtype(format!("the low dtype is float16 or bfloat16, got {}", dtype.long_name())))
 }

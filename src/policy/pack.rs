@@ -111,7 +111,8 @@ impl Pack {
     /// [`ErrorKind::Level`](crate::ErrorKind::Level) when it has no such level, with those it has.
     pub fn region(&self, level: &str) -> Result<&OpLists> {
         self.regions.iter().find(|lists| &*lists.level == level).ok_or_else(|| {
-            let levels: Vec<&str> = self.regions.iter().map(|lists| &*lists.level).collect();
+            let own = self.regions.iter().map(|lists| &*lists.level);
+            let levels: Vec<&str> = std::iter::once("O0").chain(own).collect();
             let near = did_you_mean(level, levels.iter().copied());
             Error::level(format!("the pack {} has no level `{level}`{near}; it has: {}", self.name, levels.join(", ")))
         })

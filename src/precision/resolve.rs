@@ -54,11 +54,12 @@ pub fn resolve(frame: Option<&Frame>, op: Op, inputs: &[DType]) -> Result<Casts>
         }
         Mixing::Refuses => {
             let met: Vec<&str> = floats().map(DType::name).collect();
-            return Err(Error::dtype(format!(
-                "inputs of different dtypes meet ({}); cast them to one dtype, or run under a policy",
-                met.join(", ")
-            ))
-            .in_op(op.name()));
+            let remedy = match floats().any(|dtype| dtype == DType::F64) {
+                true => "cast them to one dtype; no policy ever casts f64",
+                false => "cast them to one dtype, or run under a policy",
+            };
+            return Err(Error::dtype(format!("inputs of different dtypes meet ({}); {remedy}", met.join(", ")))
+                .in_op(op.name()));
         }
     }
     Ok(casts)
