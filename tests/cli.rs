@@ -433,9 +433,8 @@ fn lenet5_learns_the_digits_at_every_level() {
     let accuracy = |run: &Value| run["accuracy"].as_f64().unwrap();
     assert!(accuracy(&runs[0]) >= 0.97, "{}", accuracy(&runs[0]));
     for run in runs {
-        // A point is 6 of the 597 test digits. Which of the hardest are read rightly differs that much between seeds, and
-        // between processors, whose products round differently.
-        assert!((accuracy(run) - accuracy(&runs[0])).abs() <= 0.01, "{run}");
+        // A point is 6 of the 597 test digits, and as much as seeds differ. Low precision may be better by chance.
+        assert!(accuracy(run) >= accuracy(&runs[0]) - 0.01, "{run}");
     }
 }
 

@@ -419,3 +419,16 @@ fn plans_are_values() {
     insta::assert_snapshot!("explanation", plan(Level::O2).explain("norm").unwrap().to_string());
     assert!(plan(Level::O2).explain("nrom").unwrap_err().to_string().contains("did you mean `norm`"));
 }
+
+/// What a f32 island keeps for the backward pass is what came in, in 16 bits: its widening is done again.
+#[test]
+fn an_island_keeps_its_input_in_16_bits() {
+    let kept = |level: Level| {
+        let mut net = Child::of(sequential![BatchNorm2d::new(4), ReLU, BatchNorm2d::new(4)]);
+        auto_mixed_precision(&mut net, level, LOW).unwrap();
+        net.set_train(true);
+        net.call(&Tensor::ones(&[8, 4, 16, 16], DType::F32).requires_grad()).unwrap().sum_all().unwrap().tape_bytes()
+    };
+    let (full, low) = (kept(Level::O0), kept(Level::O2));
+    assert!(low as f64 <= 0.52 * full as f64, "{low} of {full} bytes");
+}

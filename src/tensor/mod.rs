@@ -117,6 +117,23 @@ impl Tensor {
         self.with_place(Place::None)
     }
 
+    /// What is kept of this tensor for the backward pass: a widening without its elements, since its 16-bit source has half
+    /// the bytes and gives them again.
+    pub(crate) fn to_keep(&self) -> Tensor {
+        match &self.0.narrow {
+            None => self.detach(),
+            Some(narrow) => Tensor::from_inner(Inner {
+                dtype: self.0.dtype,
+                shape: self.0.shape.clone(),
+                data: Arc::default(),
+                narrow: Some(narrow.detach()),
+                place: Place::None,
+                casts: None,
+                of_parameter: self.0.of_parameter,
+            }),
+        }
+    }
+
     /// The same value as a new leaf of the tape, for gradients with respect to something that is not a [`Param`](crate::Param).
     pub fn requires_grad(&self) -> Tensor {
         self.with_place(Place::Leaf(LeafId::fresh()))

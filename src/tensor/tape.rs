@@ -137,7 +137,7 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward) -> Tensor {
             op,
             inputs: inputs.iter().map(|x| x.place().clone()).collect(),
             // What is saved is read as a value; holding its place would keep the whole tape alive.
-            saved: saved.iter().map(Tensor::detach).collect(),
+            saved: saved.iter().map(Tensor::to_keep).collect(),
             backward,
         })),
         _ => Place::None,
