@@ -12,8 +12,8 @@ fn half(n: usize) -> usize {
     (n / 2).next_multiple_of(RUN)
 }
 
-/// Running sums side by side, so that the additions need not wait for each other.
-const SIDE: usize = 32;
+/// Running results side by side, so that none needs to wait for another.
+const SIDE: usize = 64;
 
 /// The sum, in an order that depends on nothing but the length.
 pub(crate) fn sum<R: Real>(x: &[R]) -> R {
@@ -44,43 +44,48 @@ pub(crate) fn sum_of<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -
 
 #[inline(always)]
 fn sum_of_run<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -> R) -> R {
-    let mut sums = [R::zero(); SIDE];
-    let whole = x[0].len() / SIDE * SIDE;
-    for at in (0..whole).step_by(SIDE) {
-        let x = x.map(|x| &x[at..at + SIDE]);
-        for (i, sum) in sums.iter_mut().enumerate() {
-            *sum += f(x.map(|x| x[i]));
-        }
-    }
-    let rest = x.map(|x| &x[whole..]);
-    for (i, sum) in sums.iter_mut().enumerate().take(rest[0].len()) {
-        *sum += f(rest.map(|x| x[i]));
-    }
-    let mut half = SIDE / 2;
-    while half > 0 {
-        for i in 0..half {
-            sums[i] += sums[i + half];
-        }
-        half /= 2;
-    }
-    sums[0]
+    fold(x, R::zero(), f, |a, b| a + b)
 }
 
 /// The largest element that is no NaN, minus infinity if there is none. To be called where loops are [`vectorized`].
 #[inline(always)]
 pub(crate) fn largest<R: Real>(x: &[R]) -> R {
-    let mut best = [R::neg_infinity(); SIDE];
-    let chunks = x.chunks_exact(SIDE);
-    let rest = chunks.remainder();
-    for chunk in chunks {
-        for (best, &x) in best.iter_mut().zip(chunk) {
-            *best = if x > *best { x } else { *best };
+    fold([x], R::neg_infinity(), |[x]| x, |best, x| if x > best { x } else { best })
+}
+
+/// `f` over slices of one length, folded into [`SIDE`] results side by side, and those by halves. The loops are plain ones
+/// over whole arrays, and the rest has an array of its own: so the results stay in vector registers.
+#[inline(always)]
+fn fold<R: Real, const N: usize>(x: [&[R]; N], start: R, f: impl Fn([R; N]) -> R, join: impl Fn(R, R) -> R) -> R {
+    let (len, mut results) = (x[0].len(), [start; SIDE]);
+    let whole = len / SIDE * SIDE;
+    for at in (0..whole).step_by(SIDE) {
+        let x = x.map(|x| &x[at..at + SIDE]);
+        let mut part = [start; SIDE];
+        for i in 0..SIDE {
+            part[i] = f(x.map(|x| x[i]));
+        }
+        for i in 0..SIDE {
+            results[i] = join(results[i], part[i]);
         }
     }
-    for (best, &x) in best.iter_mut().zip(rest) {
-        *best = if x > *best { x } else { *best };
+    if whole < len {
+        let mut rest = [start; SIDE];
+        for i in whole..len {
+            rest[i - whole] = f(x.map(|x| x[i]));
+        }
+        for i in 0..SIDE {
+            results[i] = join(results[i], rest[i]);
+        }
     }
-    best.into_iter().fold(R::neg_infinity(), |best, x| if x > best { x } else { best })
+    let mut half = SIDE / 2;
+    while half > 0 {
+        for i in 0..half {
+            results[i] = join(results[i], results[i + half]);
+        }
+        half /= 2;
+    }
+    results[0]
 }
 
 /// Sums over the middle axis of `outer x n x inner`.
