@@ -5,12 +5,10 @@
 //! ratio to the step that torch did in the same round, and beside it the ratio of the fastest of each.
 
 mod nets;
+#[path = "../peers/torch.rs"]
+mod torch;
 
-use std::{
-    io::{BufRead, BufReader, Write},
-    process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio},
-    time::Instant,
-};
+use std::time::Instant;
 
 use nets::{NAMES, Task, task};
 use precast::{
@@ -18,6 +16,7 @@ use precast::{
     policy::{DynamicScale, LossScaleSpec},
     prelude::*,
 };
+use torch::{Torch, median};
 
 /// One column of the table: a level with a low dtype, or torch in a mode.
 #[derive(Clone, Copy, PartialEq)]
@@ -96,45 +95,6 @@ impl Trainer {
     }
 }
 
-/// torch in a process of its own.
-struct Torch {
-    process: Process,
-    ask: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Torch {
-    fn start(python: &str) -> std::io::Result<(Torch, String)> {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/torch_steps.py");
-        let mut process = Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let ask = process.stdin.take().expect("it is piped");
-        let answers = BufReader::new(process.stdout.take().expect("it is piped"));
-        let mut torch = Torch { process, ask, answers };
-        let version = torch.line()?;
-        Ok((torch, version))
-    }
-
-    fn line(&mut self) -> std::io::Result<String> {
-        let mut line = String::new();
-        self.answers.read_line(&mut line)?;
-        Ok(line.trim().to_string())
-    }
-
-    /// Seconds per step, or why there are none.
-    fn time(&mut self, net: &str, mode: &str, threads: usize, steps: usize) -> std::result::Result<f64, String> {
-        writeln!(self.ask, "{net} {mode} {threads} {steps}").map_err(|e| e.to_string())?;
-        let line = self.line().map_err(|e| e.to_string())?;
-        line.parse().map_err(|_| line)
-    }
-}
-
-impl Drop for Torch {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 struct Options {
     python: Option<String>,
     threads: usize,
@@ -159,11 +119,6 @@ fn options() -> Options {
         options.nets = NAMES.map(String::from).to_vec();
     }
     options
-}
-
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
 }
 
 fn main() -> Result<()> {

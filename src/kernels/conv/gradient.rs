@@ -5,6 +5,7 @@ use super::{
     planes::{Planes, SLACK, place},
 };
 use crate::kernels::{
+    buffers::{Lent, lend, zeros},
     gemm::{dot::Dots, scratch::with_scratch},
     simd::{self, Lanes, Width},
     threads,
@@ -19,7 +20,7 @@ const TERMS: usize = 1024;
 /// See [`weight_gradient`](super::weight_gradient).
 pub(super) fn of_weight<T: Lanes>(vectors: Width, g: &Geometry, x: &[T], grad: &[T]) -> Vec<T> {
     let len = g.sizes()[1];
-    let mut sum = vec![0f32; len];
+    let mut sum = zeros(len);
     if x.is_empty() || grad.is_empty() || len == 0 {
         return T::narrow_vec(sum);
     }
@@ -27,7 +28,7 @@ pub(super) fn of_weight<T: Lanes>(vectors: Width, g: &Geometry, x: &[T], grad: &
     let together = TERMS.div_ceil(planes.size.iter().product()).min(g.batch);
     // A part is some images at a time, as often as needed.
     let images = g.batch.div_ceil(PARTS).next_multiple_of(together);
-    let mut parts = vec![0f32; g.batch.div_ceil(images) * len];
+    let mut parts = Lent::from(zeros(g.batch.div_ceil(images) * len));
     threads::chunks(&mut parts, len, g.work(), |part, sums| {
         let end = ((part + 1) * images).min(g.batch);
         for first in (part * images..end).step_by(together) {
@@ -75,7 +76,7 @@ fn add_images<T: Lanes>(
                 gradient[to..to + g.output[2]].copy_from_slice(from);
             }
         }
-        let mut products = vec![0f32; g.out_channels * patch];
+        let mut products = lend(g.out_channels * patch);
         for (group, sums) in sums.chunks_exact_mut(g.out_channels * patch).enumerate() {
             let dots = Dots {
                 a: &gradient[group * g.out_channels * step..],
@@ -86,7 +87,7 @@ fn add_images<T: Lanes>(
                 sums: &mut products,
             };
             assert!(simd::run_with(vectors, dots).is_ok(), "a width that the machine has");
-            sums.iter_mut().zip(&products).for_each(|(sum, x)| *sum += x);
+            sums.iter_mut().zip(&*products).for_each(|(sum, x)| *sum += x);
         }
     });
 }

@@ -9,6 +9,7 @@ use super::{
     planes::{Planes, SLACK, place},
 };
 use crate::kernels::{
+    buffers::{take, zeros},
     gemm::{
         DEPTH, pack,
         scratch::{Scratch, with_scratch},
@@ -359,7 +360,7 @@ impl<T: Lanes> Whole<'_, T> {
 
 /// See [`forward`](super::forward).
 pub(super) fn forward<T: Lanes>(vectors: Width, g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
-    let mut out = vec![T::default(); g.sizes()[2]];
+    let mut out = take(g.sizes()[2]);
     if out.is_empty() {
         return out;
     }
@@ -383,7 +384,7 @@ pub(super) fn input_gradient<T: Lanes>(
     weight: &[T],
     bias: Option<&[T]>,
 ) -> Vec<T> {
-    let mut out = vec![T::default(); g.sizes()[0]];
+    let mut out = zeros(g.sizes()[0]);
     if out.is_empty() {
         return out;
     }
