@@ -1,4 +1,4 @@
-//! The five networks, as in `peers/torch_times.py`.
+//! The five networks, as in `peers/torch_steps.py`.
 
 use precast::prelude::*;
 

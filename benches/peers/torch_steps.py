@@ -1,7 +1,7 @@
-"""Times torch for `cargo bench --bench steps` and `--bench ops`, which start this and ask for one measurement a line.
+"""Times training steps of torch for `cargo bench --bench steps`, which starts this and asks for one measurement a line.
 
-A line is `NAME MODE THREADS TIMES`; the answer is seconds per training step of the network, or per call of the op, or `error`
-and why. Nothing else is written, so the two libraries can take turns on one machine. Needs torch from PyPI.
+A line is `NET MODE THREADS STEPS`; the answer is seconds per step, or `error` and why. Nothing else is written, so the two
+libraries can take turns on one machine. Needs torch from PyPI.
 """
 
 import sys
@@ -106,19 +106,6 @@ NETS = {
         lambda params: torch.optim.AdamW(params, lr=1e-3),
     ),
 }
-OPS = {
-    "add": ((512, 512), lambda x: x + x),
-    "relu": ((512, 512), F.relu),
-    "exp": ((512, 512), torch.exp),
-    "tanh": ((512, 512), torch.tanh),
-    "sigmoid": ((512, 512), torch.sigmoid),
-    "log": ((512, 512), lambda x: torch.log(x)),
-    "gelu": ((512, 512), F.gelu),
-    "softmax": ((512, 512), lambda x: F.softmax(x, -1)),
-    "layer_norm": ((512, 512), lambda x: F.layer_norm(x, (512,))),
-    "batch_norm": ((8, 64, 32, 32), lambda x: F.batch_norm(x, None, None, training=True)),
-    "max_pool2d": ((8, 64, 32, 32), lambda x: F.max_pool2d(x, 2)),
-}
 LOW = {"f16": torch.float16, "bf16": torch.bfloat16}
 ready = {}
 
@@ -145,33 +132,17 @@ def step_of(net, mode):
     return ready[net, mode]
 
 
-def op_of(name, mode):
-    """An op on numbers of a dtype, made once. The numbers are those of the other side."""
-    if (name, mode) not in ready:
-        shape, op = OPS[name]
-        count = torch.Size(shape).numel()
-        x = ((torch.arange(count) * 7919 % 1000).float() - 500) / 300
-        x = x.reshape(shape).to(LOW.get(mode, torch.float32))
-
-        def call():
-            with torch.no_grad():
-                op(x)
-
-        ready[name, mode] = call
-    return ready[name, mode]
-
-
 def main():
     print(f"torch {torch.__version__}", flush=True)
     for line in sys.stdin:
-        name, mode, threads, times = line.split()
+        net, mode, threads, steps = line.split()
         torch.set_num_threads(int(threads))
         try:
-            run = step_of(name, mode) if name in NETS else op_of(name, mode)
+            step = step_of(net, mode)
             start = time.perf_counter()
-            for _ in range(int(times)):
-                run()
-            print((time.perf_counter() - start) / int(times), flush=True)
+            for _ in range(int(steps)):
+                step()
+            print((time.perf_counter() - start) / int(steps), flush=True)
         except Exception as error:  # a peer that cannot run is a row of the table, not the end of it
             print("error", str(error).replace("\n", " ")[:120], flush=True)
 
