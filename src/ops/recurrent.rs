@@ -164,12 +164,13 @@ fn recurrent(
 }
 
 /// The state before the first step: zeros where none is given.
-fn first_state(x: &Tensor, weights: &RecurrentWeights<'_>, given: Option<&Tensor>) -> Tensor {
-    let zeros = || {
-        let batch = x.shape().first().copied().unwrap_or(0);
-        Tensor::zeros(&[batch, weights.hh.shape().last().copied().unwrap_or(0)], x.dtype())
-    };
-    given.cloned().unwrap_or_else(zeros)
+fn first_state(x: &Tensor, weights: &RecurrentWeights<'_>, given: Option<&Tensor>) -> Result<Tensor> {
+    if let Some(state) = given {
+        return Ok(state.clone());
+    }
+    let shape = [x.shape().first(), weights.hh.shape().last()].map(|len| len.copied().unwrap_or(0));
+    let shape = checked_shape(shape.to_vec()).map_err(|e| e.in_op(Op::FusedRnn.name()))?;
+    Ok(Tensor::zeros(&shape, x.dtype()))
 }
 
 /// A layer whose state is its output.
@@ -180,7 +181,7 @@ fn sequence(
     h: Option<&Tensor>,
     reverse: bool,
 ) -> Result<(Tensor, Tensor)> {
-    let h = first_state(x, weights, h);
+    let h = first_state(x, weights, h)?;
     let reading = Reading::Sequence { reverse };
     let y = recurrent(Op::FusedRnn, gating, reading, x, weights, &[&h], |l| vec![l.batch, l.time, l.hidden])?;
     let last = last_of(&y, reverse)?;
@@ -279,7 +280,8 @@ impl Tensor {
         state: Option<(&Tensor, &Tensor)>,
         reverse: bool,
     ) -> Result<(Tensor, (Tensor, Tensor))> {
-        let [h, c] = [state.map(|(h, _)| h), state.map(|(_, c)| c)].map(|state| first_state(self, weights, state));
+        let h = first_state(self, weights, state.map(|(h, _)| h))?;
+        let c = first_state(self, weights, state.map(|(_, c)| c))?;
         let reading = Reading::Sequence { reverse };
         let mut sizes = [0; 3];
         let all = recurrent(Op::FusedRnn, Gating::Lstm, reading, self, weights, &[&h, &c], |l| {

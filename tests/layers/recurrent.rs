@@ -303,10 +303,13 @@ fn wrong_inputs_are_named() {
     let (none, empty) = (zeros(&[0, 0]), zeros(&[0, 3]));
     refused(x.lstm(&RecurrentWeights { ih: &empty, hh: &none, biases: None }, None, false), Shape, &["[0, 0]"]);
     // A shape of no elements, whose states would fill any memory.
-    let (huge, nothing) = (zeros(&[1 << 40, 1 << 30, 0]), zeros(&[8, 0]));
+    let (huge, nothing) = (zeros(&[1 << 32, 1 << 25, 0]), zeros(&[8, 0]));
     let bare = RecurrentWeights { ih: &nothing, hh: &hh, biases: None };
     let first = zeros(&[1, 2]);
-    refused(huge.lstm(&bare, Some((&first, &first)), false), Shape, &["FusedRnn"]);
+    refused(huge.lstm(&bare, Some((&first, &first)), false), Shape, &["FusedRnn", "[4294967296, 2]"]);
+    let (huge, first) = (zeros(&[1, 1 << 57, 0]), zeros(&[1, 2]));
+    refused(huge.lstm(&bare, Some((&first, &first)), false), Shape, &["FusedRnn", "memory"]);
+    refused(zeros(&[1 << 60, 1, 0]).gru(&bare, None, false), Shape, &["FusedRnn", "memory"]);
 
     let mut rng = Rng::seed(0);
     let gru = Child::new(GRU::new(3, 2, &mut rng));
