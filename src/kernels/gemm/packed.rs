@@ -3,8 +3,8 @@
 use super::{
     DEPTH, Gemm, Layout, pack,
     portable::Multiplied,
-    scratch::{Scratch, with_scratch},
-    tile::{self, TILE_WIDTH, Tile},
+    scratch::Scratch,
+    tile::{self, Panel, TILE_WIDTH, Tile},
 };
 use crate::{
     dtype::Real,
@@ -78,10 +78,8 @@ impl Panels {
     }
 
     pub fn multiply(&self, a: &[f32], stride: usize, out: &mut [f32]) {
-        with_scratch(|[packed]| {
-            let done = simd::run_with(self.width, Product { b: self, a, stride, out, packed });
-            assert!(done.is_ok(), "a width that the machine has");
-        });
+        let done = simd::run_with(self.width, Product { b: self, a, stride, out });
+        assert!(done.is_ok(), "a width that the machine has");
     }
 }
 
@@ -136,16 +134,15 @@ struct Product<'a> {
     a: &'a [f32],
     stride: usize,
     out: &'a mut [f32],
-    packed: &'a mut Scratch,
 }
 
 impl Kernel for Product<'_> {
     type Output = ();
 
-    // SAFETY: the rows of `a` lie inside their slice, as `Packed::multiply` checked; the panels were packed for these vectors.
+    // SAFETY: the rows of `a` lie inside their slice, as is asserted; the panels were packed for these vectors.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let Product { b, a, stride, out, packed } = self;
+        let Product { b, a, stride, out } = self;
         let (k, n) = (b.k, b.n);
         let (tile_rows, width) = (V::TILE.0, V::TILE.1 * V::LANES);
         let (rows, columns) = (out.len() / n, n.next_multiple_of(width));
@@ -155,33 +152,17 @@ impl Kernel for Product<'_> {
             return out.fill(0.0);
         }
         let start = b.numbers.numbers().as_ptr();
-        let mut eight: pack::Eight = [[0.0; DEPTH]; pack::STEP];
         let mut tile: Tile = [[0.0; TILE_WIDTH]; tile::TILE_ROWS];
-        let packed = packed.room(rows.next_multiple_of(tile_rows) * DEPTH + 64).as_mut_ptr();
         for (p, depth, room) in blocks(k) {
-            for i in (0..rows).step_by(tile_rows) {
-                let len = tile_rows.min(rows - i);
-                // SAFETY: `depth` numbers from p on of the rows i.. are inside `a`; their panel has its place in `packed`.
-                unsafe {
-                    let to = packed.add(i * room);
-                    pack::across::<V, f32>(
-                        a.as_ptr().add(i * stride + p),
-                        stride,
-                        len,
-                        depth,
-                        to,
-                        tile_rows,
-                        &mut eight,
-                    );
-                }
-            }
             for j in (0..n).step_by(width) {
                 let len = width.min(n - j);
-                let panel = tile::Panel { start: start.wrapping_add(p * columns + j * room), width };
+                let panel = Panel { start: start.wrapping_add(p * columns + j * room), row: width, step: V::LANES };
                 for i in (0..rows).step_by(tile_rows) {
                     let size = (tile_rows.min(rows - i), len.div_ceil(V::LANES));
-                    // SAFETY: both panels are packed.
-                    unsafe { tile::tile::<V, _>(size, depth, packed.wrapping_add(i * room), panel, &mut tile) };
+                    // Rows of `a` are read where they lie: so few are not worth a copy.
+                    let a = Panel { start: a.as_ptr().wrapping_add(i * stride + p), row: 1, step: stride };
+                    // SAFETY: `depth` numbers from p on of the rows i.. are inside `a`, and the panel is packed.
+                    unsafe { tile::tile::<V, _, _>(size, depth, a, panel, &mut tile) };
                     for (r, sums) in tile[..size.0].iter().enumerate() {
                         let to = &mut out[(i + r) * n + j..][..len];
                         match p {
