@@ -8,6 +8,7 @@ pub(crate) mod attention;
 #[allow(missing_docs)]
 pub mod bench;
 pub(crate) mod broadcast;
+pub(crate) mod buffers;
 pub(crate) mod cast;
 pub(crate) mod conv;
 pub(crate) mod cross_entropy;

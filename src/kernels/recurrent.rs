@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use super::{
+    buffers::{Lent, lend, take, zeros},
     gemm::{Added, Gemm, Layout, Packed, Products, products},
     math::{sigmoid, tanh},
     reduce,
@@ -100,7 +101,7 @@ pub(crate) struct Kept<S> {
 
 /// One product of the whole sequence.
 fn product<R: Gemm>(layout: Layout, mkn: (usize, usize, usize), a: &[R], b: &[R], added: Added<R>) -> Vec<R> {
-    let mut out = vec![R::default(); mkn.0 * mkn.2];
+    let mut out = take(mkn.0 * mkn.2);
     products(&Products { layout, mkn, a, b, terms: &[vec![(0, 0)]], added }, &mut out);
     out
 }
@@ -108,11 +109,11 @@ fn product<R: Gemm>(layout: Layout, mkn: (usize, usize, usize), a: &[R], b: &[R]
 /// The layer over its input: the output `[batch, time, hidden]`, with the last c of an LSTM behind it, and what is kept.
 pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T>) -> (Vec<T>, Kept<Vec<T>>) {
     let Layer { gating, batch, time, inputs, hidden, .. } = *layer;
-    let (places, width, zero) = (batch * time, layer.width(), T::Wide::default());
+    let (places, width) = (batch * time, layer.width());
     // The two biases are added at once where nothing comes between them.
-    let mut own = vec![zero; hidden];
+    let mut own = Lent::from(zeros(hidden));
     let bias = given.biases.map(|[of_input, of_state]| {
-        let (mut bias, of_state) = (T::widen_slice(of_input).into_owned(), T::widen_slice(of_state));
+        let (mut bias, of_state) = (Lent::from(T::widen_slice(of_input).into_vec()), T::widen_slice(of_state));
         let together = if gating == Gating::Gru { 2 * hidden } else { width };
         bias.iter_mut().zip(&of_state[..together]).for_each(|(bias, &other)| *bias += other);
         own[..width - together].copy_from_slice(&of_state[together..]);
@@ -120,10 +121,10 @@ pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T
     });
     let (x, weight) = (T::widen_slice(given.x), T::widen_slice(given.weight_ih));
     let added = bias.as_deref().map_or(Added::Nothing, Added::ToColumns);
-    let mut gates = product(Layout::NT, (places, inputs, width), &x, &weight, added);
+    let mut gates = Lent::from(product(Layout::NT, (places, inputs, width), &x, &weight, added));
     let weight = Packed::<T>::new(Layout::NT, (hidden, width), given.weight_hh);
-    let mut states = vec![zero; places * hidden + given.c.len()];
-    let mut cells = vec![zero; if gating.is_plain() { 0 } else { places * hidden }];
+    let mut states = take(places * hidden + given.c.len());
+    let mut cells = take(if gating.is_plain() { 0 } else { places * hidden });
     let steps = Steps {
         layer,
         weight: &weight,
@@ -138,7 +139,7 @@ pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T
     for (row, c) in states[places * hidden..].chunks_exact_mut(hidden).enumerate() {
         c.copy_from_slice(&cells[(row * time + layer.at(time - 1)) * hidden..][..hidden]);
     }
-    let gates = if gating.is_plain() { Vec::new() } else { T::narrow_vec(gates) };
+    let gates = if gating.is_plain() { Vec::new() } else { T::narrow_vec(gates.into_vec()) };
     (T::narrow_vec(states), Kept { gates, cells: T::narrow_vec(cells) })
 }
 
@@ -169,8 +170,8 @@ impl<T: Gemm<Wide: Gemm + Real>> Steps<'_, T> {
             )
         };
         let first = rows.start * hidden;
-        let mut from_state = vec![T::Wide::default(); rows.len() * width];
-        let (mut before, mut rounded) = (vec![T::Wide::default(); hidden], vec![T::default(); hidden]);
+        let mut from_state = lend(rows.len() * width);
+        let (mut before, mut rounded) = (lend(hidden), lend(hidden));
         for step in 0..time {
             let (t, previous) = (self.layer.at(step), step.checked_sub(1).map(|step| self.layer.at(step)));
             match previous {
@@ -348,6 +349,7 @@ pub(crate) struct Gradients<T> {
     pub weight_hh: Vec<T>,
     pub biases: [Vec<T>; 2],
     pub h: Vec<T>,
+    /// Of an LSTM.
     pub c: Vec<T>,
 }
 
@@ -361,15 +363,17 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
     needs: Needs,
 ) -> Gradients<T> {
     let Layer { gating, batch, time, inputs, hidden, .. } = *layer;
-    let (places, width, zero) = (batch * time, layer.width(), T::Wide::default());
+    let (places, width) = (batch * time, layer.width());
     let weight = Packed::<T>::new(Layout::NN, (width, hidden), given.weight_hh);
-    let mut to_gates = vec![zero; places * width];
+    let mut to_gates = lend(places * width);
     // Of a GRU, gate n gets its part of the state times r.
-    let mut to_state_gates = vec![zero; if gating == Gating::Gru { places * width } else { 0 }];
-    let mut before = vec![zero; places * hidden];
-    let mut h = vec![zero; batch * hidden];
-    let mut carried = T::widen_slice(&grad[places * hidden..]).into_owned();
-    carried.resize(batch * hidden, zero);
+    let mut to_state_gates = lend(if gating == Gating::Gru { places * width } else { 0 });
+    let mut before = lend(places * hidden);
+    let mut h = Lent::from(zeros(batch * hidden));
+    let mut carried = Lent::from(match gating {
+        Gating::Lstm => T::widen_slice(&grad[places * hidden..]).into_vec(),
+        _ => zeros(batch * hidden),
+    });
     let steps = StepsBack {
         layer,
         weight: &weight,
@@ -387,9 +391,12 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
     threads::split(batch, 1, layer.work(), |rows| steps.run(rows));
     let to_state_gates = if gating == Gating::Gru { &to_state_gates } else { &to_gates };
     let product = |layout, mkn, a: &[T::Wide], b: &[T::Wide]| T::narrow_vec(product(layout, mkn, a, b, Added::Nothing));
-    let mut grads = Gradients { h: T::narrow_vec(h), ..Gradients::default() };
-    if gating == Gating::Lstm {
-        grads.c = T::narrow_vec(carried);
+    let mut grads = Gradients::default();
+    if needs.state {
+        grads.h = T::narrow_vec(h.into_vec());
+        if gating == Gating::Lstm {
+            grads.c = T::narrow_vec(carried.into_vec());
+        }
     }
     if needs.x {
         let weight = T::widen_slice(given.weight_ih);
@@ -444,9 +451,7 @@ impl<T: Gemm<Wide: Gemm + Real>> StepsBack<'_, T> {
             )
         };
         self.states_before(&rows, before);
-        let zero = T::Wide::default();
-        let (mut gates, mut cell, mut dy) = (vec![zero; width], vec![zero; hidden], vec![zero; hidden]);
-        let mut cell_before = vec![zero; hidden];
+        let (mut gates, mut cell, mut dy, mut cell_before) = (lend(width), lend(hidden), lend(hidden), lend(hidden));
         for step in (0..time).rev() {
             let t = self.layer.at(step);
             for i in 0..rows.len() {

@@ -6,6 +6,7 @@ use crate::{
     dtype::Real,
     error::{Error, Result},
     kernels::{
+        buffers::Elements,
         gemm::Gemm,
         recurrent::{self, Gating, Given, Kept, Layer, Needs},
     },
@@ -84,7 +85,7 @@ macro_rules! given {
         let [x, weight_ih, weight_hh, h] = [X, WEIGHT_IH, WEIGHT_HH, H].map(|i| elements::<$t>(&$inputs[i]));
         let c = if $layer.gating == Gating::Lstm { elements::<$t>(&$inputs[C]) } else { Default::default() };
         let biases: Option<[_; 2]> = $biases;
-        let biases = biases.as_ref().map(|[a, b]: &[std::borrow::Cow<'_, [$t]>; 2]| [&a[..], &b[..]]);
+        let biases = biases.as_ref().map(|[a, b]: &[Elements<'_, $t>; 2]| [&a[..], &b[..]]);
         let $given = Given { x: &x, weight_ih: &weight_ih, weight_hh: &weight_hh, biases, h: &h, c: &c };
     };
 }

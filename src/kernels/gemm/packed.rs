@@ -3,12 +3,15 @@
 use super::{
     DEPTH, Gemm, Layout, pack,
     portable::Multiplied,
-    scratch::Scratch,
+    scratch::Line,
     tile::{self, Panel, TILE_WIDTH, Tile},
 };
 use crate::{
     dtype::Real,
-    kernels::simd::{self, Kernel, Lanes, Vector, Width},
+    kernels::{
+        buffers::{Lent, lend},
+        simd::{self, Kernel, Lanes, Vector, Width},
+    },
 };
 
 /// A matrix `k x n`, widened and in the order in which products read it.
@@ -33,9 +36,8 @@ impl<T: Gemm<Wide: Real>> Packed<T> {
         let kept = match T::panels(simd::widest(), layout, (k, n), b) {
             Some(panels) => Kept::Panels(panels),
             None => {
-                let wide = T::widen_slice(b);
                 let at = |p: usize, j: usize| if layout == Layout::NT { j * k + p } else { p * n + j };
-                Kept::Rows((0..k * n).map(|i| wide[at(i / n, i % n)]).collect())
+                Kept::Rows((0..k * n).map(|i| b[at(i / n, i % n)].widen()).collect())
             }
         };
         Packed { k, n, kept }
@@ -66,15 +68,14 @@ pub(crate) struct Panels {
     width: Width,
     k: usize,
     n: usize,
-    numbers: Scratch,
+    lines: Lent<Line>,
 }
 
 impl Panels {
     /// `None` where there are no vectors.
     pub fn new<T: Lanes>(width: Width, layout: Layout, (k, n): (usize, usize), b: &[T]) -> Option<Self> {
-        let mut numbers = Scratch::default();
-        simd::run_with(width, Packing { layout, k, n, b, numbers: &mut numbers }).ok()?;
-        Some(Panels { width, k, n, numbers })
+        let lines = simd::run_with(width, Packing { layout, k, n, b }).ok()?;
+        Some(Panels { width, k, n, lines })
     }
 
     pub fn multiply(&self, a: &[f32], stride: usize, out: &mut [f32]) {
@@ -96,20 +97,20 @@ struct Packing<'a, T> {
     k: usize,
     n: usize,
     b: &'a [T],
-    numbers: &'a mut Scratch,
 }
 
 impl<T: Lanes> Kernel for Packing<'_, T> {
-    type Output = ();
+    type Output = Lent<Line>;
 
     // SAFETY: everything read lies inside `b`, which has `k * n` numbers, everything written in the room that was made.
     #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Packing { layout, k, n, b, numbers } = self;
+    unsafe fn run<V: Vector>(self) -> Lent<Line> {
+        let Packing { layout, k, n, b } = self;
         assert!(b.len() == k * n);
         let width = V::TILE.1 * V::LANES;
         let columns = n.next_multiple_of(width);
-        let to = numbers.room(columns * k.next_multiple_of(pack::STEP) + 64).as_mut_ptr();
+        let mut lines = lend(Line::count(columns * k.next_multiple_of(pack::STEP) + 64));
+        let to = Line::numbers_mut(&mut lines).as_mut_ptr();
         let mut eight: pack::Eight = [[0.0; DEPTH]; pack::STEP];
         for (p, depth, room) in blocks(k) {
             for j in (0..n).step_by(width) {
@@ -126,6 +127,7 @@ impl<T: Lanes> Kernel for Packing<'_, T> {
                 }
             }
         }
+        lines
     }
 }
 
@@ -147,11 +149,12 @@ impl Kernel for Product<'_> {
         let (tile_rows, width) = (V::TILE.0, V::TILE.1 * V::LANES);
         let (rows, columns) = (out.len() / n, n.next_multiple_of(width));
         assert!((rows - 1) * stride + k <= a.len());
-        assert!(b.numbers.numbers().len() >= columns * k.next_multiple_of(pack::STEP));
+        let numbers = Line::numbers(&b.lines);
+        assert!(numbers.len() >= columns * k.next_multiple_of(pack::STEP));
         if k == 0 {
             return out.fill(0.0);
         }
-        let start = b.numbers.numbers().as_ptr();
+        let start = numbers.as_ptr();
         let mut tile: Tile = [[0.0; TILE_WIDTH]; tile::TILE_ROWS];
         for (p, depth, room) in blocks(k) {
             for j in (0..n).step_by(width) {
