@@ -186,22 +186,24 @@ pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: 
 /// The sum of each window divided by its count, rounded once.
 pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Vec<T> {
     let [_, h, w] = windows;
-    let len = in_volume(windows);
-    let mut out = room(planes * out_volume(windows));
+    let (len, outputs) = (in_volume(windows), out_volume(windows));
+    let mut out = take(planes * outputs);
+    let (mut wide, mut values) = (lend(len), lend(outputs));
     for plane in 0..planes {
-        let x = T::widen_slice(&x[plane * len..(plane + 1) * len]);
-        let mut values = Vec::new();
+        T::widen_into(&x[plane * len..(plane + 1) * len], &mut wide);
+        let mut values_left = values.iter_mut();
         for_each_window(windows, |[rd, rh, rw], count| {
+            let Some(value) = values_left.next() else { return };
             let mut sum = T::Wide::default();
             for d in rd.clone() {
                 for row in rh.clone() {
                     let start = (d * h.input + row) * w.input;
-                    sum += x[start + rw.start..start + rw.end].iter().copied().sum();
+                    sum += wide[start + rw.start..start + rw.end].iter().copied().sum();
                 }
             }
-            values.push(sum / T::Wide::of(count as f64));
+            *value = sum / T::Wide::of(count as f64);
         });
-        out.extend(T::narrow_vec(values));
+        T::narrow_into(&values, &mut out[plane * outputs..(plane + 1) * outputs]);
     }
     out
 }
@@ -209,11 +211,11 @@ pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Ve
 /// Spreads each gradient evenly over its window; overlapping windows add in the wide dtype, rounded once.
 pub(crate) fn average_backward<T: Float>(windows: &Windows, planes: usize, grad: &[T]) -> Vec<T> {
     let [_, h, w] = windows;
-    let outputs = out_volume(windows);
-    let mut out = room(planes * in_volume(windows));
+    let (len, outputs) = (in_volume(windows), out_volume(windows));
+    let (mut out, mut sums) = (take(planes * len), lend(len));
     for plane in 0..planes {
         let mut grads = grad[plane * outputs..(plane + 1) * outputs].iter();
-        let mut sums = vec![T::Wide::default(); in_volume(windows)];
+        sums.fill(T::Wide::default());
         for_each_window(windows, |[rd, rh, rw], count| {
             let Some(grad) = grads.next() else { return };
             let share = grad.widen() / T::Wide::of(count as f64);
@@ -224,7 +226,7 @@ pub(crate) fn average_backward<T: Float>(windows: &Windows, planes: usize, grad:
                 }
             }
         });
-        out.extend(T::narrow_vec(sums));
+        T::narrow_into(&sums, &mut out[plane * len..(plane + 1) * len]);
     }
     out
 }

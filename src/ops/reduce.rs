@@ -65,7 +65,7 @@ fn sum_or_mean(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, mean: bool) 
         let value = by_float!(x, T => {
                 let divisor = <T as Float>::Wide::of(divisor);
             let mut sums = sum_over(&T::widen_slice(&elements::<T>(x)), &shape, &axes);
-            sums.iter_mut().for_each(|sum| *sum = *sum / divisor);
+            sums.iter_mut().for_each(|sum| *sum /= divisor);
             Array::from_vec(T::narrow_vec(sums), &out)
         })?;
         Ok(Forward::new(value, vec![], move |back| {
