@@ -16,7 +16,7 @@ use rayon::{
 
 /// Multiplications and additions below which waking other threads costs more than it saves (a wake-up takes 5 to 20
 /// microseconds).
-const SMALL: usize = 2 << 20;
+pub(crate) const SMALL: usize = 2 << 20;
 
 static POOL: RwLock<Option<Arc<ThreadPool>>> = RwLock::new(None);
 
@@ -46,6 +46,11 @@ fn pool() -> Arc<ThreadPool> {
     let wanted = std::env::var("PRECAST_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let mut pool = POOL.write().unwrap_or_else(PoisonError::into_inner);
     pool.get_or_insert_with(|| start(wanted)).clone()
+}
+
+/// How many threads the kernels use.
+pub(crate) fn count() -> usize {
+    pool().current_num_threads()
 }
 
 /// Calls `f` with parts of `0..len` that begin at multiples of `unit`; on several threads when `work` multiplications and
