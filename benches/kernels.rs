@@ -10,10 +10,10 @@ use precast::{DType, Tensor, kernel_benches};
 /// A name and a thing to do.
 type Candidate<'a> = (&'static str, Box<dyn FnMut() + 'a>);
 
-/// Runs the candidates in turns, and prints their least times relative to the first's.
-fn compare(filter: &str, work: &str, mut candidates: Vec<Candidate>) {
+/// Runs the candidates in turns, and prints their least times relative to the first's, which it returns, in seconds.
+fn compare(filter: &str, work: &str, mut candidates: Vec<Candidate>) -> Option<f64> {
     if !work.contains(filter) {
-        return;
+        return None;
     }
     let mut least = vec![f64::INFINITY; candidates.len()];
     let time = |run: &mut dyn FnMut(), repeats: usize| {
@@ -34,6 +34,7 @@ fn compare(filter: &str, work: &str, mut candidates: Vec<Candidate>) {
         print!("   {name} {:.2}", time / least[0]);
     }
     println!();
+    Some(least[0])
 }
 
 fn numbers(len: usize) -> Vec<f32> {
@@ -160,10 +161,56 @@ fn functions(filter: &str) {
     }
 }
 
+/// Convolutions and their gradients in the three dtypes.
+fn convolutions(filter: &str) {
+    let axis = |length, kernel, stride, padding| [length, kernel, stride, 1, padding];
+    let one = axis(1, 1, 1, 0);
+    let square = |sizes, axis| (sizes, [one, axis, axis]);
+    let all = [
+        ("resnet 3-32", square([8, 1, 3, 32], axis(32, 3, 1, 1))),
+        ("resnet 32-32", square([8, 1, 32, 32], axis(32, 3, 1, 1))),
+        ("resnet 32-64 stride 2", square([8, 1, 32, 64], axis(32, 3, 2, 1))),
+        ("resnet 32-64 1x1 stride 2", square([8, 1, 32, 64], axis(32, 1, 2, 0))),
+        ("resnet 64-64", square([8, 1, 64, 64], axis(16, 3, 1, 1))),
+        ("resnet 128-128", square([8, 1, 128, 128], axis(8, 3, 1, 1))),
+        ("resnet 256-256", square([8, 1, 256, 256], axis(4, 3, 1, 1))),
+        ("lenet 1-6", square([32, 1, 1, 6], axis(28, 5, 1, 2))),
+        ("lenet 6-16", square([32, 1, 6, 16], axis(14, 5, 1, 0))),
+        ("wide 64-64 of 56x56", square([4, 1, 64, 64], axis(56, 3, 1, 1))),
+        ("odd 37-41 of 13x17", ([3, 1, 37, 41], [one, axis(13, 3, 1, 1), axis(17, 3, 1, 1)])),
+        ("one pixel 64-64", square([16, 1, 64, 64], axis(1, 3, 1, 1))),
+        ("depthwise 64", square([8, 64, 64, 64], axis(16, 3, 1, 1))),
+        ("four groups 64-64", square([8, 4, 64, 64], axis(14, 3, 1, 1))),
+        ("dilated 16-16", square([8, 1, 16, 16], [24, 3, 1, 3, 3])),
+        ("one axis 32-64", ([8, 1, 32, 64], [one, one, axis(100, 9, 1, 4)])),
+        ("three axes 8-16", ([2, 1, 8, 16], [axis(8, 3, 1, 1), axis(12, 3, 1, 1), axis(12, 3, 1, 1)])),
+    ];
+    for (name, (sizes, axes)) in all {
+        let c = kernel_benches::Convolution { sizes, axes };
+        let [x, weight, grad] = c.elements().map(numbers);
+        let low = |from: &[f32]| from.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>();
+        let (x16, weight16, grad16) = (low(&x), low(&weight), low(&grad));
+        let low = |from: &[f32]| from.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
+        let (xb, weightb, gradb) = (low(&x), low(&weight), low(&grad));
+        for (which, what) in ["forward", "input gradient", "weight gradient"].into_iter().enumerate() {
+            let work = format!("convolution {name} {what}");
+            let f32 = || drop(black_box(kernel_benches::convolution_f32(which, &c, &x, &weight, &grad)));
+            let f16 = || drop(black_box(kernel_benches::convolution_f16(which, &c, &x16, &weight16, &grad16)));
+            let bf16 = || drop(black_box(kernel_benches::convolution_bf16(which, &c, &xb, &weightb, &gradb)));
+            let seconds =
+                compare(filter, &work, vec![("f32", Box::new(f32)), ("f16", Box::new(f16)), ("bf16", Box::new(bf16))]);
+            if let Some(seconds) = seconds {
+                println!("{:>44} {:.0} Gflop/s", "f32:", c.flops() as f64 / seconds / 1e9);
+            }
+        }
+    }
+}
+
 fn main() {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with("--")).unwrap_or_default();
     precast::set_threads(1);
     casts(&filter);
     products(&filter);
     functions(&filter);
+    convolutions(&filter);
 }

@@ -392,6 +392,19 @@ fn wrong_use_is_told_with_what_is_allowed_and_changes_nothing() {
 }
 
 #[test]
+fn a_number_of_threads_is_a_number() {
+    let run = |threads: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));
+        command.args(["levels"]).env("PRECAST_THREADS", threads).output().unwrap()
+    };
+    assert!(run("0").status.success() && run("3").status.success());
+    let refused = run("two");
+    assert_eq!(refused.status.code(), Some(2));
+    let message = String::from_utf8(refused.stderr).unwrap();
+    assert!(message.contains("PRECAST_THREADS is \"two\"") && message.contains("0 for one for each core"), "{message}");
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_error() {
     for args in [&["levels"][..], &["ops"], &["plan", "lenet5", "-p", "o2"], &["--help"]] {
         let (reader, writer) = std::io::pipe().unwrap();

@@ -2,18 +2,17 @@
 //!
 //! `-- --python PATH` names a Python that has torch, whose f32 step is then 1.00; without one, precast's own O0 is.
 //! `-- --threads N`, `-- --rounds N` and names of networks choose what runs. Times are the median over the rounds of the
-//! ratio to the step that torch did in the same round, and beside it the ratio of the fastest of each. `-- --predict` holds
+//! ratio to the step that torch did in the same round, and beside it the ratio of the fastest of each. `-- predict` holds
 //! what plans predict of forward and backward passes against what they take.
 
 mod nets;
+#[path = "../peers/mod.rs"]
+mod peers;
 
-use std::{
-    io::{BufRead, BufReader, Write},
-    process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio},
-    time::Instant,
-};
+use std::time::Instant;
 
 use nets::{NAMES, Task, task};
+use peers::{Options, Torch, fastest, median};
 use precast::{
     Outcome,
     host::Speeds,
@@ -118,73 +117,6 @@ impl Trainer {
     }
 }
 
-/// torch in a process of its own.
-struct Torch {
-    process: Process,
-    ask: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Torch {
-    fn start(python: &str) -> std::io::Result<(Torch, String)> {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/torch_steps.py");
-        let mut process = Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let ask = process.stdin.take().expect("it is piped");
-        let answers = BufReader::new(process.stdout.take().expect("it is piped"));
-        let mut torch = Torch { process, ask, answers };
-        let version = torch.line()?;
-        Ok((torch, version))
-    }
-
-    fn line(&mut self) -> std::io::Result<String> {
-        let mut line = String::new();
-        self.answers.read_line(&mut line)?;
-        Ok(line.trim().to_string())
-    }
-
-    /// Seconds per step, or why there are none.
-    fn time(&mut self, net: &str, mode: &str, threads: usize, steps: usize) -> std::result::Result<f64, String> {
-        writeln!(self.ask, "{net} {mode} {threads} {steps}").map_err(|e| e.to_string())?;
-        let line = self.line().map_err(|e| e.to_string())?;
-        line.parse().map_err(|_| line)
-    }
-}
-
-impl Drop for Torch {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-struct Options {
-    python: Option<String>,
-    threads: usize,
-    rounds: usize,
-    predict: bool,
-    nets: Vec<String>,
-}
-
-fn options() -> Options {
-    let mut options = Options { python: None, threads: 1, rounds: 9, predict: false, nets: Vec::new() };
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        let mut number = || args.next().and_then(|text| text.parse().ok()).expect("a number follows");
-        match arg.as_str() {
-            "--bench" => {}
-            "--predict" => options.predict = true,
-            "--threads" => options.threads = number(),
-            "--rounds" => options.rounds = number(),
-            "--python" => options.python = args.next(),
-            net => options.nets.push(net.to_string()),
-        }
-    }
-    if options.nets.is_empty() {
-        options.nets = NAMES.map(String::from).to_vec();
-    }
-    options
-}
-
 /// Seconds that this thread has been at work, where the system tells: what else the machine does is then left out. It is
 /// told in ticks of some milliseconds, so only sums of many mean something.
 fn busy() -> Option<f64> {
@@ -192,28 +124,27 @@ fn busy() -> Option<f64> {
     text.split(' ').next()?.parse::<f64>().ok().map(|nanos| nanos / 1e9)
 }
 
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
-}
-
 fn main() -> Result<()> {
-    let options = options();
+    let mut options = Options::read(9);
+    let predict = options.names.iter().position(|name| name == "predict").map(|i| options.names.remove(i));
     precast::set_threads(options.threads);
     let mut torch = match &options.python {
         None => None,
         Some(python) => {
-            let (torch, version) = Torch::start(python).map_err(|e| Error::io(python.as_ref(), &e))?;
+            let (torch, version) =
+                Torch::start(python, "torch_steps.py").map_err(|e| Error::io(python.as_ref(), &e))?;
             println!("{version}, {} threads", options.threads);
             Some(torch)
         }
     };
-    if options.predict {
+    let all = NAMES.map(String::from);
+    let names = if options.names.is_empty() { &all[..] } else { &options.names };
+    if predict.is_some() {
         let speeds = Speeds::measure();
-        println!("{}", speeds.host);
-        return options.nets.iter().try_for_each(|name| predictions(name, &options, &speeds));
+        println!("speeds of {}", speeds.host);
+        return names.iter().try_for_each(|name| predictions(name, &options, &speeds));
     }
-    for name in &options.nets {
+    for name in names {
         row(name, &options, torch.as_mut())?;
     }
     Ok(())
@@ -271,7 +202,10 @@ fn row(name: &str, options: &Options, mut torch: Option<&mut Torch>) -> Result<(
                 // torch's own 16 bit is slow; a step or two say how slow.
                 (Column::Torch(mode), Some(torch)) if failure.is_none() => {
                     let steps = if mode == "f32" { steps } else { steps.min(2) };
-                    torch.time(name, mode, options.threads, steps).map_err(|why| *failure = Some(why)).ok()
+                    torch
+                        .time(&format!("{name} {mode} {} {steps}", options.threads))
+                        .map_err(|why| *failure = Some(why))
+                        .ok()
                 }
                 _ => None,
             };
@@ -279,7 +213,6 @@ fn row(name: &str, options: &Options, mut torch: Option<&mut Torch>) -> Result<(
         }
     }
     let base = times[usize::from(torch.is_none())].1.clone();
-    let fastest = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
     println!("\n{name}: 1.00 is {:.3} ms", fastest(&base) * 1e3);
     for (column, seconds, failure) in &times {
         let kept = trainers.iter().find(|(c, _)| c == column).map(|(_, trainer)| trainer.kept);

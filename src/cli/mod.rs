@@ -93,16 +93,8 @@ type Result<T = (), E = Failure> = std::result::Result<T, E>;
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
-    let done = match Cli::parse().command {
-        Command::Train(args) => train::run(&args),
-        Command::Plan(args) => plan::plan(&args),
-        Command::Explain(args) => plan::explain(&args),
-        Command::Diff(args) => plan::diff(&args),
-        Command::Levels(args) => levels::run(&args),
-        Command::Ops(args) => ops::run(&args),
-        Command::Bench(args) => bench::run(&args),
-    };
-    let (message, code) = match done {
+    let command = Cli::parse().command;
+    let (message, code) = match threads_wanted().and_then(|()| run(&command)) {
         Ok(()) | Err(Failure::Unread) => return ExitCode::SUCCESS,
         Err(Failure::Work(message)) => (message, 1),
         Err(Failure::Usage(message)) => (message, 2),
@@ -110,6 +102,28 @@ pub fn main() -> ExitCode {
     // When standard error is gone as well, the exit status is all that is left to say.
     let _ = writeln!(io::stderr(), "error: {message}");
     ExitCode::from(code)
+}
+
+fn run(command: &Command) -> Result {
+    match command {
+        Command::Train(args) => train::run(args),
+        Command::Plan(args) => plan::plan(args),
+        Command::Explain(args) => plan::explain(args),
+        Command::Diff(args) => plan::diff(args),
+        Command::Levels(args) => levels::run(args),
+        Command::Ops(args) => ops::run(args),
+        Command::Bench(args) => bench::run(args),
+    }
+}
+
+/// Refuses a `PRECAST_THREADS` that is no number; the library, which has nobody to tell, uses every core then.
+fn threads_wanted() -> Result {
+    match std::env::var_os("PRECAST_THREADS") {
+        Some(text) if text.to_str().is_none_or(|text| text.parse::<usize>().is_err()) => Err(Failure::Usage(format!(
+            "PRECAST_THREADS is {text:?}; allowed is a number of threads, or 0 for one for each core"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Writes a text and a line end to standard output.

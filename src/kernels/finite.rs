@@ -1,6 +1,6 @@
 //! Whether numbers are finite, in one pass with what is done to them anyway.
 
-use super::{elementwise::BLOCK, simd::vectorized};
+use super::{buffers::take, elementwise::BLOCK, simd::vectorized};
 use crate::dtype::Float;
 
 /// Whether all elements are finite.
@@ -15,7 +15,7 @@ pub(crate) fn all_finite<T: Float>(x: &[T]) -> bool {
 
 /// Each element times `factor`, rounded once, and whether all of them are finite.
 pub(crate) fn scaled<T: Float>(x: &[T], factor: T::Wide) -> (Vec<T>, bool) {
-    let mut out = vec![T::default(); x.len()];
+    let mut out = take(x.len());
     let mut wide = [T::Wide::default(); BLOCK];
     let mut all = true;
     for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {

@@ -3,10 +3,12 @@
 //! The contract of every kernel: 16-bit storage is widened to f32 (f64 stays f64), arithmetic and accumulation are done
 //! there, and the result is rounded **once** on the way out. Kernels know no tensor, no policy and no op name.
 
+pub(crate) mod attention;
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod bench;
 pub(crate) mod broadcast;
+pub(crate) mod buffers;
 pub(crate) mod cast;
 pub(crate) mod conv;
 pub(crate) mod cross_entropy;

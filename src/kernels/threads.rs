@@ -5,52 +5,88 @@
 use std::{
     marker::PhantomData,
     ops::Range,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::available_parallelism,
 };
 
-use rayon::{
-    ThreadPool, ThreadPoolBuilder,
-    iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator},
-    slice::ParallelSliceMut,
-};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// Multiplications and additions below which waking other threads costs more than it saves (a wake-up takes 5 to 20
-/// microseconds).
+/// Multiplications and additions below which waking another thread costs more than it saves: a wake-up takes 4 to 20
+/// microseconds, in which one core does about so many.
 pub(crate) const SMALL: usize = 2 << 20;
 
-static POOL: RwLock<Option<Arc<ThreadPool>>> = RwLock::new(None);
+/// How many threads work, and those that help the one that asks.
+#[derive(Clone)]
+struct Team {
+    threads: usize,
+    helpers: Option<Arc<ThreadPool>>,
+}
 
-/// Sets how many threads the kernels use from now on; 0 means one for each core.
+static TEAM: RwLock<Option<Team>> = RwLock::new(None);
+
+/// Sets how many threads the kernels use from now on, the calling one included; 0 means one for each core.
 ///
-/// Without a call it is what the environment variable `PRECAST_THREADS` says, or one for each core. Results do not depend
+/// Without a call it is what the environment variable `PRECAST_THREADS` says, or one for each core where that is unset or
+/// no number. Results do not depend
 /// on it: the same seed gives the same bits with any number of threads.
 ///
 /// ```
 /// precast::set_threads(1);
 /// ```
 pub fn set_threads(count: usize) {
-    *POOL.write().unwrap_or_else(PoisonError::into_inner) = Some(start(count));
+    *TEAM.write().unwrap_or_else(PoisonError::into_inner) = Some(Team::of(count));
 }
 
-fn start(count: usize) -> Arc<ThreadPool> {
-    let pool = ThreadPoolBuilder::new().num_threads(count).thread_name(|i| format!("precast-{i}")).build();
-    // A machine that gives no threads still has the one that asks.
-    let alone = || ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
-    Arc::new(pool.or_else(|_| alone()).expect("a pool of the current thread needs none"))
-}
-
-fn pool() -> Arc<ThreadPool> {
-    if let Some(pool) = &*POOL.read().unwrap_or_else(PoisonError::into_inner) {
-        return pool.clone();
+impl Team {
+    fn of(count: usize) -> Team {
+        let threads = if count == 0 { available_parallelism().map_or(1, usize::from) } else { count };
+        let helpers = (threads > 1)
+            .then(|| ThreadPoolBuilder::new().num_threads(threads - 1).thread_name(|i| format!("precast-{i}")).build());
+        match helpers {
+            Some(Ok(helpers)) => Team { threads, helpers: Some(Arc::new(helpers)) },
+            // A machine that gives no threads still has the one that asks.
+            _ => Team { threads: 1, helpers: None },
+        }
     }
-    let wanted = std::env::var("PRECAST_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let mut pool = POOL.write().unwrap_or_else(PoisonError::into_inner);
-    pool.get_or_insert_with(|| start(wanted)).clone()
+
+    fn get() -> Team {
+        if let Some(team) = &*TEAM.read().unwrap_or_else(PoisonError::into_inner) {
+            return team.clone();
+        }
+        let wanted = std::env::var("PRECAST_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+        TEAM.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| Team::of(wanted)).clone()
+    }
+
+    /// Calls `f` with each number below `pieces`. The calling thread takes pieces at once and goes on until none is left, so
+    /// a helper that wakes late costs nothing but its help.
+    fn share(&self, pieces: usize, f: impl Fn(usize) + Sync) {
+        let next = AtomicUsize::new(0);
+        let take = || {
+            loop {
+                match next.fetch_add(1, Ordering::Relaxed) {
+                    piece if piece < pieces => f(piece),
+                    _ => return,
+                }
+            }
+        };
+        match &self.helpers {
+            None => take(),
+            Some(helpers) => helpers.in_place_scope(|scope| {
+                for _ in 1..self.threads.min(pieces) {
+                    scope.spawn(|_| take());
+                }
+                take();
+            }),
+        }
+    }
 }
 
 /// How many threads the kernels use.
 pub(crate) fn count() -> usize {
-    pool().current_num_threads()
+    Team::get().threads
 }
 
 /// Calls `f` with parts of `0..len` that begin at multiples of `unit`; on several threads when `work` multiplications and
@@ -62,21 +98,23 @@ pub(crate) fn split(len: usize, unit: usize, work: usize, f: impl Fn(Range<usize
             f(0..len)
         };
     }
-    let pool = pool();
-    let parts = pool.current_num_threads().min(units);
-    if parts == 1 {
-        return f(0..len);
-    }
+    let team = Team::get();
+    let parts = team.threads.min(units);
     let start = |part: usize| (units * part / parts * unit).min(len);
-    pool.install(|| (0..parts).into_par_iter().with_max_len(1).for_each(|part| f(start(part)..start(part + 1))));
+    team.share(parts, |part| f(start(part)..start(part + 1)));
 }
 
 /// Calls `f` with each chunk of `out` and its number; on several threads when `work` is worth it.
 pub(crate) fn chunks<T: Send>(out: &mut [T], size: usize, work: usize, f: impl Fn(usize, &mut [T]) + Sync) {
-    if out.len() <= size || work < SMALL || pool().current_num_threads() == 1 {
+    if out.len() <= size || work < SMALL {
         return out.chunks_mut(size).enumerate().for_each(|(i, chunk)| f(i, chunk));
     }
-    pool().install(|| out.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| f(i, chunk)));
+    let (len, out) = (out.len(), Shared::new(out));
+    Team::get().share(len.div_ceil(size), |i| {
+        let (start, end) = (i * size, len.min((i + 1) * size));
+        // SAFETY: each piece is taken once, and pieces do not overlap.
+        f(i, unsafe { std::slice::from_raw_parts_mut(out.from(start), end - start) });
+    });
 }
 
 /// A slice to which several threads write, each to elements of its own.

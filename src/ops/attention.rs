@@ -1,9 +1,23 @@
 //! Scaled dot product attention (Vaswani et al. 2017, section 3.2.1).
 
-use super::{composed::composed, padding::checked_shape, pairwise::broadcast_shape};
+use super::{
+    by_float,
+    composed::floating,
+    dispatch, elements,
+    padding::checked_shape,
+    pairwise::{broadcast_shape, sum_to},
+};
 use crate::{
     DType, Op, Tensor,
+    dtype::Float,
     error::{Error, Result},
+    kernels::{
+        attention::{Attention, Mask, Stretched},
+        broadcast::Broadcast,
+        buffers::Lent,
+        gemm::Gemm,
+    },
+    tensor::{Array, Backward, Forward, Stored},
 };
 
 impl Tensor {
@@ -14,7 +28,8 @@ impl Tensor {
     /// scores. With `causal`, query i sees only the keys 0 to i. `scale` is `1 / sqrt(d)` unless given. A query that sees
     /// no key gives zeros.
     ///
-    /// All of it is computed in f32 and rounded once. Kept for the way back are the inputs; the scores are computed anew.
+    /// All of it is computed in f32 and rounded once, a block of queries at a time, so that the scores need no memory of their
+    /// own. Kept for the way back are the inputs; the scores are computed anew.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -36,36 +51,111 @@ impl Tensor {
         scale: Option<f64>,
     ) -> Result<Tensor> {
         let inputs: Vec<&Tensor> = [Some(self), Some(k), Some(v), mask].into_iter().flatten().collect();
-        composed(Op::ScaledDotProductAttention, &inputs, |inputs| {
-            let [l, s, d] = check(inputs)?;
-            let scale = scale.unwrap_or(1.0 / (d.max(1) as f64).sqrt());
-            Ok(move |inputs: &[Tensor]| {
-                let (q, k, v, mask) = (&inputs[0], &inputs[1], &inputs[2], inputs.get(3));
-                let mut scores = (q.matmul_ext(&k.transpose(-1, -2)?)? * scale)?;
-                let unseen = Tensor::scalar(f64::NEG_INFINITY, scores.dtype());
-                if causal {
-                    scores = lower_triangle(l, s)?.select(&scores, &unseen)?;
-                }
-                match mask {
-                    Some(mask) if mask.dtype() == DType::Bool => scores = mask.select(&scores, &unseen)?,
-                    Some(mask) => scores = scores.add(mask)?,
-                    None => {}
-                }
-                if s == 0 {
-                    return scores.matmul_ext(v);
-                }
-                // Softmax has no answer where all scores are minus infinity; those rows go around it.
-                let blind = scores.max(&[-1], true)?.eq(&unseen)?;
-                let zero = Tensor::zeros(&[], scores.dtype());
-                let weights = blind.select(&zero, &scores)?.softmax(-1)?;
-                blind.select(&zero, &weights)?.matmul_ext(v)
-            })
+        dispatch(Op::ScaledDotProductAttention, &inputs, |inputs| {
+            floating(inputs)?;
+            let fitted = Fitted::new(inputs, causal, scale)?;
+            let value = by_float!(inputs[0], T => {
+                let value = with_attention::<T, _>(&fitted, inputs, |attention| attention.forward());
+                Array::from_vec(value, &fitted.shape())
+            })?;
+            Ok(Forward::new(
+                value,
+                inputs.to_vec(),
+                move |back| by_float!(back.saved[0], T => fitted.backward::<T>(back)),
+            ))
         })
     }
 }
 
-/// Numbers of queries, keys and features, if all shapes fit.
-fn check(inputs: &[Tensor]) -> Result<[usize; 3]> {
+/// Inputs of attention that fit together.
+struct Fitted {
+    /// The leading axes of the result, to which those of the inputs stretch.
+    batch: Vec<usize>,
+    /// Numbers of queries, keys, features of a key and of a value.
+    lengths: [usize; 4],
+    causal: bool,
+    scale: f64,
+}
+
+impl Fitted {
+    fn new(inputs: &[Tensor], causal: bool, scale: Option<f64>) -> Result<Fitted> {
+        let (lengths, batch) = check(inputs)?;
+        let scale = scale.unwrap_or(1.0 / (lengths[2].max(1) as f64).sqrt());
+        Ok(Fitted { batch, lengths, causal, scale })
+    }
+
+    fn shape(&self) -> Vec<usize> {
+        let [l, _, _, e] = self.lengths;
+        [&self.batch[..], &[l, e]].concat()
+    }
+
+    fn backward<T: Stored + Float<Wide: Gemm + Stored>>(&self, back: &Backward) -> Result<Vec<Option<Tensor>>> {
+        let of_scores = back.needs.get(3).is_some_and(|&needed| needed);
+        let grad = elements::<T>(back.grad);
+        let grads = with_attention::<T, _>(self, back.saved, |attention| attention.backward(&grad, of_scores));
+        let [l, s, d, e] = self.lengths;
+        let all = [(grads.q, [l, d]), (grads.k, [s, d]), (grads.v, [s, e]), (grads.scores, [l, s])];
+        back.saved
+            .iter()
+            .zip(back.needs)
+            .zip(all)
+            .map(|((x, &needed), (grad, matrix))| {
+                if !needed {
+                    return Ok(None);
+                }
+                let stretched = [&self.batch[..], &matrix].concat();
+                let grad = sum_to(grad, &stretched, x.shape());
+                Array::from_vec(T::narrow_vec(grad), x.shape()).map(Tensor::from_array).map(Some)
+            })
+            .collect()
+    }
+}
+
+/// Opens the inputs for the kernel.
+fn with_attention<T: Stored + Float<Wide: Gemm>, R>(
+    fitted: &Fitted,
+    inputs: &[Tensor],
+    f: impl FnOnce(&Attention<T>) -> R,
+) -> R {
+    let &Fitted { ref batch, lengths, causal, scale } = fitted;
+    // With its last two axes left out, which matrix of an input belongs to each item.
+    let places = |x: &Tensor| {
+        let own = &x.shape()[..x.rank().saturating_sub(2)];
+        let mut places = Vec::with_capacity(batch.iter().product());
+        Broadcast::new(batch, [own]).each_row(|len, [run]| places.extend((0..len).map(|i| run.start + i * run.step)));
+        places
+    };
+    let [of_q, of_k, of_v] = [0, 1, 2].map(|i| places(&inputs[i]));
+    let [q, k, v] = [0, 1, 2].map(|i| elements::<T>(&inputs[i]));
+    let stretch = |x: &Tensor| {
+        let axis = |from_last: usize| x.shape().iter().rev().nth(from_last).copied().unwrap_or(1);
+        let (rows, columns) = (axis(1), axis(0));
+        let step = |own: usize, step: usize| if own == 1 { 0 } else { step };
+        let starts = places(x).into_iter().map(|place| place * rows * columns).collect();
+        (starts, [step(rows, columns), step(columns, 1)])
+    };
+    let (seen, added) = match inputs.get(3) {
+        Some(mask) if mask.dtype() == DType::Bool => (Some(elements::<bool>(mask)), None),
+        Some(mask) => (None, Some(Lent::from(T::widen_slice(&elements::<T>(mask)).into_vec()))),
+        None => (None, None),
+    };
+    let mask = match (seen.as_deref(), added.as_deref()) {
+        (Some(data), _) => {
+            let (starts, steps) = stretch(&inputs[3]);
+            Mask::Seen(Stretched { data, starts, steps })
+        }
+        (_, Some(data)) => {
+            let (starts, steps) = stretch(&inputs[3]);
+            Mask::Added(Stretched { data, starts, steps })
+        }
+        _ => Mask::All,
+    };
+    let places = of_q.into_iter().zip(of_k).zip(of_v).map(|((q, k), v)| [q, k, v]).collect();
+    f(&Attention { lengths, q: &q, k: &k, v: &v, places, mask, causal, scale })
+}
+
+/// Numbers of queries, keys, features of a key and of a value, and the leading axes of the result, if all shapes fit.
+fn check(inputs: &[Tensor]) -> Result<([usize; 4], Vec<usize>)> {
     let (q, k, v) = (inputs[0].shape(), inputs[1].shape(), inputs[2].shape());
     let ([q_batch @ .., l, d], [k_batch @ .., s, kd], [v_batch @ .., vs, e]) = (q, k, v) else {
         return Err(Error::shape(format!(
@@ -95,10 +185,5 @@ fn check(inputs: &[Tensor]) -> Result<[usize; 3]> {
             return Err(Error::shape(message));
         }
     }
-    Ok([*l, *s, *d])
-}
-
-/// Where the column is not right of the diagonal that begins in the first corner: `[rows, columns]`, boolean.
-fn lower_triangle(rows: usize, columns: usize) -> Result<Tensor> {
-    Tensor::arange(columns).le(&Tensor::arange(rows).unsqueeze(-1)?)
+    Ok(([*l, *s, *d, *e], all))
 }

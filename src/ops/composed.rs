@@ -38,7 +38,7 @@ where
 }
 
 /// The dtype that all floating inputs have.
-fn floating(inputs: &[Tensor]) -> Result<DType> {
+pub(super) fn floating(inputs: &[Tensor]) -> Result<DType> {
     let mut floats = inputs.iter().map(Tensor::dtype).filter(|dtype| dtype.is_float());
     match floats.next() {
         Some(first) if floats.all(|other| other == first) => Ok(first),

@@ -46,6 +46,7 @@ pub use pool::PoolOptions;
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
+    kernels::buffers::Elements,
     observe, precision,
     tensor::{self, Forward, Stored},
 };
@@ -115,9 +116,9 @@ pub(crate) fn one_float_dtype(inputs: &[Tensor]) -> Result<()> {
 }
 
 /// The elements of a tensor that is known to have the element type `T`, in row-major order.
-pub(crate) fn elements<T: Stored>(x: &Tensor) -> std::borrow::Cow<'_, [T]> {
+pub(crate) fn elements<T: Stored>(x: &Tensor) -> Elements<'_, T> {
     match x.array().slice::<T>() {
-        Some(slice) => slice.into(),
-        None => x.to_vec_stored::<T>().into(),
+        Some(slice) => Elements::Borrowed(slice),
+        None => Elements::Lent(x.to_vec_stored::<T>().into()),
     }
 }

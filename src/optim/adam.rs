@@ -8,7 +8,7 @@ use crate::{
     cell::Params,
     dtype::{Float, Real},
     error::Result,
-    kernels::simd::vectorized,
+    kernels::{buffers::copied, simd::vectorized},
 };
 
 /// Adam, in the form of `torch.optim.Adam` and `torch.optim.AdamW`. At update t of a parameter:
@@ -117,7 +117,7 @@ impl Rule for Formula {
             false => (of(self.weight_decay), of(1.0)),
             true => (of(0.0), of(1.0 - self.lr * self.weight_decay)),
         };
-        let mut new = value.to_vec();
+        let mut new = copied(value);
         vectorized(|| {
             for (((p, &g), m), v) in new.iter_mut().zip(grad).zip(mean.iter_mut()).zip(square.iter_mut()) {
                 let wide = p.widen();

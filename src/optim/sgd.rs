@@ -6,7 +6,7 @@ use crate::{
     cell::Params,
     dtype::{Float, Real},
     error::{Error, Result},
-    kernels::simd::vectorized,
+    kernels::{buffers::copied, simd::vectorized},
 };
 
 /// Stochastic gradient descent with momentum, in the form of `torch.optim.SGD`:
@@ -105,7 +105,7 @@ impl Rule for Formula {
     fn apply<T: Float>(&self, steps: u64, value: &[T], grad: &[T::Wide], moments: &mut [&mut [T::Wide]]) -> Vec<T> {
         let of = T::Wide::of;
         let (lr, weight_decay, momentum) = (of(self.lr), of(self.weight_decay), of(self.momentum));
-        let mut new = value.to_vec();
+        let mut new = copied(value);
         let [velocity] = moments else {
             vectorized(|| {
                 for (p, &g) in new.iter_mut().zip(grad) {

@@ -112,3 +112,42 @@ fn edges_and_refusals() {
     refused(run(&q, &k, &v.cast(DType::F16), None), Dtype, &["f16"]);
     refused(run(&Tensor::arange(6).reshape(&[2, 3]).unwrap(), &k, &v, None), Dtype, &["i64"]);
 }
+
+/// More queries than are computed together, on one thread and several, against the formula written with other ops.
+#[test]
+fn many_queries_are_many_blocks() {
+    let r = Random::new(2);
+    let inputs = [r.tensor(&[2, 150, 5]), r.tensor(&[2, 97, 5]), r.tensor(&[2, 97, 3]), r.tensor(&[150, 97])];
+    let weights = r.tensor(&[2, 150, 3]);
+    let not_after = Tensor::arange(97).le(&Tensor::arange(150).unsqueeze(-1).unwrap()).unwrap();
+    let by_ops = |x: &[Tensor], causal: bool| {
+        let scores = (x[0].matmul_ext(&x[1].transpose(-1, -2).unwrap()).unwrap() * 0.4).unwrap().add(&x[3]).unwrap();
+        let unseen = Tensor::scalar(f64::NEG_INFINITY, scores.dtype());
+        let scores = if causal { not_after.select(&scores, &unseen).unwrap() } else { scores };
+        scores.softmax(-1).unwrap().matmul_ext(&x[2]).unwrap()
+    };
+    let attend = |x: &[Tensor], causal| x[0].scaled_dot_product_attention(&x[1], &x[2], Some(&x[3]), causal, Some(0.4));
+    let values = |f: &dyn Fn(&[Tensor]) -> Tensor, dtype: DType| {
+        let x: Vec<Tensor> = inputs.iter().map(|x| x.cast(dtype).requires_grad()).collect();
+        let y = f(&x);
+        let grads = y.backward_from(&weights.cast(dtype)).unwrap();
+        x.iter().map(|x| grads.of(x).unwrap().to_f64()).chain([y.to_f64()]).collect::<Vec<_>>()
+    };
+    for causal in [false, true] {
+        let want = values(&|x| by_ops(x, causal), DType::F64);
+        let names = ["q", "k", "v", "mask", "result"];
+        for (name, (got, want)) in
+            names.iter().zip(values(&|x| attend(x, causal).unwrap(), DType::F64).iter().zip(&want))
+        {
+            assert_near(name, got, want, 1e-12);
+        }
+        for dtype in [DType::F32, DType::Bf16] {
+            let runs = [1, 3].map(|threads| {
+                precast::set_threads(threads);
+                values(&|x| attend(x, causal).unwrap(), dtype)
+            });
+            assert_eq!(runs[0], runs[1], "{dtype}: no bit depends on the number of threads");
+        }
+    }
+    precast::set_threads(0);
+}

@@ -1,13 +1,17 @@
 //! Convolutions over up to three spatial axes: the convolution and its two gradients. A transposed convolution is the
 //! input's gradient of a convolution, so it needs nothing more.
 //!
-//! With vectors, no matrix of columns is made: images are laid out with their padding, and the rows of that matrix are
-//! windows on them ([`planes`]). Where there are no vectors, and for f64, [`portable`] makes it and multiplies.
+//! With vectors, no matrix of columns is made: images are laid out with their padding ([`planes`]), and the numbers of that
+//! matrix are read there. Vectors are filled by channels of the result where there are many ([`channels`]), and else by
+//! outputs ([`strips`]). Where there are no vectors, and for f64, [`portable`] makes the matrix and multiplies.
 
+mod channels;
 mod gradient;
 mod planes;
 mod portable;
 mod strips;
+mod weights;
+mod windows;
 
 use half::{bf16, f16};
 
@@ -53,18 +57,57 @@ impl Geometry {
     }
 
     /// Multiplications of one convolution.
-    fn work(&self) -> usize {
+    pub fn work(&self) -> usize {
         self.batch * self.groups * self.out_channels * self.patch() * self.out_volume()
     }
 
     /// Elements of input, weight and output, all groups together.
-    fn sizes(&self) -> [usize; 3] {
+    pub fn sizes(&self) -> [usize; 3] {
         [
             self.batch * self.groups * self.in_channels * self.in_volume(),
             self.groups * self.out_channels * self.patch(),
             self.batch * self.groups * self.out_channels * self.out_volume(),
         ]
     }
+}
+
+/// What stands side by side in vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Across {
+    Channels,
+    Outputs,
+}
+
+impl Across {
+    /// What is faster: so many channels, or outputs that reach `other` percent of the machine's multiply-adds. What each way
+    /// reaches was measured.
+    fn faster(vectors: Width, channels: usize, other: usize) -> Across {
+        let lanes = lanes(vectors);
+        // One vector of columns leaves the multiply-adds waiting for numbers.
+        let (reached, whole) = if channels <= lanes { (65, lanes) } else { (90, 2 * lanes) };
+        match reached * channels / channels.next_multiple_of(whole).max(1) > other {
+            true => Across::Channels,
+            false => Across::Outputs,
+        }
+    }
+
+    /// For sums of windows whose outputs come in runs of `length`.
+    fn of_windows(vectors: Width, channels: usize, length: usize) -> (Width, Across) {
+        let length_in_vectors = length.next_multiple_of(lanes(vectors)).max(1);
+        (vectors, Across::faster(vectors, channels, 85 * length / length_in_vectors))
+    }
+
+    /// For the gradient of the weight, where rows are multiplied with their padding.
+    fn of_rows(vectors: Width, g: &Geometry) -> (Width, Across) {
+        (
+            vectors,
+            Across::faster(vectors, g.out_channels, 60 * g.out_volume() / planes::Planes::dealt(g).plane().max(1)),
+        )
+    }
+}
+
+fn lanes(vectors: Width) -> usize {
+    if vectors == Width::Sixteen { 16 } else { 8 }
 }
 
 /// A type whose arrays are convolved.
@@ -79,13 +122,15 @@ macro_rules! convolve {
     ($($t:ty),*) => { $(
         impl Convolve for $t {
             fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
-                strips::forward(simd::widest(), g, x, weight, bias)
+                let way = Across::of_windows(simd::widest(), g.out_channels, g.output[2]);
+                windows::forward(way, g, x, weight, bias)
             }
             fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
-                strips::input_gradient(simd::widest(), g, grad, weight, bias)
+                let way = Across::of_windows(simd::widest(), g.in_channels, g.input[2].div_ceil(g.stride[2]));
+                windows::input_gradient(way, g, grad, weight, bias)
             }
             fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self> {
-                gradient::of_weight(simd::widest(), g, x, grad)
+                gradient::of_weight(Across::of_rows(simd::widest(), g), g, x, grad)
             }
         }
     )* };

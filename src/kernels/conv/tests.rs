@@ -130,19 +130,31 @@ fn check_all<T: Convolve<Wide = f32> + Lanes>() {
         let forward = terms(&g, ys, |[out, weight, x], _, row| [out, weight, x, row]);
         let back =
             terms(&g, xs, |[out, weight, x], channel, row| [x, weight, out, channel * g.taps() + row % g.taps()]);
-        let of_weight = terms(&g, ws, |[out, weight, x], _, _| [weight, out, x, 0]);
-        for width in simd::widths() {
-            let what = format!("{width:?} {g:?}");
-            let got = strips::forward(width, &g, &x, &weight, Some(&bias));
+        let of_weight = terms(&g, ws, |[out, weight, x], _, _| {
+            let image = g.groups * g.out_channels * g.out_volume();
+            [weight, out, x, out / image * g.out_volume() + out % g.out_volume()]
+        });
+        for way in simd::widths().flat_map(|width| [(width, Across::Channels), (width, Across::Outputs)]) {
+            let what = format!("{way:?} {g:?}");
+            let got = windows::forward(way, &g, &x, &weight, Some(&bias));
             check_near(&format!("forward {what}"), &got, &forward, &weight, &x, |i| of_out(i).into());
             for (i, (got, terms)) in got.iter().zip(&forward).enumerate() {
                 let want = T::narrow(in_blocks(terms, &weight, &x) + of_out(i));
                 assert!(*got == want, "forward {what} {i}: {got:?} for {want:?}");
             }
-            let got = strips::input_gradient(width, &g, &grad, &weight, Some(&in_bias));
+            let got = windows::input_gradient(way, &g, &grad, &weight, Some(&in_bias));
             check_near(&format!("input gradient {what}"), &got, &back, &weight, &grad, |i| of_in(i).into());
-            let got = gradient::of_weight(width, &g, &x, &grad);
+            // With a stride, blocks are of those terms that fall on a phase.
+            for (i, (got, terms)) in got.iter().zip(&back).enumerate().filter(|_| g.stride == [1; 3]) {
+                let want = T::narrow(in_blocks(terms, &weight, &grad) + of_in(i));
+                assert!(*got == want, "input gradient {what} {i}: {got:?} for {want:?}");
+            }
+            let got = gradient::of_weight(way, &g, &x, &grad);
             check_near(&format!("weight gradient {what}"), &got, &of_weight, &grad, &x, |_| 0.0);
+            for (i, (got, terms)) in got.iter().zip(&of_weight).enumerate().filter(|_| way.1 == Across::Channels) {
+                let want = T::narrow(in_blocks(terms, &grad, &x));
+                assert!(*got == want, "weight gradient {what} {i}: {got:?} for {want:?}");
+            }
         }
         check_near("portable", &portable::forward(&g, &x, &weight, None), &forward, &weight, &x, |_| 0.0);
         check_near("portable", &portable::input_gradient(&g, &grad, &weight, None), &back, &weight, &grad, |_| 0.0);

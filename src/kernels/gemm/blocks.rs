@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{
     Added, DEPTH, Layout, One, pack,
     scratch::{Scratch, with_scratch},
-    tile::{self, TILE_WIDTH, Tile},
+    tile::{self, Panel, TILE_WIDTH, Tile},
 };
 use crate::kernels::{
     simd::{self, Kernel, Lanes, Vector, Width},
@@ -140,13 +140,14 @@ impl<T: Lanes> Kernel for Region<'_, T> {
                     }
                     for (j_panel, j) in some.clone().step_by(width).enumerate() {
                         let len = width.min(some.end - j);
-                        let panel = tile::Panel { start: b.wrapping_add(j_panel * width * room), width };
+                        let panel = Panel { start: b.wrapping_add(j_panel * width * room), row: width, step: V::LANES };
                         for (i_panel, i) in few.clone().step_by(tile_rows).enumerate() {
                             let size = (tile_rows.min(few.end - i), len.div_ceil(V::LANES));
-                            let a = a.wrapping_add(i_panel * tile_rows * room);
+                            let start = a.wrapping_add(i_panel * tile_rows * room);
+                            let a = Panel { start, row: tile_rows, step: 1 };
                             // SAFETY: both panels were packed above; rows i.. and columns j.. are this region's.
                             unsafe {
-                                tile::tile::<V, _>(size, depth, a, panel, &mut tile);
+                                tile::tile::<V, _, _>(size, depth, a, panel, &mut tile);
                                 let waiting = sums.wrapping_add((i - rows.start) * COLUMNS + (j - j0));
                                 finish::<V, T>(&mut tile, (size.0, len), &block, waiting, one.added, (i, j), n, out);
                             }
@@ -215,7 +216,7 @@ pub(crate) unsafe fn load_some<V: Vector, T: Lanes>(from: *const T, count: usize
             return T::load(from);
         }
         let mut all = [T::default(); 16];
-        std::ptr::copy_nonoverlapping(from, all.as_mut_ptr(), count);
+        copy_some(from, all.as_mut_ptr(), count);
         T::load(all.as_ptr())
     }
 }
@@ -232,6 +233,26 @@ pub(crate) unsafe fn store_some<V: Vector, T: Lanes>(v: V, to: *mut T, count: us
         }
         let mut all = [T::default(); 16];
         T::store(v, all.as_mut_ptr());
-        std::ptr::copy_nonoverlapping(all.as_ptr(), to, count);
+        copy_some(all.as_ptr(), to, count);
     }
+}
+
+/// Copies fewer than 16 elements, by two copies of one size that may overlap: a call for so few would cost more.
+///
+// SAFETY: both are valid for `count` elements, and do not overlap.
+#[inline(always)]
+unsafe fn copy_some<T>(from: *const T, to: *mut T, count: usize) {
+    macro_rules! sizes {
+        ($($size:literal)*) => { $(
+            if count >= $size {
+                // SAFETY: the caller's promise, and `count` is at least the size and less than twice that.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(from, to, $size);
+                    std::ptr::copy_nonoverlapping(from.add(count - $size), to.add(count - $size), $size);
+                }
+                return;
+            }
+        )* };
+    }
+    sizes! { 8 4 2 1 }
 }

@@ -5,7 +5,7 @@
 //! within blocks of [`DEPTH`] terms, and the blocks' sums one after the other. Products with few rows take another order
 //! ([`dot`]). Where there are no vectors, and for f64, `matrixmultiply` multiplies widened copies.
 
-mod blocks;
+pub(super) mod blocks;
 pub(super) mod dot;
 pub(super) mod pack;
 pub(super) mod portable;

@@ -1,5 +1,6 @@
 //! Copies of operands in the order in which tiles read them, widened to f32.
 
+use super::blocks::load_some;
 use crate::kernels::simd::{Lanes, Vector};
 
 /// Terms that [`across`] transposes at a time; packed panels have room for a multiple of so many.
@@ -58,8 +59,8 @@ pub(crate) unsafe fn across<V: Vector, T: Lanes>(
     while first < width {
         for (i, wide) in rows.iter_mut().enumerate() {
             if first + i < len {
-                // SAFETY: row `first + i` is one of the caller's, and has `depth` numbers.
-                unsafe { widen::<V, T>(from.add((first + i) * row), depth, wide) };
+                // SAFETY: row `first + i` is one of the caller's, and has `depth` numbers; `wide` has room for whole vectors.
+                unsafe { widen::<V, T>(from.add((first + i) * row), depth, wide.as_mut_ptr()) };
             } else {
                 wide[..depth].fill(0.0);
             }
@@ -80,19 +81,20 @@ pub(crate) unsafe fn across<V: Vector, T: Lanes>(
 /// Rows that [`across`] transposes together.
 pub(crate) type Eight = [[f32; super::DEPTH]; STEP];
 
-// SAFETY: the caller has the instructions of `V`, and `from` is valid for `len` numbers.
+/// Widens `len` numbers.
+///
+// SAFETY: the caller has the instructions of `V`; `from` is valid for `len` numbers, and `to` for these in whole vectors.
 #[inline(always)]
-unsafe fn widen<V: Vector, T: Lanes>(from: *const T, len: usize, to: &mut [f32; super::DEPTH]) {
+pub(crate) unsafe fn widen<V: Vector, T: Lanes>(from: *const T, len: usize, to: *mut f32) {
     let mut at = 0;
-    // SAFETY: the caller's promise, and `len` is at most DEPTH.
+    // SAFETY: the caller's promise.
     unsafe {
         while at + V::LANES <= len {
-            V::store_f32(T::load(from.add(at)), to.as_mut_ptr().add(at));
+            V::store_f32(T::load(from.add(at)), to.add(at));
             at += V::LANES;
         }
-        while at < len {
-            to[at] = (*from.add(at)).widen();
-            at += 1;
+        if at < len {
+            V::store_f32(load_some(from.add(at), len - at), to.add(at));
         }
     }
 }

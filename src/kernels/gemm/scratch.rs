@@ -21,12 +21,6 @@ impl Scratch {
         // SAFETY: a line is sixteen f32 without gaps, and there are enough lines.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), len) }
     }
-
-    /// All numbers there is room for.
-    pub fn numbers(&self) -> &[f32] {
-        // SAFETY: a line is sixteen f32 without gaps.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * 16) }
-    }
 }
 
 /// Lends this thread's scratch memories to `f`.

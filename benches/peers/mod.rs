@@ -1,0 +1,83 @@
+//! torch in a process of its own, which measures what it is asked for, so that the two libraries can take turns.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+/// What the command line of a bench says.
+pub struct Options {
+    /// A Python that has torch.
+    pub python: Option<String>,
+    pub threads: usize,
+    pub rounds: usize,
+    /// What to measure; everything when empty.
+    pub names: Vec<String>,
+}
+
+impl Options {
+    pub fn read(rounds: usize) -> Options {
+        let mut options = Options { python: None, threads: 1, rounds, names: Vec::new() };
+        let mut args = std::env::args().skip(1);
+        while let Some(arg) = args.next() {
+            let mut number = || args.next().and_then(|text| text.parse().ok()).expect("a number follows");
+            match arg.as_str() {
+                "--bench" => {}
+                "--threads" => options.threads = number(),
+                "--rounds" => options.rounds = number(),
+                "--python" => options.python = args.next(),
+                name => options.names.push(name.to_string()),
+            }
+        }
+        options
+    }
+}
+
+/// The process.
+pub struct Torch {
+    process: Child,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Torch {
+    /// Starts a script of this folder; with its first line, which is torch's version.
+    pub fn start(python: &str, script: &str) -> std::io::Result<(Torch, String)> {
+        let script = format!("{}/benches/peers/{script}", env!("CARGO_MANIFEST_DIR"));
+        let mut process = Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let ask = process.stdin.take().expect("it is piped");
+        let answers = BufReader::new(process.stdout.take().expect("it is piped"));
+        let mut torch = Torch { process, ask, answers };
+        let version = torch.line()?;
+        Ok((torch, version))
+    }
+
+    fn line(&mut self) -> std::io::Result<String> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        Ok(line.trim().to_string())
+    }
+
+    /// The seconds that answer a line, or why there are none.
+    pub fn time(&mut self, line: &str) -> Result<f64, String> {
+        writeln!(self.ask, "{line}").map_err(|e| e.to_string())?;
+        let line = self.line().map_err(|e| e.to_string())?;
+        line.parse().map_err(|_| line)
+    }
+}
+
+impl Drop for Torch {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}
+
+pub fn fastest(numbers: &[f64]) -> f64 {
+    numbers.iter().copied().fold(f64::INFINITY, f64::min)
+}

@@ -1,0 +1,92 @@
+"""Times single f32 ops of torch for `cargo bench --bench ops`, which starts this and asks for one measurement a line.
+
+A line is `THREADS REPEATS OP SIZES...`; the answer is seconds per call, or `error` and why. Nothing else is written. Needs
+torch from PyPI.
+"""
+
+import sys
+import time
+
+import torch
+from torch.nn import functional as F
+
+
+def matmul(m, k, n):
+    a, b = torch.randn(m, k), torch.randn(k, n)
+    return lambda: a @ b
+
+
+def linear(m, k, n):
+    x, w, b = torch.randn(m, k), torch.randn(n, k), torch.randn(n)
+    return lambda: F.linear(x, w, b)
+
+
+def conv(batch, inputs, side, outputs, kernel, stride, padding):
+    x, w = torch.randn(batch, inputs, side, side), torch.randn(outputs, inputs, kernel, kernel)
+    return lambda: F.conv2d(x, w, None, stride, padding)
+
+
+def rows(op):
+    def make(m, n):
+        x = torch.randn(m, n)
+        return lambda: op(x)
+
+    return make
+
+
+def batch_norm(batch, channels, side):
+    x, mean, var = torch.randn(batch, channels, side, side), torch.zeros(channels), torch.ones(channels)
+    return lambda: F.batch_norm(x, mean, var, None, None, True)
+
+
+def attention(batch, heads, length, width):
+    q, k, v = (torch.randn(batch, heads, length, width) for _ in range(3))
+    return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def unscale(tensors, size):
+    grads = [torch.randn(size) for _ in range(tensors)]
+    found, inverse = torch.zeros(1), torch.ones(1)
+    return lambda: torch._amp_foreach_non_finite_check_and_unscale_(grads, found, inverse)
+
+
+OPS = {
+    "matmul": matmul,
+    "linear": linear,
+    "conv": conv,
+    "add": rows(lambda x: x + x),
+    "relu": rows(torch.relu),
+    "exp": rows(torch.exp),
+    "softmax": rows(lambda x: torch.softmax(x, -1)),
+    "gelu": rows(F.gelu),
+    "layer_norm": rows(lambda x: F.layer_norm(x, x.shape[-1:])),
+    "batch_norm": batch_norm,
+    "attention": attention,
+    "unscale": unscale,
+}
+ready = {}
+
+
+def main():
+    print(f"torch {torch.__version__}", flush=True)
+    for line in sys.stdin:
+        threads, repeats, op, *sizes = line.split()
+        torch.set_num_threads(int(threads))
+        try:
+            key = (op, *sizes)
+            if key not in ready:
+                ready.clear()
+                ready[key] = OPS[op](*map(int, sizes))
+            call = ready[key]
+            with torch.no_grad():
+                call()
+                start = time.perf_counter()
+                for _ in range(int(repeats)):
+                    call()
+                print((time.perf_counter() - start) / int(repeats), flush=True)
+        except Exception as error:  # a peer that cannot run is a row of the table, not the end of it
+            print("error", str(error).replace("\n", " ")[:120], flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+//! Scaled dot product attention, a block of queries at a time: the scores of all queries never stand in memory together.
+
+use super::{
+    buffers::{Item, Lent, lend, zeros},
+    gemm::{Added, Gemm, Layout, Products, products},
+    math, reduce,
+    simd::{Body, vectorized},
+    threads::{self, Shared},
+};
+use crate::dtype::{Float, Real};
+
+/// Queries whose scores are computed together.
+const QUERIES: usize = 64;
+
+/// What the queries of a batch may see.
+pub(crate) enum Mask<'a, R> {
+    All,
+    /// Which keys.
+    Seen(Stretched<'a, bool>),
+    /// Numbers added to the scores.
+    Added(Stretched<'a, R>),
+}
+
+/// Matrices that are stretched to `queries x keys` each.
+pub(crate) struct Stretched<'a, T> {
+    pub data: &'a [T],
+    /// Where the matrix of each item begins.
+    pub starts: Vec<usize>,
+    /// From one row, and from one column, to the next; 0 where it is stretched.
+    pub steps: [usize; 2],
+}
+
+/// A batch of independent attentions: `softmax(q · kᵀ * scale + mask) · v`.
+pub(crate) struct Attention<'a, T: Float> {
+    /// Queries, keys, and the lengths of a key and of a value.
+    pub lengths: [usize; 4],
+    /// Matrices `l x d`, `s x d` and `s x e`.
+    pub q: &'a [T],
+    pub k: &'a [T],
+    pub v: &'a [T],
+    /// Which matrix of q, k and v belongs to each item.
+    pub places: Vec<[usize; 3]>,
+    pub mask: Mask<'a, T::Wide>,
+    /// Query i sees only the keys 0 to i.
+    pub causal: bool,
+    pub scale: f64,
+}
+
+/// The gradients of each item, not yet summed where items share a matrix, and not yet rounded.
+pub(crate) struct Gradients<R> {
+    pub q: Vec<R>,
+    pub k: Vec<R>,
+    pub v: Vec<R>,
+    /// Of the scores, where it was asked for: that of an added mask.
+    pub scores: Vec<R>,
+}
+
+/// What one thread works with: one item, widened, and one block of its queries.
+struct Workspace<R: Item> {
+    q: Lent<R>,
+    k: Lent<R>,
+    v: Lent<R>,
+    scores: Lent<R>,
+    out: Lent<R>,
+}
+
+impl<T: Float<Wide: Gemm>> Attention<'_, T> {
+    /// Multiplications of one item.
+    fn work(&self) -> usize {
+        let [l, s, d, e] = self.lengths;
+        l * s * (d + e + 16)
+    }
+
+    /// All results, `l x e` each.
+    pub fn forward(&self) -> Vec<T> {
+        let [l, s, _, e] = self.lengths;
+        let items = self.places.len();
+        let mut out = zeros(items * l * e);
+        if out.is_empty() || s == 0 {
+            return out;
+        }
+        let shared = Shared::new(&mut out);
+        threads::split(items, 1, items * self.work(), |items| {
+            let mut work = self.workspace();
+            for item in items {
+                self.widen(item, &mut work);
+                for start in (0..l).step_by(QUERIES) {
+                    let (rows, keys) = self.weights(item, start, &mut work);
+                    multiply(Layout::NN, (rows, keys, e), &work.scores, &work.v, &mut work.out[..rows * e]);
+                    // SAFETY: these queries of this item are written by nobody else.
+                    let to = unsafe { std::slice::from_raw_parts_mut(shared.from((item * l + start) * e), rows * e) };
+                    T::narrow_into(&work.out[..rows * e], to);
+                }
+            }
+        });
+        out
+    }
+
+    /// The gradients, given that of the results.
+    pub fn backward(&self, grad: &[T], of_scores: bool) -> Gradients<T::Wide> {
+        let [l, s, d, e] = self.lengths;
+        let items = self.places.len();
+        let mut all = Gradients {
+            q: zeros(items * l * d),
+            k: zeros(items * s * d),
+            v: zeros(items * s * e),
+            scores: zeros(if of_scores { items * l * s } else { 0 }),
+        };
+        if s == 0 || l == 0 {
+            return all;
+        }
+        let [q, k, v, scores] =
+            [&mut all.q, &mut all.k, &mut all.v, &mut all.scores].map(|x: &mut Vec<T::Wide>| Shared::new(x));
+        threads::split(items, 1, 3 * items * self.work(), |items| {
+            let mut work = self.workspace();
+            let (mut dout, mut dscores) = (lend(QUERIES.min(l) * e), lend(QUERIES.min(l) * s));
+            let [mut dk, mut dv] = [s * d, s * e].map(|len| Sums { now: lend(len), next: lend(len) });
+            for item in items {
+                self.widen(item, &mut work);
+                [&mut dk, &mut dv].into_iter().for_each(Sums::clear);
+                for start in (0..l).step_by(QUERIES) {
+                    let (rows, keys) = self.weights(item, start, &mut work);
+                    let from = (item * l + start) * e;
+                    T::widen_into(&grad[from..from + rows * e], &mut dout[..rows * e]);
+                    multiply(Layout::NT, (rows, e, keys), &dout, &work.v, &mut dscores[..rows * keys]);
+                    dv.add((keys, rows, e), &work.scores, &dout);
+                    vectorized(Slopes {
+                        weights: &work.scores[..rows * keys],
+                        grad: &mut dscores[..rows * keys],
+                        keys,
+                    });
+                    // SAFETY: these queries of this item are written by nobody else.
+                    unsafe {
+                        let dq = std::slice::from_raw_parts_mut(q.from((item * l + start) * d), rows * d);
+                        multiply(Layout::NN, (rows, keys, d), &dscores, &work.k, dq);
+                        let scale = T::Wide::of(self.scale);
+                        dq.iter_mut().for_each(|dq| *dq = *dq * scale);
+                        for row in 0..if of_scores { rows } else { 0 } {
+                            let to = scores.from((item * l + start + row) * s);
+                            let to = std::slice::from_raw_parts_mut(to, keys);
+                            to.copy_from_slice(&dscores[row * keys..(row + 1) * keys]);
+                        }
+                    }
+                    // The queries were scaled as they were widened.
+                    dk.add((keys, rows, d), &dscores, &work.q);
+                }
+                // SAFETY: the keys and values of this item are written by nobody else.
+                unsafe {
+                    std::slice::from_raw_parts_mut(k.from(item * s * d), s * d).copy_from_slice(&dk.now);
+                    std::slice::from_raw_parts_mut(v.from(item * s * e), s * e).copy_from_slice(&dv.now);
+                }
+            }
+        });
+        all
+    }
+
+    fn workspace(&self) -> Workspace<T::Wide> {
+        let [l, s, d, e] = self.lengths;
+        let rows = QUERIES.min(l);
+        Workspace { q: lend(rows * d), k: lend(s * d), v: lend(s * e), scores: lend(rows * s), out: lend(rows * e) }
+    }
+
+    fn widen(&self, item: usize, work: &mut Workspace<T::Wide>) {
+        let [_, s, d, e] = self.lengths;
+        let [_, k, v] = self.places[item];
+        T::widen_into(&self.k[k * s * d..(k + 1) * s * d], &mut work.k);
+        T::widen_into(&self.v[v * s * e..(v + 1) * s * e], &mut work.v);
+    }
+
+    /// The weights of a block of queries that begins at `start`: rows, and in each the first keys, which are all that any of
+    /// these queries sees.
+    fn weights(&self, item: usize, start: usize, work: &mut Workspace<T::Wide>) -> (usize, usize) {
+        let [l, s, d, _] = self.lengths;
+        let rows = QUERIES.min(l - start);
+        let keys = if self.causal { s.min(start + rows) } else { s };
+        let from = (self.places[item][0] * l + start) * d;
+        T::widen_into(&self.q[from..from + rows * d], &mut work.q[..rows * d]);
+        let scale = T::Wide::of(self.scale);
+        work.q[..rows * d].iter_mut().for_each(|q| *q = *q * scale);
+        let scores = &mut work.scores[..rows * keys];
+        multiply(Layout::NT, (rows, d, keys), &work.q, &work.k, scores);
+        let minus_infinity = T::Wide::of(f64::NEG_INFINITY);
+        for (row, scores) in scores.chunks_exact_mut(keys).enumerate() {
+            match &self.mask {
+                Mask::All => {}
+                Mask::Seen(mask) => {
+                    let mask = mask.row(item, start + row);
+                    scores
+                        .iter_mut()
+                        .zip(mask)
+                        .filter(|(_, seen)| !seen)
+                        .for_each(|(score, _)| *score = minus_infinity);
+                }
+                Mask::Added(mask) => {
+                    let mask = mask.row(item, start + row);
+                    scores.iter_mut().zip(mask).for_each(|(score, added)| *score += added);
+                }
+            }
+        }
+        vectorized(Weights { scores, keys, first: if self.causal { start + 1 } else { keys }, causal: self.causal });
+        (rows, keys)
+    }
+}
+
+impl<T: Copy> Stretched<'_, T> {
+    fn row(&self, item: usize, row: usize) -> impl Iterator<Item = T> {
+        let row = &self.data[self.starts[item] + row * self.steps[0]..];
+        // A step of 0 reads one element again and again.
+        (0..).map(|column| row[column * self.steps[1]])
+    }
+}
+
+/// A product of the matrices with which two slices begin.
+fn multiply<R: Gemm>(layout: Layout, mkn: (usize, usize, usize), a: &[R], b: &[R], out: &mut [R]) {
+    products(&Products { layout, mkn, a, b, terms: &[vec![(0, 0)]], added: Added::Nothing }, out);
+}
+
+/// A matrix to which products are added. Rows that no product has reached yet are zeros in both.
+struct Sums<R: Item> {
+    now: Lent<R>,
+    next: Lent<R>,
+}
+
+impl<R: Gemm + Real> Sums<R> {
+    fn clear(&mut self) {
+        self.now.fill(R::of(0.0));
+        self.next.fill(R::of(0.0));
+    }
+
+    /// Adds `aᵀ · b` to the first rows; no fewer than the time before.
+    fn add(&mut self, mkn: (usize, usize, usize), a: &[R], b: &[R]) {
+        let len = mkn.0 * mkn.2;
+        let added = Added::ToEach(&self.now[..len]);
+        let product = Products { layout: Layout::TN, mkn, a, b, terms: &[vec![(0, 0)]], added };
+        products(&product, &mut self.next[..len]);
+        std::mem::swap(&mut self.now, &mut self.next);
+    }
+}
+
+/// Rows of scores become weights.
+struct Weights<'a, R> {
+    scores: &'a mut [R],
+    keys: usize,
+    /// How many keys the first row sees; with `causal` each further row sees one more.
+    first: usize,
+    causal: bool,
+}
+
+impl<R: Real> Body for Weights<'_, R> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        for (i, row) in self.scores.chunks_exact_mut(self.keys).enumerate() {
+            let seen = self.keys.min(self.first + if self.causal { i } else { 0 });
+            let (row, unseen) = row.split_at_mut(seen);
+            unseen.fill(R::zero());
+            let largest = reduce::largest(row);
+            // A query that sees nothing; a NaN among its scores would not be the largest.
+            if largest == R::neg_infinity() && !row.iter().any(|score| score.is_nan()) {
+                row.fill(R::zero());
+                continue;
+            }
+            for score in row.iter_mut() {
+                *score = math::exp(*score - largest);
+            }
+            let scale = reduce::sum_of([row], |[weight]| weight).recip();
+            for weight in row {
+                *weight = *weight * scale;
+            }
+        }
+    }
+}
+
+/// Rows of the weights' gradients become those of the scores.
+struct Slopes<'a, R> {
+    weights: &'a [R],
+    grad: &'a mut [R],
+    keys: usize,
+}
+
+impl<R: Real> Body for Slopes<'_, R> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        for (grad, weights) in self.grad.chunks_exact_mut(self.keys).zip(self.weights.chunks_exact(self.keys)) {
+            let mean = reduce::sum_of([weights, grad], |[weight, grad]| weight * grad);
+            for (grad, &weight) in grad.iter_mut().zip(weights) {
+                *grad = weight * (*grad - mean);
+            }
+        }
+    }
+}
