@@ -155,4 +155,13 @@ impl<'a, T> Shared<'a, T> {
         debug_assert!(index <= self.len);
         self.start.wrapping_add(index)
     }
+
+    /// Some elements as a slice.
+    ///
+    // SAFETY: they lie inside, and nobody else uses them while the slice lives.
+    pub unsafe fn part(self, start: usize, len: usize) -> &'a mut [T] {
+        assert!(start <= self.len && len <= self.len - start);
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
+    }
 }

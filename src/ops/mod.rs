@@ -27,6 +27,7 @@ mod pieces;
 mod pool;
 mod prelu;
 mod products;
+mod recurrent;
 mod reduce;
 mod scatter;
 mod shape;
@@ -42,6 +43,7 @@ pub use interpolate::{Interpolation, Resize};
 pub use loss::Reduction;
 pub use padding::Padding;
 pub use pool::PoolOptions;
+pub use recurrent::RecurrentWeights;
 
 use crate::{
     DType, Op, Tensor,
