@@ -16,7 +16,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Multiplications and additions below which waking another thread costs more than it saves: a wake-up takes 4 to 20
 /// microseconds, in which one core does about so many.
-const SMALL: usize = 2 << 20;
+pub(crate) const SMALL: usize = 2 << 20;
 
 /// How many threads work, and those that help the one that asks.
 #[derive(Clone)]
@@ -82,6 +82,11 @@ impl Team {
             }),
         }
     }
+}
+
+/// How many threads the kernels use.
+pub(crate) fn count() -> usize {
+    Team::get().threads
 }
 
 /// Calls `f` with parts of `0..len` that begin at multiples of `unit`; on several threads when `work` multiplications and
@@ -175,5 +180,14 @@ impl<'a, T> Shared<'a, T> {
     pub fn from(self, index: usize) -> *mut T {
         debug_assert!(index <= self.len);
         self.start.wrapping_add(index)
+    }
+
+    /// Some elements as a slice.
+    ///
+    // SAFETY: they lie inside, and nobody else uses them while the slice lives.
+    pub unsafe fn part(self, start: usize, len: usize) -> &'a mut [T] {
+        assert!(start <= self.len && len <= self.len - start);
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }

@@ -107,9 +107,9 @@ impl Tensor {
             if !seen_nodes.insert(node.id) {
                 continue;
             }
-            for (address, bytes) in node.saved.iter().filter_map(Tensor::activation) {
-                let counted = activations.entry(address).or_default();
-                *counted = bytes.max(*counted);
+            for kept in node.saved.iter().filter_map(Tensor::activation) {
+                let counted = activations.entry(kept.address).or_default();
+                *counted = (kept.len * kept.dtype.bytes()).max(*counted);
             }
             pending.extend(node.inputs.iter().cloned());
         }
