@@ -96,8 +96,8 @@ pub use kernels::bench as kernel_benches;
 pub use kernels::{buffers::MAX_KEPT_BYTES, threads::set_threads};
 pub use op::Op;
 pub use ops::{
-    ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, Padding, PoolOptions, Reduction,
-    Resize,
+    ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, Padding, PoolOptions,
+    RecurrentWeights, Reduction, Resize,
 };
 pub use optim::{Adam, Optimizer, Sgd};
 pub use policy::{Level, Policy};

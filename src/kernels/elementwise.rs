@@ -3,6 +3,7 @@
 use super::{
     buffers::take,
     simd::{self, Kernel, Lanes, Vector, vectorized},
+    threads,
 };
 use crate::dtype::{Float, Real};
 
@@ -53,12 +54,21 @@ pub(crate) fn unary_backward<T: Float, F: Unary>(f: F, kept: &[T], grad: &[T]) -
     })
 }
 
+/// About how many multiplications an element takes the time of.
+const WORK: usize = 8;
+
 /// Calls `f` with blocks of widened slices of one length; what it leaves in the first of them is the result, rounded once.
 /// `f` treats each place by itself: a block may be longer than what is left of the slices.
-pub(crate) fn in_blocks<T: Float, const N: usize>(slices: [&[T]; N], f: impl Fn([&mut [T::Wide]; N]) + Copy) -> Vec<T> {
+pub(crate) fn in_blocks<T: Float, const N: usize>(
+    slices: [&[T]; N],
+    f: impl Fn([&mut [T::Wide]; N]) + Copy + Sync,
+) -> Vec<T> {
     let mut out = take(slices[0].len());
     assert!(slices.iter().all(|slice| slice.len() == out.len()), "slices of one length");
-    T::in_blocks(slices, &mut out, f);
+    let work = out.len() * WORK;
+    threads::together(&mut out, &mut [] as &mut [&mut [T]], work, |range, out, _| {
+        T::in_blocks(slices.map(|slice| &slice[range.start..][..out.len()]), out, f);
+    });
     out
 }
 

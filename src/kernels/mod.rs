@@ -21,6 +21,7 @@ pub(crate) mod limits;
 pub(crate) mod math;
 pub(crate) mod norm;
 pub(crate) mod pool;
+pub(crate) mod recurrent;
 pub(crate) mod reduce;
 pub(crate) mod resample;
 pub(crate) mod simd;

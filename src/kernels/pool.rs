@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    buffers::{Lent, lend, room, take, zeros},
+    buffers::{Lent, lend, room, take},
     simd::{Body, vectorized},
 };
 use crate::dtype::{Float, Real};

@@ -27,6 +27,7 @@ mod pieces;
 mod pool;
 mod prelu;
 mod products;
+mod recurrent;
 mod reduce;
 mod scatter;
 mod shape;
@@ -42,6 +43,7 @@ pub use interpolate::{Interpolation, Resize};
 pub use loss::Reduction;
 pub use padding::Padding;
 pub use pool::PoolOptions;
+pub use recurrent::RecurrentWeights;
 
 use crate::{
     DType, Op, Tensor,
@@ -71,7 +73,12 @@ pub(crate) fn dispatch(
     let inputs: Vec<Tensor> = inputs.iter().zip(&casts.inputs).map(cast).collect();
     let forward = kernel(&inputs).map_err(|e| e.in_op(op.name()))?;
     let output = tensor::record(op, &inputs, forward);
-    observe::emit(op, inputs.iter().map(Tensor::dtype), output.dtype());
+    observe::emit(op, inputs.iter().map(Tensor::dtype), output.dtype(), || observe::Sizes {
+        inputs: inputs.iter().map(|x| x.shape().to_vec()).collect(),
+        output: output.shape().to_vec(),
+        needs: inputs.iter().map(Tensor::is_tracked).collect(),
+        kept: output.kept(),
+    });
     Ok(match casts.output {
         Some(to) if output.dtype().is_castable() => output.cast(to),
         _ => output,
