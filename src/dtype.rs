@@ -7,7 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     error::{Error, Result, did_you_mean},
-    kernels::cast::Convert,
+    kernels::{
+        buffers::{self, Elements},
+        cast::{Convert, converted},
+    },
 };
 
 /// The run-time element type of a tensor.
@@ -170,7 +173,7 @@ pub trait Float: Element {
     /// One rounding, to nearest even; overflow to infinity; NaN stays NaN.
     fn narrow(wide: Self::Wide) -> Self;
     /// [`widen`](Float::widen) of each element; free where nothing is to be widened.
-    fn widen_slice(x: &[Self]) -> Cow<'_, [Self::Wide]>;
+    fn widen_slice(x: &[Self]) -> Elements<'_, Self::Wide>;
     /// [`narrow`](Float::narrow) of each element; free where nothing is to be rounded.
     fn narrow_vec(wide: Vec<Self::Wide>) -> Vec<Self>;
     /// [`widen`](Float::widen) of each element, to a slice of the same length.
@@ -204,7 +207,7 @@ macro_rules! wide_float {
             fn widen(self) -> $t { self }
             #[inline(always)]
             fn narrow(wide: $t) -> Self { wide }
-            fn widen_slice(x: &[Self]) -> Cow<'_, [$t]> { Cow::Borrowed(x) }
+            fn widen_slice(x: &[Self]) -> Elements<'_, $t> { Elements::Borrowed(x) }
             fn narrow_vec(wide: Vec<$t>) -> Vec<Self> { wide }
             fn widen_into(x: &[Self], wide: &mut [$t]) { wide.copy_from_slice(x) }
             fn narrow_into(wide: &[$t], narrow: &mut [Self]) { narrow.copy_from_slice(wide) }
@@ -221,14 +224,12 @@ macro_rules! half_float {
             fn widen(self) -> f32 { let $x = self; $widened }
             #[inline(always)]
             fn narrow(wide: f32) -> Self { <$t>::from_f32(wide) }
-            fn widen_slice(x: &[Self]) -> Cow<'_, [f32]> {
-                let mut wide = vec![0.0; x.len()];
-                Convert::convert(x, &mut wide);
-                Cow::Owned(wide)
+            fn widen_slice(x: &[Self]) -> Elements<'_, f32> {
+                Elements::Lent(converted(x).into())
             }
             fn narrow_vec(wide: Vec<f32>) -> Vec<Self> {
-                let mut narrow = vec![<$t>::ZERO; wide.len()];
-                Convert::convert(&wide, &mut narrow);
+                let narrow = converted(&wide);
+                buffers::give(wide);
                 narrow
             }
             fn widen_into(x: &[Self], wide: &mut [f32]) { Convert::convert(x, wide) }

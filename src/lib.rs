@@ -93,11 +93,11 @@ pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 #[doc(hidden)]
 pub use kernels::bench as kernel_benches;
-pub use kernels::threads::set_threads;
+pub use kernels::{buffers::MAX_KEPT_BYTES, threads::set_threads};
 pub use op::Op;
 pub use ops::{
-    ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, Padding, PoolOptions, Reduction,
-    Resize,
+    ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, Padding, PoolOptions,
+    RecurrentWeights, Reduction, Resize,
 };
 pub use optim::{Adam, Optimizer, Sgd};
 pub use policy::{Level, Policy};

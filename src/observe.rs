@@ -23,10 +23,49 @@ pub struct Event {
     pub output: DType,
     /// Whether it ran in a backward pass.
     pub backward: bool,
+    /// How large all that was.
+    pub sizes: Sizes,
+}
+
+/// How much there was to do in one op call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Shapes of the inputs.
+    pub inputs: Vec<Vec<usize>>,
+    /// Shape of the result.
+    pub output: Vec<usize>,
+    /// Which inputs will be sent a gradient.
+    pub needs: Vec<bool>,
+    /// What the tape keeps of it for the way back, parameters left out.
+    pub(crate) kept: Vec<Kept>,
+}
+
+/// An activation that the tape keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Where its storage begins: what two ops keep of one storage is kept once.
+    pub address: usize,
+    pub dtype: DType,
+    pub len: usize,
+}
+
+/// One call of a cell: how many elements that a cast would touch went in and came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crossing {
+    pub slot: usize,
+    pub inputs: usize,
+    pub outputs: usize,
+}
+
+/// What a watch has seen so far.
+#[derive(Default)]
+struct Seen {
+    events: Vec<Event>,
+    crossings: Vec<Crossing>,
 }
 
 thread_local! {
-    static EVENTS: RefCell<Option<Vec<Event>>> = const { RefCell::new(None) };
+    static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
     static WATCHED: Cell<bool> = const { Cell::new(false) };
     static BACKWARD: Cell<bool> = const { Cell::new(false) };
     static SLOTS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
@@ -34,33 +73,53 @@ thread_local! {
 
 /// Runs `f` and returns, beside its result, every event of this thread in order. An outer watch sees them too.
 pub fn watch<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>) {
-    struct Restore(Option<Vec<Event>>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            WATCHED.set(self.0.is_some());
-            EVENTS.set(self.0.take());
-        }
-    }
-    let mut outer = Restore(EVENTS.replace(Some(Vec::new())));
-    WATCHED.set(true);
-    let result = f();
-    let events = EVENTS.take().unwrap_or_default();
-    if let Some(seen) = &mut outer.0 {
-        seen.extend_from_slice(&events);
-    }
+    let (result, events, _) = watch_cells(f);
     (result, events)
 }
 
-pub(crate) fn emit(op: Op, inputs: impl IntoIterator<Item = DType>, output: DType) {
-    if WATCHED.get() {
-        let inputs = inputs.into_iter().collect();
-        let event = Event { slot: innermost_slot(), op, inputs, output, backward: BACKWARD.get() };
-        EVENTS.with_borrow_mut(|events| {
-            if let Some(events) = events {
-                events.push(event);
-            }
-        });
+/// As [`watch`], with every call of a cell in the order in which they ended.
+pub(crate) fn watch_cells<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>, Vec<Crossing>) {
+    struct Restore(Option<Seen>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            WATCHED.set(self.0.is_some());
+            SEEN.set(self.0.take());
+        }
     }
+    let mut outer = Restore(SEEN.replace(Some(Seen::default())));
+    WATCHED.set(true);
+    let result = f();
+    let Seen { events, crossings } = SEEN.take().unwrap_or_default();
+    if let Some(seen) = &mut outer.0 {
+        seen.events.extend_from_slice(&events);
+        seen.crossings.extend_from_slice(&crossings);
+    }
+    (result, events, crossings)
+}
+
+/// Tells watchers of an op call; its sizes are asked for only where there are any.
+pub(crate) fn emit(op: Op, inputs: impl IntoIterator<Item = DType>, output: DType, sizes: impl FnOnce() -> Sizes) {
+    if is_watched() {
+        let (inputs, sizes) = (inputs.into_iter().collect(), sizes());
+        let event = Event { slot: innermost_slot(), op, inputs, output, backward: BACKWARD.get(), sizes };
+        note(|seen| seen.events.push(event));
+    }
+}
+
+/// Tells watchers of the call of a cell.
+pub(crate) fn emit_crossing(slot: usize, inputs: usize, outputs: usize) {
+    if is_watched() {
+        note(|seen| seen.crossings.push(Crossing { slot, inputs, outputs }));
+    }
+}
+
+/// Whether anybody on this thread watches.
+pub(crate) fn is_watched() -> bool {
+    WATCHED.get()
+}
+
+fn note(what: impl FnOnce(&mut Seen)) {
+    SEEN.with_borrow_mut(|seen| seen.as_mut().map(what));
 }
 
 /// Marks the backward pass until dropped.
@@ -123,8 +182,8 @@ mod tests {
     #[test]
     fn watches_nest() {
         let ((_, inner), outer) = watch(|| {
-            emit(Op::Relu, [DType::F32], DType::F32);
-            watch(|| emit(Op::Exp, [DType::F16], DType::F16))
+            emit(Op::Relu, [DType::F32], DType::F32, Sizes::default);
+            watch(|| emit(Op::Exp, [DType::F16], DType::F16, Sizes::default))
         });
         assert_eq!(inner.iter().map(|e| e.op).collect::<Vec<_>>(), [Op::Exp]);
         assert_eq!(outer.iter().map(|e| e.op).collect::<Vec<_>>(), [Op::Relu, Op::Exp]);

@@ -40,7 +40,9 @@ impl Drop for Folder {
 }
 
 fn precast_in(folder: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_precast")).args(args).current_dir(folder).output().unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));
+    // What is measured of the machine is kept where tests keep things, not in the user's cache.
+    command.args(args).current_dir(folder).env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR")).output().unwrap()
 }
 
 /// Runs in the root of the package.
@@ -220,6 +222,81 @@ fn a_plan_is_a_tree_a_table_or_json() {
         let mark = if decision.adapter.is_some() { "*" } else { "" };
         assert_eq!(row[1..6], [path, &decision.kind, mark, &decision.effect(), &decision.because.to_string()]);
     }
+}
+
+/// A machine whose casts take ages.
+const SPEEDS: &str = r#"{
+    "host": "a machine", "call": 100, "cache": 1e6, "byte": 0.1, "parallel": 1,
+    "f32": {"product": {"multiply_add": 0.02, "element": 0.5}, "convolution": {"multiply_add": 0.03, "element": 1},
+        "elementwise": {"element": 0.5}, "function": {"element": 2}, "norm": {"element": 1}, "pool": {"element": 1},
+        "attention": {"multiply_add": 0.03, "element": 1}, "cast": 0},
+    "f16": {"product": {"multiply_add": 0.02, "element": 0.3}, "convolution": {"multiply_add": 0.03, "element": 1},
+        "elementwise": {"element": 0.3}, "function": {"element": 2}, "norm": {"element": 1}, "pool": {"element": 1},
+        "attention": {"multiply_add": 0.03, "element": 1}, "cast": 99},
+    "bf16": {"product": {"multiply_add": 0.02, "element": 0.3}, "convolution": {"multiply_add": 0.03, "element": 1},
+        "elementwise": {"element": 0.3}, "function": {"element": 2}, "norm": {"element": 1}, "pool": {"element": 1},
+        "attention": {"multiply_add": 0.03, "element": 1}, "cast": 0}
+}"#;
+
+#[test]
+fn a_policy_that_prefers_speed_is_planned_for_a_machine() {
+    let folder = Folder::new("speed");
+    let speeds = folder.write("speeds.json", SPEEDS);
+    let policy = folder.write("fast.yaml", "version: 1\nlevel: O2\ndtype: float16\nprefer: speed\n");
+    let bf16 = folder.write("fast-bf16.yaml", "version: 1\nlevel: O2\ndtype: bfloat16\nprefer: speed\n");
+    let args = |policy: &str, more: &[&str]| {
+        let args = ["plan", "lenet5_bn", "--policy", policy, "--speeds", &speeds];
+        text(precast(&[&args[..], more].concat()))
+    };
+    let shown = args(&policy, &["--batch", "4"]);
+    assert!(shown.contains("(root)  Sequential  * runs f32") && shown.contains("  cost: f16 would take "), "{shown}");
+    assert!(shown.contains("15 cells (15 f32)") && shown.trim_end().ends_with("speeds of a machine"), "{shown}");
+    assert!(args(&bf16, &[]).contains("15 cells (13 bf16, 2 f32)"), "where casts cost nothing, all is lowered");
+    let plan: Plan = serde_json::from_str(&args(&policy, &["--format", "json"])).unwrap();
+    let prediction = plan.prediction.unwrap();
+    assert!(prediction.planned == prediction.full && prediction.planned.nanos < prediction.lowered.nanos);
+    assert!(args(&policy, &["--format", "table"]).contains("| predicted |"));
+    // Others are predicted on demand, and decided as ever.
+    let o2 = args("o2", &["--predict"]);
+    assert!(o2.contains("15 cells (13 f16, 2 f32)") && o2.contains("all in f32") && !o2.contains("cost"), "{o2}");
+    let explained = text(precast(&["explain", "lenet5_bn", ".", "-p", &policy, "--speeds", &speeds]));
+    assert!(explained.contains("\n  because  cost: ") && explained.contains("\n  over     level O2"), "{explained}");
+    let diff = text(precast(&["diff", "lenet5_bn", "-p", "o2", "-p", &policy, "--speeds", &speeds]));
+    assert!(diff.trim_end().ends_with("15 of 15 cells differ"), "{diff}");
+
+    let sizeless = folder.write("net.yaml", "version: 1\nnet: {kind: Dense, in_features: 64, out_features: 10}\n");
+    let message = error(2, precast(&["plan", &sizeless, "-p", &policy, "--speeds", &speeds]));
+    assert!(message.contains("net.yaml does not say it") && message.contains("`input: [1, 28, 28]`"), "{message}");
+    let broken = folder.write("broken.json", "{}");
+    let message = error(2, precast(&["plan", "mlp", "-p", &policy, "--speeds", &broken]));
+    assert!(message.contains("broken.json: missing field"), "{message}");
+    error(2, precast(&["plan", "mlp", "-p", &policy, "--batch", "0"]));
+}
+
+/// A cache that cannot be read is measured anew, and one that cannot be written is no error.
+#[test]
+#[cfg_attr(debug_assertions, ignore = "kernels without optimisation take long to measure")]
+fn speeds_are_measured_once_and_kept() {
+    let folder = Folder::new("cache");
+    let policy = folder.write("fast.yaml", "version: 1\nlevel: O2\ndtype: float16\nprefer: speed\n");
+    let plan = |cache: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));
+        let command = command.args(["plan", "mlp", "--policy", &policy]).current_dir(&folder.0);
+        text(command.env("XDG_CACHE_HOME", cache).output().unwrap())
+    };
+    let start = std::time::Instant::now();
+    let first = plan(&folder.0);
+    assert!(start.elapsed().as_secs() < 10, "about a second, and nothing is quick on a machine that does other things");
+    let cache = folder.0.join("precast");
+    let kept: Vec<PathBuf> = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(plan(&folder.0), first, "the same speeds, the same plan");
+    for broken in ["", "{", "[1, 2]", "null"] {
+        fs::write(&kept[0], broken).unwrap();
+        plan(&folder.0);
+        assert!(precast::host::Speeds::load(&kept[0]).is_ok(), "measured anew and kept");
+    }
+    plan(&PathBuf::from(folder.write("a-file", "")));
 }
 
 #[test]

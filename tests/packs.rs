@@ -14,7 +14,7 @@ mod common;
 const RELEASED: &[(&str, u32, u32)] = &[
     ("mindspore-2.10", 0x5e382d4f, 2382),
     ("paddle-3.3", 0x4c1d6c78, 3735),
-    ("precast-1", 0x26e05f65, 11509),
+    ("precast-1", 0x8faa749c, 11582),
     ("tensorflow-2.21-bf16", 0x896c8618, 3175),
     ("tensorflow-2.21-cpu", 0x89e19029, 3497),
     ("tensorflow-2.21-fp16", 0x150a25fa, 3460),

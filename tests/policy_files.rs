@@ -8,7 +8,7 @@ use std::{
 use precast::{
     DType, ErrorKind, Level, Op, Policy,
     op::System,
-    policy::{self, DynamicScale, List, LossScaleSpec, Origin, Pack, Rule, Run},
+    policy::{self, DynamicScale, List, LossScaleSpec, Origin, Pack, Prefer, Rule, Run},
     precision::Treatment,
 };
 
@@ -147,11 +147,12 @@ fn meaning(policy: &Policy) -> String {
     let list = |list: &List| format!("{:?} {:?}", list.cells().keys(), list.ops().keys());
     let rules = policy.rules.iter().map(|r| format!("{} {} {:?} {:?}", r.select, r.run, r.because, r.expect));
     format!(
-        "{:?} {:?} {} {} {:?} {} {} {:?} {:?}",
+        "{:?} {:?} {} {} {} {:?} {} {} {:?} {:?}",
         policy.name,
         policy.pack,
         policy.level,
         policy.dtype,
+        policy.prefer,
         rules.collect::<Vec<_>>(),
         list(&policy.white),
         list(&policy.black),
@@ -166,6 +167,7 @@ name: \"fine: tune #1\"
 pack: mindspore-2.10
 level: O2
 dtype: bfloat16
+prefer: speed
 rules:
   - path: encoder.layers.*.norm
     run: float32
@@ -186,7 +188,7 @@ loss_scale: { kind: dynamic, init: 1024, growth: 1.5, backoff: 0.25, interval: 7
 fn a_full_policy_means_what_it_says() {
     let policy = Policy::parse(FULL, "full.yaml").unwrap();
     assert_eq!(policy.name.as_deref(), Some("fine: tune #1"));
-    assert_eq!((policy.level, policy.dtype), (Level::O2, DType::Bf16));
+    assert_eq!((policy.level, policy.dtype, policy.prefer), (Level::O2, DType::Bf16, Prefer::Speed));
     let expected = [
         Rule::path("encoder.layers.*.norm", Run::Full).unwrap().because("variance: underflows, 100% of the time"),
         Rule::path("**.head", Run::Inherit).unwrap(),
@@ -197,21 +199,21 @@ fn a_full_policy_means_what_it_says() {
         let expected = Rule { origin: rule.origin.clone(), ..expected };
         assert_eq!(*rule, expected);
     }
-    assert_eq!(policy.rules[1].origin.to_string(), "full.yaml:10:5");
+    assert_eq!(policy.rules[1].origin.to_string(), "full.yaml:11:5");
 
     let pack = Pack::named("mindspore-2.10").unwrap();
     let at = |line, column| Origin::File { file: "full.yaml".into(), line, column };
     let mut white = pack.white;
     assert!(white.remove_cell("Dense") && white.remove_cell("LSTMCell") && white.remove_op(Op::Prelu));
-    white.add_cell("GroupNorm".into(), at(16, 18));
-    white.add_op(Op::Einsum, at(18, 23));
+    white.add_cell("GroupNorm".into(), at(17, 18));
+    white.add_op(Op::Einsum, at(19, 23));
     // In the language of MindSpore's pack `Gather` is our `Embedding`.
-    white.add_op(Op::Embedding, at(18, 31));
+    white.add_op(Op::Embedding, at(19, 31));
     assert_eq!(policy.white, white);
     let mut black = pack.black;
     assert!(black.remove_cell("LayerNorm"));
-    black.add_cell("null".into(), at(17, 18));
-    black.add_cell("Norm".into(), at(17, 26));
+    black.add_cell("null".into(), at(18, 18));
+    black.add_cell("Norm".into(), at(18, 26));
     assert_eq!(policy.black, black);
     let dynamic = DynamicScale { init: 1024.0, growth: 1.5, backoff: 0.25, interval: 7, min: 2.0, max: 4096.5 };
     assert_eq!(policy.loss_scale, LossScaleSpec::Dynamic(dynamic));

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use precast::{
     DType, Level, Policy,
-    policy::{DynamicScale, Pack},
+    policy::{DynamicScale, Pack, Prefer},
 };
 use serde_json::{Value, json};
 
@@ -112,6 +112,7 @@ fn the_reader_and_the_schema_know_the_same_keys() {
         ("/$defs/loss_scale/properties", "loss_scale: { zz: 1 }"),
         ("/$defs/loss_scale/properties/kind/enum", "loss_scale: { kind: zz }"),
         ("/properties/pack/enum", "pack: zz"),
+        ("/properties/prefer/enum", "prefer: zz"),
     ] {
         assert_eq!(names(schema.pointer(place).unwrap()), allowed(lines), "{place}");
     }
@@ -128,6 +129,8 @@ fn the_schema_has_the_names_and_numbers_of_the_library() {
     is("/properties/dtype/enum", DType::LOW.into_iter().flat_map(|d| [d.name(), d.long_name()]).collect());
     is("/properties/pack/enum", Pack::names().collect());
     assert_eq!(schema["properties"]["pack"]["default"], Pack::DEFAULT);
+    is("/properties/prefer/enum", Prefer::ALL.map(Prefer::name).into());
+    assert_eq!(schema["properties"]["prefer"]["default"], Prefer::default().name());
     let defaults = serde_json::to_value(DynamicScale::default()).unwrap();
     for (key, default) in defaults.as_object().unwrap() {
         let stated = &schema["$defs"]["loss_scale"]["properties"][key]["default"];

@@ -3,12 +3,16 @@
 
 use precast::cells::Rng;
 use precast::{
-    policy::{List, Rule, Run},
+    Plan,
+    host::{Rate, Rates, Speeds},
+    policy::{List, Prefer, Rule, Run},
     precision::Treatment,
     prelude::*,
-    rewrite::Region,
+    rewrite::{Reason, Region},
 };
-use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::prelude::{
+    Just, ProptestConfig, Strategy, TestCaseError, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
+};
 
 /// A tree, before it is built.
 #[derive(Clone, Debug)]
@@ -133,37 +137,91 @@ proptest! {
         let mut net = build(&tree, &mut Rng::seed(5));
         let policy = policy(&net, &policy_spec);
         let applied = policy.apply(&mut net).unwrap();
-        let (result, trace) = net.trace(|net| net.call(&input()));
-        result.unwrap();
-        let ops = trace.ops.iter().filter(|op| op.op != Op::Cast);
-        let mut ran = 0;
-        for op in ops {
-            ran += 1;
-            let decision = applied.plan.decision(&op.path).unwrap();
-            match decision.run {
-                Region::Fixed(dtype) => {
-                    prop_assert!(op.inputs.iter().all(|d| *d == dtype), "{}: {:?} under {decision:?}", op.path, op);
-                    prop_assert_eq!(op.output, dtype);
-                }
-                Region::Ops(low) => {
-                    let wanted = if policy.white.ops().contains_key(&op.op) { low } else { DType::F32 };
-                    prop_assert_eq!(op.output, wanted, "{} under {:?}", op.path, decision);
-                }
-                Region::Auto(low) => {
-                    match policy.auto.entry(op.op, low).map(|entry| entry.treatment) {
-                        Some(Treatment::Low) => prop_assert_eq!(op.output, low),
-                        Some(Treatment::Full) => prop_assert_eq!(op.output, DType::F32),
-                        // As it comes: what arrived is what leaves.
-                        _ => prop_assert_eq!(op.inputs[0], op.output),
-                    }
-                }
-                // Nothing is lowered around it, so what arrives is f32.
-                Region::AsIs => prop_assert_eq!(op.output, DType::F32, "{} under {:?}", op.path, decision),
-            }
-        }
+        let ran = holds(&net, &policy, &applied.plan)?;
         let leaves = applied.plan.decisions.iter().filter(|d| d.kind != "Sequential").count();
         prop_assert_eq!(ran, leaves, "every leaf runs one op, and each was held against the plan");
     }
+
+    /// The same laws with cost decisions, on machines of which nothing is known.
+    #[test]
+    fn they_hold_where_speed_is_preferred(
+        tree in trees(), policy_spec in policies(), (low, cast, call) in (0.1..3.0f64, 0.0..2.0f64, 0.0..20.0f64)
+    ) {
+        let mut net = build(&tree, &mut Rng::seed(11));
+        let policy = Policy { prefer: Prefer::Speed, ..policy(&net, &policy_spec) };
+        let written = (adapters(&net), parameters(&net), bits(&net.call(&input()).unwrap()));
+        let (_, trace) = net.trace(|net| net.call(&input()));
+        let speeds = speeds(low, cast, call);
+        let plan = policy.plan_for(&net, &trace, &speeds).unwrap();
+
+        let applied = plan.apply(&mut net).unwrap();
+        prop_assert_eq!(plan.apply(&mut net).unwrap().changed, 0);
+        holds(&net, &policy, &plan)?;
+        let prediction = plan.prediction.as_ref().unwrap();
+        prop_assert!(prediction.planned.nanos <= prediction.lowered.nanos, "{plan}");
+        applied.undo(&mut net).unwrap();
+        prop_assert_eq!((adapters(&net), parameters(&net), bits(&net.call(&input()).unwrap())), written);
+
+        // Who is forced runs as without regard to time.
+        let plain = Policy { prefer: Prefer::Memory, ..policy }.plan(&net).unwrap();
+        for (decision, plain) in plan.decisions.iter().zip(&plain.decisions) {
+            if matches!(plain.because, Reason::ToFloat(_) | Reason::Black(_)) {
+                prop_assert_eq!((decision.run, &decision.because), (plain.run, &plain.because));
+            }
+        }
+    }
+}
+
+/// A machine that does everything in f32 in a nanosecond an element, and in 16 bit in `low`.
+fn speeds(low: f64, cast: f64, call: f64) -> Speeds {
+    let rates = |element, cast| {
+        let rate = Rate { multiply_add: 0.0, element };
+        Rates {
+            product: rate,
+            convolution: rate,
+            elementwise: rate,
+            function: rate,
+            norm: rate,
+            pool: rate,
+            attention: rate,
+            cast,
+        }
+    };
+    let (host, f32, f16, bf16) = ("a machine".into(), rates(1.0, 0.0), rates(low, cast), rates(low, cast));
+    Speeds { host, call, cache: 1e6, byte: 0.1, parallel: 1.0, f32, f16, bf16 }
+}
+
+/// Runs a network to which a plan was applied, and holds every op against the plan. How many ops there were.
+fn holds(net: &Child, policy: &Policy, plan: &Plan) -> std::result::Result<usize, TestCaseError> {
+    let (result, trace) = net.trace(|net| net.call(&input()));
+    result.unwrap();
+    let ops = trace.ops.iter().filter(|op| op.op != Op::Cast);
+    let mut ran = 0;
+    for op in ops {
+        ran += 1;
+        let decision = plan.decision(&op.path).unwrap();
+        match decision.run {
+            Region::Fixed(dtype) => {
+                prop_assert!(op.inputs.iter().all(|d| *d == dtype), "{}: {:?} under {decision:?}", op.path, op);
+                prop_assert_eq!(op.output, dtype);
+            }
+            Region::Ops(low) => {
+                let wanted = if policy.white.ops().contains_key(&op.op) { low } else { DType::F32 };
+                prop_assert_eq!(op.output, wanted, "{} under {:?}", op.path, decision);
+            }
+            Region::Auto(low) => {
+                match policy.auto.entry(op.op, low).map(|entry| entry.treatment) {
+                    Some(Treatment::Low) => prop_assert_eq!(op.output, low),
+                    Some(Treatment::Full) => prop_assert_eq!(op.output, DType::F32),
+                    // As it comes: what arrived is what leaves.
+                    _ => prop_assert_eq!(op.inputs[0], op.output),
+                }
+            }
+            // Nothing is lowered around it, so what arrives is f32.
+            Region::AsIs => prop_assert_eq!(op.output, DType::F32, "{} under {:?}", op.path, decision),
+        }
+    }
+    Ok(ran)
 }
 
 /// 10,000 as promised; `PROPTEST_CASES` overrides, as usual.

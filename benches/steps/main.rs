@@ -2,7 +2,8 @@
 //!
 //! `-- --python PATH` names a Python that has torch, whose f32 step is then 1.00; without one, precast's own O0 is.
 //! `-- --threads N`, `-- --rounds N` and names of networks choose what runs. Times are the median over the rounds of the
-//! ratio to the step that torch did in the same round, and beside it the ratio of the fastest of each.
+//! ratio to the step that torch did in the same round, and beside it the ratio of the fastest of each. `-- predict` holds
+//! what plans predict of forward and backward passes against what they take.
 
 mod nets;
 #[path = "../peers/mod.rs"]
@@ -14,8 +15,10 @@ use nets::{NAMES, Task, task};
 use peers::{Options, Torch, fastest, median};
 use precast::{
     Outcome,
-    policy::{DynamicScale, LossScaleSpec},
+    host::Speeds,
+    policy::{DynamicScale, LossScaleSpec, Prefer},
     prelude::*,
+    rewrite::{Prediction, undo},
 };
 
 /// One column of the table: a level with a low dtype, or torch in a mode.
@@ -85,6 +88,25 @@ impl Trainer {
         self.scale.step(&mut *self.optimizer, &loss)
     }
 
+    /// Seconds that a forward and a backward pass take after an update of the parameters.
+    fn time_passes(&mut self) -> Result<f64> {
+        let _ = self.step()?;
+        let (start, busy) = (Instant::now(), busy());
+        let _grads = self.loss()?.backward()?;
+        Ok(busy.zip(self::busy()).map_or(start.elapsed().as_secs_f64(), |(before, after)| after - before))
+    }
+
+    /// Lays a policy on the network, in place of what was there.
+    fn plan(&mut self, policy: &Policy, speeds: &Speeds) -> Result<Prediction> {
+        undo(&mut self.task.net);
+        let (called, trace) = self.task.net.trace(|net| net.call(&self.task.x)?.cross_entropy(&self.task.y));
+        called?;
+        let plan = policy.plan_for(&self.task.net, &trace, speeds)?;
+        let _ = plan.apply(&mut self.task.net)?;
+        self.kept = self.loss()?.tape_bytes();
+        Ok(plan.prediction.expect("it was made for a machine"))
+    }
+
     /// Seconds per step.
     fn time(&mut self, steps: usize) -> Result<f64> {
         let start = Instant::now();
@@ -95,8 +117,16 @@ impl Trainer {
     }
 }
 
+/// Seconds that this thread has been at work, where the system tells: what else the machine does is then left out. It is
+/// told in ticks of some milliseconds, so only sums of many mean something.
+fn busy() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split(' ').next()?.parse::<f64>().ok().map(|nanos| nanos / 1e9)
+}
+
 fn main() -> Result<()> {
-    let options = Options::read(9);
+    let mut options = Options::read(9);
+    let predict = options.names.iter().position(|name| name == "predict").map(|i| options.names.remove(i));
     precast::set_threads(options.threads);
     let mut torch = match &options.python {
         None => None,
@@ -108,8 +138,45 @@ fn main() -> Result<()> {
         }
     };
     let all = NAMES.map(String::from);
-    for name in if options.names.is_empty() { &all[..] } else { &options.names } {
+    let names = if options.names.is_empty() { &all[..] } else { &options.names };
+    if predict.is_some() {
+        let speeds = Speeds::measure();
+        println!("speeds of {}", speeds.host);
+        return names.iter().try_for_each(|name| predictions(name, &options, &speeds));
+    }
+    for name in names {
         row(name, &options, torch.as_mut())?;
+    }
+    Ok(())
+}
+
+/// One network under every level, with and without regard to time: milliseconds of a forward and a backward pass and bytes
+/// kept, predicted and met.
+fn predictions(name: &str, options: &Options, speeds: &Speeds) -> Result<()> {
+    let mut rows = Vec::new();
+    for column in COLUMNS {
+        let Column::Ours(level, dtype) = column else { continue };
+        for prefer in Prefer::ALL.into_iter().filter(|prefer| *prefer == Prefer::Memory || level != Level::O0) {
+            let mut trainer = Trainer::new(name, level, dtype)?;
+            let policy = Policy { prefer, ..Policy::new(level, dtype)? };
+            let prediction = trainer.plan(&policy, speeds)?;
+            let column = if prefer == Prefer::Speed { format!("{} speed", column.name()) } else { column.name() };
+            rows.push((column, trainer, prediction.planned, Vec::new()));
+        }
+    }
+    let steps = (0.2 / rows[0].1.time(1)?).ceil().clamp(4.0, 100.0) as usize;
+    for _ in 0..options.rounds {
+        for (_, trainer, _, seconds) in &mut rows {
+            let times: Result<Vec<f64>> = (0..steps).map(|_| trainer.time_passes()).collect();
+            seconds.push(times?.iter().sum::<f64>() / steps as f64);
+        }
+    }
+    println!("\n{name}: ms predicted, met, their ratio; KiB kept predicted, met");
+    for (column, trainer, predicted, seconds) in rows {
+        let (predicted_ms, met) = (predicted.nanos as f64 / 1e6, median(seconds) * 1e3);
+        let (predicted_kib, kib) = (predicted.kept as f64 / 1024.0, trainer.kept as f64 / 1024.0);
+        let ratio = predicted_ms / met;
+        println!("  {column:13} {predicted_ms:8.3} {met:8.3} {ratio:6.2}   {predicted_kib:9.1} {kib:9.1}");
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ pub fn task(name: &str) -> Result<Task> {
         "lenet5" => (lenet5(r)?, &[32, 1, 28, 28], 10),
         "mlp" => (mlp(r), &[64, 784], 10),
         "resnet18" => (resnet18(32, r)?, &[8, 3, 32, 32], 10),
-        "lstm" => (Child::of(Lstm::new(256, r)), &[16, 32, 256], 10),
+        "lstm" => (Child::of(Lstm::new(256, r)?), &[16, 32, 256], 10),
         "gpt" => (Child::of(Gpt::new(r)?), &[8, 64], 256),
         other => return Err(Error::path(format!("no network is called `{other}`; allowed: {}", NAMES.join(", ")))),
     };
@@ -119,42 +119,27 @@ fn resnet18(width: usize, rng: &mut Rng) -> Result<Child> {
     Ok(net.into())
 }
 
-/// Two layers of LSTM cells over a sequence, and a head on the last output.
+/// Two layers of an LSTM over a sequence, and a head on the last output.
 #[derive(Debug, Serialize, Deserialize)]
 struct Lstm {
-    first: Child<LSTMCell>,
-    second: Child<LSTMCell>,
+    lstm: Child<LSTM>,
     head: Child<Dense>,
-    hidden: usize,
 }
 
 impl Lstm {
-    fn new(hidden: usize, rng: &mut Rng) -> Self {
-        Lstm {
-            first: Child::new(LSTMCell::new(hidden, hidden, rng)),
-            second: Child::new(LSTMCell::new(hidden, hidden, rng)),
-            head: Child::new(Dense::new(hidden, 10, rng)),
-            hidden,
-        }
+    fn new(hidden: usize, rng: &mut Rng) -> Result<Self> {
+        let lstm = LSTMSpec::new(hidden, hidden).num_layers(2).build(rng)?;
+        Ok(Lstm { lstm: Child::new(lstm), head: Child::new(Dense::new(hidden, 10, rng)) })
     }
 }
 
 #[typetag::serde(name = "bench::Lstm")]
 impl Cell for Lstm {
-    children!(Self { first, second, head, hidden: _ });
+    children!(Self { lstm, head });
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let zero = Tensor::zeros(&[x.shape()[0], self.hidden], DType::F32);
-        let mut states = [(zero.clone(), zero.clone()), (zero.clone(), zero.clone())];
-        let mut y = zero;
-        for t in 0..x.shape()[1] {
-            y = x.at(1, t)?;
-            for (cell, state) in [&self.first, &self.second].into_iter().zip(&mut states) {
-                *state = cell.step(&y, (&state.0, &state.1))?;
-                y = state.0.clone();
-            }
-        }
-        self.head.call(&y)
+        let y = self.lstm.call(x)?;
+        self.head.call(&y.at(1, y.shape()[1] - 1)?)
     }
 }
 

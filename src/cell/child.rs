@@ -204,6 +204,14 @@ impl<C: ?Sized + AsCell> Child<C> {
     ) -> Result<O::Owned> {
         let outermost = observe::slot_depth() == 0;
         let adapter = self.in_force();
+        let entering = observe::is_watched().then(|| inputs.elements());
+        let body = |cell: &C, inputs: I::Owned| {
+            let outputs = body(cell, inputs)?;
+            if let Some(entering) = entering {
+                observe::emit_crossing(self.id(), entering, outputs.elements());
+            }
+            Ok::<O, Error>(outputs)
+        };
         let result = {
             let _slot = observe::enter_slot(self.id());
             match &adapter {
@@ -246,6 +254,8 @@ pub trait Castable {
     fn cast_to(self, dtype: DType) -> Self::Owned;
     /// The tensors as they are.
     fn into_owned(self) -> Self::Owned;
+    /// How many elements the castable tensors have.
+    fn elements(&self) -> usize;
 }
 
 impl Castable for Tensor {
@@ -255,6 +265,9 @@ impl Castable for Tensor {
     }
     fn into_owned(self) -> Tensor {
         self
+    }
+    fn elements(&self) -> usize {
+        if self.dtype().is_castable() { self.len() } else { 0 }
     }
 }
 
@@ -266,6 +279,9 @@ impl Castable for &Tensor {
     fn into_owned(self) -> Tensor {
         self.clone()
     }
+    fn elements(&self) -> usize {
+        (**self).elements()
+    }
 }
 
 impl<T: Castable> Castable for Vec<T> {
@@ -275,6 +291,9 @@ impl<T: Castable> Castable for Vec<T> {
     }
     fn into_owned(self) -> Self::Owned {
         self.into_iter().map(T::into_owned).collect()
+    }
+    fn elements(&self) -> usize {
+        self.iter().map(T::elements).sum()
     }
 }
 
@@ -286,6 +305,9 @@ impl<T: Castable> Castable for Option<T> {
     fn into_owned(self) -> Self::Owned {
         self.map(T::into_owned)
     }
+    fn elements(&self) -> usize {
+        self.as_ref().map_or(0, T::elements)
+    }
 }
 
 macro_rules! castable_tuple {
@@ -294,6 +316,7 @@ macro_rules! castable_tuple {
             type Owned = ($($t::Owned,)*);
             fn cast_to(self, dtype: DType) -> Self::Owned { ($(self.$i.cast_to(dtype),)*) }
             fn into_owned(self) -> Self::Owned { ($(self.$i.into_owned(),)*) }
+            fn elements(&self) -> usize { [$(self.$i.elements()),*].into_iter().sum() }
         }
     };
 }

@@ -1,7 +1,10 @@
 //! Which op ran in which cell: a run watched and its slots named.
 
 use super::{AsCell, Child};
-use crate::{DType, Op, observe};
+use crate::{
+    DType, Op,
+    observe::{self, Sizes},
+};
 
 /// One op call of a traced run.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +19,16 @@ pub struct TracedOp {
     pub output: DType,
     /// Whether it ran in a backward pass.
     pub backward: bool,
+    /// How large all that was.
+    pub sizes: Sizes,
+}
+
+/// One call of a cell in a traced run: how many elements that a cast would touch went in and came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CellCall {
+    pub path: String,
+    pub inputs: usize,
+    pub outputs: usize,
 }
 
 /// Every op call of a run, in order.
@@ -23,6 +36,7 @@ pub struct TracedOp {
 pub struct Trace {
     /// The calls.
     pub ops: Vec<TracedOp>,
+    pub(crate) cells: Vec<CellCall>,
 }
 
 impl Trace {
@@ -35,22 +49,33 @@ impl Trace {
 impl<C: ?Sized + AsCell> Child<C> {
     /// Runs `f`, which calls this network, and tells beside its result every op that ran and in which cell.
     pub fn trace<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Trace) {
-        let (result, events) = observe::watch(|| f(self));
+        let (result, events, crossings) = observe::watch_cells(|| f(self));
         let mut paths = std::collections::HashMap::new();
         self.walk(&mut |entry| {
             paths.insert(entry.slot.id, entry.path.to_string());
         });
         let name = |slot: Option<usize>| slot.and_then(|id| paths.get(&id).cloned()).unwrap_or_default();
+        // What two ops keep of one storage is kept once, by the first.
+        let mut kept = std::collections::HashSet::new();
         let ops = events
             .into_iter()
+            .map(|mut e| {
+                e.sizes.kept.retain(|of| kept.insert(of.address));
+                e
+            })
             .map(|e| TracedOp {
                 path: name(e.slot),
                 op: e.op,
                 inputs: e.inputs,
                 output: e.output,
                 backward: e.backward,
+                sizes: e.sizes,
             })
             .collect();
-        (result, Trace { ops })
+        let cells = crossings
+            .into_iter()
+            .map(|c| CellCall { path: name(Some(c.slot)), inputs: c.inputs, outputs: c.outputs })
+            .collect();
+        (result, Trace { ops, cells })
     }
 }

@@ -28,6 +28,7 @@ mod norm;
 mod pool;
 mod prelu;
 mod recurrent;
+mod sequence;
 
 pub use activation::*;
 pub use attention::{MultiheadAttention, MultiheadAttentionSpec};
@@ -47,3 +48,4 @@ pub use norm::{
 pub use pool::*;
 pub use prelu::{PReLU, PReLUSpec};
 pub use recurrent::*;
+pub use sequence::*;

@@ -1,7 +1,8 @@
 //! One step of recurrent networks.
 //!
 //! The formulas and the order of the gates in the weights are torch's (`torch/nn/modules/rnn.py`) and MindSpore's
-//! (`nn/layer/rnn_cells.py`). They are written with ordinary ops, so each op runs in the precision of its region.
+//! (`nn/layer/rnn_cells.py`). A step is one op. Under lists that do not name that op, as MindSpore's, the step is written
+//! with ordinary ops, and each goes by the lists.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,10 +11,11 @@ use super::{
     spec::{is_yes, setters, written_as_spec, yes},
 };
 use crate::{
-    Tensor,
+    Op, RecurrentWeights, Tensor,
     cell::{Cell, Child, Param},
     children,
     error::{Error, Result},
+    precision::{self, Frame},
 };
 
 /// Options of a recurrent cell with so many gates.
@@ -117,6 +119,19 @@ impl<const GATES: usize> Recurrent<GATES> {
         RecurrentSpec::new(input_size, hidden_size).build(rng).expect("weights that fit into memory")
     }
 
+    /// Calls `f` with the weights; a cell has both biases or none.
+    pub(super) fn with_weights<R>(&self, f: impl FnOnce(&RecurrentWeights<'_>) -> R) -> R {
+        let (ih, hh) = (self.weight_ih.tensor(), self.weight_hh.tensor());
+        let biases = self.bias_ih.as_ref().zip(self.bias_hh.as_ref()).map(|(a, b)| (a.tensor(), b.tensor()));
+        f(&RecurrentWeights { ih: &ih, hh: &hh, biases: biases.as_ref().map(|(a, b)| (a, b)) })
+    }
+
+    /// Whether a step is run as the ops it is made of: where lists decide and do not name it.
+    fn in_pieces(&self, step: Op) -> bool {
+        let unnamed = matches!(precision::current(), Some(Frame::Lists(rules)) if !rules.ops.contains_key(&step));
+        unnamed || self.bias_ih.is_some() != self.bias_hh.is_some()
+    }
+
     /// What the input and the state bring to the gates, each `[..., GATES * hidden_size]`.
     fn gates(&self, x: &Tensor, h: &Tensor) -> Result<(Tensor, Tensor)> {
         self.check_state(x, h)?;
@@ -143,6 +158,9 @@ impl<const GATES: usize> Recurrent<GATES> {
 
 impl RNNCell {
     fn next(&self, x: &Tensor, h: &Tensor) -> Result<Tensor> {
+        if !self.in_pieces(Op::RnnCell) {
+            return self.with_weights(|weights| x.rnn_cell(weights, h, false));
+        }
         let (from_input, from_state) = self.gates(x, h)?;
         from_input.add(&from_state)?.tanh()
     }
@@ -150,6 +168,9 @@ impl RNNCell {
 
 impl GRUCell {
     fn next(&self, x: &Tensor, h: &Tensor) -> Result<Tensor> {
+        if !self.in_pieces(Op::GruCell) {
+            return self.with_weights(|weights| x.gru_cell(weights, h));
+        }
         let (from_input, from_state) = self.gates(x, h)?;
         let [i_r, i_z, i_n] = parts(&from_input)?;
         let [h_r, h_z, h_n] = parts(&from_state)?;
@@ -163,6 +184,9 @@ impl GRUCell {
 
 impl LSTMCell {
     fn next(&self, x: &Tensor, (h, c): (&Tensor, &Tensor)) -> Result<(Tensor, Tensor)> {
+        if !self.in_pieces(Op::LstmCell) {
+            return self.with_weights(|weights| x.lstm_cell(weights, (h, c)));
+        }
         self.check_state(x, c)?;
         let (from_input, from_state) = self.gates(x, h)?;
         let [i, f, g, o] = parts(&from_input.add(&from_state)?)?;
@@ -178,8 +202,8 @@ fn parts<const GATES: usize>(x: &Tensor) -> Result<[Tensor; GATES]> {
     parts.try_into().map_err(|parts: Vec<_>| Error::shape(format!("{GATES} gates expected, got {}", parts.len())))
 }
 
-fn wrong_inputs(kind: &str, wanted: &str, got: usize) -> Error {
-    Error::shape(format!("a {kind} takes {wanted}, got {got} tensors"))
+pub(super) fn wrong_inputs(kind: &str, wanted: &str, got: usize) -> Error {
+    Error::shape(format!("{kind} takes {wanted}, got {got} tensors"))
 }
 
 #[typetag::serde(name = "RNNCell")]
@@ -189,7 +213,7 @@ impl Cell for RNNCell {
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         match inputs {
             [x, h] => Ok(vec![self.next(x, h)?]),
-            _ => Err(wrong_inputs("RNNCell", "x and h", inputs.len())),
+            _ => Err(wrong_inputs("a RNNCell", "x and h", inputs.len())),
         }
     }
 }
@@ -201,7 +225,7 @@ impl Cell for GRUCell {
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         match inputs {
             [x, h] => Ok(vec![self.next(x, h)?]),
-            _ => Err(wrong_inputs("GRUCell", "x and h", inputs.len())),
+            _ => Err(wrong_inputs("a GRUCell", "x and h", inputs.len())),
         }
     }
 }
@@ -213,7 +237,7 @@ impl Cell for LSTMCell {
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         match inputs {
             [x, h, c] => self.next(x, (h, c)).map(|(h, c)| vec![h, c]),
-            _ => Err(wrong_inputs("LSTMCell", "x, h and c", inputs.len())),
+            _ => Err(wrong_inputs("a LSTMCell", "x, h and c", inputs.len())),
         }
     }
 }

@@ -1,16 +1,23 @@
 //! `precast bench`: what this machine can do, and what of it the kernels reach.
 
-use std::io::{IsTerminal, Write, stderr};
+use std::{
+    io::{IsTerminal, Write, stderr},
+    path::PathBuf,
+};
 
 use comfy_table::{CellAlignment, Table, presets};
-use precast::host::{Bound, Limits, Measured};
+use precast::host::{Bound, Limits, Measured, Speeds};
 use serde::Serialize;
 
 use super::{Failure, Format, Result, print, print_json};
 
-/// Measure this machine's limits on one thread, and the share of them that kernels reach; about fifteen seconds
+/// Measure this machine's limits on one thread, and the share of them that kernels reach; about fifteen seconds. Policies that
+/// prefer speed reckon with its speeds, which are measured anew
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// Measure only these speeds, about a second, and write them to this file instead
+    #[arg(long, value_name = "FILE")]
+    speeds: Option<PathBuf>,
     /// How to write it
     #[arg(long, default_value = "text")]
     format: Format,
@@ -20,9 +27,18 @@ pub(super) struct Args {
 struct Report {
     limits: Limits,
     kernels: Vec<Measured>,
+    speeds: Speeds,
 }
 
 pub(super) fn run(args: &Args) -> Result {
+    if let Some(file) = &args.speeds {
+        return Ok(Speeds::measure().save(file)?);
+    }
+    // These are of all threads, the limits of one.
+    let speeds = Speeds::measure();
+    if let Some(file) = Speeds::cache_file() {
+        let _ = speeds.save(file);
+    }
     precast::set_threads(1);
     let shows = stderr().is_terminal();
     let say = |text: &str| {
@@ -34,14 +50,14 @@ pub(super) fn run(args: &Args) -> Result {
     let limits = Limits::measure();
     let kernels = limits.kernels(|row| say(&format!("{} {}", row.work, row.dtype))).map_err(Failure::work)?;
     say("");
-    let report = Report { limits, kernels };
+    let report = Report { limits, kernels, speeds };
     match args.format {
         Format::Json => print_json(&report),
         Format::Text => print(text(&report)),
     }
 }
 
-fn text(Report { limits, kernels }: &Report) -> String {
+fn text(Report { limits, kernels, .. }: &Report) -> String {
     let gflops = limits.gflops.map_or("unknown".into(), |rate| format!("{rate:.1} Gflop/s"));
     let unit = |bound| if bound == Bound::Arithmetic { "Gflop/s" } else { "GB/s" };
     let of = |bound| match bound {

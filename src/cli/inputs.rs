@@ -1,8 +1,12 @@
-//! Models and policies by file or by name.
+//! Models and policies by file or by name, and a policy laid on a model.
 
-use std::{fmt, path::Path};
+use std::{
+    fmt,
+    io::{IsTerminal, Write, stderr},
+    path::{Path, PathBuf},
+};
 
-use precast::{Policy, models::Model};
+use precast::{DType, Plan, Policy, Tensor, cell::Trace, host::Speeds, models::Model, policy::Prefer};
 
 use super::{Failure, Result};
 
@@ -39,6 +43,59 @@ pub(super) fn model(argument: &str, seed: u64) -> Result<Read<Model>> {
 /// Reads a policy.
 pub(super) fn policy(argument: &str) -> Result<Read<Policy>> {
     read(argument, |file| Policy::load(file), Policy::named)
+}
+
+/// What a prediction is made for.
+#[derive(Debug, clap::Args)]
+pub(super) struct Predicting {
+    /// Examples in a batch, for a policy that prefers speed: what pays depends on it
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: u32,
+    /// Speeds of another machine, for a policy that prefers speed: a file that `precast bench --speeds` wrote
+    #[arg(long)]
+    speeds: Option<PathBuf>,
+}
+
+impl Predicting {
+    /// The plan of a policy for a model. It is predicted, too, where the policy or the user wants it.
+    pub fn plan(&self, model: &Read<Model>, policy: &Policy, predict: bool) -> Result<Plan> {
+        if policy.prefer == Prefer::Memory && !predict {
+            return Ok(policy.plan(&model.value.net)?);
+        }
+        let Some(shape) = &model.value.input else {
+            return Err(Failure::Usage(format!(
+                "what a plan takes depends on the size of the input, and {model} does not say it; write the shape of one \
+                 example into the file, as `input: [1, 28, 28]`"
+            )));
+        };
+        let shape: Vec<usize> = [self.batch as usize].iter().chain(shape).copied().collect();
+        let speeds = match &self.speeds {
+            Some(file) => Speeds::load(file)?,
+            None => speeds_here(),
+        };
+        Ok(policy.plan_for(&model.value.net, &traced(&model.value, &shape)?, &speeds)?)
+    }
+}
+
+/// A call in training on a batch of this shape.
+pub(super) fn traced(model: &Model, shape: &[usize]) -> Result<Trace> {
+    let (called, trace) = model.net.trace(|net| net.call(&Tensor::ones(shape, DType::F32)));
+    called?;
+    Ok(trace)
+}
+
+/// The speeds of this machine. People are told why they wait, the first time.
+pub(super) fn speeds_here() -> Speeds {
+    let waits = stderr().is_terminal() && !Speeds::cache_file().is_some_and(|file| file.exists());
+    let say = |text: &str| {
+        if waits {
+            let _ = write!(stderr(), "\r\x1b[2K{text}");
+        }
+    };
+    say("measuring this machine, once");
+    let speeds = Speeds::here();
+    say("");
+    speeds
 }
 
 /// A file where there is one; otherwise what is built in under that name.

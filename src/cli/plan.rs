@@ -5,7 +5,7 @@ use precast::{Policy, models::Model, report::plan_table};
 
 use super::{
     Failure, Format, Result,
-    inputs::{self, Read},
+    inputs::{self, Predicting, Read},
     print, print_json,
 };
 
@@ -15,6 +15,7 @@ use super::{
 Examples:
   precast plan lenet5 --policy o2
   precast plan models/mlp.yaml --policy my-policy.yaml --format json
+  precast plan mlp --policy o2 --predict --batch 64   with times and bytes of a training step
 
 Cells marked with * are wrapped: what goes in is cast, and what comes out is cast back.")]
 pub(super) struct PlanArgs {
@@ -23,6 +24,11 @@ pub(super) struct PlanArgs {
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
     policy: String,
+    /// Say what every cell is predicted to take, also where the policy does not prefer speed
+    #[arg(long)]
+    predict: bool,
+    #[command(flatten)]
+    predicting: Predicting,
     /// How to write it
     #[arg(long, default_value = "tree")]
     format: PlanFormat,
@@ -52,6 +58,8 @@ pub(super) struct ExplainArgs {
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
     policy: String,
+    #[command(flatten)]
+    predicting: Predicting,
     /// How to write it
     #[arg(long, default_value = "text")]
     format: Format,
@@ -68,6 +76,8 @@ pub(super) struct DiffArgs {
     /// Two policies, each a file or the name of a built-in one: from, to
     #[arg(short, long, required = true)]
     policy: Vec<String>,
+    #[command(flatten)]
+    predicting: Predicting,
     /// How to write it
     #[arg(long, default_value = "text")]
     format: Format,
@@ -76,7 +86,7 @@ pub(super) struct DiffArgs {
 pub(super) fn plan(args: &PlanArgs) -> Result {
     let model = model(&args.model)?;
     let policy = inputs::policy(&args.policy)?;
-    let plan = policy.value.plan(&model.value.net)?;
+    let plan = args.predicting.plan(&model, &policy.value, args.predict)?;
     match args.format {
         PlanFormat::Json => print_json(&plan),
         PlanFormat::Tree => print(format_args!("{}{plan}", header(&model, &[&policy]))),
@@ -91,7 +101,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result {
     let model = model(&args.model)?;
     let policy = inputs::policy(&args.policy)?;
     let path = if args.path == "." { "" } else { &args.path };
-    let explanation = policy.value.plan(&model.value.net)?.explain(path).map_err(|error| {
+    let explanation = args.predicting.plan(&model, &policy.value, false)?.explain(path).map_err(|error| {
         Failure::Usage(format!("{error}; `precast plan {} --policy {}` shows every path", args.model, args.policy))
     })?;
     match args.format {
@@ -107,7 +117,7 @@ pub(super) fn diff(args: &DiffArgs) -> Result {
     };
     let model = model(&args.model)?;
     let (from, to) = (inputs::policy(from)?, inputs::policy(to)?);
-    let plan = |policy: &Read<Policy>| policy.value.plan(&model.value.net);
+    let plan = |policy: &Read<Policy>| args.predicting.plan(&model, &policy.value, false);
     let diff = plan(&from)?.diff(&plan(&to)?);
     match args.format {
         Format::Json => print_json(&diff),
@@ -115,9 +125,11 @@ pub(super) fn diff(args: &DiffArgs) -> Result {
     }
 }
 
-/// The weights do not matter to a plan.
+/// The weights do not matter to a plan. Predicted are steps of training.
 fn model(argument: &str) -> Result<Read<Model>> {
-    inputs::model(argument, 0)
+    let mut model = inputs::model(argument, 0)?;
+    model.value.net.set_train(true);
+    Ok(model)
 }
 
 /// What was read, a line each.

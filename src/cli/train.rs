@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use precast::{
     Child, Level, Plan, Policy,
     data::{self, Split},
+    policy::Prefer,
     report::{Progress, TrainingRun, joint_name, runs_table, same_course},
     train::{Event, Fit, FitOptions, Method, Schedule},
     weights,
@@ -208,7 +209,7 @@ fn runners(args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner
             return Err(Failure::Usage(format!("two policies are called `{name}`; each run needs a name of its own")));
         }
         let mut net = inputs::model(&args.model, args.seed)?.value.net;
-        let plan = policy.value.plan(&net)?;
+        let plan = plan(args, options, data, &policy.value)?;
         let _ = plan.apply(&mut net)?;
         digits::check(&net, data)?;
         let options = FitOptions { loss_scale: policy.value.loss_scale.clone(), ..options.clone() };
@@ -216,6 +217,20 @@ fn runners(args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner
         runners.push(Runner { name, policy, plan, net, fit });
     }
     Ok(runners)
+}
+
+/// The plan of a policy. One that prefers speed is made for a batch of the data, on a network of its own: a call in training
+/// leaves its traces in the buffers of norms.
+fn plan(args: &Args, options: &FitOptions, data: &Split, policy: &Policy) -> Result<Plan> {
+    let mut model = inputs::model(&args.model, args.seed)?.value;
+    if policy.prefer == Prefer::Memory {
+        return Ok(policy.plan(&model.net)?);
+    }
+    model.net.set_train(true);
+    digits::check(&model.net, data)?;
+    let Some(batch) = data.train.batches(options.batch).next() else { return Ok(policy.plan(&model.net)?) };
+    let trace = inputs::traced(&model, batch.x.shape())?;
+    Ok(policy.plan_for(&model.net, &trace, &inputs::speeds_here())?)
 }
 
 /// Trains all networks in turns of an epoch.

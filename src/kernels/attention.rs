@@ -1,6 +1,7 @@
 //! Scaled dot product attention, a block of queries at a time: the scores of all queries never stand in memory together.
 
 use super::{
+    buffers::{Item, Lent, lend, zeros},
     gemm::{Added, Gemm, Layout, Products, products},
     math, reduce,
     simd::{Body, vectorized},
@@ -55,12 +56,12 @@ pub(crate) struct Gradients<R> {
 }
 
 /// What one thread works with: one item, widened, and one block of its queries.
-struct Workspace<R> {
-    q: Vec<R>,
-    k: Vec<R>,
-    v: Vec<R>,
-    scores: Vec<R>,
-    out: Vec<R>,
+struct Workspace<R: Item> {
+    q: Lent<R>,
+    k: Lent<R>,
+    v: Lent<R>,
+    scores: Lent<R>,
+    out: Lent<R>,
 }
 
 impl<T: Float<Wide: Gemm>> Attention<'_, T> {
@@ -74,7 +75,7 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
     pub fn forward(&self) -> Vec<T> {
         let [l, s, _, e] = self.lengths;
         let items = self.places.len();
-        let mut out = vec![T::default(); items * l * e];
+        let mut out = zeros(items * l * e);
         if out.is_empty() || s == 0 {
             return out;
         }
@@ -99,7 +100,6 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
     pub fn backward(&self, grad: &[T], of_scores: bool) -> Gradients<T::Wide> {
         let [l, s, d, e] = self.lengths;
         let items = self.places.len();
-        let zeros = |len: usize| vec![T::Wide::of(0.0); len];
         let mut all = Gradients {
             q: zeros(items * l * d),
             k: zeros(items * s * d),
@@ -113,8 +113,8 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
             [&mut all.q, &mut all.k, &mut all.v, &mut all.scores].map(|x: &mut Vec<T::Wide>| Shared::new(x));
         threads::split(items, 1, 3 * items * self.work(), |items| {
             let mut work = self.workspace();
-            let (mut dout, mut dscores) = (zeros(QUERIES.min(l) * e), zeros(QUERIES.min(l) * s));
-            let [mut dk, mut dv] = [s * d, s * e].map(|len| Sums { now: zeros(len), next: zeros(len) });
+            let (mut dout, mut dscores) = (lend(QUERIES.min(l) * e), lend(QUERIES.min(l) * s));
+            let [mut dk, mut dv] = [s * d, s * e].map(|len| Sums { now: lend(len), next: lend(len) });
             for item in items {
                 self.widen(item, &mut work);
                 [&mut dk, &mut dv].into_iter().for_each(Sums::clear);
@@ -156,9 +156,8 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
 
     fn workspace(&self) -> Workspace<T::Wide> {
         let [l, s, d, e] = self.lengths;
-        let room = |len: usize| vec![T::Wide::of(0.0); len];
         let rows = QUERIES.min(l);
-        Workspace { q: room(rows * d), k: room(s * d), v: room(s * e), scores: room(rows * s), out: room(rows * e) }
+        Workspace { q: lend(rows * d), k: lend(s * d), v: lend(s * e), scores: lend(rows * s), out: lend(rows * e) }
     }
 
     fn widen(&self, item: usize, work: &mut Workspace<T::Wide>) {
@@ -217,9 +216,9 @@ fn multiply<R: Gemm>(layout: Layout, mkn: (usize, usize, usize), a: &[R], b: &[R
 }
 
 /// A matrix to which products are added. Rows that no product has reached yet are zeros in both.
-struct Sums<R> {
-    now: Vec<R>,
-    next: Vec<R>,
+struct Sums<R: Item> {
+    now: Lent<R>,
+    next: Lent<R>,
 }
 
 impl<R: Gemm + Real> Sums<R> {

@@ -1,5 +1,7 @@
 //! Walking through several arrays that are stretched to one shape.
 
+use super::buffers::{Item, room};
+
 /// How `N` contiguous arrays are read when each is stretched to one common shape.
 ///
 /// Neighbouring axes that every array reads alike are one axis here, so arrays of one shape are a single row.
@@ -82,8 +84,8 @@ impl<const N: usize> Broadcast<N> {
 }
 
 /// `f` of every pair of elements.
-pub(crate) fn zip<A: Copy, B: Copy, O: Copy>(walk: &Broadcast<2>, a: &[A], b: &[B], f: impl Fn(A, B) -> O) -> Vec<O> {
-    let mut out = Vec::with_capacity(walk.len());
+pub(crate) fn zip<A: Copy, B: Copy, O: Item>(walk: &Broadcast<2>, a: &[A], b: &[B], f: impl Fn(A, B) -> O) -> Vec<O> {
+    let mut out = room(walk.len());
     walk.each_row(|len, [pa, pb]| {
         let (a, b) = (&a[pa.start..], &b[pb.start..]);
         match (pa.step, pb.step) {
@@ -97,14 +99,14 @@ pub(crate) fn zip<A: Copy, B: Copy, O: Copy>(walk: &Broadcast<2>, a: &[A], b: &[
 }
 
 /// `f` of every triple of elements.
-pub(crate) fn zip3<A: Copy, B: Copy, C: Copy, O>(
+pub(crate) fn zip3<A: Copy, B: Copy, C: Copy, O: Item>(
     walk: &Broadcast<3>,
     a: &[A],
     b: &[B],
     c: &[C],
     f: impl Fn(A, B, C) -> O,
 ) -> Vec<O> {
-    let mut out = Vec::with_capacity(walk.len());
+    let mut out = room(walk.len());
     walk.each_row(|len, runs| {
         let [pa, pb, pc] = runs;
         if runs.iter().all(|run| run.step == 1) {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{
+    buffers::{lend, take},
     elementwise::{BLOCK, Kept},
     simd::{Body, vectorized},
     threads,
@@ -29,7 +30,7 @@ pub(crate) fn along<T: Float, A: Along>(f: A, x: &[T], count: usize, n: usize) -
     let m = if A::REDUCES { 1 } else { n };
     in_groups(count, n, m, |lanes, out| {
         let x = T::widen_slice(&x[lanes.start * n..lanes.end * n]);
-        let mut y = vec![T::Wide::default(); out.len()];
+        let mut y = lend(out.len());
         vectorized(Values { f, n, m, x: &x, y: &mut y });
         T::narrow_into(&y, out);
     })
@@ -46,7 +47,7 @@ pub(crate) fn along_backward<T: Float, A: Along>(f: A, kept: &[T], dy: &[T], cou
     in_groups(count, n, n, |lanes, out| {
         let kept = T::widen_slice(&kept[lanes.start * k..lanes.end * k]);
         let dy = T::widen_slice(&dy[lanes.start * m..lanes.end * m]);
-        let mut dx = vec![T::Wide::default(); out.len()];
+        let mut dx = lend(out.len());
         vectorized(Backs { f, n, m, k, kept: &kept, dy: &dy, dx: &mut dx });
         T::narrow_into(&dx, out);
     })
@@ -94,7 +95,7 @@ impl<R: Real, A: Along> Body for Backs<'_, R, A> {
 /// Fills `m` elements for each of `count` lanes of `n`: several lanes at a time, so that what is widened of them stays in
 /// the nearest cache.
 fn in_groups<T: Float>(count: usize, n: usize, m: usize, fill: impl Fn(Range<usize>, &mut [T]) + Sync) -> Vec<T> {
-    let mut out = vec![T::default(); count * m];
+    let mut out = take(count * m);
     if !out.is_empty() {
         let group = (BLOCK / n.max(1)).max(1);
         threads::chunks(&mut out, group * m, count * n * WORK, |i, out| {

@@ -58,11 +58,12 @@ pub(crate) fn vectors() -> &'static str {
     }
 }
 
-/// Bytes a second that one thread copies, read and written ones counted, from and to slices of `bytes`.
-pub(crate) fn copied(bytes: usize) -> f64 {
+/// Bytes a second that one thread copies, read and written ones counted, from and to slices of `bytes`; measured for some
+/// seconds.
+pub(crate) fn copied(bytes: usize, seconds: f64) -> f64 {
     let from = vec![1u8; bytes];
     let mut to = vec![0u8; bytes];
-    best(0.25, || black_box(&mut to).copy_from_slice(black_box(&from)), 2 * bytes)
+    best(seconds, || black_box(&mut to).copy_from_slice(black_box(&from)), 2 * bytes)
 }
 
 /// Sums a slice, for the sake of reading it.

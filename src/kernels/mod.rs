@@ -8,6 +8,7 @@ pub(crate) mod attention;
 #[allow(missing_docs)]
 pub mod bench;
 pub(crate) mod broadcast;
+pub(crate) mod buffers;
 pub(crate) mod cast;
 pub(crate) mod conv;
 pub(crate) mod cross_entropy;
@@ -20,6 +21,7 @@ pub(crate) mod limits;
 pub(crate) mod math;
 pub(crate) mod norm;
 pub(crate) mod pool;
+pub(crate) mod recurrent;
 pub(crate) mod reduce;
 pub(crate) mod resample;
 pub(crate) mod simd;

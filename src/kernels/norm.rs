@@ -8,6 +8,7 @@ use std::{borrow::Cow, ops::Range};
 use num_traits::{Float as _, One, Zero};
 
 use super::{
+    buffers::{lend, take, zeros},
     reduce::{sum_middle, sum_of},
     simd::{Body, vectorized},
     threads::{self, Shared},
@@ -128,13 +129,13 @@ pub(crate) fn normalize<T: Float>(
     let eps = T::Wide::of(eps);
     let (mut means, mut variances) = match statistics {
         Statistics::Given => given,
-        _ => (vec![zero; rows.rows], vec![zero; rows.rows]),
+        _ => (zeros(rows.rows), zeros(rows.rows)),
     };
-    let (mut y, mut deviations) = (vec![T::default(); x.len()], vec![zero; rows.rows]);
+    let (mut y, mut deviations) = (take(x.len()), take(rows.rows));
     let (to, to_means, to_variances) = (Shared::new(&mut y), Shared::new(&mut means), Shared::new(&mut variances));
     let to_deviations = Shared::new(&mut deviations);
     threads::split(rows.rows, 1, rows.work(), |some| {
-        let mut x_row = vec![zero; rows.len()];
+        let mut x_row = lend(rows.len());
         for row in some {
             rows.gather(x, row, &mut x_row);
             // SAFETY: every row is one thread's.
@@ -222,16 +223,16 @@ pub(crate) fn backward<T: Float>(
     gamma: Option<&[T::Wide]>,
     grad: &[T],
 ) -> Gradients<T> {
-    let (zero, one) = (T::Wide::zero(), T::Wide::one());
+    let one = T::Wide::one();
     let (count, block) = (rows.params(), rows.block());
     let gamma = params(gamma, rows, one);
-    let mut to_x = vec![T::default(); x.len()];
+    let mut to_x = take(x.len());
     // For each block of rows the gradients of gamma and beta.
     let blocks = rows.rows.div_ceil(block);
-    let (mut to_gamma, mut to_beta) = (vec![zero; blocks * count], vec![zero; blocks * count]);
+    let (mut to_gamma, mut to_beta) = (zeros(blocks * count), zeros(blocks * count));
     let (to, gammas, betas) = (Shared::new(&mut to_x), Shared::new(&mut to_gamma), Shared::new(&mut to_beta));
     threads::split(rows.rows, block, 2 * rows.work(), |some| {
-        let (mut x_row, mut grad_row) = (vec![zero; rows.len()], vec![zero; rows.len()]);
+        let (mut x_row, mut grad_row) = (lend(rows.len()), lend(rows.len()));
         for row in some {
             rows.gather(x, row, &mut x_row);
             rows.gather(grad, row, &mut grad_row);

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use num_traits::Float as _;
-
-use super::simd::vectorized;
+use super::{
+    buffers::{Lent, lend, room, take, zeros},
+    simd::{Body, vectorized},
+};
 use crate::dtype::{Float, Real};
 
 /// Along one axis: which elements each window covers, without padding, and by how many an average divides.
@@ -50,91 +51,132 @@ fn for_each_window([d, h, w]: &Windows, mut f: impl FnMut([&Range<usize>; 3], us
 
 /// Takes `value` in the place of `best` when it is larger or the first NaN. Without a branch, which data could not predict.
 #[inline(always)]
-fn take<R: Real>(value: R, tap: u32, best: &mut R, index: &mut u32) {
+fn take_larger<R: Real>(value: R, tap: u32, best: &mut R, index: &mut u32) {
     let larger = (value > *best) | (value.is_nan() & !best.is_nan());
     *best = if larger { value } else { *best };
     *index = if larger { tap } else { *index };
 }
 
+/// Windows of an output row that are looked at side by side.
+const SIDE: usize = 16;
+
+/// The step from each window to the next along the last axis, where all windows are of one size and it is always the same.
+fn even_step(windows: &Windows) -> Option<usize> {
+    let alike = |axis: &AxisWindows| axis.ranges.windows(2).all(|pair| pair[0].len() == pair[1].len());
+    let steps = || windows[2].ranges.windows(2).map(|pair| pair[1].start - pair[0].start);
+    let first = steps().next().unwrap_or(1);
+    (windows.iter().all(alike) && steps().all(|step| step == first)).then_some(first)
+}
+
 /// The largest element of each window, and its index inside the window; the first NaN wins over everything.
-pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Vec<T>, Vec<usize>) {
-    let [_, h, w] = windows;
+pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Vec<T>, Lent<u32>) {
     let (len, outputs) = (in_volume(windows), out_volume(windows));
-    let (mut out, mut indices) = (vec![T::default(); planes * outputs], Vec::with_capacity(planes * outputs));
-    let (starts, offsets) = places(windows);
-    // Where all windows are of one size, an element of all of them is looked at before the next; else window by window.
-    let alike = windows.iter().all(|axis| axis.ranges.windows(2).all(|pair| pair[0].len() == pair[1].len()));
-    let (long_h, long_w) = longest(windows);
-    let mut wide = vec![T::Wide::default(); len];
-    let (mut best, mut index) = (vec![T::Wide::default(); outputs], vec![0u32; outputs]);
+    let (mut out, mut indices) = (take(planes * outputs), lend(planes * outputs));
+    if out.is_empty() {
+        return (out, indices);
+    }
+    let step = even_step(windows);
+    // Rows are read and written in whole sides, past their ends; what is written there the next row overwrites.
+    let mut wide = Lent::from(zeros(len + step.unwrap_or(0) * SIDE + longest(windows).1));
+    let (mut best, mut index) = (lend(outputs + SIDE), lend(outputs + SIDE));
     for plane in 0..planes {
-        T::widen_into(&x[plane * len..(plane + 1) * len], &mut wide);
-        best.fill(-T::Wide::infinity());
-        index.fill(0);
-        if alike {
-            for (tap, offset) in offsets.iter().enumerate().take_while(|_| outputs > 0) {
-                let x = &wide[*offset..];
-                vectorized(|| {
-                    for ((&start, best), index) in starts.iter().zip(&mut best).zip(&mut index) {
-                        take(x[start], tap as u32, best, index);
-                    }
-                });
-            }
-        } else {
-            let mut places = best.iter_mut().zip(&mut index);
-            for_each_window(windows, |[rd, rh, rw], _| {
-                let Some((best, index)) = places.next() else { return };
-                for (i, d) in rd.clone().enumerate() {
-                    for (j, row) in rh.clone().enumerate() {
-                        let (start, tap) = ((d * h.input + row) * w.input, (i * long_h + j) * long_w);
-                        for (k, &value) in wide[start + rw.start..start + rw.end].iter().enumerate() {
-                            take(value, (tap + k) as u32, best, index);
-                        }
-                    }
-                }
-            });
+        T::widen_into(&x[plane * len..(plane + 1) * len], &mut wide[..len]);
+        let (x, best, index) = (&wide[..], &mut best[..], &mut index[..]);
+        match step {
+            Some(1) => vectorized(MaxOfRows::<_, 1> { windows, step: 1, x, best, index }),
+            Some(2) => vectorized(MaxOfRows::<_, 2> { windows, step: 2, x, best, index }),
+            Some(3) => vectorized(MaxOfRows::<_, 3> { windows, step: 3, x, best, index }),
+            Some(step) => vectorized(MaxOfRows::<_, 0> { windows, step, x, best, index }),
+            None => max_of_each(windows, x, best, index),
         }
-        indices.extend(index.iter().map(|&index| index as usize));
-        T::narrow_into(&best, &mut out[plane * outputs..(plane + 1) * outputs]);
+        indices[plane * outputs..(plane + 1) * outputs].copy_from_slice(&index[..outputs]);
+        T::narrow_into(&best[..outputs], &mut out[plane * outputs..(plane + 1) * outputs]);
     }
     (out, indices)
 }
 
-/// Where each window begins in a plane, and how far from there the element of each index is.
-fn places(windows: &Windows) -> (Vec<usize>, Vec<usize>) {
+/// [`max`] of one plane whose windows are `step` apart, which `STEP` is where it is not 0.
+struct MaxOfRows<'a, R, const STEP: usize> {
+    windows: &'a Windows,
+    step: usize,
+    x: &'a [R],
+    best: &'a mut [R],
+    index: &'a mut [u32],
+}
+
+impl<R: Real, const STEP: usize> Body for MaxOfRows<'_, R, STEP> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let MaxOfRows { windows: [d, h, w], step, x, best, index } = self;
+        let step = if STEP == 0 { step } else { STEP };
+        let (width, taps) = (w.ranges.len(), w.ranges[0].len());
+        let rows = d.ranges.iter().flat_map(|d| h.ranges.iter().map(move |h| (d, h)));
+        for (row, (ds, hs)) in rows.enumerate() {
+            for first in (0..width).step_by(SIDE) {
+                let (mut largest, mut found, mut tap) = ([R::neg_infinity(); SIDE], [0; SIDE], 0);
+                for d in ds.clone() {
+                    for row in hs.clone() {
+                        let from = (d * h.input + row) * w.input + w.ranges[first].start;
+                        for k in 0..taps {
+                            let x = &x[from + k..][..(SIDE - 1) * step + 1];
+                            for i in 0..SIDE {
+                                take_larger(x[i * step], tap, &mut largest[i], &mut found[i]);
+                            }
+                            tap += 1;
+                        }
+                    }
+                }
+                let to = row * width + first;
+                best[to..to + SIDE].copy_from_slice(&largest);
+                index[to..to + SIDE].copy_from_slice(&found);
+            }
+        }
+    }
+}
+
+/// [`max`] of one plane, window by window.
+fn max_of_each<R: Real>(windows: &Windows, x: &[R], best: &mut [R], index: &mut [u32]) {
     let [_, h, w] = windows;
     let (long_h, long_w) = longest(windows);
-    let mut starts = Vec::with_capacity(out_volume(windows));
-    for_each_window(windows, |[rd, rh, rw], _| starts.push((rd.start * h.input + rh.start) * w.input + rw.start));
-    let offset =
-        |index: usize| (index / long_w / long_h * h.input + index / long_w % long_h) * w.input + index % long_w;
-    (starts, (0..window_volume(windows)).map(offset).collect())
+    let mut places = best.iter_mut().zip(index);
+    for_each_window(windows, |[rd, rh, rw], _| {
+        let Some((best, index)) = places.next() else { return };
+        (*best, *index) = (R::neg_infinity(), 0);
+        for (i, d) in rd.clone().enumerate() {
+            for (j, row) in rh.clone().enumerate() {
+                let (start, tap) = ((d * h.input + row) * w.input, (i * long_h + j) * long_w);
+                for (k, &value) in x[start + rw.start..start + rw.end].iter().enumerate() {
+                    take_larger(value, (tap + k) as u32, best, index);
+                }
+            }
+        }
+    });
 }
 
 /// Sends each gradient to the element that was the largest; overlapping windows add in the wide dtype, rounded once.
-pub(crate) fn max_backward<T: Float>(
-    windows: &Windows,
-    planes: usize,
-    indices: impl IntoIterator<Item = usize>,
-    grad: &[T],
-) -> Vec<T> {
+pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: &[u32], grad: &[T]) -> Vec<T> {
     let [_, h, w] = windows;
     let (long_h, long_w) = longest(windows);
     let (len, outputs) = (in_volume(windows), out_volume(windows));
+    let mut out = take(planes * len);
+    if outputs == 0 {
+        out.fill(T::default());
+        return out;
+    }
     // Where each window begins, and how far from there the element of each index is.
-    let mut starts = Vec::with_capacity(outputs);
+    let mut starts = room(outputs);
     for_each_window(windows, |[rd, rh, rw], _| starts.push((rd.start * h.input + rh.start) * w.input + rw.start));
+    let starts = Lent::from(starts);
     let offset =
         |index: usize| (index / long_w / long_h * h.input + index / long_w % long_h) * w.input + index % long_w;
     let offsets: Vec<usize> = (0..window_volume(windows)).map(offset).collect();
-    let mut indices = indices.into_iter();
-    let mut out = vec![T::default(); planes * len];
-    let (mut wide, mut sums) = (vec![T::Wide::default(); outputs], vec![T::Wide::default(); len]);
-    for plane in 0..planes {
+    let (mut wide, mut sums) = (lend(outputs), lend(len));
+    for (plane, indices) in indices.chunks_exact(outputs).enumerate().take(planes) {
         T::widen_into(&grad[plane * outputs..(plane + 1) * outputs], &mut wide);
         sums.fill(T::Wide::default());
-        for ((start, &grad), index) in starts.iter().zip(&wide).zip(&mut indices) {
-            sums[start + offsets[index]] += grad;
+        for ((&start, &grad), &index) in starts.iter().zip(&*wide).zip(indices) {
+            sums[start + offsets[index as usize]] += grad;
         }
         T::narrow_into(&sums, &mut out[plane * len..(plane + 1) * len]);
     }
@@ -144,22 +186,24 @@ pub(crate) fn max_backward<T: Float>(
 /// The sum of each window divided by its count, rounded once.
 pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Vec<T> {
     let [_, h, w] = windows;
-    let len = in_volume(windows);
-    let mut out = Vec::with_capacity(planes * out_volume(windows));
+    let (len, outputs) = (in_volume(windows), out_volume(windows));
+    let mut out = take(planes * outputs);
+    let (mut wide, mut values) = (lend(len), lend(outputs));
     for plane in 0..planes {
-        let x = T::widen_slice(&x[plane * len..(plane + 1) * len]);
-        let mut values = Vec::new();
+        T::widen_into(&x[plane * len..(plane + 1) * len], &mut wide);
+        let mut values_left = values.iter_mut();
         for_each_window(windows, |[rd, rh, rw], count| {
+            let Some(value) = values_left.next() else { return };
             let mut sum = T::Wide::default();
             for d in rd.clone() {
                 for row in rh.clone() {
                     let start = (d * h.input + row) * w.input;
-                    sum += x[start + rw.start..start + rw.end].iter().copied().sum();
+                    sum += wide[start + rw.start..start + rw.end].iter().copied().sum();
                 }
             }
-            values.push(sum / T::Wide::of(count as f64));
+            *value = sum / T::Wide::of(count as f64);
         });
-        out.extend(T::narrow_vec(values));
+        T::narrow_into(&values, &mut out[plane * outputs..(plane + 1) * outputs]);
     }
     out
 }
@@ -167,11 +211,11 @@ pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Ve
 /// Spreads each gradient evenly over its window; overlapping windows add in the wide dtype, rounded once.
 pub(crate) fn average_backward<T: Float>(windows: &Windows, planes: usize, grad: &[T]) -> Vec<T> {
     let [_, h, w] = windows;
-    let outputs = out_volume(windows);
-    let mut out = Vec::with_capacity(planes * in_volume(windows));
+    let (len, outputs) = (in_volume(windows), out_volume(windows));
+    let (mut out, mut sums) = (take(planes * len), lend(len));
     for plane in 0..planes {
         let mut grads = grad[plane * outputs..(plane + 1) * outputs].iter();
-        let mut sums = vec![T::Wide::default(); in_volume(windows)];
+        sums.fill(T::Wide::default());
         for_each_window(windows, |[rd, rh, rw], count| {
             let Some(grad) = grads.next() else { return };
             let share = grad.widen() / T::Wide::of(count as f64);
@@ -182,7 +226,44 @@ pub(crate) fn average_backward<T: Float>(windows: &Windows, planes: usize, grad:
                 }
             }
         });
-        out.extend(T::narrow_vec(sums));
+        T::narrow_into(&sums, &mut out[plane * len..(plane + 1) * len]);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Windows of `kernel` elements, `step` apart.
+    fn axis(input: usize, kernel: usize, step: usize) -> AxisWindows {
+        let ranges: Vec<_> = (0..=(input - kernel) / step).map(|i| i * step..i * step + kernel).collect();
+        AxisWindows { input, counts: vec![kernel; ranges.len()], ranges }
+    }
+
+    /// Windows side by side against windows one by one, bit for bit: ties, both zeros, infinities and NaN among them.
+    #[test]
+    fn windows_side_by_side_find_what_each_finds() {
+        let values = [0.0, -0.0, 1.0, 1.0, -2.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.0, -f32::NAN];
+        for (input, kernel, step) in (1..60)
+            .flat_map(|input| (1..=input.min(5)).flat_map(move |kernel| (1..5).map(move |step| (input, kernel, step))))
+        {
+            let windows = [axis(2, 2, 1), axis(4, 2, step.min(2)), axis(input, kernel, step)];
+            assert!(even_step(&windows).is_some());
+            let len = in_volume(&windows);
+            let at = |i: usize, plane: usize| (i * 7919 + plane * 31 + i / 7 * 13) % (values.len() + plane);
+            let x: Vec<f32> =
+                (0..3).flat_map(|plane| (0..len).map(move |i| at(i, plane))).map(|at| values[at.min(9)]).collect();
+            let (got, got_indices) = max(&windows, 3, &x);
+            let outputs = out_volume(&windows);
+            for (plane, x) in x.chunks_exact(len).enumerate() {
+                let (mut want, mut indices) = (vec![0.0; outputs], vec![0; outputs]);
+                max_of_each(&windows, x, &mut want, &mut indices);
+                let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                let here = plane * outputs..(plane + 1) * outputs;
+                assert_eq!(bits(&got[here.clone()]), bits(&want), "{input} {kernel} {step}");
+                assert_eq!(got_indices[here], indices, "{input} {kernel} {step}");
+            }
+        }
+    }
 }

@@ -1,6 +1,11 @@
 //! Sums in a fixed pairwise order, and the other reductions of a lane.
 
-use super::{elementwise::Kept, lanes::Along, simd::vectorized};
+use super::{
+    buffers::{Lent, zeros},
+    elementwise::Kept,
+    lanes::Along,
+    simd::vectorized,
+};
 use crate::dtype::Real;
 
 /// Up to so many terms are added in one run; longer sums are halved, so that the error grows with the logarithm of the
@@ -93,7 +98,7 @@ pub(crate) fn sum_middle<R: Real>(x: &[R], outer: usize, n: usize, inner: usize)
     if inner == 1 {
         return (0..outer).map(|i| sum(&x[i * n..(i + 1) * n])).collect();
     }
-    let mut out = vec![R::zero(); outer * inner];
+    let mut out = zeros(outer * inner);
     for i in 0..outer {
         add_rows(&x[i * n * inner..(i + 1) * n * inner], n, &mut out[i * inner..(i + 1) * inner]);
     }
@@ -113,11 +118,11 @@ fn add_rows<R: Real>(x: &[R], n: usize, out: &mut [R]) {
         });
     }
     let (left, right) = x.split_at(half(n) * inner);
-    let mut sum = vec![R::zero(); inner];
+    let mut sum = Lent::from(zeros(inner));
     add_rows(left, half(n), out);
     add_rows(right, n - half(n), &mut sum);
-    for (out, sum) in out.iter_mut().zip(sum) {
-        *out += sum;
+    for (out, sum) in out.iter_mut().zip(&*sum) {
+        *out += *sum;
     }
 }
 

@@ -2,6 +2,8 @@
 
 use ndarray::ArrayViewD;
 
+use super::buffers::{Item, copied, take};
+
 /// Length and distance in elements of one axis of a view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Axis {
@@ -13,11 +15,11 @@ struct Axis {
 const TILE: usize = 16;
 
 /// The elements of a view in row-major order.
-pub(crate) fn row_major<T: Copy + Default>(x: &ArrayViewD<'_, T>) -> Vec<T> {
+pub(crate) fn row_major<T: Item>(x: &ArrayViewD<'_, T>) -> Vec<T> {
     if let Some(slice) = x.as_slice() {
-        return slice.to_vec();
+        return copied(slice);
     }
-    let mut out = vec![T::default(); x.len()];
+    let mut out = take(x.len());
     if !out.is_empty() {
         let axes = merged(x.shape(), x.strides());
         // SAFETY: every index within the lengths lies inside the view, and there is one place in `out` for each.

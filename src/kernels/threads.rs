@@ -16,7 +16,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Multiplications and additions below which waking another thread costs more than it saves: a wake-up takes 4 to 20
 /// microseconds, in which one core does about so many.
-const SMALL: usize = 2 << 20;
+pub(crate) const SMALL: usize = 2 << 20;
 
 /// How many threads work, and those that help the one that asks.
 #[derive(Clone)]
@@ -84,6 +84,11 @@ impl Team {
     }
 }
 
+/// How many threads the kernels use.
+pub(crate) fn count() -> usize {
+    Team::get().threads
+}
+
 /// Calls `f` with parts of `0..len` that begin at multiples of `unit`; on several threads when `work` multiplications and
 /// additions are worth it.
 pub(crate) fn split(len: usize, unit: usize, work: usize, f: impl Fn(Range<usize>) + Sync) {
@@ -109,6 +114,32 @@ pub(crate) fn chunks<T: Send>(out: &mut [T], size: usize, work: usize, f: impl F
         let (start, end) = (i * size, len.min((i + 1) * size));
         // SAFETY: each piece is taken once, and pieces do not overlap.
         f(i, unsafe { std::slice::from_raw_parts_mut(out.from(start), end - start) });
+    });
+}
+
+/// Calls `f` with parts of slices of one length that begin at the same place, and with that place; on several threads when
+/// `work` is worth it.
+pub(crate) fn together<T: Send, U: Send>(
+    first: &mut [T],
+    others: &mut [&mut [U]],
+    work: usize,
+    f: impl Fn(Range<usize>, &mut [T], &mut [&mut [U]]) + Sync,
+) {
+    /// Elements of a part at least, so that no two threads write to one line of a cache.
+    const UNIT: usize = 1024;
+    let len = first.len();
+    assert!(others.iter().all(|other| other.len() == len), "slices of one length");
+    let first = Shared::new(first);
+    let others: Vec<Shared<U>> = others.iter_mut().map(|other| Shared::new(other)).collect();
+    split(len, UNIT, work, |range| {
+        // SAFETY: parts do not overlap, and all slices have this length.
+        let part = unsafe { std::slice::from_raw_parts_mut(first.from(range.start), range.len()) };
+        let mut parts: Vec<&mut [U]> = others
+            .iter()
+            // SAFETY: as above.
+            .map(|other| unsafe { std::slice::from_raw_parts_mut(other.from(range.start), range.len()) })
+            .collect();
+        f(range, part, &mut parts);
     });
 }
 
@@ -149,5 +180,14 @@ impl<'a, T> Shared<'a, T> {
     pub fn from(self, index: usize) -> *mut T {
         debug_assert!(index <= self.len);
         self.start.wrapping_add(index)
+    }
+
+    /// Some elements as a slice.
+    ///
+    // SAFETY: they lie inside, and nobody else uses them while the slice lives.
+    pub unsafe fn part(self, start: usize, len: usize) -> &'a mut [T] {
+        assert!(start <= self.len && len <= self.len - start);
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }

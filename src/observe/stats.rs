@@ -118,9 +118,10 @@ pub fn collect_op_stats<R>(f: impl FnOnce() -> Result<R>) -> Result<(R, OpStats)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::Sizes;
 
     fn event(op: Op, inputs: &[DType], output: DType) -> Event {
-        Event { slot: None, op, inputs: inputs.into(), output, backward: false }
+        Event { slot: None, op, inputs: inputs.into(), output, backward: false, sizes: Sizes::default() }
     }
 
     #[test]

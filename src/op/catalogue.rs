@@ -118,6 +118,12 @@ catalogue! {
         Tensordot Refuses ["", "", "tensordot", ""];
         Bilinear Refuses ["", "bilinear", "bilinear", ""];
         Addr Promotes ["", "", "addr", ""];
+        // recurrent networks
+        RnnCell Keeps ["", "", "rnn_tanh_cell rnn_relu_cell", ""];
+        GruCell Keeps ["", "", "gru_cell _thnn_fused_gru_cell", "GRUBlockCell"];
+        LstmCell Keeps ["", "", "lstm_cell _thnn_fused_lstm_cell", "LSTMBlockCell"];
+        /// Whole recurrent layers in one call.
+        FusedRnn Keeps ["", "", "_cudnn_rnn mkldnn_rnn_layer", "BlockLSTM BlockLSTMV2 CudnnRNN CudnnRNNV2 CudnnRNNV3"];
         // pools
         MaxPool1d Keeps ["", "", "max_pool1d", ""];
         MaxPool2d Keeps ["MaxPool", "pool2d", "max_pool2d", "MaxPool MaxPoolV2"];
@@ -313,16 +319,11 @@ catalogue! {
     }
 
     decided_only {
-        // products and recurrent cells
+        // products
         Vdot ["", "", "vdot", ""];
         AddmmActivation ["", "", "_addmm_activation", ""];
         ConvTbc ["", "", "conv_tbc", ""];
         DepthwiseConv2d ["", "depthwise_conv2d", "", "DepthwiseConv2dNative"];
-        RnnCell ["", "", "rnn_tanh_cell rnn_relu_cell", ""];
-        GruCell ["", "", "gru_cell _thnn_fused_gru_cell", "GRUBlockCell"];
-        LstmCell ["", "", "lstm_cell _thnn_fused_lstm_cell", "LSTMBlockCell"];
-        /// Whole recurrent layers in one call.
-        FusedRnn ["", "", "_cudnn_rnn mkldnn_rnn_layer", "BlockLSTM BlockLSTMV2 CudnnRNN CudnnRNNV2 CudnnRNNV3"];
         FusedAttention ["", "fused_attention", "_native_multi_head_attention", "Mha MhaV2"];
         FusedFeedforward ["", "fused_feedforward", "", ""];
         FusedRotaryPositionEmbedding ["", "fused_rotary_position_embedding", "", ""];

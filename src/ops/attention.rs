@@ -1,7 +1,5 @@
 //! Scaled dot product attention (Vaswani et al. 2017, section 3.2.1).
 
-use ndarray::{ArrayD, IxDyn};
-
 use super::{
     by_float,
     composed::floating,
@@ -16,6 +14,7 @@ use crate::{
     kernels::{
         attention::{Attention, Mask, Stretched},
         broadcast::Broadcast,
+        buffers::Lent,
         gemm::Gemm,
     },
     tensor::{Array, Backward, Forward, Stored},
@@ -105,8 +104,7 @@ impl Fitted {
                     return Ok(None);
                 }
                 let stretched = [&self.batch[..], &matrix].concat();
-                let grad = ArrayD::from_shape_vec(IxDyn(&stretched), grad).map_err(|e| Error::shape(e.to_string()))?;
-                let grad = sum_to(grad, x.shape()).into_raw_vec_and_offset().0;
+                let grad = sum_to(grad, &stretched, x.shape());
                 Array::from_vec(T::narrow_vec(grad), x.shape()).map(Tensor::from_array).map(Some)
             })
             .collect()
@@ -138,10 +136,10 @@ fn with_attention<T: Stored + Float<Wide: Gemm>, R>(
     };
     let (seen, added) = match inputs.get(3) {
         Some(mask) if mask.dtype() == DType::Bool => (Some(elements::<bool>(mask)), None),
-        Some(mask) => (None, Some(T::widen_slice(&elements::<T>(mask)).into_owned())),
+        Some(mask) => (None, Some(Lent::from(T::widen_slice(&elements::<T>(mask)).into_vec()))),
         None => (None, None),
     };
-    let mask = match (&seen, &added) {
+    let mask = match (seen.as_deref(), added.as_deref()) {
         (Some(data), _) => {
             let (starts, steps) = stretch(&inputs[3]);
             Mask::Seen(Stretched { data, starts, steps })

@@ -1,13 +1,15 @@
 //! Naming axes, and laying out a tensor along some of them.
 
-use std::borrow::Cow;
-
 use ndarray::{ArrayD, IxDyn};
 
 use super::{elements, shape::axis_at};
 use crate::{
     Tensor,
     error::{Error, Result},
+    kernels::{
+        buffers::{Elements, give},
+        strided::row_major,
+    },
     tensor::{Array, Stored},
 };
 
@@ -59,10 +61,10 @@ impl Lanes {
     }
 
     /// The elements, lane after lane.
-    pub fn pack<'a, T: Stored>(&self, x: &'a Tensor) -> Cow<'a, [T]> {
+    pub fn pack<'a, T: Stored>(&self, x: &'a Tensor) -> Elements<'a, T> {
         match x.array().view::<T>() {
             Some(view) if !self.order.is_sorted() => {
-                view.permuted_axes(IxDyn(&self.order)).iter().copied().collect::<Vec<T>>().into()
+                Elements::Lent(row_major(&view.permuted_axes(IxDyn(&self.order))).into())
             }
             _ => elements::<T>(x),
         }
@@ -79,8 +81,9 @@ impl Lanes {
         for (place, &axis) in self.order.iter().enumerate() {
             places[axis] = place;
         }
-        let back = packed.permuted_axes(IxDyn(&places));
-        Ok(T::wrap(back.as_standard_layout().into_owned().into_shared()))
+        let back = row_major(&packed.view().permuted_axes(IxDyn(&places)));
+        give(packed.into_raw_vec_and_offset().0);
+        Array::from_vec(back, &self.shape)
     }
 }
 
@@ -105,7 +108,7 @@ mod tests {
         for axes in [vec![], vec![0], vec![1], vec![2], vec![0, 1], vec![0, 2], vec![0, 1, 2]] {
             let lanes = Lanes::new(&shape, &axes);
             assert_eq!(lanes.count * lanes.n, 24);
-            let back = lanes.unpack(lanes.pack::<i64>(&x).into_owned()).unwrap();
+            let back = lanes.unpack(lanes.pack::<i64>(&x).into_vec()).unwrap();
             assert_eq!(back.slice::<i64>(), x.array().slice::<i64>(), "{axes:?}");
         }
     }

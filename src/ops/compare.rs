@@ -1,6 +1,5 @@
 //! Comparisons, logic, and choice by a mask.
 
-use ndarray::{ArrayD, IxDyn};
 use num_traits::Float as _;
 
 use super::{
@@ -249,7 +248,5 @@ where
     let wide = elements::<T>(grad);
     let chosen = |m: bool, g: T::Wide| if m == wanted { g } else { T::Wide::default() };
     let passed = zip(&walk, &elements(mask), &T::widen_slice(&wide), chosen);
-    let passed = ArrayD::from_shape_vec(IxDyn(grad.shape()), passed).map_err(|e| Error::shape(e.to_string()))?;
-    let (sums, _) = sum_to(passed, to).into_raw_vec_and_offset();
-    Array::from_vec(T::narrow_vec(sums), to).map(Tensor::from_array)
+    Array::from_vec(T::narrow_vec(sum_to(passed, grad.shape(), to)), to).map(Tensor::from_array)
 }

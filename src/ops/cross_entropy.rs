@@ -10,6 +10,7 @@ use crate::{
     dtype::{Element, Float, Real},
     error::{Error, Result},
     kernels::{
+        buffers::take,
         cross_entropy::{Targets, Wanted},
         reduce,
     },
@@ -53,10 +54,10 @@ impl CrossEntropy {
         let wide = |x: &Tensor| Tensor::from_array(x.array().cast(T::Wide::DTYPE));
         let wanted = match target.dtype() {
             DType::I64 => Wanted::Classes(classes(target, lanes.n, self.ignore_index)?),
-            _ => Wanted::Probabilities(lanes.pack::<T::Wide>(&wide(target)).into_owned()),
+            _ => Wanted::Probabilities(lanes.pack::<T::Wide>(&wide(target)).into_vec()),
         };
         let weight = match &self.weight {
-            Some(weight) => elements::<T::Wide>(&wide(weight)).into_owned(),
+            Some(weight) => elements::<T::Wide>(&wide(weight)).into_vec(),
             None => vec![T::Wide::of(1.0); lanes.n],
         };
         Ok(Targets { wanted, weight, smoothing: T::Wide::of(self.label_smoothing) })
@@ -95,12 +96,12 @@ impl CrossEntropy {
         let g = |i: usize| grad[if self.reduction == Reduction::None { i } else { 0 }].widen() / divisor;
         let mut grads = vec![None, None];
         if back.needs[0] {
-            let mut dx = vec![T::Wide::default(); x.len()];
+            let mut dx = take(x.len());
             (0..lanes.count).for_each(|i| targets.back(i, &x[lane(i)], g(i), &mut dx[lane(i)]));
             grads[0] = Some(Tensor::from_array(lanes.unpack(T::narrow_vec(dx))?));
         }
         if back.needs[1] {
-            let mut dt = vec![T::Wide::default(); x.len()];
+            let mut dt = take(x.len());
             (0..lanes.count).for_each(|i| targets.back_wanted(&x[lane(i)], g(i), &mut dt[lane(i)]));
             grads[1] = Some(Tensor::from_array(lanes.unpack(dt)?.cast(target.dtype())));
         }

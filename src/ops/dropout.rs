@@ -8,6 +8,7 @@ use crate::{
     Op, Tensor,
     dtype::{Float, Real},
     error::{Error, Result},
+    kernels::buffers::room,
     tensor::{Array, Forward, Stored},
 };
 
@@ -26,7 +27,8 @@ impl Tensor {
         dispatch(Op::Dropout, &[self], |inputs| {
             let x = &inputs[0];
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
-            let kept: Vec<bool> = (0..x.len()).map(|_| !rng.random_bool(p)).collect();
+            let mut kept = room(x.len());
+            kept.extend((0..x.len()).map(|_| !rng.random_bool(p)));
             let value = by_float!(x, T => masked::<T>(x, &kept, 1.0 - p))?;
             let mask = Tensor::from_vec(kept, x.shape())?;
             Ok(Forward::new(value, vec![mask], move |back| {
@@ -43,6 +45,7 @@ fn masked<T: Stored + Float>(x: &Tensor, mask: &[bool], keep: f64) -> Result<Arr
     let keep = T::Wide::of(keep);
     let x_elements = elements::<T>(x);
     let wide = T::widen_slice(&x_elements);
-    let masked = wide.iter().zip(mask).map(|(&x, &kept)| if kept { x / keep } else { T::Wide::default() });
-    Array::from_vec(T::narrow_vec(masked.collect()), x.shape())
+    let mut masked = room(wide.len());
+    masked.extend(wide.iter().zip(mask).map(|(&x, &kept)| if kept { x / keep } else { T::Wide::default() }));
+    Array::from_vec(T::narrow_vec(masked), x.shape())
 }

@@ -6,6 +6,7 @@ use crate::{
     DType, Op, Tensor,
     dtype::Float,
     error::{Error, Result},
+    kernels::buffers::{room, zeros},
     tensor::{Array, Forward, Stored, with_array},
 };
 
@@ -25,15 +26,16 @@ pub(super) fn checked_indices(index: &Tensor, len: usize) -> Result<Vec<usize>> 
 pub(super) fn picked(x: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
     with_array!(&x.array().contiguous(), a: T => {
         let data: &[T] = a.as_slice().unwrap_or_default();
-        let out: Vec<T> = at.iter().flat_map(|i| &data[i * run..(i + 1) * run]).copied().collect();
-        Array::from_vec(out, shape)
+        let mut out = room(at.len() * run);
+        at.iter().for_each(|i| out.extend_from_slice(&data[i * run..(i + 1) * run]));
+        Array::from_vec::<T>(out, shape)
     })
 }
 
 fn scattered(grad: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
     fn go<T: Stored + Float>(grad: &Tensor, at: &[usize], run: usize, len: usize) -> Vec<T> {
         let grad = elements::<T>(grad);
-        let mut sums = vec![T::Wide::default(); len];
+        let mut sums = zeros(len);
         for (n, i) in at.iter().enumerate() {
             let to = sums[i * run..(i + 1) * run].iter_mut();
             to.zip(&grad[n * run..(n + 1) * run]).for_each(|(sum, grad)| *sum += grad.widen());

@@ -6,6 +6,7 @@ use crate::{
     dtype::Float,
     error::{Error, Result},
     kernels::{
+        buffers::{lend, take, zeros},
         gemm::{Added, Gemm, Layout, Products, products},
         reduce,
     },
@@ -16,16 +17,13 @@ use crate::{
 pub(super) fn channel_sums(x: &Tensor, (outer, channels, inner): (usize, usize, usize)) -> Result<Array> {
     fn go<T: Stored + Float>(x: &Tensor, outer: usize, channels: usize, inner: usize) -> Vec<T> {
         let x = elements::<T>(x);
-        let x = T::widen_slice(&x);
         if inner == 1 {
-            return T::narrow_vec(reduce::sum_middle(&x, 1, outer, channels));
+            return T::narrow_vec(reduce::sum_middle(&T::widen_slice(&x), 1, outer, channels));
         }
-        let mut sums = vec![T::Wide::default(); channels];
-        for o in 0..outer {
-            for (c, sum) in sums.iter_mut().enumerate() {
-                let start = (o * channels + c) * inner;
-                *sum += reduce::sum(&x[start..start + inner]);
-            }
+        let (mut sums, mut wide) = (zeros(channels), lend(inner));
+        for (i, x) in x.chunks_exact(inner.max(1)).enumerate() {
+            T::widen_into(x, &mut wide);
+            sums[i % channels] += reduce::sum(&wide);
         }
         T::narrow_vec(sums)
     }
@@ -45,14 +43,14 @@ fn linear<T: Stored + Gemm>(inputs: &[Tensor], rows: usize, width: usize, out: u
     let (x, weight) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let bias = inputs.get(2).map(elements::<T>);
     let added = bias.as_deref().map_or(Added::Nothing, Added::ToColumns);
-    let mut y = vec![T::default(); rows * out];
+    let mut y = take(rows * out);
     let (layout, mkn, terms) = (Layout::NT, (rows, width, out), &[vec![(0, 0)]]);
     products(&Products { layout, mkn, a: &x, b: &weight, terms, added }, &mut y);
     y
 }
 
 fn bias_add<T: Stored + Float>(x: &Tensor, bias: &Tensor, inner: usize) -> Vec<T> {
-    let mut y = T::widen_slice(&elements::<T>(x)).into_owned();
+    let mut y = T::widen_slice(&elements::<T>(x)).into_vec();
     add_to_channels(&mut y, &T::widen_slice(&elements::<T>(bias)), inner);
     T::narrow_vec(y)
 }

@@ -27,6 +27,7 @@ mod pieces;
 mod pool;
 mod prelu;
 mod products;
+mod recurrent;
 mod reduce;
 mod scatter;
 mod shape;
@@ -42,10 +43,12 @@ pub use interpolate::{Interpolation, Resize};
 pub use loss::Reduction;
 pub use padding::Padding;
 pub use pool::PoolOptions;
+pub use recurrent::RecurrentWeights;
 
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
+    kernels::buffers::Elements,
     observe, precision,
     tensor::{self, Forward, Stored},
 };
@@ -70,7 +73,12 @@ pub(crate) fn dispatch(
     let inputs: Vec<Tensor> = inputs.iter().zip(&casts.inputs).map(cast).collect();
     let forward = kernel(&inputs).map_err(|e| e.in_op(op.name()))?;
     let output = tensor::record(op, &inputs, forward);
-    observe::emit(op, inputs.iter().map(Tensor::dtype), output.dtype());
+    observe::emit(op, inputs.iter().map(Tensor::dtype), output.dtype(), || observe::Sizes {
+        inputs: inputs.iter().map(|x| x.shape().to_vec()).collect(),
+        output: output.shape().to_vec(),
+        needs: inputs.iter().map(Tensor::is_tracked).collect(),
+        kept: output.kept(),
+    });
     Ok(match casts.output {
         Some(to) if output.dtype().is_castable() => output.cast(to),
         _ => output,
@@ -110,9 +118,9 @@ pub(crate) fn one_float_dtype(inputs: &[Tensor]) -> Result<()> {
 }
 
 /// The elements of a tensor that is known to have the element type `T`, in row-major order.
-pub(crate) fn elements<T: Stored>(x: &Tensor) -> std::borrow::Cow<'_, [T]> {
+pub(crate) fn elements<T: Stored>(x: &Tensor) -> Elements<'_, T> {
     match x.array().slice::<T>() {
-        Some(slice) => slice.into(),
-        None => x.to_vec_stored::<T>().into(),
+        Some(slice) => Elements::Borrowed(slice),
+        None => Elements::Lent(x.to_vec_stored::<T>().into()),
     }
 }

@@ -3,14 +3,15 @@
 //! Statistics, parameters and arithmetic are in f32 (f64 for f64); the result is rounded once to the dtype of x. Parameters
 //! may have another floating dtype than x.
 
-use std::borrow::Cow;
-
 use super::{by_float, dispatch, elements};
 use crate::{
     DType, Op, Tensor,
     dtype::{Float, Real},
     error::{Error, Result},
-    kernels::norm::{self, Rows, Statistics},
+    kernels::{
+        buffers::Elements,
+        norm::{self, Rows, Statistics},
+    },
     tensor::{Array, Backward, Forward, Stored},
 };
 
@@ -30,10 +31,12 @@ struct Moments {
 }
 
 /// The elements of a floating tensor in the dtype the kernels compute in.
-fn wide<R: Stored>(x: &Tensor) -> Result<Cow<'_, [R]>> {
+fn wide<R: Stored>(x: &Tensor) -> Result<Elements<'_, R>> {
     match x.dtype() {
         dtype if dtype == R::DTYPE => Ok(elements(x)),
-        dtype if dtype.is_float() => Ok(Tensor::from_array(x.array().cast(R::DTYPE)).to_vec_stored().into()),
+        dtype if dtype.is_float() => {
+            Ok(Elements::Lent(Tensor::from_array(x.array().cast(R::DTYPE)).to_vec_stored().into()))
+        }
         dtype => Err(Error::dtype(format!("needs floating tensors, got {dtype}"))),
     }
 }
@@ -62,7 +65,7 @@ impl Norm {
     {
         let x = elements::<T>(&inputs[0]);
         let given = match self.statistics {
-            Statistics::Given => (wide(&inputs[1])?.into_owned(), wide(&inputs[2])?.into_owned()),
+            Statistics::Given => (wide(&inputs[1])?.into_vec(), wide(&inputs[2])?.into_vec()),
             _ => Default::default(),
         };
         let gamma = self.gamma(inputs).map(wide).transpose()?;

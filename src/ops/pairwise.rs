@@ -1,6 +1,6 @@
 //! Functions of two tensors, pair by pair, with broadcasting: the engine of arithmetic and of the elementwise losses.
 
-use ndarray::{ArrayD, ArrayViewD, IxDyn};
+use ndarray::{ArrayViewD, IxDyn};
 
 use super::{Reduction, by_float, dispatch, elements};
 use crate::{
@@ -9,6 +9,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         broadcast::{Broadcast, zip, zip3},
+        buffers::{Lent, copied},
         elementwise::{Binary, in_blocks},
         reduce,
     },
@@ -51,21 +52,20 @@ pub(crate) fn meet(a: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
 }
 
 /// Sums over the axes that broadcasting had stretched, in a fixed pairwise order.
-pub(crate) fn sum_to<R: Real + Stored>(x: ArrayD<R>, shape: &[usize]) -> ArrayD<R> {
-    let padded: Vec<usize> = std::iter::repeat_n(1, x.ndim() - shape.len()).chain(shape.iter().copied()).collect();
-    let stretched: Vec<usize> = (0..x.ndim()).filter(|&i| padded[i] != x.shape()[i]).collect();
-    if stretched.is_empty() && x.is_standard_layout() {
-        return x.into_shape_with_order(IxDyn(shape)).expect("only axes of length 1 differ");
+pub(crate) fn sum_to<R: Real>(x: Vec<R>, from: &[usize], to: &[usize]) -> Vec<R> {
+    let padded = std::iter::repeat_n(&1, from.len() - to.len()).chain(to);
+    let stretched: Vec<usize> =
+        padded.zip(from).enumerate().filter(|(_, (to, from))| to != from).map(|(i, _)| i).collect();
+    if stretched.is_empty() {
+        return x;
     }
-    let from = x.shape().to_vec();
-    let sums = sum_over(x.as_standard_layout().as_slice().expect("standard layout"), &from, &stretched);
-    ArrayD::from_shape_vec(IxDyn(shape), sums).expect("the sums fill the smaller shape")
+    sum_over(&Lent::from(x), from, &stretched)
 }
 
 /// Sums over axes, given in rising order, in a fixed pairwise order. What is left is in row-major order.
 pub(crate) fn sum_over<R: Real>(x: &[R], shape: &[usize], axes: &[usize]) -> Vec<R> {
     let mut shape = shape.to_vec();
-    let mut sums: Option<Vec<R>> = None;
+    let mut sums: Option<Lent<R>> = None;
     let mut left = axes;
     // Neighbouring axes are summed as one, the last ones first.
     while let Some(&last) = left.last() {
@@ -75,10 +75,10 @@ pub(crate) fn sum_over<R: Real>(x: &[R], shape: &[usize], axes: &[usize]) -> Vec
         let outer = shape[..first].iter().product();
         let n = shape[first..=last].iter().product();
         let inner = shape[last + 1..].iter().product();
-        sums = Some(reduce::sum_middle(sums.as_deref().unwrap_or(x), outer, n, inner));
+        sums = Some(reduce::sum_middle(sums.as_deref().unwrap_or(x), outer, n, inner).into());
         shape[first..=last].fill(1);
     }
-    sums.unwrap_or_else(|| x.to_vec())
+    sums.map_or_else(|| copied(x), Lent::into_vec)
 }
 
 /// A differentiable function of two tensors, reduced or not, with one rounding.
@@ -194,10 +194,10 @@ where
         _ => {
             let one = T::Wide::of(1.0);
             let slope = pick(f.slopes(one, one));
-            grad.iter().map(|&g| g * slope).collect()
+            let mut product = grad.into_vec();
+            product.iter_mut().for_each(|g| *g = *g * slope);
+            product
         }
     };
-    let product = ArrayD::from_shape_vec(IxDyn(shape), product).map_err(|e| Error::shape(e.to_string()))?;
-    let sums = sum_to(product, &shapes[which]);
-    Ok(T::narrow_vec(sums.into_raw_vec_and_offset().0))
+    Ok(T::narrow_vec(sum_to(product, shape, &shapes[which])))
 }

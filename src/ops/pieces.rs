@@ -12,12 +12,13 @@ use super::{
 use crate::{
     Op, Tensor,
     error::{Error, Result},
+    kernels::buffers,
     tensor::{Array, Forward, Stored, with_array},
 };
 
 fn sliced(x: &Array, axis: usize, range: Range<usize>) -> Array {
     with_array!(x, a: T => {
-        let mut a = a.clone();
+        let mut a = a.share();
         a.slice_axis_inplace(Axis(axis), Slice::from(range));
         T::wrap(a)
     })
@@ -25,7 +26,9 @@ fn sliced(x: &Array, axis: usize, range: Range<usize>) -> Array {
 
 /// `fill` with `x` laid into it from the offset `at` of each axis.
 fn laid_into<T: Stored>(x: &ArcArray<T, IxDyn>, shape: &[usize], at: &[usize], fill: T) -> Array {
-    let mut whole = ArrayD::from_elem(IxDyn(shape), fill);
+    let mut whole = buffers::take(shape.iter().product());
+    whole.fill(fill);
+    let mut whole = ArrayD::from_shape_vec(IxDyn(shape), whole).expect("one element for each");
     let mut part = whole.view_mut();
     for (axis, &start) in at.iter().enumerate() {
         part.slice_axis_inplace(Axis(axis), Slice::from(start..start + x.shape()[axis]));
@@ -189,7 +192,7 @@ impl Tensor {
             Ok(Forward::new(value, vec![], move |b| {
                 let part = |i: usize| {
                     with_array!(b.grad.array(), g: T => {
-                        let mut g = g.clone();
+                        let mut g = g.share();
                         g.index_axis_inplace(Axis(axis), i);
                         Some(Tensor::from_array(T::wrap(g)))
                     })

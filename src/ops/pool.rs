@@ -11,7 +11,10 @@ use super::{
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::pool::{self, AxisWindows, Windows},
+    kernels::{
+        buffers::{Lent, lend, take},
+        pool::{self, AxisWindows, Windows},
+    },
     tensor::{Array, Forward},
 };
 
@@ -117,20 +120,47 @@ impl Packed {
         }
     }
 
-    fn pack(&self, indices: &[usize]) -> Result<Tensor> {
-        let word = |indices: &[usize]| {
-            indices.iter().rev().fold(0u64, |word, &index| (word << (8 * self.bytes)) | index as u64) as i64
-        };
-        let words: Vec<i64> = indices.chunks(8 / self.bytes).map(word).collect();
+    fn pack(&self, indices: &[u32]) -> Result<Tensor> {
+        let mut words = take(indices.len().div_ceil(8 / self.bytes));
+        match self.bytes {
+            1 => pack::<8>(indices, &mut words),
+            2 => pack::<4>(indices, &mut words),
+            _ => pack::<2>(indices, &mut words),
+        }
         let len = words.len();
         Tensor::from_vec(words, &[len])
     }
 
-    fn unpack(&self, words: &Tensor) -> Result<impl Iterator<Item = usize>> {
-        let (bits, count) = (8 * self.bytes, 8 / self.bytes);
-        let words = words.to_vec::<i64>()?.into_iter();
-        Ok(words
-            .flat_map(move |word| (0..count).map(move |i| (word as u64 >> (i * bits)) as usize & ((1 << bits) - 1))))
+    /// As many indices as were packed, or a few more.
+    fn unpack(&self, words: &Tensor) -> Lent<u32> {
+        let words = elements::<i64>(words);
+        let mut indices = lend(words.len() * (8 / self.bytes));
+        match self.bytes {
+            1 => unpack::<8>(&words, &mut indices),
+            2 => unpack::<4>(&words, &mut indices),
+            _ => unpack::<2>(&words, &mut indices),
+        }
+        indices
+    }
+}
+
+/// `COUNT` indices to a word; the last word may have fewer.
+fn pack<const COUNT: usize>(indices: &[u32], words: &mut [i64]) {
+    let word = |indices: &[u32]| {
+        indices.iter().rev().fold(0u64, |word, &index| word << (64 / COUNT) | u64::from(index)) as i64
+    };
+    let whole = indices.chunks_exact(COUNT);
+    if let (rest @ [_, ..], Some(last)) = (whole.remainder(), words.last_mut()) {
+        *last = word(rest);
+    }
+    whole.zip(words).for_each(|(indices, to)| *to = word(indices));
+}
+
+fn unpack<const COUNT: usize>(words: &[i64], indices: &mut [u32]) {
+    for (to, &word) in indices.chunks_exact_mut(COUNT).zip(words) {
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = (word as u64 >> (i * 64 / COUNT) & (u64::MAX >> (64 - 64 / COUNT))) as u32;
+        }
     }
 }
 
@@ -165,9 +195,9 @@ impl Tensor {
                 Ok((Array::from_vec(value, &out)?, packed.pack(&indices)?))
             })?;
             Ok(Forward::new(value, vec![indices], move |b| {
-                let indices = packed.unpack(&b.saved[0])?;
+                let indices = packed.unpack(&b.saved[0]);
                 let grad = by_float!(b.grad, T => {
-                    Array::from_vec(pool::max_backward(&windows, planes, indices, &elements::<T>(b.grad)), &shape)
+                    Array::from_vec(pool::max_backward(&windows, planes, &indices, &elements::<T>(b.grad)), &shape)
                 })?;
                 Ok(vec![Some(Tensor::from_array(grad))])
             }))

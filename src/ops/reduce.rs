@@ -16,6 +16,7 @@ use crate::{
         elementwise::Kept,
         lanes::{Along, along as kernel, along_backward},
         reduce::{Extreme, PNorm, Product, RunningProduct, RunningSum, Variance},
+        strided::row_major,
     },
     tensor::{Array, Forward, Stored, with_array},
 };
@@ -63,8 +64,9 @@ fn sum_or_mean(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, mean: bool) 
         let divisor = if mean { terms as f64 } else { 1.0 };
         let value = by_float!(x, T => {
                 let divisor = <T as Float>::Wide::of(divisor);
-            let sums = sum_over(&T::widen_slice(&elements::<T>(x)), &shape, &axes);
-            Array::from_vec(T::narrow_vec(sums.into_iter().map(|sum| sum / divisor).collect::<Vec<_>>()), &out)
+            let mut sums = sum_over(&T::widen_slice(&elements::<T>(x)), &shape, &axes);
+            sums.iter_mut().for_each(|sum| *sum /= divisor);
+            Array::from_vec(T::narrow_vec(sums), &out)
         })?;
         Ok(Forward::new(value, vec![], move |back| {
             let kept = reduced(&shape, &axes, true);
@@ -72,8 +74,7 @@ fn sum_or_mean(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, mean: bool) 
                 let divisor = <T as Float>::Wide::of(divisor);
                 let parts = elements::<T>(back.grad).iter().map(|g| T::narrow(g.widen() / divisor)).collect();
                 let parts = Array::from_vec::<T>(parts, &kept)?;
-                let all: Vec<T> = stretched::<T>(&parts, &shape)?.iter().copied().collect();
-                Array::from_vec(all, &shape)
+                Array::from_vec(row_major(&stretched::<T>(&parts, &shape)?), &shape)
             })?;
             Ok(vec![Some(Tensor::from_array(grad))])
         }))

@@ -1,7 +1,5 @@
 //! Putting elements at integer indices. Sums are kept in f32 and rounded once.
 
-use std::borrow::Cow;
-
 use super::{
     by_float, dispatch, elements,
     index::{checked_indices, offsets_along, picked},
@@ -12,13 +10,14 @@ use crate::{
     Op, Tensor,
     dtype::Float,
     error::{Error, Result},
+    kernels::buffers::{self, Elements},
     tensor::{Array, Forward, Stored, with_array},
 };
 
 /// `x` with each run of `values` added at its offset, which counts runs of `run` elements.
 fn added(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Result<Array> {
     fn go<T: Stored + Float>(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Vec<T> {
-        let mut sums = T::widen_slice(&elements::<T>(x)).into_owned();
+        let mut sums = T::widen_slice(&elements::<T>(x)).into_vec();
         let values = elements::<T>(values);
         for (n, i) in at.iter().enumerate() {
             let to = sums[i * run..(i + 1) * run].iter_mut();
@@ -30,8 +29,8 @@ fn added(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Result<Array>
 }
 
 /// `x` with each run of `values` in place of that at its offset; the last of several for one place stays.
-fn replaced<T: Stored>(x: Cow<'_, [T]>, values: &[T], at: &[usize], run: usize) -> Vec<T> {
-    let mut all = x.into_owned();
+fn replaced<T: Stored>(x: Elements<'_, T>, values: &[T], at: &[usize], run: usize) -> Vec<T> {
+    let mut all = x.into_vec();
     for (n, i) in at.iter().enumerate() {
         all[i * run..(i + 1) * run].copy_from_slice(&values[n * run..(n + 1) * run]);
     }
@@ -41,8 +40,7 @@ fn replaced<T: Stored>(x: Cow<'_, [T]>, values: &[T], at: &[usize], run: usize) 
 /// The gradients of a tensor and of the runs put into it: what is at the places of those that stayed, 0 for the others.
 fn replaced_backward(grad: &Tensor, shape: &[usize], at: &[usize], run: usize) -> Result<Vec<Option<Tensor>>> {
     fn go<T: Stored>(grad: &[T], at: &[usize], run: usize) -> [Vec<T>; 2] {
-        let mut left = grad.to_vec();
-        let mut parts = vec![T::default(); at.len() * run];
+        let (mut left, mut parts) = (buffers::copied(grad), buffers::zeros(at.len() * run));
         let mut stayed = std::collections::HashSet::new();
         for (n, i) in at.iter().enumerate().rev() {
             if stayed.insert(i) {

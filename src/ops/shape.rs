@@ -23,7 +23,7 @@ pub(crate) fn axis_at(axis: isize, rank: usize) -> Result<usize> {
 /// The same elements in row-major order under another shape of as many elements.
 pub(super) fn reshaped(x: &Array, shape: &[usize]) -> Result<Array> {
     with_array!(&x.contiguous(), a: T => {
-        let to = a.clone().into_shape_with_order(IxDyn(shape));
+        let to = a.share().into_shape_with_order(IxDyn(shape));
         to.map(T::wrap).map_err(|_| {
             Error::shape(format!("{:?} does not fill {shape:?}: the numbers of elements differ", x.shape()))
         })
@@ -31,14 +31,14 @@ pub(super) fn reshaped(x: &Array, shape: &[usize]) -> Result<Array> {
 }
 
 fn permuted(x: &Array, axes: &[usize]) -> Array {
-    with_array!(x, a: T => T::wrap(a.clone().permuted_axes(IxDyn(axes))))
+    with_array!(x, a: T => T::wrap(a.share().permuted_axes(IxDyn(axes))))
 }
 
 /// Sums over the axes that had been stretched, rounded once.
 pub(super) fn summed_to(grad: &Array, shape: &[usize]) -> Array {
-    with_float!(grad, g: T => {
-        let sum = sum_to(g.map(|x| x.widen()), shape).map(|&x| <T as Float>::narrow(x));
-        T::wrap(sum.into_shared())
+    with_float!(&grad.contiguous(), g: T => {
+        let wide = T::widen_slice(g.as_slice().expect("contiguous")).into_vec();
+        Array::from_vec(T::narrow_vec(sum_to(wide, grad.shape(), shape)), shape).expect("the sums fill the smaller shape")
     }, else unreachable!("gradients are floating"))
 }
 

@@ -10,6 +10,7 @@ mod loss_scale;
 mod op_lists;
 mod pack;
 mod pattern;
+mod prefer;
 mod rule;
 mod shipped;
 mod v1;
@@ -20,6 +21,7 @@ pub use loss_scale::{DynamicScale, LossScaleSpec};
 pub use op_lists::{OpEntry, OpLists};
 pub use pack::Pack;
 pub use pattern::Pattern;
+pub use prefer::Prefer;
 pub use rule::{Rule, Run, Select};
 
 use crate::{
@@ -37,7 +39,8 @@ use crate::{
 /// 5. the lists of cells of the level: white at O1, black at O2;
 /// 6. the level's default.
 ///
-/// O0 lowers nothing: there only 1 speaks, and rules are told as beaten.
+/// O0 lowers nothing: there only 1 speaks, and rules are told as beaten. With [`Prefer::Speed`], a cell that 5 or 6 would
+/// lower stays f32 where that takes less time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// Name, for people; the file's `name:`.
@@ -48,6 +51,8 @@ pub struct Policy {
     pub level: Level,
     /// The low dtype: f16 or bf16.
     pub dtype: DType,
+    /// Whether cells are lowered that are faster in f32.
+    pub prefer: Prefer,
     /// Rules by path or kind, in order.
     pub rules: Vec<Rule>,
     /// Cells and ops that run low at O1.
@@ -92,7 +97,8 @@ impl Policy {
         check_low(dtype)?;
         let loss_scale = LossScaleSpec::usual(level, dtype);
         let auto = OpLists::new("code", "auto");
-        Ok(Policy { name: None, pack: None, level, dtype, rules: Vec::new(), white, black, auto, loss_scale })
+        let (pack, prefer, rules) = (None, Prefer::Memory, Vec::new());
+        Ok(Policy { name: None, pack, level, dtype, prefer, rules, white, black, auto, loss_scale })
     }
 
     /// A level and a low dtype with the lists of a pack.
@@ -118,8 +124,8 @@ impl Policy {
         let auto = pack.auto().clone();
         let Pack { name, white, black, .. } = pack;
         let loss_scale = LossScaleSpec::usual(level, dtype);
-        let pack = Some(name.to_string());
-        Ok(Policy { name: None, pack, level, dtype, rules: Vec::new(), white, black, auto, loss_scale })
+        let (pack, prefer, rules) = (Some(name.to_string()), Prefer::Memory, Vec::new());
+        Ok(Policy { name: None, pack, level, dtype, prefer, rules, white, black, auto, loss_scale })
     }
 
     /// Adds a rule after the others.

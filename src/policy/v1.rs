@@ -29,6 +29,8 @@ pub(super) struct PolicyV1 {
     pack: Option<At<String>>,
     level: At<String>,
     dtype: At<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    prefer: Option<At<String>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rules: Vec<At<RuleV1>>,
     #[serde(default, skip_serializing_if = "CellsV1::is_empty")]
@@ -124,7 +126,7 @@ struct LossScaleV1 {
 
 /// What a document means. The order of checks is fixed: dtype, level, then the rest in the order of the keys.
 pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> {
-    let PolicyV1 { version: _, name, pack, level, dtype, rules, cells, ops, loss_scale: scale } = document;
+    let PolicyV1 { version: _, name, pack, level, dtype, prefer, rules, cells, ops, loss_scale: scale } = document;
     let dtype = low_dtype(&dtype.value).map_err(|error| source.error(dtype.referenced, error))?;
     let level: Level = level.value.parse().map_err(|error| source.error(level.referenced, error))?;
     let pack = match pack {
@@ -136,6 +138,9 @@ pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> 
     let names = Names { pack: pack.clone(), source };
     let mut policy = Policy::from_pack(level, dtype, pack)?;
     policy.name = name;
+    if let Some(prefer) = prefer {
+        policy.prefer = prefer.value.parse().map_err(|error| source.error(prefer.referenced, error))?;
+    }
     for written in rules {
         let select = written.value.path.as_ref().or(written.value.kind.as_ref());
         let place = select.map_or(written.referenced, |select| select.referenced);
@@ -381,6 +386,7 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
         pack: Some(placeless(name.to_string())),
         level: placeless(policy.level.to_string()),
         dtype: placeless(policy.dtype.long_name().to_string()),
+        prefer: (!policy.prefer.is_memory()).then(|| placeless(policy.prefer.to_string())),
         rules: policy.rules.iter().map(|rule| placeless(written_rule(rule))).collect(),
         cells: CellsV1 {
             white: changes(pack.white.cells(), policy.white.cells(), kind),

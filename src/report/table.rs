@@ -3,7 +3,11 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::TrainingRun;
-use crate::{Plan, rewrite::Decision, train::History};
+use crate::{
+    Plan,
+    rewrite::{Decision, Predicted, bytes, time},
+    train::History,
+};
 
 /// A table of runs: a row for each, with what each gained and what it cost. The column `time` is the time of
 /// a step as a multiple of the first run's: [`History::relative_time`].
@@ -33,8 +37,8 @@ pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
             or_dash(last, |step| step.scale.to_string()),
             or_dash(history.median_seconds(), |seconds| format!("{:.2}", 1e3 * seconds)),
             or_dash(relative, |times| format!("{times:.2}x")),
-            bytes(history.tape_bytes),
-            bytes(history.param_bytes),
+            bytes(history.tape_bytes as u64),
+            bytes(history.param_bytes as u64),
             history.casts.to_string(),
         ]
     });
@@ -57,28 +61,41 @@ pub fn epochs_table(history: &History) -> String {
 
 /// A table of a plan: a row for each cell. Cells that get an adapter are marked with `*`.
 pub fn plan_table(plan: &Plan) -> String {
+    let told = plan.prediction.is_some();
+    let mut header = vec!["path", "kind", "", "effect"];
+    header.extend(if told { &["predicted", "kept", "because"][..] } else { &["because"] });
     let rows = plan.decisions.iter().map(|decision: &Decision| {
-        [
+        let Predicted { nanos, kept } = decision.predicted.unwrap_or_default();
+        let mut row = vec![
             if decision.path.is_empty() { "(root)".into() } else { decision.path.clone() },
             decision.kind.to_string(),
             if decision.adapter.is_some() { "*".into() } else { String::new() },
             decision.effect(),
-            decision.because.to_string(),
-        ]
+        ];
+        if told {
+            row.extend([time(nanos), bytes(kept)]);
+        }
+        row.push(decision.because.to_string());
+        row
     });
-    text(["path", "kind", "", "effect", "because"], rows).trim_fmt()
+    let mut table = text(&header, rows);
+    for column in table.column_iter_mut().skip(4).take(if told { 2 } else { 0 }) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let prediction = plan.prediction.as_ref().map_or(String::new(), |prediction| format!("\n{prediction}"));
+    table.trim_fmt() + &prediction
 }
 
 /// A table that Markdown reads, too.
-fn text<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> Table {
+fn text<R: IntoIterator<Item = String>>(header: &[&str], rows: impl Iterator<Item = R>) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN).set_header(header).add_rows(rows);
+    table.load_style(presets::ASCII_MARKDOWN).set_header(header.to_vec()).add_rows(rows.map(Vec::from_iter));
     table
 }
 
 /// As [`text`], with numbers flush right in all columns but the first.
 fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let mut table = text(header, rows);
+    let mut table = text(&header, rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -89,26 +106,9 @@ fn or_dash<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".into(), show)
 }
 
-/// `1536` as `1.5 KiB`.
-fn bytes(bytes: usize) -> String {
-    match bytes as f64 {
-        b if b < 1024.0 => format!("{b} B"),
-        b if b < 1024.0 * 1024.0 => format!("{:.1} KiB", b / 1024.0),
-        b => format!("{:.1} MiB", b / 1024.0 / 1024.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_written_for_people() {
-        assert_eq!(
-            [0, 1023, 1024, 1536, 1 << 20, 3 << 19].map(bytes),
-            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "1.5 MiB"]
-        );
-    }
 
     #[test]
     fn an_empty_run_is_shown_with_dashes() {

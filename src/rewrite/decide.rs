@@ -22,9 +22,9 @@ pub(super) struct Facts<'a> {
 /// The region in which a cell stands.
 #[derive(Clone)]
 pub(super) struct Surroundings {
-    run: Region,
+    pub run: Region,
     /// Path of the nearest cell above whose region was decided by more than the level's default.
-    decided_by: Option<Arc<str>>,
+    pub decided_by: Option<Arc<str>>,
 }
 
 /// What was decided, and why.
@@ -98,6 +98,11 @@ impl<'a> Laid<'a> {
     }
 
     /// The treatment of listed ops.
+    pub fn ops(&self) -> Option<&OpRules> {
+        self.ops.as_deref()
+    }
+
+    /// As [`ops`](Laid::ops), to be kept.
     pub fn into_ops(self) -> Option<Arc<OpRules>> {
         self.ops
     }

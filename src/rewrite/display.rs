@@ -4,12 +4,30 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Decision, Plan, Reason, Region, Summary};
-use crate::{cell::Adapter, error::Result};
+use super::{Cost, Decision, Plan, Predicted, Prediction, Reason, Region, Summary};
+use crate::{cell::Adapter, error::Result, policy::Prefer};
 
 /// The path as people see it.
 pub(super) fn shown(path: &str) -> &str {
     if path.is_empty() { "(root)" } else { path }
+}
+
+/// `41230` nanoseconds as `41.2 us`.
+pub(crate) fn time(nanos: u64) -> String {
+    match nanos as f64 {
+        n if n < 999_950.0 => format!("{:.1} us", n / 1e3),
+        n if n < 1e9 => format!("{:.2} ms", n / 1e6),
+        n => format!("{:.2} s", n / 1e9),
+    }
+}
+
+/// `1536` as `1.5 KiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    match bytes as f64 {
+        b if b < 1024.0 => format!("{b} B"),
+        b if b < 1024.0 * 1024.0 => format!("{:.1} KiB", b / 1024.0),
+        b => format!("{:.1} MiB", b / 1024.0 / 1024.0),
+    }
 }
 
 impl fmt::Display for Summary {
@@ -19,9 +37,10 @@ impl fmt::Display for Summary {
         }
         write!(f, "level {}, {}", self.level, self.dtype.long_name())?;
         match &self.pack {
-            Some(pack) => write!(f, ", lists of {pack}"),
-            None => f.write_str(", lists of your own"),
+            Some(pack) => write!(f, ", lists of {pack}")?,
+            None => f.write_str(", lists of your own")?,
         }
+        if self.prefer == Prefer::Speed { f.write_str(", prefers speed") } else { Ok(()) }
     }
 }
 
@@ -40,6 +59,10 @@ impl fmt::Display for Reason {
             Reason::White(origin) => write!(f, "white list, {origin}"),
             Reason::Black(origin) => write!(f, "black list, {origin}"),
             Reason::Level(level) => write!(f, "level {level}"),
+            Reason::Cost(Cost { region, lowered, full }) => {
+                let (lowered, full) = (time(*lowered), time(*full));
+                write!(f, "cost: {region} would take {lowered}, f32 {full}")
+            }
         }
     }
 }
@@ -67,18 +90,38 @@ impl fmt::Display for Plan {
         let names = width(&|(name, _)| name.chars().count());
         let kinds = width(&|(_, d)| d.kind.len());
         let effects = width(&|(_, d)| d.effect().len());
+        let times = width(&|(_, d)| d.predicted.map_or(0, |p| time(p.nanos).len()));
+        let sizes = width(&|(_, d)| d.predicted.map_or(0, |p| bytes(p.kept).len()));
         for (name, decision) in &rows {
             let mark = if decision.adapter.is_some() { '*' } else { ' ' };
-            writeln!(
-                f,
-                "{name:names$}  {:kinds$} {mark} {:effects$}  {}",
-                decision.kind,
-                decision.effect(),
-                decision.because
-            )?;
+            let (kind, effect) = (&decision.kind, decision.effect());
+            write!(f, "{name:names$}  {kind:kinds$} {mark} {effect:effects$}  ")?;
+            if let Some(Predicted { nanos, kept }) = decision.predicted {
+                write!(f, "{:>times$}  {:>sizes$}  ", time(nanos), bytes(kept))?;
+            }
+            writeln!(f, "{}", decision.because)?;
         }
         let counts: Vec<String> = self.counts().into_iter().map(|(run, n)| format!("{n} {run}")).collect();
-        write!(f, "{} cells ({}), {} wrapped", self.decisions.len(), counts.join(", "), self.wrapped())
+        write!(f, "{} cells ({}), {} wrapped", self.decisions.len(), counts.join(", "), self.wrapped())?;
+        match &self.prediction {
+            None => Ok(()),
+            Some(prediction) => write!(f, "\n{prediction}"),
+        }
+    }
+}
+
+impl fmt::Display for Prediction {
+    /// A line for what each choice takes, the machine last.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines =
+            vec![("this plan", self.planned), ("as the level lowers", self.lowered), ("all in f32", self.full)];
+        if self.planned == self.lowered {
+            lines.remove(1);
+        }
+        for (what, Predicted { nanos, kept }) in lines {
+            writeln!(f, "predicted {:>9}, {:>9} kept  {what}", time(nanos), bytes(kept))?;
+        }
+        write!(f, "speeds of {}", self.host)
     }
 }
 
@@ -146,7 +189,7 @@ pub struct Explanation {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Decision { path, kind, adapter, because, beaten, .. } = &self.decision;
+        let Decision { path, kind, adapter, because, beaten, predicted, .. } = &self.decision;
         writeln!(f, "{} ({kind})", shown(path))?;
         writeln!(f, "  under    {}", self.policy)?;
         writeln!(f, "  effect   {}", self.decision.effect())?;
@@ -160,6 +203,9 @@ impl fmt::Display for Explanation {
                 writeln!(f, "  wrapped  yes: inputs are cast to {}, outputs to {}", cast.inward, cast.outward)?;
             }
         }
+        if let Some(Predicted { nanos, kept }) = predicted {
+            writeln!(f, "  predicted {}, {} kept, forward and backward", time(*nanos), bytes(*kept))?;
+        }
         write!(f, "  because  {because}")?;
         if let Reason::Level(level) = because {
             write!(f, ": {}", level.meaning())?;
@@ -168,5 +214,22 @@ impl fmt::Display for Explanation {
             write!(f, "\n  over     {reason}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_written_for_people() {
+        assert_eq!(
+            [0, 1023, 1024, 1536, 1 << 20, 3 << 19].map(bytes),
+            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "1.5 MiB"]
+        );
+        assert_eq!(
+            [0, 41_230, 999_949, 999_950, 1_234_000_000].map(time),
+            ["0.0 us", "41.2 us", "999.9 us", "1.00 ms", "1.23 s"]
+        );
     }
 }

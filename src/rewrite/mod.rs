@@ -1,7 +1,9 @@
-//! From a policy to a rewritten network: decide (pure), plan (a value), apply and undo, explain, op by op, and diff.
+//! From a policy to a rewritten network: decide (pure), plan (a value), apply and undo, explain, op by op, and diff; and what
+//! a plan is predicted to take.
 //! Beside it, [`decorate`]: parameters themselves stored in 16 bit.
 
 mod apply;
+mod cost;
 mod decide;
 mod decorate;
 mod diff;
@@ -10,8 +12,10 @@ mod ops;
 mod plan;
 
 pub use apply::{Applied, Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, undo};
+pub use cost::{Cost, Predicted, Prediction};
 pub use decorate::{Decorate, Decorated, Kept, Stored, decorate};
 pub use diff::{Change, Diff};
 pub use display::Explanation;
+pub(crate) use display::{bytes, time};
 pub use ops::{ListedOp, OpReason, OpRow, OpsTable};
 pub use plan::{Decision, Plan, Reason, Region, RuleRef, Summary};

@@ -5,15 +5,17 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ListedOp,
+    Cost, ListedOp, Predicted, Prediction,
+    cost::Costs,
     decide::{Facts, Laid, Surroundings, decide, listed_ops},
 };
 use crate::{
     DType, Op, Policy,
-    cell::{Adapter, AsCell, Child},
+    cell::{Adapter, AsCell, Child, Trace},
     cells,
     error::{Error, Result, did_you_mean},
-    policy::{Level, Origin, Rule},
+    host::Speeds,
+    policy::{Level, Origin, Prefer, Rule},
     precision::Treatment,
 };
 
@@ -32,6 +34,9 @@ pub struct Plan {
     /// What every other op does where ops go by lists.
     #[serde(default = "as_is", skip_serializing_if = "is_as_is")]
     pub unlisted: Treatment,
+    /// What it is predicted to take, of a plan made [for a machine](Policy::plan_for).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<Prediction>,
 }
 
 fn as_is() -> Treatment {
@@ -53,6 +58,9 @@ pub struct Summary {
     pub level: Level,
     /// The low dtype.
     pub dtype: DType,
+    /// Whether cells are lowered that are faster in f32.
+    #[serde(default, skip_serializing_if = "Prefer::is_memory")]
+    pub prefer: Prefer,
 }
 
 /// How one cell will run.
@@ -71,6 +79,9 @@ pub struct Decision {
     /// What else spoke and lost, strongest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beaten: Vec<Reason>,
+    /// What the cell itself is predicted to take, without those inside it, in a plan made [for a machine](Policy::plan_for).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Predicted>,
 }
 
 /// The precision inside a cell.
@@ -85,6 +96,12 @@ pub enum Region {
     Auto(DType),
     /// Every op runs in this dtype.
     Fixed(DType),
+}
+
+impl Region {
+    pub(super) fn is_low(self) -> bool {
+        matches!(self, Region::Fixed(dtype) if dtype.is_low())
+    }
 }
 
 impl fmt::Display for Region {
@@ -114,6 +131,8 @@ pub enum Reason {
     Black(Origin),
     /// The default of the level.
     Level(Level),
+    /// The policy prefers speed, and this is the faster.
+    Cost(Cost),
 }
 
 /// A rule, as a reason.
@@ -145,10 +164,59 @@ impl Policy {
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a low dtype that is none,
-    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when a rule matches no cell, or not as many as it expects,
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when a rule matches no cell, or not as many as it expects, and when the
+    /// policy prefers speed: that needs [`plan_for`](Policy::plan_for),
     /// [`ErrorKind::List`](crate::ErrorKind::List) when a list was given a kind that neither the network nor the library has.
     pub fn plan<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<Plan> {
+        match self.prefer {
+            Prefer::Memory => Ok(self.planned(self.decisions(&Laid::new(self)?, net)?, None)),
+            Prefer::Speed => Err(Error::policy(
+                "the policy prefers speed, so a plan must know how large everything is and how fast the machine is: trace one \
+                 call, `net.trace(|net| net.call(&x))`, and plan by `policy.plan_for(&net, &trace, &Speeds::here())`",
+            )),
+        }
+    }
+
+    /// Lays the policy on a network, and predicts what each cell takes: a traced call says how large everything is, the
+    /// speeds how fast the machine. Where the policy [prefers speed](Prefer::Speed), a cell that only the level or a list
+    /// would lower stays f32 if that is predicted to take less time. Nothing is changed, and nothing is measured here: the
+    /// same values give the same plan.
+    ///
+    /// What is predicted is what was traced, with the way back where gradients are wanted. Ops of the traced call outside the
+    /// network count as the root's.
+    ///
+    /// # Errors
+    /// As [`plan`](Policy::plan); [`ErrorKind::Path`](crate::ErrorKind::Path) for the trace of another network,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for one without ops, and for speeds that are none.
+    ///
+    /// ```no_run
+    /// use precast::{host::Speeds, policy::Prefer, prelude::*};
+    /// let mut net = Child::new(Dense::new(784, 10, &mut Rng::seed(1)));
+    /// let policy = Policy { prefer: Prefer::Speed, ..Policy::new("O2", DType::Bf16)? };
+    /// let (y, trace) = net.trace(|net| net.call(&Tensor::ones(&[32, 784], DType::F32))); // as large as a batch will be
+    /// y?;
+    /// let plan = policy.plan_for(&net, &trace, &Speeds::here())?;
+    /// println!("{plan}"); // times and bytes of each cell; where f32 is faster: `cost: bf16 would take 41.0 us, f32 38.2 us`
+    /// plan.apply(&mut net)?;
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn plan_for<C: ?Sized + AsCell>(&self, net: &Child<C>, trace: &Trace, speeds: &Speeds) -> Result<Plan> {
         let laid = Laid::new(self)?;
+        let plain = self.decisions(&laid, net)?;
+        let (decisions, prediction) = Costs::new(net, trace, laid.ops(), speeds)?.reckon(&laid, plain, self.prefer);
+        Ok(self.planned(decisions, Some(prediction)))
+    }
+
+    fn planned(&self, decisions: Vec<Decision>, prediction: Option<Prediction>) -> Plan {
+        let Policy { name, pack, level, dtype, prefer, .. } = self;
+        let (name, pack) = (name.clone(), pack.clone());
+        let policy = Summary { name, pack, level: *level, dtype: *dtype, prefer: *prefer };
+        let unlisted = if self.level == Level::Auto { self.auto.unlisted } else { Treatment::AsIs };
+        Plan { policy, decisions, listed: listed_ops(self), unlisted, prediction }
+    }
+
+    /// The decisions by all but time.
+    fn decisions<C: ?Sized + AsCell>(&self, laid: &Laid<'_>, net: &Child<C>) -> Result<Vec<Decision>> {
         let mut hits = vec![0; self.rules.len()];
         let mut decisions = Vec::new();
         // Surroundings for the children of each cell on the way down to the current one.
@@ -161,7 +229,7 @@ impl Policy {
             for (hits, rule) in hits.iter_mut().zip(&self.rules) {
                 *hits += usize::from(rule.select.matches(facts.path, kind));
             }
-            let verdict = decide(&laid, &facts, around);
+            let verdict = decide(laid, &facts, around);
             let inside = around.inside(&verdict, entry.path);
             let adapter = laid.adapter(&facts, around, &verdict);
             let (path, kind) = (entry.path.to_string(), Cow::Borrowed(kind));
@@ -172,6 +240,7 @@ impl Policy {
                 adapter,
                 because: verdict.because,
                 beaten: verdict.beaten,
+                predicted: None,
             });
             above.push(inside);
         });
@@ -179,9 +248,7 @@ impl Policy {
             check_hits(rule, hits, &decisions)?;
         }
         check_kinds(self, &decisions)?;
-        let policy = Summary { name: self.name.clone(), pack: self.pack.clone(), level: self.level, dtype: self.dtype };
-        let unlisted = if self.level == Level::Auto { self.auto.unlisted } else { Treatment::AsIs };
-        Ok(Plan { policy, decisions, listed: listed_ops(self), unlisted })
+        Ok(decisions)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Storage: a shared ndarray of one of the dtypes.
 
+use std::ops::{Deref, DerefMut};
+
 use half::{bf16, f16};
 use ndarray::{ArcArray, ArrayD, ArrayViewD, IxDyn};
 
@@ -7,21 +9,58 @@ use crate::{
     DType,
     dtype::{Element, Float},
     error::{Error, Result},
-    kernels::{cast::Convert, elementwise::in_blocks, strided::row_major},
+    kernels::{
+        buffers::{Lent, give},
+        cast::{Convert, converted},
+        elementwise::in_blocks,
+        strided::row_major,
+    },
 };
 
 /// A shared n-dimensional array with a run-time dtype. Views (transposes, slices) share the storage.
 #[derive(Clone)]
 pub(crate) enum Array {
-    F64(ArcArray<f64, IxDyn>),
-    F32(ArcArray<f32, IxDyn>),
-    F16(ArcArray<f16, IxDyn>),
-    Bf16(ArcArray<bf16, IxDyn>),
-    I64(ArcArray<i64, IxDyn>),
-    Bool(ArcArray<bool, IxDyn>),
+    F64(Storage<f64>),
+    F32(Storage<f32>),
+    F16(Storage<f16>),
+    Bf16(Storage<bf16>),
+    I64(Storage<i64>),
+    Bool(Storage<bool>),
 }
 
-/// Opens an [`Array`] of any dtype: in the body, `$a` is the `ArcArray` and `$t` its element type.
+/// An array of one element type. The last one that holds its memory gives it back to the pool of buffers.
+#[derive(Clone)]
+pub(crate) struct Storage<T: Element>(Option<ArcArray<T, IxDyn>>);
+
+impl<T: Element> Storage<T> {
+    /// Another holder of the same memory.
+    pub fn share(&self) -> ArcArray<T, IxDyn> {
+        (**self).clone()
+    }
+}
+
+impl<T: Element> Deref for Storage<T> {
+    type Target = ArcArray<T, IxDyn>;
+    fn deref(&self) -> &ArcArray<T, IxDyn> {
+        self.0.as_ref().expect("only dropping empties it")
+    }
+}
+
+impl<T: Element> DerefMut for Storage<T> {
+    fn deref_mut(&mut self) -> &mut ArcArray<T, IxDyn> {
+        self.0.as_mut().expect("only dropping empties it")
+    }
+}
+
+impl<T: Element> Drop for Storage<T> {
+    fn drop(&mut self) {
+        if let Some(Ok(alone)) = self.0.take().map(ArcArray::try_into_owned_nocopy) {
+            give(alone.into_raw_vec_and_offset().0);
+        }
+    }
+}
+
+/// Opens an [`Array`] of any dtype: in the body, `$a` is the [`Storage`] and `$t` its element type.
 macro_rules! with_array {
     ($array:expr, $a:ident: $t:ident => $body:expr) => {
         match $array {
@@ -93,18 +132,18 @@ pub(crate) use {with_array, with_float};
 /// An element type that knows its variant of [`Array`].
 pub(crate) trait Stored: Element {
     fn wrap(array: ArcArray<Self, IxDyn>) -> Array;
-    fn unwrap(array: &Array) -> Option<&ArcArray<Self, IxDyn>>;
-    fn unwrap_mut(array: &mut Array) -> Option<&mut ArcArray<Self, IxDyn>>;
+    fn unwrap(array: &Array) -> Option<&Storage<Self>>;
+    fn unwrap_mut(array: &mut Array) -> Option<&mut Storage<Self>>;
 }
 
 macro_rules! stored {
     ($($t:ty => $v:ident),*) => { $(
         impl Stored for $t {
-            fn wrap(array: ArcArray<Self, IxDyn>) -> Array { Array::$v(array) }
-            fn unwrap(array: &Array) -> Option<&ArcArray<Self, IxDyn>> {
+            fn wrap(array: ArcArray<Self, IxDyn>) -> Array { Array::$v(Storage(Some(array))) }
+            fn unwrap(array: &Array) -> Option<&Storage<Self>> {
                 match array { Array::$v(a) => Some(a), _ => None }
             }
-            fn unwrap_mut(array: &mut Array) -> Option<&mut ArcArray<Self, IxDyn>> {
+            fn unwrap_mut(array: &mut Array) -> Option<&mut Storage<Self>> {
                 match array { Array::$v(a) => Some(a), _ => None }
             }
         }
@@ -147,9 +186,9 @@ impl Array {
 
     /// The same elements in row-major order without gaps.
     pub fn contiguous(&self) -> Array {
-        fn go<T: Stored>(a: &ArcArray<T, IxDyn>) -> Array {
+        fn go<T: Stored>(a: &Storage<T>) -> Array {
             if a.is_standard_layout() {
-                T::wrap(a.clone())
+                T::wrap(a.share())
             } else {
                 T::wrap(ArcArray::from_shape_vec(a.raw_dim(), row_major(&a.view())).expect("one element for each"))
             }
@@ -170,11 +209,10 @@ impl Array {
     /// Another dtype, each element rounded once.
     pub fn cast(&self, to: DType) -> Array {
         fn go<A: Stored + Convert<B>, B: Stored>(a: &ArcArray<A, IxDyn>) -> Array {
-            let mut data = vec![B::default(); a.len()];
-            match a.as_slice() {
-                Some(from) => A::convert(from, &mut data),
-                None => A::convert(&row_major(&a.view()), &mut data),
-            }
+            let data = match a.as_slice() {
+                Some(from) => converted(from),
+                None => converted(&Lent::from(row_major(&a.view()))),
+            };
             B::wrap(ArcArray::from_shape_vec(a.raw_dim(), data).expect("one element for each"))
         }
         if to == self.dtype() {
@@ -192,16 +230,13 @@ impl Array {
 
     /// The sum of two floating arrays of one shape and dtype, each element rounded once.
     pub fn add(&self, other: &Array) -> Array {
-        fn go<T: Stored + Float>(a: &ArcArray<T, IxDyn>, b: &Array) -> Array {
-            let b = T::unwrap(b).expect("arrays of one dtype");
-            let in_order = |x: &ArcArray<T, IxDyn>| x.is_standard_layout().then(|| x.clone());
-            let [a, b] =
-                [a, b].map(|x| in_order(x).unwrap_or_else(|| x.as_standard_layout().into_owned().into_shared()));
-            let slices = [a.as_slice().expect("in order"), b.as_slice().expect("in order")];
+        fn go<T: Stored + Float>(a: &Array, b: &Array) -> Array {
+            let (a, b) = (a.contiguous(), b.contiguous());
+            let slices = [&a, &b].map(|x| x.slice::<T>().expect("contiguous arrays of one dtype"));
             let sum = in_blocks(slices, |[a, b]| a.iter_mut().zip(b).for_each(|(a, b)| *a += *b));
-            T::wrap(ArcArray::from_shape_vec(a.raw_dim(), sum).expect("one element for each"))
+            Array::from_vec(sum, a.shape()).expect("one element for each")
         }
-        with_float!(self, a: T => go::<T>(a, other), else unreachable!("only floating tensors have gradients"))
+        with_float!(self, a: T => { let _ = a; go::<T>(self, other) }, else unreachable!("only floating tensors have gradients"))
     }
 
     /// Address of the first element.

@@ -24,6 +24,10 @@ impl Grads {
         self.by_leaf.get(&id)
     }
 
+    pub(crate) fn take_leaf(&mut self, id: LeafId) -> Option<Tensor> {
+        self.by_leaf.remove(&id)
+    }
+
     pub(crate) fn replace(&mut self, id: LeafId, grad: Tensor) {
         self.by_leaf.insert(id, grad);
     }
@@ -103,9 +107,9 @@ impl Tensor {
             if !seen_nodes.insert(node.id) {
                 continue;
             }
-            for (address, bytes) in node.saved.iter().filter_map(Tensor::activation) {
-                let counted = activations.entry(address).or_default();
-                *counted = bytes.max(*counted);
+            for kept in node.saved.iter().filter_map(Tensor::activation) {
+                let counted = activations.entry(kept.address).or_default();
+                *counted = (kept.len * kept.dtype.bytes()).max(*counted);
             }
             pending.extend(node.inputs.iter().cloned());
         }

@@ -14,7 +14,10 @@ pub use build::TensorElement;
 pub use tape::no_grad;
 pub(crate) use tape::{Backward, Forward, LeafId, Place, record, with_recording};
 
-use crate::{DType, Op, observe};
+use crate::{
+    DType, Op,
+    observe::{self, Kept, Sizes},
+};
 
 /// An n-dimensional array with a run-time dtype and, when it takes part in training, its place on the tape.
 ///
@@ -100,9 +103,19 @@ impl Tensor {
     pub(crate) fn array(&self) -> &Array {
         self.0.data.get_or_init(|| {
             let narrow = self.0.narrow.as_ref().expect("a tensor without data is the widening of another");
-            observe::emit(Op::Cast, [narrow.dtype()], self.0.dtype);
+            observe::emit(Op::Cast, [narrow.dtype()], self.0.dtype, || self.sizes_of_cast());
             narrow.array().cast(self.0.dtype)
         })
+    }
+
+    /// The value in row-major order, to be changed: alone in its storage when nobody else holds it.
+    pub(crate) fn into_array(self) -> Array {
+        let _ = self.array();
+        let value = match Arc::try_unwrap(self.0).map(|inner| inner.data) {
+            Ok(data) => Arc::try_unwrap(data).unwrap_or_else(|shared| (*shared).clone()).into_inner(),
+            Err(shared) => shared.data.get().cloned(),
+        };
+        value.expect("it was just read").contiguous()
     }
 
     pub(crate) fn place(&self) -> &Place {
@@ -217,19 +230,31 @@ impl Tensor {
     }
 
     fn cast_array(&self, to: DType) -> Array {
-        observe::emit(Op::Cast, [self.dtype()], to);
+        observe::emit(Op::Cast, [self.dtype()], to, || self.sizes_of_cast());
         self.array().cast(to)
     }
 
-    /// Where the storage begins and how many bytes this tensor needs, for counting what the tape keeps; `None` for what
-    /// belongs to a parameter.
-    pub(crate) fn activation(&self) -> Option<(usize, usize)> {
+    fn sizes_of_cast(&self) -> Sizes {
+        let shape = self.0.shape.clone();
+        Sizes { inputs: vec![shape.clone()], output: shape, needs: vec![self.is_tracked()], kept: Vec::new() }
+    }
+
+    /// What the op that made this tensor keeps for its way back.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        match &self.0.place {
+            Place::Node(node) => node.saved.iter().filter_map(Tensor::activation).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is kept in memory when this tensor is saved; `None` for what belongs to a parameter.
+    pub(crate) fn activation(&self) -> Option<Kept> {
         if self.0.of_parameter {
             return None;
         }
         match (&self.0.data.get(), &self.0.narrow) {
             (None, Some(narrow)) => narrow.activation(),
-            _ => Some((self.array().address(), self.len() * self.dtype().bytes())),
+            _ => Some(Kept { address: self.array().address(), dtype: self.dtype(), len: self.len() }),
         }
     }
 }

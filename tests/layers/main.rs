@@ -8,5 +8,6 @@ mod gradients;
 mod places;
 mod products;
 mod random;
+mod recurrent;
 mod sampling;
 mod values;

@@ -9,6 +9,7 @@ use super::{
     windows::together,
 };
 use crate::kernels::{
+    buffers::{Lent, lend, zeros},
     gemm::{
         DEPTH,
         dot::Dots,
@@ -28,7 +29,7 @@ const TERMS: usize = 1024;
 
 /// See [`weight_gradient`](super::weight_gradient).
 pub(super) fn of_weight<T: Lanes>((vectors, across): (Width, Across), g: &Geometry, x: &[T], grad: &[T]) -> Vec<T> {
-    let mut weight = vec![T::default(); g.sizes()[1]];
+    let mut weight = zeros(g.sizes()[1]);
     if x.is_empty() || grad.is_empty() || weight.is_empty() {
         return weight;
     }
@@ -173,11 +174,11 @@ impl<T: Lanes> Kernel for Patches<'_, T> {
 fn by_rows<T: Lanes>(vectors: Width, planes: &Planes, x: &[T], grad: &[T]) -> Vec<T> {
     let g = planes.geometry();
     let len = g.sizes()[1];
-    let mut sum = vec![0f32; len];
+    let mut sum = zeros(len);
     let together = TERMS.div_ceil(planes.plane()).min(g.batch);
     // A part is some images at a time, as often as needed.
     let images = g.batch.div_ceil(PARTS).next_multiple_of(together);
-    let mut parts = vec![0f32; g.batch.div_ceil(images) * len];
+    let mut parts = Lent::from(zeros(g.batch.div_ceil(images) * len));
     threads::chunks(&mut parts, len, g.work(), |part, sums| {
         let end = ((part + 1) * images).min(g.batch);
         for first in (part * images..end).step_by(together) {
@@ -218,7 +219,7 @@ fn add_images<T: Lanes>(vectors: Width, planes: &Planes, images: Range<usize>, x
                 gradient[to..to + g.output[2]].copy_from_slice(from);
             }
         }
-        let mut products = vec![0f32; g.out_channels * patch];
+        let mut products = lend(g.out_channels * patch);
         for (group, sums) in sums.chunks_exact_mut(g.out_channels * patch).enumerate() {
             let dots = Dots {
                 a: &gradient[group * g.out_channels * step..],
@@ -229,7 +230,7 @@ fn add_images<T: Lanes>(vectors: Width, planes: &Planes, images: Range<usize>, x
                 sums: &mut products,
             };
             assert!(simd::run_with(vectors, dots).is_ok(), "a width that the machine has");
-            sums.iter_mut().zip(&products).for_each(|(sum, x)| *sum += x);
+            sums.iter_mut().zip(&*products).for_each(|(sum, x)| *sum += x);
         }
     });
 }

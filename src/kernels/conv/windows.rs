@@ -12,6 +12,7 @@ use super::{
     weights::Weights,
 };
 use crate::kernels::{
+    buffers::{take, zeros},
     gemm::{
         scratch::{Scratch, with_scratch},
         tile::TILE_WIDTH,
@@ -177,7 +178,7 @@ pub(super) fn forward<T: Lanes>(
     weight: &[T],
     bias: Option<&[T]>,
 ) -> Vec<T> {
-    let mut out = vec![T::default(); g.sizes()[2]];
+    let mut out = take(g.sizes()[2]);
     if out.is_empty() {
         return out;
     }
@@ -207,7 +208,7 @@ pub(super) fn input_gradient<T: Lanes>(
     weight: &[T],
     bias: Option<&[T]>,
 ) -> Vec<T> {
-    let mut out = vec![T::default(); g.sizes()[0]];
+    let mut out = zeros(g.sizes()[0]);
     if out.is_empty() {
         return out;
     }

@@ -5,6 +5,7 @@
 
 use super::{Added, One, blocks::load_some, scratch::with_scratch};
 use crate::kernels::{
+    buffers::lend,
     simd::{self, Kernel, Lanes, Vector, Width},
     threads::{self, Shared},
 };
@@ -26,7 +27,7 @@ pub(super) fn few_rows<T: Lanes>(one: &One<T>, out: &mut [T]) -> bool {
         let a_rows: Vec<usize> = (0..m).map(|i| i * k).collect();
         threads::split(n, TOGETHER, m * k * n, |columns| {
             let b_rows: Vec<usize> = columns.clone().map(|j| j * k).collect();
-            let mut sums = vec![0.0; m * b_rows.len()];
+            let mut sums = lend(m * b_rows.len());
             let done = simd::run(Dots { a: wide, a_rows: &a_rows, b, b_rows: &b_rows, len: k, sums: &mut sums });
             assert!(done.is_ok(), "asked for before");
             for (i, sums) in sums.chunks_exact(columns.len()).enumerate() {

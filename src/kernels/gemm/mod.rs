@@ -8,13 +8,17 @@
 pub(super) mod blocks;
 pub(super) mod dot;
 pub(super) mod pack;
+mod packed;
 pub(super) mod portable;
 pub(super) mod scratch;
 pub(super) mod tile;
 
 use half::{bf16, f16};
 
-use super::threads;
+pub(crate) use packed::Packed;
+use packed::Panels;
+
+use super::{simd::Width, threads};
 use crate::dtype::Float;
 
 /// Terms of a sum that are added up before they are added to the others.
@@ -72,6 +76,10 @@ pub(crate) struct One<'a, T> {
 pub(crate) trait Gemm: Float<Wide: portable::Multiplied> {
     /// Computes one product with vectors; `false`, and nothing done, where there are none.
     fn with_vectors(one: &One<Self>, out: &mut [Self]) -> bool;
+    /// Packs a right operand for many products; `None` where there are no vectors.
+    fn panels(width: Width, layout: Layout, kn: (usize, usize), b: &[Self]) -> Option<Panels>;
+    /// A product with such an operand, unrounded.
+    fn by_panels(panels: &Panels, a: &[Self::Wide], stride: usize, out: &mut [Self::Wide]);
 }
 
 macro_rules! gemm_with_vectors {
@@ -84,6 +92,12 @@ macro_rules! gemm_with_vectors {
                     blocks::product(one, out)
                 }
             }
+            fn panels(width: Width, layout: Layout, kn: (usize, usize), b: &[Self]) -> Option<Panels> {
+                Panels::new(width, layout, kn, b)
+            }
+            fn by_panels(panels: &Panels, a: &[f32], stride: usize, out: &mut [f32]) {
+                panels.multiply(a, stride, out)
+            }
         }
     )* };
 }
@@ -92,6 +106,12 @@ gemm_with_vectors!(f32, f16, bf16);
 impl Gemm for f64 {
     fn with_vectors(_: &One<Self>, _: &mut [Self]) -> bool {
         false
+    }
+    fn panels(_: Width, _: Layout, _: (usize, usize), _: &[Self]) -> Option<Panels> {
+        None
+    }
+    fn by_panels(_: &Panels, _: &[f64], _: usize, _: &mut [f64]) {
+        unreachable!("panels of f64 are never packed")
     }
 }
 

@@ -3,9 +3,28 @@
 use std::cell::RefCell;
 
 /// Sixteen f32 on a cache line of their own.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
-struct Line([f32; 16]);
+pub(super) struct Line([f32; 16]);
+
+impl Line {
+    /// How many lines so many numbers fill.
+    pub fn count(len: usize) -> usize {
+        len.div_ceil(16)
+    }
+
+    /// All numbers of some lines.
+    pub fn numbers(lines: &[Line]) -> &[f32] {
+        // SAFETY: a line is sixteen f32 without gaps.
+        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * 16) }
+    }
+
+    /// As [`numbers`](Line::numbers), mutable.
+    pub fn numbers_mut(lines: &mut [Line]) -> &mut [f32] {
+        // SAFETY: a line is sixteen f32 without gaps.
+        unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * 16) }
+    }
+}
 
 /// f32s that begin on a cache line. What is in them is left over from the last use.
 #[derive(Default)]
@@ -14,12 +33,11 @@ pub(crate) struct Scratch(Vec<Line>);
 impl Scratch {
     /// Room for `len` numbers.
     pub fn room(&mut self, len: usize) -> &mut [f32] {
-        let lines = len.div_ceil(16);
+        let lines = Line::count(len);
         if self.0.len() < lines {
-            self.0.resize(lines, Line([0.0; 16]));
+            self.0.resize(lines, Line::default());
         }
-        // SAFETY: a line is sixteen f32 without gaps, and there are enough lines.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), len) }
+        &mut Line::numbers_mut(&mut self.0)[..len]
     }
 }
 

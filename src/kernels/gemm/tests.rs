@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use rand::{Rng, SeedableRng};
 
-use super::{dot::Dots, *};
+use super::{dot::Dots, packed::Panels, *};
 use crate::kernels::simd;
 
 fn random<T: Float<Wide = f32>>(len: usize, seed: u64) -> Vec<T> {
@@ -195,4 +195,37 @@ fn a_product_without_terms_is_what_is_added() {
     let (layout, mkn, a, b) = (Layout::NN, (2, 0, 3), &[][..], &[][..]);
     products(&Products { layout, mkn, a, b, terms: &[vec![(0, 0)]], added: Added::ToEach(&added) }, &mut out);
     assert_eq!(out, added);
+}
+
+#[test]
+fn packed_operands_take_the_same_order() {
+    fn go<T: Gemm<Wide = f32> + simd::Lanes>() {
+        for (m, k, n) in [(1, 1, 1), (3, 7, 33), (16, 256, 40), (9, 300, 65), (17, 521, 31), (2, 0, 5)] {
+            for layout in [Layout::NN, Layout::NT] {
+                let stride = k + 3;
+                let (rows, b) = (random::<f32>(m * stride, 1), random::<T>(k * n, 2));
+                let a: Vec<f32> = rows.chunks(stride).flat_map(|row| row[..k].iter().copied()).collect();
+                let wide = T::widen_slice(&b);
+                let terms = [(0, 0)];
+                let one = One { layout, mkn: (m, k, n), a: &a, b: &wide, terms: &terms, added: Added::Nothing };
+                let expected = if k == 0 { vec![0.0; m * n] } else { twin(&one) };
+                for width in simd::widths() {
+                    let mut out = vec![f32::NAN; m * n];
+                    Panels::new(width, layout, (k, n), &b).unwrap().multiply(&rows, stride, &mut out);
+                    assert_eq!(out, expected, "{layout:?} {:?} {width:?}", (m, k, n));
+                }
+                let mut out = vec![f32::NAN; m * n];
+                Packed::<T>::new(layout, (k, n), &b).multiply(&rows, stride, &mut out);
+                check_near(&one, &out);
+            }
+        }
+    }
+    go::<f32>();
+    go::<f16>();
+    go::<bf16>();
+    // f64 has no panels.
+    let b: Vec<f64> = (0..6).map(f64::from).collect();
+    let mut out = [0.0; 2];
+    Packed::new(Layout::NT, (3, 2), &b).multiply(&[1.0, 10.0, 100.0], 3, &mut out);
+    assert_eq!(out, [210.0, 543.0]);
 }

@@ -1,9 +1,14 @@
-//! What this machine can do, and what of it the kernels reach: `precast bench` as a value.
+//! What this machine can do, and what of it the kernels reach: `precast bench` as a value. Beside it [`Speeds`], by which a
+//! policy reckons whether 16 bit pays.
+
+mod calibrate;
+mod speeds;
 
 use std::hint::black_box;
 
 use half::{bf16, f16};
 use serde::Serialize;
+pub use speeds::{Rate, Rates, Speeds};
 
 use crate::{
     DType, Element, Tensor,
@@ -64,8 +69,8 @@ impl Limits {
         Limits {
             vectors: limits::vectors(),
             gflops: limits::multiply_adds().map(|rate| rate / 1e9),
-            copy: limits::copied(128 << 20) / 1e9,
-            copy_cached: limits::copied(128 << 10) / 1e9,
+            copy: limits::copied(128 << 20, 0.25) / 1e9,
+            copy_cached: limits::copied(128 << 10, 0.25) / 1e9,
             read: limits::read(128 << 20) / 1e9,
         }
     }

@@ -1,0 +1,298 @@
+//! Recurrent networks over a sequence: `nn.RNN`, `nn.GRU` and `nn.LSTM` of torch and MindSpore, the batch first.
+//!
+//! Not here is dropout between the layers: cells of one layer with [`Dropout`](super::Dropout) between them do the same.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    init::Rng,
+    recurrent::{Recurrent, RecurrentSpec, wrong_inputs},
+    spec::{is_yes, setters, written_as_spec, yes},
+};
+use crate::{
+    Tensor,
+    cell::{Cell, Child, Node, NodeMut},
+    error::{Error, Result},
+};
+
+fn one() -> usize {
+    1
+}
+
+fn is_one(count: &usize) -> bool {
+    *count == 1
+}
+
+/// Options of a recurrent network over a sequence, with so many gates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecurrentLayersSpec<const GATES: usize> {
+    /// Length of the last axis of the input.
+    pub input_size: usize,
+    /// Length of the last axis of the state.
+    pub hidden_size: usize,
+    /// Layers, each of which reads the output of the one before.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub num_layers: usize,
+    /// Whether biases are added.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub bias: bool,
+    /// Whether each layer also runs from the last time to the first; its output is then twice as long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bidirectional: bool,
+    /// Whether an [`RNN`] has the rectifier in place of tanh.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub relu: bool,
+}
+
+impl<const GATES: usize> RecurrentLayersSpec<GATES> {
+    /// One layer with biases, from the first time to the last.
+    pub fn new(input_size: usize, hidden_size: usize) -> Self {
+        RecurrentLayersSpec { input_size, hidden_size, num_layers: 1, bias: true, bidirectional: false, relu: false }
+    }
+
+    /// Layers, each of which reads the output of the one before.
+    #[must_use]
+    pub fn num_layers(mut self, num_layers: usize) -> Self {
+        self.num_layers = num_layers;
+        self
+    }
+
+    setters! {
+        /// Whether biases are added.
+        bias: bool;
+        /// Whether each layer also runs from the last time to the first; its output is then twice as long.
+        bidirectional: bool;
+    }
+
+    fn directions(&self) -> usize {
+        if self.bidirectional { 2 } else { 1 }
+    }
+
+    /// What torch puts behind the names of the parameters of the i-th layer, directions counted.
+    fn suffix(&self, i: usize) -> String {
+        let directions = self.directions();
+        format!("_l{}{}", i / directions, if i % directions == 1 { "_reverse" } else { "" })
+    }
+
+    /// The cell, all its parameters uniform within `1 / sqrt(hidden_size)`, as in torch and MindSpore.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) without layers, or for `relu` and gates,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
+    pub fn build(self, rng: &mut Rng) -> Result<RecurrentLayers<GATES>> {
+        if self.num_layers == 0 {
+            return Err(Error::value("num_layers is 0: 1 or more is allowed"));
+        }
+        if self.relu && GATES != 1 {
+            return Err(Error::value("relu is true: only an RNN has a choice"));
+        }
+        let output_size = self.hidden_size.saturating_mul(self.directions());
+        let mut layers = Vec::new();
+        for layer in 0..self.num_layers {
+            let input_size = if layer == 0 { self.input_size } else { output_size };
+            for _ in 0..self.directions() {
+                layers.push(RecurrentSpec::new(input_size, self.hidden_size).bias(self.bias).build(rng)?);
+            }
+        }
+        Ok(RecurrentLayers { layers, spec: self })
+    }
+}
+
+impl RecurrentLayersSpec<1> {
+    setters! {
+        /// Whether it has the rectifier in place of tanh.
+        relu: bool;
+    }
+}
+
+/// Layers of recurrent cells over a sequence: [`RNN`], [`GRU`] and [`LSTM`].
+///
+/// The input is `[batch, time, input_size]`, the output `[batch, time, hidden_size]`, with the other direction behind it on
+/// the last axis if there are two. States are `[num_layers * directions, batch, hidden_size]`, and 0 where none is given.
+/// [`Child::call`] gives the output; `run`, or behind `dyn Cell` [`Child::call_many`] on the input and perhaps the states,
+/// gives the last states, too. The parameters have torch's names: `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0`, `bias_hh_l0`,
+/// then those of `l0_reverse`, `l1` and so on. In files: `{kind: LSTM, input_size: 8, hidden_size: 16}`, and
+/// `num_layers: 2`, `bias: false`, `bidirectional: true`, and `relu: true` of an RNN.
+///
+/// A layer is one op in the dtype of its region: in 16 bit its products and gates are computed in f32, and so is c from the
+/// first step to the last; the state h is rounded after each step.
+///
+/// ```
+/// use precast::prelude::*;
+/// let mut rng = Rng::seed(0);
+/// let lstm = Child::new(LSTMSpec::new(8, 16).num_layers(2).build(&mut rng)?);
+/// let x = Tensor::ones(&[4, 10, 8], DType::F32);
+/// let (y, (h, c)) = lstm.run(&x, None)?;
+/// assert_eq!((y.shape(), h.shape(), c.shape()), (&[4, 10, 16][..], &[2, 4, 16][..], &[2, 4, 16][..]));
+/// let (more, _) = lstm.run(&x, Some((&h, &c)))?;      // goes on where it ended
+///
+/// let net = Child::of(sequential![GRU::new(8, 16, &mut rng), Dense::new(16, 3, &mut rng)]);
+/// assert_eq!(net.call(&x)?.shape(), [4, 10, 3]);
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "RecurrentLayersSpec<GATES>", into = "RecurrentLayersSpec<GATES>")]
+pub struct RecurrentLayers<const GATES: usize> {
+    /// Layer by layer, each direction by itself.
+    layers: Vec<Recurrent<GATES>>,
+    spec: RecurrentLayersSpec<GATES>,
+}
+
+/// Layers of [`RNNCell`](super::RNNCell)s.
+pub type RNN = RecurrentLayers<1>;
+/// Options of an [`RNN`].
+pub type RNNSpec = RecurrentLayersSpec<1>;
+/// Layers of [`GRUCell`](super::GRUCell)s.
+pub type GRU = RecurrentLayers<3>;
+/// Options of a [`GRU`].
+pub type GRUSpec = RecurrentLayersSpec<3>;
+/// Layers of [`LSTMCell`](super::LSTMCell)s.
+pub type LSTM = RecurrentLayers<4>;
+/// Options of an [`LSTM`].
+pub type LSTMSpec = RecurrentLayersSpec<4>;
+
+written_as_spec!(RecurrentLayers<GATES>, RecurrentLayersSpec<GATES>, const GATES);
+
+impl<const GATES: usize> RecurrentLayers<GATES> {
+    /// One layer with biases; see [`RecurrentLayersSpec::build`] for the initial values.
+    ///
+    /// # Panics
+    /// When the weights do not fit into memory, as `Vec` does.
+    pub fn new(input_size: usize, hidden_size: usize, rng: &mut Rng) -> Self {
+        RecurrentLayersSpec::new(input_size, hidden_size).build(rng).expect("weights that fit into memory")
+    }
+
+    /// The weights, layer by layer, each direction by itself.
+    pub fn layers(&self) -> &[Recurrent<GATES>] {
+        &self.layers
+    }
+
+    /// The output, and the last states of each layer. Of an LSTM there are two.
+    fn over(&self, x: &Tensor, states: &[&Tensor]) -> Result<(Tensor, Vec<Vec<Tensor>>)> {
+        let wanted = [self.layers.len(), x.shape().first().copied().unwrap_or(0), self.spec.hidden_size];
+        if let Some(state) = states.iter().find(|state| state.shape() != wanted) {
+            let (x, state) = (x.shape(), state.shape());
+            let message = format!("an input of shape {x:?} goes with states of shape {wanted:?}, got {state:?}");
+            return Err(Error::shape(message));
+        }
+        let mut last = Vec::new();
+        let mut y = x.clone();
+        for layer in self.layers.chunks(self.spec.directions()) {
+            let mut outputs = Vec::new();
+            for (direction, weights) in layer.iter().enumerate() {
+                let first = states.iter().map(|state| state.at(0, last.len())).collect::<Result<Vec<_>>>()?;
+                let (output, states) = self.one(weights, &y, &first, direction == 1)?;
+                outputs.push(output);
+                last.push(states);
+            }
+            y = match &outputs[..] {
+                [output] => output.clone(),
+                outputs => Tensor::concat(&outputs.iter().collect::<Vec<_>>(), -1)?,
+            };
+        }
+        Ok((y, last))
+    }
+
+    /// One layer in one direction.
+    fn one(
+        &self,
+        weights: &Recurrent<GATES>,
+        x: &Tensor,
+        first: &[Tensor],
+        reverse: bool,
+    ) -> Result<(Tensor, Vec<Tensor>)> {
+        weights.with_weights(|weights| match GATES {
+            4 => {
+                let first = if let [h, c] = first { Some((h, c)) } else { None };
+                x.lstm(weights, first, reverse).map(|(y, (h, c))| (y, vec![h, c]))
+            }
+            3 => x.gru(weights, first.first(), reverse).map(|(y, h)| (y, vec![h])),
+            _ => x.rnn(weights, first.first(), self.spec.relu, reverse).map(|(y, h)| (y, vec![h])),
+        })
+    }
+
+    /// As [`over`](Self::over), the states of all layers together.
+    fn run(&self, x: &Tensor, states: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let (y, last) = self.over(x, states)?;
+        let mut all = vec![y];
+        for state in 0..last[0].len() {
+            all.push(Tensor::stack(&last.iter().map(|states| &states[state]).collect::<Vec<_>>(), 0)?);
+        }
+        Ok(all)
+    }
+}
+
+macro_rules! cell {
+    ($cell:ident, $name:literal, $called:literal, $states:literal, $takes:literal) => {
+        #[typetag::serde(name = $name)]
+        impl Cell for $cell {
+            fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+                for (i, layer) in self.layers.iter().enumerate() {
+                    let suffix = self.spec.suffix(i);
+                    layer.visit(&mut |name, node| visitor(&format!("{name}{suffix}"), node));
+                }
+            }
+
+            fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+                for (i, layer) in self.layers.iter_mut().enumerate() {
+                    let suffix = self.spec.suffix(i);
+                    layer.visit_mut(&mut |name, node| visitor(&format!("{name}{suffix}"), node));
+                }
+            }
+
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                Ok(self.over(x, &[])?.0)
+            }
+
+            fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+                match inputs {
+                    [x, states @ ..] if states.is_empty() || states.len() == $states => {
+                        self.run(x, &states.iter().collect::<Vec<_>>())
+                    }
+                    _ => Err(wrong_inputs($called, $takes, inputs.len())),
+                }
+            }
+        }
+    };
+}
+cell!(RNN, "RNN", "an RNN", 1, "x, or x and h");
+cell!(GRU, "GRU", "a GRU", 1, "x, or x and h");
+cell!(LSTM, "LSTM", "an LSTM", 2, "x, or x, h and c");
+
+macro_rules! run_with_one_state {
+    ($cell:ident) => {
+        impl Child<$cell> {
+            /// The whole sequence: `x [batch, time, input_size]` and perhaps the first states `[num_layers * directions, batch,
+            /// hidden_size]` give the output and the last states.
+            ///
+            /// # Errors
+            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together or there is no time.
+            pub fn run(&self, x: &Tensor, h: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+                self.with((x, h), |cell, (x, h)| {
+                    let mut all = cell.run(&x, &h.iter().collect::<Vec<_>>())?;
+                    let h = all.remove(1);
+                    Ok((all.remove(0), h))
+                })
+            }
+        }
+    };
+}
+run_with_one_state!(RNN);
+run_with_one_state!(GRU);
+
+impl Child<LSTM> {
+    /// The whole sequence: `x [batch, time, input_size]` and perhaps the first states `(h, c)`, each `[num_layers *
+    /// directions, batch, hidden_size]`, give the output and the last states.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together or there is no time.
+    pub fn run(&self, x: &Tensor, state: Option<(&Tensor, &Tensor)>) -> Result<(Tensor, (Tensor, Tensor))> {
+        self.with((x, state), |cell, (x, state)| {
+            let states: Vec<&Tensor> = state.iter().flat_map(|(h, c)| [h, c]).collect();
+            let mut all = cell.run(&x, &states)?;
+            let (c, h) = (all.remove(2), all.remove(1));
+            Ok((all.remove(0), (h, c)))
+        })
+    }
+}

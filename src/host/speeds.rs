@@ -1,0 +1,256 @@
+//! How fast a machine does what a training step is made of, and what that makes of one op call.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    DType, Op,
+    error::{Error, Result},
+    kernels::threads,
+    observe::Sizes,
+};
+
+/// How fast a machine does what networks are made of, in each dtype: what [`prefer: speed`](crate::policy::Prefer) reckons
+/// with. Times are in nanoseconds, on one thread; all fields are plain numbers, so that a plan for another machine can be made
+/// from its file.
+///
+/// [`Speeds::here`] are those of this machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Speeds {
+    /// Whose they are: processor, vector instructions, threads, version of this library.
+    pub host: String,
+    /// What a call of an op takes, however small, forward and backward.
+    pub call: f64,
+    /// Bytes that stay in the caches.
+    pub cache: f64,
+    /// A byte read or written beyond the caches.
+    pub byte: f64,
+    /// How many times as fast large products are on all threads.
+    pub parallel: f64,
+    /// In f32.
+    pub f32: Rates,
+    /// In f16.
+    pub f16: Rates,
+    /// In bf16.
+    pub bf16: Rates,
+}
+
+/// How fast a machine is in one dtype.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rates {
+    /// Matrix products.
+    pub product: Rate,
+    /// Convolutions.
+    pub convolution: Rate,
+    /// What does little with each element: relu, sums, copies.
+    pub elementwise: Rate,
+    /// What does much with each element: tanh, gelu, softmax.
+    pub function: Rate,
+    /// Normalisations.
+    pub norm: Rate,
+    /// Pools.
+    pub pool: Rate,
+    /// Scaled dot products, softmax and all; the scores count among their elements.
+    pub attention: Rate,
+    /// A cast of an element from or to f32; 0 for f32.
+    pub cast: f64,
+}
+
+/// What one kind of op takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rate {
+    /// A multiplication with its addition.
+    #[serde(default)]
+    pub multiply_add: f64,
+    /// An element read or written.
+    pub element: f64,
+}
+
+impl Speeds {
+    /// Whether every number is one that can be reckoned with.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number that is negative or not finite, and for a `parallel` below 1.
+    pub fn check(&self) -> Result<()> {
+        let Speeds { host, call, cache, byte, parallel, f32, f16, bf16 } = self;
+        let rates = [f32, f16, bf16].into_iter().flat_map(|rates| {
+            let Rates { product, convolution, elementwise, function, norm, pool, attention, cast } = *rates;
+            let both = |Rate { multiply_add, element }: Rate| [multiply_add, element];
+            [product, convolution, elementwise, function, norm, pool, attention]
+                .map(both)
+                .concat()
+                .into_iter()
+                .chain([cast])
+        });
+        match [*call, *cache, *byte, parallel - 1.0].into_iter().chain(rates).find(|n| !(n.is_finite() && *n >= 0.0)) {
+            None => Ok(()),
+            Some(met) => Err(Error::value(format!("among the speeds of {host} stands {met}, which is no speed"))),
+        }
+    }
+
+    /// The rates of a dtype; f64 and what is no float goes as f32.
+    pub fn of(&self, dtype: DType) -> &Rates {
+        match dtype {
+            DType::F16 => &self.f16,
+            DType::Bf16 => &self.bf16,
+            _ => &self.f32,
+        }
+    }
+
+    /// Nanoseconds that a cast of some elements takes.
+    pub fn cast(&self, from: DType, to: DType, elements: usize) -> f64 {
+        if from == to || elements == 0 {
+            return 0.0;
+        }
+        self.call + elements as f64 * (self.of(from).cast + self.of(to).cast)
+    }
+
+    /// Nanoseconds that the sum of two gradients of some elements takes.
+    pub fn sum(&self, dtype: DType, elements: usize) -> f64 {
+        // Two are read and one is written, on the way back only.
+        0.5 * 3.0 * elements as f64 * self.of(dtype).elementwise.element
+    }
+
+    /// Nanoseconds that one call of an op takes in a dtype, with the way back where a gradient is wanted.
+    pub fn op(&self, op: Op, sizes: &Sizes, dtype: DType) -> f64 {
+        let Work { kind, multiply_adds, elements } = Work::of(op, sizes);
+        let rates = self.of(dtype);
+        let rate = match kind {
+            Kind::View => return self.call,
+            Kind::Product => rates.product,
+            Kind::Convolution => rates.convolution,
+            Kind::Elementwise => rates.elementwise,
+            Kind::Function => rates.function,
+            Kind::Norm => rates.norm,
+            Kind::Pool => rates.pool,
+            Kind::Attention => rates.attention,
+        };
+        // A product has a product of the same size for each gradient; of other ops the rates are those of both ways.
+        let gradients = sizes.needs.iter().take(2).filter(|needs| **needs).count();
+        let passes = match kind {
+            Kind::Product | Kind::Convolution => (1 + gradients) as f64 / 3.0,
+            _ if gradients == 0 => 0.5,
+            _ => 1.0,
+        };
+        let in_cache = multiply_adds * rate.multiply_add + elements * rate.element;
+        let bytes = elements * dtype.bytes() as f64;
+        let threads = if multiply_adds >= threads::SMALL as f64 { self.parallel } else { 1.0 };
+        // Memory is read on the way there and on the way back.
+        let beyond = if bytes > self.cache { 2.0 * bytes * self.byte } else { 0.0 };
+        self.call + passes * (in_cache / threads).max(beyond)
+    }
+}
+
+/// What kind of work an op is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// Nothing is moved.
+    View,
+    Product,
+    Convolution,
+    Elementwise,
+    Function,
+    Norm,
+    Pool,
+    Attention,
+}
+
+/// What there is to do in one op call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Work {
+    pub kind: Kind,
+    pub multiply_adds: f64,
+    /// Read and written ones.
+    pub elements: f64,
+}
+
+impl Work {
+    pub fn of(op: Op, sizes: &Sizes) -> Work {
+        let count = |shape: &[usize]| shape.iter().map(|n| *n as f64).product::<f64>();
+        let input = |i: usize| sizes.inputs.get(i).map_or(&[][..], Vec::as_slice);
+        let output = count(&sizes.output);
+        let elements = sizes.inputs.iter().map(|shape| count(shape)).sum::<f64>() + output;
+        let axis = |shape: &[usize], back: usize| shape.len().checked_sub(back).map_or(1.0, |i| shape[i] as f64);
+        let (kind, multiply_adds) = match op {
+            Op::Reshape | Op::Flatten | Op::Unsqueeze | Op::Squeeze => (Kind::View, 0.0),
+            Op::MatMul | Op::MatMulExt | Op::BatchMatMul | Op::Linear | Op::Mv | Op::Dot | Op::Inner | Op::Vecdot => {
+                (Kind::Product, output * axis(input(0), 1))
+            }
+            Op::Addmm | Op::Baddbmm | Op::Addmv => (Kind::Product, output * axis(input(1), 1)),
+            Op::Addbmm => (Kind::Product, count(input(1)) * axis(input(2), 1)),
+            // Of [m, k] and [k, n] this is m k n; einsum may have it otherwise.
+            Op::Einsum | Op::Tensordot => (Kind::Product, (count(input(0)) * count(input(1)) * output).sqrt()),
+            Op::Bilinear => (Kind::Product, count(input(0)) * count(input(2)).max(1.0) / axis(input(0), 1).max(1.0)),
+            Op::MultiDot => {
+                let products = sizes.inputs.windows(2).map(|pair| count(&pair[0]) * axis(&pair[1], 1));
+                (Kind::Product, products.sum())
+            }
+            Op::ScaledDotProductAttention => {
+                let (q, keys, width) = (count(input(0)), axis(input(1), 2), axis(input(0), 1));
+                let elements = elements + q / width.max(1.0) * keys;
+                return Work { kind: Kind::Attention, multiply_adds: 2.0 * q * keys, elements };
+            }
+            Op::Conv1d | Op::Conv2d | Op::Conv3d => {
+                (Kind::Convolution, output * count(input(1).get(1..).unwrap_or_default()))
+            }
+            Op::ConvTranspose1d | Op::ConvTranspose2d | Op::ConvTranspose3d => {
+                (Kind::Convolution, count(input(0)) * count(input(1).get(1..).unwrap_or_default()))
+            }
+            Op::BatchNorm | Op::LayerNorm | Op::GroupNorm | Op::InstanceNorm | Op::RmsNorm => (Kind::Norm, 0.0),
+            Op::MaxPool1d | Op::MaxPool2d | Op::MaxPool3d | Op::AvgPool1d | Op::AvgPool2d | Op::AvgPool3d => {
+                (Kind::Pool, 0.0)
+            }
+            Op::Elu | Op::Gelu | Op::Silu | Op::Sigmoid | Op::Tanh | Op::Mish | Op::LogSigmoid | Op::Softplus => {
+                (Kind::Function, 0.0)
+            }
+            Op::Softmax | Op::LogSoftmax | Op::Softmin | Op::LogSumExp | Op::CrossEntropy | Op::BceWithLogits => {
+                (Kind::Function, 0.0)
+            }
+            Op::Selu | Op::Celu | Op::Glu | Op::TanhShrink | Op::Pow | Op::Exp | Op::Expm1 | Op::Log | Op::Log1p => {
+                (Kind::Function, 0.0)
+            }
+            Op::Sin | Op::Cos | Op::Tan | Op::Sinh | Op::Cosh | Op::Erf | Op::Erfc => (Kind::Function, 0.0),
+            _ => (Kind::Elementwise, 0.0),
+        };
+        Work { kind, multiply_adds, elements }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(inputs: &[&[usize]], output: &[usize]) -> Sizes {
+        let needs = vec![true; inputs.len()];
+        Sizes {
+            inputs: inputs.iter().map(|shape| shape.to_vec()).collect(),
+            output: output.into(),
+            needs,
+            kept: vec![],
+        }
+    }
+
+    #[test]
+    fn multiplications_are_counted_by_the_textbook() {
+        let of = |op, inputs: &[&[usize]], output: &[usize]| Work::of(op, &sizes(inputs, output)).multiply_adds;
+        assert_eq!(of(Op::MatMul, &[&[3, 5], &[5, 7]], &[3, 7]), 105.0);
+        assert_eq!(of(Op::BatchMatMul, &[&[2, 3, 5], &[2, 5, 7]], &[2, 3, 7]), 210.0);
+        assert_eq!(of(Op::Linear, &[&[2, 3, 5], &[7, 5], &[7]], &[2, 3, 7]), 210.0);
+        assert_eq!(of(Op::Einsum, &[&[3, 5], &[5, 7]], &[3, 7]), 105.0);
+        assert_eq!(of(Op::Addmm, &[&[7], &[3, 5], &[5, 7]], &[3, 7]), 105.0);
+        assert_eq!(of(Op::MultiDot, &[&[3, 5], &[5, 7], &[7, 2]], &[3, 2]), 105.0 + 70.0);
+        // Every output of a convolution takes one of each weight of its channel; of a transposed one, every input.
+        assert_eq!(of(Op::Conv2d, &[&[1, 4, 6, 6], &[8, 4, 3, 3], &[8]], &[1, 8, 4, 4]), 8.0 * 16.0 * 36.0);
+        assert_eq!(of(Op::ConvTranspose2d, &[&[1, 8, 4, 4], &[8, 4, 3, 3]], &[1, 4, 6, 6]), 8.0 * 16.0 * 36.0);
+        // Scores and what they weigh: [6, 10] by [10, 9], then [6, 9] by [9, 10].
+        let attention = [&[2, 6, 10][..], &[2, 9, 10], &[2, 9, 10]];
+        assert_eq!(of(Op::ScaledDotProductAttention, &attention, &[2, 6, 10]), 2.0 * 2.0 * 6.0 * 9.0 * 10.0);
+        assert_eq!(of(Op::Relu, &[&[3, 5]], &[3, 5]), 0.0);
+        // Shapes that no kernel would take are no reason to panic.
+        for op in Op::ALL {
+            assert!(of(*op, &[], &[]) >= 0.0 && of(*op, &[&[], &[]], &[0]) >= 0.0, "{op}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Recurrent networks: one step, and a whole sequence in one op.
+
+use super::{by_float, dispatch, elements, one_float_dtype, padding::checked_shape};
+use crate::{
+    Op, Tensor,
+    dtype::Real,
+    error::{Error, Result},
+    kernels::{
+        buffers::Elements,
+        gemm::Gemm,
+        recurrent::{self, Gating, Given, Kept, Layer, Needs},
+    },
+    tensor::{Array, Backward, Forward, Stored},
+};
+
+/// The weights of a recurrent layer, the gates one after the other, as torch and MindSpore have them.
+#[derive(Clone, Copy, Debug)]
+pub struct RecurrentWeights<'a> {
+    /// From the input: `[gates * hidden, inputs]`.
+    pub ih: &'a Tensor,
+    /// From the state: `[gates * hidden, hidden]`.
+    pub hh: &'a Tensor,
+    /// Added to what the input and to what the state brings, each `[gates * hidden]`.
+    pub biases: Option<(&'a Tensor, &'a Tensor)>,
+}
+
+/// How an input is read.
+#[derive(Clone, Copy)]
+enum Reading {
+    /// `[..., inputs]`: one step.
+    Step,
+    /// `[batch, time, inputs]`.
+    Sequence { reverse: bool },
+}
+
+/// Places among the inputs of the op.
+const X: usize = 0;
+const WEIGHT_IH: usize = 1;
+const WEIGHT_HH: usize = 2;
+const H: usize = 3;
+const C: usize = 4;
+
+/// The sizes that follow from the inputs.
+fn layer(gating: Gating, reading: Reading, inputs: &[Tensor]) -> Result<Layer> {
+    let (x, weight_ih, weight_hh) = (inputs[X].shape(), inputs[WEIGHT_IH].shape(), inputs[WEIGHT_HH].shape());
+    let (Some((&features, leading)), &[rows, hidden]) = (x.split_last(), weight_hh) else {
+        return Err(Error::shape(format!(
+            "needs [..., features] and a weight of the state, got {x:?} and {weight_hh:?}"
+        )));
+    };
+    let (rows_wanted, reverse) =
+        (hidden.saturating_mul(gating.gates()), matches!(reading, Reading::Sequence { reverse: true }));
+    if rows != rows_wanted || hidden == 0 {
+        let gates = gating.gates();
+        return Err(Error::shape(format!(
+            "the weight of the state is {weight_hh:?}; [{gates} * hidden, hidden] is needed"
+        )));
+    }
+    if weight_ih != [rows, features] {
+        return Err(Error::shape(format!("{x:?} needs a weight [{rows}, {features}], got {weight_ih:?}")));
+    }
+    let (batch, time) = match (reading, leading) {
+        (Reading::Step, leading) => (leading, 1),
+        (Reading::Sequence { .. }, &[_, time]) if time > 0 => (&leading[..1], time),
+        _ => return Err(Error::shape(format!("needs [batch, time, features] with at least one time, got {x:?}"))),
+    };
+    let states = if gating == Gating::Lstm { &inputs[H..=C] } else { &inputs[H..=H] };
+    let wanted = [batch, &[hidden]].concat();
+    if let Some(state) = states.iter().find(|state| state.shape() != wanted) {
+        let state = state.shape();
+        return Err(Error::shape(format!(
+            "an input of shape {x:?} goes with a state of shape {wanted:?}, got {state:?}"
+        )));
+    }
+    if let Some(bias) = inputs[H + states.len()..].iter().find(|bias| bias.shape() != [rows]) {
+        return Err(Error::shape(format!("the weights need biases of shape [{rows}], got {:?}", bias.shape())));
+    }
+    checked_shape([leading, &[rows]].concat())?;
+    Ok(Layer { gating, batch: batch.iter().product(), time, inputs: features, hidden, reverse })
+}
+
+/// Opens what a layer reads, from the first inputs of the op and its biases, if any.
+macro_rules! given {
+    ($t:ident, $layer:expr, $inputs:expr, $biases:expr => $given:ident) => {
+        let [x, weight_ih, weight_hh, h] = [X, WEIGHT_IH, WEIGHT_HH, H].map(|i| elements::<$t>(&$inputs[i]));
+        let c = if $layer.gating == Gating::Lstm { elements::<$t>(&$inputs[C]) } else { Default::default() };
+        let biases: Option<[_; 2]> = $biases;
+        let biases = biases.as_ref().map(|[a, b]: &[Elements<'_, $t>; 2]| [&a[..], &b[..]]);
+        let $given = Given { x: &x, weight_ih: &weight_ih, weight_hh: &weight_hh, biases, h: &h, c: &c };
+    };
+}
+
+fn forward<T: Stored + Gemm<Wide: Gemm + Real>>(layer: &Layer, inputs: &[Tensor]) -> Result<(Array, Vec<Tensor>)> {
+    let states = if layer.gating == Gating::Lstm { C + 1 } else { H + 1 };
+    let biases = match &inputs[states..] {
+        [of_input, of_state] => Some([elements::<T>(of_input), elements::<T>(of_state)]),
+        _ => None,
+    };
+    given! { T, layer, inputs, biases => given }
+    let (y, kept) = recurrent::forward(layer, &given);
+    let array = |data: Vec<T>| {
+        let len = data.len();
+        Array::from_vec(data, &[len])
+    };
+    let y = array(y)?;
+    let mut saved = vec![Tensor::from_array(y.clone())];
+    for kept in [kept.gates, kept.cells] {
+        saved.push(Tensor::from_array(array(kept)?));
+    }
+    Ok((y, saved))
+}
+
+/// The gradients of the inputs. Saved are x, the weights and the states, then the result and what was kept.
+fn backward<T: Stored + Gemm<Wide: Gemm + Real>>(
+    layer: &Layer,
+    b: &Backward<'_>,
+    shapes: &[Vec<usize>],
+) -> Result<Vec<Option<Tensor>>> {
+    given! { T, layer, b.saved, None => given }
+    let [y, gates, cells] = [3, 2, 1].map(|back| elements::<T>(&b.saved[b.saved.len() - back]));
+    let states = if layer.gating == Gating::Lstm { H..C + 1 } else { H..H + 1 };
+    let needs = Needs {
+        x: b.needs[X],
+        weight_ih: b.needs[WEIGHT_IH],
+        weight_hh: b.needs[WEIGHT_HH],
+        biases: b.needs[states.end..].contains(&true),
+        state: b.needs[states.clone()].contains(&true),
+    };
+    let kept = Kept { gates: &gates[..], cells: &cells[..] };
+    let grads = recurrent::backward(layer, &given, &y, &kept, &elements::<T>(b.grad), needs);
+    let mut data = vec![grads.x, grads.weight_ih, grads.weight_hh, grads.h];
+    if layer.gating == Gating::Lstm {
+        data.push(grads.c);
+    }
+    data.extend(grads.biases);
+    let wanted = data.into_iter().zip(b.needs).zip(shapes);
+    wanted
+        .map(|((data, need), shape)| need.then(|| Array::from_vec(data, shape).map(Tensor::from_array)).transpose())
+        .collect()
+}
+
+/// Runs a layer. The result has the shape that `shape` makes of the sizes: all outputs, and behind them the last c of an
+/// LSTM.
+fn recurrent(
+    op: Op,
+    gating: Gating,
+    reading: Reading,
+    x: &Tensor,
+    weights: &RecurrentWeights<'_>,
+    states: &[&Tensor],
+    shape: impl FnOnce(&Layer) -> Vec<usize>,
+) -> Result<Tensor> {
+    let mut inputs = vec![x, weights.ih, weights.hh];
+    inputs.extend(states);
+    inputs.extend(weights.biases.into_iter().flat_map(|(of_input, of_state)| [of_input, of_state]));
+    dispatch(op, &inputs, |inputs| {
+        one_float_dtype(inputs)?;
+        let layer = layer(gating, reading, inputs)?;
+        let (y, kept) = by_float!(inputs[X], T => forward::<T>(&layer, inputs))?;
+        let shapes: Vec<Vec<usize>> = inputs.iter().map(|x| x.shape().to_vec()).collect();
+        let saved = inputs[..H + states.len()].iter().cloned().chain(kept).collect();
+        let value = super::shape::reshaped(&y, &shape(&layer))?;
+        Ok(Forward::new(value, saved, move |b| by_float!(b.grad, T => backward::<T>(&layer, b, &shapes))))
+    })
+}
+
+/// The state before the first step: zeros where none is given.
+fn first_state(x: &Tensor, weights: &RecurrentWeights<'_>, given: Option<&Tensor>) -> Result<Tensor> {
+    if let Some(state) = given {
+        return Ok(state.clone());
+    }
+    let shape = [x.shape().first(), weights.hh.shape().last()].map(|len| len.copied().unwrap_or(0));
+    let shape = checked_shape(shape.to_vec()).map_err(|e| e.in_op(Op::FusedRnn.name()))?;
+    Ok(Tensor::zeros(&shape, x.dtype()))
+}
+
+/// A layer whose state is its output.
+fn sequence(
+    gating: Gating,
+    x: &Tensor,
+    weights: &RecurrentWeights<'_>,
+    h: Option<&Tensor>,
+    reverse: bool,
+) -> Result<(Tensor, Tensor)> {
+    let h = first_state(x, weights, h)?;
+    let reading = Reading::Sequence { reverse };
+    let y = recurrent(Op::FusedRnn, gating, reading, x, weights, &[&h], |l| vec![l.batch, l.time, l.hidden])?;
+    let last = last_of(&y, reverse)?;
+    Ok((y, last))
+}
+
+fn last_of(y: &Tensor, reverse: bool) -> Result<Tensor> {
+    y.at(1, if reverse { 0 } else { y.shape()[1] - 1 })
+}
+
+impl Tensor {
+    /// One step of a recurrent network: `tanh(W_ih x + b_ih + W_hh h + b_hh)`, or with the rectifier for the tangent.
+    ///
+    /// Inputs are `[..., inputs]`, states `[..., hidden]`. Both products, the biases and the function are computed in f32
+    /// and rounded once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
+    pub fn rnn_cell(&self, weights: &RecurrentWeights<'_>, h: &Tensor, relu: bool) -> Result<Tensor> {
+        let gating = if relu { Gating::Relu } else { Gating::Tanh };
+        recurrent(Op::RnnCell, gating, Reading::Step, self, weights, &[h], |_| h.shape().to_vec())
+    }
+
+    /// One step of a gated recurrent unit (Cho et al. 2014), gates in the order r, z, n:
+    /// `r = sigmoid(i_r + h_r)`, `z = sigmoid(i_z + h_z)`, `n = tanh(i_n + r * h_n)`, `h' = (1 - z) * n + z * h`, with
+    /// `i = W_ih x + b_ih` and `h_* = W_hh h + b_hh`. As [`rnn_cell`](Tensor::rnn_cell), rounded once.
+    ///
+    /// # Errors
+    /// As [`rnn_cell`](Tensor::rnn_cell).
+    pub fn gru_cell(&self, weights: &RecurrentWeights<'_>, h: &Tensor) -> Result<Tensor> {
+        recurrent(Op::GruCell, Gating::Gru, Reading::Step, self, weights, &[h], |_| h.shape().to_vec())
+    }
+
+    /// One step of a long short-term memory (Hochreiter, Schmidhuber 1997), gates in the order i, f, g, o, all of
+    /// `W_ih x + b_ih + W_hh h + b_hh`: `c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`, `h' = sigmoid(o) * tanh(c')`.
+    /// As [`rnn_cell`](Tensor::rnn_cell): h and c are each rounded once, h from the unrounded c.
+    ///
+    /// # Errors
+    /// As [`rnn_cell`](Tensor::rnn_cell).
+    pub fn lstm_cell(&self, weights: &RecurrentWeights<'_>, (h, c): (&Tensor, &Tensor)) -> Result<(Tensor, Tensor)> {
+        let shape = [&[2], h.shape()].concat();
+        let both = recurrent(Op::LstmCell, Gating::Lstm, Reading::Step, self, weights, &[h, c], |_| shape)?;
+        Ok((both.at(0, 0)?, both.at(0, 1)?))
+    }
+
+    /// A layer of [`rnn_cell`](Tensor::rnn_cell)s over `[batch, time, inputs]`, from the last time to the first with
+    /// `reverse`: the outputs `[batch, time, hidden]` of all steps, and the last state `[batch, hidden]`. Without a first
+    /// state it is 0.
+    ///
+    /// It is one op for the whole sequence, with everything in f32 but the state, which is rounded after each step: it is
+    /// the output, and what the next step reads. For the way back the outputs are kept.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together or there is no time,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
+    pub fn rnn(
+        &self,
+        weights: &RecurrentWeights<'_>,
+        h: Option<&Tensor>,
+        relu: bool,
+        reverse: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        sequence(if relu { Gating::Relu } else { Gating::Tanh }, self, weights, h, reverse)
+    }
+
+    /// A layer of [`gru_cell`](Tensor::gru_cell)s; as [`rnn`](Tensor::rnn). For the way back four numbers are kept for
+    /// each unit at each time, and the outputs.
+    ///
+    /// # Errors
+    /// As [`rnn`](Tensor::rnn).
+    pub fn gru(&self, weights: &RecurrentWeights<'_>, h: Option<&Tensor>, reverse: bool) -> Result<(Tensor, Tensor)> {
+        sequence(Gating::Gru, self, weights, h, reverse)
+    }
+
+    /// A layer of [`lstm_cell`](Tensor::lstm_cell)s; as [`rnn`](Tensor::rnn), with two states, `(h, c)`.
+    ///
+    /// c stays in f32 from step to step; the last one is rounded. For the way back the gates and c are kept, rounded to the
+    /// dtype of the inputs: five numbers for each unit at each time, and the outputs.
+    ///
+    /// # Errors
+    /// As [`rnn`](Tensor::rnn).
+    ///
+    /// ```
+    /// # use precast::{DType, RecurrentWeights, Tensor};
+    /// let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32);
+    /// let (ih, hh) = (zeros(&[12, 5]), zeros(&[12, 3]));
+    /// let weights = RecurrentWeights { ih: &ih, hh: &hh, biases: None };
+    /// let (y, (h, c)) = zeros(&[2, 7, 5]).lstm(&weights, None, false)?;
+    /// assert_eq!((y.shape(), h.shape(), c.shape()), (&[2, 7, 3][..], &[2, 3][..], &[2, 3][..]));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn lstm(
+        &self,
+        weights: &RecurrentWeights<'_>,
+        state: Option<(&Tensor, &Tensor)>,
+        reverse: bool,
+    ) -> Result<(Tensor, (Tensor, Tensor))> {
+        let h = first_state(self, weights, state.map(|(h, _)| h))?;
+        let c = first_state(self, weights, state.map(|(_, c)| c))?;
+        let reading = Reading::Sequence { reverse };
+        let mut sizes = [0; 3];
+        let all = recurrent(Op::FusedRnn, Gating::Lstm, reading, self, weights, &[&h, &c], |l| {
+            sizes = [l.batch, l.time, l.hidden];
+            vec![l.batch * (l.time + 1) * l.hidden]
+        })?;
+        let outputs: usize = sizes.iter().product();
+        let [batch, time, hidden] = sizes.map(|len| len as isize);
+        let y = all.slice(0, 0..outputs)?.reshape(&[batch, time, hidden])?;
+        let c = all.slice(0, outputs..all.len())?.reshape(&[batch, hidden])?;
+        let h = last_of(&y, reverse)?;
+        Ok((y, (h, c)))
+    }
+}

@@ -1,0 +1,54 @@
+//! What a policy prefers where 16 bit saves memory but no time.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result, did_you_mean};
+
+/// What counts where a level would lower a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Prefer {
+    /// The cell is lowered: half the bytes, whatever the time.
+    #[default]
+    Memory,
+    /// It is lowered unless f32 would take less time. What takes how long is predicted, so the plan needs a traced call and
+    /// the speeds of a machine: [`Policy::plan_for`](crate::Policy::plan_for).
+    Speed,
+}
+
+impl Prefer {
+    /// Both.
+    pub const ALL: [Prefer; 2] = [Prefer::Memory, Prefer::Speed];
+
+    /// Name, as in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Prefer::Memory => "memory",
+            Prefer::Speed => "speed",
+        }
+    }
+
+    pub(crate) fn is_memory(&self) -> bool {
+        *self == Prefer::Memory
+    }
+}
+
+impl fmt::Display for Prefer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Prefer {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        Prefer::ALL.into_iter().find(|prefer| prefer.name() == text).ok_or_else(|| {
+            let names = Prefer::ALL.map(Prefer::name);
+            let near = did_you_mean(text, names);
+            Error::policy(format!("unknown preference `{text}`{near}; allowed: {}", names.join(", ")))
+        })
+    }
+}

@@ -1,0 +1,350 @@
+//! What a plan is predicted to take, and `prefer: speed`: which cells stay f32 because lowering them does not pay.
+//!
+//! All is reckoned from values: a traced call (what each cell does, and how large it is) and the [`Speeds`] of a machine. A
+//! cell returns the dtype of what surrounds it, so what it takes depends on its own precision and that of the cell above,
+//! never on its neighbours: the fastest choice for a whole tree is found exactly, from the leaves up. At level auto, where
+//! dtypes flow from op to op, the network as a whole is weighed.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Decision, Reason, Region,
+    decide::{Facts, Laid, Surroundings, Verdict},
+};
+use crate::{
+    DType, Op,
+    cell::{AsCell, Child, Node, Trace, TracedOp, no_such_path},
+    error::{Error, Result},
+    host::Speeds,
+    policy::{Prefer, Run},
+    precision::{OpRules, Treatment},
+};
+
+/// What something is predicted to take in a forward and a backward pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// Nanoseconds; those of the update of parameters are not among them.
+    pub nanos: u64,
+    /// Bytes of activations kept for the backward pass.
+    pub kept: u64,
+}
+
+/// What a plan is predicted to take, beside what it could.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// The machine whose speeds were reckoned with.
+    pub host: String,
+    /// This plan.
+    pub planned: Predicted,
+    /// The same level without regard to time.
+    pub lowered: Predicted,
+    /// All in f32.
+    pub full: Predicted,
+}
+
+/// The two times of which the lesser decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// How the level would run the cell.
+    pub region: Region,
+    /// Nanoseconds that it and all inside it would take so, casts at its border counted.
+    pub lowered: u64,
+    /// The same in f32.
+    pub full: u64,
+}
+
+/// What a network does in one traced call, by cell, and what that takes.
+pub(super) struct Costs<'a> {
+    speeds: &'a Speeds,
+    cells: Vec<CellCosts>,
+}
+
+/// What one cell does itself; the cells inside it have their own.
+#[derive(Default)]
+struct CellCosts {
+    above: Option<usize>,
+    inside: Vec<usize>,
+    /// Dtype and length of its own trained parameters.
+    params: Vec<(DType, usize)>,
+    /// How many elements went in and came out, by call.
+    crossings: Vec<(usize, usize)>,
+    /// Its ops in each dtype.
+    fixed: [Sum; 3],
+    /// Its ops by the op lists of the level.
+    listed: Sum,
+    /// Whether the op lists lower one of its ops.
+    lists_lower: bool,
+}
+
+/// A [`Predicted`] while it is summed up.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    nanos: f64,
+    kept: f64,
+}
+
+impl std::ops::AddAssign for Sum {
+    fn add_assign(&mut self, other: Self) {
+        self.nanos += other.nanos;
+        self.kept += other.kept;
+    }
+}
+
+impl From<Sum> for Predicted {
+    fn from(sum: Sum) -> Self {
+        Predicted { nanos: sum.nanos.round() as u64, kept: sum.kept.round() as u64 }
+    }
+}
+
+/// What may be chosen for a cell.
+#[derive(Clone, Copy, PartialEq)]
+enum Claim {
+    /// Nothing: `to_float`, a rule or the black list has spoken, or the level lowers nothing here.
+    Settled(Region),
+    /// Nothing: it follows what surrounds it.
+    Inherits,
+    /// This, or f32.
+    Free(Region),
+}
+
+const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
+const FULL: Region = Region::Fixed(DType::F32);
+
+impl<'a> Costs<'a> {
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the trace is of another network,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it is empty or the speeds are none.
+    pub fn new<C: ?Sized + AsCell>(
+        net: &Child<C>,
+        trace: &Trace,
+        rules: Option<&OpRules>,
+        speeds: &'a Speeds,
+    ) -> Result<Self> {
+        speeds.check()?;
+        let (mut cells, mut paths, mut above) = (Vec::<CellCosts>::new(), HashMap::new(), Vec::new());
+        net.walk(&mut |entry| {
+            above.truncate(entry.depth);
+            let mut params = Vec::new();
+            entry.slot.cell.visit(&mut |_, node| {
+                if let Node::Param(param) = node
+                    && param.is_trained()
+                {
+                    let value = param.value();
+                    params.push((value.dtype(), value.len()));
+                }
+            });
+            let i = cells.len();
+            paths.insert(entry.path.to_string(), i);
+            let parent = above.last().copied();
+            if let Some(parent) = parent {
+                let parent: &mut CellCosts = &mut cells[parent];
+                parent.inside.push(i);
+            }
+            cells.push(CellCosts { above: parent, params, ..CellCosts::default() });
+            above.push(i);
+        });
+        let mut costs = Costs { speeds, cells };
+        let at =
+            |path: &str| paths.get(path).copied().ok_or_else(|| no_such_path(path, paths.keys().map(String::as_str)));
+        for call in &trace.cells {
+            costs.cells[at(&call.path)?].crossings.push((call.inputs, call.outputs));
+        }
+        let ops = || trace.ops.iter().filter(|ran| ran.op != Op::Cast && !ran.backward);
+        if ops().next().is_none() {
+            return Err(Error::value(
+                "the trace has no op: trace a call of the network, `net.trace(|net| net.call(&x))`",
+            ));
+        }
+        // By lists an op leaves its dtype to those that take what comes. At O1 it does so inside its cell only; what leaves
+        // the cell is f32 again.
+        let back = rules.is_some_and(|rules| rules.back);
+        let (mut came, mut last) = (DType::F32, (0, 0));
+        for ran in ops() {
+            let cell = at(&ran.path)?;
+            if back && cell != last.0 {
+                costs.cells[last.0].listed.nanos += speeds.cast(came, DType::F32, last.1);
+                came = DType::F32;
+            }
+            last = (cell, ran.sizes.output.iter().product());
+            for (dtype, sum) in DTYPES.into_iter().zip(&mut costs.cells[cell].fixed) {
+                *sum += one(speeds, ran, dtype);
+            }
+            let listed = rules.map_or(came, |rules| by_list(rules, ran.op, came));
+            let first = ran.sizes.inputs.first().map_or(0, |shape| shape.iter().product());
+            let cell = &mut costs.cells[cell];
+            cell.listed += one(speeds, ran, listed);
+            cell.listed.nanos += speeds.cast(came, listed, first);
+            cell.lists_lower |= listed.is_low();
+            came = listed;
+        }
+        if back {
+            costs.cells[last.0].listed.nanos += speeds.cast(came, DType::F32, last.1);
+        }
+        Ok(costs)
+    }
+
+    /// What a cell takes itself in a region, that stands in another.
+    fn own(&self, i: usize, run: Region, around: Region) -> Sum {
+        let cell = &self.cells[i];
+        let (mut sum, inside) = match run {
+            Region::Ops(low) | Region::Auto(low) => (cell.listed, if cell.lists_lower { low } else { DType::F32 }),
+            Region::AsIs => (cell.fixed[0], DType::F32),
+            Region::Fixed(dtype) => (cell.fixed[DTYPES.iter().position(|d| *d == dtype).unwrap_or(0)], dtype),
+        };
+        // A low copy is made once; the gradients of a parameter that is used in each of several calls are added up.
+        let again = cell.crossings.len().saturating_sub(1) as f64;
+        for (dtype, len) in &cell.params {
+            sum.nanos += self.speeds.cast(*dtype, inside, *len) + again * self.speeds.sum(inside, *len);
+        }
+        if let (Region::Fixed(dtype), true) = (run, run != around) {
+            let outside = if let Region::Fixed(dtype) = around { dtype } else { DType::F32 };
+            for (inputs, outputs) in &cell.crossings {
+                sum.nanos += self.speeds.cast(outside, dtype, *inputs) + self.speeds.cast(dtype, outside, *outputs);
+            }
+        }
+        sum
+    }
+
+    /// What each cell takes itself, and all together.
+    fn of(&self, runs: &[Region]) -> (Vec<Predicted>, Predicted) {
+        let mut total = Sum::default();
+        let around = |i: usize| self.cells[i].above.map_or(Region::AsIs, |above| runs[above]);
+        let cells = (0..self.cells.len()).map(|i| {
+            let own = self.own(i, runs[i], around(i));
+            total += own;
+            own.into()
+        });
+        (cells.collect(), total.into())
+    }
+
+    /// Decides anew where lowering does not pay, if time is preferred, and says what is predicted.
+    pub fn reckon(&self, laid: &Laid<'_>, plain: Vec<Decision>, prefer: Prefer) -> (Vec<Decision>, Prediction) {
+        let runs = |decisions: &[Decision]| decisions.iter().map(|d| d.run).collect::<Vec<Region>>();
+        let (_, lowered) = self.of(&runs(&plain));
+        let (_, full) = self.of(&vec![Region::AsIs; plain.len()]);
+        let mut decisions = if prefer == Prefer::Speed { self.fastest(laid, plain) } else { plain };
+        let (cells, planned) = self.of(&runs(&decisions));
+        for (decision, predicted) in decisions.iter_mut().zip(cells) {
+            decision.predicted = Some(predicted);
+        }
+        (decisions, Prediction { host: self.speeds.host.clone(), planned, lowered, full })
+    }
+
+    fn fastest(&self, laid: &Laid<'_>, plain: Vec<Decision>) -> Vec<Decision> {
+        let claims = self.claims(&plain);
+        let planned: Vec<Region> = plain.iter().map(|d| d.run).collect();
+        let mut search = Search { costs: self, claims: &claims, known: HashMap::new() };
+        let mut inside: Vec<Surroundings> = Vec::with_capacity(plain.len());
+        let mut decisions = Vec::with_capacity(plain.len());
+        for (i, decision) in plain.into_iter().enumerate() {
+            let above = self.cells[i].above;
+            let around = above.map_or_else(Surroundings::of_root, |above| inside[above].clone());
+            let as_planned = above.is_none_or(|above| planned[above] == around.run);
+            let best = search.best(i, around.run);
+            let inside_what = || around.decided_by.clone().map(Reason::Inside);
+            let because = match (best.weighed, &decision.because) {
+                (Some(_), _) if best.run != FULL && as_planned => None,
+                (Some(_), _) if best.run == FULL && around.run == FULL => inside_what(),
+                (Some(cost), _) => Some(Reason::Cost(cost)),
+                (None, Reason::Level(_)) if best.run != decision.run => inside_what(),
+                (None, _) => None,
+            };
+            let verdict = match because {
+                None => Verdict { run: best.run, because: decision.because, beaten: decision.beaten },
+                Some(because) => {
+                    let beaten = [vec![decision.because], decision.beaten].concat();
+                    Verdict { run: best.run, because, beaten }
+                }
+            };
+            let facts = Facts { path: &decision.path, kind: &decision.kind, to_float: None, is_root: above.is_none() };
+            let adapter = laid.adapter(&facts, &around, &verdict);
+            inside.push(around.inside(&verdict, &decision.path));
+            let Verdict { run, because, beaten } = verdict;
+            decisions.push(Decision { run, adapter, because, beaten, ..decision });
+        }
+        decisions
+    }
+
+    fn claims(&self, plain: &[Decision]) -> Vec<Claim> {
+        let mut claims = Vec::with_capacity(plain.len());
+        for (decision, cell) in plain.iter().zip(&self.cells) {
+            let lowers = matches!(decision.run, Region::Ops(_) | Region::Auto(_)) || decision.run.is_low();
+            claims.push(match (&decision.because, cell.above.map(|above| claims[above])) {
+                (Reason::Rule(rule), _) if rule.run == Run::Inherit.to_string() => Claim::Inherits,
+                (Reason::ToFloat(_) | Reason::Rule(_) | Reason::Black(_), _) => Claim::Settled(decision.run),
+                (Reason::Inside(_), Some(Claim::Settled(_))) => Claim::Settled(decision.run),
+                (Reason::Inside(_), Some(Claim::Inherits)) => Claim::Inherits,
+                // Where dtypes flow from op to op, neighbours matter: the network is weighed as a whole.
+                (_, Some(_)) if matches!(decision.run, Region::Auto(_)) => Claim::Inherits,
+                _ if lowers => Claim::Free(decision.run),
+                _ => Claim::Settled(decision.run),
+            });
+        }
+        claims
+    }
+}
+
+/// The fastest choice for a cell and all inside it, for each region that may surround it.
+struct Search<'a> {
+    costs: &'a Costs<'a>,
+    claims: &'a [Claim],
+    known: HashMap<(usize, Region), Best>,
+}
+
+#[derive(Clone, Copy)]
+struct Best {
+    run: Region,
+    nanos: f64,
+    /// What it was chosen by, where there was a choice.
+    weighed: Option<Cost>,
+}
+
+impl Search<'_> {
+    fn best(&mut self, i: usize, around: Region) -> Best {
+        if let Some(known) = self.known.get(&(i, around)) {
+            return *known;
+        }
+        let best = match self.claims[i] {
+            Claim::Settled(run) => Best { run, nanos: self.nanos(i, run, around), weighed: None },
+            Claim::Inherits => Best { run: around, nanos: self.nanos(i, around, around), weighed: None },
+            Claim::Free(region) => {
+                let (lowered, full) = (self.nanos(i, region, around), self.nanos(i, FULL, around));
+                let cost = Cost { region, lowered: lowered.round() as u64, full: full.round() as u64 };
+                let (run, nanos) = if cost.full < cost.lowered { (FULL, full) } else { (region, lowered) };
+                Best { run, nanos, weighed: Some(cost) }
+            }
+        };
+        self.known.insert((i, around), best);
+        best
+    }
+
+    /// What a cell and all inside it take when it runs so.
+    fn nanos(&mut self, i: usize, run: Region, around: Region) -> f64 {
+        let costs = self.costs;
+        let inside: f64 = costs.cells[i].inside.iter().map(|below| self.best(*below, run).nanos).sum();
+        costs.own(i, run, around).nanos + inside
+    }
+}
+
+/// One op call in a dtype.
+fn one(speeds: &Speeds, ran: &TracedOp, dtype: DType) -> Sum {
+    let kept = ran.sizes.kept.iter().map(|kept| {
+        let bytes = if kept.dtype.is_castable() { dtype.bytes() } else { kept.dtype.bytes() };
+        (kept.len * bytes) as f64
+    });
+    Sum { nanos: speeds.op(ran.op, &ran.sizes, dtype), kept: kept.sum() }
+}
+
+/// The dtype in which an op runs by lists, when its inputs came in one.
+fn by_list(rules: &OpRules, op: Op, came: DType) -> DType {
+    match rules.treatment(op) {
+        Treatment::Low => rules.low,
+        // What a lowered op returned is f32 again.
+        _ if rules.back => DType::F32,
+        Treatment::Full | Treatment::FullUnlessDtype | Treatment::Banned => DType::F32,
+        Treatment::Gray if came.is_low() => rules.low,
+        _ => came,
+    }
+}

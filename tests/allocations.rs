@@ -1,0 +1,182 @@
+//! Memory over training steps: a step takes the buffers of the step before it.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use precast::{LossScale, MAX_KEPT_BYTES, Sgd, prelude::*, sequential, set_threads};
+
+/// Blocks of at least so many bytes are counted as tensors' storage. Shapes, nodes of the tape and the like are smaller.
+const LARGE: usize = 1024;
+
+/// Blocks and bytes that were asked for, and bytes that are in use.
+static LARGE_BLOCKS: AtomicUsize = AtomicUsize::new(0);
+static LARGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+fn count(bytes: usize) {
+    if bytes >= LARGE {
+        LARGE_BLOCKS.fetch_add(1, Relaxed);
+        LARGE_BYTES.fetch_add(bytes, Relaxed);
+    }
+    BYTES.fetch_add(bytes, Relaxed);
+    IN_USE.fetch_add(bytes, Relaxed);
+}
+
+// SAFETY: it is the system's allocator, which is told everything as it was asked.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One test at a time counts.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    set_threads(1);
+    turn
+}
+
+/// Large blocks, their bytes, and the bytes of all blocks that `f` asks for.
+fn asked_for(f: impl FnOnce()) -> [usize; 3] {
+    let all = || [&LARGE_BLOCKS, &LARGE_BYTES, &BYTES].map(|count| count.load(Relaxed));
+    let before = all();
+    f();
+    let after = all();
+    std::array::from_fn(|i| after[i] - before[i])
+}
+
+type Net = fn(&mut Rng) -> Result<Child>;
+
+fn lenet5(rng: &mut Rng) -> Result<Child> {
+    Ok(sequential![
+        Conv2dSpec::new(1, 6, 5).padding(Padding::all(2)).build(rng)?,
+        ReLU,
+        MaxPool2d::new(2),
+        Conv2d::new(6, 16, 5, rng),
+        ReLU,
+        MaxPool2d::new(2),
+        Flatten::default(),
+        Dense::new(400, 120, rng),
+        ReLU,
+        Dense::new(120, 84, rng),
+        ReLU,
+        Dense::new(84, 10, rng),
+    ]
+    .into())
+}
+
+fn normed(rng: &mut Rng) -> Result<Child> {
+    Ok(sequential![
+        Conv2dSpec::new(1, 8, 3).stride(2).bias(false).build(rng)?,
+        BatchNorm2d::new(8),
+        ReLU,
+        AdaptiveAvgPool2d::new(4),
+        Flatten::default(),
+        LayerNorm::new(&[128]),
+        GELU::default(),
+        Dense::new(128, 10, rng),
+    ]
+    .into())
+}
+
+/// A training step of a network on noise.
+fn step_of(net: Net, level: Level, dtype: DType, optimizer: &str) -> Result<impl FnMut()> {
+    let mut rng = Rng::seed(0);
+    let mut net = net(&mut rng)?;
+    net.set_train(true);
+    auto_mixed_precision(&mut net, level, dtype)?;
+    let noise: Vec<f32> = (0..4 * 28 * 28).map(|_| rng.normal(0.0, 1.0) as f32).collect();
+    let x = Tensor::from_vec(noise, &[4, 1, 28, 28])?;
+    let y = Tensor::from_vec((0..4).collect(), &[4])?;
+    let mut optimizer: Box<dyn Optimizer> = match optimizer {
+        "sgd" => Box::new(Sgd::new(net.params(), 0.01).momentum(0.9)),
+        _ => Box::new(Adam::decoupled(net.params(), 1e-3)),
+    };
+    let mut scale = LossScale::fixed(128.0)?;
+    Ok(move || {
+        let loss = net.call(&x).unwrap().cross_entropy(&y).unwrap();
+        let _ = scale.step(&mut *optimizer, &loss).unwrap();
+    })
+}
+
+#[test]
+fn a_step_allocates_no_tensor_after_the_first_two() {
+    let _turn = alone();
+    // A convolution packs its weight and lists where its windows begin; no tensor, no activation is among that.
+    let nets: [(&str, Net, usize); 2] = [("LeNet5", lenet5, 64 << 10), ("norms", normed, 0)];
+    for (name, net, allowed) in nets {
+        for (level, dtype) in [(Level::O0, DType::F16), (Level::O1, DType::F16), (Level::O2, DType::Bf16)] {
+            for optimizer in ["sgd", "adam"] {
+                let mut step = step_of(net, level, dtype, optimizer).unwrap();
+                step();
+                step();
+                let [blocks, bytes, all] = asked_for(&mut step);
+                println!("{name} {level} {dtype} {optimizer}: {blocks} blocks of {bytes} bytes, {all} bytes in all");
+                assert!(bytes <= allowed, "{name} {level} {dtype} {optimizer}: {blocks} blocks of {bytes} bytes");
+                assert!(all <= allowed + (192 << 10), "{name} {level} {dtype} {optimizer}: {all} bytes");
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_does_not_grow_over_steps() {
+    let _turn = alone();
+    let mut step = step_of(lenet5, Level::O2, DType::F16, "sgd").unwrap();
+    (0..20).for_each(|_| step());
+    let before = IN_USE.load(Relaxed);
+    (0..200).for_each(|_| step());
+    let after = IN_USE.load(Relaxed);
+    assert!(after <= before + 4096, "{before} bytes before 200 steps, {after} after");
+}
+
+#[test]
+fn what_a_user_made_is_not_kept() {
+    let _turn = alone();
+    let before = IN_USE.load(Relaxed);
+    for i in 0..100 {
+        drop(Tensor::from_vec(vec![1f32; 10_000 + i], &[10_000 + i]).unwrap());
+    }
+    assert!(IN_USE.load(Relaxed) < before + 10_000);
+}
+
+#[test]
+fn nothing_is_kept_above_the_limit() {
+    let _turn = alone();
+    let before = IN_USE.load(Relaxed);
+    let part = MAX_KEPT_BYTES / 8;
+    let tensors: Vec<Tensor> = (0..12).map(|_| Tensor::zeros(&[part / 4], DType::F32)).collect();
+    assert!(IN_USE.load(Relaxed) >= 12 * part);
+    drop(tensors);
+    let kept = IN_USE.load(Relaxed).saturating_sub(before);
+    assert!(kept <= MAX_KEPT_BYTES, "{kept} bytes are kept");
+    drop(Tensor::zeros(&[MAX_KEPT_BYTES / 4 + 1], DType::F32));
+    let kept = IN_USE.load(Relaxed).saturating_sub(before);
+    assert!(kept <= MAX_KEPT_BYTES, "{kept} bytes are kept");
+}
