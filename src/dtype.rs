@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result, did_you_mean},
     kernels::{
         buffers::{self, Elements},
-        cast::Convert,
+        cast::{Convert, converted},
     },
 };
 
@@ -225,13 +225,10 @@ macro_rules! half_float {
             #[inline(always)]
             fn narrow(wide: f32) -> Self { <$t>::from_f32(wide) }
             fn widen_slice(x: &[Self]) -> Elements<'_, f32> {
-                let mut wide = buffers::lend(x.len());
-                Convert::convert(x, &mut wide);
-                Elements::Lent(wide)
+                Elements::Lent(converted(x).into())
             }
             fn narrow_vec(wide: Vec<f32>) -> Vec<Self> {
-                let mut narrow = buffers::take(wide.len());
-                Convert::convert(&wide, &mut narrow);
+                let narrow = converted(&wide);
                 buffers::give(wide);
                 narrow
             }

@@ -204,6 +204,11 @@ impl crate::Grads {
         self.of_leaf(param.id())
     }
 
+    /// The gradient of a parameter, which then has none here.
+    pub(crate) fn take(&mut self, param: &Param) -> Option<Tensor> {
+        self.take_leaf(param.id())
+    }
+
     /// Replaces the gradient of a parameter, as clipping does.
     pub fn set(&mut self, param: &Param, grad: Tensor) {
         self.replace(param.id(), grad);

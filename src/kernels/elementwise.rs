@@ -1,6 +1,6 @@
 //! Functions of one or two elements at a time.
 
-use super::{buffers::take, simd::vectorized};
+use super::{buffers::take, simd::vectorized, threads};
 use crate::dtype::{Float, Real};
 
 /// What a backward pass reads of the forward pass. The rest need not be kept.
@@ -50,20 +50,28 @@ pub(crate) fn unary_backward<T: Float, F: Unary>(f: F, kept: &[T], grad: &[T]) -
     })
 }
 
+/// About how many multiplications an element takes the time of.
+const WORK: usize = 8;
+
 /// Calls `f` with blocks of widened slices of one length; what it leaves in the first of them is the result, rounded once.
-pub(crate) fn in_blocks<T: Float, const N: usize>(slices: [&[T]; N], f: impl Fn([&mut [T::Wide]; N]) + Copy) -> Vec<T> {
+pub(crate) fn in_blocks<T: Float, const N: usize>(
+    slices: [&[T]; N],
+    f: impl Fn([&mut [T::Wide]; N]) + Copy + Sync,
+) -> Vec<T> {
     let len = slices[0].len();
     let mut out = take(len);
-    let mut wide = [[T::Wide::default(); BLOCK]; N];
-    for start in (0..len).step_by(BLOCK) {
-        let block = BLOCK.min(len - start);
-        let mut parts = wide.each_mut().map(|wide| &mut wide[..block]);
-        for (part, slice) in parts.iter_mut().zip(slices) {
-            T::widen_into(&slice[start..start + block], part);
+    threads::together(&mut out, &mut [] as &mut [&mut [T]], len * WORK, |range, out, _| {
+        let mut wide = [[T::Wide::default(); BLOCK]; N];
+        for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+            let start = range.start + i * BLOCK;
+            let mut parts = wide.each_mut().map(|wide| &mut wide[..out.len()]);
+            for (part, slice) in parts.iter_mut().zip(slices) {
+                T::widen_into(&slice[start..start + out.len()], part);
+            }
+            vectorized(|| f(parts));
+            T::narrow_into(&wide[0][..out.len()], out);
         }
-        vectorized(|| f(parts));
-        T::narrow_into(&wide[0][..block], &mut out[start..start + block]);
-    }
+    });
     out
 }
 

@@ -1,7 +1,16 @@
 //! Whether numbers are finite, in one pass with what is done to them anyway.
 
-use super::{buffers::take, elementwise::BLOCK, simd::vectorized};
-use crate::dtype::Float;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{
+    elementwise::BLOCK,
+    simd::vectorized,
+    threads::{self, Shared},
+};
+use crate::dtype::{Float, Real};
+
+/// About how many multiplications an element of [`scale`] takes the time of: it is waited for.
+const WORK: usize = 8;
 
 /// Whether all elements are finite.
 pub(crate) fn all_finite<T: Float>(x: &[T]) -> bool {
@@ -13,22 +22,29 @@ pub(crate) fn all_finite<T: Float>(x: &[T]) -> bool {
     })
 }
 
-/// Each element times `factor`, rounded once, and whether all of them are finite.
-pub(crate) fn scaled<T: Float>(x: &[T], factor: T::Wide) -> (Vec<T>, bool) {
-    let mut out = take(x.len());
-    let mut wide = [T::Wide::default(); BLOCK];
-    let mut all = true;
-    for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
-        let wide = &mut wide[..x.len()];
-        T::widen_into(x, wide);
-        vectorized(|| wide.iter_mut().for_each(|x| *x = *x * factor));
-        T::narrow_into(wide, out);
-        if all {
-            T::widen_into(out, wide);
-            all = finite(wide);
+/// Multiplies the elements of a list of slices by `factor`, in place and in one pass over the whole list. Says of each slice
+/// whether all of its products are finite.
+pub(crate) fn scale<R: Real>(list: &mut [&mut [R]], factor: R) -> Vec<bool> {
+    let all: Vec<AtomicBool> = list.iter().map(|_| AtomicBool::new(true)).collect();
+    let blocks = |x: &&mut [R]| x.len().div_ceil(BLOCK);
+    let places: Vec<(usize, usize)> = list
+        .iter()
+        .enumerate()
+        .flat_map(|(which, x)| (0..blocks(x)).map(move |block| (which, block * BLOCK)))
+        .collect();
+    let slices: Vec<(usize, Shared<R>)> = list.iter_mut().map(|x| (x.len(), Shared::new(x))).collect();
+    threads::split(places.len(), 1, places.len() * BLOCK * WORK, |some| {
+        for &(which, start) in &places[some] {
+            let (len, slice) = slices[which];
+            // SAFETY: each block of each slice is one place, and has one thread.
+            let x = unsafe { std::slice::from_raw_parts_mut(slice.from(start), BLOCK.min(len - start)) };
+            vectorized(|| x.iter_mut().for_each(|x| *x = *x * factor));
+            if !finite(x) {
+                all[which].store(false, Ordering::Relaxed);
+            }
         }
-    }
-    (out, all)
+    });
+    all.into_iter().map(AtomicBool::into_inner).collect()
 }
 
 /// Without an early end, which would keep it from being done side by side.
@@ -47,17 +63,29 @@ mod tests {
         for len in [0, 1, 15, 1024, 1025, 3000] {
             let x = vec![f16::ONE; len];
             assert!(all_finite(&x));
-            assert_eq!(scaled(&x, 2.0), (vec![f16::from_f32(2.0); len], true));
             for at in [0, len / 2, len.saturating_sub(1)].into_iter().filter(|&at| at < len) {
                 for bad in [f16::NAN, f16::INFINITY, f16::NEG_INFINITY] {
                     let mut x = x.clone();
                     x[at] = bad;
-                    assert!(!all_finite(&x) && !scaled(&x, 0.5).1, "{bad} at {at} of {len}");
+                    assert!(!all_finite(&x), "{bad} at {at} of {len}");
                 }
-                let mut x = x.clone();
-                x[at] = f16::MAX;
-                assert!(all_finite(&x) && !scaled(&x, 2.0).1, "what overflows by the factor counts");
             }
+        }
+    }
+
+    #[test]
+    fn a_list_is_scaled_and_each_slice_of_it_judged() {
+        for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
+            let lengths = [0, 1, 15, 1024, 300_000, 1025, 3000];
+            let mut list: Vec<Vec<f32>> = lengths.iter().map(|&len| (0..len).map(|i| i as f32).collect()).collect();
+            list[2][14] = bad;
+            list[4][150_000] = bad;
+            let want: Vec<Vec<f32>> = list.iter().map(|x| x.iter().map(|x| x * 2.0).collect()).collect();
+            let mut slices: Vec<&mut [f32]> = list.iter_mut().map(Vec::as_mut_slice).collect();
+            // What overflows by the factor counts.
+            assert_eq!(scale(&mut slices, 2.0), [true, true, false, true, false, true, true]);
+            let bits = |list: &[Vec<f32>]| -> Vec<u32> { list.iter().flatten().map(|x| x.to_bits()).collect() };
+            assert_eq!(bits(&list), bits(&want));
         }
     }
 }

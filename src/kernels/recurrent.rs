@@ -122,14 +122,18 @@ pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T
     let (x, weight) = (T::widen_slice(given.x), T::widen_slice(given.weight_ih));
     let added = bias.as_deref().map_or(Added::Nothing, Added::ToColumns);
     let mut gates = Lent::from(product(Layout::NT, (places, inputs, width), &x, &weight, added));
-    let weight = Packed::<T>::new(Layout::NT, (hidden, width), given.weight_hh);
+    // The first step by itself: of one step there is nothing to be packed for.
+    let (h, weight) = (T::widen_slice(given.h), T::widen_slice(given.weight_hh));
+    let from_first = Lent::from(product(Layout::NT, (batch, hidden, width), &h, &weight, Added::Nothing));
+    let weight = (time > 1).then(|| Packed::<T>::new(Layout::NT, (hidden, width), given.weight_hh));
     let mut states = take(places * hidden + given.c.len());
     let mut cells = take(if gating.is_plain() { 0 } else { places * hidden });
     let steps = Steps {
         layer,
-        weight: &weight,
+        weight: weight.as_ref(),
         own: &own,
-        h: &T::widen_slice(given.h),
+        from_first: &from_first,
+        h: &h,
         c: &T::widen_slice(given.c),
         gates: Shared::new(&mut gates),
         states: Shared::new(&mut states),
@@ -146,8 +150,11 @@ pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T
 /// All steps of some rows of the batch.
 struct Steps<'a, T: Gemm> {
     layer: &'a Layer,
-    weight: &'a Packed<T>,
+    /// Of the state, where there is more than one step.
+    weight: Option<&'a Packed<T>>,
     own: &'a [T::Wide],
+    /// What the first state brings.
+    from_first: &'a [T::Wide],
     h: &'a [T::Wide],
     c: &'a [T::Wide],
     /// What the input brings; then the gates.
@@ -174,9 +181,9 @@ impl<T: Gemm<Wide: Gemm + Real>> Steps<'_, T> {
         let (mut before, mut rounded) = (lend(hidden), lend(hidden));
         for step in 0..time {
             let (t, previous) = (self.layer.at(step), step.checked_sub(1).map(|step| self.layer.at(step)));
-            match previous {
-                None => self.weight.multiply(&self.h[first..], hidden, &mut from_state),
-                Some(t) => self.weight.multiply(&states[t * hidden..], time * hidden, &mut from_state),
+            match previous.zip(self.weight) {
+                None => from_state.copy_from_slice(&self.from_first[rows.start * width..rows.end * width]),
+                Some((t, weight)) => weight.multiply(&states[t * hidden..], time * hidden, &mut from_state),
             }
             for (row, from_state) in from_state.chunks_exact(width).enumerate() {
                 let place = row * time + t;
@@ -364,7 +371,7 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
 ) -> Gradients<T> {
     let Layer { gating, batch, time, inputs, hidden, .. } = *layer;
     let (places, width) = (batch * time, layer.width());
-    let weight = Packed::<T>::new(Layout::NN, (width, hidden), given.weight_hh);
+    let weight = (time > 1 || needs.state).then(|| Packed::<T>::new(Layout::NN, (width, hidden), given.weight_hh));
     let mut to_gates = lend(places * width);
     // Of a GRU, gate n gets its part of the state times r.
     let mut to_state_gates = lend(if gating == Gating::Gru { places * width } else { 0 });
@@ -376,7 +383,7 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
     });
     let steps = StepsBack {
         layer,
-        weight: &weight,
+        weight: weight.as_ref(),
         given,
         y,
         kept,
@@ -418,7 +425,8 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
 /// All steps of some rows of the batch, from the last to the first.
 struct StepsBack<'a, T: Gemm> {
     layer: &'a Layer,
-    weight: &'a Packed<T>,
+    /// Of the state; none when its gradient goes no further than the only step.
+    weight: Option<&'a Packed<T>>,
     given: &'a Given<'a, T>,
     y: &'a [T],
     kept: &'a Kept<&'a [T]>,
@@ -483,9 +491,11 @@ impl<T: Gemm<Wide: Gemm + Real>> StepsBack<'_, T> {
                     to_state_gates: &mut to_state_gates[here * gru_width..][..gru_width],
                 });
             }
-            if step > 0 || self.to_the_start {
+            if let Some(weight) = self.weight
+                && (step > 0 || self.to_the_start)
+            {
                 let from = if gru { &*to_state_gates } else { &*to_gates };
-                self.weight.multiply(&from[t * width..], time * width, h);
+                weight.multiply(&from[t * width..], time * width, h);
             }
         }
         if gru {

@@ -117,6 +117,32 @@ pub(crate) fn chunks<T: Send>(out: &mut [T], size: usize, work: usize, f: impl F
     });
 }
 
+/// Calls `f` with parts of slices of one length that begin at the same place, and with that place; on several threads when
+/// `work` is worth it.
+pub(crate) fn together<T: Send, U: Send>(
+    first: &mut [T],
+    others: &mut [&mut [U]],
+    work: usize,
+    f: impl Fn(Range<usize>, &mut [T], &mut [&mut [U]]) + Sync,
+) {
+    /// Elements of a part at least, so that no two threads write to one line of a cache.
+    const UNIT: usize = 1024;
+    let len = first.len();
+    assert!(others.iter().all(|other| other.len() == len), "slices of one length");
+    let first = Shared::new(first);
+    let others: Vec<Shared<U>> = others.iter_mut().map(|other| Shared::new(other)).collect();
+    split(len, UNIT, work, |range| {
+        // SAFETY: parts do not overlap, and all slices have this length.
+        let part = unsafe { std::slice::from_raw_parts_mut(first.from(range.start), range.len()) };
+        let mut parts: Vec<&mut [U]> = others
+            .iter()
+            // SAFETY: as above.
+            .map(|other| unsafe { std::slice::from_raw_parts_mut(other.from(range.start), range.len()) })
+            .collect();
+        f(range, part, &mut parts);
+    });
+}
+
 /// A slice to which several threads write, each to elements of its own.
 pub(crate) struct Shared<'a, T> {
     start: *mut T,

@@ -8,7 +8,7 @@ use crate::{
     cell::Params,
     dtype::{Float, Real},
     error::Result,
-    kernels::{buffers::copied, simd::vectorized},
+    kernels::simd::vectorized,
 };
 
 /// Adam, in the form of `torch.optim.Adam` and `torch.optim.AdamW`. At update t of a parameter:
@@ -104,7 +104,7 @@ impl Rule for Formula {
         2
     }
 
-    fn apply<T: Float>(&self, steps: u64, value: &[T], grad: &[T::Wide], moments: &mut [&mut [T::Wide]]) -> Vec<T> {
+    fn apply<T: Float>(&self, steps: u64, value: &mut [T], grad: &[T::Wide], moments: &mut [&mut [T::Wide]]) {
         let [mean, square] = moments else { unreachable!("two moments were asked for") };
         let of = T::Wide::of;
         // The coefficients are computed in f64 and rounded once, as torch's are.
@@ -117,9 +117,8 @@ impl Rule for Formula {
             false => (of(self.weight_decay), of(1.0)),
             true => (of(0.0), of(1.0 - self.lr * self.weight_decay)),
         };
-        let mut new = copied(value);
         vectorized(|| {
-            for (((p, &g), m), v) in new.iter_mut().zip(grad).zip(mean.iter_mut()).zip(square.iter_mut()) {
+            for (((p, &g), m), v) in value.iter_mut().zip(grad).zip(mean.iter_mut()).zip(square.iter_mut()) {
                 let wide = p.widen();
                 let g = g + penalty * wide;
                 *m = *m + rest1 * (g - *m);
@@ -127,6 +126,5 @@ impl Rule for Formula {
                 *p = T::narrow(wide * shrink - step * (*m / (v.sqrt() / root + eps)));
             }
         });
-        new
     }
 }

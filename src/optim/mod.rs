@@ -13,6 +13,7 @@ use crate::{
     cell::Params,
     dtype::Float,
     error::{Error, Result},
+    kernels::{buffers::take, threads},
     tensor::{Array, Stored, with_float},
 };
 
@@ -36,13 +37,13 @@ pub trait Optimizer: Debug + Send {
 }
 
 /// The formula of an optimizer for one parameter.
-trait Rule {
+trait Rule: Sync {
     /// How many running averages it keeps of each parameter.
     fn moments(&self) -> usize;
 
-    /// The new value. `steps` counts the updates of this parameter, this one included. `grad` has as many elements as
-    /// `value`, and so has each of the [`moments`](Rule::moments), which begin as zeros.
-    fn apply<T: Float>(&self, steps: u64, value: &[T], grad: &[T::Wide], moments: &mut [&mut [T::Wide]]) -> Vec<T>;
+    /// Changes some elements of the value. `steps` counts the updates of this parameter, this one included. `grad` has as
+    /// many elements as `value`, and so has each of the [`moments`](Rule::moments), which begin as zeros.
+    fn apply<T: Float>(&self, steps: u64, value: &mut [T], grad: &[T::Wide], moments: &mut [&mut [T::Wide]]);
 }
 
 /// What an optimizer remembers of one parameter.
@@ -94,6 +95,9 @@ impl Debug for Trained {
     }
 }
 
+/// About how many multiplications the update of an element takes the time of.
+const WORK: usize = 16;
+
 fn updated(rule: &impl Rule, value: &Tensor, grad: &Tensor, memory: &mut Option<Memory>) -> Result<Tensor> {
     fn go<T: Stored + Float>(rule: &impl Rule, value: &[T], grad: &Array, memory: &mut Memory) -> Vec<T>
     where
@@ -102,7 +106,12 @@ fn updated(rule: &impl Rule, value: &Tensor, grad: &Tensor, memory: &mut Option<
         let grad = grad.slice::<T::Wide>().expect("cast and contiguous");
         let mut moments: Vec<&mut [T::Wide]> =
             memory.moments.iter_mut().map(|m| m.slice_mut::<T::Wide>().expect("made in this dtype")).collect();
-        rule.apply(memory.steps, value, grad, &mut moments)
+        let (steps, mut new) = (memory.steps, take(value.len()));
+        threads::together(&mut new, &mut moments, value.len() * WORK, |range, new, moments| {
+            new.copy_from_slice(&value[range.clone()]);
+            rule.apply(steps, new, &grad[range], moments);
+        });
+        new
     }
     let wide = if value.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     // A momentum switched on between two steps starts afresh.

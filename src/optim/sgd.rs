@@ -6,7 +6,7 @@ use crate::{
     cell::Params,
     dtype::{Float, Real},
     error::{Error, Result},
-    kernels::{buffers::copied, simd::vectorized},
+    kernels::simd::vectorized,
 };
 
 /// Stochastic gradient descent with momentum, in the form of `torch.optim.SGD`:
@@ -102,29 +102,27 @@ impl Rule for Formula {
         usize::from(self.momentum != 0.0)
     }
 
-    fn apply<T: Float>(&self, steps: u64, value: &[T], grad: &[T::Wide], moments: &mut [&mut [T::Wide]]) -> Vec<T> {
+    fn apply<T: Float>(&self, steps: u64, value: &mut [T], grad: &[T::Wide], moments: &mut [&mut [T::Wide]]) {
         let of = T::Wide::of;
         let (lr, weight_decay, momentum) = (of(self.lr), of(self.weight_decay), of(self.momentum));
-        let mut new = copied(value);
         let [velocity] = moments else {
             vectorized(|| {
-                for (p, &g) in new.iter_mut().zip(grad) {
+                for (p, &g) in value.iter_mut().zip(grad) {
                     let wide = p.widen();
                     *p = T::narrow(wide - lr * (g + weight_decay * wide));
                 }
             });
-            return new;
+            return;
         };
         let (keep, take) = if steps == 1 { (of(0.0), of(1.0)) } else { (momentum, of(1.0 - self.dampening)) };
         let ahead = self.nesterov;
         vectorized(|| {
-            for ((p, &g), b) in new.iter_mut().zip(grad).zip(velocity.iter_mut()) {
+            for ((p, &g), b) in value.iter_mut().zip(grad).zip(velocity.iter_mut()) {
                 let wide = p.widen();
                 let g = g + weight_decay * wide;
                 *b = keep * *b + take * g;
                 *p = T::narrow(wide - lr * if ahead { g + momentum * *b } else { *b });
             }
         });
-        new
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     optim::Optimizer,
     policy::LossScaleSpec,
     precision::{self, Frame},
-    tensor::with_float,
+    tensor::{Array, with_float},
 };
 
 /// So many skipped steps in a row that the scale can do nothing about are called [`Outcome::Stalled`].
@@ -125,20 +125,25 @@ impl LossScale {
         }
     }
 
-    /// Divides the gradients of `params` by the scale, in f32 (f64 for f64 gradients), in which they then are.
+    /// Divides the gradients of `params` by the scale, in f32 (f64 for f64 gradients), in which they then are. What nobody
+    /// else holds is changed where it stands.
     /// Returns the path of the first parameter whose gradient is not finite.
     pub fn unscale(&self, grads: &mut Grads, params: &Params) -> Option<String> {
         let inverse = 1.0 / self.value();
-        let mut first = None;
+        let mut taken = Vec::new();
         for (path, param) in params.iter() {
-            let Some(grad) = grads.get(param) else { continue };
+            let Some(grad) = grads.take(param) else { continue };
             let wide = if grad.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-            let grad = grad.cast(wide).detach();
-            let (grad, finite) = if inverse == 1.0 { (grad.clone(), is_finite(&grad)) } else { times(&grad, inverse) };
-            if first.is_none() && !finite {
-                first = Some(path.to_string());
-            }
-            grads.set(param, grad);
+            taken.push((path, param, grad.cast(wide).into_array()));
+        }
+        let finite = if inverse == 1.0 {
+            taken.iter().map(|(.., grad)| is_finite(grad)).collect()
+        } else {
+            times(taken.iter_mut().map(|(.., grad)| grad), inverse)
+        };
+        let first = finite.iter().position(|finite| !finite).map(|i| taken[i].0.to_string());
+        for (_, param, grad) in taken {
+            grads.set(param, Tensor::from_array(grad));
         }
         first
     }
@@ -146,19 +151,27 @@ impl LossScale {
 
 /// Whether every gradient of `params` is finite. A parameter without gradient counts as finite.
 pub fn all_finite(grads: &Grads, params: &Params) -> bool {
-    params.iter().filter_map(|(_, param)| grads.get(param)).all(is_finite)
+    params.iter().filter_map(|(_, param)| grads.get(param)).all(|grad| is_finite(grad.array()))
 }
 
-fn is_finite(x: &Tensor) -> bool {
-    with_float!(x.array().contiguous(), a: T => finite::all_finite::<T>(a.as_slice().expect("contiguous")), else true)
+fn is_finite(x: &Array) -> bool {
+    with_float!(x.contiguous(), a: T => finite::all_finite::<T>(a.as_slice().expect("contiguous")), else true)
 }
 
-/// A floating tensor times a number, each element rounded once, and whether all of it is finite.
-fn times(x: &Tensor, factor: f32) -> (Tensor, bool) {
-    use crate::dtype::{Float, Real};
-    with_float!(x.array().contiguous(), a: T => {
-        let factor = <T as Float>::Wide::of(f64::from(factor));
-        let (scaled, finite) = finite::scaled::<T>(a.as_slice().expect("contiguous"), factor);
-        (Tensor::from_vec(scaled, x.shape()).expect("one element for each"), finite)
-    }, else (x.clone(), true))
+/// Multiplies arrays of f32 and f64 by a number, in place. Says of each whether it is finite then.
+fn times<'a>(arrays: impl Iterator<Item = &'a mut Array>, factor: f32) -> Vec<bool> {
+    let (mut singles, mut doubles) = (Vec::new(), Vec::new());
+    let mut is_double = Vec::new();
+    for array in arrays {
+        is_double.push(array.dtype() == DType::F64);
+        if array.dtype() == DType::F64 {
+            doubles.extend(array.slice_mut::<f64>());
+        } else {
+            singles.extend(array.slice_mut::<f32>());
+        }
+    }
+    let mut singles = finite::scale(&mut singles, factor).into_iter();
+    let mut doubles = finite::scale(&mut doubles, f64::from(factor)).into_iter();
+    let mut next = |double| if double { doubles.next() } else { singles.next() };
+    is_double.into_iter().map(|double| next(double).expect("one for each")).collect()
 }

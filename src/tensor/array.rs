@@ -10,8 +10,8 @@ use crate::{
     dtype::{Element, Float},
     error::{Error, Result},
     kernels::{
-        buffers::{Lent, give, take},
-        cast::Convert,
+        buffers::{Lent, give},
+        cast::{Convert, converted},
         elementwise::in_blocks,
         strided::row_major,
     },
@@ -209,11 +209,10 @@ impl Array {
     /// Another dtype, each element rounded once.
     pub fn cast(&self, to: DType) -> Array {
         fn go<A: Stored + Convert<B>, B: Stored>(a: &ArcArray<A, IxDyn>) -> Array {
-            let mut data = take(a.len());
-            match a.as_slice() {
-                Some(from) => A::convert(from, &mut data),
-                None => A::convert(&Lent::from(row_major(&a.view())), &mut data),
-            }
+            let data = match a.as_slice() {
+                Some(from) => converted(from),
+                None => converted(&Lent::from(row_major(&a.view()))),
+            };
             B::wrap(ArcArray::from_shape_vec(a.raw_dim(), data).expect("one element for each"))
         }
         if to == self.dtype() {

@@ -24,6 +24,10 @@ impl Grads {
         self.by_leaf.get(&id)
     }
 
+    pub(crate) fn take_leaf(&mut self, id: LeafId) -> Option<Tensor> {
+        self.by_leaf.remove(&id)
+    }
+
     pub(crate) fn replace(&mut self, id: LeafId, grad: Tensor) {
         self.by_leaf.insert(id, grad);
     }

@@ -108,6 +108,16 @@ impl Tensor {
         })
     }
 
+    /// The value in row-major order, to be changed: alone in its storage when nobody else holds it.
+    pub(crate) fn into_array(self) -> Array {
+        let _ = self.array();
+        let value = match Arc::try_unwrap(self.0).map(|inner| inner.data) {
+            Ok(data) => Arc::try_unwrap(data).unwrap_or_else(|shared| (*shared).clone()).into_inner(),
+            Err(shared) => shared.data.get().cloned(),
+        };
+        value.expect("it was just read").contiguous()
+    }
+
     pub(crate) fn place(&self) -> &Place {
         &self.0.place
     }

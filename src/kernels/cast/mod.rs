@@ -4,9 +4,26 @@ mod vectors;
 
 use half::{bf16, f16};
 
+use super::{
+    buffers::{self, Item},
+    threads,
+};
+
 /// A conversion of whole slices. `from` and `to` have the same length.
 pub(crate) trait Convert<To>: Sized {
     fn convert(from: &[Self], to: &mut [To]);
+}
+
+/// About how many multiplications the conversion of an element takes the time of.
+const WORK: usize = 4;
+
+/// A slice converted, on several threads when it is long.
+pub(crate) fn converted<A: Convert<B> + Sync, B: Item>(from: &[A]) -> Vec<B> {
+    let mut to = buffers::take(from.len());
+    threads::together(&mut to, &mut [] as &mut [&mut [B]], from.len() * WORK, |range, to, _| {
+        A::convert(&from[range], to)
+    });
+    to
 }
 
 macro_rules! convert {
