@@ -47,6 +47,8 @@ pub(crate) struct Kept {
     pub address: usize,
     pub dtype: DType,
     pub len: usize,
+    /// Whether it is what came in.
+    pub came_in: bool,
 }
 
 /// One call of a cell: how many elements that a cast would touch went in and came out.

@@ -192,6 +192,11 @@ impl Work {
                 let elements = elements + q / width.max(1.0) * keys;
                 return Work { kind: Kind::Attention, multiply_adds: 2.0 * q * keys, elements };
             }
+            // Every step multiplies what comes and the state by their weights.
+            Op::RnnCell | Op::GruCell | Op::LstmCell | Op::FusedRnn => {
+                let steps = count(input(0)) / axis(input(0), 1).max(1.0);
+                (Kind::Product, steps * (count(input(1)) + count(input(2))))
+            }
             Op::Conv1d | Op::Conv2d | Op::Conv3d => {
                 (Kind::Convolution, output * count(input(1).get(1..).unwrap_or_default()))
             }
@@ -244,6 +249,8 @@ mod tests {
         // Every output of a convolution takes one of each weight of its channel; of a transposed one, every input.
         assert_eq!(of(Op::Conv2d, &[&[1, 4, 6, 6], &[8, 4, 3, 3], &[8]], &[1, 8, 4, 4]), 8.0 * 16.0 * 36.0);
         assert_eq!(of(Op::ConvTranspose2d, &[&[1, 8, 4, 4], &[8, 4, 3, 3]], &[1, 4, 6, 6]), 8.0 * 16.0 * 36.0);
+        let lstm = [&[2, 7, 3][..], &[16, 3], &[16, 4], &[2, 4], &[2, 4]];
+        assert_eq!(of(Op::LstmCell, &lstm, &[2, 7, 4]), 14.0 * 16.0 * (3.0 + 4.0));
         // Scores and what they weigh: [6, 10] by [10, 9], then [6, 9] by [9, 10].
         let attention = [&[2, 6, 10][..], &[2, 9, 10], &[2, 9, 10]];
         assert_eq!(of(Op::ScaledDotProductAttention, &attention, &[2, 6, 10]), 2.0 * 2.0 * 6.0 * 9.0 * 10.0);

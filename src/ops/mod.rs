@@ -77,7 +77,7 @@ pub(crate) fn dispatch(
         inputs: inputs.iter().map(|x| x.shape().to_vec()).collect(),
         output: output.shape().to_vec(),
         needs: inputs.iter().map(Tensor::is_tracked).collect(),
-        kept: output.kept(),
+        kept: output.kept(&inputs),
     });
     Ok(match casts.output {
         Some(to) if output.dtype().is_castable() => output.cast(to),

@@ -70,6 +70,8 @@ struct CellCosts {
     params: Vec<(DType, usize)>,
     /// How many elements went in and came out, by call.
     crossings: Vec<(usize, usize)>,
+    /// How much of what is kept of its ops came into them.
+    came_in: usize,
     /// Its ops in each dtype.
     fixed: [Sum; 3],
     /// Its ops by the op lists of the level.
@@ -174,6 +176,7 @@ impl<'a> Costs<'a> {
             let listed = rules.map_or(came, |rules| by_list(rules, ran.op, came));
             let first = ran.sizes.inputs.first().map_or(0, |shape| shape.iter().product());
             let cell = &mut costs.cells[cell];
+            cell.came_in += ran.sizes.kept.iter().filter(|kept| kept.came_in).map(|kept| kept.len).sum::<usize>();
             cell.listed += one(speeds, ran, listed);
             cell.listed.nanos += speeds.cast(came, listed, first);
             cell.lists_lower |= listed.is_low();
@@ -203,6 +206,9 @@ impl<'a> Costs<'a> {
             for (inputs, outputs) in &cell.crossings {
                 sum.nanos += self.speeds.cast(outside, dtype, *inputs) + self.speeds.cast(dtype, outside, *outputs);
             }
+            // Of an input that was widened, what it was before is kept.
+            let widened = cell.crossings.iter().map(|(inputs, _)| inputs).sum::<usize>().min(cell.came_in);
+            sum.kept -= (widened * dtype.bytes().saturating_sub(outside.bytes())) as f64;
         }
         sum
     }

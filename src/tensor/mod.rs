@@ -239,12 +239,12 @@ impl Tensor {
         Sizes { inputs: vec![shape.clone()], output: shape, needs: vec![self.is_tracked()], kept: Vec::new() }
     }
 
-    /// What the op that made this tensor keeps for its way back.
-    pub(crate) fn kept(&self) -> Vec<Kept> {
-        match &self.0.place {
-            Place::Node(node) => node.saved.iter().filter_map(Tensor::activation).collect(),
-            _ => Vec::new(),
-        }
+    /// What the op that made this tensor of some inputs keeps for its way back.
+    pub(crate) fn kept(&self, inputs: &[Tensor]) -> Vec<Kept> {
+        let Place::Node(node) = &self.0.place else { return Vec::new() };
+        let came: Vec<usize> = inputs.iter().filter_map(Tensor::activation).map(|kept| kept.address).collect();
+        let kept = node.saved.iter().filter_map(Tensor::activation);
+        kept.map(|kept| Kept { came_in: came.contains(&kept.address), ..kept }).collect()
     }
 
     /// What is kept in memory when this tensor is saved; `None` for what belongs to a parameter.
@@ -254,7 +254,7 @@ impl Tensor {
         }
         match (&self.0.data.get(), &self.0.narrow) {
             (None, Some(narrow)) => narrow.activation(),
-            _ => Some(Kept { address: self.array().address(), dtype: self.dtype(), len: self.len() }),
+            _ => Some(Kept { address: self.array().address(), dtype: self.dtype(), len: self.len(), came_in: false }),
         }
     }
 }

@@ -27,6 +27,7 @@ impl<T: Lanes> Kernel for Channels<'_, T> {
         let (rows, width, depth) = (V::TILE.0, V::TILE.1 * V::LANES, part.offsets.len());
         let outputs = task.images * task.runs.len() * part.length;
         let (mut sums, mut more): (Tile, Tile) = ([[0.0; TILE_WIDTH]; TILE_ROWS], [[0.0; TILE_WIDTH]; TILE_ROWS]);
+        let mut columns = Columns::default();
         for c0 in task.channels.clone().step_by(width) {
             let count = width.min(task.channels.end - c0);
             let (weights, to, wide) = (&task.weights, &mut *task.panel, &mut *task.wide);
@@ -56,20 +57,28 @@ impl<T: Lanes> Kernel for Channels<'_, T> {
                 }
                 let size = (rows, count.div_ceil(V::LANES));
                 let windows = |block: usize| Windows { starts, offsets: part.offsets[block..].as_ptr() };
-                let columns =
+                let weights =
                     |block: usize| Panel { start: panel.wrapping_add(block * width), row: width, step: V::LANES };
                 // SAFETY: all factors lie inside the planes, and the panel has been packed; the outputs are this task's.
                 unsafe {
-                    tile::<V, _, _>(size, depth.min(DEPTH), windows(0), columns(0), &mut sums);
+                    tile::<V, _, _>(size, depth.min(DEPTH), windows(0), weights(0), &mut sums);
                     for block in (DEPTH..depth).step_by(DEPTH) {
-                        tile::<V, _, _>(size, (depth - block).min(DEPTH), windows(block), columns(block), &mut more);
+                        tile::<V, _, _>(size, (depth - block).min(DEPTH), windows(block), weights(block), &mut more);
                         sums.as_flattened_mut()
                             .iter_mut()
                             .zip(more.as_flattened())
                             .for_each(|(sum, more)| *sum += more);
                     }
                     let first = c0 * task.channel;
-                    store::<V, T>(&mut sums, &bias, count, &to[..length], (first, task.channel), task.out);
+                    store::<V, T>(
+                        &mut sums,
+                        &bias,
+                        &mut columns,
+                        count,
+                        &to[..length],
+                        (first, task.channel),
+                        task.out,
+                    );
                 }
             }
         }
@@ -83,12 +92,12 @@ impl<T: Lanes> Kernel for Channels<'_, T> {
 unsafe fn store<V: Vector, T: Lanes>(
     sums: &mut Tile,
     bias: &[f32; TILE_WIDTH],
+    columns: &mut Columns<T>,
     count: usize,
     to: &[usize],
     (first, step): (usize, usize),
     out: Shared<'_, T>,
 ) {
-    let mut low = [[T::default(); TILE_ROWS]; TILE_WIDTH];
     let side_by_side = to.len() == V::TILE.0 && to.iter().enumerate().all(|(r, &place)| place == to[0] + r);
     // SAFETY: vectors lie inside the tile and the bias; the places are the caller's promise.
     unsafe {
@@ -100,8 +109,8 @@ unsafe fn store<V: Vector, T: Lanes>(
                 c += V::LANES;
             }
         }
-        columns::<V, T>(sums.as_ptr().cast(), TILE_WIDTH, count, &mut low);
-        for (c, low) in low[..count].iter().enumerate() {
+        columns.take::<V>(sums.as_ptr().cast(), TILE_WIDTH, count);
+        for (c, low) in columns.low[..count].iter().enumerate() {
             let first = first + c * step;
             if side_by_side {
                 std::ptr::copy_nonoverlapping(low.as_ptr(), out.at(first + to[0]), V::TILE.0);
@@ -114,25 +123,34 @@ unsafe fn store<V: Vector, T: Lanes>(
     }
 }
 
-/// Transposes the first `count` columns of eight rows that are `row` numbers apart, and rounds them.
-///
-// SAFETY: the caller has the instructions of `V`; `from` is valid for eight rows, of `count` rounded up to eight.
-#[inline(always)]
-pub(super) unsafe fn columns<V: Vector, T: Lanes>(
-    from: *const f32,
-    row: usize,
-    count: usize,
-    to: &mut [[T; TILE_ROWS]; TILE_WIDTH],
-) {
-    let mut wide = [[0f32; TILE_ROWS]; TILE_WIDTH];
-    // SAFETY: whole transposes lie inside the rows, whole vectors inside both tiles.
-    unsafe {
-        for c in (0..count).step_by(TILE_ROWS) {
-            V::transpose(from.add(c), row, wide[c].as_mut_ptr(), TILE_ROWS);
-        }
-        let (from, to) = (wide.as_ptr().cast::<f32>(), to.as_mut_ptr().cast::<T>());
-        for at in (0..count * TILE_ROWS).step_by(V::LANES) {
-            T::store(V::load_f32(from.add(at)), to.add(at));
+/// The columns of a tile, of eight rows.
+pub(super) struct Columns<T> {
+    wide: [[f32; TILE_ROWS]; TILE_WIDTH],
+    /// Rounded.
+    pub low: [[T; TILE_ROWS]; TILE_WIDTH],
+}
+
+impl<T: Lanes> Default for Columns<T> {
+    fn default() -> Self {
+        Columns { wide: [[0.0; TILE_ROWS]; TILE_WIDTH], low: [[T::default(); TILE_ROWS]; TILE_WIDTH] }
+    }
+}
+
+impl<T: Lanes> Columns<T> {
+    /// Takes the first `count` columns of eight rows that are `row` numbers apart.
+    ///
+    // SAFETY: the caller has the instructions of `V`; `from` is valid for eight rows, of `count` rounded up to eight.
+    #[inline(always)]
+    pub unsafe fn take<V: Vector>(&mut self, from: *const f32, row: usize, count: usize) {
+        // SAFETY: whole transposes lie inside the rows, whole vectors inside both arrays.
+        unsafe {
+            for c in (0..count).step_by(TILE_ROWS) {
+                V::transpose(from.add(c), row, self.wide[c].as_mut_ptr(), TILE_ROWS);
+            }
+            let (from, to) = (self.wide.as_ptr().cast::<f32>(), self.low.as_mut_ptr().cast::<T>());
+            for at in (0..count * TILE_ROWS).step_by(V::LANES) {
+                T::store(V::load_f32(from.add(at)), to.add(at));
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     Across, Geometry,
-    channels::columns,
+    channels::Columns,
     planes::{Planes, SLACK, place, places},
     windows::together,
 };
@@ -149,15 +149,15 @@ impl<T: Lanes> Kernel for Patches<'_, T> {
                 }
             }
         }
+        let mut columns = Columns::default();
         for (c0, sums) in channels.clone().step_by(width).zip(sums.chunks_exact(panel_sums)) {
             let some = width.min(channels.end - c0);
             for (r0, sums) in terms.clone().step_by(TILE_ROWS).zip(sums.chunks_exact(TILE_ROWS * width)) {
                 let count = TILE_ROWS.min(terms.end - r0);
-                let mut low = [[T::default(); TILE_ROWS]; TILE_WIDTH];
                 // SAFETY: there are eight rows of sums; the elements are these terms' and channels'.
                 unsafe {
-                    columns::<V, T>(sums.as_ptr(), width, some, &mut low);
-                    for (c, low) in (c0..c0 + some).zip(&low) {
+                    columns.take::<V>(sums.as_ptr(), width, some);
+                    for (c, low) in (c0..c0 + some).zip(&columns.low) {
                         let to = out.at((group * g.out_channels + c) * g.patch() + r0);
                         match count {
                             TILE_ROWS => std::ptr::copy_nonoverlapping(low.as_ptr(), to, TILE_ROWS),

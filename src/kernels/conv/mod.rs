@@ -16,6 +16,7 @@ mod windows;
 use half::{bf16, f16};
 
 use super::{
+    finite::all_finite,
     gemm::Gemm,
     simd::{self, Width},
 };
@@ -97,12 +98,13 @@ impl Across {
         (vectors, Across::faster(vectors, channels, 85 * length / length_in_vectors))
     }
 
-    /// For the gradient of the weight, where rows are multiplied with their padding.
-    fn of_rows(vectors: Width, g: &Geometry) -> (Width, Across) {
-        (
-            vectors,
-            Across::faster(vectors, g.out_channels, 60 * g.out_volume() / planes::Planes::dealt(g).plane().max(1)),
-        )
+    /// For the gradient of the weight, where rows are multiplied with their padding: 0 times what is not finite is not 0.
+    fn of_rows<T: Convolve>(vectors: Width, g: &Geometry, x: &[T]) -> (Width, Across) {
+        let filled = 60 * g.out_volume() / planes::Planes::dealt(g).plane().max(1);
+        match Across::faster(vectors, g.out_channels, filled) {
+            Across::Outputs if all_finite(x) => (vectors, Across::Outputs),
+            _ => (vectors, Across::Channels),
+        }
     }
 }
 
@@ -130,7 +132,7 @@ macro_rules! convolve {
                 windows::input_gradient(way, g, grad, weight, bias)
             }
             fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self> {
-                gradient::of_weight(Across::of_rows(simd::widest(), g), g, x, grad)
+                gradient::of_weight(Across::of_rows(simd::widest(), g, x), g, x, grad)
             }
         }
     )* };

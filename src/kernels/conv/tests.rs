@@ -178,6 +178,23 @@ fn bf16_convolutions_are_the_definition() {
 }
 
 #[test]
+fn an_infinite_pixel_reaches_only_the_taps_that_read_it() {
+    let axis = [5, 3, 1, 1, 1, 1];
+    for channels in [1, 40] {
+        let g = geometry(1, 1, (1, channels), [[1, 1, 1, 1, 0, 0], axis, axis]);
+        let mut x = vec![f16::ONE; 25];
+        x[0] = f16::INFINITY;
+        let of_weight = weight_gradient(&g, &x, &vec![f16::ONE; 25 * channels]);
+        // The corner is read by the four taps at whose place in the window it may stand.
+        let reached = [true, true, false, true, true, false, false, false, false];
+        for (i, x) in of_weight.iter().enumerate() {
+            assert_eq!(x.is_infinite(), reached[i % 9], "{channels} channels, {i}: {x}");
+            assert!(!x.is_nan());
+        }
+    }
+}
+
+#[test]
 fn the_number_of_threads_changes_no_bit() {
     let one = [1, 1, 1, 1, 0, 0];
     for g in [
