@@ -3,8 +3,9 @@
 use super::{
     buffers::{Item, Lent, lend, zeros},
     gemm::{Added, Gemm, Layout, Products, products},
-    math, reduce,
+    reduce,
     simd::{Body, vectorized},
+    softmax,
     threads::{self, Shared},
 };
 use crate::dtype::{Float, Real};
@@ -260,13 +261,7 @@ impl<R: Real> Body for Weights<'_, R> {
                 row.fill(R::zero());
                 continue;
             }
-            for score in row.iter_mut() {
-                *score = math::exp(*score - largest);
-            }
-            let scale = reduce::sum_of([row], |[weight]| weight).recip();
-            for weight in row {
-                *weight = *weight * scale;
-            }
+            softmax::weights(None, row, largest);
         }
     }
 }

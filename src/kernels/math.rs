@@ -19,6 +19,9 @@ macro_rules! functions {
 functions! {
     /// `e^x`, within 1 unit in the last place.
     exp, f64::exp;
+    /// `e^x` times [`RAISED_ONE`] for x up to 0, within 1.5 units in the last place, at less work than [`exp`]: such numbers
+    /// are not subnormal, and divided by their sum they need not be lowered. Where `e^x` is 0 as an f32 it is below 2^-87.
+    raised_exp, |x| x.exp() * RAISED_ONE;
     /// `e^x - 1`, within 1 unit in the last place.
     expm1, f64::exp_m1;
     /// Within 2 units in the last place.
@@ -36,6 +39,9 @@ functions! {
     /// The density of the standard normal, within 4 units in the last place.
     density, |x| (-0.5 * x * x).exp() * (0.5 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
 }
+
+/// What [`raised_exp`] is at 0.
+pub(crate) const RAISED_ONE: f64 = (1u128 << 64) as f64;
 
 /// The functions in f32.
 mod single {
@@ -90,6 +96,18 @@ mod single {
         // In two steps, since the power itself may be no normal number.
         let half = n >> 1;
         ((r * r).mul_add(p, rest) + r + 1.0) * power_of_two(half) * power_of_two(n.wrapping_sub(half))
+    }
+
+    #[inline(always)]
+    pub(super) fn raised_exp(x: f32) -> f32 {
+        // With the exponent of the power added to the number that rounds, the power is the last bits.
+        const ROUND: f32 = super::single::ROUND + (127 + 64) as f32;
+        let x = if x < -105.0 { -105.0 } else { x };
+        let shifted = x.mul_add(LOG2_E, ROUND);
+        let n = shifted - ROUND;
+        let r = n.mul_add(-LN_2[1], n.mul_add(-LN_2[0], x));
+        let p = polynomial(r, [1.0, 1.0, 0.499_999_94, 0.166_665_21, 0.041_668_27, 0.008_368_677, 0.001_382_041_1]);
+        p * f32::from_bits(shifted.to_bits() << 23)
     }
 
     #[inline(always)]
@@ -292,6 +310,23 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn raised_exponentials_are_near_the_exact_ones() {
+        let x: Vec<f32> = (0..=(105f32).to_bits()).step_by(1021).map(|bits| -f32::from_bits(bits)).collect();
+        let mut y = x.clone();
+        vectorized(|| y.iter_mut().for_each(|y| *y = raised_exp(*y)));
+        let mut worst = 0f64;
+        for (&x, &y) in x.iter().zip(&y) {
+            assert_eq!(y.to_bits(), raised_exp(x).to_bits(), "without vectors, {x:e}");
+            worst = worst.max(ulps(y, raised_exp(f64::from(x))));
+        }
+        assert!(worst <= 1.5, "{worst} units in the last place away");
+        let one = RAISED_ONE as f32;
+        assert_eq!([0.0, -0.0].map(|x: f32| raised_exp(x)), [one, one]);
+        assert!([f32::NEG_INFINITY, f32::MIN, -105.0].iter().all(|&x| raised_exp(x) < 2f32.powi(-87)));
+        assert!(raised_exp(f32::NAN).is_nan() && raised_exp(-f32::NAN).is_nan());
     }
 
     /// How many of all 2^16 inputs of a format give another number than the exact result rounded once.

@@ -20,31 +20,39 @@ fn half(n: usize) -> usize {
 /// Running results side by side, so that none needs to wait for another.
 const SIDE: usize = 64;
 
+/// Elements that are computed together at the end of a lane: none by itself.
+const PART: usize = 16;
+
 /// The sum, in an order that depends on nothing but the length.
 pub(crate) fn sum<R: Real>(x: &[R]) -> R {
     vectorized(|| sum_of([x], |[x]| x))
 }
 
-/// The sum of `f` over slices of one length: runs of [`RUN`] terms, whose sums are added pairwise. To be called where
-/// loops are [`vectorized`].
+/// The sum of `f` over slices of one length: runs of [`RUN`] terms (the last takes up to [`PART`] more, so that few terms
+/// are no run of their own), whose sums are added pairwise. To be called where loops are [`vectorized`].
 #[inline(always)]
 pub(crate) fn sum_of<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -> R + Copy) -> R {
     let len = x[0].len();
-    if len <= RUN {
+    if len <= RUN + PART {
         return sum_of_run(x, f);
     }
     // The sum of 2^level runs waits there for its neighbour.
     let mut waiting = [R::zero(); usize::BITS as usize];
-    let runs = len.div_ceil(RUN);
+    let runs = (len - PART).div_ceil(RUN);
     for run in 0..runs {
-        let mut sum = sum_of_run(x.map(|x| &x[run * RUN..len.min((run + 1) * RUN)]), f);
+        let mut sum = sum_of_run(x.map(|x| &x[run * RUN..if run + 1 < runs { (run + 1) * RUN } else { len }]), f);
         let level = run.trailing_ones() as usize;
         for left in &waiting[..level] {
             sum = *left + sum;
         }
         waiting[level] = sum;
     }
-    (0..waiting.len()).filter(|level| runs >> level & 1 == 1).fold(R::zero(), |sum, level| waiting[level] + sum)
+    let (mut sum, mut left) = (R::zero(), runs);
+    while left > 0 {
+        sum = waiting[left.trailing_zeros() as usize] + sum;
+        left &= left - 1;
+    }
+    sum
 }
 
 #[inline(always)]
@@ -62,7 +70,16 @@ pub(crate) fn largest<R: Real>(x: &[R]) -> R {
 /// over whole arrays, and the rest has an array of its own: so the results stay in vector registers.
 #[inline(always)]
 fn fold<R: Real, const N: usize>(x: [&[R]; N], start: R, f: impl Fn([R; N]) -> R, join: impl Fn(R, R) -> R) -> R {
-    let (len, mut results) = (x[0].len(), [start; SIDE]);
+    let len = x[0].len();
+    if len <= PART {
+        let mut results = last_folded(x, start, &f, &join);
+        halve::<R, PART, 8>(&mut results, &join);
+        halve::<R, PART, 4>(&mut results, &join);
+        halve::<R, PART, 2>(&mut results, &join);
+        halve::<R, PART, 1>(&mut results, &join);
+        return results[0];
+    }
+    let mut results = [start; SIDE];
     let whole = len / SIDE * SIDE;
     for at in (0..whole).step_by(SIDE) {
         let x = x.map(|x| &x[at..at + SIDE]);
@@ -76,27 +93,91 @@ fn fold<R: Real, const N: usize>(x: [&[R]; N], start: R, f: impl Fn([R; N]) -> R
     }
     if whole < len {
         let mut rest = [start; SIDE];
-        for i in whole..len {
-            rest[i - whole] = f(x.map(|x| x[i]));
+        let parts = len / PART * PART;
+        for at in (whole..parts).step_by(PART) {
+            let x = x.map(|x| &x[at..at + PART]);
+            for i in 0..PART {
+                rest[at - whole + i] = f(x.map(|x| x[i]));
+            }
+        }
+        if parts < len {
+            rest[parts - whole..][..PART].copy_from_slice(&last_folded(x, start, &f, &join));
         }
         for i in 0..SIDE {
             results[i] = join(results[i], rest[i]);
         }
     }
-    halve::<R, 32>(&mut results, &join);
-    halve::<R, 16>(&mut results, &join);
-    halve::<R, 8>(&mut results, &join);
-    halve::<R, 4>(&mut results, &join);
-    halve::<R, 2>(&mut results, &join);
-    halve::<R, 1>(&mut results, &join);
+    halve::<R, SIDE, 32>(&mut results, &join);
+    halve::<R, SIDE, 16>(&mut results, &join);
+    halve::<R, SIDE, 8>(&mut results, &join);
+    halve::<R, SIDE, 4>(&mut results, &join);
+    halve::<R, SIDE, 2>(&mut results, &join);
+    halve::<R, SIDE, 1>(&mut results, &join);
     results[0]
+}
+
+/// `f` of what is left after all whole [`PART`]s, at the end of the [`last_part`]s if these are full.
+#[inline(always)]
+fn last_folded<R: Real, const N: usize>(
+    x: [&[R]; N],
+    start: R,
+    f: impl Fn([R; N]) -> R,
+    join: impl Fn(R, R) -> R,
+) -> [R; PART] {
+    let len = x[0].len();
+    let new = if len <= PART { 0..len } else { PART - len % PART..PART };
+    let (x, mut results) = (x.map(last_part), [start; PART]);
+    for i in 0..PART {
+        let value = join(start, f(x.map(|x| x[i])));
+        results[i] = if new.contains(&i) { value } else { start };
+    }
+    results
 }
 
 /// Joins the second `HALF` results to the first. A loop over all halves would not be compiled for vectors.
 #[inline(always)]
-fn halve<R: Real, const HALF: usize>(results: &mut [R; SIDE], join: impl Fn(R, R) -> R) {
+fn halve<R: Real, const ALL: usize, const HALF: usize>(results: &mut [R; ALL], join: impl Fn(R, R) -> R) {
     for i in 0..HALF {
         results[i] = join(results[i], results[i + HALF]);
+    }
+}
+
+/// The last [`PART`] elements; as many as there are and zeros where there are fewer.
+#[inline(always)]
+fn last_part<R: Real>(x: &[R]) -> [R; PART] {
+    x.last_chunk().copied().unwrap_or_else(|| {
+        let mut part = [R::zero(); PART];
+        part[..x.len()].copy_from_slice(x);
+        part
+    })
+}
+
+/// Fills `y` with `f` of `x`, or of what it was where there is no `x`. To be called where loops are [`vectorized`].
+#[inline(always)]
+pub(crate) fn fill<R: Real>(x: Option<&[R]>, y: &mut [R], f: impl Fn(R) -> R) {
+    let (len, whole) = (y.len(), y.len() / PART * PART);
+    // Part of it is filled twice, from what was there before.
+    let mut last = last_part(x.unwrap_or(y));
+    match x {
+        Some(x) => {
+            for (y, &x) in y[..whole].iter_mut().zip(x) {
+                *y = f(x);
+            }
+        }
+        None => {
+            for y in &mut y[..whole] {
+                *y = f(*y);
+            }
+        }
+    }
+    if whole < len {
+        for x in &mut last {
+            *x = f(*x);
+        }
+        match y.last_chunk_mut() {
+            Some(y) => *y = last,
+            None => y.copy_from_slice(&last[..len]),
+        }
     }
 }
 
@@ -329,6 +410,37 @@ impl Along for RunningProduct {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// All lengths around the sizes of parts, sides and runs: whole numbers, whose sums are exact in any order.
+    fn lanes() -> impl Iterator<Item = Vec<f32>> {
+        let lens = (0..100).chain([255, 256, 257, 271, 272, 273, 511, 512, 528, 529, 1000, 1025]);
+        lens.map(|n| (0..n).map(|i| (i * 37 % 101) as f32 - 150.0).collect())
+    }
+
+    #[test]
+    fn every_element_takes_part_once() {
+        for x in lanes() {
+            let n = x.len();
+            assert_eq!(sum(&x), x.iter().sum::<f32>(), "{n}");
+            assert_eq!(vectorized(|| sum_of([&x], |[x]| x + 1.0)), x.iter().map(|x| x + 1.0).sum::<f32>(), "{n}");
+            let want = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            assert_eq!(vectorized(|| largest(&x)), want, "{n}");
+            let twice: Vec<f32> = x.iter().map(|x| 2.0 * x + 1.0).collect();
+            let (mut to, mut same) = (vec![0.0; n], x.clone());
+            vectorized(|| fill(Some(&x), &mut to, |x| 2.0 * x + 1.0));
+            vectorized(|| fill(None, &mut same, |x| 2.0 * x + 1.0));
+            assert!(to == twice && same == twice, "{n}");
+        }
+    }
+
+    #[test]
+    fn bits_are_the_same_without_vectors() {
+        for x in lanes() {
+            let x: Vec<f32> = x.iter().map(|x| x.sin()).collect();
+            let plain = sum_of([&x, &x], |[a, b]| a * b + b);
+            assert_eq!(vectorized(|| sum_of([&x, &x], |[a, b]| a * b + b)).to_bits(), plain.to_bits(), "{}", x.len());
+        }
+    }
 
     #[test]
     fn long_sums_stay_near_the_exact_one() {

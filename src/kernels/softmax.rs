@@ -3,12 +3,20 @@
 use super::{elementwise::Kept, lanes::Along, math, reduce, simd::Body};
 use crate::dtype::Real;
 
+/// Fills `y` with `exp(x) / sum exp(x)`; x is what y was where there is no `x`. `largest` is the largest of them.
+#[inline(always)]
+pub(super) fn weights<R: Real>(x: Option<&[R]>, y: &mut [R], largest: R) {
+    reduce::fill(x, y, |x| math::raised_exp(x - largest));
+    let scale = reduce::sum_of([y], |[y]| y).recip();
+    reduce::fill(None, y, |y| y * scale);
+}
+
 /// The two parts of `ln(sum exp(x))`: the largest x, and what is to be added to it. They are kept apart, because their
 /// sum would lose the second when the first is large.
 #[inline(always)]
 fn log_sum_exp<R: Real>(x: &[R]) -> (R, R) {
     let largest = reduce::largest(x);
-    (largest, reduce::sum_of([x], |[x]| math::exp(x - largest)).ln())
+    (largest, (reduce::sum_of([x], |[x]| math::raised_exp(x - largest)) * R::of(math::RAISED_ONE.recip())).ln())
 }
 
 /// [`log_sum_exp`] as a body of [`vectorized`](super::simd::vectorized).
@@ -31,14 +39,7 @@ impl Along for Softmax {
     const REDUCES: bool = false;
     #[inline(always)]
     fn value<R: Real>(self, x: &[R], y: &mut [R]) {
-        let largest = reduce::largest(x);
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = math::exp(x - largest);
-        }
-        let scale = reduce::sum_of([y], |[y]| y).recip();
-        for y in y {
-            *y = *y * scale;
-        }
+        weights(Some(x), y, reduce::largest(x));
     }
     /// The sum over rounded probabilities is not quite 1; dividing by it takes that error out of small differences.
     #[inline(always)]
@@ -67,9 +68,7 @@ impl Along for LogSoftmax {
     /// Divides by the sum of the rounded probabilities as [`Softmax`] does.
     #[inline(always)]
     fn back<R: Real>(self, y: &[R], dy: &[R], dx: &mut [R]) {
-        for (dx, &y) in dx.iter_mut().zip(y) {
-            *dx = math::exp(y);
-        }
+        reduce::fill(Some(y), dx, math::exp);
         let scale = reduce::sum_of([dy], |[dy]| dy) / reduce::sum_of([dx], |[dx]| dx);
         for (dx, &dy) in dx.iter_mut().zip(dy) {
             *dx = dy - *dx * scale;
