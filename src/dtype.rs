@@ -10,6 +10,7 @@ use crate::{
     kernels::{
         buffers::{self, Elements},
         cast::{Convert, converted},
+        elementwise,
     },
 };
 
@@ -180,6 +181,11 @@ pub trait Float: Element {
     fn widen_into(x: &[Self], wide: &mut [Self::Wide]);
     /// [`narrow`](Float::narrow) of each element, to a slice of the same length.
     fn narrow_into(wide: &[Self::Wide], narrow: &mut [Self]);
+    /// [`widen`](Float::widen) of each element: the slice itself where nothing is to be widened, else in `space`, which has
+    /// room for as many.
+    fn widened<'a>(x: &'a [Self], space: &'a mut [Self::Wide]) -> &'a [Self::Wide];
+    /// See [`elementwise::in_blocks`].
+    fn in_blocks<const N: usize>(x: [&[Self]; N], out: &mut [Self], f: impl Fn([&mut [Self::Wide]; N]) + Copy);
 }
 
 /// A type in which kernels compute: f32 or f64.
@@ -200,7 +206,7 @@ macro_rules! element {
 element!(f64 => F64, f32 => F32, f16 => F16, bf16 => Bf16, i64 => I64, bool => Bool);
 
 macro_rules! wide_float {
-    ($($t:ty),*) => { $(
+    ($($t:ty: $in_blocks:ident),*) => { $(
         impl Float for $t {
             type Wide = $t;
             #[inline(always)]
@@ -211,10 +217,14 @@ macro_rules! wide_float {
             fn narrow_vec(wide: Vec<$t>) -> Vec<Self> { wide }
             fn widen_into(x: &[Self], wide: &mut [$t]) { wide.copy_from_slice(x) }
             fn narrow_into(wide: &[$t], narrow: &mut [Self]) { narrow.copy_from_slice(wide) }
+            fn widened<'a>(x: &'a [Self], _space: &'a mut [$t]) -> &'a [$t] { x }
+            fn in_blocks<const N: usize>(x: [&[Self]; N], out: &mut [Self], f: impl Fn([&mut [$t]; N]) + Copy) {
+                elementwise::$in_blocks(x, out, f);
+            }
         }
     )* };
 }
-wide_float!(f64, f32);
+wide_float!(f64: by_copies, f32: in_groups);
 
 macro_rules! half_float {
     ($($t:ty: $x:ident => $widened:expr),*) => { $(
@@ -234,6 +244,14 @@ macro_rules! half_float {
             }
             fn widen_into(x: &[Self], wide: &mut [f32]) { Convert::convert(x, wide) }
             fn narrow_into(wide: &[f32], narrow: &mut [Self]) { Convert::convert(wide, narrow) }
+            fn widened<'a>(x: &'a [Self], space: &'a mut [f32]) -> &'a [f32] {
+                let space = &mut space[..x.len()];
+                Convert::convert(x, space);
+                space
+            }
+            fn in_blocks<const N: usize>(x: [&[Self]; N], out: &mut [Self], f: impl Fn([&mut [f32]; N]) + Copy) {
+                elementwise::in_groups(x, out, f);
+            }
         }
     )* };
 }

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::{
-    buffers::{lend, take},
+    buffers::{Lent, lend, take},
     elementwise::{BLOCK, Kept},
     simd::{Body, vectorized},
-    threads,
+    threads::{self, Shared},
 };
 use crate::dtype::{Float, Real};
 
@@ -28,11 +28,11 @@ pub(crate) trait Along: Copy + Send + Sync + 'static {
 /// f of `count` lanes of `n` elements, one rounding.
 pub(crate) fn along<T: Float, A: Along>(f: A, x: &[T], count: usize, n: usize) -> Vec<T> {
     let m = if A::REDUCES { 1 } else { n };
-    in_groups(count, n, m, |lanes, out| {
-        let x = T::widen_slice(&x[lanes.start * n..lanes.end * n]);
-        let mut y = lend(out.len());
-        vectorized(Values { f, n, m, x: &x, y: &mut y });
-        T::narrow_into(&y, out);
+    in_groups(count, n, m, |lanes, [wide, _, y], out| {
+        let x = T::widened(&x[lanes.start * n..lanes.end * n], wide);
+        let y = &mut y[..out.len()];
+        vectorized(Values { f, n, m, x, y });
+        T::narrow_into(y, out);
     })
 }
 
@@ -44,12 +44,12 @@ pub(crate) fn along_backward<T: Float, A: Along>(f: A, kept: &[T], dy: &[T], cou
         Kept::Input => n,
         Kept::Output => m,
     };
-    in_groups(count, n, n, |lanes, out| {
-        let kept = T::widen_slice(&kept[lanes.start * k..lanes.end * k]);
-        let dy = T::widen_slice(&dy[lanes.start * m..lanes.end * m]);
-        let mut dx = lend(out.len());
-        vectorized(Backs { f, n, m, k, kept: &kept, dy: &dy, dx: &mut dx });
-        T::narrow_into(&dx, out);
+    in_groups(count, n, n, |lanes, [wide_kept, wide_dy, dx], out| {
+        let kept = T::widened(&kept[lanes.start * k..lanes.end * k], wide_kept);
+        let dy = T::widened(&dy[lanes.start * m..lanes.end * m], wide_dy);
+        let dx = &mut dx[..out.len()];
+        vectorized(Backs { f, n, m, k, kept, dy, dx });
+        T::narrow_into(dx, out);
     })
 }
 
@@ -93,14 +93,27 @@ impl<R: Real, A: Along> Body for Backs<'_, R, A> {
 }
 
 /// Fills `m` elements for each of `count` lanes of `n`: several lanes at a time, so that what is widened of them stays in
-/// the nearest cache.
-fn in_groups<T: Float>(count: usize, n: usize, m: usize, fill: impl Fn(Range<usize>, &mut [T]) + Sync) -> Vec<T> {
+/// the nearest cache. `fill` is given three spaces of as many elements as these lanes have.
+fn in_groups<T: Float>(
+    count: usize,
+    n: usize,
+    m: usize,
+    fill: impl Fn(Range<usize>, [&mut [T::Wide]; 3], &mut [T]) + Sync,
+) -> Vec<T> {
     let mut out = take(count * m);
-    if !out.is_empty() {
-        let group = (BLOCK / n.max(1)).max(1);
-        threads::chunks(&mut out, group * m, count * n * WORK, |i, out| {
-            fill(i * group..i * group + out.len() / m, out)
-        });
+    let group = (BLOCK / n.max(1)).max(1);
+    if out.is_empty() {
+        return out;
     }
+    let to = Shared::new(&mut out);
+    threads::split(count, group, count * n * WORK, |lanes| {
+        let mut spaces: [Lent<T::Wide>; 3] = std::array::from_fn(|_| lend(group.min(count) * n.max(m)));
+        for start in lanes.clone().step_by(group) {
+            let lanes = start..lanes.end.min(start + group);
+            // SAFETY: these lanes are this thread's.
+            let out = unsafe { std::slice::from_raw_parts_mut(to.from(start * m), lanes.len() * m) };
+            fill(lanes, spaces.each_mut().map(|space| &mut space[..]), out);
+        }
+    });
     out
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    buffers::{Lent, lend, room, take, zeros},
+    buffers::{Lent, lend, room, take},
     simd::{Body, vectorized},
 };
 use crate::dtype::{Float, Real};
@@ -65,7 +65,7 @@ fn even_step(windows: &Windows) -> Option<usize> {
     let alike = |axis: &AxisWindows| axis.ranges.windows(2).all(|pair| pair[0].len() == pair[1].len());
     let steps = || windows[2].ranges.windows(2).map(|pair| pair[1].start - pair[0].start);
     let first = steps().next().unwrap_or(1);
-    (windows.iter().all(alike) && steps().all(|step| step == first)).then_some(first)
+    (windows.iter().all(alike) && first > 0 && steps().all(|step| step == first)).then_some(first)
 }
 
 /// The largest element of each window, and its index inside the window; the first NaN wins over everything.
@@ -76,18 +76,23 @@ pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Vec<T
         return (out, indices);
     }
     let step = even_step(windows);
-    // Rows are read and written in whole sides, past their ends; what is written there the next row overwrites.
-    let mut wide = Lent::from(zeros(len + step.unwrap_or(0) * SIDE + longest(windows).1));
+    let (mut wide, mut phases) = (lend(len), lend(step.map_or(0, |step| step * phase_room(len, step))));
+    // What is written past the end of a row, the next row overwrites.
     let (mut best, mut index) = (lend(outputs + SIDE), lend(outputs + SIDE));
     for plane in 0..planes {
-        T::widen_into(&x[plane * len..(plane + 1) * len], &mut wide[..len]);
-        let (x, best, index) = (&wide[..], &mut best[..], &mut index[..]);
+        T::widen_into(&x[plane * len..(plane + 1) * len], &mut wide);
+        let (best, index) = (&mut best[..], &mut index[..]);
         match step {
-            Some(1) => vectorized(MaxOfRows::<_, 1> { windows, step: 1, x, best, index }),
-            Some(2) => vectorized(MaxOfRows::<_, 2> { windows, step: 2, x, best, index }),
-            Some(3) => vectorized(MaxOfRows::<_, 3> { windows, step: 3, x, best, index }),
-            Some(step) => vectorized(MaxOfRows::<_, 0> { windows, step, x, best, index }),
-            None => max_of_each(windows, x, best, index),
+            None => max_of_each(windows, &wide, best, index),
+            Some(step) => {
+                match step {
+                    1 => vectorized(Deal::<_, 1> { x: &wide, phases: &mut phases }),
+                    2 => vectorized(Deal::<_, 2> { x: &wide, phases: &mut phases }),
+                    3 => vectorized(Deal::<_, 3> { x: &wide, phases: &mut phases }),
+                    _ => deal(&wide, step, &mut phases),
+                }
+                vectorized(MaxOfRows { windows, step, room: phase_room(len, step), phases: &phases, best, index });
+            }
         }
         indices[plane * outputs..(plane + 1) * outputs].copy_from_slice(&index[..outputs]);
         T::narrow_into(&best[..outputs], &mut out[plane * outputs..(plane + 1) * outputs]);
@@ -95,41 +100,79 @@ pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Vec<T
     (out, indices)
 }
 
-/// [`max`] of one plane whose windows are `step` apart, which `STEP` is where it is not 0.
-struct MaxOfRows<'a, R, const STEP: usize> {
+/// Numbers of one phase of a plane, and behind them what a row may read past its end, without use.
+fn phase_room(len: usize, step: usize) -> usize {
+    len / step + 1 + SIDE
+}
+
+/// Deals the elements of a plane out to `step` phases: what windows side by side read is then side by side.
+#[inline(always)]
+fn deal<R: Real>(x: &[R], step: usize, phases: &mut [R]) {
+    for (phase, to) in phases.chunks_exact_mut(phase_room(x.len(), step)).enumerate() {
+        for (to, x) in to.iter_mut().zip(x[phase.min(x.len())..].iter().step_by(step)) {
+            *to = *x;
+        }
+    }
+}
+
+/// [`deal`] where the step is known to the compiler.
+struct Deal<'a, R, const STEP: usize> {
+    x: &'a [R],
+    phases: &'a mut [R],
+}
+
+impl<R: Real, const STEP: usize> Body for Deal<'_, R, STEP> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        deal(self.x, STEP, self.phases);
+    }
+}
+
+/// [`max`] of one plane whose windows are `step` apart, from its phases.
+struct MaxOfRows<'a, R> {
     windows: &'a Windows,
     step: usize,
-    x: &'a [R],
+    /// Numbers of each phase.
+    room: usize,
+    phases: &'a [R],
     best: &'a mut [R],
     index: &'a mut [u32],
 }
 
-impl<R: Real, const STEP: usize> Body for MaxOfRows<'_, R, STEP> {
+impl<R: Real> Body for MaxOfRows<'_, R> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let MaxOfRows { windows: [d, h, w], step, x, best, index } = self;
-        let step = if STEP == 0 { step } else { STEP };
+        let MaxOfRows { windows: [ds, hs, w], step, room, phases, best, index } = self;
         let (width, taps) = (w.ranges.len(), w.ranges[0].len());
-        let rows = d.ranges.iter().flat_map(|d| h.ranges.iter().map(move |h| (d, h)));
-        for (row, (ds, hs)) in rows.enumerate() {
-            for first in (0..width).step_by(SIDE) {
-                let (mut largest, mut found, mut tap) = ([R::neg_infinity(); SIDE], [0; SIDE], 0);
-                for d in ds.clone() {
-                    for row in hs.clone() {
-                        let from = (d * h.input + row) * w.input + w.ranges[first].start;
-                        for k in 0..taps {
-                            let x = &x[from + k..][..(SIDE - 1) * step + 1];
-                            for i in 0..SIDE {
-                                take_larger(x[i * step], tap, &mut largest[i], &mut found[i]);
+        let mut row = 0;
+        for d in &ds.ranges {
+            for h in &hs.ranges {
+                for first in (0..width).step_by(SIDE) {
+                    let (mut largest, mut found, mut tap) = ([R::neg_infinity(); SIDE], [0; SIDE], 0);
+                    for d in d.clone() {
+                        for h in h.clone() {
+                            let from = (d * hs.input + h) * w.input + w.ranges[first].start;
+                            let (mut phase, mut at) = (from % step, from / step);
+                            for _ in 0..taps {
+                                let x = &phases[phase * room + at..][..SIDE];
+                                for i in 0..SIDE {
+                                    take_larger(x[i], tap, &mut largest[i], &mut found[i]);
+                                }
+                                tap += 1;
+                                phase += 1;
+                                if phase == step {
+                                    (phase, at) = (0, at + 1);
+                                }
                             }
-                            tap += 1;
                         }
                     }
+                    let to = row * width + first;
+                    best[to..to + SIDE].copy_from_slice(&largest);
+                    index[to..to + SIDE].copy_from_slice(&found);
                 }
-                let to = row * width + first;
-                best[to..to + SIDE].copy_from_slice(&largest);
-                index[to..to + SIDE].copy_from_slice(&found);
+                row += 1;
             }
         }
     }

@@ -83,14 +83,21 @@ fn fold<R: Real, const N: usize>(x: [&[R]; N], start: R, f: impl Fn([R; N]) -> R
             results[i] = join(results[i], rest[i]);
         }
     }
-    let mut half = SIDE / 2;
-    while half > 0 {
-        for i in 0..half {
-            results[i] = join(results[i], results[i + half]);
-        }
-        half /= 2;
-    }
+    halve::<R, 32>(&mut results, &join);
+    halve::<R, 16>(&mut results, &join);
+    halve::<R, 8>(&mut results, &join);
+    halve::<R, 4>(&mut results, &join);
+    halve::<R, 2>(&mut results, &join);
+    halve::<R, 1>(&mut results, &join);
     results[0]
+}
+
+/// Joins the second `HALF` results to the first. A loop over all halves would not be compiled for vectors.
+#[inline(always)]
+fn halve<R: Real, const HALF: usize>(results: &mut [R; SIDE], join: impl Fn(R, R) -> R) {
+    for i in 0..HALF {
+        results[i] = join(results[i], results[i + HALF]);
+    }
 }
 
 /// Sums over the middle axis of `outer x n x inner`.
