@@ -3,6 +3,7 @@
 //! Work is split by results, never within a sum, so no bit depends on the number of threads.
 
 use std::{
+    cell::Cell,
     marker::PhantomData,
     ops::Range,
     sync::{
@@ -23,6 +24,22 @@ pub(crate) const SMALL: usize = 2 << 20;
 struct Team {
     threads: usize,
     helpers: Option<Arc<ThreadPool>>,
+}
+
+thread_local! {
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `f` without help from other threads.
+pub(crate) fn alone<R>(f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ALONE.set(self.0);
+        }
+    }
+    let _restore = Restore(ALONE.replace(true));
+    f()
 }
 
 static TEAM: RwLock<Option<Team>> = RwLock::new(None);
@@ -53,6 +70,9 @@ impl Team {
     }
 
     fn get() -> Team {
+        if ALONE.get() {
+            return Team { threads: 1, helpers: None };
+        }
         if let Some(team) = &*TEAM.read().unwrap_or_else(PoisonError::into_inner) {
             return team.clone();
         }
