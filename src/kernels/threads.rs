@@ -19,6 +19,9 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 /// microseconds, in which one core does about so many.
 pub(crate) const SMALL: usize = 2 << 20;
 
+/// Threads at most: more would only be in each other's way.
+const MOST: usize = 256;
+
 /// How many threads work, and those that help the one that asks.
 #[derive(Clone)]
 struct Team {
@@ -44,7 +47,8 @@ pub(crate) fn alone<R>(f: impl FnOnce() -> R) -> R {
 
 static TEAM: RwLock<Option<Team>> = RwLock::new(None);
 
-/// Sets how many threads the kernels use from now on, the calling one included; 0 means one for each core.
+/// Sets how many threads the kernels use from now on, the calling one included; 0 means one for each core, and
+/// more than 256 are as 256.
 ///
 /// Without a call it is what the environment variable `PRECAST_THREADS` says, or one for each core where that is unset or
 /// no number. Results do not depend
@@ -59,7 +63,7 @@ pub fn set_threads(count: usize) {
 
 impl Team {
     fn of(count: usize) -> Team {
-        let threads = if count == 0 { available_parallelism().map_or(1, usize::from) } else { count };
+        let threads = if count == 0 { available_parallelism().map_or(1, usize::from) } else { count }.min(MOST);
         let helpers = (threads > 1)
             .then(|| ThreadPoolBuilder::new().num_threads(threads - 1).thread_name(|i| format!("precast-{i}")).build());
         match helpers {
