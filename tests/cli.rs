@@ -271,6 +271,16 @@ fn a_policy_that_prefers_speed_is_planned_for_a_machine() {
     let message = error(2, precast(&["plan", "mlp", "-p", &policy, "--speeds", &broken]));
     assert!(message.contains("broken.json: missing field"), "{message}");
     error(2, precast(&["plan", "mlp", "-p", &policy, "--batch", "0"]));
+    let message = error(2, precast(&["plan", "mlp", "-p", &policy, "--speeds", &speeds, "--batch", "100000000"]));
+    assert!(message.contains("a batch of 100000000 makes inputs of [100000000, 64]"), "{message}");
+    for args in [
+        &["plan", "mlp", "-p", "o2"][..],
+        &["explain", "mlp", "0", "-p", "o2"],
+        &["diff", "mlp", "-p", "o1", "-p", "o2"],
+    ] {
+        let message = error(2, precast(&[args, &["--speeds", &speeds]].concat()));
+        assert!(message.contains("--speeds is for a policy with `prefer: speed`"), "{message}");
+    }
 }
 
 /// A cache that cannot be read is measured anew, and one that cannot be written is no error.
@@ -284,9 +294,7 @@ fn speeds_are_measured_once_and_kept() {
         let command = command.args(["plan", "mlp", "--policy", &policy]).current_dir(&folder.0);
         text(command.env("XDG_CACHE_HOME", cache).output().unwrap())
     };
-    let start = std::time::Instant::now();
     let first = plan(&folder.0);
-    assert!(start.elapsed().as_secs() < 10, "about a second, and nothing is quick on a machine that does other things");
     let cache = folder.0.join("precast");
     let kept: Vec<PathBuf> = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(kept.len(), 1);

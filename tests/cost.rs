@@ -288,3 +288,15 @@ fn speeds_are_files() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(Speeds::load(&file).unwrap_err().kind(), ErrorKind::Io);
 }
+
+#[test]
+fn a_trace_of_another_network_is_refused() {
+    let traced = Child::of(sequential![dense(4, 4), ReLU, dense(4, 2)]);
+    let (called, trace) = traced.trace(|net| net.call(&Tensor::ones(&[2, 4], DType::F32)));
+    called.unwrap();
+    let planned = |net: Child| policy(Level::O2).plan_for(&net, &trace, &speeds(1.0)).unwrap_err().to_string();
+    let other = planned(Child::of(sequential![dense(4, 4), Tanh, dense(4, 2)]));
+    assert!(other.contains("the trace is of another network: at `1` it has a ReLU, this one a Tanh"), "{other}");
+    let shorter = planned(Child::of(sequential![dense(4, 4), ReLU]));
+    assert!(shorter.contains("the trace is of another network") && shorter.contains("`2`"), "{shorter}");
+}

@@ -27,6 +27,7 @@ pub struct TracedOp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CellCall {
     pub path: String,
+    pub kind: String,
     pub inputs: usize,
     pub outputs: usize,
 }
@@ -52,9 +53,10 @@ impl<C: ?Sized + AsCell> Child<C> {
         let (result, events, crossings) = observe::watch_cells(|| f(self));
         let mut paths = std::collections::HashMap::new();
         self.walk(&mut |entry| {
-            paths.insert(entry.slot.id, entry.path.to_string());
+            paths.insert(entry.slot.id, (entry.path.to_string(), entry.slot.cell.kind().to_string()));
         });
-        let name = |slot: Option<usize>| slot.and_then(|id| paths.get(&id).cloned()).unwrap_or_default();
+        let cell = |slot: usize| paths.get(&slot).cloned().unwrap_or_default();
+        let name = |slot: Option<usize>| slot.map(|id| cell(id).0).unwrap_or_default();
         // What two ops keep of one storage is kept once, by the first.
         let mut kept = std::collections::HashSet::new();
         let ops = events
@@ -74,7 +76,10 @@ impl<C: ?Sized + AsCell> Child<C> {
             .collect();
         let cells = crossings
             .into_iter()
-            .map(|c| CellCall { path: name(Some(c.slot)), inputs: c.inputs, outputs: c.outputs })
+            .map(|c| {
+                let (path, kind) = cell(c.slot);
+                CellCall { path, kind, inputs: c.inputs, outputs: c.outputs }
+            })
             .collect();
         (result, Trace { ops, cells })
     }

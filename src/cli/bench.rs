@@ -36,9 +36,13 @@ pub(super) fn run(args: &Args) -> Result {
     }
     // These are of all threads, the limits of one.
     let speeds = Speeds::measure();
-    if let Some(file) = Speeds::cache_file() {
-        let _ = speeds.save(file);
-    }
+    let kept = match Speeds::cache_file() {
+        None => "speeds for `prefer: speed` are not kept: there is no cache folder".to_string(),
+        Some(file) => match speeds.save(&file) {
+            Ok(()) => format!("speeds for `prefer: speed`: {}", file.display()),
+            Err(error) => format!("speeds for `prefer: speed` are not kept: {error}"),
+        },
+    };
     precast::set_threads(1);
     let shows = stderr().is_terminal();
     let say = |text: &str| {
@@ -53,7 +57,7 @@ pub(super) fn run(args: &Args) -> Result {
     let report = Report { limits, kernels, speeds };
     match args.format {
         Format::Json => print_json(&report),
-        Format::Text => print(text(&report)),
+        Format::Text => print(format_args!("{}\n\n{kept}", text(&report))),
     }
 }
 

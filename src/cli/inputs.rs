@@ -45,6 +45,9 @@ pub(super) fn policy(argument: &str) -> Result<Read<Policy>> {
     read(argument, |file| Policy::load(file), Policy::named)
 }
 
+/// Elements of the input of a call for a plan at most: 64 MiB, beyond which what lies inside the network may not fit.
+const MOST_ELEMENTS: usize = 16 << 20;
+
 /// What a prediction is made for.
 #[derive(Debug, clap::Args)]
 pub(super) struct Predicting {
@@ -57,6 +60,15 @@ pub(super) struct Predicting {
 }
 
 impl Predicting {
+    /// Refuses speeds that nobody reads.
+    pub fn check(&self, predict: bool, policies: &[&Policy]) -> Result {
+        if self.speeds.is_some() && !predict && policies.iter().all(|policy| policy.prefer == Prefer::Memory) {
+            let read = "--speeds is for a policy with `prefer: speed`, and for `plan --predict`";
+            return Err(Failure::Usage(read.to_string()));
+        }
+        Ok(())
+    }
+
     /// The plan of a policy for a model. It is predicted, too, where the policy or the user wants it.
     pub fn plan(&self, model: &Read<Model>, policy: &Policy, predict: bool) -> Result<Plan> {
         if policy.prefer == Prefer::Memory && !predict {
@@ -69,6 +81,13 @@ impl Predicting {
             )));
         };
         let shape: Vec<usize> = [self.batch as usize].iter().chain(shape).copied().collect();
+        let elements = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
+        if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
+            return Err(Failure::Usage(format!(
+                "a batch of {} makes inputs of {shape:?}; a plan is made on a call with at most {MOST_ELEMENTS} elements",
+                self.batch
+            )));
+        }
         let speeds = match &self.speeds {
             Some(file) => Speeds::load(file)?,
             None => speeds_here(),

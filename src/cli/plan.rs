@@ -86,6 +86,7 @@ pub(super) struct DiffArgs {
 pub(super) fn plan(args: &PlanArgs) -> Result {
     let model = model(&args.model)?;
     let policy = inputs::policy(&args.policy)?;
+    args.predicting.check(args.predict, &[&policy.value])?;
     let plan = args.predicting.plan(&model, &policy.value, args.predict)?;
     match args.format {
         PlanFormat::Json => print_json(&plan),
@@ -100,6 +101,7 @@ pub(super) fn plan(args: &PlanArgs) -> Result {
 pub(super) fn explain(args: &ExplainArgs) -> Result {
     let model = model(&args.model)?;
     let policy = inputs::policy(&args.policy)?;
+    args.predicting.check(false, &[&policy.value])?;
     let path = if args.path == "." { "" } else { &args.path };
     let explanation = args.predicting.plan(&model, &policy.value, false)?.explain(path).map_err(|error| {
         Failure::Usage(format!("{error}; `precast plan {} --policy {}` shows every path", args.model, args.policy))
@@ -117,6 +119,7 @@ pub(super) fn diff(args: &DiffArgs) -> Result {
     };
     let model = model(&args.model)?;
     let (from, to) = (inputs::policy(from)?, inputs::policy(to)?);
+    args.predicting.check(false, &[&from.value, &to.value])?;
     let plan = |policy: &Read<Policy>| args.predicting.plan(&model, &policy.value, false);
     let diff = plan(&from)?.diff(&plan(&to)?);
     match args.format {

@@ -113,8 +113,8 @@ struct Probe {
 
 type Field = fn(&mut Rates) -> &mut Rate;
 
-/// What is measured for each rate: products of the forms that networks have, large and small, but none so large that it
-/// would be split over threads.
+/// What is measured for each rate: tensors as large as those of networks, which leave the nearest caches, and products of
+/// their forms, large and small.
 fn families() -> [(Field, Vec<Probe>); 7] {
     let probe = |op, shapes, run| Probe { op, shapes, run };
     let linear: fn(&[Tensor]) -> Result<Tensor> = |x| x[0].linear(&x[1], None);
@@ -126,43 +126,43 @@ fn families() -> [(Field, Vec<Probe>); 7] {
         (
             |rates| &mut rates.product,
             vec![
-                probe(Op::Linear, &[&[64, 128], &[192, 128]], linear),
+                probe(Op::Linear, &[&[64, 784], &[512, 784]], linear),
                 probe(Op::Linear, &[&[32, 400], &[120, 400]], linear),
-                probe(Op::Linear, &[&[16, 256], &[448, 256]], linear),
-                probe(Op::MatMul, &[&[112, 112], &[112, 112]], |x| x[0].matmul(&x[1])),
+                probe(Op::Linear, &[&[512, 128], &[384, 128]], linear),
+                probe(Op::MatMul, &[&[256, 256], &[256, 256]], |x| x[0].matmul(&x[1])),
             ],
         ),
         (
             |rates| &mut rates.convolution,
             vec![
-                probe(Op::Conv2d, &[&[8, 1, 28, 28], &[6, 1, 5, 5]], same),
-                probe(Op::Conv2d, &[&[4, 6, 12, 12], &[16, 6, 5, 5]], same),
-                probe(Op::Conv2d, &[&[2, 32, 8, 8], &[32, 32, 3, 3]], same),
-                probe(Op::Conv2d, &[&[4, 64, 4, 4], &[48, 64, 3, 3]], same),
+                probe(Op::Conv2d, &[&[32, 1, 28, 28], &[6, 1, 5, 5]], same),
+                probe(Op::Conv2d, &[&[32, 6, 14, 14], &[16, 6, 5, 5]], same),
+                probe(Op::Conv2d, &[&[4, 32, 32, 32], &[32, 32, 3, 3]], same),
+                probe(Op::Conv2d, &[&[8, 128, 8, 8], &[128, 128, 3, 3]], same),
             ],
         ),
         (
             |rates| &mut rates.elementwise,
             vec![
-                probe(Op::Relu, &[&[32, 1024]], |x| x[0].relu()),
-                probe(Op::Add, &[&[32, 1024], &[32, 1024]], |x| x[0].add(&x[1])),
+                probe(Op::Relu, &[&[128, 1024]], |x| x[0].relu()),
+                probe(Op::Add, &[&[128, 1024], &[128, 1024]], |x| x[0].add(&x[1])),
             ],
         ),
         (
             |rates| &mut rates.function,
             vec![
-                probe(Op::Gelu, &[&[32, 512]], |x| x[0].gelu()),
-                probe(Op::Tanh, &[&[32, 512]], |x| x[0].tanh()),
-                probe(Op::Softmax, &[&[64, 256]], |x| x[0].softmax(-1)),
+                probe(Op::Gelu, &[&[128, 512]], |x| x[0].gelu()),
+                probe(Op::Tanh, &[&[128, 512]], |x| x[0].tanh()),
+                probe(Op::Softmax, &[&[256, 256]], |x| x[0].softmax(-1)),
             ],
         ),
         (
             |rates| &mut rates.norm,
             vec![
-                probe(Op::LayerNorm, &[&[64, 256], &[256], &[256]], |x| {
+                probe(Op::LayerNorm, &[&[512, 256], &[256], &[256]], |x| {
                     x[0].layer_norm(&[256], Some(&x[1]), Some(&x[2]), 1e-5)
                 }),
-                probe(Op::BatchNorm, &[&[4, 16, 16, 16], &[16], &[16]], |x| {
+                probe(Op::BatchNorm, &[&[8, 32, 32, 32], &[32], &[32]], |x| {
                     x[0].batch_norm_train(Some(&x[1]), Some(&x[2]), 1e-5).map(|(y, ..)| y)
                 }),
             ],
@@ -170,11 +170,15 @@ fn families() -> [(Field, Vec<Probe>); 7] {
         (
             |rates| &mut rates.attention,
             vec![
-                probe(Op::ScaledDotProductAttention, &[&[4, 2, 32, 16], &[4, 2, 32, 16], &[4, 2, 32, 16]], attention),
-                probe(Op::ScaledDotProductAttention, &[&[1, 2, 64, 64], &[1, 2, 64, 64], &[1, 2, 64, 64]], attention),
+                probe(Op::ScaledDotProductAttention, &[&[8, 4, 64, 32], &[8, 4, 64, 32], &[8, 4, 64, 32]], attention),
+                probe(
+                    Op::ScaledDotProductAttention,
+                    &[&[1, 2, 256, 64], &[1, 2, 256, 64], &[1, 2, 256, 64]],
+                    attention,
+                ),
             ],
         ),
-        (|rates| &mut rates.pool, vec![probe(Op::MaxPool2d, &[&[8, 8, 24, 24]], |x| x[0].max_pool2d(2, 2))]),
+        (|rates| &mut rates.pool, vec![probe(Op::MaxPool2d, &[&[32, 6, 28, 28]], |x| x[0].max_pool2d(2, 2))]),
     ]
 }
 
@@ -210,7 +214,7 @@ impl Timed {
 
     /// From f32 and, for the gradient, back.
     fn cast(to: DType) -> Result<Self> {
-        let x = Tensor::zeros(&[32, 512], DType::F32).requires_grad();
+        let x = Tensor::zeros(&[128, 512], DType::F32).requires_grad();
         let seed = ones_like(&x.cast(to));
         let elements = x.len() as f64;
         let run = move || {
@@ -249,11 +253,13 @@ fn measure() -> Result<Speeds> {
         }
     }
     // The dtypes in turns, so that what else the machine does meets all of them.
-    for _ in 0..ROUNDS {
-        call.measure()?;
-        casts.iter_mut().try_for_each(Timed::measure)?;
-        timed.iter_mut().try_for_each(|(.., timed)| timed.measure())?;
-    }
+    threads::alone(|| {
+        (0..ROUNDS).try_for_each(|_| {
+            call.measure()?;
+            casts.iter_mut().try_for_each(Timed::measure)?;
+            timed.iter_mut().try_for_each(|(.., timed)| timed.measure())
+        })
+    })?;
     let call = call.nanos;
     let mut rates = [Rates::default(); 3];
     for (dtype, rates) in rates.iter_mut().enumerate() {

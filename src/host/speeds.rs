@@ -84,7 +84,10 @@ impl Speeds {
                 .into_iter()
                 .chain([cast])
         });
-        match [*call, *cache, *byte, parallel - 1.0].into_iter().chain(rates).find(|n| !(n.is_finite() && *n >= 0.0)) {
+        match [*call, *cache, *byte, *parallel].into_iter().chain(rates).find(|n| !(n.is_finite() && *n >= 0.0)) {
+            None if *parallel < 1.0 => {
+                Err(Error::value(format!("among the speeds of {host}, `parallel` is {parallel}; it is at least 1")))
+            }
             None => Ok(()),
             Some(met) => Err(Error::value(format!("among the speeds of {host} stands {met}, which is no speed"))),
         }

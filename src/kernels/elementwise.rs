@@ -2,7 +2,7 @@
 
 use super::{
     buffers::take,
-    simd::{self, Kernel, Lanes, Vector, vectorized},
+    simd::{self, Kernel, Lanes, Vector},
     threads,
 };
 use crate::dtype::{Float, Real};
@@ -141,7 +141,7 @@ pub(crate) fn by_copies<T: Float, const N: usize>(
         for (part, slice) in parts.iter_mut().zip(slices) {
             T::widen_into(&slice[start..start + block], part);
         }
-        vectorized(|| f(parts));
+        f(parts);
         T::narrow_into(&wide[0][..block], &mut out[start..start + block]);
     }
 }

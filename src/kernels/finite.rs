@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
     elementwise::BLOCK,
-    simd::vectorized,
+    simd::{Body, vectorized},
     threads::{self, Shared},
 };
 use crate::dtype::{Float, Real};
@@ -12,39 +12,53 @@ use crate::dtype::{Float, Real};
 /// About how many multiplications an element of [`scale`] takes the time of: it is waited for.
 const WORK: usize = 8;
 
+/// Elements of a slice that [`scale`] gives to a thread together.
+const PART: usize = 16 * BLOCK;
+
 /// Whether all elements are finite.
 pub(crate) fn all_finite<T: Float>(x: &[T]) -> bool {
     let mut wide = [T::Wide::default(); BLOCK];
-    x.chunks(BLOCK).all(|x| {
-        let wide = &mut wide[..x.len()];
-        T::widen_into(x, wide);
-        finite(wide)
-    })
+    x.chunks(BLOCK).all(|x| finite(T::widened(x, &mut wide)))
 }
 
 /// Multiplies the elements of a list of slices by `factor`, in place and in one pass over the whole list. Says of each slice
 /// whether all of its products are finite.
 pub(crate) fn scale<R: Real>(list: &mut [&mut [R]], factor: R) -> Vec<bool> {
     let all: Vec<AtomicBool> = list.iter().map(|_| AtomicBool::new(true)).collect();
-    let blocks = |x: &&mut [R]| x.len().div_ceil(BLOCK);
-    let places: Vec<(usize, usize)> = list
-        .iter()
-        .enumerate()
-        .flat_map(|(which, x)| (0..blocks(x)).map(move |block| (which, block * BLOCK)))
-        .collect();
+    let parts = |x: &&mut [R]| x.len().div_ceil(PART);
+    let places: Vec<(usize, usize)> =
+        list.iter().enumerate().flat_map(|(which, x)| (0..parts(x)).map(move |part| (which, part * PART))).collect();
     let slices: Vec<(usize, Shared<R>)> = list.iter_mut().map(|x| (x.len(), Shared::new(x))).collect();
-    threads::split(places.len(), 1, places.len() * BLOCK * WORK, |some| {
+    threads::split(places.len(), 1, places.len() * PART * WORK, |some| {
         for &(which, start) in &places[some] {
             let (len, slice) = slices[which];
-            // SAFETY: each block of each slice is one place, and has one thread.
-            let x = unsafe { std::slice::from_raw_parts_mut(slice.from(start), BLOCK.min(len - start)) };
-            vectorized(|| x.iter_mut().for_each(|x| *x = *x * factor));
-            if !finite(x) {
+            // SAFETY: each part of each slice is one place, and has one thread.
+            let x = unsafe { std::slice::from_raw_parts_mut(slice.from(start), PART.min(len - start)) };
+            if !vectorized(Scale { x, factor }) {
                 all[which].store(false, Ordering::Relaxed);
             }
         }
     });
     all.into_iter().map(AtomicBool::into_inner).collect()
+}
+
+/// A part of [`scale`]: memory is read and written without a pause.
+struct Scale<'a, R> {
+    x: &'a mut [R],
+    factor: R,
+}
+
+impl<R: Real> Body for Scale<'_, R> {
+    type Output = bool;
+    #[inline(always)]
+    fn run(self) -> bool {
+        let mut all = true;
+        for x in self.x {
+            *x = *x * self.factor;
+            all &= x.is_finite();
+        }
+        all
+    }
 }
 
 /// Without an early end, which would keep it from being done side by side.

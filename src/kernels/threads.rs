@@ -3,6 +3,7 @@
 //! Work is split by results, never within a sum, so no bit depends on the number of threads.
 
 use std::{
+    cell::Cell,
     marker::PhantomData,
     ops::Range,
     sync::{
@@ -18,6 +19,9 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 /// microseconds, in which one core does about so many.
 pub(crate) const SMALL: usize = 2 << 20;
 
+/// Threads at most: more would only be in each other's way.
+const MOST: usize = 256;
+
 /// How many threads work, and those that help the one that asks.
 #[derive(Clone)]
 struct Team {
@@ -25,9 +29,26 @@ struct Team {
     helpers: Option<Arc<ThreadPool>>,
 }
 
+thread_local! {
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `f` without help from other threads.
+pub(crate) fn alone<R>(f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ALONE.set(self.0);
+        }
+    }
+    let _restore = Restore(ALONE.replace(true));
+    f()
+}
+
 static TEAM: RwLock<Option<Team>> = RwLock::new(None);
 
-/// Sets how many threads the kernels use from now on, the calling one included; 0 means one for each core.
+/// Sets how many threads the kernels use from now on, the calling one included; 0 means one for each core, and
+/// more than 256 are as 256.
 ///
 /// Without a call it is what the environment variable `PRECAST_THREADS` says, or one for each core where that is unset or
 /// no number. Results do not depend
@@ -42,7 +63,7 @@ pub fn set_threads(count: usize) {
 
 impl Team {
     fn of(count: usize) -> Team {
-        let threads = if count == 0 { available_parallelism().map_or(1, usize::from) } else { count };
+        let threads = if count == 0 { available_parallelism().map_or(1, usize::from) } else { count }.min(MOST);
         let helpers = (threads > 1)
             .then(|| ThreadPoolBuilder::new().num_threads(threads - 1).thread_name(|i| format!("precast-{i}")).build());
         match helpers {
@@ -53,6 +74,9 @@ impl Team {
     }
 
     fn get() -> Team {
+        if ALONE.get() {
+            return Team { threads: 1, helpers: None };
+        }
         if let Some(team) = &*TEAM.read().unwrap_or_else(PoisonError::into_inner) {
             return team.clone();
         }

@@ -126,6 +126,7 @@ impl<'a> Costs<'a> {
     ) -> Result<Self> {
         speeds.check()?;
         let (mut cells, mut paths, mut above) = (Vec::<CellCosts>::new(), HashMap::new(), Vec::new());
+        let mut kinds = Vec::new();
         net.walk(&mut |entry| {
             above.truncate(entry.depth);
             let mut params = Vec::new();
@@ -144,6 +145,7 @@ impl<'a> Costs<'a> {
                 let parent: &mut CellCosts = &mut cells[parent];
                 parent.inside.push(i);
             }
+            kinds.push(entry.slot.cell.kind().to_string());
             cells.push(CellCosts { above: parent, params, ..CellCosts::default() });
             above.push(i);
         });
@@ -151,7 +153,14 @@ impl<'a> Costs<'a> {
         let at =
             |path: &str| paths.get(path).copied().ok_or_else(|| no_such_path(path, paths.keys().map(String::as_str)));
         for call in &trace.cells {
-            costs.cells[at(&call.path)?].crossings.push((call.inputs, call.outputs));
+            let i = at(&call.path).map_err(|error| error.context("the trace is of another network"))?;
+            if kinds[i] != call.kind {
+                let (path, met, kind) = (&call.path, &call.kind, &kinds[i]);
+                return Err(Error::value(format!(
+                    "the trace is of another network: at `{path}` it has a {met}, this one a {kind}"
+                )));
+            }
+            costs.cells[i].crossings.push((call.inputs, call.outputs));
         }
         let ops = || trace.ops.iter().filter(|ran| ran.op != Op::Cast && !ran.backward);
         if ops().next().is_none() {

@@ -123,14 +123,26 @@ fn bf16_of_eight(v: __m256) -> __m128i {
 
 /// As [`bf16_of_eight`].
 #[inline]
-#[target_feature(enable = "avx512f")]
+#[target_feature(enable = "avx512f,avx512bw")]
 fn bf16_of_sixteen(v: __m512) -> __m256i {
+    // The odd ones of 32 halves.
+    const UPPER: [u16; 32] = {
+        let mut halves = [0; 32];
+        let mut i = 0;
+        while i < 16 {
+            halves[i] = 2 * i as u16 + 1;
+            i += 1;
+        }
+        halves
+    };
     let bits = _mm512_castps_si512(v);
     let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
     let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7fff));
-    let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
-    let kept = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x40_0000));
-    _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(kept))
+    // Where v is one of the two kinds of NaN, the instruction takes v made quiet (2) in the place of the sum.
+    let kept = _mm512_fixupimm_ps::<0>(_mm512_castsi512_ps(rounded), v, _mm512_set1_epi32(0x22));
+    // SAFETY: the table is as long as a vector.
+    let upper = unsafe { _mm512_loadu_si512(UPPER.as_ptr().cast()) };
+    _mm512_castsi512_si256(_mm512_permutexvar_epi16(upper, _mm512_castps_si512(kept)))
 }
 
 /// See [`Vector::sum`].
