@@ -3,6 +3,8 @@
 use std::{
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread,
+    time::Duration,
 };
 
 /// What the command line of a bench says.
@@ -62,6 +64,8 @@ impl Torch {
     pub fn time(&mut self, line: &str) -> Result<f64, String> {
         writeln!(self.ask, "{line}").map_err(|e| e.to_string())?;
         let line = self.line().map_err(|e| e.to_string())?;
+        // OpenMP's threads go on spinning for 200 ms after their work, on cores that are now ours.
+        thread::sleep(Duration::from_millis(250));
         line.parse().map_err(|_| line)
     }
 }
