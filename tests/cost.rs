@@ -1,10 +1,14 @@
 //! `prefer: speed`: what is predicted, what stays f32 because of it, and what does not. All machines here are made up, so that
 //! every number can be reckoned by hand; what is measured of a real one is only said to be possible.
 
+#[path = "common/speeds.rs"]
+mod made_up;
+
+use made_up::rates;
 use precast::{
     Plan,
     cell::{Adapter, Cast},
-    host::{Rate, Rates, Speeds},
+    host::{Rate, Speeds},
     policy::{List, Prefer, Rule, Run},
     prelude::*,
     rewrite::{Cost, Predicted, Reason, Region},
@@ -12,24 +16,14 @@ use precast::{
 
 /// A machine on which 16 bit is twice as fast as f32, but for casts, which take `cast` an element.
 fn speeds(cast: f64) -> Speeds {
-    let all = |rate: Rate, cast| Rates {
-        product: rate,
-        convolution: rate,
-        elementwise: rate,
-        function: rate,
-        norm: rate,
-        pool: rate,
-        attention: rate,
-        cast,
-    };
-    let low = all(Rate { multiply_add: 3.0, element: 6.0 }, cast);
+    let low = rates(Rate { multiply_add: 3.0, element: 6.0 }, cast);
     Speeds {
         host: "a machine".into(),
         call: 10.0,
         cache: 1e9,
         byte: 0.0,
         parallel: 1.0,
-        f32: all(Rate { multiply_add: 6.0, element: 12.0 }, 0.0),
+        f32: rates(Rate { multiply_add: 6.0, element: 12.0 }, 0.0),
         f16: low,
         bf16: low,
     }

@@ -1,10 +1,14 @@
 //! Laws of rewriting over random trees and random policies: apply k times = apply once; undo restores structure,
 //! parameters and outputs bit for bit; the plan equals what a traced run executes, cell by cell.
 
+#[path = "common/speeds.rs"]
+mod made_up;
+
+use made_up::rates;
 use precast::cells::Rng;
 use precast::{
     Plan,
-    host::{Rate, Rates, Speeds},
+    host::{Rate, Speeds},
     policy::{List, Prefer, Rule, Run},
     precision::Treatment,
     prelude::*,
@@ -174,19 +178,7 @@ proptest! {
 
 /// A machine that does everything in f32 in a nanosecond an element, and in 16 bit in `low`.
 fn speeds(low: f64, cast: f64, call: f64) -> Speeds {
-    let rates = |element, cast| {
-        let rate = Rate { multiply_add: 0.0, element };
-        Rates {
-            product: rate,
-            convolution: rate,
-            elementwise: rate,
-            function: rate,
-            norm: rate,
-            pool: rate,
-            attention: rate,
-            cast,
-        }
-    };
+    let rates = |element, cast| rates(Rate { multiply_add: 0.0, element }, cast);
     let (host, f32, f16, bf16) = ("a machine".into(), rates(1.0, 0.0), rates(low, cast), rates(low, cast));
     Speeds { host, call, cache: 1e6, byte: 0.1, parallel: 1.0, f32, f16, bf16 }
 }

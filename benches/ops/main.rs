@@ -147,7 +147,8 @@ fn main() -> Result<()> {
     let mut torch = match &options.python {
         None => None,
         Some(python) => {
-            let (torch, version) = Torch::start(python, "torch_ops.py").map_err(|e| Error::io(python.as_ref(), &e))?;
+            let (torch, version) =
+                Torch::start(python, "torch_ops.py", options.threads).map_err(|e| Error::io(python.as_ref(), &e))?;
             println!("{version}, {} threads; time relative to its f32, median (fastest)", options.threads);
             Some(torch)
         }

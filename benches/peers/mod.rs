@@ -40,16 +40,17 @@ pub struct Torch {
     process: Child,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
+    threads: usize,
 }
 
 impl Torch {
     /// Starts a script of this folder; with its first line, which is torch's version.
-    pub fn start(python: &str, script: &str) -> std::io::Result<(Torch, String)> {
+    pub fn start(python: &str, script: &str, threads: usize) -> std::io::Result<(Torch, String)> {
         let script = format!("{}/benches/peers/{script}", env!("CARGO_MANIFEST_DIR"));
         let mut process = Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let ask = process.stdin.take().expect("it is piped");
         let answers = BufReader::new(process.stdout.take().expect("it is piped"));
-        let mut torch = Torch { process, ask, answers };
+        let mut torch = Torch { process, ask, answers, threads };
         let version = torch.line()?;
         Ok((torch, version))
     }
@@ -64,8 +65,10 @@ impl Torch {
     pub fn time(&mut self, line: &str) -> Result<f64, String> {
         writeln!(self.ask, "{line}").map_err(|e| e.to_string())?;
         let line = self.line().map_err(|e| e.to_string())?;
-        // OpenMP's threads go on spinning for 200 ms after their work, on cores that are now ours.
-        thread::sleep(Duration::from_millis(250));
+        if self.threads > 1 {
+            // OpenMP's threads go on spinning for 200 ms after their work, on cores that are now ours.
+            thread::sleep(Duration::from_millis(250));
+        }
         line.parse().map_err(|_| line)
     }
 }

@@ -1,14 +1,13 @@
 """Times training steps of torch for `cargo bench --bench steps`, which starts this and asks for one measurement a line.
 
-A line is `NET MODE THREADS STEPS`; the answer is seconds per step, or `error` and why. Nothing else is written, so the two
+A line is `THREADS STEPS NET MODE`; the answer is seconds per step, or `error` and why. Nothing else is written, so the two
 libraries can take turns on one machine. Needs torch from PyPI.
 """
 
-import sys
-import time
 from contextlib import nullcontext
 
 import torch
+from answer import answer
 from torch import nn
 from torch.nn import functional as F
 
@@ -132,20 +131,5 @@ def step_of(net, mode):
     return ready[net, mode]
 
 
-def main():
-    print(f"torch {torch.__version__}", flush=True)
-    for line in sys.stdin:
-        net, mode, threads, steps = line.split()
-        torch.set_num_threads(int(threads))
-        try:
-            step = step_of(net, mode)
-            start = time.perf_counter()
-            for _ in range(int(steps)):
-                step()
-            print((time.perf_counter() - start) / int(steps), flush=True)
-        except Exception as error:  # a peer that cannot run is a row of the table, not the end of it
-            print("error", str(error).replace("\n", " ")[:120], flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer(step_of)

@@ -132,7 +132,7 @@ fn main() -> Result<()> {
         None => None,
         Some(python) => {
             let (torch, version) =
-                Torch::start(python, "torch_steps.py").map_err(|e| Error::io(python.as_ref(), &e))?;
+                Torch::start(python, "torch_steps.py", options.threads).map_err(|e| Error::io(python.as_ref(), &e))?;
             println!("{version}, {} threads", options.threads);
             Some(torch)
         }
@@ -203,7 +203,7 @@ fn row(name: &str, options: &Options, mut torch: Option<&mut Torch>) -> Result<(
                 (Column::Torch(mode), Some(torch)) if failure.is_none() => {
                     let steps = if mode == "f32" { steps } else { steps.min(2) };
                     torch
-                        .time(&format!("{name} {mode} {} {steps}", options.threads))
+                        .time(&format!("{} {steps} {name} {mode}", options.threads))
                         .map_err(|why| *failure = Some(why))
                         .ok()
                 }

@@ -89,7 +89,7 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
                     let (rows, keys) = self.weights(item, start, &mut work);
                     multiply(Layout::NN, (rows, keys, e), &work.scores, &work.v, &mut work.out[..rows * e]);
                     // SAFETY: these queries of this item are written by nobody else.
-                    let to = unsafe { std::slice::from_raw_parts_mut(shared.from((item * l + start) * e), rows * e) };
+                    let to = unsafe { shared.part((item * l + start) * e, rows * e) };
                     T::narrow_into(&work.out[..rows * e], to);
                 }
             }
@@ -132,13 +132,12 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
                     });
                     // SAFETY: these queries of this item are written by nobody else.
                     unsafe {
-                        let dq = std::slice::from_raw_parts_mut(q.from((item * l + start) * d), rows * d);
+                        let dq = q.part((item * l + start) * d, rows * d);
                         multiply(Layout::NN, (rows, keys, d), &dscores, &work.k, dq);
                         let scale = T::Wide::of(self.scale);
                         dq.iter_mut().for_each(|dq| *dq = *dq * scale);
                         for row in 0..if of_scores { rows } else { 0 } {
-                            let to = scores.from((item * l + start + row) * s);
-                            let to = std::slice::from_raw_parts_mut(to, keys);
+                            let to = scores.part((item * l + start + row) * s, keys);
                             to.copy_from_slice(&dscores[row * keys..(row + 1) * keys]);
                         }
                     }
@@ -147,8 +146,8 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
                 }
                 // SAFETY: the keys and values of this item are written by nobody else.
                 unsafe {
-                    std::slice::from_raw_parts_mut(k.from(item * s * d), s * d).copy_from_slice(&dk.now);
-                    std::slice::from_raw_parts_mut(v.from(item * s * e), s * e).copy_from_slice(&dv.now);
+                    k.part(item * s * d, s * d).copy_from_slice(&dk.now);
+                    v.part(item * s * e, s * e).copy_from_slice(&dv.now);
                 }
             }
         });

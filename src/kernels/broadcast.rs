@@ -83,6 +83,14 @@ impl<const N: usize> Broadcast<N> {
     }
 }
 
+/// Of an array of `shape`, stretched to `to`: which element stands at each place.
+pub(crate) fn places(to: &[usize], shape: &[usize]) -> Vec<usize> {
+    let walk = Broadcast::new(to, [shape]);
+    let mut places = Vec::with_capacity(walk.len());
+    walk.each_row(|len, [run]| places.extend((0..len).map(|i| run.start + i * run.step)));
+    places
+}
+
 /// `f` of every pair of elements.
 pub(crate) fn zip<A: Copy, B: Copy, O: Item>(walk: &Broadcast<2>, a: &[A], b: &[B], f: impl Fn(A, B) -> O) -> Vec<O> {
     let mut out = room(walk.len());

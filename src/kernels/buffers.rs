@@ -65,47 +65,37 @@ fn lent<T>(vector: Vec<T>) -> Vec<T> {
     vector
 }
 
-/// A vector of `len` elements, whatever they are: for those who write all of them.
-pub(crate) fn take<T: Item>(len: usize) -> Vec<T> {
+/// A used vector with room for `len` elements, after `prepare`, or a `fresh` one.
+fn used_or<T: Item>(len: usize, prepare: impl FnOnce(&mut Vec<T>), fresh: impl FnOnce() -> Vec<T>) -> Vec<T> {
     if bytes_of::<T>(len) < SMALL {
-        return vec![T::default(); len];
+        return fresh();
     }
     match used(len) {
         Some(mut vector) => {
-            vector.resize(len, T::default());
+            prepare(&mut vector);
             vector
         }
-        None => lent(vec![T::default(); len]),
+        None => lent(fresh()),
     }
+}
+
+/// A vector of `len` elements, whatever they are: for those who write all of them.
+pub(crate) fn take<T: Item>(len: usize) -> Vec<T> {
+    used_or(len, |vector| vector.resize(len, T::default()), || vec![T::default(); len])
 }
 
 /// A vector of `len` zeros.
 pub(crate) fn zeros<T: Item>(len: usize) -> Vec<T> {
-    if bytes_of::<T>(len) < SMALL {
-        return vec![T::default(); len];
-    }
-    match used(len) {
-        Some(mut vector) => {
-            vector.clear();
-            vector.resize(len, T::default());
-            vector
-        }
-        None => lent(vec![T::default(); len]),
-    }
+    let clear = |vector: &mut Vec<T>| {
+        vector.clear();
+        vector.resize(len, T::default());
+    };
+    used_or(len, clear, || vec![T::default(); len])
 }
 
 /// An empty vector with room for `len` elements.
 pub(crate) fn room<T: Item>(len: usize) -> Vec<T> {
-    if bytes_of::<T>(len) < SMALL {
-        return Vec::with_capacity(len);
-    }
-    match used(len) {
-        Some(mut vector) => {
-            vector.clear();
-            vector
-        }
-        None => lent(Vec::with_capacity(len)),
-    }
+    used_or(len, Vec::clear, || Vec::with_capacity(len))
 }
 
 /// A copy.

@@ -33,7 +33,7 @@ pub(crate) fn scale<R: Real>(list: &mut [&mut [R]], factor: R) -> Vec<bool> {
         for &(which, start) in &places[some] {
             let (len, slice) = slices[which];
             // SAFETY: each part of each slice is one place, and has one thread.
-            let x = unsafe { std::slice::from_raw_parts_mut(slice.from(start), PART.min(len - start)) };
+            let x = unsafe { slice.part(start, PART.min(len - start)) };
             if !vectorized(Scale { x, factor }) {
                 all[which].store(false, Ordering::Relaxed);
             }

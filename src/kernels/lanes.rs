@@ -111,7 +111,7 @@ fn in_groups<T: Float>(
         for start in lanes.clone().step_by(group) {
             let lanes = start..lanes.end.min(start + group);
             // SAFETY: these lanes are this thread's.
-            let out = unsafe { std::slice::from_raw_parts_mut(to.from(start * m), lanes.len() * m) };
+            let out = unsafe { to.part(start * m, lanes.len() * m) };
             fill(lanes, spaces.each_mut().map(|space| &mut space[..]), out);
         }
     });

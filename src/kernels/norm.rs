@@ -69,7 +69,7 @@ impl Rows {
     fn scatter<T: Float>(&self, x: &[T::Wide], row: usize, to: Shared<T>) {
         for (start, x) in self.starts(row).zip(x.chunks_exact(self.segment.max(1))) {
             // SAFETY: every row has segments of its own, and every row is one thread's.
-            T::narrow_into(x, unsafe { std::slice::from_raw_parts_mut(to.at(start), x.len()) });
+            T::narrow_into(x, unsafe { to.part(start, x.len()) });
         }
     }
 
@@ -238,9 +238,9 @@ pub(crate) fn backward<T: Float>(
             rows.gather(grad, row, &mut grad_row);
             let at = row / block * count;
             // SAFETY: every block is one thread's, and so are its gradients.
-            let to_gamma = unsafe { std::slice::from_raw_parts_mut(gammas.from(at), count) };
+            let to_gamma = unsafe { gammas.part(at, count) };
             // SAFETY: as above.
-            let to_beta = unsafe { std::slice::from_raw_parts_mut(betas.from(at), count) };
+            let to_beta = unsafe { betas.part(at, count) };
             let (mean, rstd) = (means[row], deviations[row].recip());
             let (x, grad, gamma) = (&mut x_row[..], &grad_row[..], &gamma[..]);
             vectorized(RowBackward { rows, statistics, row, x, mean, rstd, grad, gamma, to_gamma, to_beta });

@@ -51,8 +51,7 @@ static TEAM: RwLock<Option<Team>> = RwLock::new(None);
 /// more than 256 are as 256.
 ///
 /// Without a call it is what the environment variable `PRECAST_THREADS` says, or one for each core where that is unset or
-/// no number. Results do not depend
-/// on it: the same seed gives the same bits with any number of threads.
+/// no number. Results do not depend on it: the same seed gives the same bits with any number of threads.
 ///
 /// ```
 /// precast::set_threads(1);
@@ -137,7 +136,7 @@ pub(crate) fn chunks<T: Send>(out: &mut [T], size: usize, work: usize, f: impl F
     Team::get().share(len.div_ceil(size), |i| {
         let (start, end) = (i * size, len.min((i + 1) * size));
         // SAFETY: each piece is taken once, and pieces do not overlap.
-        f(i, unsafe { std::slice::from_raw_parts_mut(out.from(start), end - start) });
+        f(i, unsafe { out.part(start, end - start) });
     });
 }
 
@@ -157,11 +156,11 @@ pub(crate) fn together<T: Send, U: Send>(
     let others: Vec<Shared<U>> = others.iter_mut().map(|other| Shared::new(other)).collect();
     split(len, UNIT, work, |range| {
         // SAFETY: parts do not overlap, and all slices have this length.
-        let part = unsafe { std::slice::from_raw_parts_mut(first.from(range.start), range.len()) };
+        let part = unsafe { first.part(range.start, range.len()) };
         let mut parts: Vec<&mut [U]> = others
             .iter()
             // SAFETY: as above.
-            .map(|other| unsafe { std::slice::from_raw_parts_mut(other.from(range.start), range.len()) })
+            .map(|other| unsafe { other.part(range.start, range.len()) })
             .collect();
         f(range, part, &mut parts);
     });
@@ -196,13 +195,6 @@ impl<'a, T> Shared<'a, T> {
     #[inline(always)]
     pub fn at(self, index: usize) -> *mut T {
         debug_assert!(index < self.len);
-        self.start.wrapping_add(index)
-    }
-
-    /// The place where some elements begin, maybe none.
-    #[inline(always)]
-    pub fn from(self, index: usize) -> *mut T {
-        debug_assert!(index <= self.len);
         self.start.wrapping_add(index)
     }
 

@@ -13,7 +13,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         attention::{Attention, Mask, Stretched},
-        broadcast::Broadcast,
+        broadcast::places,
         buffers::Lent,
         gemm::Gemm,
     },
@@ -119,12 +119,7 @@ fn with_attention<T: Stored + Float<Wide: Gemm>, R>(
 ) -> R {
     let &Fitted { ref batch, lengths, causal, scale } = fitted;
     // With its last two axes left out, which matrix of an input belongs to each item.
-    let places = |x: &Tensor| {
-        let own = &x.shape()[..x.rank().saturating_sub(2)];
-        let mut places = Vec::with_capacity(batch.iter().product());
-        Broadcast::new(batch, [own]).each_row(|len, [run]| places.extend((0..len).map(|i| run.start + i * run.step)));
-        places
-    };
+    let places = |x: &Tensor| places(batch, &x.shape()[..x.rank().saturating_sub(2)]);
     let [of_q, of_k, of_v] = [0, 1, 2].map(|i| places(&inputs[i]));
     let [q, k, v] = [0, 1, 2].map(|i| elements::<T>(&inputs[i]));
     let stretch = |x: &Tensor| {
@@ -139,15 +134,9 @@ fn with_attention<T: Stored + Float<Wide: Gemm>, R>(
         Some(mask) => (None, Some(Lent::from(T::widen_slice(&elements::<T>(mask)).into_vec()))),
         None => (None, None),
     };
-    let mask = match (seen.as_deref(), added.as_deref()) {
-        (Some(data), _) => {
-            let (starts, steps) = stretch(&inputs[3]);
-            Mask::Seen(Stretched { data, starts, steps })
-        }
-        (_, Some(data)) => {
-            let (starts, steps) = stretch(&inputs[3]);
-            Mask::Added(Stretched { data, starts, steps })
-        }
+    let mask = match (inputs.get(3).map(stretch), seen.as_deref(), added.as_deref()) {
+        (Some((starts, steps)), Some(data), _) => Mask::Seen(Stretched { data, starts, steps }),
+        (Some((starts, steps)), _, Some(data)) => Mask::Added(Stretched { data, starts, steps }),
         _ => Mask::All,
     };
     let places = of_q.into_iter().zip(of_k).zip(of_v).map(|((q, k), v)| [q, k, v]).collect();

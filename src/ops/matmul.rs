@@ -10,6 +10,7 @@ use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::{
+        broadcast::places,
         buffers::take,
         gemm::{Added, Layout, Products, products},
         strided::row_major,
@@ -85,13 +86,6 @@ impl Batched {
         Batched { summed: true, ..self }
     }
 
-    /// Which matrix of an operand with these batch axes belongs to each matrix of the result.
-    fn stretched(&self, axes: &[usize]) -> Result<Vec<usize>> {
-        let numbers: Vec<i64> = (0..axes.iter().product::<usize>() as i64).collect();
-        let numbers = Array::from_vec(numbers, axes)?;
-        Ok(stretched::<i64>(&numbers, &self.batch)?.iter().map(|&i| i as usize).collect())
-    }
-
     /// The shape of the products.
     pub fn shape(&self) -> Vec<usize> {
         let (m, _, n) = self.mkn;
@@ -104,8 +98,8 @@ impl Batched {
         let (a, b, added) = (&inputs[0], &inputs[1], inputs.get(2));
         let products = self.batch.iter().product();
         // The matrices of a, of b and of the result that belong together.
-        let places = self.stretched(&self.a)?.into_iter().zip(self.stretched(&self.b)?).enumerate();
-        let places: Vec<[usize; 3]> = places.map(|(i, (a, b))| [a, b, if self.summed { 0 } else { i }]).collect();
+        let pairs = places(&self.batch, &self.a).into_iter().zip(places(&self.batch, &self.b)).enumerate();
+        let places: Vec<[usize; 3]> = pairs.map(|(i, (a, b))| [a, b, if self.summed { 0 } else { i }]).collect();
         let terms = move |of: usize, count: usize, [left, right]: [usize; 2]| {
             let mut terms: Terms = vec![vec![]; count];
             places.iter().for_each(|place| terms[place[of]].push((place[left], place[right])));
