@@ -400,16 +400,22 @@ fn wrong_use_is_told_with_what_is_allowed_and_changes_nothing() {
 }
 
 #[test]
-fn a_number_of_threads_is_a_number() {
-    let run = |threads: &str| {
+fn threads_and_vectors_of_the_environment_mean_something() {
+    let run = |name: &str, value: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));
-        command.args(["levels"]).env("PRECAST_THREADS", threads).output().unwrap()
+        command.args(["levels"]).env(name, value).output().unwrap()
     };
-    assert!(run("0").status.success() && run("3").status.success());
-    let refused = run("two");
-    assert_eq!(refused.status.code(), Some(2));
-    let message = String::from_utf8(refused.stderr).unwrap();
-    assert!(message.contains("PRECAST_THREADS is \"two\"") && message.contains("0 for one for each core"), "{message}");
+    let cases = [
+        ("PRECAST_THREADS", &["0", "3"][..], "two", "0 for one for each core"),
+        ("PRECAST_VECTORS", &["1", "8", "16"], "4", "1, 8 or 16"),
+    ];
+    for (name, good, bad, allowed) in cases {
+        assert!(good.iter().all(|value| run(name, value).status.success()), "{name}");
+        let refused = run(name, bad);
+        assert_eq!(refused.status.code(), Some(2));
+        let message = String::from_utf8(refused.stderr).unwrap();
+        assert!(message.contains(&format!("{name} is {bad:?}")) && message.contains(allowed), "{message}");
+    }
 }
 
 #[test]

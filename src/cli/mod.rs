@@ -94,7 +94,7 @@ type Result<T = (), E = Failure> = std::result::Result<T, E>;
 /// Does what the command line says.
 pub fn main() -> ExitCode {
     let command = Cli::parse().command;
-    let (message, code) = match threads_wanted().and_then(|()| run(&command)) {
+    let (message, code) = match environment().and_then(|()| run(&command)) {
         Ok(()) | Err(Failure::Unread) => return ExitCode::SUCCESS,
         Err(Failure::Work(message)) => (message, 1),
         Err(Failure::Usage(message)) => (message, 2),
@@ -116,14 +116,18 @@ fn run(command: &Command) -> Result {
     }
 }
 
-/// Refuses a `PRECAST_THREADS` that is no number; the library, which has nobody to tell, uses every core then.
-fn threads_wanted() -> Result {
-    match std::env::var_os("PRECAST_THREADS") {
-        Some(text) if text.to_str().is_none_or(|text| text.parse::<usize>().is_err()) => Err(Failure::Usage(format!(
-            "PRECAST_THREADS is {text:?}; allowed is a number of threads, or 0 for one for each core"
-        ))),
+/// Refuses a `PRECAST_THREADS` or a `PRECAST_VECTORS` that means nothing; the library, which has nobody to tell, uses every
+/// core and the widest vectors then.
+fn environment() -> Result {
+    let check = |name, allowed: fn(&str) -> bool, what| match std::env::var_os(name) {
+        Some(text) if !text.to_str().is_some_and(allowed) => {
+            Err(Failure::Usage(format!("{name} is {text:?}; allowed is {what}")))
+        }
         _ => Ok(()),
-    }
+    };
+    let number = |text: &str| text.parse::<usize>().is_ok();
+    check("PRECAST_THREADS", number, "a number of threads, or 0 for one for each core")?;
+    check("PRECAST_VECTORS", |text| ["1", "8", "16"].contains(&text), "1, 8 or 16, the most f32 in a vector")
 }
 
 /// Writes a text and a line end to standard output.

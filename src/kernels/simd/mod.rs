@@ -6,6 +6,8 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use std::sync::OnceLock;
+
 use half::{bf16, f16};
 
 /// f32 numbers that are computed with side by side.
@@ -82,20 +84,32 @@ pub(crate) enum Width {
     Sixteen,
 }
 
-/// The widest vectors for which this machine has all instructions.
+/// The widest vectors that this machine has and that the environment variable `PRECAST_VECTORS` allows; asked once.
 pub(crate) fn widest() -> Width {
+    static WIDTH: OnceLock<Width> = OnceLock::new();
+    *WIDTH.get_or_init(|| {
+        let allowed = match std::env::var("PRECAST_VECTORS").as_deref() {
+            Ok("1") => Width::One,
+            Ok("8") => Width::Eight,
+            _ => Width::Sixteen,
+        };
+        allowed.min(of_machine())
+    })
+}
+
+fn of_machine() -> Width {
     #[cfg(target_arch = "x86_64")]
-    return x86::widest();
+    return x86::of_machine();
     #[cfg(not(target_arch = "x86_64"))]
     Width::One
 }
 
-/// Runs a kernel with the widest vectors of this machine; gives it back where there are none.
+/// Runs a kernel with the [`widest`] vectors; gives it back where there are none.
 pub(crate) fn run<K: Kernel>(kernel: K) -> Result<K::Output, K> {
     run_with(widest(), kernel)
 }
 
-/// As [`run`], with vectors of a width that this machine has.
+/// As [`run`], with vectors no wider than the [`widest`].
 pub(crate) fn run_with<K: Kernel>(width: Width, kernel: K) -> Result<K::Output, K> {
     match width {
         #[cfg(target_arch = "x86_64")]
@@ -121,7 +135,7 @@ impl<R, F: FnOnce() -> R> Body for F {
     }
 }
 
-/// Runs plain loops compiled for the widest vectors of this machine.
+/// Runs plain loops compiled for the [`widest`] vectors.
 #[inline(always)]
 pub(crate) fn vectorized<B: Body>(body: B) -> B::Output {
     match widest() {
@@ -133,7 +147,7 @@ pub(crate) fn vectorized<B: Body>(body: B) -> B::Output {
     }
 }
 
-/// The widths of vectors that this machine has.
+/// The widths of vectors that can be run.
 #[cfg(test)]
 pub(crate) fn widths() -> impl Iterator<Item = Width> {
     [Width::Eight, Width::Sixteen].into_iter().filter(|&width| width <= widest())
@@ -155,4 +169,35 @@ pub(crate) fn last_level_cache() -> usize {
     #[cfg(not(target_arch = "x86_64"))]
     let told = None;
     told.unwrap_or(32 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn vectors_are_at_most_as_wide_as_the_environment_says() {
+        // It is asked once, so each answer is that of another process, which runs this test and no other.
+        const EXPECTED: &str = "PRECAST_TEST_WIDTH";
+        if let Ok(expected) = std::env::var(EXPECTED) {
+            return assert_eq!(format!("{:?}", widest()), expected);
+        }
+        let (_, module) = module_path!().split_once("::").unwrap();
+        let this = format!("{module}::vectors_are_at_most_as_wide_as_the_environment_says");
+        let (one, eight, any) = (Width::One, Width::Eight, Width::Sixteen);
+        for (said, allowed) in [("1", one), ("8", eight), ("16", any), ("", any), ("4", any), ("wide", any), ("-", any)]
+        {
+            let mut test = Command::new(std::env::current_exe().unwrap());
+            test.args(["--exact", &this]).env(EXPECTED, format!("{:?}", allowed.min(of_machine())));
+            match said {
+                "-" => test.env_remove("PRECAST_VECTORS"),
+                said => test.env("PRECAST_VECTORS", said),
+            };
+            let output = test.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("1 passed"), "PRECAST_VECTORS={said}: {text}");
+        }
+    }
 }

@@ -6,24 +6,20 @@ use std::{arch::x86_64::*, sync::OnceLock};
 
 use half::{bf16, f16};
 
-use super::{Body, Kernel, Vector, Width};
+use super::{Body, Kernel, Vector, Width, widest};
 
-/// Asked of the machine once.
-pub(super) fn widest() -> Width {
-    static WIDTH: OnceLock<Width> = OnceLock::new();
-    *WIDTH.get_or_init(|| {
-        let avx2 =
-            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
-        let avx512 = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
-        match (avx2, avx512) {
-            (true, true) => Width::Sixteen,
-            (true, false) => Width::Eight,
-            (false, _) => Width::One,
-        }
-    })
+/// The widest vectors of which this machine has all instructions.
+pub(super) fn of_machine() -> Width {
+    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+    let avx512 = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    match (avx2, avx512) {
+        (true, true) => Width::Sixteen,
+        (true, false) => Width::Eight,
+        (false, _) => Width::One,
+    }
 }
 
 macro_rules! entry {
