@@ -359,8 +359,7 @@ mod tests {
     fn check<T: Lanes>(x: &[T]) {
         let reversed: Vec<T> = x.iter().rev().copied().collect();
         let slices = [x, &reversed[..]];
-        let want: Vec<T> =
-            x.iter().zip(&reversed).map(|(a, b)| T::narrow(Mixed.at(&[a.widen(), b.widen()]))).collect();
+        let want: Vec<T> = x.iter().zip(&reversed).map(|(a, b)| T::narrow(Mixed.at(&[a.widen(), b.widen()]))).collect();
         let same = |got: &[T], how: &str| {
             for (i, (got, want)) in got.iter().zip(&want).enumerate() {
                 // Which of two NaN a product is, the compiler may choose.
