@@ -80,7 +80,7 @@ impl<P: Pointwise, R: Real> Body for Loop<'_, P, R> {
 }
 
 /// Elements that go from memory through registers to memory together.
-const GROUP: usize = 64;
+const GROUP: usize = 128;
 
 struct Groups<'a, P, T> {
     f: P,
