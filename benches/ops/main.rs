@@ -2,7 +2,7 @@
 //!
 //! `--threads N`, `--rounds N` and the beginnings of names choose what runs. A ratio is the median over the rounds of our
 //! time by the time that torch's f32 took in the same round, and behind it the ratio of the fastest of each. Without a
-//! Python, our own f32 is 1.00.
+//! Python, our own f32 is 1.00. With `PRECAST_VECTORS=8` torch is kept to AVX2 as well.
 
 #[path = "../peers/mod.rs"]
 mod peers;
@@ -13,6 +13,7 @@ use peers::{Options, Torch, fastest, median};
 use precast::{
     ConvOptions,
     cell::Params,
+    kernel_benches,
     policy::{DynamicScale, LossScaleSpec},
     prelude::*,
 };
@@ -149,7 +150,10 @@ fn main() -> Result<()> {
         Some(python) => {
             let (torch, version) =
                 Torch::start(python, "torch_ops.py", options.threads).map_err(|e| Error::io(python.as_ref(), &e))?;
-            println!("{version}, {} threads; time relative to its f32, median (fastest)", options.threads);
+            let (vectors, threads) = (kernel_benches::vectors(), options.threads);
+            println!(
+                "{version}, precast with {vectors}, {threads} threads; time relative to its f32, median (fastest)"
+            );
             Some(torch)
         }
     };

@@ -9,7 +9,7 @@ import torch
 def answer(find):
     """For each line, which is `THREADS REPEATS WORDS...`: seconds per call of what `find` gives for the words, or `error` and
     why. Nothing else is written."""
-    print(f"torch {torch.__version__}", flush=True)
+    print(f"torch {torch.__version__} with {torch.backends.cpu.get_cpu_capability()}", flush=True)
     for line in sys.stdin:
         threads, repeats, *words = line.split()
         torch.set_num_threads(int(threads))

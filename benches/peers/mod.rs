@@ -1,11 +1,15 @@
 //! torch in a process of its own, which measures what it is asked for, so that the two libraries can take turns.
 
+mod times;
+
 use std::{
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
     time::Duration,
 };
+
+pub use times::{fastest, median};
 
 /// What the command line of a bench says.
 pub struct Options {
@@ -35,6 +39,18 @@ impl Options {
     }
 }
 
+/// A script of this folder. Where vectors of precast are kept to AVX2, those of torch and its libraries are as well.
+pub fn python(python: &str, script: &str) -> Command {
+    let mut command = Command::new(python);
+    command.arg(format!("{}/benches/peers/{script}", env!("CARGO_MANIFEST_DIR")));
+    if std::env::var("PRECAST_VECTORS").as_deref() == Ok("8") {
+        let kept =
+            [("ATEN_CPU_CAPABILITY", "avx2"), ("ONEDNN_MAX_CPU_ISA", "AVX2"), ("MKL_ENABLE_INSTRUCTIONS", "AVX2")];
+        command.envs(kept);
+    }
+    command
+}
+
 /// The process.
 pub struct Torch {
     process: Child,
@@ -44,10 +60,9 @@ pub struct Torch {
 }
 
 impl Torch {
-    /// Starts a script of this folder; with its first line, which is torch's version.
+    /// Starts a script of this folder; with its first line, which is torch's version and vectors.
     pub fn start(python: &str, script: &str, threads: usize) -> std::io::Result<(Torch, String)> {
-        let script = format!("{}/benches/peers/{script}", env!("CARGO_MANIFEST_DIR"));
-        let mut process = Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut process = self::python(python, script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let ask = process.stdin.take().expect("it is piped");
         let answers = BufReader::new(process.stdout.take().expect("it is piped"));
         let mut torch = Torch { process, ask, answers, threads };
@@ -78,13 +93,4 @@ impl Drop for Torch {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-pub fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
-}
-
-pub fn fastest(numbers: &[f64]) -> f64 {
-    numbers.iter().copied().fold(f64::INFINITY, f64::min)
 }

@@ -1,9 +1,11 @@
 """Times training steps of torch for `cargo bench --bench steps`, which starts this and asks for one measurement a line.
 
 A line is `THREADS STEPS NET MODE`; the answer is seconds per step, or `error` and why. Nothing else is written, so the two
-libraries can take turns on one machine. Needs torch from PyPI.
+libraries can take turns on one machine. With the arguments `memory THREADS STEPS NET MODE` it tells what memory that takes, and
+ends. Needs torch from PyPI.
 """
 
+import sys
 from contextlib import nullcontext
 
 import torch
@@ -110,26 +112,55 @@ ready = {}
 
 
 def step_of(net, mode):
-    """The training step of a network, made once: `f32`, or autocast in `f16` (with a scaler) or `bf16`."""
+    """The training step of a network, made and done once."""
     if (net, mode) not in ready:
-        torch.manual_seed(0)
-        make, batch, optimizer = NETS[net]
-        model, (x, y) = make().train(), batch()
-        optimizer = optimizer(model.parameters())
-        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=mode == "f16")
-
-        def step():
-            optimizer.zero_grad(set_to_none=True)
-            with torch.autocast("cpu", dtype=LOW[mode]) if mode in LOW else nullcontext():
-                loss = F.cross_entropy(model(x), y)
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-
+        step = stepper(net, mode)
         step()
         ready[net, mode] = step
     return ready[net, mode]
 
 
+def stepper(net, mode):
+    """A training step, of as many samples as asked for: `f32`, or autocast in `f16` (with a scaler) or `bf16`."""
+    torch.manual_seed(0)
+    make, batch, optimizer = NETS[net]
+    model, (x, y) = make().train(), batch()
+    optimizer = optimizer(model.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=mode == "f16")
+
+    def step(samples=len(x)):
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=LOW[mode]) if mode in LOW else nullcontext():
+            loss = F.cross_entropy(model(x[:samples]), y[: len(y) // len(x) * samples])
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def memory(threads, steps, net, mode):
+    """Prints what `steps/memory.rs` asks for: 0, and resident bytes."""
+
+    def resident(field):
+        with open("/proc/self/status") as status:
+            return next(1024 * int(line.split()[1]) for line in status if line.startswith(field))
+
+    torch.set_num_threads(int(threads))
+    step = stepper(net, mode)
+    figures = [0, resident("VmRSS")]
+    for _ in range(int(steps)):
+        step(1)
+    figures.append(resident("VmRSS"))
+    with open("/proc/self/clear_refs", "w") as peak:
+        peak.write("5")
+    for _ in range(int(steps)):
+        step()
+    print(*figures, resident("VmHWM"))
+
+
 if __name__ == "__main__":
-    answer(step_of)
+    if sys.argv[1:2] == ["memory"]:
+        memory(*sys.argv[2:])
+    else:
+        answer(step_of)

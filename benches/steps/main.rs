@@ -3,8 +3,10 @@
 //! `-- --python PATH` names a Python that has torch, whose f32 step is then 1.00; without one, precast's own O0 is.
 //! `-- --threads N`, `-- --rounds N` and names of networks choose what runs. Times are the median over the rounds of the
 //! ratio to the step that torch did in the same round, and beside it the ratio of the fastest of each. `-- predict` holds
-//! what plans predict of forward and backward passes against what they take.
+//! what plans predict of forward and backward passes against what they take; `-- memory` tells the memory of each network. With
+//! `PRECAST_VECTORS=8` torch is kept to AVX2 as well.
 
+mod memory;
 mod nets;
 #[path = "../peers/mod.rs"]
 mod peers;
@@ -16,6 +18,7 @@ use peers::{Options, Torch, fastest, median};
 use precast::{
     Outcome,
     host::Speeds,
+    kernel_benches,
     policy::{DynamicScale, LossScaleSpec, Prefer},
     prelude::*,
     rewrite::{Prediction, undo},
@@ -60,6 +63,14 @@ struct Trainer {
 
 impl Trainer {
     fn new(name: &str, level: Level, dtype: DType) -> Result<Self> {
+        let mut trainer = Trainer::untouched(name, level, dtype)?;
+        trainer.kept = trainer.loss()?.tape_bytes();
+        let _ = trainer.step()?;
+        Ok(trainer)
+    }
+
+    /// Before its first step.
+    fn untouched(name: &str, level: Level, dtype: DType) -> Result<Self> {
         let mut task = task(name)?;
         task.net.set_train(true);
         let _applied = Policy::new(level, dtype)?.apply(&mut task.net)?;
@@ -73,10 +84,7 @@ impl Trainer {
             true => LossScaleSpec::Dynamic(DynamicScale { init: 1024.0, ..DynamicScale::default() }),
             false => LossScaleSpec::None,
         };
-        let mut trainer = Trainer { task, optimizer, scale: LossScale::new(scale)?, kept: 0 };
-        trainer.kept = trainer.loss()?.tape_bytes();
-        let _ = trainer.step()?;
-        Ok(trainer)
+        Ok(Trainer { task, optimizer, scale: LossScale::new(scale)?, kept: 0 })
     }
 
     fn loss(&self) -> Result<Tensor> {
@@ -126,24 +134,34 @@ fn busy() -> Option<f64> {
 
 fn main() -> Result<()> {
     let mut options = Options::read(9);
-    let predict = options.names.iter().position(|name| name == "predict").map(|i| options.names.remove(i));
     precast::set_threads(options.threads);
+    if let [asked, name, column] = &options.names[..]
+        && asked == memory::ASKED
+    {
+        return memory::answer(name, column);
+    }
+    let mut asked =
+        |word| options.names.iter().position(|name| name == word).map(|i| options.names.remove(i)).is_some();
+    let (predict, memory) = (asked("predict"), asked("memory"));
+    let all = NAMES.map(String::from);
+    let names = if options.names.is_empty() { &all[..] } else { &options.names };
+    if memory {
+        return names.iter().try_for_each(|name| memory::row(name, &options));
+    }
+    if predict {
+        let speeds = Speeds::measure();
+        println!("speeds of {}", speeds.host);
+        return names.iter().try_for_each(|name| predictions(name, &options, &speeds));
+    }
     let mut torch = match &options.python {
         None => None,
         Some(python) => {
             let (torch, version) =
                 Torch::start(python, "torch_steps.py", options.threads).map_err(|e| Error::io(python.as_ref(), &e))?;
-            println!("{version}, {} threads", options.threads);
+            println!("{version}, precast with {}, {} threads", kernel_benches::vectors(), options.threads);
             Some(torch)
         }
     };
-    let all = NAMES.map(String::from);
-    let names = if options.names.is_empty() { &all[..] } else { &options.names };
-    if predict.is_some() {
-        let speeds = Speeds::measure();
-        println!("speeds of {}", speeds.host);
-        return names.iter().try_for_each(|name| predictions(name, &options, &speeds));
-    }
     for name in names {
         row(name, &options, torch.as_mut())?;
     }

@@ -5,7 +5,13 @@ use half::{bf16, f16};
 use super::{
     cast::Convert,
     conv::{self, Geometry},
+    limits,
 };
+
+/// The name of the vectors that kernels use here.
+pub fn vectors() -> &'static str {
+    limits::vectors()
+}
 
 macro_rules! casts {
     ($($name:ident: $from:ty => $to:ty;)*) => { $(

@@ -1,0 +1,116 @@
+//! Memory that training takes: the library's own count of what the tape keeps beside what the system says of a process.
+//!
+//! Each network trains at each level in a process of its own, since a process's peak never falls. Before the whole batch
+//! come steps on one sample of it, which bring in what does not grow with the batch: code, gradients, the optimizer's state,
+//! low copies of the parameters. What the peak rises from there is the batch's: activations, and what is used beside them.
+
+use std::{fs, process::Command};
+
+use precast::prelude::*;
+
+use crate::{
+    Column, Trainer,
+    peers::{Options, python},
+};
+
+const COLUMNS: [Column; 4] = [
+    Column::Torch("f32"),
+    Column::Ours(Level::O0, DType::F16),
+    Column::Ours(Level::O2, DType::F16),
+    Column::Ours(Level::O2, DType::Bf16),
+];
+
+/// The word by which the bench asks another process of itself for one line.
+pub const ASKED: &str = "memory-of";
+
+/// Steps on one sample and on the whole batch: the first ones reserve what the later ones use again.
+const STEPS: usize = 3;
+
+/// What one process says, in bytes: what the tape keeps of the whole batch (0 where nobody counts it), and resident memory with the
+/// network and its data, after steps on one sample, and at most with the whole batch.
+type Figures = [f64; 4];
+
+/// One network at every level.
+pub fn row(name: &str, options: &Options) -> Result<()> {
+    println!("\n{name}: MiB, in brackets relative to O0");
+    println!(
+        "  {:8} {:>16} {:>8} {:>10} {:>8} {:>12} {:>18}",
+        "", "kept", "built", "one sample", "peak", "- built", "- one sample"
+    );
+    let mut rows = Vec::new();
+    for column in COLUMNS {
+        let mut asked = match (column, &options.python) {
+            (Column::Torch(mode), Some(path)) => {
+                let mut torch = python(path, "torch_steps.py");
+                torch.args(["memory", &options.threads.to_string(), &STEPS.to_string(), name, mode]);
+                torch
+            }
+            (Column::Torch(_), None) => continue,
+            (Column::Ours(..), _) => {
+                let this = std::env::current_exe().map_err(|e| Error::io("this bench".as_ref(), &e))?;
+                let mut ours = Command::new(this);
+                ours.args(["--threads", &options.threads.to_string(), ASKED, name, &column.name()]);
+                ours
+            }
+        };
+        let output = asked.output().map_err(|e| Error::io(asked.get_program().as_ref(), &e))?;
+        let said = if output.status.success() { output.stdout } else { output.stderr };
+        let said = String::from_utf8_lossy(&said);
+        let line = said.lines().next_back().unwrap_or_default();
+        let numbers: Vec<f64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        match Figures::try_from(numbers) {
+            Ok(figures) => rows.push((column, figures)),
+            Err(_) => println!("  {:8} {line}", column.name()),
+        }
+    }
+    let Some((_, base)) = rows.iter().find(|(column, _)| matches!(column, Column::Ours(Level::O0, _))) else {
+        return Ok(());
+    };
+    let mib = |bytes: f64| bytes / f64::from(1 << 20);
+    for (column, [kept, built, one, peak]) in &rows {
+        let grown = peak - one;
+        let (of_kept, of_grown) = (kept / base[0], grown / (base[3] - base[2]));
+        let kept = if *kept > 0.0 { format!("{:.2} ({of_kept:.2})", mib(*kept)) } else { String::new() };
+        println!(
+            "  {:8} {kept:>16} {:8.1} {:10.1} {:8.1} {:12.1} {:>18}",
+            column.name(),
+            mib(*built),
+            mib(*one),
+            mib(*peak),
+            mib(peak - built),
+            format!("{:.1} ({of_grown:.2})", mib(grown)),
+        );
+    }
+    Ok(())
+}
+
+/// Trains one network in this process, and prints its [`Figures`].
+pub fn answer(name: &str, column: &str) -> Result<()> {
+    let column = COLUMNS.into_iter().find(|known| known.name() == column);
+    let Some(Column::Ours(level, dtype)) = column else { return Err(Error::value("no such column")) };
+    let mut trainer = Trainer::untouched(name, level, dtype)?;
+    let built = resident("VmRSS");
+    let (x, y) = (trainer.task.x.clone(), trainer.task.y.clone());
+    let samples = x.shape()[0];
+    trainer.task.x = x.slice(0, 0..1)?;
+    trainer.task.y = y.slice(0, 0..y.shape()[0] / samples)?;
+    trainer.time(STEPS)?;
+    let one = resident("VmRSS");
+    // The peak begins anew, so that one while the network was built counts for nothing.
+    let _ = fs::write("/proc/self/clear_refs", "5");
+    (trainer.task.x, trainer.task.y) = (x, y);
+    let kept = trainer.loss()?.tape_bytes();
+    trainer.time(STEPS)?;
+    match (built, one, resident("VmHWM")) {
+        (Some(built), Some(one), Some(peak)) => println!("{kept} {built} {one} {peak}"),
+        _ => println!("{:.1} KiB kept; resident memory is not known here", kept as f64 / 1024.0),
+    }
+    Ok(())
+}
+
+/// Bytes of this process that lie in memory now (`VmRSS`) or did at most (`VmHWM`), where the system is Linux.
+fn resident(field: &str) -> Option<usize> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    line.trim().strip_suffix(" kB")?.parse::<usize>().ok().map(|kib| kib * 1024)
+}
