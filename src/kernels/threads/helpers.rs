@@ -78,9 +78,9 @@ impl Helpers {
         self.threads.len()
     }
 
-    /// Calls `work` with each number below `pieces`, of which there are some. The calling thread takes pieces at once and goes on until none is left;
-    /// it does all of them where the helpers work for another, or for this very call further up. A panic in a piece is
-    /// raised again when all pieces are done.
+    /// Calls `work` with each number below `pieces`, of which there are some. The calling thread takes pieces at once and
+    /// goes on until none is left; it does all of them where the helpers work for another, or for this very call further
+    /// up. A panic in a piece is raised again when all pieces are done.
     pub fn share(&self, pieces: usize, work: Work) {
         let desk = &*self.desk;
         let Ok(turn) = desk.turn.try_lock() else {

@@ -86,13 +86,15 @@ impl Team {
     }
 
     /// Calls `f` with each number below `pieces`.
-    fn share(&self, pieces: usize, f: impl Fn(usize) + Sync) {
+    fn share(&self, pieces: usize, f: &(dyn Fn(usize) + Sync)) {
         match &self.helpers {
-            Some(helpers) if pieces > 1 => helpers.share(pieces, &f),
+            Some(helpers) if pieces > 1 => helpers.share(pieces, f),
             _ => (0..pieces).for_each(f),
         }
     }
 }
+
+// What follows calls `f` through a pointer, so that its code stands in one place.
 
 /// How many threads the kernels use.
 pub(crate) fn count() -> usize {
@@ -102,6 +104,10 @@ pub(crate) fn count() -> usize {
 /// Calls `f` with parts of `0..len` that begin at multiples of `unit`; on several threads when `work` multiplications and
 /// additions are worth it.
 pub(crate) fn split(len: usize, unit: usize, work: usize, f: impl Fn(Range<usize>) + Sync) {
+    split_by(len, unit, work, &f);
+}
+
+fn split_by(len: usize, unit: usize, work: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
     let units = len.div_ceil(unit);
     if work < SMALL || units < 2 {
         return if len > 0 {
@@ -111,20 +117,19 @@ pub(crate) fn split(len: usize, unit: usize, work: usize, f: impl Fn(Range<usize
     let team = Team::get();
     let parts = team.threads.min(units);
     let start = |part: usize| (units * part / parts * unit).min(len);
-    team.share(parts, |part| f(start(part)..start(part + 1)));
+    team.share(parts, &|part| f(start(part)..start(part + 1)));
 }
 
 /// Calls `f` with each chunk of `out` and its number; on several threads when `work` is worth it.
 pub(crate) fn chunks<T: Send>(out: &mut [T], size: usize, work: usize, f: impl Fn(usize, &mut [T]) + Sync) {
-    if out.len() <= size || work < SMALL {
-        return out.chunks_mut(size).enumerate().for_each(|(i, chunk)| f(i, chunk));
-    }
     let (len, out) = (out.len(), Shared::new(out));
-    Team::get().share(len.div_ceil(size), |i| {
+    let chunk: &(dyn Fn(usize) + Sync) = &|i| {
         let (start, end) = (i * size, len.min((i + 1) * size));
         // SAFETY: each piece is taken once, and pieces do not overlap.
         f(i, unsafe { out.part(start, end - start) });
-    });
+    };
+    let pieces = len.div_ceil(size);
+    if work < SMALL { (0..pieces).for_each(chunk) } else { Team::get().share(pieces, chunk) }
 }
 
 /// Calls `f` with parts of slices of one length that begin at the same place, and with that place; on several threads when
