@@ -82,6 +82,15 @@ impl<C: Cell> PlainDataNotACellOrParameter<BareCell> for C {}
 #[doc(hidden)]
 pub fn marked_as_plain_data<T: PlainDataNotACellOrParameter<Why>, Why>(_: &T) {}
 
+/// A field's name in paths: that of `r#type` is `type`.
+#[doc(hidden)]
+pub const fn name_of_field(field: &'static str) -> &'static str {
+    match field.as_bytes() {
+        [b'r', b'#', ..] => field.split_at(2).1,
+        _ => field,
+    }
+}
+
 /// Writes [`Cell::visit`](crate::Cell::visit) and [`Cell::visit_mut`](crate::Cell::visit_mut) from the list of a struct's fields.
 ///
 /// Fields that are plain data are marked `field: _`. A field left out does not compile, and neither does a cell that is
@@ -116,8 +125,7 @@ macro_rules! children {
     (@one visit $this:ident $field:ident $visitor:ident _) => { $crate::cell::marked_as_plain_data(&$this.$field); };
     (@one visit_mut $this:ident $field:ident $visitor:ident _) => {};
     (@one $method:ident $this:ident $field:ident $visitor:ident) => {
-        // A field may be called `r#type`; its name in paths is `type`.
-        $crate::cell::Member::$method($field, stringify!($field).trim_start_matches("r#"), $visitor);
+        $crate::cell::Member::$method($field, const { $crate::cell::name_of_field(stringify!($field)) }, $visitor);
     };
     ($($pattern:tt)*) => { $crate::children!(@parse [$($pattern)*] $($pattern)*); };
 }

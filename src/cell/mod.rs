@@ -12,7 +12,7 @@ use std::{any::Any, fmt::Debug};
 pub use child::{Adapter, Cast, Castable, Child, Slot, SlotMut};
 pub use children::Member;
 #[doc(hidden)]
-pub use children::{BareCell, PlainDataNotACellOrParameter, SitsInTheTree, marked_as_plain_data};
+pub use children::{BareCell, PlainDataNotACellOrParameter, SitsInTheTree, marked_as_plain_data, name_of_field};
 pub use param::Param;
 pub use params::Params;
 pub use trace::{Trace, TracedOp};

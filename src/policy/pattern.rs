@@ -36,24 +36,26 @@ impl Pattern {
     pub fn matches(&self, path: &str) -> bool {
         // The classic wildcard walk: at a mismatch go back to the last `**` and let it take one segment more. Linear in
         // practice and quadratic at worst, where trying all splits would be exponential in the number of `**`.
-        let parts: Vec<&str> = if path.is_empty() { Vec::new() } else { path.split('.').collect() };
-        let (mut p, mut s) = (0, 0);
-        let mut retry: Option<(usize, usize)> = None;
-        while p < parts.len() {
+        fn cut(path: &str) -> (&str, Option<&str>) {
+            path.split_once('.').map_or((path, None), |(first, after)| (first, Some(after)))
+        }
+        let (mut rest, mut s) = ((!path.is_empty()).then_some(path), 0);
+        let mut retry: Option<(usize, &str)> = None;
+        while let Some(from) = rest {
+            let (part, after) = cut(from);
             match self.segments.get(s) {
                 Some(Segment::Any) => {
-                    retry = Some((s, p));
+                    retry = Some((s, from));
                     s += 1;
                 }
-                Some(Segment::One) => (p, s) = (p + 1, s + 1),
-                Some(Segment::Exactly(name)) if name == parts[p] => (p, s) = (p + 1, s + 1),
-                _ => match retry {
-                    Some((any, taken)) => {
-                        (p, s) = (taken + 1, any + 1);
-                        retry = Some((any, taken + 1));
-                    }
-                    None => return false,
-                },
+                Some(Segment::One) => (rest, s) = (after, s + 1),
+                Some(Segment::Exactly(name)) if name == part => (rest, s) = (after, s + 1),
+                _ => {
+                    let Some((any, taken)) = retry else { return false };
+                    rest = cut(taken).1;
+                    s = any + 1;
+                    retry = rest.map(|rest| (any, rest));
+                }
             }
         }
         self.segments[s..].iter().all(|segment| *segment == Segment::Any)

@@ -28,6 +28,11 @@ impl Plan {
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network is not the one that was planned; then nothing was changed.
     pub fn apply<C: ?Sized + AsCell>(&self, net: &mut Child<C>) -> Result<Applied> {
         self.check_fits(net)?;
+        Ok(self.clone().put(net))
+    }
+
+    /// [`apply`](Plan::apply) to the network that was planned, as it was then.
+    fn put<C: ?Sized + AsCell>(self, net: &mut Child<C>) -> Applied {
         let mut before = Vec::with_capacity(self.decisions.len());
         let mut changed = 0;
         let mut decisions = self.decisions.iter();
@@ -36,7 +41,7 @@ impl Plan {
             changed += usize::from(*slot.adapter != wanted);
             before.push(std::mem::replace(slot.adapter, wanted));
         });
-        Ok(Applied { plan: self.clone(), changed, before })
+        Applied { plan: self, changed, before }
     }
 
     fn check_fits<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<()> {
@@ -99,7 +104,7 @@ impl Policy {
     /// # Errors
     /// As [`Policy::plan`]; the network is then unchanged.
     pub fn apply<C: ?Sized + AsCell>(&self, net: &mut Child<C>) -> Result<Applied> {
-        self.plan(net)?.apply(net)
+        Ok(self.plan(net)?.put(net))
     }
 }
 

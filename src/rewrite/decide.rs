@@ -132,8 +132,8 @@ impl<'a> Laid<'a> {
     }
 }
 
-/// Decides for one cell. The order of claims is the numbered list at [`Policy`].
-pub(super) fn decide(laid: &Laid<'_>, facts: &Facts<'_>, around: &Surroundings) -> Verdict {
+/// Decides for one cell, which the rules of these numbers match. The order of claims is the numbered list at [`Policy`].
+pub(super) fn decide(laid: &Laid<'_>, facts: &Facts<'_>, matching: &[usize], around: &Surroundings) -> Verdict {
     let policy = laid.policy;
     let low = Region::Fixed(policy.dtype);
     let full = Region::Fixed(DType::F32);
@@ -142,7 +142,7 @@ pub(super) fn decide(laid: &Laid<'_>, facts: &Facts<'_>, around: &Surroundings) 
     if let Some(dtype) = facts.to_float {
         claims.push((Region::Fixed(dtype), Reason::ToFloat(dtype)));
     }
-    let matching = || policy.rules.iter().zip(&laid.rules).filter(|(r, _)| r.select.matches(facts.path, facts.kind));
+    let matching = || matching.iter().map(|&i| (&policy.rules[i], &laid.rules[i]));
     let exact = matching().filter(|(rule, _)| rule.select.is_exact_path());
     let others = matching().filter(|(rule, _)| !rule.select.is_exact_path());
     let rules = exact.chain(others);

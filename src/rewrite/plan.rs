@@ -217,7 +217,7 @@ impl Policy {
 
     /// The decisions by all but time.
     fn decisions<C: ?Sized + AsCell>(&self, laid: &Laid<'_>, net: &Child<C>) -> Result<Vec<Decision>> {
-        let mut hits = vec![0; self.rules.len()];
+        let (mut hits, mut matching) = (vec![0; self.rules.len()], Vec::new());
         let mut decisions = Vec::new();
         // Surroundings for the children of each cell on the way down to the current one.
         let mut above: Vec<Surroundings> = vec![Surroundings::of_root()];
@@ -226,10 +226,10 @@ impl Policy {
             let around = &above[entry.depth];
             let kind = entry.slot.cell.kind();
             let facts = Facts { path: entry.path, kind, to_float: entry.slot.to_float, is_root: entry.depth == 0 };
-            for (hits, rule) in hits.iter_mut().zip(&self.rules) {
-                *hits += usize::from(rule.select.matches(facts.path, kind));
-            }
-            let verdict = decide(laid, &facts, around);
+            matching.clear();
+            matching.extend((0..hits.len()).filter(|&i| self.rules[i].select.matches(facts.path, kind)));
+            matching.iter().for_each(|&i| hits[i] += 1);
+            let verdict = decide(laid, &facts, &matching, around);
             let inside = around.inside(&verdict, entry.path);
             let adapter = laid.adapter(&facts, around, &verdict);
             let (path, kind) = (entry.path.to_string(), Cow::Borrowed(kind));
