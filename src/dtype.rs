@@ -10,7 +10,7 @@ use crate::{
     kernels::{
         buffers::{self, Elements},
         cast::{Convert, converted},
-        elementwise,
+        elementwise::{Function, by_blocks},
     },
 };
 
@@ -184,8 +184,8 @@ pub trait Float: Element {
     /// [`widen`](Float::widen) of each element: the slice itself where nothing is to be widened, else in `space`, which has
     /// room for as many.
     fn widened<'a>(x: &'a [Self], space: &'a mut [Self::Wide]) -> &'a [Self::Wide];
-    /// See [`elementwise::in_blocks`].
-    fn in_blocks<const N: usize>(x: [&[Self]; N], out: &mut [Self], f: impl Fn([&mut [Self::Wide]; N]) + Copy);
+    /// Fills `y` with a function of slices of its length, each element rounded once.
+    fn map(f: &dyn Function, x: &[&[Self]], y: &mut [Self]);
 }
 
 /// A type in which kernels compute: f32 or f64.
@@ -206,7 +206,7 @@ macro_rules! element {
 element!(f64 => F64, f32 => F32, f16 => F16, bf16 => Bf16, i64 => I64, bool => Bool);
 
 macro_rules! wide_float {
-    ($($t:ty: $in_blocks:ident),*) => { $(
+    ($($t:ty: $map:ident),*) => { $(
         impl Float for $t {
             type Wide = $t;
             #[inline(always)]
@@ -218,16 +218,14 @@ macro_rules! wide_float {
             fn widen_into(x: &[Self], wide: &mut [$t]) { wide.copy_from_slice(x) }
             fn narrow_into(wide: &[$t], narrow: &mut [Self]) { narrow.copy_from_slice(wide) }
             fn widened<'a>(x: &'a [Self], _space: &'a mut [$t]) -> &'a [$t] { x }
-            fn in_blocks<const N: usize>(x: [&[Self]; N], out: &mut [Self], f: impl Fn([&mut [$t]; N]) + Copy) {
-                elementwise::$in_blocks(x, out, f);
-            }
+            fn map(f: &dyn Function, x: &[&[$t]], y: &mut [$t]) { f.$map(x, y) }
         }
     )* };
 }
-wide_float!(f64: by_copies, f32: in_groups);
+wide_float!(f64: doubles, f32: singles);
 
 macro_rules! half_float {
-    ($($t:ty: $x:ident => $widened:expr),*) => { $(
+    ($($t:ty, $map:ident: $x:ident => $widened:expr),*) => { $(
         impl Float for $t {
             type Wide = f32;
             #[inline(always)]
@@ -249,14 +247,16 @@ macro_rules! half_float {
                 Convert::convert(x, space);
                 space
             }
-            fn in_blocks<const N: usize>(x: [&[Self]; N], out: &mut [Self], f: impl Fn([&mut [f32]; N]) + Copy) {
-                elementwise::in_groups(x, out, f);
+            fn map(f: &dyn Function, x: &[&[$t]], y: &mut [$t]) {
+                if !f.$map(x, y) {
+                    by_blocks(f, x, y);
+                }
             }
         }
     )* };
 }
 // `bf16::to_f32` looks for NaN to make it quiet, which the upper half of an f32 does not need.
-half_float!(f16: x => x.to_f32(), bf16: x => f32::from_bits(u32::from(x.to_bits()) << 16));
+half_float!(f16, halves: x => x.to_f32(), bf16, brain_halves: x => f32::from_bits(u32::from(x.to_bits()) << 16));
 
 impl Real for f32 {
     fn of(value: f64) -> Self {

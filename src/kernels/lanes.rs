@@ -25,30 +25,72 @@ pub(crate) trait Along: Copy + Send + Sync + 'static {
     fn back<R: Real>(self, kept: &[R], dy: &[R], dx: &mut [R]);
 }
 
+/// An [`Along`] function as a value: one piece of code for all dtypes that are computed in `R`.
+pub(crate) trait OnLanes<R>: Send + Sync {
+    /// See [`Along::KEPT`].
+    fn kept(&self) -> Kept;
+    /// See [`Along::REDUCES`].
+    fn reduces(&self) -> bool;
+    /// [`Along::value`] of lanes of `n`.
+    fn values(&self, n: usize, x: &[R], y: &mut [R]);
+    /// [`Along::back`] of lanes of `n`.
+    fn backs(&self, n: usize, kept: &[R], dy: &[R], dx: &mut [R]);
+}
+
+impl<R: Real, A: Along> OnLanes<R> for A {
+    fn kept(&self) -> Kept {
+        A::KEPT
+    }
+    fn reduces(&self) -> bool {
+        A::REDUCES
+    }
+    fn values(&self, n: usize, x: &[R], y: &mut [R]) {
+        vectorized(Values { f: *self, n, m: left::<R>(self, n), x, y });
+    }
+    fn backs(&self, n: usize, kept: &[R], dy: &[R], dx: &mut [R]) {
+        let m = left::<R>(self, n);
+        vectorized(Backs { f: *self, n, m, k: kept_of::<R>(self, n), kept, dy, dx });
+    }
+}
+
+/// Elements that a lane of `n` becomes.
+fn left<R>(f: &dyn OnLanes<R>, n: usize) -> usize {
+    if f.reduces() { 1 } else { n }
+}
+
+/// Elements kept of a lane of `n`.
+fn kept_of<R>(f: &dyn OnLanes<R>, n: usize) -> usize {
+    match f.kept() {
+        Kept::Nothing => 0,
+        Kept::Input => n,
+        Kept::Output => left(f, n),
+    }
+}
+
 /// f of `count` lanes of `n` elements, one rounding.
-pub(crate) fn along<T: Float, A: Along>(f: A, x: &[T], count: usize, n: usize) -> Vec<T> {
-    let m = if A::REDUCES { 1 } else { n };
-    in_groups(count, n, m, |lanes, [wide, _, y], out| {
+pub(crate) fn along<T: Float>(f: &dyn OnLanes<T::Wide>, x: &[T], count: usize, n: usize) -> Vec<T> {
+    in_groups(count, n, left(f, n), |lanes, [wide, _, y], out| {
         let x = T::widened(&x[lanes.start * n..lanes.end * n], wide);
         let y = &mut y[..out.len()];
-        vectorized(Values { f, n, m, x, y });
+        f.values(n, x, y);
         T::narrow_into(y, out);
     })
 }
 
-/// The gradients of `count` lanes of `n` elements, one rounding. `kept` is x, y or empty as `A::KEPT` says.
-pub(crate) fn along_backward<T: Float, A: Along>(f: A, kept: &[T], dy: &[T], count: usize, n: usize) -> Vec<T> {
-    let m = if A::REDUCES { 1 } else { n };
-    let k = match A::KEPT {
-        Kept::Nothing => 0,
-        Kept::Input => n,
-        Kept::Output => m,
-    };
+/// The gradients of `count` lanes of `n` elements, one rounding. `kept` is x, y or empty as [`Along::KEPT`] says.
+pub(crate) fn along_backward<T: Float>(
+    f: &dyn OnLanes<T::Wide>,
+    kept: &[T],
+    dy: &[T],
+    count: usize,
+    n: usize,
+) -> Vec<T> {
+    let (m, k) = (left(f, n), kept_of(f, n));
     in_groups(count, n, n, |lanes, [wide_kept, wide_dy, dx], out| {
         let kept = T::widened(&kept[lanes.start * k..lanes.end * k], wide_kept);
         let dy = T::widened(&dy[lanes.start * m..lanes.end * m], wide_dy);
         let dx = &mut dx[..out.len()];
-        vectorized(Backs { f, n, m, k, kept, dy, dx });
+        f.backs(n, kept, dy, dx);
         T::narrow_into(dx, out);
     })
 }

@@ -62,6 +62,13 @@ pub(crate) fn dispatch(
     inputs: &[&Tensor],
     kernel: impl FnOnce(&[Tensor]) -> Result<Forward>,
 ) -> Result<Tensor> {
+    let (inputs, cast_back) = prepare(op, inputs)?;
+    let forward = kernel(&inputs).map_err(|e| e.in_op(op.name()))?;
+    Ok(finish(op, &inputs, forward, cast_back))
+}
+
+/// The inputs as the innermost frame demands them, and the dtype to which it wants the result cast.
+fn prepare(op: Op, inputs: &[&Tensor]) -> Result<(Vec<Tensor>, Option<DType>)> {
     let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype()).collect();
     let (casts, cached) =
         precision::with_current(|frame, cached| Ok::<_, Error>((precision::resolve(frame, op, &dtypes)?, cached)))?;
@@ -70,19 +77,21 @@ pub(crate) fn dispatch(
         Some(to) => x.cast_anew(*to),
         None => (*x).clone(),
     };
-    let inputs: Vec<Tensor> = inputs.iter().zip(&casts.inputs).map(cast).collect();
-    let forward = kernel(&inputs).map_err(|e| e.in_op(op.name()))?;
-    let output = tensor::record(op, &inputs, forward);
+    Ok((inputs.iter().zip(&casts.inputs).map(cast).collect(), casts.output))
+}
+
+fn finish(op: Op, inputs: &[Tensor], forward: Forward, cast_back: Option<DType>) -> Tensor {
+    let output = tensor::record(op, inputs, forward);
     observe::emit(op, inputs.iter().map(Tensor::dtype), output.dtype(), || observe::Sizes {
         inputs: inputs.iter().map(|x| x.shape().to_vec()).collect(),
         output: output.shape().to_vec(),
         needs: inputs.iter().map(Tensor::is_tracked).collect(),
-        kept: output.kept(&inputs),
+        kept: output.kept(inputs),
     });
-    Ok(match casts.output {
+    match cast_back {
         Some(to) if output.dtype().is_castable() => output.cast(to),
         _ => output,
-    })
+    }
 }
 
 /// A kernel over contiguous slices of one floating dtype, its result in the same dtype and of the given shape.

@@ -8,9 +8,9 @@ use crate::{
     dtype::{Float, Real},
     error::{Error, Result},
     kernels::{
-        broadcast::{Broadcast, zip, zip3},
-        buffers::{Lent, copied},
-        elementwise::{Binary, in_blocks},
+        broadcast::{Broadcast, zip},
+        buffers::{Lent, copied, room, take},
+        elementwise::{Binary, Function, Input, PairSlope, PairValue, Times, map, map_stretched},
         reduce,
     },
     tensor::{Array, Backward, Forward, Stored},
@@ -95,32 +95,60 @@ pub(super) fn pairwise_as<F: Binary>(
     f: F,
     reduction: Reduction,
 ) -> Result<Tensor> {
+    let slopes = if F::CONSTANT_SLOPES {
+        Slopes::Constant(f.slopes(1.0, 1.0).into())
+    } else {
+        Slopes::Varying([Box::new(PairSlope::<F, false>(f)), Box::new(PairSlope::<F, true>(f))])
+    };
+    let integer = |a, b| f.integer(a, b);
+    map_pairs(op, [a, b], b_shape, (&PairValue(f), &integer, slopes), reduction)
+}
+
+/// The partial derivatives of a function of two numbers.
+enum Slopes {
+    Constant([f64; 2]),
+    /// Functions of the gradient, a and b.
+    Varying([Box<dyn Function>; 2]),
+}
+
+/// [`pairwise_as`] of compiled functions.
+fn map_pairs(
+    op: Op,
+    [a, b]: [&Tensor; 2],
+    b_shape: &[usize],
+    (value, integer, slopes): (&dyn Function, &dyn Fn(i64, i64) -> Option<i64>, Slopes),
+    reduction: Reduction,
+) -> Result<Tensor> {
     let (a, b) = meet(a, b);
     dispatch(op, &[&a, &b], move |inputs| {
         let [a, b] = inputs else { unreachable!("two inputs") };
         let shape = broadcast_shape(a.shape(), b_shape)?;
         let shapes = [a.shape().to_vec(), b_shape.to_vec()];
-        if a.dtype() == DType::I64 && f.integer(0, 0).is_some() {
+        if a.dtype() == DType::I64 && integer(0, 0).is_some() {
             let walk = Broadcast::new(&shape, [&shapes[0], &shapes[1]]);
-            let whole = |a, b| f.integer(a, b).unwrap_or_default();
+            let whole = |a, b| integer(a, b).unwrap_or_default();
             let value = zip(&walk, &elements::<i64>(a), &elements::<i64>(b), whole);
             return Array::from_vec(value, &shape).map(Forward::constant);
         }
-        let value = by_float!(a, T => value::<T, F>(f, [a, b], &shapes, &shape, reduction))?;
+        let value = by_float!(a, T => value_of::<T>(value, [a, b], &shapes, &shape, reduction))?;
         let own_shapes = [a.shape().to_vec(), b.shape().to_vec()];
-        let saved = if F::CONSTANT_SLOPES { vec![] } else { vec![a.clone(), b.clone()] };
+        let saved = match slopes {
+            Slopes::Constant(_) => vec![],
+            Slopes::Varying(_) => vec![a.clone(), b.clone()],
+        };
         Ok(Forward::new(value, saved, move |back| {
             let grad = |which: usize| -> Result<Option<Tensor>> {
                 if !back.needs[which] {
                     return Ok(None);
                 }
                 // What an addition passes on as it came.
-                let one = |(a, b): (f64, f64)| if which == 0 { a == 1.0 } else { b == 1.0 };
-                if F::CONSTANT_SLOPES && one(f.slopes(1.0, 1.0)) && own_shapes[which] == back.grad.shape() {
+                if matches!(slopes, Slopes::Constant(slopes) if slopes[which] == 1.0)
+                    && own_shapes[which] == back.grad.shape()
+                {
                     return Ok(Some(back.grad.clone()));
                 }
                 by_float!(back.grad, T => {
-                    let sums = gradient::<T, F>(f, back, which, &shapes, &shape, reduction)?;
+                    let sums = gradient::<T>(&slopes, back, which, &shapes, &shape, reduction)?;
                     Array::from_vec(sums, &own_shapes[which]).map(Tensor::from_array).map(Some)
                 })
             };
@@ -129,8 +157,8 @@ pub(super) fn pairwise_as<F: Binary>(
     })
 }
 
-fn value<T: Stored + Float, F: Binary>(
-    f: F,
+fn value_of<T: Stored + Float>(
+    f: &dyn Function,
     [a, b]: [&Tensor; 2],
     shapes: &[Vec<usize>; 2],
     shape: &[usize],
@@ -138,21 +166,33 @@ fn value<T: Stored + Float, F: Binary>(
 ) -> Result<Array> {
     let (a, b) = (elements::<T>(a), elements::<T>(b));
     if reduction == Reduction::None && shapes[0] == shapes[1] {
-        let values = in_blocks([&a, &b], |[a, b]| a.iter_mut().zip(b).for_each(|(a, b)| *a = f.value(*a, *b)));
-        return Array::from_vec(values, shape);
+        return Array::from_vec(map(f, &[&a, &b]), shape);
     }
     let walk = Broadcast::new(shape, [&shapes[0], &shapes[1]]);
-    let pairs = zip(&walk, &T::widen_slice(&a), &T::widen_slice(&b), |a, b| f.value(a, b));
+    let inputs = [Input::Stored(&a[..]), Input::Stored(&b)];
     if reduction == Reduction::None {
-        return Array::from_vec(T::narrow_vec(pairs), shape);
+        return Array::from_vec(rounded(f, &walk, inputs), shape);
     }
+    let mut pairs = room(walk.len());
+    map_stretched(f, &walk, inputs, &mut |part| pairs.extend_from_slice(part));
+    let pairs = Lent::from(pairs);
     let divisor = T::Wide::of(reduction.divisor(pairs.len()));
     Array::from_vec(vec![T::narrow(reduce::sum(&pairs) / divisor)], &[])
 }
 
+/// [`map_stretched`], each element rounded once.
+fn rounded<T: Float, const N: usize>(f: &dyn Function, walk: &Broadcast<N>, inputs: [Input<'_, T>; N]) -> Vec<T> {
+    let (mut values, mut done) = (take(walk.len()), 0);
+    map_stretched(f, walk, inputs, &mut |part| {
+        T::narrow_into(part, &mut values[done..][..part.len()]);
+        done += part.len();
+    });
+    values
+}
+
 /// The gradient of one of the two inputs; `shapes` are those in which they met in `shape`.
-fn gradient<T: Stored + Float, F: Binary>(
-    f: F,
+fn gradient<T: Stored + Float>(
+    slopes: &Slopes,
     back: &Backward<'_>,
     which: usize,
     shapes: &[Vec<usize>; 2],
@@ -162,42 +202,32 @@ fn gradient<T: Stored + Float, F: Binary>(
 where
     T::Wide: Stored,
 {
-    let divisor = T::Wide::of(reduction.divisor(shape.iter().product()));
-    let pick = |(a, b): (T::Wide, T::Wide)| if which == 0 { a } else { b };
     let grad = elements::<T>(back.grad);
-    // Nothing was stretched and nothing summed: one pass, one rounding.
-    if reduction == Reduction::None && shapes[which] == shape {
-        match back.saved {
-            [a, b] if shapes[0] == shapes[1] => {
-                let (a, b) = (elements::<T>(a), elements::<T>(b));
-                return Ok(in_blocks([&grad, &a, &b], |[grad, a, b]| {
-                    for ((grad, a), b) in grad.iter_mut().zip(a).zip(b) {
-                        *grad = *grad * pick(f.slopes(*a, *b));
-                    }
-                }));
+    // Where nothing was stretched and nothing summed: one rounding.
+    let as_it_is = reduction == Reduction::None && shapes[which] == shape;
+    let product: Vec<T::Wide> = match (slopes, back.saved) {
+        (Slopes::Constant(slopes), _) if as_it_is => return Ok(map(&Times(slopes[which]), &[&grad])),
+        (Slopes::Constant(slopes), _) => map(&Times(slopes[which]), &[&T::widen_slice(&grad)]),
+        (Slopes::Varying(slopes), [a, b]) => {
+            let (slope, a, b) = (&*slopes[which], elements::<T>(a), elements::<T>(b));
+            if as_it_is && shapes[0] == shapes[1] {
+                return Ok(map(slope, &[&grad, &a, &b]));
             }
-            [] => {
-                let one = T::Wide::of(1.0);
-                let slope = pick(f.slopes(one, one));
-                return Ok(in_blocks([&grad], |[grad]| grad.iter_mut().for_each(|grad| *grad = *grad * slope)));
-            }
-            _ => {}
-        }
-    }
-    let grad = T::widen_slice(&grad);
-    let product: Vec<T::Wide> = match back.saved {
-        [a, b] => {
             let walk = Broadcast::new(shape, [back.grad.shape(), &shapes[0], &shapes[1]]);
-            let (a, b) = (elements::<T>(a), elements::<T>(b));
-            zip3(&walk, &grad, &T::widen_slice(&a), &T::widen_slice(&b), |g, a, b| g / divisor * pick(f.slopes(a, b)))
-        }
-        _ => {
-            let one = T::Wide::of(1.0);
-            let slope = pick(f.slopes(one, one));
-            let mut product = grad.into_vec();
-            product.iter_mut().for_each(|g| *g = *g * slope);
+            let others = [Input::Stored(&a[..]), Input::Stored(&b)];
+            if as_it_is {
+                return Ok(rounded(slope, &walk, [Input::Stored(&grad), others[0], others[1]]));
+            }
+            let divisor = T::Wide::of(reduction.divisor(shape.iter().product()));
+            let mut grad = T::widen_slice(&grad).into_vec();
+            grad.iter_mut().for_each(|grad| *grad = *grad / divisor);
+            let grad = Lent::from(grad);
+            let mut product = room(walk.len());
+            let each = &mut |part: &[T::Wide]| product.extend_from_slice(part);
+            map_stretched(slope, &walk, [Input::Wide(&grad), others[0], others[1]], each);
             product
         }
+        (Slopes::Varying(_), _) => unreachable!("both inputs are kept"),
     };
     Ok(T::narrow_vec(sum_to(product, shape, &shapes[which])))
 }

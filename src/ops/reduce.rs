@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         elementwise::Kept,
-        lanes::{Along, along as kernel, along_backward},
+        lanes::{Along, OnLanes, along as kernel, along_backward},
         reduce::{Extreme, PNorm, Product, RunningProduct, RunningSum, Variance},
         strided::row_major,
     },
@@ -25,16 +25,26 @@ use crate::{
 ///
 /// `axes` are resolved against the input inside the op, so that an error names it.
 pub(super) fn along<A: Along>(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, f: A) -> Result<Tensor> {
+    on_lanes(op, x, axes, keep_dims, Box::new(f))
+}
+
+/// A function in both types in which kernels compute.
+trait LaneFunction: OnLanes<f32> + OnLanes<f64> {}
+impl<F: OnLanes<f32> + OnLanes<f64>> LaneFunction for F {}
+
+/// [`along`] of a compiled function.
+fn on_lanes(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, f: Box<dyn LaneFunction>) -> Result<Tensor> {
     dispatch(op, &[x], move |inputs| {
         let x = &inputs[0];
         let axes = axes::axes(axes, x.rank())?;
         let lanes = Lanes::new(x.shape(), &axes);
         let out = reduced(x.shape(), &axes, keep_dims);
+        let reduces = OnLanes::<f32>::reduces(&*f);
         let value = by_float!(x, T => {
-                let y = kernel::<T, A>(f, &lanes.pack(x), lanes.count, lanes.n);
-            if A::REDUCES { Array::from_vec(y, &out) } else { lanes.unpack(y) }
+            let y = kernel::<T>(&*f, &lanes.pack(x), lanes.count, lanes.n);
+            if reduces { Array::from_vec(y, &out) } else { lanes.unpack(y) }
         })?;
-        let saved = match A::KEPT {
+        let saved = match OnLanes::<f32>::kept(&*f) {
             Kept::Nothing => vec![],
             Kept::Input => vec![x.clone()],
             Kept::Output => vec![Tensor::from_array(value.clone())],
@@ -42,8 +52,8 @@ pub(super) fn along<A: Along>(op: Op, x: &Tensor, axes: &[isize], keep_dims: boo
         Ok(Forward::new(value, saved, move |back| {
             let grad = by_float!(back.grad, T => {
                 let kept = back.saved.first().map(|kept| lanes.pack::<T>(kept)).unwrap_or_default();
-                let dy = if A::REDUCES { elements::<T>(back.grad) } else { lanes.pack(back.grad) };
-                lanes.unpack(along_backward(f, &kept, &dy, lanes.count, lanes.n))
+                let dy = if reduces { elements::<T>(back.grad) } else { lanes.pack(back.grad) };
+                lanes.unpack(along_backward::<T>(&*f, &kept, &dy, lanes.count, lanes.n))
             })?;
             Ok(vec![Some(Tensor::from_array(grad))])
         }))

@@ -3,31 +3,39 @@
 use super::{arithmetic::power_slope, dispatch, elements, float_kernel};
 use crate::{
     Op, Tensor,
-    dtype::{Float, Real},
+    dtype::Real,
     error::{Error, Result},
     kernels::{
-        elementwise::{self, Kept, Unary},
+        elementwise::{Function, Kept, Slope, Times, Unary, Value, map},
         math::{self, density, normal, sigmoid},
     },
-    tensor::{Forward, Stored},
+    tensor::Forward,
 };
 
 /// A differentiable elementwise op. One rounding forward, one backward.
 pub(super) fn unary<F: Unary>(op: Op, x: &Tensor, f: F) -> Result<Tensor> {
-    dispatch(op, &[x], move |inputs| {
+    let slope: Box<dyn Function> = match F::KEPT {
+        Kept::Nothing => Box::new(Times(f.slope(0.0))),
+        _ => Box::new(Slope(f)),
+    };
+    map_one(op, x, &Value(f), F::KEPT, slope)
+}
+
+/// [`unary`] of compiled functions; `slope` is one of the gradient and of what is kept.
+fn map_one(op: Op, x: &Tensor, value: &dyn Function, kept: Kept, slope: Box<dyn Function>) -> Result<Tensor> {
+    dispatch(op, &[x], |inputs| {
         let x = &inputs[0];
-        let value = float_kernel!(x, x.shape(), |s: T| elementwise::unary(f, s))?;
-        let saved = match F::KEPT {
+        let value = float_kernel!(x, x.shape(), |s: T| map(value, &[s]))?;
+        let saved = match kept {
             Kept::Nothing => vec![],
             Kept::Input => vec![x.clone()],
             Kept::Output => vec![Tensor::from_array(value.clone())],
         };
-        Ok(Forward::new(value, saved, move |b| {
-            fn go<T: Stored + Float, F: Unary>(f: F, kept: &[Tensor], grad: &[T]) -> Vec<T> {
-                let kept = kept.first().map(elements::<T>).unwrap_or_default();
-                elementwise::unary_backward(f, &kept, grad)
-            }
-            let grad = float_kernel!(b.grad, b.grad.shape(), |grad: T| go::<T, F>(f, b.saved, grad))?;
+        Ok(Forward::new(value, saved, move |back| {
+            let grad = float_kernel!(back.grad, back.grad.shape(), |grad: T| match back.saved {
+                [kept] => map(&*slope, &[grad, &elements::<T>(kept)]),
+                _ => map(&*slope, &[grad]),
+            })?;
             Ok(vec![Some(Tensor::from_array(grad))])
         }))
     })
@@ -47,6 +55,7 @@ macro_rules! unary_ops {
         struct $struct { $($parameter: f64),* }
         impl Unary for $struct {
             const KEPT: Kept = Kept::$kept;
+            const LIGHT: bool = matches!(Op::$op, Op::Relu | Op::LeakyRelu | Op::Neg);
             fn value<R: Real>(self, $x: R) -> R {
                 $(let $parameter = R::of(self.$parameter);)*
                 $value

@@ -12,7 +12,7 @@ use crate::{
     kernels::{
         buffers::{Lent, give},
         cast::{Convert, converted},
-        elementwise::in_blocks,
+        elementwise::{Sum, map},
         strided::row_major,
     },
 };
@@ -233,8 +233,7 @@ impl Array {
         fn go<T: Stored + Float>(a: &Array, b: &Array) -> Array {
             let (a, b) = (a.contiguous(), b.contiguous());
             let slices = [&a, &b].map(|x| x.slice::<T>().expect("contiguous arrays of one dtype"));
-            let sum = in_blocks(slices, |[a, b]| a.iter_mut().zip(b).for_each(|(a, b)| *a += *b));
-            Array::from_vec(sum, a.shape()).expect("one element for each")
+            Array::from_vec(map(&Sum, &slices), a.shape()).expect("one element for each")
         }
         with_float!(self, a: T => { let _ = a; go::<T>(self, other) }, else unreachable!("only floating tensors have gradients"))
     }

@@ -202,7 +202,7 @@ fn the_number_of_threads_changes_no_bit() {
         geometry(1, 1, (16, 64), [one, [20, 3, 1, 1, 1, 1], [20, 3, 1, 1, 1, 1]]),
     ] {
         let [xs, ws, ys] = g.sizes();
-        assert!(g.work() > 2 << 20, "large enough for threads");
+        assert!(g.work() > threads::SMALL, "large enough for threads");
         let (x, weight, grad) = (random::<f16>(xs, 1), random::<f16>(ws, 2), random::<f16>(ys, 3));
         let results = [1, 2, 5].map(|count| {
             threads::set_threads(count);

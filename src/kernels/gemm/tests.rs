@@ -174,7 +174,7 @@ fn dots_of_rows_that_overlap_are_the_twins() {
 fn the_number_of_threads_changes_no_bit() {
     for (layout, mkn) in [(Layout::NN, (300, 70, 290)), (Layout::TN, (260, 129, 257)), (Layout::NT, (4, 1000, 1001))] {
         let (m, k, n) = mkn;
-        assert!(m * k * n > 2 << 20, "large enough for threads");
+        assert!(m * k * n > threads::SMALL, "large enough for threads");
         let (a, b) = (random::<bf16>(m * k, 1), random::<bf16>(k * n, 2));
         let results = [1, 2, 5].map(|count| {
             threads::set_threads(count);

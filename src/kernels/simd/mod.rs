@@ -143,8 +143,14 @@ pub(crate) fn vectorized<B: Body>(body: B) -> B::Output {
         Width::Sixteen => x86::call_avx512(body),
         #[cfg(target_arch = "x86_64")]
         Width::Eight => x86::call_avx2(body),
-        _ => body.run(),
+        _ => plain(body),
     }
+}
+
+/// Not in line, so that there is one for all callers.
+#[inline(never)]
+fn plain<B: Body>(body: B) -> B::Output {
+    body.run()
 }
 
 /// The widths of vectors that can be run.
