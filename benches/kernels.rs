@@ -1,10 +1,11 @@
-//! Kernels against the obvious alternatives, in turns on one machine: `cargo bench --bench kernels [FILTER]`.
+//! Kernels in the three dtypes, beside copying memory, in turns on one machine: `cargo bench --bench kernels [FILTER]`.
 //!
-//! Each row is one work; each column the least time of one candidate relative to the first.
+//! Each row is one work; each column the least time of one candidate relative to the first. Other crates' are in
+//! `benches/crates`.
 
 use std::{hint::black_box, time::Instant};
 
-use half::{bf16, f16, slice::HalfFloatSliceExt};
+use half::{bf16, f16};
 use precast::{DType, Tensor, kernel_benches};
 
 /// A name and a thing to do.
@@ -37,6 +38,13 @@ fn compare(filter: &str, work: &str, mut candidates: Vec<Candidate>) -> Option<f
     Some(least[0])
 }
 
+/// The same work in f32, f16 and bf16, with how many multiplications and additions a second that is in f32.
+fn dtypes<'a>(filter: &str, work: &str, flops: usize, [f32, f16, bf16]: [Box<dyn FnMut() + 'a>; 3]) {
+    if let Some(seconds) = compare(filter, work, vec![("f32", f32), ("f16", f16), ("bf16", bf16)]) {
+        println!("{:>44} {:.0} Gflop/s", "f32:", flops as f64 / seconds / 1e9);
+    }
+}
+
 fn numbers(len: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7919 % 1000) as f32 - 500.0) / 300.0).collect()
 }
@@ -53,17 +61,13 @@ fn casts(filter: &str) {
             ($($t:ident, $narrow:ident, $widen:ident;)*) => { $(
                 let low: Vec<$t> = wide.iter().map(|&x| $t::from_f32(x)).collect();
                 let mut low_out = low.clone();
-                let mut low_out_of_half = low.clone();
                 compare(filter, &format!("cast f32 to {} {len}", stringify!($t)), vec![
                     ("memcpy of as many bytes", Box::new(|| black_box(&mut bytes_out).copy_from_slice(&bytes[..3 * len]))),
                     ("precast", Box::new(|| kernel_benches::$narrow(&wide, black_box(&mut low_out)))),
-                    ("half", Box::new(|| black_box(&mut low_out_of_half).convert_from_f32_slice(&wide))),
                 ]);
-                let mut wide_out_of_half = wide.clone();
                 compare(filter, &format!("cast {} to f32 {len}", stringify!($t)), vec![
                     ("memcpy of as many bytes", Box::new(|| black_box(&mut bytes_out).copy_from_slice(&bytes[..3 * len]))),
                     ("precast", Box::new(|| kernel_benches::$widen(&low, black_box(&mut wide_out)))),
-                    ("half", Box::new(|| low.convert_to_f32_slice(black_box(&mut wide_out_of_half)))),
                 ]);
             )* };
         }
@@ -72,18 +76,6 @@ fn casts(filter: &str) {
             bf16, f32_to_bf16, bf16_to_f32;
         }
     }
-}
-
-/// `a · b` of f32 by `matrixmultiply`.
-fn multiply((m, k, n): (usize, usize, usize), a: &[f32], b: &[f32], transposed: bool) -> Vec<f32> {
-    let mut c = vec![0f32; m * n];
-    let (k_, n_) = (k as isize, n as isize);
-    let (rb, cb) = if transposed { (1, k_) } else { (n_, 1) };
-    // SAFETY: all matrices are contiguous and fill their slices.
-    unsafe {
-        matrixmultiply::sgemm(m, k, n, 1.0, a.as_ptr(), k_, 1, b.as_ptr(), rb, cb, 0.0, c.as_mut_ptr(), n_, 1);
-    }
-    c
 }
 
 fn products(filter: &str) {
@@ -103,7 +95,6 @@ fn products(filter: &str) {
         ((1, 5000, 1), false),
     ];
     for ((m, k, n), transposed) in square.into_iter().chain(others) {
-        let (a, b) = (numbers(m * k), numbers(k * n));
         let right = if transposed { [n, k] } else { [k, n] };
         let pair = |dtype| (tensor(&[m, k], dtype), tensor(&right, dtype));
         let [f, h, bf] = [DType::F32, DType::F16, DType::Bf16].map(pair);
@@ -111,15 +102,11 @@ fn products(filter: &str) {
             black_box(if transposed { a.linear(b, None) } else { a.matmul(b) }.unwrap());
         };
         let layout = if transposed { " t" } else { "" };
-        compare(
+        dtypes(
             filter,
             &format!("product {m}x{k}x{n}{layout}"),
-            vec![
-                ("matrixmultiply", Box::new(|| drop(black_box(multiply((m, k, n), &a, &b, transposed))))),
-                ("f32", Box::new(|| run(&f))),
-                ("f16", Box::new(|| run(&h))),
-                ("bf16", Box::new(|| run(&bf))),
-            ],
+            2 * m * k * n,
+            [Box::new(|| run(&f)), Box::new(|| run(&h)), Box::new(|| run(&bf))],
         );
     }
 }
@@ -197,11 +184,7 @@ fn convolutions(filter: &str) {
             let f32 = || drop(black_box(kernel_benches::convolution_f32(which, &c, &x, &weight, &grad)));
             let f16 = || drop(black_box(kernel_benches::convolution_f16(which, &c, &x16, &weight16, &grad16)));
             let bf16 = || drop(black_box(kernel_benches::convolution_bf16(which, &c, &xb, &weightb, &gradb)));
-            let seconds =
-                compare(filter, &work, vec![("f32", Box::new(f32)), ("f16", Box::new(f16)), ("bf16", Box::new(bf16))]);
-            if let Some(seconds) = seconds {
-                println!("{:>44} {:.0} Gflop/s", "f32:", c.flops() as f64 / seconds / 1e9);
-            }
+            dtypes(filter, &work, c.flops(), [Box::new(f32), Box::new(f16), Box::new(bf16)]);
         }
     }
 }

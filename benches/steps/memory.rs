@@ -54,12 +54,14 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
             }
         };
         let output = asked.output().map_err(|e| Error::io(asked.get_program().as_ref(), &e))?;
-        let said = if output.status.success() { output.stdout } else { output.stderr };
-        let said = String::from_utf8_lossy(&said);
+        let failed = !output.status.success();
+        let said = String::from_utf8_lossy(if failed { &output.stderr } else { &output.stdout });
         let line = said.lines().next_back().unwrap_or_default();
         let numbers: Vec<f64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
         match Figures::try_from(numbers) {
             Ok(figures) => rows.push((column, figures)),
+            // A peer that cannot run is a row of the table.
+            Err(_) if failed && matches!(column, Column::Ours(..)) => return Err(Error::value(line)),
             Err(_) => println!("  {:8} {line}", column.name()),
         }
     }

@@ -1,0 +1,160 @@
+//! precast beside other crates that do the same work, in turns on one thread:
+//! `cargo run --release --manifest-path benches/crates/Cargo.toml [--rounds N] [NAMES]`, NAMES being the beginnings of rows.
+//!
+//! A ratio is the median over the rounds of precast's time by the time that the peer took in the same round, and behind it
+//! the ratio of the fastest of each: below 1.00, precast is faster. What each peer computes is held against what precast does;
+//! `off` by more than the dtype explains is told in place of a time, and so is why a peer does not do the work. precast and
+//! candle make a new tensor for each result, ndarray a new array; matrixmultiply, gemm and half write to memory that is there,
+//! and so does precast for casts, since a tensor is not widened before somebody reads it.
+//!
+//! `PRECAST_VECTORS=8` keeps precast to AVX2, but no peer.
+
+mod casts;
+mod convolutions;
+mod functions;
+mod noise;
+mod products;
+#[path = "../../peers/times.rs"]
+mod times;
+
+use std::{env, process, time::Instant};
+
+use times::{fastest, median};
+
+/// Does the work once; with its numbers if asked for them.
+type Run = Box<dyn FnMut(bool) -> Result<Option<Vec<f32>>, String>>;
+
+/// A `Run` of a function that makes something, and one that reads it.
+fn run<T>(call: impl Fn() -> T + 'static, numbers: impl Fn(T) -> Vec<f32> + 'static) -> Run {
+    Box::new(move |tell| {
+        let made = std::hint::black_box(call());
+        Ok(tell.then(|| numbers(made)))
+    })
+}
+
+/// As [`run`], where calls may fail.
+fn try_run<T, E: ToString>(
+    call: impl Fn() -> Result<T, E> + 'static,
+    numbers: impl Fn(T) -> Result<Vec<f32>, E> + 'static,
+) -> Run {
+    Box::new(move |tell| {
+        let made = std::hint::black_box(call()).map_err(|e| e.to_string())?;
+        tell.then(|| numbers(made).map_err(|e| e.to_string())).transpose()
+    })
+}
+
+/// What the command line says.
+struct Options {
+    rounds: usize,
+    names: Vec<String>,
+}
+
+impl Options {
+    fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|wanted| name.starts_with(wanted.as_str()))
+    }
+
+    /// Prints the heads of the columns.
+    fn head(&self, family: &str, peers: &[&str]) {
+        print!("\n{family:<40} {:>10}", "precast");
+        peers.iter().for_each(|peer| print!("  {peer:>14}"));
+        println!();
+    }
+
+    /// One row: precast's time, and its ratio to that of each peer that does the work. `tolerance` is relative to the largest
+    /// number of the result.
+    fn row(&self, name: &str, tolerance: f32, mut ours: Run, peers: Vec<Option<Run>>) {
+        let expected = ours(true).expect("precast does the work").expect("it was asked for");
+        let repeats = repeats(&mut ours);
+        let mut columns: Vec<Result<Peer, String>> = peers
+            .into_iter()
+            .map(|peer| {
+                let mut peer = peer.ok_or("-")?;
+                let numbers = peer(true)?.ok_or("no numbers")?;
+                match difference(&expected, &numbers) {
+                    off if off <= tolerance => {
+                        Ok(Peer { repeats: self::repeats(&mut peer), run: peer, times: Vec::new() })
+                    }
+                    off => Err(format!("off {off:.1e}")),
+                }
+            })
+            .collect();
+        let mut base = Vec::new();
+        for _ in 0..self.rounds.max(1) {
+            base.push(time(&mut ours, repeats));
+            for peer in columns.iter_mut().flatten() {
+                peer.times.push(time(&mut peer.run, peer.repeats));
+            }
+        }
+        print!("{name:<40} {:>7.1} us", fastest(&base) * 1e6);
+        for column in &columns {
+            let text = match column {
+                Ok(Peer { times, .. }) => {
+                    let ratio = median(base.iter().zip(times).map(|(ours, peer)| ours / peer).collect());
+                    format!("{ratio:.2} ({:.2})", fastest(&base) / fastest(times))
+                }
+                Err(why) => why.lines().next().unwrap_or_default().to_string(),
+            };
+            print!("  {text:>14}");
+        }
+        println!();
+    }
+}
+
+/// A peer that does the work.
+struct Peer {
+    run: Run,
+    repeats: usize,
+    times: Vec<f64>,
+}
+
+/// How many calls take some five milliseconds.
+fn repeats(run: &mut Run) -> usize {
+    (5e-3 / time(run, 1)).clamp(1.0, 2000.0) as usize
+}
+
+/// Seconds a call, after one that nobody times.
+fn time(run: &mut Run, repeats: usize) -> f64 {
+    let mut go = || run(false).expect("it was done before");
+    go();
+    let start = Instant::now();
+    for _ in 0..repeats {
+        go();
+    }
+    start.elapsed().as_secs_f64() / repeats as f64
+}
+
+/// The largest difference relative to the largest number; infinite for other lengths and NaN.
+fn difference(expected: &[f32], numbers: &[f32]) -> f32 {
+    if expected.len() != numbers.len() {
+        return f32::INFINITY;
+    }
+    let largest = expected.iter().fold(f32::MIN_POSITIVE, |most, x| most.max(x.abs()));
+    let far = |(a, b): (&f32, &f32)| if (a - b).is_nan() { f32::INFINITY } else { (a - b).abs() };
+    expected.iter().zip(numbers).map(far).fold(0.0, f32::max) / largest
+}
+
+fn main() {
+    // candle and its crates ask the environment, which must not be changed in a process that may have threads.
+    let alone = ["RAYON_NUM_THREADS", "CANDLE_NUM_THREADS"];
+    if alone.iter().any(|name| env::var(name).as_deref() != Ok("1")) {
+        let this = env::current_exe().expect("this program has a path");
+        let mut again = process::Command::new(this);
+        let status = again.args(env::args_os().skip(1)).envs(alone.map(|name| (name, "1"))).status();
+        process::exit(status.ok().and_then(|status| status.code()).unwrap_or(1));
+    }
+    let mut options = Options { rounds: 9, names: Vec::new() };
+    let mut args = env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--rounds" => options.rounds = args.next().and_then(|text| text.parse().ok()).expect("a number follows"),
+            name => options.names.push(name.to_string()),
+        }
+    }
+    precast::set_threads(1);
+    println!("precast with {}; its time by that of others, median (fastest)", precast::kernel_benches::vectors());
+    products::rows(&options);
+    casts::rows(&options);
+    functions::rows(&options);
+    convolutions::rows(&options);
+}
