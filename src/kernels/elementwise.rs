@@ -17,9 +17,9 @@ use crate::dtype::{Float, Real};
 pub(crate) trait Pointwise: Copy + Send + Sync + 'static {
     /// How many numbers it takes, at most [`MOST_INPUTS`].
     const INPUTS: usize;
-    /// Whether it is so light (an addition) that 16-bit numbers had better go from memory through registers to memory than
-    /// through blocks in the nearest cache. Such a function is compiled for each format of its own.
-    const LIGHT: bool = false;
+    /// Whether 16-bit numbers go from memory through registers to memory, and not through blocks in the nearest cache. Such
+    /// a function is compiled for each format of its own: for light ones (an addition), and those of which networks are full.
+    const DIRECT: bool = false;
     /// Its value; `x` has [`INPUTS`](Pointwise::INPUTS) numbers.
     fn at<R: Real>(self, x: &[R]) -> R;
 }
@@ -47,10 +47,10 @@ impl<P: Pointwise> Function for P {
         Loop { f: *self, x, y }.run();
     }
     fn halves(&self, x: &[&[f16]], y: &mut [f16]) -> bool {
-        P::LIGHT && simd::run(Groups { f: *self, x, y }).is_ok()
+        P::DIRECT && simd::run(Groups { f: *self, x, y }).is_ok()
     }
     fn brain_halves(&self, x: &[&[bf16]], y: &mut [bf16]) -> bool {
-        P::LIGHT && simd::run(Groups { f: *self, x, y }).is_ok()
+        P::DIRECT && simd::run(Groups { f: *self, x, y }).is_ok()
     }
 }
 
@@ -80,7 +80,7 @@ impl<P: Pointwise, R: Real> Body for Loop<'_, P, R> {
 }
 
 /// Elements that go from memory through registers to memory together.
-const GROUP: usize = 128;
+const GROUP: usize = 64;
 
 struct Groups<'a, P, T> {
     f: P,
@@ -235,8 +235,8 @@ pub(crate) enum Kept {
 pub(crate) trait Unary: Copy + Send + Sync + 'static {
     /// What [`slope`](Unary::slope) is given.
     const KEPT: Kept;
-    /// As [`Pointwise::LIGHT`], for both.
-    const LIGHT: bool = false;
+    /// As [`Pointwise::DIRECT`], for both.
+    const DIRECT: bool = false;
     /// f(x).
     fn value<R: Real>(self, x: R) -> R;
     /// f'(x), given x or f(x) as [`KEPT`](Unary::KEPT) says.
@@ -247,8 +247,8 @@ pub(crate) trait Unary: Copy + Send + Sync + 'static {
 pub(crate) trait Binary: Copy + Send + Sync + 'static {
     /// Whether the slopes are constants, so that nothing need be kept.
     const CONSTANT_SLOPES: bool = false;
-    /// As [`Pointwise::LIGHT`], for all three.
-    const LIGHT: bool = false;
+    /// As [`Pointwise::DIRECT`], for all three.
+    const DIRECT: bool = false;
     /// f(a, b).
     fn value<R: Real>(self, a: R, b: R) -> R;
     /// The two partial derivatives.
@@ -265,7 +265,7 @@ pub(crate) struct Value<F>(pub F);
 
 impl<F: Unary> Pointwise for Value<F> {
     const INPUTS: usize = 1;
-    const LIGHT: bool = F::LIGHT;
+    const DIRECT: bool = F::DIRECT;
     #[inline(always)]
     fn at<R: Real>(self, x: &[R]) -> R {
         self.0.value(x[0])
@@ -278,7 +278,7 @@ pub(crate) struct Slope<F>(pub F);
 
 impl<F: Unary> Pointwise for Slope<F> {
     const INPUTS: usize = 2;
-    const LIGHT: bool = F::LIGHT;
+    const DIRECT: bool = F::DIRECT;
     #[inline(always)]
     fn at<R: Real>(self, x: &[R]) -> R {
         x[0] * self.0.slope(x[1])
@@ -291,7 +291,7 @@ pub(crate) struct PairValue<F>(pub F);
 
 impl<F: Binary> Pointwise for PairValue<F> {
     const INPUTS: usize = 2;
-    const LIGHT: bool = F::LIGHT;
+    const DIRECT: bool = F::DIRECT;
     #[inline(always)]
     fn at<R: Real>(self, x: &[R]) -> R {
         self.0.value(x[0], x[1])
@@ -304,7 +304,7 @@ pub(crate) struct PairSlope<F, const SECOND: bool>(pub F);
 
 impl<F: Binary, const SECOND: bool> Pointwise for PairSlope<F, SECOND> {
     const INPUTS: usize = 3;
-    const LIGHT: bool = F::LIGHT;
+    const DIRECT: bool = F::DIRECT;
     #[inline(always)]
     fn at<R: Real>(self, x: &[R]) -> R {
         let (first, second) = self.0.slopes(x[1], x[2]);
@@ -318,7 +318,7 @@ pub(crate) struct Times(pub f64);
 
 impl Pointwise for Times {
     const INPUTS: usize = 1;
-    const LIGHT: bool = true;
+    const DIRECT: bool = true;
     #[inline(always)]
     fn at<R: Real>(self, x: &[R]) -> R {
         x[0] * R::of(self.0)
@@ -331,7 +331,7 @@ pub(crate) struct Sum;
 
 impl Pointwise for Sum {
     const INPUTS: usize = 2;
-    const LIGHT: bool = true;
+    const DIRECT: bool = true;
     #[inline(always)]
     fn at<R: Real>(self, x: &[R]) -> R {
         x[0] + x[1]
@@ -348,7 +348,7 @@ mod tests {
 
     impl Pointwise for Mixed {
         const INPUTS: usize = 2;
-        const LIGHT: bool = true;
+        const DIRECT: bool = true;
         #[inline(always)]
         fn at<R: Real>(self, x: &[R]) -> R {
             if x[0] <= R::zero() { math::exp(x[1]) - x[0] } else { x[0] * x[1] }

@@ -1,12 +1,12 @@
 //! Sums in a fixed pairwise order, and the other reductions of a lane.
 
 use super::{
-    buffers::{Lent, zeros},
-    elementwise::Kept,
+    buffers::{Lent, lend, zeros},
+    elementwise::{BLOCK, Kept},
     lanes::Along,
     simd::vectorized,
 };
-use crate::dtype::Real;
+use crate::dtype::{Float, Real};
 
 /// Up to so many terms are added in one run; longer sums are halved, so that the error grows with the logarithm of the
 /// length (N. Higham, "The accuracy of floating point summation", 1993).
@@ -181,34 +181,47 @@ pub(crate) fn fill<R: Real>(x: Option<&[R]>, y: &mut [R], f: impl Fn(R) -> R) {
     }
 }
 
-/// Sums over the middle axis of `outer x n x inner`.
-pub(crate) fn sum_middle<R: Real>(x: &[R], outer: usize, n: usize, inner: usize) -> Vec<R> {
-    if inner == 1 {
-        return (0..outer).map(|i| sum(&x[i * n..(i + 1) * n])).collect();
-    }
+/// Sums over the middle axis of `outer x n x inner`, not yet rounded.
+pub(crate) fn sum_middle<T: Float>(x: &[T], outer: usize, n: usize, inner: usize) -> Vec<T::Wide> {
+    // Rows are widened some at a time.
+    let row = if inner == 1 { n } else { inner }.max(1);
+    let mut space = lend((BLOCK / row).max(1) * row);
     let mut out = zeros(outer * inner);
+    if inner == 1 && n > 0 {
+        for (out, rows) in out.chunks_mut(space.len() / row).zip(x.chunks(space.len())) {
+            let rows = T::widened(rows, &mut space);
+            for (out, row) in out.iter_mut().zip(rows.chunks_exact(n)) {
+                *out = sum(row);
+            }
+        }
+        return out;
+    }
     for i in 0..outer {
-        add_rows(&x[i * n * inner..(i + 1) * n * inner], n, &mut out[i * inner..(i + 1) * inner]);
+        add_rows(&x[i * n * inner..(i + 1) * n * inner], n, &mut out[i * inner..(i + 1) * inner], &mut space);
     }
     out
 }
 
-/// Adds the sum of `n` rows to `out`.
-fn add_rows<R: Real>(x: &[R], n: usize, out: &mut [R]) {
+/// Adds the sum of `n` rows to `out`; `space` has room for some of them.
+fn add_rows<T: Float>(x: &[T], n: usize, out: &mut [T::Wide], space: &mut [T::Wide]) {
     let inner = out.len();
     if n <= RUN {
-        return vectorized(|| {
-            for row in x.chunks_exact(inner.max(1)) {
-                for (out, &x) in out.iter_mut().zip(row) {
-                    *out += x;
+        for rows in x.chunks(space.len()) {
+            let rows = T::widened(rows, space);
+            vectorized(|| {
+                for row in rows.chunks_exact(inner) {
+                    for (out, &x) in out.iter_mut().zip(row) {
+                        *out += x;
+                    }
                 }
-            }
-        });
+            });
+        }
+        return;
     }
     let (left, right) = x.split_at(half(n) * inner);
     let mut sum = Lent::from(zeros(inner));
-    add_rows(left, half(n), out);
-    add_rows(right, n - half(n), &mut sum);
+    add_rows(left, half(n), out, space);
+    add_rows(right, n - half(n), &mut sum, space);
     for (out, sum) in out.iter_mut().zip(&*sum) {
         *out += *sum;
     }

@@ -16,7 +16,7 @@ macro_rules! binary_ops {
             struct $op;
             impl Binary for $op {
                 const CONSTANT_SLOPES: bool = $constant;
-                const LIGHT: bool = matches!(Op::$op, Op::Add | Op::Sub | Op::Mul);
+                const DIRECT: bool = matches!(Op::$op, Op::Add | Op::Sub | Op::Mul);
                 fn value<R: Real>(self, $a: R, $b: R) -> R { $value }
                 #[allow(unused_variables, reason = "constant slopes read neither")]
                 fn slopes<R: Real>(self, $a: R, $b: R) -> (R, R) { $slopes }

@@ -18,7 +18,7 @@ pub(super) fn channel_sums(x: &Tensor, (outer, channels, inner): (usize, usize, 
     fn go<T: Stored + Float>(x: &Tensor, outer: usize, channels: usize, inner: usize) -> Vec<T> {
         let x = elements::<T>(x);
         if inner == 1 {
-            return T::narrow_vec(reduce::sum_middle(&T::widen_slice(&x), 1, outer, channels));
+            return T::narrow_vec(reduce::sum_middle::<T>(&x, 1, outer, channels));
         }
         let (mut sums, mut wide) = (zeros(channels), lend(inner));
         for (i, x) in x.chunks_exact(inner.max(1)).enumerate() {

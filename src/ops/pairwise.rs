@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         broadcast::{Broadcast, zip},
-        buffers::{Lent, copied, room, take},
+        buffers::{Lent, room, take},
         elementwise::{Binary, Function, Input, PairSlope, PairValue, Times, map, map_stretched},
         reduce,
     },
@@ -59,13 +59,13 @@ pub(crate) fn sum_to<R: Real>(x: Vec<R>, from: &[usize], to: &[usize]) -> Vec<R>
     if stretched.is_empty() {
         return x;
     }
-    sum_over(&Lent::from(x), from, &stretched)
+    sum_over::<R>(&Lent::from(x), from, &stretched)
 }
 
-/// Sums over axes, given in rising order, in a fixed pairwise order. What is left is in row-major order.
-pub(crate) fn sum_over<R: Real>(x: &[R], shape: &[usize], axes: &[usize]) -> Vec<R> {
+/// Sums over axes, given in rising order, in a fixed pairwise order, not yet rounded. What is left is in row-major order.
+pub(crate) fn sum_over<T: Float>(x: &[T], shape: &[usize], axes: &[usize]) -> Vec<T::Wide> {
     let mut shape = shape.to_vec();
-    let mut sums: Option<Lent<R>> = None;
+    let mut sums: Option<Lent<T::Wide>> = None;
     let mut left = axes;
     // Neighbouring axes are summed as one, the last ones first.
     while let Some(&last) = left.last() {
@@ -75,10 +75,14 @@ pub(crate) fn sum_over<R: Real>(x: &[R], shape: &[usize], axes: &[usize]) -> Vec
         let outer = shape[..first].iter().product();
         let n = shape[first..=last].iter().product();
         let inner = shape[last + 1..].iter().product();
-        sums = Some(reduce::sum_middle(sums.as_deref().unwrap_or(x), outer, n, inner).into());
+        let next = match &sums {
+            None => reduce::sum_middle(x, outer, n, inner),
+            Some(sums) => reduce::sum_middle::<T::Wide>(sums, outer, n, inner),
+        };
+        sums = Some(next.into());
         shape[first..=last].fill(1);
     }
-    sums.map_or_else(|| copied(x), Lent::into_vec)
+    sums.map_or_else(|| T::widen_slice(x).into_vec(), Lent::into_vec)
 }
 
 /// A differentiable function of two tensors, reduced or not, with one rounding.

@@ -74,7 +74,7 @@ fn sum_or_mean(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, mean: bool) 
         let divisor = if mean { terms as f64 } else { 1.0 };
         let value = by_float!(x, T => {
                 let divisor = <T as Float>::Wide::of(divisor);
-            let mut sums = sum_over(&T::widen_slice(&elements::<T>(x)), &shape, &axes);
+            let mut sums = sum_over::<T>(&elements::<T>(x), &shape, &axes);
             sums.iter_mut().for_each(|sum| *sum /= divisor);
             Array::from_vec(T::narrow_vec(sums), &out)
         })?;

@@ -55,7 +55,7 @@ macro_rules! unary_ops {
         struct $struct { $($parameter: f64),* }
         impl Unary for $struct {
             const KEPT: Kept = Kept::$kept;
-            const LIGHT: bool = matches!(Op::$op, Op::Relu | Op::LeakyRelu | Op::Neg);
+            const DIRECT: bool = matches!(Op::$op, Op::Relu | Op::LeakyRelu | Op::Gelu | Op::Neg);
             fn value<R: Real>(self, $x: R) -> R {
                 $(let $parameter = R::of(self.$parameter);)*
                 $value

@@ -2,14 +2,15 @@
 //!
 //! 16-bit operands are widened while they are packed for the registers. Every element is the same sum in the same order
 //! whatever the tile, the vectors' width or the number of threads: products are fused and added one after the other
-//! within blocks of [`DEPTH`] terms, and the blocks' sums one after the other. Products with few rows take another order
-//! ([`dot`]). Where there are no vectors, and for f64, `matrixmultiply` multiplies widened copies.
+//! within blocks of [`DEPTH`] terms, and the blocks' sums one after the other. Products of rows with few rows, or with one,
+//! take another order ([`dot`]). Where there are no vectors, and for f64, `matrixmultiply` multiplies widened copies.
 
 pub(super) mod blocks;
 pub(super) mod dot;
 pub(super) mod pack;
 mod packed;
 pub(super) mod portable;
+mod rows;
 pub(super) mod scratch;
 pub(super) mod tile;
 
@@ -86,10 +87,15 @@ macro_rules! gemm_with_vectors {
     ($($t:ty),*) => { $(
         impl Gemm for $t {
             fn with_vectors(one: &One<Self>, out: &mut [Self]) -> bool {
-                if one.layout == Layout::NT && one.mkn.0 <= FEW && one.terms.len() == 1 {
-                    dot::few_rows(one, out)
-                } else {
-                    blocks::product(one, out)
+                let (m, _, n) = one.mkn;
+                if one.terms.len() > 1 {
+                    return blocks::product(one, out);
+                }
+                match one.layout {
+                    _ if n == 1 && m > 1 => one.turned(|one| Self::with_vectors(one, out)),
+                    Layout::NT if m <= FEW => dot::few_rows(one, out),
+                    Layout::NN | Layout::TN if m <= FEW && n >= rows::LEAST => rows::few_rows(one, out),
+                    _ => blocks::product(one, out),
                 }
             }
             fn panels(width: Width, layout: Layout, kn: (usize, usize), b: &[Self]) -> Option<Panels> {
@@ -151,6 +157,26 @@ impl<'a, T> One<'a, T> {
     fn operands(&self, (a, b): (usize, usize)) -> (&'a [T], &'a [T]) {
         let (m, k, n) = self.mkn;
         (&self.a[a * m * k..(a + 1) * m * k], &self.b[b * k * n..(b + 1) * k * n])
+    }
+
+    /// The same elements as a row, where the product of one term is a column: `(a · b)ᵀ = bᵀ · aᵀ`.
+    fn turned<R>(&self, f: impl FnOnce(&One<T>) -> R) -> R
+    where
+        T: Copy,
+    {
+        let (m, k, _) = self.mkn;
+        let (a, b) = self.operands(self.terms[0]);
+        // What was added to the one column.
+        let repeated;
+        let added = match self.added {
+            Added::ToColumns(x) => {
+                repeated = vec![x[0]; m];
+                Added::ToColumns(&repeated[..])
+            }
+            other => other,
+        };
+        let layout = if self.layout == Layout::TN { Layout::NN } else { Layout::NT };
+        f(&One { layout, mkn: (1, k, m), a: b, b: a, terms: &[(0, 0)], added })
     }
 }
 

@@ -73,7 +73,7 @@ fn check_near<T: Float<Wide = f32>>(one: &One<T>, got: &[T]) {
     }
 }
 
-const SIZES: [(usize, usize, usize); 17] = [
+const SIZES: [(usize, usize, usize); 19] = [
     (1, 1, 1),
     (1, 7, 33),
     (2, 3, 5),
@@ -91,6 +91,8 @@ const SIZES: [(usize, usize, usize); 17] = [
     (20, 20, 515),
     (133, 9, 33),
     (10, 1, 1030),
+    (4, 258, 4100),
+    (8, 5, 600),
 ];
 
 fn check_all<T: Gemm<Wide = f32> + simd::Lanes>(bits: impl Fn(&T) -> u32) {
@@ -110,6 +112,12 @@ fn check_all<T: Gemm<Wide = f32> + simd::Lanes>(bits: impl Fn(&T) -> u32) {
                 blocks::with_width(width, &one, &mut got);
                 let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
                 assert!(same, "{mkn:?} {layout:?} {width:?}: {got:?} for {want:?}");
+                if layout != Layout::NT && one.terms.len() == 1 {
+                    let mut got = vec![T::default(); m * n];
+                    rows::with_width(width, &one, &mut got);
+                    let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
+                    assert!(same, "by rows, {mkn:?} {layout:?} {width:?}: {got:?} for {want:?}");
+                }
             }
             let mut got = vec![T::default(); m * n];
             portable::product(&one, &mut got);
@@ -172,7 +180,7 @@ fn dots_of_rows_that_overlap_are_the_twins() {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    for (layout, mkn) in [(Layout::NN, (300, 70, 290)), (Layout::TN, (260, 129, 257)), (Layout::NT, (4, 1000, 1001))] {
+    for (layout, mkn) in [(Layout::NN, (300, 70, 290)), (Layout::TN, (260, 129, 257)), (Layout::NT, (4, 1000, 1001)), (Layout::NN, (5, 500, 999)), (Layout::TN, (1, 2000, 301)), (Layout::TN, (2000, 301, 1))] {
         let (m, k, n) = mkn;
         assert!(m * k * n > threads::SMALL, "large enough for threads");
         let (a, b) = (random::<bf16>(m * k, 1), random::<bf16>(k * n, 2));
