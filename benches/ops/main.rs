@@ -181,6 +181,8 @@ fn row(work: Work, name: &str, options: &Options, mut torch: Option<&mut Torch>)
         if let Some(torch) = &mut torch {
             let line = format!("{} {repeats} {name}", options.threads);
             base.push(torch.time(&line).map_err(Error::value)?);
+            // Cores that were idle or another process's are slow at first.
+            time(&mut runs[0], repeats)?;
         }
         for (run, times) in runs.iter_mut().zip(&mut times) {
             times.push(time(run, repeats)?);

@@ -6,12 +6,16 @@
 use super::{Added, One, blocks::load_some, scratch::with_scratch};
 use crate::kernels::{
     buffers::lend,
-    simd::{self, Kernel, Lanes, Vector, Width},
+    simd::{self, Kernel, Lanes, Vector, Width, prefetch},
     threads::{self, Shared},
 };
 
 /// Rows of each operand that are multiplied together.
 const TOGETHER: usize = 4;
+
+/// How many bytes ahead a row of the right operand is asked for. It streams from memory, and the processor itself does not
+/// ask early enough: with this, 16-bit rows come half as fast again, and twice as far is worse.
+const AHEAD: usize = 2048;
 
 /// `a · bᵀ` for few rows of a, so that b is read once; `false` where there are no vectors.
 pub(super) fn few_rows<T: Lanes>(one: &One<T>, out: &mut [T]) -> bool {
@@ -108,6 +112,9 @@ unsafe fn sized<V: Vector, T: Lanes, const R: usize, const C: usize>(
         let mut sums = [[V::splat(0.0); C]; R];
         let mut at = 0;
         while at + V::LANES <= len {
+            for b in b {
+                prefetch(b.wrapping_add(at).wrapping_byte_add(AHEAD));
+            }
             let right: [V; C] = std::array::from_fn(|c| T::load(b[c].add(at)));
             for (a, sums) in a.iter().zip(&mut sums) {
                 let left = V::load_f32(a.add(at));

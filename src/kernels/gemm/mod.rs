@@ -92,8 +92,8 @@ macro_rules! gemm_with_vectors {
                     return blocks::product(one, out);
                 }
                 match one.layout {
-                    _ if n == 1 && m > 1 => one.turned(|one| Self::with_vectors(one, out)),
                     Layout::NT if m <= FEW => dot::few_rows(one, out),
+                    _ if n == 1 => one.turned(|one| Self::with_vectors(one, out)),
                     Layout::NN | Layout::TN if m <= FEW && n >= rows::LEAST => rows::few_rows(one, out),
                     _ => blocks::product(one, out),
                 }

@@ -9,7 +9,7 @@ use super::{
     scratch::{Scratch, with_scratch},
 };
 use crate::kernels::{
-    simd::{self, Kernel, Lanes, Vector, Width},
+    simd::{self, Kernel, Lanes, Vector, Width, prefetch},
     threads::{self, Shared},
 };
 
@@ -183,6 +183,10 @@ unsafe fn add<V: Vector, T: Lanes, const R: usize, const P: usize>(
         let mut at = 0;
         while at < place.len {
             let some = V::LANES.min(place.len - at);
+            // The next rows, since the processor asks only for what follows in a row.
+            for right in right {
+                prefetch(right.wrapping_add(P * n + at));
+            }
             let numbers: [V; P] = std::array::from_fn(|p| load_some(right[p].add(at), some));
             for (r, factors) in factors.iter().enumerate() {
                 let to = block.add(r * place.most + at);

@@ -180,7 +180,14 @@ fn dots_of_rows_that_overlap_are_the_twins() {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    for (layout, mkn) in [(Layout::NN, (300, 70, 290)), (Layout::TN, (260, 129, 257)), (Layout::NT, (4, 1000, 1001)), (Layout::NN, (5, 500, 999)), (Layout::TN, (1, 2000, 301)), (Layout::TN, (2000, 301, 1))] {
+    for (layout, mkn) in [
+        (Layout::NN, (300, 70, 290)),
+        (Layout::TN, (260, 129, 257)),
+        (Layout::NT, (4, 1000, 1001)),
+        (Layout::NN, (5, 500, 999)),
+        (Layout::TN, (1, 2000, 301)),
+        (Layout::TN, (2000, 301, 1)),
+    ] {
         let (m, k, n) = mkn;
         assert!(m * k * n > threads::SMALL, "large enough for threads");
         let (a, b) = (random::<bf16>(m * k, 1), random::<bf16>(k * n, 2));

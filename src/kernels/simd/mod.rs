@@ -168,6 +168,18 @@ pub(crate) fn store_fence() {
     };
 }
 
+/// Asks for what stands at an address, which need not be a valid one, to be brought into the nearest cache.
+#[inline(always)]
+pub(crate) fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 machine has SSE, and a hint reads nothing.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Bytes of the largest cache, 32 MiB where the machine does not tell.
 pub(crate) fn last_level_cache() -> usize {
     #[cfg(target_arch = "x86_64")]
