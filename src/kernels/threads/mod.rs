@@ -115,7 +115,8 @@ fn split_by(len: usize, unit: usize, work: usize, f: &(dyn Fn(Range<usize>) + Sy
         };
     }
     let team = Team::get();
-    let parts = team.threads.min(units);
+    // On a machine of many cores no thread is called for less than it is worth.
+    let parts = team.threads.min(units).min(work / (SMALL / 2));
     let start = |part: usize| (units * part / parts * unit).min(len);
     team.share(parts, &|part| f(start(part)..start(part + 1)));
 }
