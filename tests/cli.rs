@@ -278,8 +278,10 @@ fn a_policy_that_prefers_speed_is_planned_for_a_machine() {
         &["explain", "mlp", "0", "-p", "o2"],
         &["diff", "mlp", "-p", "o1", "-p", "o2"],
     ] {
-        let message = error(2, precast(&[args, &["--speeds", &speeds]].concat()));
-        assert!(message.contains("--speeds is for a policy with `prefer: speed`"), "{message}");
+        for unread in [["--speeds", &speeds], ["--batch", "8"]] {
+            let message = error(2, precast(&[args, &unread].concat()));
+            assert!(message.contains(&format!("{} is for a policy with `prefer: speed`", unread[0])), "{message}");
+        }
     }
 }
 
@@ -406,8 +408,8 @@ fn threads_and_vectors_of_the_environment_mean_something() {
         command.args(["levels"]).env(name, value).output().unwrap()
     };
     let cases = [
-        ("PRECAST_THREADS", &["0", "3"][..], "two", "0 for one for each core"),
-        ("PRECAST_VECTORS", &["1", "8", "16"], "4", "1, 8 or 16"),
+        ("PRECAST_THREADS", &["0", "3", ""][..], "two", "0 for one for each core"),
+        ("PRECAST_VECTORS", &["1", "8", "16", ""], "4", "1, 8 or 16"),
     ];
     for (name, good, bad, allowed) in cases {
         assert!(good.iter().all(|value| run(name, value).status.success()), "{name}");

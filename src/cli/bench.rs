@@ -32,7 +32,8 @@ struct Report {
 
 pub(super) fn run(args: &Args) -> Result {
     if let Some(file) = &args.speeds {
-        return Ok(Speeds::measure().save(file)?);
+        Speeds::measure().save(file)?;
+        return print(format_args!("written: {}", file.display()));
     }
     // These are of all threads, the limits of one.
     let speeds = Speeds::measure();

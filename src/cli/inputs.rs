@@ -51,22 +51,25 @@ const MOST_ELEMENTS: usize = 16 << 20;
 /// What a prediction is made for.
 #[derive(Debug, clap::Args)]
 pub(super) struct Predicting {
-    /// Examples in a batch, for a policy that prefers speed: what pays depends on it
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
-    batch: u32,
+    /// Examples in a batch, for a policy that prefers speed: what pays depends on it [default: 32]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
     /// Speeds of another machine, for a policy that prefers speed: a file that `precast bench --speeds` wrote
     #[arg(long)]
     speeds: Option<PathBuf>,
 }
 
 impl Predicting {
-    /// Refuses speeds that nobody reads.
+    /// Refuses what nobody reads.
     pub fn check(&self, predict: bool, policies: &[&Policy]) -> Result {
-        if self.speeds.is_some() && !predict && policies.iter().all(|policy| policy.prefer == Prefer::Memory) {
-            let read = "--speeds is for a policy with `prefer: speed`, and for `plan --predict`";
-            return Err(Failure::Usage(read.to_string()));
+        let unread = !predict && policies.iter().all(|policy| policy.prefer == Prefer::Memory);
+        let given = [("--speeds", self.speeds.is_some()), ("--batch", self.batch.is_some())];
+        match given.into_iter().find(|(_, given)| unread && *given) {
+            Some((name, _)) => {
+                Err(Failure::Usage(format!("{name} is for a policy with `prefer: speed`, and for `plan --predict`")))
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The plan of a policy for a model. It is predicted, too, where the policy or the user wants it.
@@ -80,12 +83,12 @@ impl Predicting {
                  example into the file, as `input: [1, 28, 28]`"
             )));
         };
-        let shape: Vec<usize> = [self.batch as usize].iter().chain(shape).copied().collect();
+        let batch = self.batch.unwrap_or(32);
+        let shape: Vec<usize> = [batch as usize].iter().chain(shape).copied().collect();
         let elements = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
         if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
             return Err(Failure::Usage(format!(
-                "a batch of {} makes inputs of {shape:?}; a plan is made on a call with at most {MOST_ELEMENTS} elements",
-                self.batch
+                "a batch of {batch} makes inputs of {shape:?}; a plan is made on a call with at most {MOST_ELEMENTS} elements"
             )));
         }
         let speeds = match &self.speeds {

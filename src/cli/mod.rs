@@ -120,7 +120,8 @@ fn run(command: &Command) -> Result {
 /// core and the widest vectors then.
 fn environment() -> Result {
     let check = |name, allowed: fn(&str) -> bool, what| match std::env::var_os(name) {
-        Some(text) if !text.to_str().is_some_and(allowed) => {
+        // Empty is how a shell unsets it for one command.
+        Some(text) if !text.is_empty() && !text.to_str().is_some_and(allowed) => {
             Err(Failure::Usage(format!("{name} is {text:?}; allowed is {what}")))
         }
         _ => Ok(()),

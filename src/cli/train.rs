@@ -27,7 +27,7 @@ gives as `input`. Every run starts from the same weights and sees the same examp
 turns, epoch by epoch, so that their times can be compared on a busy machine.
 
 Examples:
-  precast train                                      LeNet-5 at O0 to O3, in float16 and bfloat16: about a minute
+  precast train                                      LeNet-5 at O0 to O3, in float16 and bfloat16: a quarter of a minute
   precast train mlp --policy o0 --policy o2-bf16
   precast train my-model.yaml --policy my-policy.yaml --epochs 20 --save-weights")]
 pub(super) struct Args {

@@ -52,7 +52,7 @@ pub(crate) fn multiply_adds() -> Option<f64> {
 /// The name of the vectors that kernels use here.
 pub(crate) fn vectors() -> &'static str {
     match simd::widest() {
-        simd::Width::One => "none",
+        simd::Width::One => "no vectors",
         simd::Width::Eight => "AVX2, FMA, F16C",
         simd::Width::Sixteen => "AVX-512",
     }

@@ -204,7 +204,7 @@ impl fmt::Display for Explanation {
             }
         }
         if let Some(Predicted { nanos, kept }) = predicted {
-            writeln!(f, "  predicted {}, {} kept, forward and backward", time(*nanos), bytes(*kept))?;
+            writeln!(f, "  takes    {}, {} kept, forward and backward, as predicted", time(*nanos), bytes(*kept))?;
         }
         write!(f, "  because  {because}")?;
         if let Reason::Level(level) = because {
