@@ -1,0 +1,297 @@
+//! The gradients of a sequence, from the last step to the first.
+
+use std::ops::Range;
+
+use super::{Gating, Given, Kept, Layer, each, few, parts, product, put, sum};
+use crate::{
+    dtype::Real,
+    kernels::{
+        buffers::{Lent, lend, zeros},
+        gemm::{Added, Gemm, Layout, Packed},
+        math::tanh,
+        reduce,
+        simd::{Body, vectorized},
+        threads::{self, Shared},
+    },
+};
+
+/// Which gradients are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    pub x: bool,
+    pub weight_ih: bool,
+    pub weight_hh: bool,
+    pub biases: bool,
+    pub state: bool,
+}
+
+/// The gradients of what a layer reads; empty where none is asked for.
+#[derive(Default)]
+pub(crate) struct Gradients<T> {
+    pub x: Vec<T>,
+    pub weight_ih: Vec<T>,
+    pub weight_hh: Vec<T>,
+    pub biases: [Vec<T>; 2],
+    pub h: Vec<T>,
+    /// Of an LSTM.
+    pub c: Vec<T>,
+}
+
+/// The gradients, given those of `y`.
+pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
+    layer: &Layer,
+    given: &Given<T>,
+    y: &[T],
+    kept: &Kept<&[T]>,
+    grad: &[T],
+    needs: Needs,
+) -> Gradients<T> {
+    let Layer { gating, batch, time, inputs, hidden, .. } = *layer;
+    let (places, width) = (batch * time, layer.width());
+    let weight = (time > 1 || needs.state).then(|| Packed::<T>::new(Layout::NN, (width, hidden), given.weight_hh));
+    let mut to_gates = lend(places * width);
+    // Of a GRU, gate n gets its part of the state times r.
+    let mut to_state_gates = lend(if gating == Gating::Gru { places * width } else { 0 });
+    let mut before = lend(places * hidden);
+    let mut h = Lent::from(zeros(batch * hidden));
+    let mut carried = Lent::from(match gating {
+        Gating::Lstm => T::widen_slice(&grad[places * hidden..]).into_vec(),
+        _ => zeros(batch * hidden),
+    });
+    let steps = StepsBack {
+        layer,
+        weight: weight.as_ref(),
+        given,
+        y,
+        kept,
+        grad,
+        to_the_start: needs.state,
+        to_gates: Shared::new(&mut to_gates),
+        to_state_gates: Shared::new(&mut to_state_gates),
+        before: Shared::new(&mut before),
+        h: Shared::new(&mut h),
+        carried: Shared::new(&mut carried),
+    };
+    threads::split(batch, 1, layer.work(), |rows| steps.run(rows));
+    let to_state_gates = if gating == Gating::Gru { &to_state_gates } else { &to_gates };
+    let product = |layout, mkn, a: &[T::Wide], b: &[T::Wide]| T::narrow_vec(product(layout, mkn, a, b, Added::Nothing));
+    let mut grads = Gradients::default();
+    if needs.state {
+        grads.h = T::narrow_vec(h.into_vec());
+        if gating == Gating::Lstm {
+            grads.c = T::narrow_vec(carried.into_vec());
+        }
+    }
+    if needs.x {
+        let weight = T::widen_slice(given.weight_ih);
+        grads.x = product(Layout::NN, (places, width, inputs), &to_gates, &weight);
+    }
+    if needs.weight_ih {
+        let x = T::widen_slice(given.x);
+        grads.weight_ih = product(Layout::TN, (width, places, inputs), &to_gates, &x);
+    }
+    if needs.weight_hh {
+        grads.weight_hh = product(Layout::TN, (width, places, hidden), to_state_gates, &before);
+    }
+    if needs.biases {
+        grads.biases = [&to_gates, to_state_gates].map(|to| T::narrow_vec(reduce::sum_middle(to, 1, places, width)));
+    }
+    grads
+}
+
+/// All steps of some rows of the batch, from the last to the first.
+struct StepsBack<'a, T: Gemm> {
+    layer: &'a Layer,
+    /// Of the state; none when its gradient goes no further than the only step.
+    weight: Option<&'a Packed<T>>,
+    given: &'a Given<'a, T>,
+    y: &'a [T],
+    kept: &'a Kept<&'a [T]>,
+    grad: &'a [T],
+    /// Whether the state before the first step wants a gradient.
+    to_the_start: bool,
+    to_gates: Shared<'a, T::Wide>,
+    to_state_gates: Shared<'a, T::Wide>,
+    /// The state h before each step.
+    before: Shared<'a, T::Wide>,
+    h: Shared<'a, T::Wide>,
+    /// What goes from a step to the one before it without a product: the gradient of c, and z times that of h in a GRU.
+    carried: Shared<'a, T::Wide>,
+}
+
+impl<T: Gemm<Wide: Gemm + Real>> StepsBack<'_, T> {
+    fn run(&self, rows: Range<usize>) {
+        let Layer { gating, time, hidden, .. } = *self.layer;
+        let width = self.layer.width();
+        let (lstm, gru) = (gating == Gating::Lstm, gating == Gating::Gru);
+        let gru_width = if gru { width } else { 0 };
+        // SAFETY: the slices have so many numbers for each place or row, and these rows are this thread's.
+        let (to_gates, to_state_gates, before, h, carried) = unsafe {
+            (
+                self.to_gates.part(rows.start * time * width, rows.len() * time * width),
+                self.to_state_gates.part(rows.start * time * gru_width, rows.len() * time * gru_width),
+                self.before.part(rows.start * time * hidden, rows.len() * time * hidden),
+                self.h.part(rows.start * hidden, rows.len() * hidden),
+                self.carried.part(rows.start * hidden, rows.len() * hidden),
+            )
+        };
+        self.states_before(&rows, before);
+        let (mut gates, mut cell, mut dy, mut cell_before) = (lend(width), lend(hidden), lend(hidden), lend(hidden));
+        for step in (0..time).rev() {
+            let t = self.layer.at(step);
+            for i in 0..rows.len() {
+                let place = (rows.start + i) * time + t;
+                let here = i * time + t;
+                T::widen_into(&self.grad[place * hidden..][..hidden], &mut dy);
+                if gating.is_plain() {
+                    T::widen_into(&self.y[place * hidden..][..hidden], &mut gates);
+                } else {
+                    T::widen_into(&self.kept.gates[place * width..][..width], &mut gates);
+                    T::widen_into(&self.kept.cells[place * hidden..][..hidden], &mut cell);
+                }
+                if lstm {
+                    let from = match step.checked_sub(1) {
+                        None => &self.given.c[(rows.start + i) * hidden..],
+                        Some(step) => &self.kept.cells[((rows.start + i) * time + self.layer.at(step)) * hidden..],
+                    };
+                    T::widen_into(&from[..hidden], &mut cell_before);
+                }
+                vectorized(GatesBack {
+                    gating,
+                    gates: &gates,
+                    cell: &cell,
+                    before: if lstm { &cell_before } else { &before[here * hidden..][..hidden] },
+                    dy: &dy,
+                    dh: &h[i * hidden..][..hidden],
+                    carried: &mut carried[i * hidden..][..hidden],
+                    to_gates: &mut to_gates[here * width..][..width],
+                    to_state_gates: &mut to_state_gates[here * gru_width..][..gru_width],
+                });
+            }
+            if let Some(weight) = self.weight
+                && (step > 0 || self.to_the_start)
+            {
+                let from = if gru { &*to_state_gates } else { &*to_gates };
+                weight.multiply(&from[t * width..], time * width, h);
+            }
+        }
+        if gru {
+            h.iter_mut().zip(carried).for_each(|(h, &mut carried)| *h += carried);
+        }
+    }
+
+    /// The output of the step before, and the given state before the first.
+    fn states_before(&self, rows: &Range<usize>, before: &mut [T::Wide]) {
+        let Layer { time, hidden, reverse, .. } = *self.layer;
+        let rest = (time - 1) * hidden;
+        for (row, before) in rows.clone().zip(before.chunks_exact_mut(time * hidden)) {
+            let y = &self.y[row * time * hidden..][..time * hidden];
+            let (first, others, y) = match reverse {
+                false => {
+                    let (first, others) = before.split_at_mut(hidden);
+                    (first, others, &y[..rest])
+                }
+                true => {
+                    let (others, first) = before.split_at_mut(rest);
+                    (first, others, &y[hidden..])
+                }
+            };
+            T::widen_into(&self.given.h[row * hidden..][..hidden], first);
+            T::widen_into(y, others);
+        }
+    }
+}
+
+/// One step of one row, backward.
+pub(super) struct GatesBack<'a, R> {
+    pub gating: Gating,
+    /// Of an RNN the output.
+    pub gates: &'a [R],
+    pub cell: &'a [R],
+    /// c before the step of an LSTM, h of a GRU.
+    pub before: &'a [R],
+    /// The gradient of h from outside, and that from the step after.
+    pub dy: &'a [R],
+    pub dh: &'a [R],
+    pub carried: &'a mut [R],
+    pub to_gates: &'a mut [R],
+    pub to_state_gates: &'a mut [R],
+}
+
+impl<R: Real> Body for GatesBack<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let GatesBack { gating, gates, cell, before, dy, dh, carried, to_gates, to_state_gates } = self;
+        let hidden = dy.len();
+        let one = R::one();
+        match gating {
+            Gating::Tanh => {
+                for (at, n) in parts(hidden) {
+                    let (mut d, y) = (sum(dy, dh, at, n), few(gates, at, n));
+                    for l in 0..n {
+                        d[l] = d[l] * (one - y[l] * y[l]);
+                    }
+                    put(&d, to_gates, at, n);
+                }
+            }
+            Gating::Relu => {
+                for (at, n) in parts(hidden) {
+                    let (mut d, y) = (sum(dy, dh, at, n), few(gates, at, n));
+                    for l in 0..n {
+                        d[l] = if y[l] > R::zero() { d[l] } else { R::zero() };
+                    }
+                    put(&d, to_gates, at, n);
+                }
+            }
+            Gating::Gru => {
+                for (at, n) in parts(hidden) {
+                    let (mut r, mut z) = (few(gates, at, n), few(gates, hidden + at, n));
+                    let mut new = few(gates, 2 * hidden + at, n);
+                    let (mut s, h, mut d) = (few(cell, at, n), few(before, at, n), sum(dy, dh, at, n));
+                    let mut on = few(carried, at, n);
+                    for l in 0..n {
+                        d[l] += on[l];
+                        on[l] = d[l] * z[l];
+                        let to_new = d[l] * (one - z[l]) * (one - new[l] * new[l]);
+                        z[l] = d[l] * (h[l] - new[l]) * (z[l] * (one - z[l]));
+                        new[l] = to_new;
+                        let to_r = to_new * s[l] * (r[l] * (one - r[l]));
+                        s[l] = to_new * r[l];
+                        r[l] = to_r;
+                    }
+                    for (gate, few) in [&r, &z, &new].into_iter().enumerate() {
+                        put(few, to_gates, gate * hidden + at, n);
+                    }
+                    for (gate, few) in [&r, &z, &s].into_iter().enumerate() {
+                        put(few, to_state_gates, gate * hidden + at, n);
+                    }
+                    put(&on, carried, at, n);
+                }
+            }
+            Gating::Lstm => {
+                for (at, n) in parts(hidden) {
+                    let (mut i, mut f) = (few(gates, at, n), few(gates, hidden + at, n));
+                    let (mut g, mut o) = (few(gates, 2 * hidden + at, n), few(gates, 3 * hidden + at, n));
+                    let mut bent = few(cell, at, n);
+                    each(&mut bent, n, tanh);
+                    let (c, d, mut on) = (few(before, at, n), sum(dy, dh, at, n), few(carried, at, n));
+                    for l in 0..n {
+                        let dc = on[l] + d[l] * o[l] * (one - bent[l] * bent[l]);
+                        on[l] = dc * f[l];
+                        o[l] = d[l] * bent[l] * (o[l] * (one - o[l]));
+                        f[l] = dc * c[l] * (f[l] * (one - f[l]));
+                        let to_i = dc * g[l] * (i[l] * (one - i[l]));
+                        g[l] = dc * i[l] * (one - g[l] * g[l]);
+                        i[l] = to_i;
+                    }
+                    for (gate, few) in [&i, &f, &g, &o].into_iter().enumerate() {
+                        put(few, to_gates, gate * hidden + at, n);
+                    }
+                    put(&on, carried, at, n);
+                }
+            }
+        }
+    }
+}
