@@ -3,6 +3,9 @@
 //! Each row is one work; each column the least time of one candidate relative to the first. Other crates' are in
 //! `benches/crates`.
 
+#[path = "peers/sizes.rs"]
+mod sizes;
+
 use std::{hint::black_box, time::Instant};
 
 use half::{bf16, f16};
@@ -79,35 +82,14 @@ fn casts(filter: &str) {
 }
 
 fn products(filter: &str) {
-    let square = [1, 2, 31, 64, 127, 256, 512, 1024].map(|n| ((n, n, n), false));
-    let others = [
-        ((64, 784, 512), true),
-        ((64, 512, 512), true),
-        ((64, 512, 10), true),
-        ((32, 4096, 4096), true),
-        ((1, 4096, 4096), true),
-        ((4, 4096, 4096), true),
-        ((8, 1021, 1031), true),
-        ((7, 1021, 1031), false),
-        ((512, 64, 784), false),
-        ((16, 64, 1024), false),
-        ((509, 1, 521), false),
-        ((1, 5000, 1), false),
-    ];
-    for ((m, k, n), transposed) in square.into_iter().chain(others) {
+    for ((m, k, n), transposed, name) in sizes::products() {
         let right = if transposed { [n, k] } else { [k, n] };
         let pair = |dtype| (tensor(&[m, k], dtype), tensor(&right, dtype));
         let [f, h, bf] = [DType::F32, DType::F16, DType::Bf16].map(pair);
         let run = |(a, b): &(Tensor, Tensor)| {
             black_box(if transposed { a.linear(b, None) } else { a.matmul(b) }.unwrap());
         };
-        let layout = if transposed { " t" } else { "" };
-        dtypes(
-            filter,
-            &format!("product {m}x{k}x{n}{layout}"),
-            2 * m * k * n,
-            [Box::new(|| run(&f)), Box::new(|| run(&h)), Box::new(|| run(&bf))],
-        );
+        dtypes(filter, &name, 2 * m * k * n, [Box::new(|| run(&f)), Box::new(|| run(&h)), Box::new(|| run(&bf))]);
     }
 }
 

@@ -172,6 +172,19 @@ pub(crate) fn did_you_mean<'a>(met: &str, allowed: impl IntoIterator<Item = &'a 
         .map_or(String::new(), |(_, name)| format!(" (did you mean `{name}`?)"))
 }
 
+/// The one of `all` that is called `text`; else `unknown` (`unknown level`), what was met, what is near and what is allowed.
+pub(crate) fn by_name<T: Copy, const N: usize>(
+    text: &str,
+    all: [T; N],
+    name: fn(T) -> &'static str,
+    unknown: &str,
+) -> Result<T, String> {
+    all.into_iter().find(|one| name(*one) == text).ok_or_else(|| {
+        let names = all.map(name);
+        format!("{unknown} `{text}`{}; allowed: {}", did_you_mean(text, names), names.join(", "))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

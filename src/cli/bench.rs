@@ -1,15 +1,12 @@
 //! `precast bench`: what this machine can do, and what of it the kernels reach.
 
-use std::{
-    io::{IsTerminal, Write, stderr},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use comfy_table::{CellAlignment, Table, presets};
 use precast::host::{Bound, Limits, Measured, Speeds};
 use serde::Serialize;
 
-use super::{Failure, Format, Result, print, print_json};
+use super::{Failure, Format, Result, print, print_json, say};
 
 /// Measure this machine's limits on one thread, and the share of them that kernels reach; about fifteen seconds. Policies that
 /// prefer speed reckon with its speeds, which are measured anew
@@ -45,12 +42,6 @@ pub(super) fn run(args: &Args) -> Result {
         },
     };
     precast::set_threads(1);
-    let shows = stderr().is_terminal();
-    let say = |text: &str| {
-        if shows {
-            let _ = write!(stderr(), "\r\x1b[2K{text}");
-        }
-    };
     say("limits of the machine");
     let limits = Limits::measure();
     let kernels = limits.kernels(|row| say(&format!("{} {}", row.work, row.dtype))).map_err(Failure::work)?;

@@ -2,13 +2,12 @@
 
 use std::{
     fmt,
-    io::{IsTerminal, Write, stderr},
     path::{Path, PathBuf},
 };
 
 use precast::{DType, Plan, Policy, Tensor, cell::Trace, host::Speeds, models::Model, policy::Prefer};
 
-use super::{Failure, Result};
+use super::{Failure, Result, say};
 
 /// Something read, and where it came from.
 pub(super) struct Read<T> {
@@ -108,12 +107,9 @@ pub(super) fn traced(model: &Model, shape: &[usize]) -> Result<Trace> {
 
 /// The speeds of this machine. People are told why they wait, the first time.
 pub(super) fn speeds_here() -> Speeds {
-    let waits = stderr().is_terminal() && !Speeds::cache_file().is_some_and(|file| file.exists());
-    let say = |text: &str| {
-        if waits {
-            let _ = write!(stderr(), "\r\x1b[2K{text}");
-        }
-    };
+    if Speeds::cache_file().is_some_and(|file| file.exists()) {
+        return Speeds::here();
+    }
     say("measuring this machine, once");
     let speeds = Speeds::here();
     say("");

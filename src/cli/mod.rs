@@ -11,7 +11,7 @@ mod train;
 
 use std::{
     fmt::Display,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     process::ExitCode,
 };
 
@@ -129,6 +129,13 @@ fn environment() -> Result {
     let number = |text: &str| text.parse::<usize>().is_ok();
     check("PRECAST_THREADS", number, "a number of threads, or 0 for one for each core")?;
     check("PRECAST_VECTORS", |text| ["1", "8", "16"].contains(&text), "1, 8 or 16, the most f32 in a vector")
+}
+
+/// Tells people who wait at a terminal why, in place of what was told before.
+fn say(text: &str) {
+    if io::stderr().is_terminal() {
+        let _ = write!(io::stderr(), "\r\x1b[2K{text}");
+    }
 }
 
 /// Writes a text and a line end to standard output.

@@ -112,10 +112,7 @@ impl<P: Pointwise, T: Lanes> Kernel for Groups<'_, P, T> {
                 }
             }
             let mut out = [0f32; GROUP];
-            for i in 0..GROUP {
-                let numbers = [wide[0][i], wide[1][i], wide[2][i]];
-                out[i] = f.at(&numbers[..P::INPUTS]);
-            }
+            Loop { f, x: &wide.each_ref().map(|wide| &wide[..]), y: &mut out }.run();
             let to = if some < GROUP { rest_y.as_mut_ptr() } else { y[start..].as_mut_ptr() };
             for i in (0..GROUP).step_by(V::LANES) {
                 // SAFETY: as above.

@@ -6,7 +6,7 @@ use super::{
     lanes::Along,
     simd::vectorized,
 };
-use crate::dtype::{Float, Real};
+use crate::dtype::{Element, Float, Real};
 
 /// Up to so many terms are added in one run; longer sums are halved, so that the error grows with the logarithm of the
 /// length (N. Higham, "The accuracy of floating point summation", 1993).
@@ -183,12 +183,12 @@ pub(crate) fn fill<R: Real>(x: Option<&[R]>, y: &mut [R], f: impl Fn(R) -> R) {
 
 /// Sums over the middle axis of `outer x n x inner`, not yet rounded.
 pub(crate) fn sum_middle<T: Float>(x: &[T], outer: usize, n: usize, inner: usize) -> Vec<T::Wide> {
-    // Rows are widened some at a time.
-    let row = if inner == 1 { n } else { inner }.max(1);
-    let mut space = lend((BLOCK / row).max(1) * row);
+    let row = if inner == 1 { n } else { inner };
+    // Where nothing is to be widened, there is no need of space.
+    let mut space = lend(if T::DTYPE == T::Wide::DTYPE { 0 } else { together(row) * row });
     let mut out = zeros(outer * inner);
     if inner == 1 && n > 0 {
-        for (out, rows) in out.chunks_mut(space.len() / row).zip(x.chunks(space.len())) {
+        for (out, rows) in out.chunks_mut(together(n)).zip(x.chunks(together(n) * n)) {
             let rows = T::widened(rows, &mut space);
             for (out, row) in out.iter_mut().zip(rows.chunks_exact(n)) {
                 *out = sum(row);
@@ -202,11 +202,16 @@ pub(crate) fn sum_middle<T: Float>(x: &[T], outer: usize, n: usize, inner: usize
     out
 }
 
-/// Adds the sum of `n` rows to `out`; `space` has room for some of them.
+/// Rows that are widened at a time.
+fn together(row: usize) -> usize {
+    (BLOCK / row.max(1)).max(1)
+}
+
+/// Adds the sum of `n` rows to `out`; `space` has room for those that are widened at a time.
 fn add_rows<T: Float>(x: &[T], n: usize, out: &mut [T::Wide], space: &mut [T::Wide]) {
     let inner = out.len();
     if n <= RUN {
-        for rows in x.chunks(space.len()) {
+        for rows in x.chunks(together(inner) * inner.max(1)) {
             let rows = T::widened(rows, space);
             vectorized(|| {
                 for row in rows.chunks_exact(inner) {

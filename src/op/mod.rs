@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub(crate) use catalogue::Mixing;
 pub use catalogue::Op;
 
-use crate::error::{Error, Result, did_you_mean};
+use crate::error::{Error, Result, by_name, did_you_mean};
 
 /// A system whose names of ops the catalogue knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -84,11 +84,7 @@ impl FromStr for System {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        System::ALL.into_iter().find(|system| system.name() == text).ok_or_else(|| {
-            let names = System::ALL.map(System::name);
-            let near = did_you_mean(text, names);
-            Error::list(format!("no system is called `{text}`{near}; allowed: {}", names.join(", ")))
-        })
+        by_name(text, System::ALL, System::name, "no system is called").map_err(Error::list)
     }
 }
 

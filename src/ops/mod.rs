@@ -48,9 +48,9 @@ pub use recurrent::RecurrentWeights;
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::buffers::Elements,
+    kernels::{buffers::Elements, elementwise::Kept},
     observe, precision,
-    tensor::{self, Forward, Stored},
+    tensor::{self, Array, Forward, Stored},
 };
 
 /// Runs one op: casts the inputs as the innermost frame demands, runs the kernel, records it on the tape, tells the
@@ -91,6 +91,15 @@ fn finish(op: Op, inputs: &[Tensor], forward: Forward, cast_back: Option<DType>)
     match cast_back {
         Some(to) if output.dtype().is_castable() => output.cast(to),
         _ => output,
+    }
+}
+
+/// What is saved of an op of one input, for a way back that reads no more.
+fn saved(kept: Kept, x: &Tensor, value: &Array) -> Vec<Tensor> {
+    match kept {
+        Kept::Nothing => vec![],
+        Kept::Input => vec![x.clone()],
+        Kept::Output => vec![Tensor::from_array(value.clone())],
     }
 }
 

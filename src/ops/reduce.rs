@@ -6,6 +6,7 @@ use super::{
     composed::composed,
     dispatch, elements,
     pairwise::{stretched, sum_over},
+    saved,
     shape::axis_at,
 };
 use crate::{
@@ -13,7 +14,6 @@ use crate::{
     dtype::{Float, Real},
     error::{Error, Result},
     kernels::{
-        elementwise::Kept,
         lanes::{Along, OnLanes, along as kernel, along_backward},
         reduce::{Extreme, PNorm, Product, RunningProduct, RunningSum, Variance},
         strided::row_major,
@@ -44,11 +44,7 @@ fn on_lanes(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, f: Box<dyn Lane
             let y = kernel::<T>(&*f, &lanes.pack(x), lanes.count, lanes.n);
             if reduces { Array::from_vec(y, &out) } else { lanes.unpack(y) }
         })?;
-        let saved = match OnLanes::<f32>::kept(&*f) {
-            Kept::Nothing => vec![],
-            Kept::Input => vec![x.clone()],
-            Kept::Output => vec![Tensor::from_array(value.clone())],
-        };
+        let saved = saved(OnLanes::<f32>::kept(&*f), x, &value);
         Ok(Forward::new(value, saved, move |back| {
             let grad = by_float!(back.grad, T => {
                 let kept = back.saved.first().map(|kept| lanes.pack::<T>(kept)).unwrap_or_default();

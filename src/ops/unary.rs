@@ -1,6 +1,6 @@
 //! Functions of one tensor, element by element.
 
-use super::{arithmetic::power_slope, dispatch, elements, float_kernel};
+use super::{arithmetic::power_slope, dispatch, elements, float_kernel, saved};
 use crate::{
     Op, Tensor,
     dtype::Real,
@@ -26,11 +26,7 @@ fn map_one(op: Op, x: &Tensor, value: &dyn Function, kept: Kept, slope: Box<dyn 
     dispatch(op, &[x], |inputs| {
         let x = &inputs[0];
         let value = float_kernel!(x, x.shape(), |s: T| map(value, &[s]))?;
-        let saved = match kept {
-            Kept::Nothing => vec![],
-            Kept::Input => vec![x.clone()],
-            Kept::Output => vec![Tensor::from_array(value.clone())],
-        };
+        let saved = saved(kept, x, &value);
         Ok(Forward::new(value, saved, move |back| {
             let grad = float_kernel!(back.grad, back.grad.shape(), |grad: T| match back.saved {
                 [kept] => map(&*slope, &[grad, &elements::<T>(kept)]),

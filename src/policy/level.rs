@@ -4,7 +4,7 @@ use std::{convert::Infallible, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, did_you_mean};
+use crate::error::{Error, Result, by_name};
 
 /// How much of a network is lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -63,11 +63,7 @@ impl FromStr for Level {
 
     /// Exact: `O2`, not `o2` and not `2`.
     fn from_str(text: &str) -> Result<Self> {
-        Level::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| {
-            let names = Level::ALL.map(Level::name);
-            let near = did_you_mean(text, names);
-            Error::level(format!("unknown level `{text}`{near}; allowed: {}", names.join(", ")))
-        })
+        by_name(text, Level::ALL, Level::name, "unknown level").map_err(Error::level)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, did_you_mean};
+use crate::error::{Error, Result, by_name};
 
 /// What counts where a level would lower a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -45,10 +45,6 @@ impl fmt::Display for Prefer {
 impl FromStr for Prefer {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        Prefer::ALL.into_iter().find(|prefer| prefer.name() == text).ok_or_else(|| {
-            let names = Prefer::ALL.map(Prefer::name);
-            let near = did_you_mean(text, names);
-            Error::policy(format!("unknown preference `{text}`{near}; allowed: {}", names.join(", ")))
-        })
+        by_name(text, Prefer::ALL, Prefer::name, "unknown preference").map_err(Error::policy)
     }
 }

@@ -14,6 +14,8 @@ mod convolutions;
 mod functions;
 mod noise;
 mod products;
+#[path = "../../peers/sizes.rs"]
+mod sizes;
 #[path = "../../peers/times.rs"]
 mod times;
 

@@ -7,6 +7,7 @@ use precast::DType;
 use crate::{
     Options, Run,
     noise::{DTYPES, candle, f16s, numbers, ours, read_candle, read_ours},
+    sizes::products,
     try_run,
 };
 
@@ -14,27 +15,11 @@ use crate::{
 type Sizes = (usize, usize, usize);
 
 pub fn rows(options: &Options) {
-    let square = [1, 2, 31, 64, 127, 256, 512, 1024].map(|n| ((n, n, n), false));
-    let others = [
-        ((64, 784, 512), true),
-        ((64, 512, 512), true),
-        ((64, 512, 10), true),
-        ((32, 4096, 4096), true),
-        ((1, 4096, 4096), true),
-        ((4, 4096, 4096), true),
-        ((8, 1021, 1031), true),
-        ((7, 1021, 1031), false),
-        ((512, 64, 784), false),
-        ((16, 64, 1024), false),
-        ((509, 1, 521), false),
-        ((1, 5000, 1), false),
-    ];
     options.head("t: the right operand lies transposed", &["matrixmultiply", "gemm", "candle"]);
-    for (sizes, transposed) in square.into_iter().chain(others) {
+    for (sizes, transposed, name) in products() {
         for (dtype, tolerance) in DTYPES {
             let (m, k, n) = sizes;
-            let layout = if transposed { " t" } else { "" };
-            let name = format!("product {m}x{k}x{n}{layout} {dtype}");
+            let name = format!("{name} {dtype}");
             if !options.wants(&name) {
                 continue;
             }

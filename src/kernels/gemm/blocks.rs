@@ -180,28 +180,46 @@ unsafe fn finish<V: Vector, T: Lanes>(
         let mut at = 0;
         while at < len {
             let some = V::LANES.min(len - at);
+            let wait = waiting.wrapping_add(r * COLUMNS + at);
             // SAFETY: a vector at `at` is inside the tile's row and inside `waiting`; `some` elements are inside the others.
             unsafe {
-                let place = row.as_mut_ptr().add(at);
-                let wait = waiting.wrapping_add(r * COLUMNS + at);
-                let mut sum = V::load_f32(place);
-                if !block.first {
-                    sum = V::add(V::load_f32(wait), sum);
-                }
-                if !block.last {
-                    V::store_f32(sum, wait);
-                } else {
-                    let index = (i + r) * n + j + at;
-                    match added {
-                        Added::Nothing => {}
-                        Added::ToColumns(x) => sum = V::add(sum, load_some(x.as_ptr().add(j + at), some)),
-                        Added::ToEach(x) => sum = V::add(sum, load_some(x.as_ptr().add(index), some)),
-                    }
-                    store_some(sum, out.at(index), some);
-                }
+                let sum = V::load_f32(row.as_ptr().add(at));
+                settle(sum, (block.first, block.last), wait, added, (i + r, j + at, n), some, out);
             }
             at += V::LANES;
         }
+    }
+}
+
+/// What becomes of a vector of a block's sums, whose first is that of row i and column j of n: it is added to what waits of
+/// the blocks before the first, and waits itself before the last, or is rounded together with what is added to the product.
+///
+// SAFETY: the caller has the instructions of `V`; `waiting` is valid for a vector unless the block is both first and last;
+// `some` elements from the place on are inside what is added and inside `out`, where they are the caller's own.
+#[inline(always)]
+pub(super) unsafe fn settle<V: Vector, T: Lanes>(
+    mut sum: V,
+    (first, last): (bool, bool),
+    waiting: *mut f32,
+    added: Added<T>,
+    (i, j, n): (usize, usize, usize),
+    some: usize,
+    out: Shared<'_, T>,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !first {
+            sum = V::add(V::load_f32(waiting), sum);
+        }
+        if !last {
+            return V::store_f32(sum, waiting);
+        }
+        match added {
+            Added::Nothing => {}
+            Added::ToColumns(x) => sum = V::add(sum, load_some(x.as_ptr().add(j), some)),
+            Added::ToEach(x) => sum = V::add(sum, load_some(x.as_ptr().add(i * n + j), some)),
+        }
+        store_some(sum, out.at(i * n + j), some);
     }
 }
 

@@ -3,15 +3,12 @@
 //! Each element is summed in as many parts as a vector has lanes: lane l takes terms l, l + lanes, ... in order, fused; the
 //! upper half of the lanes is then added to the lower until one is left.
 
-use super::{Added, One, blocks::load_some, scratch::with_scratch};
+use super::{Added, One, TOGETHER, blocks::load_some, few, scratch::with_scratch};
 use crate::kernels::{
     buffers::lend,
     simd::{self, Kernel, Lanes, Vector, Width, prefetch},
     threads::{self, Shared},
 };
-
-/// Rows of each operand that are multiplied together.
-const TOGETHER: usize = 4;
 
 /// How many bytes ahead a row of the right operand is asked for. It streams from memory, and the processor itself does not
 /// ask early enough: with this, 16-bit rows come half as fast again, and twice as far is worse.
@@ -76,16 +73,10 @@ impl<T: Lanes> Kernel for Dots<'_, T> {
         for (j, some) in b_rows.chunks(columns).enumerate() {
             for (i, few) in a_rows.chunks(TOGETHER).enumerate() {
                 let mut tile = [[0.0; TOGETHER]; TOGETHER];
-                macro_rules! sizes {
-                    ($(($r:literal, $c:literal))*) => {
-                        match (few.len(), some.len()) {
-                            // SAFETY: as above.
-                            $( ($r, $c) => unsafe { sized::<V, T, $r, $c>(a, few, b, some, len, &mut tile) }, )*
-                            _ => unreachable!("no more rows than TOGETHER"),
-                        }
-                    };
-                }
-                sizes! { (1, 1) (1, 2) (1, 3) (1, 4) (2, 1) (2, 2) (2, 3) (2, 4) (3, 1) (3, 2) (3, 3) (3, 4) (4, 1) (4, 2) (4, 3) (4, 4) }
+                few!((few.len(), some.len()), R, C => {
+                    // SAFETY: as above.
+                    unsafe { sized::<V, T, R, C>(a, few, b, some, len, &mut tile) }
+                });
                 for (r, row) in tile[..few.len()].iter().enumerate() {
                     let at = (i * TOGETHER + r) * b_rows.len() + j * columns;
                     sums[at..at + some.len()].copy_from_slice(&row[..some.len()]);

@@ -28,6 +28,28 @@ pub(super) const DEPTH: usize = 256;
 /// Rows of a product up to which its right operand is read once and not packed.
 const FEW: usize = 8;
 
+/// Rows of each operand that are multiplied together where one of them is read once.
+const TOGETHER: usize = 4;
+
+/// Runs code with two numbers, each from 1 to [`TOGETHER`], as constants of these names.
+macro_rules! few {
+    ($sizes:expr, $first:ident, $second:ident => $body:block) => {
+        few!(@ $sizes, $first, $second, $body,
+            (1, 1) (1, 2) (1, 3) (1, 4) (2, 1) (2, 2) (2, 3) (2, 4) (3, 1) (3, 2) (3, 3) (3, 4) (4, 1) (4, 2) (4, 3) (4, 4))
+    };
+    (@ $sizes:expr, $first:ident, $second:ident, $body:block, $(($a:literal, $b:literal))*) => {
+        match $sizes {
+            $( ($a, $b) => {
+                const $first: usize = $a;
+                const $second: usize = $b;
+                $body
+            } )*
+            _ => unreachable!("no more than TOGETHER"),
+        }
+    };
+}
+use few;
+
 /// Which of the operands is transposed before the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {

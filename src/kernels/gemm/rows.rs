@@ -4,17 +4,15 @@
 use std::ops::Range;
 
 use super::{
-    Added, DEPTH, Layout, One,
-    blocks::{load_some, store_some},
+    DEPTH, Layout, One, TOGETHER,
+    blocks::{load_some, settle},
+    few,
     scratch::{Scratch, with_scratch},
 };
 use crate::kernels::{
     simd::{self, Kernel, Lanes, Vector, Width, prefetch},
     threads::{self, Shared},
 };
-
-/// Rows of each operand that are multiplied together.
-const TOGETHER: usize = 4;
 
 /// Sums that are taken side by side, for all rows: with those of the blocks before they stay in the nearest cache.
 const SUMS: usize = 4096;
@@ -105,40 +103,21 @@ impl<T: Lanes> Kernel for Columns<'_, T> {
                     for p in terms.clone().step_by(TOGETHER) {
                         let some = p..(p + TOGETHER).min(terms.end);
                         let at = Place { rows: rows.clone(), terms: some, len, most };
-                        macro_rules! sizes {
-                            ($(($r:literal, $c:literal))*) => {
-                                match (at.rows.len(), at.terms.len()) {
-                                    // SAFETY: as above.
-                                    $( ($r, $c) => unsafe {
-                                        add::<V, T, $r, $c>(left, k, right.as_ptr().wrapping_add(j0), n, block, &at)
-                                    }, )*
-                                    _ => unreachable!("no more than TOGETHER"),
-                                }
-                            };
-                        }
-                        sizes! { (1, 1) (1, 2) (1, 3) (1, 4) (2, 1) (2, 2) (2, 3) (2, 4) (3, 1) (3, 2) (3, 3) (3, 4) (4, 1) (4, 2) (4, 3) (4, 4) }
+                        let right = right.as_ptr().wrapping_add(j0);
+                        few!((at.rows.len(), at.terms.len()), R, P => {
+                            // SAFETY: as above.
+                            unsafe { add::<V, T, R, P>(left, k, right, n, block, &at) }
+                        });
                     }
                 }
                 for i in 0..m {
                     for at in (0..len).step_by(V::LANES) {
+                        let place = i * most + at;
                         // SAFETY: as above.
                         unsafe {
-                            let before = sums.as_mut_ptr().add(i * most + at);
-                            let mut sum = V::load_f32(block.as_ptr().add(i * most + at));
-                            if !first {
-                                sum = V::add(V::load_f32(before), sum);
-                            }
-                            if !last {
-                                V::store_f32(sum, before);
-                                continue;
-                            }
-                            let (some, j) = (V::LANES.min(len - at), j0 + at);
-                            match one.added {
-                                Added::Nothing => {}
-                                Added::ToColumns(x) => sum = V::add(sum, load_some(x.as_ptr().add(j), some)),
-                                Added::ToEach(x) => sum = V::add(sum, load_some(x.as_ptr().add(i * n + j), some)),
-                            }
-                            store_some(sum, out.at(i * n + j), some);
+                            let (sum, waiting) = (V::load_f32(block.as_ptr().add(place)), sums.as_mut_ptr().add(place));
+                            let some = V::LANES.min(len - at);
+                            settle(sum, (first, last), waiting, one.added, (i, j0 + at, n), some, out);
                         }
                     }
                 }

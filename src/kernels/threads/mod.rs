@@ -94,12 +94,12 @@ impl Team {
     }
 }
 
-// What follows calls `f` through a pointer, so that its code stands in one place.
-
 /// How many threads the kernels use.
 pub(crate) fn count() -> usize {
     Team::get().threads
 }
+
+// What follows calls `f` through a pointer, so that its code stands in one place.
 
 /// Calls `f` with parts of `0..len` that begin at multiples of `unit`; on several threads when `work` multiplications and
 /// additions are worth it.
