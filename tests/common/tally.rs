@@ -1,57 +1,176 @@
-//! How the cases of one recorded file came out.
+//! How the cases of one recorded file came out, held against what is expected of each.
+//!
+//! `tests/verdicts/SYSTEM-FILE.txt` holds the expected verdict of every case: those that differ on purpose and those that
+//! are not covered stand there by name, all others agree. A case that changes sides fails. `PRECAST_VERDICTS=write` writes
+//! the file anew; read the difference before you commit it. Another folder of cases (`PRECAST_GOLDENS`) has no such file.
 #![allow(dead_code, reason = "no target uses all of it")]
 
-use std::{collections::BTreeMap, io::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    io::Write,
+    path::Path,
+};
 
-/// Counts of one file.
+/// Counts and verdicts of one file.
 pub struct Tally {
     system: &'static str,
-    file: &'static str,
+    file: String,
+    seen: BTreeMap<String, usize>,
     agree: usize,
-    on_purpose: BTreeMap<&'static str, usize>,
-    outside: usize,
+    /// Cases by the differences that explain them.
+    on_purpose: BTreeMap<String, BTreeSet<String>>,
+    /// Cases by the reason why nothing is compared, each with how many values it stands for.
+    not_covered: BTreeMap<String, BTreeMap<String, usize>>,
     failures: Vec<String>,
 }
 
 impl Tally {
-    pub fn new(system: &'static str, file: &'static str) -> Self {
-        Tally { system, file, agree: 0, on_purpose: BTreeMap::new(), outside: 0, failures: vec![] }
+    pub fn new(system: &'static str, file: impl Into<String>) -> Self {
+        Tally {
+            system,
+            file: file.into(),
+            seen: BTreeMap::new(),
+            agree: 0,
+            on_purpose: BTreeMap::new(),
+            not_covered: BTreeMap::new(),
+            failures: vec![],
+        }
     }
 
-    pub fn agree(&mut self) {
+    /// A case's name; the second case of one name is `NAME #2`.
+    fn unique(&mut self, case: impl Into<String>) -> String {
+        let case = case.into().replace('\n', " ");
+        let times = self.seen.entry(case.clone()).or_default();
+        *times += 1;
+        if *times == 1 { case } else { format!("{case} #{times}") }
+    }
+
+    /// The recorded behaviour and ours are the same.
+    pub fn agree(&mut self, case: impl Into<String>) {
+        self.unique(case);
         self.agree += 1;
     }
 
-    /// A difference that stands in COMPARE.md, by its name there.
-    pub fn on_purpose(&mut self, difference: &'static str) {
-        *self.on_purpose.entry(difference).or_default() += 1;
+    /// A difference that stands in COMPARE.md, by its name there. The caller has computed what our rule demands, and has
+    /// seen that it is what we do.
+    pub fn on_purpose(&mut self, case: impl Into<String>, difference: &str) {
+        self.on_purpose_for(case, &[difference]);
     }
 
-    /// Understood, and of something that this library does not do.
-    pub fn outside(&mut self, cases: usize) {
-        self.outside += cases;
+    /// As [`on_purpose`](Self::on_purpose), for a case in which several differences meet.
+    pub fn on_purpose_for(&mut self, case: impl Into<String>, differences: &[&str]) {
+        let case = self.unique(case);
+        self.on_purpose.entry(differences.join("; ")).or_default().insert(case);
     }
 
-    pub fn fail(&mut self, why: String) {
-        self.failures.push(why);
+    /// Understood, and of something that this library does not do or cannot compare; why, in words.
+    pub fn not_covered(&mut self, case: impl Into<String>, why: &str) {
+        self.not_covered_values(case, 1, why);
     }
 
-    /// Prints the line of the file; panics when a case failed.
+    /// As [`not_covered`](Self::not_covered), for a case that stands for several recorded values.
+    pub fn not_covered_values(&mut self, case: impl Into<String>, values: usize, why: &str) {
+        let case = self.unique(case);
+        self.not_covered.entry(why.to_string()).or_default().insert(case, values);
+    }
+
+    pub fn fail(&mut self, case: impl Into<String>, why: impl std::fmt::Display) {
+        let case = self.unique(case);
+        self.failures.push(format!("{case}: {why}"));
+    }
+
+    /// Prints the line of the file. Panics when a case failed, when one changed sides, and when a difference has no row in
+    /// COMPARE.md.
     pub fn close(self) {
-        let differ: usize = self.on_purpose.values().sum();
-        for (difference, cases) in self.on_purpose {
-            println!("  {cases:4} {difference}");
+        let differ: usize = self.on_purpose.values().map(BTreeSet::len).sum();
+        let not_covered: usize = self.not_covered.values().flat_map(BTreeMap::values).sum();
+        for (difference, cases) in &self.on_purpose {
+            println!("  {:4} {difference}", cases.len());
         }
-        let outside = if self.outside == 0 { String::new() } else { format!(", {} outside", self.outside) };
+        for (why, cases) in &self.not_covered {
+            println!("  {:4} not covered: {why}", cases.values().sum::<usize>());
+        }
         // Straight to the stream, which the harness does not catch: the line shows in every run.
         let _ = writeln!(
             std::io::stdout(),
-            "goldens {} {}: {} agree, {differ} differ on purpose, {} fail{outside}",
+            "goldens {} {}: {} agree, {differ} differ on purpose, {} fail, {not_covered} not covered",
             self.system,
             self.file,
             self.agree,
             self.failures.len()
         );
         assert!(self.failures.is_empty(), "{}", self.failures.join("\n"));
+        self.check_differences();
+        self.check_verdicts();
     }
+
+    /// Each difference is the first column of a row in COMPARE.md.
+    fn check_differences(&self) {
+        let compare = fs::read_to_string(root().join("COMPARE.md")).unwrap();
+        for difference in self.on_purpose.keys().flat_map(|names| names.split("; ")) {
+            let row = format!("| {difference} |");
+            assert!(compare.lines().any(|line| line.starts_with(&row)), "COMPARE.md has no row `{difference}`");
+        }
+    }
+
+    fn check_verdicts(&self) {
+        if env::var_os("PRECAST_GOLDENS").is_some() {
+            return;
+        }
+        let path = root().join(format!("tests/verdicts/{}-{}.txt", self.system, self.file));
+        let now = self.verdicts();
+        if env::var_os("PRECAST_VERDICTS").is_some_and(|v| v == "write") {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, now).unwrap();
+            return;
+        }
+        let expected = fs::read_to_string(&path).unwrap_or_default();
+        if now != expected {
+            let (old, new) = (by_case(&expected), by_case(&now));
+            let gone = old.difference(&new).map(|line| format!("- {line}"));
+            let come = new.difference(&old).map(|line| format!("+ {line}"));
+            let changed: Vec<String> = gone.chain(come).take(40).collect();
+            panic!("{} is not what is met now:\n{}", path.display(), changed.join("\n"));
+        }
+    }
+
+    /// The text of the file of verdicts.
+    fn verdicts(&self) -> String {
+        let mut text = format!("{} cases agree: all that are not listed here.\n", self.agree);
+        for (difference, cases) in &self.on_purpose {
+            text += &format!("\ndiffer on purpose: {difference}\n");
+            cases.iter().for_each(|case| text += &format!("  {case}\n"));
+        }
+        for (why, cases) in &self.not_covered {
+            text += &format!("\nnot covered: {why}\n");
+            for (case, values) in cases {
+                let times = if *values == 1 { String::new() } else { format!(" ({values} values)") };
+                text += &format!("  {case}{times}\n");
+            }
+        }
+        text
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The lines of a file of verdicts, each with the verdict it stands under.
+fn by_case(verdicts: &str) -> BTreeSet<String> {
+    let mut under = "";
+    let mut lines = BTreeSet::new();
+    for line in verdicts.lines().filter(|line| !line.is_empty()) {
+        match line.strip_prefix("  ") {
+            Some(case) => {
+                lines.insert(format!("{case}: {under}"));
+            }
+            None => under = line,
+        }
+        if line.ends_with("listed here.") {
+            lines.insert(line.to_string());
+        }
+    }
+    lines
 }

@@ -1,0 +1,35 @@
+//! Running other programs from the root of the repository.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What a named command comes to: nothing, or why it failed.
+pub type Result<T = ()> = std::result::Result<T, String>;
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
+}
+
+/// A program that runs in the root, with variables of the environment: `program("cargo", &["test"], &[("RUSTFLAGS", "...")])`.
+pub fn program(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(name);
+    command.current_dir(root()).args(arguments).envs(variables.iter().copied());
+    // Another toolchain (`cargo +nightly`) is only heeded where the one that runs this does not stand in its way.
+    ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"].iter().for_each(|variable| {
+        command.env_remove(variable);
+    });
+    command
+}
+
+/// Runs a program, shows its output, and fails where it fails.
+pub fn run(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result {
+    let variables_shown = variables.iter().map(|(name, value)| format!("{name}={value}"));
+    let shown: Vec<String> =
+        variables_shown.chain([name.into()]).chain(arguments.iter().map(|a| a.to_string())).collect();
+    eprintln!("$ {}", shown.join(" "));
+    let status = program(name, arguments, variables).status().map_err(|error| format!("{name}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name} ended with {status}")) }
+}
