@@ -1,0 +1,310 @@
+//! Forty mistakes that somebody could make, each as a change of the source in one place or two.
+
+/// A mistake: in `file` the first text of each change, which stands there once, becomes the second.
+pub struct Mutation {
+    /// What is wrong then, in a few words.
+    pub name: &'static str,
+    pub file: &'static str,
+    pub changes: &'static [(&'static str, &'static str)],
+    /// Test targets that are likely to notice, run first; `lib` is the tests inside of the library.
+    pub first: &'static [&'static str],
+}
+
+/// A row of the table.
+const fn mutation(
+    name: &'static str,
+    file: &'static str,
+    changes: &'static [(&'static str, &'static str)],
+    first: &'static [&'static str],
+) -> Mutation {
+    Mutation { name, file, changes, first }
+}
+
+pub const MUTATIONS: &[Mutation] = &[
+    // What dtype an op runs in.
+    mutation(
+        "f16 and bf16 meet in f16",
+        "src/dtype.rs",
+        &[("std::cmp::Ordering::Equal => DType::F32,", "std::cmp::Ordering::Equal => DType::F16,")],
+        &["lib", "torch"],
+    ),
+    mutation(
+        "list full runs low",
+        "src/precision/resolve.rs",
+        &[(
+            "Treatment::Full | Treatment::FullUnlessDtype => DType::F32,",
+            "Treatment::Full | Treatment::FullUnlessDtype => rules.low,",
+        )],
+        &["lib", "torch"],
+    ),
+    mutation(
+        "gray looks at no input",
+        "src/precision/resolve.rs",
+        &[(
+            "if deciding.contains(&DType::F32) { DType::F32 } else { rules.low }",
+            "if deciding.is_empty() { DType::F32 } else { rules.low }",
+        )],
+        &["lib", "paddle"],
+    ),
+    mutation(
+        "a norm's parameters go low with its input",
+        "src/precision/resolve.rs",
+        &[("if by_first && to == rules.low { inputs.len().min(1) } else { inputs.len() }", "inputs.len()")],
+        &["lib", "paddle"],
+    ),
+    mutation(
+        "a banned op is let through",
+        "src/precision/resolve.rs",
+        &[("Treatment::AsIs => return Ok(()),", "Treatment::AsIs | Treatment::Banned => return Ok(()),")],
+        &["lib", "features"],
+    ),
+    mutation(
+        "a region casts f64",
+        "src/precision/resolve.rs",
+        &[(
+            "cast_all(&mut casts, inputs, *dtype, DType::is_castable)",
+            "cast_all(&mut casts, inputs, *dtype, DType::is_float)",
+        )],
+        &["lib", "levels", "properties", "features"],
+    ),
+    mutation(
+        "results of listed ops stay low at O1",
+        "src/precision/resolve.rs",
+        &[("casts.output = Some(DType::F32);", "casts.output = None;")],
+        &["lib", "levels", "mindspore"],
+    ),
+    mutation(
+        "a three-dimensional convolution promotes mixed inputs",
+        "src/op/catalogue.rs",
+        &[("Conv3d Refuses [", "Conv3d Promotes [")],
+        &["torch"],
+    ),
+    mutation(
+        "two lists of torch's pack are swapped",
+        "policies/packs/torch-2.15-cpu.yaml",
+        &[("    low: [\n", "    full_: [\n"), ("    full: [\n", "    low: [\n"), ("    full_: [\n", "    full: [\n")],
+        &["torch", "packs"],
+    ),
+    mutation(
+        "a loss has fallen off the black list of Paddle's pack",
+        "policies/packs/paddle-3.3.yaml",
+        &[(
+            "CosineSimilarity, L1Loss, MseLoss, SmoothL1Loss, Std, Var",
+            "CosineSimilarity, MseLoss, SmoothL1Loss, Std, Var",
+        )],
+        &["paddle", "packs"],
+    ),
+    mutation(
+        "a product has fallen off our own list",
+        "policies/packs/precast-1.yaml",
+        &[("      - { name: BatchMatMul, because: a product; its sums are float32 }\n", "")],
+        &["packs", "autocast", "levels"],
+    ),
+    mutation(
+        "`use_promote` is ignored",
+        "src/autocast.rs",
+        &[("if !self.promote {", "if !self.promote && self.level.is_none() {")],
+        &["autocast", "paddle"],
+    ),
+    mutation(
+        "an inner region names f16 where it names nothing",
+        "src/autocast.rs",
+        &[("self.dtype.or(inherited).unwrap_or(self.pack.dtypes[0])", "self.dtype.unwrap_or(self.pack.dtypes[0])")],
+        &["autocast", "features"],
+    ),
+    // Regions that end.
+    mutation(
+        "a region stays after a panic",
+        "src/precision/scope.rs",
+        &[(
+            "stack.truncate(self.depth);",
+            "if !std::thread::panicking() {\n                    stack.truncate(self.depth);\n                }",
+        )],
+        &["lib", "autocast"],
+    ),
+    mutation(
+        "a region stays after an error",
+        "src/cell/child.rs",
+        &[(
+            "body(&self.cell, inputs.cast_to(cast.inward))",
+            "let outputs = body(&self.cell, inputs.cast_to(cast.inward));\n                        \
+         if outputs.is_err() {\n                            std::mem::forget(_region);\n                        }\n                        outputs",
+        )],
+        &["levels"],
+    ),
+    mutation(
+        "a region reaches the backward pass",
+        "src/tensor/backward.rs",
+        &[("let _off = precision::enter(Frame::Off);", "")],
+        &["autocast", "features"],
+    ),
+    // Cells and their adapters.
+    mutation(
+        "the cast of outputs is dropped",
+        "src/cell/child.rs",
+        &[("outputs.map(|y| y.cast_to(cast.outward))", "outputs.map(Castable::into_owned)")],
+        &["levels", "mindspore"],
+    ),
+    mutation(
+        "the cast of inputs is dropped",
+        "src/cell/child.rs",
+        &[("body(&self.cell, inputs.cast_to(cast.inward))", "body(&self.cell, inputs.into_owned())")],
+        &["levels", "mindspore"],
+    ),
+    mutation(
+        "a black cell is lowered",
+        "src/rewrite/decide.rs",
+        &[(
+            "claims.push((full, Reason::Black(origin.clone())));",
+            "claims.push((low, Reason::Black(origin.clone())));",
+        )],
+        &["levels", "properties", "mindspore"],
+    ),
+    mutation(
+        "an exact path is no stronger than a rule",
+        "src/rewrite/decide.rs",
+        &[("let rules = exact.chain(others);", "let rules = others.chain(exact);")],
+        &["levels", "properties", "policy_files"],
+    ),
+    mutation(
+        "the last rule wins",
+        "src/rewrite/decide.rs",
+        &[(
+            "matching.iter().map(|&i| (&policy.rules[i], &laid.rules[i]))",
+            "matching.iter().rev().map(|&i| (&policy.rules[i], &laid.rules[i]))",
+        )],
+        &["levels", "properties", "policy_files"],
+    ),
+    mutation(
+        "a list is stronger than what stands around a cell",
+        "src/rewrite/decide.rs",
+        &[(
+            "if let Some(owner) = &around.decided_by {\n            claims.push((around.run",
+            "if let Some(owner) = &around.decided_by\n            && policy.level != Level::O2\n        {\n            claims.push((around.run",
+        )],
+        &["levels", "properties"],
+    ),
+    mutation(
+        "O1 lowers neighbours of listed cells",
+        "src/rewrite/decide.rs",
+        &[(
+            "_ => DType::F32,\n                };\n                Some(Adapter::Cast",
+            "_ => inward,\n                };\n                Some(Adapter::Cast",
+        )],
+        &["levels", "mindspore"],
+    ),
+    mutation(
+        "a pattern matches the beginning of a name",
+        "src/policy/pattern.rs",
+        &[(
+            "Some(Segment::Exactly(name)) if name == part",
+            "Some(Segment::Exactly(name)) if part.starts_with(name.as_str())",
+        )],
+        &["lib", "policy_files"],
+    ),
+    mutation(
+        "undo clears what stood there before",
+        "src/rewrite/apply.rs",
+        &[("*slot.adapter = before.next().flatten()", "*slot.adapter = before.next().and(None)")],
+        &["properties", "levels"],
+    ),
+    // Parameters.
+    mutation(
+        "low copies are kept where they shall not be",
+        "src/ops/mod.rs",
+        &[("Some(to) if cached => x.cast(*to),", "Some(to) if cached || to.is_low() => x.cast(*to),")],
+        &["autocast", "features"],
+    ),
+    mutation(
+        "a master is rounded at each update",
+        "src/cell/param.rs",
+        &[("*master = new.cast(DType::F32);", "*master = new.cast(dtype).cast(DType::F32);")],
+        &["decorate"],
+    ),
+    mutation(
+        "decorate stores batch norms low",
+        "src/rewrite/decorate.rs",
+        &[(".or(own).or_else(by_pack);", ".or(own).or_else(|| by_pack().filter(|_| false));")],
+        &["decorate", "paddle"],
+    ),
+    mutation(
+        "gradients of low parameters are summed in 16 bit",
+        "src/tensor/backward.rs",
+        &[("Some(before) if grad.dtype().is_low() => {", "Some(before) if grad.dtype() == DType::Bool => {")],
+        &["decorate"],
+    ),
+    // The loss scale and the step.
+    mutation(
+        "found_inf is ignored",
+        "src/scale/step.rs",
+        &[("finite.iter().position(|finite| !finite)", "finite.iter().position(|finite| !finite && inverse > 1.0)")],
+        &["scale", "training"],
+    ),
+    mutation(
+        "gradients are not unscaled",
+        "src/scale/step.rs",
+        &[("let inverse = 1.0 / self.value();", "let inverse = 1.0_f32;")],
+        &["scale", "training"],
+    ),
+    mutation(
+        "a loss that is not finite lowers the scale",
+        "src/scale/step.rs",
+        &[(
+            "Cause::Loss => self.state.skipped = self.state.skipped.saturating_add(1),",
+            "Cause::Loss => self.adjust(false),",
+        )],
+        &["scale"],
+    ),
+    mutation(
+        "finite steps before an overflow still count",
+        "src/scale/mod.rs",
+        &[("            state.counter = 0;\n            return;", "            return;")],
+        &["scale", "lib"],
+    ),
+    mutation(
+        "AdamW's decay goes through the gradient",
+        "src/optim/adam.rs",
+        &[("true => (of(0.0), of(1.0 - self.lr * self.weight_decay)),", "true => (of(self.weight_decay), of(1.0)),")],
+        &["optim"],
+    ),
+    // Numbers.
+    mutation(
+        "f64 is rounded twice",
+        "src/kernels/cast/mod.rs",
+        &[("f64 => f16: x => f16::from_f32(round_to_odd(x));", "f64 => f16: x => f16::from_f32(x as f32);")],
+        &["lib", "torch"],
+    ),
+    mutation(
+        "bf16 ties go up, sixteen at a time",
+        "src/kernels/simd/x86.rs",
+        &[(
+            "let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));",
+            "let odd = _mm512_set1_epi32(1);",
+        )],
+        &["lib", "torch"],
+    ),
+    mutation(
+        "the gradient of softmax is twice as large",
+        "src/kernels/softmax.rs",
+        &[("*dx = y * (dy - mean);", "*dx = y * (dy - mean) * R::of(2.0);")],
+        &["ops", "gradients"],
+    ),
+    mutation(
+        "the parameters of a norm get the gradient of its first rows only",
+        "src/kernels/norm.rs",
+        &[("sum_middle(&parts, 1, blocks, count)", "parts[..count].to_vec()")],
+        &["gradients", "cells"],
+    ),
+    mutation(
+        "a query sees the key behind it",
+        "src/kernels/attention.rs",
+        &[("first: if self.causal { start + 1 } else { keys }", "first: if self.causal { start + 2 } else { keys }")],
+        &["layers", "cells"],
+    ),
+    mutation(
+        "running variances are biased",
+        "src/cells/batch_norm.rs",
+        &[("count as f64 / (count - 1) as f64", "1.0 + 0.0 * count as f64")],
+        &["cells", "mindspore"],
+    ),
+];

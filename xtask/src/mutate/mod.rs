@@ -1,0 +1,283 @@
+//! `cargo xtask mutate`: makes each of forty mistakes in a copy of the source, and runs the tests, which have to fail.
+
+mod list;
+
+use std::{
+    collections::HashSet,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use self::list::{MUTATIONS, Mutation};
+use crate::shell::{Result, program, root};
+
+/// A suite that runs longer than this does not end by itself.
+const PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+const USAGE: &str = "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]
+  --list          name the mutations and stop
+  --only WORDS    those whose name has these words
+  --first         only the targets that are likely to notice, not the whole suite where they do not
+  --at REVISION   the source and the tests of another revision
+  --trust         do not run the suite on the unchanged source first";
+
+/// How the tests took a mutation.
+enum Verdict {
+    /// A test failed: which.
+    Caught(String),
+    Survived,
+    /// The text that is to be changed does not stand there.
+    Misplaced(String),
+    /// The changed source is no program.
+    Invalid(String),
+}
+
+/// What was asked for on the command line.
+#[derive(Default)]
+struct Options {
+    list: bool,
+    only: Option<String>,
+    first: bool,
+    at: Option<String>,
+    trust: bool,
+}
+
+pub fn run(words: &[String]) -> Result {
+    let options = options(words)?;
+    let chosen = MUTATIONS.iter().filter(|m| options.only.as_ref().is_none_or(|words| m.name.contains(words.as_str())));
+    let chosen: Vec<&Mutation> = chosen.collect();
+    if options.list {
+        chosen.iter().for_each(|m| println!("{:60} {}", m.name, m.file));
+        return Ok(());
+    }
+    let tree = Tree::copied(options.at.as_deref())?;
+    if !options.trust {
+        eprintln!("the suite on the unchanged source");
+        if let Some(failed) = tree.failure(None)? {
+            return Err(format!("{failed} fails before anything is changed"));
+        }
+    }
+    let mut caught = 0;
+    let mut missed = Vec::new();
+    for (number, mutation) in chosen.iter().enumerate() {
+        let since = Instant::now();
+        let verdict = tree.judge(mutation, options.first)?;
+        let shown = match &verdict {
+            Verdict::Caught(by) => format!("caught by {by}"),
+            Verdict::Survived => "SURVIVED".into(),
+            Verdict::Misplaced(what) => format!("CANNOT BE MADE: {what}"),
+            Verdict::Invalid(why) => format!("DOES NOT COMPILE: {why}"),
+        };
+        println!("{:2}/{} {:66} {shown} ({} s)", number + 1, chosen.len(), mutation.name, since.elapsed().as_secs());
+        let _ = std::io::stdout().flush();
+        match verdict {
+            Verdict::Caught(_) => caught += 1,
+            _ => missed.push(mutation.name),
+        }
+    }
+    println!("mutations: {caught} of {} caught", chosen.len());
+    if missed.is_empty() { Ok(()) } else { Err(format!("not caught: {}", missed.join("; "))) }
+}
+
+fn options(words: &[String]) -> Result<Options> {
+    let mut options = Options::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value =
+            || words.next().cloned().ok_or(format!("{word} needs a value\nusage: cargo xtask mutate {USAGE}"));
+        match word.as_str() {
+            "--list" => options.list = true,
+            "--only" => options.only = Some(value()?),
+            "--first" => options.first = true,
+            "--at" => options.at = Some(value()?),
+            "--trust" => options.trust = true,
+            _ => return Err(format!("`{word}` is not understood\nusage: cargo xtask mutate {USAGE}")),
+        }
+    }
+    Ok(options)
+}
+
+/// A copy of the repository in which mistakes are made.
+struct Tree {
+    path: PathBuf,
+    build: PathBuf,
+}
+
+impl Tree {
+    /// The files as they lie here, or those of another revision.
+    fn copied(revision: Option<&str>) -> Result<Tree> {
+        let folder = root().join("target/mutate");
+        let name = revision.map_or("here".into(), |revision| format!("at-{revision}"));
+        let tree = Tree { path: folder.join(&name), build: folder.join(format!("build-{name}")) };
+        fs::create_dir_all(&tree.path).map_err(|e| format!("{}: {e}", tree.path.display()))?;
+        let listing: &[&str] = match revision {
+            Some(revision) => &["ls-tree", "-r", "-z", "--name-only", revision],
+            None => &["ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        };
+        let files = output(&mut program("git", listing, &[]))?;
+        let files: Vec<&str> = files.split('\0').filter(|file| !file.is_empty()).collect();
+        for file in &files {
+            let content = match revision {
+                Some(revision) => {
+                    let blob = program("git", &["show", &format!("{revision}:{file}")], &[]).output();
+                    blob.map_err(|e| format!("git: {e}"))?.stdout
+                }
+                // A file that was deleted and not committed is still listed.
+                None => match fs::read(root().join(file)) {
+                    Ok(content) => content,
+                    Err(_) => continue,
+                },
+            };
+            write_if_changed(&tree.path.join(file), &content)?;
+        }
+        tree.remove_others(&files)?;
+        Ok(tree)
+    }
+
+    /// Removes what an earlier copy had and this one has not.
+    fn remove_others(&self, files: &[&str]) -> Result {
+        let wanted: HashSet<PathBuf> = files.iter().map(|file| self.path.join(file)).collect();
+        let mut folders = vec![self.path.clone()];
+        while let Some(folder) = folders.pop() {
+            let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+            for path in entries.flatten().map(|entry| entry.path()) {
+                if path.is_dir() {
+                    folders.push(path);
+                } else if !wanted.contains(&path) {
+                    fs::remove_file(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a mistake, runs the tests, and takes the mistake back.
+    fn judge(&self, mutation: &Mutation, only_first: bool) -> Result<Verdict> {
+        let file = self.path.join(mutation.file);
+        let Ok(right) = fs::read_to_string(&file) else {
+            return Ok(Verdict::Misplaced(format!("there is no {}", mutation.file)));
+        };
+        let mut wrong = right.clone();
+        for (from, to) in mutation.changes {
+            match wrong.matches(from).count() {
+                1 => wrong = wrong.replacen(from, to, 1),
+                times => return Ok(Verdict::Misplaced(format!("`{from}` stands {times} times in {}", mutation.file))),
+            }
+        }
+        fs::write(&file, wrong).map_err(|e| format!("{}: {e}", file.display()))?;
+        let verdict = self.verdict(mutation, only_first);
+        fs::write(&file, right).map_err(|e| format!("{}: {e}", file.display()))?;
+        verdict
+    }
+
+    fn verdict(&self, mutation: &Mutation, only_first: bool) -> Result<Verdict> {
+        let check = self.cargo(&["check", "--quiet", "--lib"])?;
+        if !check.passed {
+            let why = check.text.lines().find(|line| line.starts_with("error")).unwrap_or("error").to_string();
+            return Ok(Verdict::Invalid(why));
+        }
+        if let Some(by) = self.failure(Some(mutation.first))? {
+            return Ok(Verdict::Caught(by));
+        }
+        match if only_first { None } else { self.failure(None)? } {
+            Some(by) => Ok(Verdict::Caught(by)),
+            None => Ok(Verdict::Survived),
+        }
+    }
+
+    /// The first test that fails, of some targets or of the whole suite.
+    fn failure(&self, targets: Option<&[&str]>) -> Result<Option<String>> {
+        let mut arguments = vec!["test", "--no-fail-fast"];
+        match targets {
+            None => arguments = vec!["test"],
+            Some(targets) => {
+                let there =
+                    |name: &str| ["tests/N.rs", "tests/N/main.rs"].map(|p| self.path.join(p.replace('N', name)));
+                for target in targets {
+                    match *target {
+                        "lib" => arguments.push("--lib"),
+                        name if there(name).iter().any(|path| path.exists()) => arguments.extend(["--test", name]),
+                        _ => {}
+                    }
+                }
+                if arguments.len() == 2 {
+                    return Ok(None);
+                }
+            }
+        }
+        let tests = self.cargo(&arguments)?;
+        if tests.passed {
+            return Ok(None);
+        }
+        let failed = tests.text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+        let target = tests.text.lines().find_map(|line| line.trim().strip_prefix("error: test failed, to rerun pass "));
+        let target = target.map_or(String::new(), |target| format!(" ({})", target.trim_matches('`')));
+        Ok(Some(format!("{}{target}", failed.unwrap_or("a run that ended badly"))))
+    }
+
+    fn cargo(&self, arguments: &[&str]) -> Result<Ran> {
+        // Fast to build, fast enough to run, and with checks of overflow and of debug assertions.
+        let variables = [
+            ("CARGO_PROFILE_DEV_OPT_LEVEL", "1"),
+            ("CARGO_PROFILE_DEV_DEBUG", "0"),
+            ("CARGO_INCREMENTAL", "1"),
+            ("CARGO_TERM_COLOR", "never"),
+        ];
+        let mut command = program("cargo", arguments, &variables);
+        command.current_dir(&self.path).env("CARGO_TARGET_DIR", &self.build).env_remove("PRECAST_GOLDENS");
+        patient(command, &self.build.join("output.txt"))
+    }
+}
+
+/// What a program printed, and whether it ended well.
+struct Ran {
+    passed: bool,
+    text: String,
+}
+
+/// Runs a program that may hang: one that does has failed.
+fn patient(mut command: Command, log: &Path) -> Result<Ran> {
+    let failed = |e: std::io::Error| format!("{}: {e}", log.display());
+    if let Some(folder) = log.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let file = fs::File::create(log).map_err(failed)?;
+    let both = file.try_clone().map_err(failed)?;
+    let mut child =
+        command.stdin(Stdio::null()).stdout(file).stderr(both).spawn().map_err(|e| format!("cargo: {e}"))?;
+    let since = Instant::now();
+    let passed = loop {
+        match child.try_wait().map_err(failed)? {
+            Some(status) => break status.success(),
+            None if since.elapsed() > PATIENCE => {
+                let _ = child.kill();
+                let _ = child.wait();
+                break false;
+            }
+            None => thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    Ok(Ran { passed, text: String::from_utf8_lossy(&fs::read(log).map_err(failed)?).into_owned() })
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().map_err(|e| format!("git: {e}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Keeps the time of a file that stays as it is, so that nothing is built anew because of it.
+fn write_if_changed(path: &Path, content: &[u8]) -> Result {
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+    if fs::read(path).is_ok_and(|there| there == content) {
+        return Ok(());
+    }
+    fs::create_dir_all(path.parent().expect("inside of the copy")).map_err(failed)?;
+    fs::write(path, content).map_err(failed)
+}
