@@ -161,13 +161,10 @@ impl Tree {
         let Ok(right) = fs::read_to_string(&file) else {
             return Ok(Verdict::Misplaced(format!("there is no {}", mutation.file)));
         };
-        let mut wrong = right.clone();
-        for (from, to) in mutation.changes {
-            match wrong.matches(from).count() {
-                1 => wrong = wrong.replacen(from, to, 1),
-                times => return Ok(Verdict::Misplaced(format!("`{from}` stands {times} times in {}", mutation.file))),
-            }
-        }
+        let wrong = match changed(&right, mutation) {
+            Ok(wrong) => wrong,
+            Err(why) => return Ok(Verdict::Misplaced(why)),
+        };
         fs::write(&file, wrong).map_err(|e| format!("{}: {e}", file.display()))?;
         let verdict = self.verdict(mutation, only_first);
         fs::write(&file, right).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -233,6 +230,14 @@ impl Tree {
     }
 }
 
+/// A file with a mistake in it.
+fn changed(right: &str, mutation: &Mutation) -> Result<String> {
+    mutation.changes.iter().try_fold(right.to_string(), |text, (from, to)| match text.matches(from).count() {
+        1 => Ok(text.replacen(from, to, 1)),
+        times => Err(format!("`{from}` stands {times} times in {}", mutation.file)),
+    })
+}
+
 /// What a program printed, and whether it ended well.
 struct Ran {
     passed: bool,
@@ -280,4 +285,20 @@ fn write_if_changed(path: &Path, content: &[u8]) -> Result {
     }
     fs::create_dir_all(path.parent().expect("inside of the copy")).map_err(failed)?;
     fs::write(path, content).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_forty_and_each_can_be_made() {
+        assert_eq!(MUTATIONS.len(), 40);
+        assert_eq!(MUTATIONS.iter().map(|m| m.name).collect::<HashSet<_>>().len(), 40);
+        for mutation in MUTATIONS {
+            let right = fs::read_to_string(root().join(mutation.file)).unwrap();
+            let wrong = changed(&right, mutation).unwrap_or_else(|why| panic!("{}: {why}", mutation.name));
+            assert_ne!(right, wrong, "{}", mutation.name);
+        }
+    }
 }
