@@ -17,6 +17,8 @@ mod ops;
 mod probes;
 #[path = "torch/rounding.rs"]
 mod rounding;
+#[path = "torch/rule.rs"]
+mod rule;
 #[path = "common/tally.rs"]
 mod tally;
 #[path = "torch/values.rs"]

@@ -1,10 +1,9 @@
 //! The recorded forms of ops: the shapes of their floating arguments, and what one writes for them here.
 
 use precast::{
-    Child, ConvOptions, ConvTransposeOptions, DType, GridPadding, Interpolation, Op, Padding, Reduction, Resize,
-    Result, Tensor,
+    Child, ConvOptions, ConvTransposeOptions, DType, GridPadding, Interpolation, Op, Padding, RecurrentWeights,
+    Reduction, Resize, Result, Tensor,
     cells::{BatchNorm1d, Dense, GroupNorm, LayerNorm, MultiheadAttention, PReLU, Rng},
-    precision::{self, Frame},
 };
 
 /// What one writes for a form.
@@ -13,15 +12,13 @@ pub enum Written {
     Many(fn(&[Tensor]) -> Result<Vec<Tensor>>),
     /// The first of several results there.
     First(fn(&[Tensor]) -> Result<Tensor>),
-    /// There is no kernel: what the lists say of the op's inputs is compared.
+    /// There is no kernel: what becomes of the op's inputs is compared.
     Decided(Op),
-    /// There is no kernel, and it is on no list: inputs are taken as they come.
-    Unlisted,
-    /// Understood, and nothing here is like it: no tensor is changed in place or handed in to be written to.
-    Outside,
+    /// Understood, and nothing here is like it; why.
+    Nothing(&'static str),
 }
 
-use Written::{Decided, First, Many, One, Outside, Unlisted};
+use Written::{Decided, First, Many, Nothing, One};
 
 pub struct Form {
     pub name: &'static str,
@@ -34,20 +31,9 @@ const SQUARE: &[usize] = &[4, 4];
 const M: &[&[usize]] = &[SQUARE];
 const MM: &[&[usize]] = &[SQUARE, SQUARE];
 const MMM: &[&[usize]] = &[SQUARE, SQUARE, SQUARE];
+const NO_OP: &str = "no such op";
+pub const IN_PLACE: &str = "no tensor is changed in place, nor handed in to be written to";
 const MEAN: Reduction = Reduction::Mean;
-
-/// An op that has no function of its own here: its inputs are cast as a region casts those of `op`; where it is on a list,
-/// the ops of the formula are inside of it.
-fn through(op: Op, x: &[Tensor], formula: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Tensor> {
-    let dtypes: Vec<DType> = x.iter().map(Tensor::dtype).collect();
-    let casts = precision::resolve(precision::current().as_ref(), op, &dtypes)?;
-    if casts.inputs.iter().all(Option::is_none) {
-        return formula(x);
-    }
-    let x: Vec<Tensor> = x.iter().zip(&casts.inputs).map(|(x, to)| to.map_or(x.clone(), |to| x.cast(to))).collect();
-    let _inside = precision::enter(Frame::Off);
-    formula(&x)
-}
 
 fn classes() -> Tensor {
     Tensor::arange(4)
@@ -81,45 +67,62 @@ fn double() -> Resize {
     Resize::By(vec![2.0])
 }
 
-/// `x · w1ᵀ + b1 + h · w2ᵀ + b2`, in pieces.
-fn gates(x: &[&Tensor; 6], n: usize) -> Result<[Vec<Tensor>; 2]> {
-    let [x, h, w1, w2, b1, b2] = x;
-    Ok([x.linear(w1, Some(b1))?.chunk(n, -1)?, h.linear(w2, Some(b2))?.chunk(n, -1)?])
+fn weights<'a>(ih: &'a Tensor, hh: &'a Tensor, biases: (&'a Tensor, &'a Tensor)) -> RecurrentWeights<'a> {
+    RecurrentWeights { ih, hh, biases: Some(biases) }
 }
 
 fn lstm_cell(x: &[Tensor]) -> Result<Vec<Tensor>> {
-    let step = |x: &[Tensor]| -> Result<[Tensor; 2]> {
-        let [input, hidden] = gates(&[&x[0], &x[1], &x[3], &x[4], &x[5], &x[6]], 4)?;
-        let gate = |i: usize| input[i].add(&hidden[i]);
-        let (i, f, g, o) = (gate(0)?.sigmoid()?, gate(1)?.sigmoid()?, gate(2)?.tanh()?, gate(3)?.sigmoid()?);
-        let c = f.mul(&x[2])?.add(&i.mul(&g)?)?;
-        Ok([o.mul(&c.tanh()?)?, c])
-    };
-    let [h, c] = [0, 1].map(|which| through(Op::LstmCell, x, |x| Ok(step(x)?[which].clone())));
-    Ok(vec![h?, c?])
+    x[0].lstm_cell(&weights(&x[3], &x[4], (&x[5], &x[6])), (&x[1], &x[2])).map(|(h, c)| vec![h, c])
 }
 
 fn gru_cell(x: &[Tensor]) -> Result<Tensor> {
-    through(Op::GruCell, x, |x| {
-        let [input, hidden] = gates(&[&x[0], &x[1], &x[2], &x[3], &x[4], &x[5]], 3)?;
-        let (r, z) = (input[0].add(&hidden[0])?.sigmoid()?, input[1].add(&hidden[1])?.sigmoid()?);
-        let n = input[2].add(&hidden[2].mul(&r)?)?.tanh()?;
-        n.add(&x[1].sub(&n)?.mul(&z)?)
-    })
+    x[0].gru_cell(&weights(&x[2], &x[3], (&x[4], &x[5])), &x[1])
 }
 
-fn rnn_cell(x: &[Tensor], f: fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
-    through(Op::RnnCell, x, |x| {
-        let [input, hidden] = gates(&[&x[0], &x[1], &x[2], &x[3], &x[4], &x[5]], 1)?;
-        f(&input[0].add(&hidden[0])?)
-    })
+fn rnn_cell(x: &[Tensor], relu: bool) -> Result<Tensor> {
+    x[0].rnn_cell(&weights(&x[2], &x[3], (&x[4], &x[5])), &x[1], relu)
 }
 
-impl Form {
-    /// Whether parameters of its own are f32, whatever the arguments are.
-    pub fn has_f32_parameters(&self) -> bool {
-        self.name.contains("(f32 params)") || self.name == "batch_norm_train"
-    }
+/// Weights of a layer of 4 units with 4 inputs, in f32.
+fn layer<R>(gates: usize, f: impl FnOnce(&RecurrentWeights<'_>) -> Result<R>) -> Result<R> {
+    let weight = Tensor::full(&[gates * 4, 4], 0.5, DType::F32);
+    let bias = Tensor::full(&[gates * 4], 0.5, DType::F32);
+    f(&weights(&weight, &weight, (&bias, &bias)))
+}
+
+fn lstm(x: &[Tensor]) -> Result<Vec<Tensor>> {
+    layer(4, |w| x[0].lstm(w, None, false).map(|(y, (h, c))| vec![y, h, c]))
+}
+
+fn gru(x: &[Tensor]) -> Result<Vec<Tensor>> {
+    layer(3, |w| x[0].gru(w, None, false).map(|(y, h)| vec![y, h]))
+}
+
+/// What torch makes a cell of that is on no list: written op by op.
+pub fn in_pieces(form: &str) -> Option<fn(&[Tensor]) -> Result<Vec<Tensor>>> {
+    Some(match form {
+        "lstm_cell" => |x| {
+            let (input, hidden) = (x[0].linear(&x[3], Some(&x[5]))?, x[1].linear(&x[4], Some(&x[6]))?);
+            let gates = input.add(&hidden)?.chunk(4, -1)?;
+            let (i, f) = (gates[0].sigmoid()?, gates[1].sigmoid()?);
+            let (g, o) = (gates[2].tanh()?, gates[3].sigmoid()?);
+            let c = f.mul(&x[2])?.add(&i.mul(&g)?)?;
+            Ok(vec![o.mul(&c.tanh()?)?, c])
+        },
+        "gru_cell" => |x| {
+            let input = x[0].linear(&x[2], Some(&x[4]))?.chunk(3, -1)?;
+            let hidden = x[1].linear(&x[3], Some(&x[5]))?.chunk(3, -1)?;
+            let (r, z) = (input[0].add(&hidden[0])?.sigmoid()?, input[1].add(&hidden[1])?.sigmoid()?);
+            let n = input[2].add(&hidden[2].mul(&r)?)?.tanh()?;
+            Ok(vec![n.add(&x[1].sub(&n)?.mul(&z)?)?])
+        },
+        "rnn_tanh_cell" | "rnn_relu_cell" => |x| {
+            let (input, hidden) = (x[0].linear(&x[2], Some(&x[4]))?, x[1].linear(&x[3], Some(&x[5]))?);
+            // torch adds in place, to what the state brings.
+            Ok(vec![hidden.add(&input)?.cast(hidden.dtype())])
+        },
+        _ => return None,
+    })
 }
 
 const fn form(name: &'static str, shapes: &'static [&'static [usize]], written: Written) -> Form {
@@ -186,10 +189,10 @@ pub const FORMS: &[Form] = &[
     }),
     form("lstm_cell", &[&[3, 4], &[3, 4], &[3, 4], &[16, 4], &[16, 4], &[16], &[16]], Many(lstm_cell)),
     one!("gru_cell", &[&[3, 4], &[3, 4], &[12, 4], &[12, 4], &[12], &[12]], gru_cell),
-    one!("rnn_tanh_cell", &[&[3, 4], &[3, 4], SQUARE, SQUARE, &[4], &[4]], |x| rnn_cell(x, Tensor::tanh)),
-    one!("rnn_relu_cell", &[&[3, 4], &[3, 4], SQUARE, SQUARE, &[4], &[4]], |x| rnn_cell(x, Tensor::relu)),
-    form("nn.LSTM(f32 params)", &[&[3, 2, 4]], Decided(Op::FusedRnn)),
-    form("nn.GRU(f32 params)", &[&[3, 2, 4]], Decided(Op::FusedRnn)),
+    one!("rnn_tanh_cell", &[&[3, 4], &[3, 4], SQUARE, SQUARE, &[4], &[4]], |x| rnn_cell(x, false)),
+    one!("rnn_relu_cell", &[&[3, 4], &[3, 4], SQUARE, SQUARE, &[4], &[4]], |x| rnn_cell(x, true)),
+    form("nn.LSTM(f32 params)", &[&[3, 2, 4]], Many(lstm)),
+    form("nn.GRU(f32 params)", &[&[3, 2, 4]], Many(gru)),
     form(
         "nn.MultiheadAttention(f32 params)",
         &[&[3, 1, 8], &[3, 1, 8], &[3, 1, 8]],
@@ -406,21 +409,21 @@ pub const FORMS: &[Form] = &[
     form("linalg_solve", MM, Decided(Op::Solve)),
     form("linalg_svdvals", M, Decided(Op::Svd)),
     form("linalg_qr", M, Decided(Op::Qr)),
-    form("linalg_det", M, Unlisted),
+    form("linalg_det", M, Nothing(NO_OP)),
     form("linalg_cholesky", M, Decided(Op::Cholesky)),
     form("linalg_eigh", M, Decided(Op::Eigen)),
-    form("linalg_lu", M, Unlisted),
+    form("linalg_lu", M, Nothing(NO_OP)),
     one!("linalg_norm", M, |x| x[0].norm(2.0, &[], false)),
     form("linalg_matrix_sqrth", M, Decided(Op::MatrixSqrt)),
     // in place, and into a tensor that is given
-    form("addmm_ (in-place)", MMM, Outside),
-    form("exp_ (in-place)", M, Outside),
-    form("add_ (in-place)", MM, Outside),
-    form("mm(out=f32)", MM, Outside),
-    form("mm(out=f16)", MM, Outside),
-    form("exp(out=f32)", M, Outside),
-    form("matmul(out=f32)", MM, Outside),
-    form("sum(out=f32)", M, Outside),
+    form("addmm_ (in-place)", MMM, Nothing(IN_PLACE)),
+    form("exp_ (in-place)", M, Nothing(IN_PLACE)),
+    form("add_ (in-place)", MM, Nothing(IN_PLACE)),
+    form("mm(out=f32)", MM, Nothing(IN_PLACE)),
+    form("mm(out=f16)", MM, Nothing(IN_PLACE)),
+    form("exp(out=f32)", M, Nothing(IN_PLACE)),
+    form("matmul(out=f32)", MM, Nothing(IN_PLACE)),
+    form("sum(out=f32)", M, Nothing(IN_PLACE)),
     // casts and new tensors
     one!("to_f32", M, |x| Ok(x[0].cast(DType::F32))),
     one!("clone", M, |x| Ok(x[0].clone())),

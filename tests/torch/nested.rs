@@ -2,16 +2,22 @@
 
 use std::{collections::BTreeMap, slice::Iter};
 
-use precast::{Autocast, DType, Param, Reduction, Result, Tensor, no_grad, precision};
+use precast::{Autocast, DType, Error, ErrorKind, Param, Reduction, Result, Tensor, no_grad, precision};
 use serde_json::Value;
 
-use crate::tally::Tally;
+use crate::{
+    forms::IN_PLACE,
+    rule::{self, Region},
+    tally::Tally,
+};
 
 /// A script being run: its variables, and what torch did at each step.
 struct Script<'a> {
     name: &'a str,
-    steps: std::iter::Zip<Iter<'a, Value>, Iter<'a, Value>>,
+    steps: std::iter::Enumerate<std::iter::Zip<Iter<'a, Value>, Iter<'a, Value>>>,
     variables: BTreeMap<String, Tensor>,
+    /// Whether the innermost region is one that is refused here. The script goes on in a region that is off, as torch's is.
+    refused: bool,
     tally: &'a mut Tally,
 }
 
@@ -84,29 +90,58 @@ fn region(arguments: &Value) -> Option<Result<Autocast>> {
     Some(Ok(region))
 }
 
+/// What our rule demands of an op of the scripts.
+fn demanded(name: &str, x: &[&Tensor]) -> rule::Answer {
+    let region = precision::region().filter(|region| region.enabled);
+    let region = Region { device: "cpu", low: region.map(|region| region.dtype) };
+    let inputs: Vec<DType> = x.iter().map(|x| x.dtype()).filter(|dtype| dtype.is_float()).collect();
+    match name {
+        "bce" => rule::demands("binary_cross_entropy_with_logits", region, &inputs),
+        "pow" => rule::demands("pow_scalar_exp", region, &inputs),
+        "to_f16" => Ok(vec![DType::F16]),
+        "to_bf16" => Ok(vec![DType::Bf16]),
+        "to_f64" => Ok(vec![DType::F64]),
+        _ => rule::demands(name, region, &inputs),
+    }
+}
+
 fn dtype(name: &Value) -> Option<DType> {
     name.as_str()?.parse().ok()
+}
+
+/// A step with what torch did at it.
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    at: usize,
+    said: &'a Value,
+    theirs: &'a Value,
 }
 
 /// How a block of a script ended.
 enum Ended<'a> {
     /// At the step that closes it.
-    Closed(&'a Value, &'a Value),
+    Closed(Step<'a>),
     /// With the script.
     Over,
-    /// At a step after which ours and theirs have nothing more in common.
+    /// At a step that is not understood.
     Parted,
 }
 
+const REFUSED: &str = "a region of another dtype is an error";
+
 impl<'a> Script<'a> {
-    fn fail(&mut self, step: &Value, why: impl std::fmt::Display) {
-        self.tally.fail(format!("{} {step}: {why}", self.name));
+    fn case(&self, step: Step<'_>) -> String {
+        format!("{} {} {}", self.name, step.at, step.said)
+    }
+
+    fn fail(&mut self, step: Step<'_>, why: impl std::fmt::Display) {
+        self.tally.fail(self.case(step), why);
     }
 
     /// Judges a step that has no result but the state it leaves.
-    fn judge_state(&mut self, step: &Value, theirs: &Value) {
-        match self.other_state(theirs) {
-            None => self.tally.agree(),
+    fn judge_state(&mut self, step: Step<'_>) {
+        match self.other_state(step.theirs) {
+            None => self.tally.agree(self.case(step)),
             Some(why) => self.fail(step, why),
         }
     }
@@ -116,24 +151,26 @@ impl<'a> Script<'a> {
         let outside = precision::RegionState { enabled: false, dtype: DType::Bf16, cache: true };
         let ours = precision::region().unwrap_or(outside);
         let state = &theirs["state"];
+        // Of a region that is refused here there is no dtype.
         let same = state["enabled"] == ours.enabled
-            && dtype(&state["dtype"]) == Some(ours.dtype)
+            && (self.refused || dtype(&state["dtype"]) == Some(ours.dtype))
             && state["cache_enabled"] == ours.cache;
         (!same).then(|| format!("ours {ours:?}, torch's {state}"))
     }
 
     /// Runs the steps up to the one that closes this block.
     fn block(&mut self) -> Ended<'a> {
-        while let Some((step, theirs)) = self.steps.next() {
-            let inner = match step[0].as_str() {
-                Some("exit") => return Ended::Closed(step, theirs),
+        while let Some((at, (said, theirs))) = self.steps.next() {
+            let step = Step { at, said, theirs };
+            let inner = match said[0].as_str() {
+                Some("exit") => return Ended::Closed(step),
                 Some("op") => {
-                    self.op(step, theirs);
+                    self.op(step);
                     continue;
                 }
-                Some("enter") => self.enter(step, theirs),
+                Some("enter") => self.enter(step),
                 Some("no_grad") => {
-                    self.judge_state(step, theirs);
+                    self.judge_state(step);
                     no_grad(|| self.block())
                 }
                 _ => {
@@ -142,71 +179,97 @@ impl<'a> Script<'a> {
                 }
             };
             match inner {
-                Ended::Closed(step, theirs) => self.judge_state(step, theirs),
+                Ended::Closed(step) => self.judge_state(step),
                 over => return over,
             }
         }
         Ended::Over
     }
 
-    fn enter(&mut self, step: &'a Value, theirs: &'a Value) -> Ended<'a> {
-        let entered = match region(&step[1]) {
-            None => {
-                self.fail(step, "the arguments are not understood");
-                return Ended::Parted;
-            }
-            Some(region) => region.and_then(|region| region.enter()),
+    fn enter(&mut self, step: Step<'a>) -> Ended<'a> {
+        let Some(region) = region(&step.said[1]) else {
+            self.fail(step, "the arguments are not understood");
+            return Ended::Parted;
         };
-        match entered {
-            Ok(_region) => {
-                self.judge_state(step, theirs);
-                self.block()
-            }
-            // torch switches such a region off, and warns if it was on.
-            Err(_) if step[1].get("dtype").is_some_and(|named| !dtype(named).is_some_and(DType::is_low)) => {
-                self.tally.on_purpose("a region of another dtype is an error");
-                Ended::Parted
+        // torch switches a region of such a dtype off, and warns if it was on; so it does with one inside that names none.
+        let refused = match step.said[1].get("dtype") {
+            Some(named) => !dtype(named).is_some_and(DType::is_low),
+            None => self.refused,
+        };
+        let named = step.said[1].get("dtype").is_some();
+        let entered = region.and_then(|region| region.enter());
+        let entered = match entered {
+            Err(error) if refused && named && error.kind() == ErrorKind::DType => None,
+            Ok(_) if refused && !named => None,
+            Ok(scope) if !refused => Some(scope),
+            Ok(_) => {
+                self.fail(step, "a dtype that is not low is accepted");
+                return Ended::Parted;
             }
             Err(error) => {
                 self.fail(step, error);
-                Ended::Parted
+                return Ended::Parted;
             }
-        }
+        };
+        let outer = std::mem::replace(&mut self.refused, refused);
+        let ended = match entered {
+            Some(_scope) => {
+                self.judge_state(step);
+                self.block()
+            }
+            None => {
+                let off = Autocast::new("torch-2.15-cpu").expect("a pack of the library").enabled(false);
+                let _off = off.enter().expect("a region that is off");
+                match self.other_state(step.theirs) {
+                    None => self.tally.on_purpose(self.case(step), REFUSED),
+                    Some(why) => self.fail(step, why),
+                }
+                self.block()
+            }
+        };
+        self.refused = outer;
+        ended
     }
 
-    fn op(&mut self, step: &'a Value, theirs: &'a Value) {
-        let words: Vec<&str> = step.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    fn op(&mut self, step: Step<'a>) {
+        let words: Vec<&str> = step.said.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let [_, out, name, arguments @ ..] = &words[..] else { return self.fail(step, "not understood") };
         if name.contains("inplace") {
-            return self.tally.outside(1);
+            return self.tally.not_covered(self.case(step), IN_PLACE);
         }
         let Some(x) = arguments.iter().map(|name| self.variables.get(*name)).collect::<Option<Vec<_>>>() else {
             return self.fail(step, "a variable is not there");
         };
         let Some(ours) = op(name, &x) else { return self.fail(step, "the op is not understood") };
-        let said = theirs["error"]["message"].as_str().unwrap_or_default();
-        if let Some(why) = self.other_state(theirs) {
+        let (dtypes, demanded) = (ours.as_ref().map(|y| vec![y.dtype()]).map_err(Error::kind), demanded(name, &x));
+        if dtypes != demanded {
+            return self.fail(step, format!("ours {dtypes:?}, our rule demands {demanded:?}"));
+        }
+        if let Some(why) = self.other_state(step.theirs) {
             return self.fail(step, why);
         }
-        match ours {
-            Err(_) if theirs["error"].is_object() => self.tally.agree(),
-            Err(error) => self.fail(step, error),
-            Ok(_) if said.contains("at::autocast::prioritize") => self.tally.on_purpose("promotion looks at no order"),
-            // A low copy of the other dtype had been kept.
-            Ok(_) if said.contains("to have the same dtype") && arguments.contains(&"w") => {
-                self.tally.on_purpose("low copies of a parameter are kept by dtype");
+        let said = step.theirs["error"]["message"].as_str();
+        let mixed = said.is_some_and(|said| said.contains("same dtype"));
+        match (ours, said) {
+            (Err(error), Some(_)) if error.kind() == ErrorKind::DType && mixed => self.tally.agree(self.case(step)),
+            (Ok(_), Some(said)) if said.contains("at::autocast::prioritize") => {
+                self.tally.on_purpose(self.case(step), "promotion looks at no order");
             }
-            Ok(_) if theirs["error"].is_object() => self.fail(step, format!("torch said {said}")),
-            Ok(y) => {
-                let same = dtype(&theirs["out_dtype"]) == Some(y.dtype()) && theirs["requires_grad"] == y.is_tracked();
-                match same {
-                    true => self.tally.agree(),
+            // A low copy of the other dtype had been kept.
+            (Ok(_), Some(_)) if mixed && arguments.contains(&"w") => {
+                self.tally.on_purpose(self.case(step), "low copies of a parameter are kept by dtype");
+            }
+            (Ok(y), None) => {
+                let theirs = step.theirs;
+                match dtype(&theirs["out_dtype"]) == Some(y.dtype()) && theirs["requires_grad"] == y.is_tracked() {
+                    true => self.tally.agree(self.case(step)),
                     false => {
                         self.fail(step, format!("ours {}, tracked {}, torch's {theirs}", y.dtype(), y.is_tracked()))
                     }
                 }
                 self.variables.insert(out.to_string(), y);
             }
+            (ours, said) => self.fail(step, format!("ours {:?}, torch said {said:?}", ours.map(|y| y.dtype()))),
         }
     }
 }
@@ -217,12 +280,12 @@ fn every_script() {
     let mut tally = Tally::new("torch", "nested");
     for (name, case) in golden["cases"].as_object().into_iter().flatten() {
         let (Some(steps), Some(results)) = (case["script"].as_array(), case["results"].as_array()) else {
-            tally.fail(format!("{name} is not understood"));
+            tally.fail(name, "not understood");
             continue;
         };
-        let steps = steps.iter().zip(results);
-        let mut script = Script { name, steps, variables: variables(), tally: &mut tally };
-        if let Ended::Closed(step, _) = script.block() {
+        let steps = steps.iter().zip(results).enumerate();
+        let mut script = Script { name, steps, variables: variables(), refused: false, tally: &mut tally };
+        if let Ended::Closed(step) = script.block() {
             script.fail(step, "nothing is open to be closed");
         }
         assert_eq!(precision::region(), None, "{name} leaves nothing behind");

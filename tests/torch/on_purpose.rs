@@ -1,7 +1,7 @@
 //! One test for each difference on purpose from torch; the reasons stand in COMPARE.md.
 
 use precast::{
-    Autocast, ConvTransposeOptions, DType, ErrorKind, Op, Reduction, Result, Tensor, autocast,
+    Autocast, ConvTransposeOptions, DType, ErrorKind, Op, RecurrentWeights, Reduction, Result, Tensor, autocast,
     precision::{self, Treatment},
 };
 
@@ -204,7 +204,8 @@ fn one_op_under_two_names_is_treated_alike() {
     }
 }
 
-/// torch's layers fall to pieces where oneDNN has no kernel, and the pieces mix the dtypes of states and inputs.
+/// torch's layers fall to pieces where oneDNN has no kernel, and the pieces mix the dtypes of states and inputs; so do its
+/// cells on a CPU, where they are on no list.
 #[test]
 fn a_recurrent_layer_is_one_op() {
     for low in DType::LOW {
@@ -213,6 +214,52 @@ fn a_recurrent_layer_is_one_op() {
                 precision::resolve(precision::current().as_ref(), Op::FusedRnn, &[input, DType::F32, DType::F32])
             });
             assert_eq!(casts.unwrap().after(&[input, DType::F32, DType::F32]), [low; 3]);
+            // A cell: one dtype in and out, and mixed ones are refused as a product refuses them.
+            let (x, gates) = (ramp(&[2, 4], input), ramp(&[16, 4], input));
+            let cell = |h: &Tensor| {
+                let weights = RecurrentWeights { ih: &gates, hh: &gates, biases: None };
+                autocast(cpu(low), || x.lstm_cell(&weights, (h, &x)).map(|(h, c)| [h.dtype(), c.dtype()]))
+            };
+            assert_eq!(cell(&x).unwrap(), [input; 2]);
+            assert_eq!(cell(&x.cast(DType::F64)).unwrap_err().kind(), ErrorKind::DType);
         }
+    }
+}
+
+/// The step that a bound stops is the one from outside: a number at a bound has not been changed, and its gradient is that
+/// of the identity. torch gives 0 there, and to NaN, too.
+#[test]
+fn the_slope_of_clamp_is_1_at_its_bounds() {
+    for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
+        let x = Tensor::from_f64(&[-1.0, 0.0, 0.5, 1.0, 2.0], &[5], dtype).unwrap().requires_grad();
+        let slopes = |min, max| {
+            let grads = x.clamp(min, max).unwrap().sum_all().unwrap().backward().unwrap();
+            grads.of(&x).unwrap().to_f64()
+        };
+        assert_eq!(slopes(0.0, 1.0), [0.0, 1.0, 1.0, 1.0, 0.0], "{dtype}");
+        assert_eq!(slopes(0.0, f64::INFINITY), [0.0, 1.0, 1.0, 1.0, 1.0], "{dtype}");
+        let nan = Tensor::scalar(f64::NAN, dtype).requires_grad();
+        let grads = nan.clamp(0.0, 1.0).unwrap().backward().unwrap();
+        assert!(grads.of(&nan).unwrap().item().unwrap().is_nan());
+    }
+}
+
+/// torch gives 0.
+#[test]
+fn the_sign_of_nan_is_nan() {
+    for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
+        let signs = Tensor::from_f64(&[-3.0, 0.0, 5.0, f64::NAN], &[4], dtype).unwrap().sign().unwrap().to_f64();
+        assert_eq!(signs[..3], [-1.0, 0.0, 1.0]);
+        assert!(signs[3].is_nan(), "{dtype}");
+    }
+}
+
+/// torch multiplies matrices of integers.
+#[test]
+fn products_are_of_floating_numbers() {
+    let x = Tensor::ones(&[2, 2], DType::I64);
+    let products = [x.matmul(&x), x.matmul_ext(&x), x.linear(&x, None), Tensor::einsum("ij,jk->ik", &[&x, &x])];
+    for product in products {
+        assert_eq!(product.unwrap_err().kind(), ErrorKind::DType);
     }
 }

@@ -1,19 +1,23 @@
 //! What was asked of torch's regions one by one: ways in and out, threads, low copies of weights, gradients.
 
-use precast::{Autocast, DType, Error, Op, Param, Result, Tensor, autocast, no_grad, observe, precision};
+use precast::{
+    Autocast, DType, Error, ErrorKind, Op, Param, Reduction, Result, Tensor, autocast, no_grad, observe, precision,
+};
 use serde_json::{Value, json};
 
-use crate::tally::Tally;
+use crate::{forms::IN_PLACE, rounding::EIGHT_BIT, tally::Tally};
 
 /// What becomes of a probe here.
 enum Answer {
     /// This is the answer here, and torch's.
     Same(fn() -> Result<Value>),
+    /// These are parts of torch's answer; the others are of what there is none of here, and why.
+    Part(fn() -> Result<Value>, &'static str),
     /// The answer here is this one, on purpose.
     Differs(&'static str, fn() -> Result<Value>, fn() -> Value),
 }
 
-use Answer::{Differs, Same};
+use Answer::{Differs, Part, Same};
 
 const PROBES: &[(&str, Answer)] = &[
     ("decorator_basic", Same(|| Ok(json!([in_region(DType::Bf16, product)?, product()?])))),
@@ -43,6 +47,12 @@ const PROBES: &[(&str, Answer)] = &[
         Differs("low copies of a parameter are kept by dtype", both_dtypes, || json!(["f16", "bf16", "f16"])),
     ),
     ("backward_inside_region_same_dtypes", Same(backward_inside)),
+    ("defaults", Part(defaults, "there are packs for a CPU and for CUDA")),
+    ("no_grad_first_then_grad_has_graph", Part(no_grad_first, "the name of a node of the tape")),
+    ("grad_dtypes_mlp", Same(grad_dtypes)),
+    ("saved_tensors_low_precision", Same(inputs_of_a_product)),
+    ("fp32_policy_does_not_cache", Same(an_f32_op_of_a_low_weight)),
+    ("int_matmul", Differs("products are of floating numbers", product_of_integers, || json!("DType"))),
     (
         "python_scalar_and_0dim",
         Differs(
@@ -53,30 +63,56 @@ const PROBES: &[(&str, Answer)] = &[
     ),
 ];
 
-/// The beginnings of names of probes of Python, of devices, of what is changed in place, of dtypes that there are none of
-/// here, and of how torch keeps what it keeps.
-const OUTSIDE: &[&str] = &[
-    "_cast_containers",
-    "addmm_inplace",
-    "cache_under_inference_mode",
-    "complex",
-    "custom_",
-    "decorator_noncallable",
-    "defaults",
-    "deprecated",
-    "device_type",
-    "dtype_",
-    "float8",
-    "fp32_policy_does_not_cache",
-    "grad_dtypes",
-    "grad_of_grad",
-    "in_place",
-    "int_matmul",
-    "no_grad_first",
-    "out_variant",
-    "result_type",
-    "saved_tensors",
+/// What is asked of things that there are none of here, and why there are none.
+const NOT_COVERED: &[(&str, &[&str])] = &[
+    ("what Rust's types rule out", &["decorator_noncallable", "device_type_not_str", "custom_fwd_device_type_not_str"]),
+    (
+        "a region names a pack, whatever devices the machine has",
+        &["device_type_unknown", "device_type_meta", "device_type_cuda_without_cuda"],
+    ),
+    ("how arguments are written in Python", &["device_type_positional_second_arg_is_dtype", "_cast_containers"]),
+    ("there are no old names", &["deprecated_cpu_amp_autocast"]),
+    ("there is no mode but with and without gradients", &["cache_under_inference_mode_3x"]),
+    ("the backward pass has no gradients of its own", &["grad_of_grad_retain"]),
+    (
+        "an op has a kernel and no forward pass written in other ops that a region could be entered for",
+        &[
+            "custom_fwd_no_cast_in_region_bf16",
+            "custom_fwd_no_cast_in_region_fp16",
+            "custom_fwd_cast_f32_in_region",
+            "custom_fwd_cast_f32_in_region_f16_inputs",
+            "custom_fwd_cast_f32_outside_region",
+            "custom_fwd_cast_f32_f64_inputs_not_cast",
+            "custom_fwd_no_cast_outside_region",
+        ],
+    ),
+    (IN_PLACE, &["in_place_add_dtype_kept", "out_variant_not_autocast", "addmm_inplace_lowp_mismatch"]),
+    ("promotion is a function of two dtypes, which knows no region", &["result_type_ignores_autocast"]),
+    ("there are no complex numbers", &["complex_input_matmul"]),
+    (EIGHT_BIT, &["float8_input_mm", "float8_input_cat"]),
 ];
+
+/// Another folder of cases asks the same things with other arguments: the beginnings of their names.
+const ASKED_ELSEWHERE: &[&str] = &[
+    "complex_",
+    "custom_bwd",
+    "custom_fwd",
+    "decorator_",
+    "deprecated_",
+    "device_type_",
+    "float8_",
+    "in_place_",
+    "out_variant_",
+    "result_type_",
+];
+
+/// Why a probe is not covered.
+fn not_covered(name: &str) -> Option<&'static str> {
+    let known = NOT_COVERED.iter().find(|(_, names)| names.contains(&name)).map(|(why, _)| *why);
+    let elsewhere = std::env::var_os("PRECAST_GOLDENS").is_some();
+    let alike = || elsewhere && ASKED_ELSEWHERE.iter().any(|beginning| name.starts_with(beginning));
+    known.or_else(|| alike().then_some("asked here with other arguments"))
+}
 
 fn cpu() -> Autocast {
     Autocast::new("torch-2.15-cpu").expect("a pack of the library")
@@ -145,7 +181,11 @@ fn in_a_thread() -> Result<Value> {
 }
 
 fn cast_count(count: usize) -> Value {
-    json!({"to_copy_count": count, "dtypes": vec!["torch.bfloat16"; count]})
+    json!({"to_copy_count": count, "dtypes": vec![torchs(DType::Bf16); count]})
+}
+
+fn torchs(dtype: DType) -> String {
+    format!("torch.{}", dtype.long_name())
 }
 
 /// The casts of the forward pass: of three uses of a new weight in a region.
@@ -157,7 +197,9 @@ fn casts(region: Autocast, f: impl Fn(&Tensor, &Param) -> Result<Tensor>) -> Res
 fn counted(f: impl FnOnce() -> Result<()>) -> Result<Value> {
     let (result, events) = observe::watch(f);
     result?;
-    Ok(cast_count(events.iter().filter(|event| event.op == Op::Cast).count()))
+    let dtypes: Vec<String> =
+        events.iter().filter(|event| event.op == Op::Cast).map(|event| torchs(event.output)).collect();
+    Ok(json!({"to_copy_count": dtypes.len(), "dtypes": dtypes}))
 }
 
 /// Two regions one after the other, which use one weight.
@@ -202,23 +244,108 @@ fn numbers_and_scalars() -> Result<Value> {
     }))
 }
 
+/// The dtype of a region that names none, and whether it keeps low copies.
+fn defaults() -> Result<Value> {
+    let of = |pack: &str| {
+        autocast(Autocast::new(pack)?, || {
+            let state = precision::region().expect("a region");
+            Ok(json!([torchs(state.dtype), state.cache]))
+        })
+    };
+    Ok(json!({"cpu": of("torch-2.15-cpu")?, "cuda": of("torch-2.15-cuda")?}))
+}
+
+/// A low copy that was made without gradients does not stand in the way of later ones.
+fn no_grad_first() -> Result<Value> {
+    let weight = Param::new(ones());
+    autocast(cpu(), || {
+        let layer = || linear(&ones(), &weight.tensor());
+        assert!(!no_grad(layer)?.is_tracked());
+        let y = layer()?;
+        let grads = y.cast(DType::F32).sum_all()?.backward()?;
+        Ok(json!({"requires_grad": y.is_tracked() && grads.get(&weight).is_some()}))
+    })
+}
+
+/// The dtypes of a product, an activation and a loss, and of the gradients that arrive at each.
+fn grad_dtypes() -> Result<Value> {
+    let (weight, x) = (Param::new(ones()), ones().requires_grad());
+    let (y, z, loss) = in_region(DType::Bf16, || {
+        let y = linear(&x, &weight.tensor())?;
+        // Leaves in the middle, so that their gradients can be seen.
+        let z = y.detach().requires_grad();
+        Ok((y, z.clone(), z.relu()?.mse_loss(&ones(), Reduction::Mean)?))
+    })?;
+    let grads = loss.backward()?;
+    let of_z = grads.of(&z).expect("the loss depends on it");
+    let below = y.backward_from(of_z)?;
+    let name = |x: Option<&Tensor>| x.map(|x| x.dtype().name());
+    Ok(json!({
+        "y": y.dtype().name(), "z": z.dtype().name(), "loss": loss.dtype().name(), "z_grad": of_z.dtype().name(),
+        "grad_y": of_z.dtype().name(), "w_grad": name(below.get(&weight)), "x_grad": name(below.of(&x)),
+    }))
+}
+
+/// What a product reads, which is what it keeps for its backward pass.
+fn inputs_of_a_product() -> Result<Value> {
+    let weight = Param::new(ones());
+    let (result, events) = observe::watch(|| in_region(DType::Bf16, || linear(&ones(), &weight.tensor())));
+    result?;
+    let product = events.iter().find(|event| event.op == Op::Linear).expect("a product was run");
+    Ok(json!(product.inputs.iter().map(|dtype| dtype.name()).collect::<Vec<_>>()))
+}
+
+fn an_f32_op_of_a_low_weight() -> Result<Value> {
+    let weight = Param::new(ones().cast(DType::Bf16));
+    counted(|| autocast(cpu(), || (0..3).try_for_each(|_| weight.tensor().prod(&[], false).map(|_| ()))))
+}
+
+fn product_of_integers() -> Result<Value> {
+    let x = Tensor::ones(&[2, 2], DType::I64);
+    Ok(x.matmul(&x).map_or_else(|error| json!(format!("{:?}", error.kind())), |y| json!(y.dtype().name())))
+}
+
+/// A region of a dtype that is not low: `dtype_int8_disables` and the like.
+fn refused(name: &str) -> Option<Result<(), Error>> {
+    let named = name.strip_prefix("dtype_")?.strip_suffix("_disables")?;
+    let region = || autocast(cpu().dtype(named.parse()?), || Ok(()));
+    Some(region())
+}
+
 #[test]
 fn every_probe() {
     let Some(golden) = crate::common::golden("torch/nested.json") else { return };
-    let mut tally = Tally::new("torch", "nested, probes");
+    let mut tally = Tally::new("torch", "probes");
     for (name, recorded) in golden["probes"].as_object().into_iter().flatten() {
         let theirs = &recorded["result"];
-        match PROBES.iter().find(|(known, _)| known == name) {
-            Some((_, Same(ours))) => match ours() {
-                Ok(ours) if ours == *theirs => tally.agree(),
-                ours => tally.fail(format!("{name}: ours {ours:?}, torch's {theirs}")),
+        let known = PROBES.iter().find(|(known, _)| known == name).map(|(_, answer)| answer);
+        match (known, refused(name), not_covered(name)) {
+            (Some(Same(ours)), ..) => match ours() {
+                Ok(ours) if ours == *theirs => tally.agree(name),
+                ours => tally.fail(name, format!("ours {ours:?}, torch's {theirs}")),
             },
-            Some((_, Differs(difference, ours, wanted))) => match ours() {
-                Ok(ours) if ours == wanted() && ours != *theirs => tally.on_purpose(difference),
-                ours => tally.fail(format!("{name}: ours {ours:?}, wanted {}, torch's {theirs}", wanted())),
+            (Some(Part(ours, why)), ..) => match ours() {
+                Ok(ours) => {
+                    for (part, theirs) in theirs.as_object().into_iter().flatten() {
+                        match ours.get(part) {
+                            Some(ours) if ours == theirs => tally.agree(format!("{name} {part}")),
+                            Some(ours) => tally.fail(name, format!("{part}: ours {ours}, torch's {theirs}")),
+                            None => tally.not_covered(format!("{name} {part}"), why),
+                        }
+                    }
+                }
+                Err(error) => tally.fail(name, error),
             },
-            None if OUTSIDE.iter().any(|beginning| name.starts_with(beginning)) => tally.outside(1),
-            None => tally.fail(format!("{name} is not understood")),
+            (Some(Differs(difference, ours, wanted)), ..) => match ours() {
+                Ok(ours) if ours == wanted() && ours != *theirs => tally.on_purpose(name, difference),
+                ours => tally.fail(name, format!("ours {ours:?}, wanted {}, torch's {theirs}", wanted())),
+            },
+            (None, Some(Err(error)), _) if error.kind() == ErrorKind::DType && theirs[0] == false => {
+                tally.on_purpose(name, "a region of another dtype is an error");
+            }
+            (None, Some(ours), _) => tally.fail(name, format!("ours {ours:?}, torch's {theirs}")),
+            (None, None, Some(why)) => tally.not_covered(name, why),
+            (None, None, None) => tally.fail(name, "not understood"),
         }
     }
     tally.close();

@@ -255,14 +255,15 @@ fn every_recorded_number() {
         for (mode_name, output) in modes.as_object().into_iter().flatten() {
             let (case, mode) = (CASES.iter().find(|case| case.name == name), mode(mode_name));
             let (Some(case), Some(low)) = (case, mode) else {
-                tally.fail(format!("{name} {mode_name} is not understood"));
+                tally.fail(format!("{name} {mode_name}"), "not understood");
                 continue;
             };
+            let named = format!("{name} {mode_name}");
             match compare(case, &recorded.inputs, low, &tensor(&output["out"])) {
-                Ok(Likeness::Same) => tally.agree(),
-                Ok(Likeness::Differ(difference)) => tally.on_purpose(difference),
-                Ok(Likeness::Unlike(why)) => tally.fail(format!("{name} {mode_name}: {why}")),
-                Err(error) => tally.fail(format!("{name} {mode_name}: {error}")),
+                Ok(Likeness::Same) => tally.agree(named),
+                Ok(Likeness::Differ(difference)) => tally.on_purpose(named, difference),
+                Ok(Likeness::Unlike(why)) => tally.fail(named, why),
+                Err(error) => tally.fail(named, error),
             }
         }
     }

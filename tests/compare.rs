@@ -1,0 +1,112 @@
+//! COMPARE.md: the last column of every table names tests that exist, and every file that it names does.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The Rust source at a path: of a file, or of the files of a folder.
+fn source(path: &str) -> String {
+    let path = root().join(path);
+    let files: Vec<PathBuf> = match path.is_dir() {
+        true => fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect(),
+        false => vec![path],
+    };
+    files.iter().map(|file| fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))).collect()
+}
+
+/// Whether a source has a test of this name: a function with the attribute above it.
+fn has_test(source: &str, name: &str) -> bool {
+    let lines: Vec<&str> = source.lines().map(str::trim).collect();
+    let begins = format!("fn {name}(");
+    lines.iter().enumerate().any(|(i, line)| {
+        line.starts_with(&begins)
+            && lines[..i].iter().rev().take_while(|above| above.starts_with("#[")).any(|above| *above == "#[test]")
+    })
+}
+
+/// One row of a table whose last column is called `test`.
+struct Row<'a> {
+    line: usize,
+    /// What it says of the test.
+    test: &'a str,
+    /// Where the text above the table says that its tests are.
+    place: Option<&'a str>,
+}
+
+/// All such rows. `... are in `PATH`` says where the tests of the tables below are, up to the next heading.
+fn rows(compare: &str) -> Vec<Row<'_>> {
+    let (mut rows, mut place, mut is_table, mut said) = (vec![], None, false, "");
+    for (i, line) in compare.lines().enumerate() {
+        if line.starts_with('#') {
+            (place, is_table) = (None, false);
+        }
+        if !line.starts_with('|') {
+            is_table = false;
+            // The path may stand in the next line.
+            let path = match line.rsplit_once(" are in ") {
+                Some((_, path)) => quoted(path).next(),
+                None if said.ends_with(" are in") => quoted(line).next(),
+                None => None,
+            };
+            place = path.or(place);
+            said = line;
+            continue;
+        }
+        let last = line.trim_matches('|').rsplit('|').next().unwrap_or_default().trim();
+        match last {
+            "test" => is_table = true,
+            "---" => {}
+            test if is_table => rows.push(Row { line: i + 1, test, place }),
+            _ => {}
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_row_names_tests_that_exist() {
+    let compare = fs::read_to_string(root().join("COMPARE.md")).unwrap();
+    let rows = rows(&compare);
+    assert!(rows.len() > 90, "{} rows were found", rows.len());
+    let mut wrong = vec![];
+    for Row { line, test, place } in rows {
+        // What cannot be written needs no test, nor does what there is none of.
+        if matches!(test, "by its type" | "-") {
+            continue;
+        }
+        let (names, place) = match test.split_once(" in ") {
+            Some((names, path)) => (names, quoted(path).next()),
+            None => (test, place),
+        };
+        let Some(place) = place else {
+            wrong.push(format!("line {line} says of no file that `{test}` is there"));
+            continue;
+        };
+        let source = source(place);
+        if quoted(names).next().is_none() {
+            wrong.push(format!("line {line} names no test: {test}"));
+        }
+        for name in quoted(names).filter(|name| !has_test(&source, name)) {
+            wrong.push(format!("line {line}: {place} has no test `{name}`"));
+        }
+    }
+    assert!(wrong.is_empty(), "COMPARE.md\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_file_it_names_is_there() {
+    let compare = fs::read_to_string(root().join("COMPARE.md")).unwrap();
+    let paths = compare.lines().flat_map(quoted).filter(|name| name.starts_with("tests/") || name.starts_with("src/"));
+    let missing: Vec<&str> = paths.filter(|path| !root().join(path).exists()).collect();
+    assert!(missing.is_empty(), "COMPARE.md names files that are not there: {missing:?}");
+}
