@@ -5,19 +5,29 @@
 
 #[path = "common/golden.rs"]
 mod common;
+#[path = "common/tally.rs"]
+mod tally;
 
+#[path = "mindspore/calls.rs"]
+mod calls;
 #[path = "mindspore/case.rs"]
 mod case;
 #[path = "mindspore/compare.rs"]
 mod compare;
 #[path = "mindspore/differences.rs"]
 mod differences;
+#[path = "mindspore/exact.rs"]
+mod exact;
 #[path = "mindspore/golden.rs"]
 mod golden;
 #[path = "mindspore/networks.rs"]
 mod networks;
 #[path = "mindspore/on_purpose.rs"]
 mod on_purpose;
+#[path = "mindspore/replay.rs"]
+mod replay;
+#[path = "mindspore/rule.rs"]
+mod rule;
 #[path = "mindspore/steps.rs"]
 mod steps;
 #[path = "mindspore/unfused.rs"]
@@ -50,6 +60,8 @@ fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, fuse
     let mut failures = second_alone(&case);
     let mut met: Vec<&'static str> = Vec::new();
     if let Ok(ours) = &ours {
+        let (_, calls) = calls::watched(|| case.run(Kit::Unfused));
+        failures.extend(rule::broken(&case, ours, &calls));
         let (layers, too_far) = own_cells(&case, ours);
         *fused += layers;
         failures.extend(too_far);

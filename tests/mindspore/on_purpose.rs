@@ -9,6 +9,7 @@ use precast::{
 };
 
 use crate::{
+    calls::{self, Script},
     case::mindspore,
     differences::DIFFERENCES,
     networks::{Kit, build},
@@ -300,10 +301,9 @@ fn an_op_rounds_once() {
         assert!((ours[i] - exact).abs() <= unit(exact) / 2.0, "{}", x[i]);
         assert!((recorded[i] - exact).abs() > (ours[i] - exact).abs());
     }
-    let stepwise = steps::taken(|| {
-        let _region = precast::precision::enter(precast::precision::Frame::Fixed(LOW));
-        steps::sigmoid(&Tensor::from_f64(&x, &[4], LOW).unwrap()).unwrap().to_f64()
-    });
+    let script = Script { inside: vec![Some(LOW)], stepwise: true, digits: None };
+    let x = Tensor::from_f64(&x, &[4], LOW).unwrap();
+    let stepwise = calls::repeated(&script, || steps::sigmoid(&x)).unwrap().to_f64();
     stepwise.iter().zip(recorded).for_each(|(stepwise, recorded)| assert!((stepwise - recorded).abs() < 1e-9));
 }
 
