@@ -44,6 +44,7 @@ enum Mode {
     Plain,
     Watched(Vec<Call>),
     Repeated { script: Script, at: usize },
+    Merged(Rng),
 }
 
 thread_local! {
@@ -77,6 +78,14 @@ pub fn repeated<R>(script: &Script, f: impl FnOnce() -> R) -> R {
     f()
 }
 
+/// Runs `f` as a graph that leaves out roundings between ops, drawn at random: in a low region, an op rounds its
+/// parameters, and its first input and its result or not.
+pub fn merged<R>(seed: u64, f: impl FnOnce() -> R) -> R {
+    let _restore = Restore;
+    MODE.set(Mode::Merged(Rng::seed(seed)));
+    f()
+}
+
 pub fn is_repeated() -> bool {
     MODE.with_borrow(|mode| matches!(mode, Mode::Repeated { .. }))
 }
@@ -97,10 +106,15 @@ pub fn in_steps<const N: usize>(
         Watched,
         Left,
         In(DType, bool, Option<u64>),
+        Merged(DType, bool),
     }
     let now = MODE.with_borrow_mut(|mode| match mode {
         Mode::Plain => Now::Plain,
         Mode::Watched(_) => Now::Watched,
+        Mode::Merged(rng) => match precision::current() {
+            Some(Frame::Fixed(low)) if low.is_low() => Now::Merged(low, rng.uniform(0.0, 1.0) < 0.5),
+            _ => Now::Plain,
+        },
         Mode::Repeated { script, at } => {
             *at += 1;
             let digits = script.digits.map(|seed| seed.wrapping_mul(1_000_003).wrapping_add(*at as u64));
@@ -118,13 +132,29 @@ pub fn in_steps<const N: usize>(
             let y = y?;
             let event = events.iter().rfind(|event| event.op != Op::Cast).expect("an op ran").clone();
             let too_far = exact::too_far(&event, inputs, &op, &y)?;
-            let arriving = inputs.iter().map(|x| x.dtype()).collect();
+            // A number takes the dtype of the tensor beside it.
+            let mut arriving: Vec<DType> = inputs.iter().map(|x| x.dtype()).collect();
+            arriving.resize(event.inputs.len(), arriving[0]);
             let call = Call { op: event.op, arriving, inside: event.inputs, returned: y.dtype(), too_far };
             MODE.with_borrow_mut(|mode| match mode {
                 Mode::Watched(calls) => calls.push(call),
                 _ => unreachable!("modes do not nest"),
             });
             Ok(y)
+        }
+        Now::Merged(low, rounds) => {
+            let _off = precision::enter(Frame::Off);
+            let mut first = true;
+            let wide = inputs.map(|x| {
+                let is_first = std::mem::take(&mut first);
+                match x.dtype() {
+                    dtype if !dtype.is_castable() => x.clone(),
+                    _ if is_first => x.cast(DType::F32),
+                    _ => x.cast(low).cast(DType::F32),
+                }
+            });
+            let y = op(wide.each_ref())?;
+            Ok(if rounds { y.cast(low) } else { y })
         }
         Now::In(inside, stepwise, digits) => {
             let _off = precision::enter(Frame::Off);

@@ -269,7 +269,11 @@ fn same_op(case: &Case<'_>, row: &OpRow, op: &OurOp) -> bool {
 
 /// Recorded ops and ours, each beside its counterpart: the longest common subsequence, so that one op more or less shows as
 /// that and not as a shift of all after it. A `Split` is one op for each piece here, and stands once.
-pub fn aligned<'a>(case: &Case<'_>, theirs: &'a [OpRow], ours: &'a [OurOp]) -> Vec<(Option<&'a OpRow>, Option<&'a OurOp>)> {
+pub fn aligned<'a>(
+    case: &Case<'_>,
+    theirs: &'a [OpRow],
+    ours: &'a [OurOp],
+) -> Vec<(Option<&'a OpRow>, Option<&'a OurOp>)> {
     let mut theirs: Vec<&OpRow> = theirs.iter().collect();
     theirs.dedup_by(|a, b| a.name == "Split" && b.name == "Split" && a.path == b.path);
     let mut ours: Vec<&OurOp> = ours.iter().collect();
@@ -336,13 +340,7 @@ fn compare_ops(case: &Case<'_>, theirs: Vec<OpRow>, ours: Vec<OurOp>, in_order: 
     found.extend(only_here.map(extra));
 }
 
-fn compare_outputs(
-    case: &Case<'_>,
-    theirs: &[&Array],
-    outputs: &[Tensor],
-    ours: &Ours,
-    found: &mut Vec<Mismatch>,
-) {
+fn compare_outputs(case: &Case<'_>, theirs: &[&Array], outputs: &[Tensor], ours: &Ours, found: &mut Vec<Mismatch>) {
     if theirs.len() != outputs.len() {
         let (theirs, ours) = (format!("{} tensors", theirs.len()), outputs.len().to_string());
         found.push(Mismatch::Output { leaf: 0, theirs, ours });

@@ -9,7 +9,7 @@ use crate::{
     case::{Case, Effect},
     compare::{Mismatch, in_white_cell},
     golden::{CellRow, Lowering, dtype},
-    replay::{How, reproduces},
+    replay::{How, merges, reproduces},
 };
 
 pub struct Difference {
@@ -201,6 +201,11 @@ pub const DIFFERENCES: &[Difference] = &[
             Mismatch::TheyFail { kind, .. } => kind != "NameError" && !is_mixed_dtypes(mismatch),
             _ => false,
         },
+    },
+    Difference {
+        name: "every op rounds its result",
+        met: |case| case.record.pynative.is_none(),
+        explains: |case, mismatch| matches!(mismatch, Mismatch::Value { leaf, .. } if merges(case, *leaf)),
     },
     Difference {
         name: "an op rounds once",

@@ -30,10 +30,22 @@ fn terms(op: Op, inputs: &[&Tensor]) -> usize {
 }
 
 fn is_sum(op: Op) -> bool {
-    use Op::{Add, BatchMatMul, BiasAdd, Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d, MatMul, MatMulExt, Mean, Sub, Sum};
+    use Op::{
+        Add, BatchMatMul, BiasAdd, Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d, MatMul, MatMulExt, Mean, Sub, Sum,
+    };
     matches!(
         op,
-        MatMul | BatchMatMul | MatMulExt | Conv2d | Conv3d | ConvTranspose2d | ConvTranspose3d | Sum | Mean | Add | Sub
+        MatMul
+            | BatchMatMul
+            | MatMulExt
+            | Conv2d
+            | Conv3d
+            | ConvTranspose2d
+            | ConvTranspose3d
+            | Sum
+            | Mean
+            | Add
+            | Sub
             | BiasAdd
     )
 }
@@ -81,7 +93,10 @@ pub fn too_far<const N: usize>(
         let off = (y - exact).abs();
         if off.is_nan() || off > allowed {
             let op = event.op;
-            return Ok(Some(format!("{op} in {}: element {at} is {y}, exactly {exact}; {allowed:.1e} is allowed", event.output)));
+            return Ok(Some(format!(
+                "{op} in {}: element {at} is {y}, exactly {exact}; {allowed:.1e} is allowed",
+                event.output
+            )));
         }
     }
     Ok(None)

@@ -283,7 +283,7 @@ network! { RnnGruNet { rnn, gru, fc } many |net, inputs| {
 network! { Block { ln1, q, k, v, ln2, gelu, o; w } |net, x| {
     let h = net.ln1.call(x)?;
     let (q, k, v) = (net.q.call(&h)?, net.k.call(&h)?, net.v.call(&h)?);
-    let k = k.transpose(-1, -2)?;
+    let k = place(&k, |k| k.transpose(-1, -2))?;
     let scores = op([&op([&q, &k], |[q, k]| q.batch_matmul(k))?], |[scores]| scores * 0.5)?;
     let attended = op([&steps::softmax(&scores)?, &v], |[scores, v]| scores.batch_matmul(v))?;
     let x = op([x, &attended], |[x, y]| x + y)?;

@@ -17,7 +17,7 @@ use crate::{
     networks::Kit,
 };
 
-/// How many times the last digits of f32 results are drawn.
+/// How many times digits and roundings are drawn.
 const DRAWS: u64 = 100;
 
 /// How a recorded result was had again.
@@ -48,17 +48,34 @@ pub fn reproduces(case: &Case<'_>, leaf: usize) -> Option<How> {
             return Some(how);
         }
     }
-    let recorded_numbers = recorded.to_f64();
-    let mut reach = vec![(f64::INFINITY, f64::NEG_INFINITY); recorded_numbers.len()];
     let plain = script(true, None)?;
+    let drawn = |seed| number(Script { digits: Some(seed), ..plain.clone() });
+    in_reach(&recorded, drawn).then_some(How::Digits)
+}
+
+/// Whether a leaf of a graph lies between what comes out when roundings between ops are left out at random.
+pub fn merges(case: &Case<'_>, leaf: usize) -> bool {
+    let graph = case.record.graph.as_ref().filter(|_| case.record.pynative.is_none());
+    let Some(recorded) = graph.and_then(|run| Some(run.out.as_ref()?.leaves().get(leaf)?.tensor())) else {
+        return false;
+    };
+    in_reach(&recorded, |seed| {
+        let outputs = calls::merged(seed, || case.run(Kit::Unfused)).ok()?.outputs.ok()?;
+        outputs.get(leaf).map(|y| y.cast(recorded.dtype()))
+    })
+}
+
+/// Whether each recorded number lies between those that were drawn.
+fn in_reach(recorded: &Tensor, drawn: impl Fn(u64) -> Option<Tensor>) -> bool {
+    let recorded = recorded.to_f64();
+    let mut reach = vec![(f64::INFINITY, f64::NEG_INFINITY); recorded.len()];
     for seed in 1..=DRAWS {
-        let y = number(Script { digits: Some(seed), ..plain.clone() })?;
+        let Some(y) = drawn(seed).filter(|y| y.len() == recorded.len()) else { return false };
         for (reach, y) in reach.iter_mut().zip(y.to_f64()) {
             *reach = (reach.0.min(y), reach.1.max(y));
         }
     }
-    let within = recorded_numbers.iter().zip(reach).all(|(y, (low, high))| (low..=high).contains(y));
-    within.then_some(How::Digits)
+    recorded.iter().zip(reach).all(|(y, (low, high))| (low..=high).contains(y))
 }
 
 /// The dtype that was recorded for each op that runs here; an op that did not run there has none.

@@ -21,10 +21,15 @@ pub fn softmax(x: &Tensor) -> Result<Tensor> {
     )
 }
 
+/// A norm's parameter as its kernel gets it: MindSpore's layers of norms round it to the dtype of their input first.
+fn read(w: &Tensor, x: &Tensor) -> Tensor {
+    if calls::is_repeated() { w.cast(x.dtype()) } else { w.clone() }
+}
+
 /// Over the last axis. Mean and variance are taken in f32.
 pub fn layer_norm(x: &Tensor, gamma: &Tensor, beta: &Tensor, eps: f64) -> Result<Tensor> {
     calls::in_steps(
-        [x, gamma, beta],
+        [x, &read(gamma, x), &read(beta, x)],
         |[x, gamma, beta]| x.layer_norm(gamma.shape(), Some(gamma), Some(beta), eps),
         |low, [x, gamma, beta]| {
             let wide = x.cast(DType::F32);
@@ -36,12 +41,10 @@ pub fn layer_norm(x: &Tensor, gamma: &Tensor, beta: &Tensor, eps: f64) -> Result
     )
 }
 
-/// Over the channels of each group. Mean and variance are taken in f64. Before the kernel, MindSpore's layer rounds its
-/// parameters to the dtype of its input.
+/// Over the channels of each group. Mean and variance are taken in f64.
 pub fn group_norm(x: &Tensor, groups: usize, gamma: &Tensor, beta: &Tensor, eps: f64) -> Result<Tensor> {
-    let read = |w: &Tensor| if calls::is_repeated() { w.cast(x.dtype()) } else { w.clone() };
     calls::in_steps(
-        [x, &read(gamma), &read(beta)],
+        [x, &read(gamma, x), &read(beta, x)],
         |[x, gamma, beta]| x.group_norm(groups, Some(gamma), Some(beta), eps),
         |low, [x, gamma, beta]| {
             let shape: Vec<isize> = x.shape().iter().map(|&len| len as isize).collect();

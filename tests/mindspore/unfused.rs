@@ -76,7 +76,7 @@ macro_rules! layer {
 
 /// `x · wᵀ`: MindSpore's `MatMul` with `transpose_b`.
 fn matmul_t(x: &Tensor, weight: &Param) -> Result<Tensor> {
-    op([x, &weight.tensor().t()?], |[x, w]| x.matmul(w))
+    op([x, &place(&weight.tensor(), |w| w.t())?], |[x, w]| x.matmul(w))
 }
 
 fn bias_add(x: &Tensor, bias: &Param) -> Result<Tensor> {
