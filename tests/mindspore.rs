@@ -20,6 +20,8 @@ mod differences;
 mod exact;
 #[path = "mindspore/golden.rs"]
 mod golden;
+#[path = "mindspore/misc.rs"]
+mod misc;
 #[path = "mindspore/networks.rs"]
 mod networks;
 #[path = "mindspore/on_purpose.rs"]
