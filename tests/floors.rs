@@ -37,6 +37,101 @@ fn sources() -> Vec<(PathBuf, String)> {
     found
 }
 
+/// The code of a source: comments and the contents of literals are blanks, so that every brace left is one of the code.
+fn code_of(source: &str) -> String {
+    let text: Vec<char> = source.chars().collect();
+    let starts = |at: usize, what: &str| what.chars().enumerate().all(|(i, c)| text.get(at + i) == Some(&c));
+    let mut code = String::with_capacity(source.len());
+    let mut at = 0;
+    while at < text.len() {
+        let end = match text[at] {
+            '/' if starts(at, "//") => (at..text.len()).find(|&i| text[i] == '\n').unwrap_or(text.len()),
+            '/' if starts(at, "/*") => {
+                let mut depth = 0;
+                let mut i = at;
+                while i < text.len() {
+                    match () {
+                        () if starts(i, "/*") => (depth, i) = (depth + 1, i + 2),
+                        () if starts(i, "*/") => (depth, i) = (depth - 1, i + 2),
+                        () => i += 1,
+                    }
+                    if depth == 0 {
+                        break;
+                    }
+                }
+                i
+            }
+            '"' => {
+                // The hashes of a raw string stand before the quote, with an `r` before them.
+                let before: String = code.chars().rev().take_while(|c| *c == '#').collect();
+                let raw = code[..code.len() - before.len()].ends_with('r');
+                let mut i = at + 1;
+                while i < text.len() && !(text[i] == '"' && (!raw || starts(i + 1, &before))) {
+                    i += if text[i] == '\\' && !raw { 2 } else { 1 };
+                }
+                i + 1
+            }
+            // A lifetime has no second quote.
+            '\'' if starts(at + 1, "\\") => (at + 3..text.len()).find(|&i| text[i] == '\'').unwrap_or(at) + 1,
+            '\'' if text.get(at + 2) == Some(&'\'') => at + 3,
+            c => {
+                code.push(c);
+                at += 1;
+                continue;
+            }
+        };
+        let end = end.min(text.len());
+        code.extend(text[at..end].iter().map(|&c| if c == '\n' { '\n' } else { ' ' }));
+        at = end;
+    }
+    code
+}
+
+/// Code without the items that are compiled for tests only.
+fn without_tests(code: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = code;
+    while let Some((before, after)) = rest.split_once("#[cfg(test)]") {
+        kept += before;
+        let mut depth = 0;
+        let end = after.char_indices().find(|(_, c)| {
+            depth += match c {
+                '{' | '(' | '[' => 1,
+                '}' | ')' | ']' => -1,
+                _ => 0,
+            };
+            depth == 0 && matches!(c, '}' | ';')
+        });
+        rest = end.map_or("", |(at, _)| &after[at + 1..]);
+    }
+    kept + rest
+}
+
+#[test]
+fn what_is_removed_is_tests_and_nothing_else() {
+    let source = r##"
+        use a; // } #[cfg(test)]
+        #[cfg(test)]
+        #[allow(dead_code)]
+        mod tests { const X: &str = "}"; fn f<'a>(c: char) -> bool { c == '}' || c == '\'' /* } */ } }
+        use b;
+        #[cfg(test)]
+        use c;
+        const R: &str = r#"#[cfg(test)] " "#;
+        fn d() {}
+    "##;
+    let kept = without_tests(&code_of(source));
+    let words: Vec<&str> = kept.split_whitespace().collect();
+    assert_eq!(words, ["use", "a;", "use", "b;", "const", "R:", "&str", "=", "r#", "#;", "fn", "d()", "{}"]);
+    // The two files in which a test module does not come last.
+    for (file, name) in [("gemm/blocks.rs", "fn "), ("gemm/rows.rs", "fn ")] {
+        let (_, source) = sources().into_iter().find(|(path, _)| path.ends_with(file)).unwrap();
+        let code = code_of(&source);
+        let cut = code.split("#[cfg(test)]").next().unwrap();
+        assert!(without_tests(&code).matches(name).count() > cut.matches(name).count(), "{file}");
+    }
+}
+
 fn module_of(path: &Path) -> String {
     let inside = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
     let first = inside.components().next().unwrap().as_os_str().to_string_lossy().to_string();
@@ -44,10 +139,8 @@ fn module_of(path: &Path) -> String {
 }
 
 /// The crate's own modules named in `crate::a::b`, `crate::{a, b::c}`, with items that lib.rs re-exports resolved by `exports`.
-fn imports(source: &str, exports: &BTreeMap<String, String>) -> Vec<String> {
+fn imports(code: &str, exports: &BTreeMap<String, String>) -> Vec<String> {
     let mut found = Vec::new();
-    let code: Vec<&str> = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-    let code = code.join("\n");
     for (at, _) in code.match_indices("crate::") {
         // `$crate::` stands in macros that expand in other modules and in other crates.
         if code[..at].ends_with('$') {
@@ -77,7 +170,7 @@ fn imports(source: &str, exports: &BTreeMap<String, String>) -> Vec<String> {
         } else {
             vec![rest.to_string()]
         };
-        for name in names {
+        for name in names.iter().filter(|name| !name.trim().is_empty()) {
             let first: String = name.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             found.push(exports.get(&first).cloned().unwrap_or(first));
         }
@@ -85,7 +178,7 @@ fn imports(source: &str, exports: &BTreeMap<String, String>) -> Vec<String> {
     found
 }
 
-/// Item -> module, from the `pub use` lines of lib.rs.
+/// Item -> module, from the `pub use` lines of lib.rs; and macro -> module, of those that stand at the root of the crate.
 fn exports() -> BTreeMap<String, String> {
     let lib = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
     let mut exports = BTreeMap::new();
@@ -95,6 +188,12 @@ fn exports() -> BTreeMap<String, String> {
         for item in items.trim_matches(['{', '}']).split(',').filter(|item| !item.trim().is_empty()) {
             let item = item.trim().rsplit(" as ").next().unwrap_or_default();
             exports.insert(item.trim_matches(['{', '}']).to_string(), module.trim().to_string());
+        }
+    }
+    for (path, source) in sources() {
+        for exported in source.split("#[macro_export]").skip(1) {
+            let name = exported.split("macro_rules! ").nth(1).expect("a macro").split_whitespace().next().unwrap();
+            exports.insert(name.to_string(), module_of(&path));
         }
     }
     exports
@@ -113,12 +212,12 @@ fn imports_run_downwards() {
         }
         let here = floor(&module).unwrap_or_else(|| panic!("{} stands on no floor", path.display()));
         // Tests under a file may look anywhere.
-        let code = source.split("#[cfg(test)]").next().unwrap();
-        for import in imports(code, &exports) {
+        for import in imports(&without_tests(&code_of(&source)), &exports) {
             seen += 1;
             match floor(&import) {
                 Some(there) if there > here => wrong.push(format!("{} imports {import}", path.display())),
-                _ => {}
+                Some(_) => {}
+                None => wrong.push(format!("{} imports {import}, which stands on no floor", path.display())),
             }
         }
     }
@@ -146,8 +245,7 @@ fn unsafe_stands_in_kernels_only_and_each_has_its_reason() {
 fn yaml_is_parsed_in_two_places() {
     for (path, source) in sources() {
         let module = module_of(&path);
-        let code = source.split("#[cfg(test)]").next().unwrap();
-        if code.contains("serde_yaml::from_") {
+        if without_tests(&code_of(&source)).contains("serde_yaml::from_") {
             assert!(["policy", "models"].contains(&module.as_str()), "{} parses YAML", path.display());
         }
     }

@@ -21,7 +21,7 @@
 //! was computed in f32, sums may be taken in another order and functions approximated by other polynomials (MindSpore's
 //! f32 sigmoid is off by 7e-7): 2 units in the last place for each op that sums or approximates, of the largest magnitude
 //! of the result, at least 1, for a sigmoid's small result comes from larger numbers. The graph's values count only
-//! where there are no others; it leaves out roundings between ops, so there they may be off by roundings.
+//! where there are no others.
 
 use std::fmt;
 
@@ -43,6 +43,8 @@ pub enum Mismatch {
     Op {
         path: String,
         op: Op,
+        /// MindSpore's name of the op that ran there.
+        name: String,
         theirs: Dtypes,
         ours: Dtypes,
     },
@@ -61,11 +63,10 @@ pub enum Mismatch {
         theirs: String,
         ours: String,
     },
-    /// Largest difference of a leaf, and how much it may be where only roundings differ.
+    /// Largest difference of a leaf.
     Value {
         leaf: usize,
         off: f64,
-        roundings: f64,
     },
     /// MindSpore raises; here it works.
     TheyFail {
@@ -86,17 +87,15 @@ impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Mismatch::Cell { path, theirs, ours } => write!(f, "cell `{path}`: {theirs} there, {ours} here"),
-            Mismatch::Op { path, op, theirs, ours } => write!(
+            Mismatch::Op { path, op, name, theirs, ours } => write!(
                 f,
-                "{op} in `{path}`: {} -> {} there, {} -> {} here",
+                "{op} ({name}) in `{path}`: {} -> {} there, {} -> {} here",
                 theirs.inside, theirs.result, ours.inside, ours.result
             ),
             Mismatch::Missing { path, name } => write!(f, "{name} in `{path}` only there"),
             Mismatch::Extra { path, op } => write!(f, "{op} in `{path}` only here"),
             Mismatch::Output { leaf, theirs, ours } => write!(f, "output {leaf}: {theirs} there, {ours} here"),
-            Mismatch::Value { leaf, off, roundings } => {
-                write!(f, "output {leaf}: off by {off:.3e}, {roundings:.3e} if only roundings differ")
-            }
+            Mismatch::Value { leaf, off } => write!(f, "output {leaf}: off by {off:.3e}"),
             Mismatch::TheyFail { kind, message } => write!(f, "{kind} there: {message}"),
             Mismatch::WeFail(error) => write!(f, "error here: {error}"),
         }
@@ -132,13 +131,12 @@ pub fn compare(case: &Case<'_>, ours: Result<&Ours, Error>) -> Vec<Mismatch> {
         (Some(raised), Ok(_)) => found.push(they_fail(raised)),
         (None, Ok(_)) => {}
     }
-    if let Some(theirs) = run.ops() {
-        let theirs = theirs.into_iter().filter(|row| !matches!(row.name.as_str(), "Cast" | "typeof")).collect();
+    if let Some(theirs) = their_ops(run) {
         let in_order = case.record.pynative.is_some();
         compare_ops(case, theirs, our_ops(case, ours), in_order, &mut found);
     }
     if let (Some(theirs), Ok(ours_out)) = (&run.out, &ours.outputs) {
-        compare_outputs(case, run, &theirs.leaves(), ours_out, ours, &mut found);
+        compare_outputs(case, &theirs.leaves(), ours_out, ours, &mut found);
     }
     found
 }
@@ -231,13 +229,24 @@ fn path_of(case: &Case<'_>, path: &str) -> String {
     if names_lost { String::new() } else { case.first_path(path) }
 }
 
-struct OurOp {
-    path: String,
-    op: Op,
-    dtypes: Dtypes,
+/// Whether an op computes nothing that depends on the dtype it runs in.
+pub fn places(op: Op) -> bool {
+    moves(op)
+        || matches!(op, Op::Cast | Op::Transpose | Op::Split | Op::Embedding | Op::ArgMax | Op::MaxPool2d | Op::Dropout)
 }
 
-fn our_ops(case: &Case<'_>, ours: &Ours) -> Vec<OurOp> {
+pub struct OurOp {
+    pub path: String,
+    pub op: Op,
+    pub dtypes: Dtypes,
+}
+
+/// The recorded ops that compute something or move elements.
+pub fn their_ops(run: &Run) -> Option<Vec<OpRow>> {
+    Some(run.ops()?.into_iter().filter(|row| !matches!(row.name.as_str(), "Cast" | "typeof")).collect())
+}
+
+pub fn our_ops(case: &Case<'_>, ours: &Ours) -> Vec<OurOp> {
     let shown = ours.trace.ops.iter().filter(|op| !matches!(op.op, Op::Cast | Op::Transpose));
     shown
         .map(|op| {
@@ -247,79 +256,91 @@ fn our_ops(case: &Case<'_>, ours: &Ours) -> Vec<OurOp> {
         .collect()
 }
 
-fn their_dtypes(row: &OpRow) -> Dtypes {
+pub fn their_dtypes(row: &OpRow) -> Dtypes {
     let result = row.outputs.first().map_or(DType::F32, |code| dtype(code));
     let inputs = row.inputs.iter().map(|code| dtype(code)).filter(|d| d.is_float() && !row.before_cast);
     Dtypes::of(inputs, result)
 }
 
+/// Whether a recorded op and one of ours are the same op in the same cell.
+fn same_op(case: &Case<'_>, row: &OpRow, op: &OurOp) -> bool {
+    path_of(case, &row.path) == op.path && op.op.names(System::MindSpore).any(|name| name == row.name)
+}
+
+/// Recorded ops and ours, each beside its counterpart: the longest common subsequence, so that one op more or less shows as
+/// that and not as a shift of all after it. A `Split` is one op for each piece here, and stands once.
+pub fn aligned<'a>(
+    case: &Case<'_>,
+    theirs: &'a [OpRow],
+    ours: &'a [OurOp],
+) -> Vec<(Option<&'a OpRow>, Option<&'a OurOp>)> {
+    let mut theirs: Vec<&OpRow> = theirs.iter().collect();
+    theirs.dedup_by(|a, b| a.name == "Split" && b.name == "Split" && a.path == b.path);
+    let mut ours: Vec<&OurOp> = ours.iter().collect();
+    ours.dedup_by(|a, b| a.op == Op::Split && b.op == Op::Split && a.path == b.path && a.dtypes == b.dtypes);
+    let (n, m) = (theirs.len(), ours.len());
+    let mut longest = vec![vec![0; m + 1]; n + 1];
+    for i in (0..n).rev() {
+        for j in (0..m).rev() {
+            let skip = longest[i + 1][j].max(longest[i][j + 1]);
+            longest[i][j] = if same_op(case, theirs[i], ours[j]) { skip.max(longest[i + 1][j + 1] + 1) } else { skip };
+        }
+    }
+    let (mut i, mut j) = (0, 0);
+    let mut pairs = vec![];
+    while i < n || j < m {
+        if i < n && j < m && same_op(case, theirs[i], ours[j]) {
+            pairs.push((Some(theirs[i]), Some(ours[j])));
+            (i, j) = (i + 1, j + 1);
+        } else if j == m || (i < n && longest[i + 1][j] >= longest[i][j + 1]) {
+            pairs.push((Some(theirs[i]), None));
+            i += 1;
+        } else {
+            pairs.push((None, Some(ours[j])));
+            j += 1;
+        }
+    }
+    pairs
+}
+
 fn compare_ops(case: &Case<'_>, theirs: Vec<OpRow>, ours: Vec<OurOp>, in_order: bool, found: &mut Vec<Mismatch>) {
-    let same = |row: &OpRow, op: &OurOp| {
-        path_of(case, &row.path) == op.path && op.op.names(System::MindSpore).any(|name| name == row.name)
-    };
     let differ = |row: &OpRow, op: &OurOp| Mismatch::Op {
         path: op.path.clone(),
         op: op.op,
+        name: row.name.clone(),
         theirs: their_dtypes(row),
         ours: op.dtypes,
     };
     let missing = |row: &OpRow| Mismatch::Missing { path: path_of(case, &row.path), name: row.name.clone() };
     let same_dtypes = |row: &OpRow, op: &OurOp| moves(op.op) || their_dtypes(row) == op.dtypes;
     let extra = |op: &OurOp| Mismatch::Extra { path: op.path.clone(), op: op.op };
-    if !in_order {
-        let same = |row: &OpRow, op: &OurOp| {
-            same(row, op) || (op.op == Op::Add && op.op.names(System::MindSpore).any(|name| name == row.name))
-        };
-        for row in &theirs {
-            let here: Vec<&OurOp> = ours.iter().filter(|op| same(row, op)).collect();
-            match here.first() {
-                None => found.push(missing(row)),
-                Some(first) if !here.iter().any(|op| same_dtypes(row, op)) => found.push(differ(row, first)),
-                Some(_) => {}
+    if in_order {
+        for pair in aligned(case, &theirs, &ours) {
+            match pair {
+                (Some(row), Some(op)) if !same_dtypes(row, op) => found.push(differ(row, op)),
+                (Some(row), None) => found.push(missing(row)),
+                (None, Some(op)) => found.push(extra(op)),
+                _ => {}
             }
         }
-        let only_here = ours.iter().filter(|op| !theirs.iter().any(|row| same(row, op)));
-        found.extend(only_here.map(extra));
         return;
     }
-    let mut theirs = theirs;
-    theirs.dedup_by(|a, b| a.name == "Split" && b.name == "Split" && a.path == b.path);
-    let mut ours = ours;
-    ours.dedup_by(|a, b| a.op == Op::Split && b.op == Op::Split && a.path == b.path && a.dtypes == b.dtypes);
-    // The longest common subsequence, so that one op more or less is told as that and not as a shift of all after it.
-    let (n, m) = (theirs.len(), ours.len());
-    let mut longest = vec![vec![0; m + 1]; n + 1];
-    for i in (0..n).rev() {
-        for j in (0..m).rev() {
-            let skip = longest[i + 1][j].max(longest[i][j + 1]);
-            longest[i][j] = if same(&theirs[i], &ours[j]) { skip.max(longest[i + 1][j + 1] + 1) } else { skip };
+    let same = |row: &OpRow, op: &OurOp| {
+        same_op(case, row, op) || (op.op == Op::Add && op.op.names(System::MindSpore).any(|name| name == row.name))
+    };
+    for row in &theirs {
+        let here: Vec<&OurOp> = ours.iter().filter(|op| same(row, op)).collect();
+        match here.first() {
+            None => found.push(missing(row)),
+            Some(first) if !here.iter().any(|op| same_dtypes(row, op)) => found.push(differ(row, first)),
+            Some(_) => {}
         }
     }
-    let (mut i, mut j) = (0, 0);
-    while i < n || j < m {
-        if i < n && j < m && same(&theirs[i], &ours[j]) {
-            if !same_dtypes(&theirs[i], &ours[j]) {
-                found.push(differ(&theirs[i], &ours[j]));
-            }
-            (i, j) = (i + 1, j + 1);
-        } else if j == m || (i < n && longest[i + 1][j] >= longest[i][j + 1]) {
-            found.push(missing(&theirs[i]));
-            i += 1;
-        } else {
-            found.push(extra(&ours[j]));
-            j += 1;
-        }
-    }
+    let only_here = ours.iter().filter(|op| !theirs.iter().any(|row| same(row, op)));
+    found.extend(only_here.map(extra));
 }
 
-fn compare_outputs(
-    case: &Case<'_>,
-    run: &Run,
-    theirs: &[&Array],
-    outputs: &[Tensor],
-    ours: &Ours,
-    found: &mut Vec<Mismatch>,
-) {
+fn compare_outputs(case: &Case<'_>, theirs: &[&Array], outputs: &[Tensor], ours: &Ours, found: &mut Vec<Mismatch>) {
     if theirs.len() != outputs.len() {
         let (theirs, ours) = (format!("{} tensors", theirs.len()), outputs.len().to_string());
         found.push(Mismatch::Output { leaf: 0, theirs, ours });
@@ -335,12 +356,10 @@ fn compare_outputs(
             }
         }
         let theirs = theirs.tensor();
-        let roundings = rounding_bound(run, ours, &theirs);
         let allowed = allowed(&theirs, ours, case.low);
-        let allowed = if case.record.pynative.is_none() { allowed.max(roundings) } else { allowed };
         let off = largest_difference(&theirs.to_f64(), &y.to_f64());
         if off.is_nan() || off > allowed {
-            found.push(Mismatch::Value { leaf, off, roundings });
+            found.push(Mismatch::Value { leaf, off });
         }
     }
 }
@@ -359,7 +378,7 @@ pub fn magnitude(x: &Tensor) -> f64 {
 
 /// How far a leaf may be off: nothing where it is low throughout; else by the order of sums and the approximation of
 /// functions in f32.
-fn allowed(theirs: &Tensor, ours: &Ours, low: DType) -> f64 {
+pub fn allowed(theirs: &Tensor, ours: &Ours, low: DType) -> f64 {
     if theirs.cast(low).to_f64() == theirs.to_f64() {
         return 0.0;
     }
@@ -367,14 +386,4 @@ fn allowed(theirs: &Tensor, ours: &Ours, low: DType) -> f64 {
         |op: Op| moves(op) || matches!(op, Op::Cast | Op::Relu | Op::Abs | Op::Split | Op::Concat | Op::Transpose);
     let ops = ours.trace.ops.iter().filter(|op| op.output == DType::F32 && !exact(op.op)).count();
     2.0 * ops as f64 * DType::F32.epsilon() * magnitude(theirs)
-}
-
-/// How far a leaf can be off when the two differ in nothing but where they round: one unit in the last place of the
-/// coarsest dtype for each op, of the largest magnitude.
-fn rounding_bound(run: &Run, ours: &Ours, theirs: &Tensor) -> f64 {
-    let mut met: Vec<DType> = ours.trace.ops.iter().map(|op| op.output).collect();
-    met.extend(run.ops().iter().flatten().flat_map(|row| &row.outputs).map(|code| dtype(code)));
-    let coarsest = met.iter().filter(|d| d.is_float()).map(|d| d.epsilon()).fold(0.0, f64::max);
-    let ops = ours.trace.ops.iter().filter(|op| op.op != Op::Cast).count() + 1;
-    coarsest * ops as f64 * magnitude(theirs)
 }

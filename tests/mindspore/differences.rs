@@ -3,14 +3,13 @@
 //! Everything a difference does not touch is still compared. Each has its reason in COMPARE.md and a test of its own in
 //! `on_purpose.rs`.
 
-use precast::{DType, Level, Op, Tensor, op::System, precision::Treatment};
+use precast::{DType, Level, Op, Tensor, op::System};
 
 use crate::{
     case::{Case, Effect},
-    compare::{Mismatch, compare, in_white_cell},
+    compare::{Mismatch, in_white_cell},
     golden::{CellRow, Lowering, dtype},
-    networks::Kit,
-    steps,
+    replay::{How, merges, reproduces},
 };
 
 pub struct Difference {
@@ -29,8 +28,7 @@ pub const DIFFERENCES: &[Difference] = &[
         explains: |case, mismatch| match mismatch {
             Mismatch::Cell { path, .. } => case.original(path).is_some_and(is_flagged),
             Mismatch::Op { path, ours, .. } => flag(case, path) == Some(ours.inside),
-            Mismatch::Value { .. } => is_rounding(mismatch),
-            _ => false,
+            _ => comes_out(case, mismatch),
         },
     },
     Difference {
@@ -38,9 +36,9 @@ pub const DIFFERENCES: &[Difference] = &[
         met: |case| !matches!(case.effect(), Effect::AllBut(_)) && case.net.original_cells.iter().any(is_flagged),
         explains: |case, mismatch| match mismatch {
             // An f32 layer in an f16 one: its result is rounded there.
-            Mismatch::Value { .. } => is_rounding(mismatch) && has_nested_flags(case),
+            Mismatch::Value { .. } => has_nested_flags(case) && comes_out(case, mismatch),
             // At level auto an op on no list takes what comes, and there that is still what the cell before computed in.
-            Mismatch::Op { path, op, theirs, ours } => {
+            Mismatch::Op { path, op, theirs, ours, .. } => {
                 is_unlisted(case, *op)
                     && ours.inside == DType::F32
                     && flag(case, path).is_none()
@@ -58,18 +56,17 @@ pub const DIFFERENCES: &[Difference] = &[
                 Effect::AllBut(_) => ours.inside == DType::F32,
                 _ => ours.inside == case.low,
             },
-            Mismatch::Value { .. } => is_rounding(mismatch),
-            _ => false,
+            _ => comes_out(case, mismatch),
         },
     },
     Difference {
         name: "a second level replaces the first",
         met: |case| matches!(case.lowering, Lowering::Twice(a, b) if a != Level::O0 && b != Level::O0),
         // That all is as after the second level alone is checked for every such case.
-        explains: |_, mismatch| match mismatch {
+        explains: |case, mismatch| match mismatch {
             Mismatch::Cell { .. } | Mismatch::Op { .. } => true,
             Mismatch::TheyFail { kind, .. } => kind == "NameError",
-            _ => is_rounding(mismatch),
+            _ => comes_out(case, mismatch),
         },
     },
     Difference {
@@ -96,9 +93,8 @@ pub const DIFFERENCES: &[Difference] = &[
             Mismatch::Extra { path, .. } => {
                 case.net.original_cells.iter().any(|row| row.same_object_as.as_ref() == Some(path))
             }
-            // The values are other ones: those of the network as it was written.
-            Mismatch::Value { .. } => true,
-            _ => false,
+            // The recorded values come out when the op that ran here only is left out.
+            _ => comes_out(case, mismatch),
         },
     },
     Difference {
@@ -129,7 +125,7 @@ pub const DIFFERENCES: &[Difference] = &[
                 let inside = case.around(path).any(|row| is_container(row) && in_white_cell(case, &row.path));
                 inside && ours.inside == case.low && theirs.inside == DType::F32
             }
-            _ => is_rounding(mismatch),
+            _ => comes_out(case, mismatch),
         },
     },
     Difference {
@@ -139,7 +135,7 @@ pub const DIFFERENCES: &[Difference] = &[
             Mismatch::Op { path, theirs, ours, .. } => {
                 in_white_cell(case, path) && ours.inside == case.low && theirs.inside == DType::F32
             }
-            Mismatch::Value { .. } => is_rounding(mismatch) && calls_operators(case),
+            Mismatch::Value { .. } => calls_operators(case) && comes_out(case, mismatch),
             _ => false,
         },
     },
@@ -147,13 +143,13 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "a listed op is lowered wherever it runs",
         met: |case| matches!(case.effect(), Effect::Listed(_)),
         explains: |case, mismatch| match (mismatch, case.effect()) {
-            (Mismatch::Op { path, op, theirs, ours }, Effect::Listed(list)) => {
+            (Mismatch::Op { path, op, theirs, ours, .. }, Effect::Listed(list)) => {
                 list.ops().contains_key(op)
                     && !in_white_cell(case, path)
                     && ours.inside == case.low
                     && theirs.inside == DType::F32
             }
-            (Mismatch::Value { .. }, _) => is_rounding(mismatch) && has_subclass(case),
+            (Mismatch::Value { .. }, _) => has_subclass(case) && comes_out(case, mismatch),
             _ => false,
         },
     },
@@ -163,25 +159,32 @@ pub const DIFFERENCES: &[Difference] = &[
         explains: |case, mismatch| match mismatch {
             Mismatch::Cell { path, .. } => case.original(path).is_some_and(is_subclass),
             Mismatch::Op { path, ours, .. } => case.original(path).is_some_and(is_subclass) && ours.inside == case.low,
-            _ => is_rounding(mismatch),
+            _ => comes_out(case, mismatch),
         },
     },
     Difference {
         name: "one op under two names is treated alike",
         met: |case| matches!(case.effect(), Effect::EachOp(_)),
         explains: |case, mismatch| match (mismatch, case.effect()) {
-            (Mismatch::Op { op, theirs, ours, .. }, Effect::EachOp(lists)) => {
-                op.names(System::MindSpore).count() > 1
-                    && lists.entry(*op, case.low).is_some_and(|entry| entry.treatment == Treatment::Low)
+            // The name that ran there is on no list, and another name of the same op is on the white one.
+            (Mismatch::Op { op, name, theirs, ours, .. }, Effect::EachOp(_)) => {
+                let white = auto_white_names();
+                !white.contains(name)
+                    && op.names(System::MindSpore).any(|other| white.iter().any(|listed| listed == other))
                     && (theirs.inside, ours.inside) == (DType::F32, case.low)
             }
-            _ => false,
+            _ => comes_out(case, mismatch),
         },
+    },
+    Difference {
+        name: "a norm reads its parameters as they are",
+        met: |case| case.net.original_cells.iter().any(|row| row.class == "GroupNorm"),
+        explains: |case, mismatch| comes_out_by(How::Dtypes, case, mismatch),
     },
     Difference {
         name: "inputs are cast at the border of a region",
         met: |case| matches!(case.effect(), Effect::AllBut(_)) && reads_raw_input(case),
-        explains: |_, mismatch| is_rounding(mismatch),
+        explains: comes_out,
     },
     Difference {
         name: "helper functions belong to the region they are called in",
@@ -200,23 +203,30 @@ pub const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
+        name: "every op rounds its result",
+        met: |case| case.record.pynative.is_none(),
+        explains: |case, mismatch| matches!(mismatch, Mismatch::Value { leaf, .. } if merges(case, *leaf)),
+    },
+    Difference {
         name: "an op rounds once",
         met: |case| case.low == DType::F16 && !matches!(case.effect(), Effect::Nothing),
         // The same bits once these functions take MindSpore's steps.
-        explains: |case, mismatch| match mismatch {
-            Mismatch::Value { leaf, .. } => steps::taken(|| values_agree(case, *leaf) || in_reach(case, *leaf)),
-            _ => false,
-        },
+        explains: |case, mismatch| comes_out_by(How::Steps, case, mismatch),
     },
     Difference {
         name: "f32 results have their own last digits",
         met: |case| case.low == DType::F16,
-        explains: |case, mismatch| match mismatch {
-            Mismatch::Value { leaf, .. } => in_reach(case, *leaf),
-            _ => false,
-        },
+        explains: |case, mismatch| comes_out_by(How::Digits, case, mismatch),
     },
 ];
+
+/// The white list of level auto, name by name.
+fn auto_white_names() -> Vec<String> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/policies/packs/mindspore-2.10.yaml");
+    let pack: serde_json::Value = serde_yaml::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let names = pack.pointer("/regions/0/low").and_then(|names| names.as_array()).expect("the list of level auto");
+    names.iter().map(|name| name.as_str().expect("a name").to_string()).collect()
+}
 
 fn is_flagged(row: &CellRow) -> bool {
     row.flag.is_some()
@@ -294,40 +304,21 @@ fn reads_raw_input(case: &Case<'_>) -> bool {
     let Some(run) = &case.record.pynative else { return false };
     let wide = |arriving: &[String]| arriving.iter().any(|code| code == "f32");
     let black = |path: &str| case.around(path).any(|row| is_black(case, row));
-    let to_an_island = run.calls().any(|(path, arriving)| black(&path) && wide(arriving));
+    let to_an_island = run.calls().any(|call| black(&call.path) && wide(call.arriving));
     let inputs = case.inputs();
     let is_input = |y: Tensor| y.dtype() == DType::F32 && inputs.iter().any(|x| x.to_f64() == y.to_f64());
     let returned = run.out.iter().flat_map(|out| out.leaves()).any(|leaf| is_input(leaf.tensor()));
     to_an_island || returned
 }
 
-/// Whether every recorded number of a leaf lies between those that come out for other last digits of the f32 results.
-fn in_reach(case: &Case<'_>, leaf: usize) -> bool {
-    let run = case.record.pynative.as_ref();
-    let Some(out) = run.and_then(|run| run.out.as_ref()) else { return false };
-    let recorded = out.leaves()[leaf].tensor().to_f64();
-    let mut reach = vec![(f64::INFINITY, f64::NEG_INFINITY); recorded.len()];
-    for seed in 1..=100 {
-        let Ok(outputs) = steps::unsettled(seed, || case.run(Kit::Unfused)).and_then(|ours| ours.outputs) else {
-            return false;
-        };
-        for (reach, y) in reach.iter_mut().zip(outputs[leaf].to_f64()) {
-            *reach = (reach.0.min(y), reach.1.max(y));
-        }
-    }
-    recorded.iter().zip(reach).all(|(y, (low, high))| (low..=high).contains(y))
+/// A value that comes out as recorded when every op runs in its recorded dtype, which is not always ours.
+fn comes_out(case: &Case<'_>, mismatch: &Mismatch) -> bool {
+    matches!(mismatch, Mismatch::Value { leaf, .. } if reproduces(case, *leaf).is_some())
 }
 
-/// Whether a leaf of another run has the recorded values.
-fn values_agree(case: &Case<'_>, leaf: usize) -> bool {
-    let Ok(ours) = case.run(Kit::Unfused) else { return false };
-    let off = |mismatch: &Mismatch| matches!(mismatch, Mismatch::Value { leaf: at, .. } if *at == leaf);
-    ours.outputs.is_ok() && !compare(case, Ok(&ours)).iter().any(off)
-}
-
-/// A value that is off by no more than roundings.
-fn is_rounding(mismatch: &Mismatch) -> bool {
-    matches!(mismatch, Mismatch::Value { off, roundings, .. } if off <= roundings)
+/// A value that comes out as recorded in this way and not in a simpler one.
+fn comes_out_by(how: How, case: &Case<'_>, mismatch: &Mismatch) -> bool {
+    matches!(mismatch, Mismatch::Value { leaf, .. } if reproduces(case, *leaf) == Some(how))
 }
 
 /// MindSpore's refusal to multiply matrices of different dtypes.

@@ -87,6 +87,15 @@ pub struct Run {
     ops: Option<Vec<Vec<serde_json::Value>>>,
 }
 
+/// One call of a cell: its path, and the dtypes that arrived and left.
+pub struct CellCall<'a> {
+    pub path: String,
+    /// Whether it is a wrapper around the cell of this path.
+    pub wrapper: bool,
+    pub arriving: &'a [String],
+    pub results: Option<&'a [String]>,
+}
+
 /// One op that ran: where, which, its dtypes.
 pub struct OpRow {
     pub path: String,
@@ -171,9 +180,14 @@ impl Run {
         Some(self.ops.as_ref()?.iter().map(row).collect())
     }
 
-    /// Path and arriving dtypes of each cell called, in order.
-    pub fn calls(&self) -> impl Iterator<Item = (String, &[String])> {
-        self.cells.iter().map(|(path, arriving, _)| (path_of(path), &arriving[..]))
+    /// The cells called, in order.
+    pub fn calls(&self) -> impl Iterator<Item = CellCall<'_>> {
+        self.cells.iter().map(|(path, arriving, results)| CellCall {
+            path: path_of(path),
+            wrapper: path.contains(':'),
+            arriving,
+            results: results.as_deref(),
+        })
     }
 }
 

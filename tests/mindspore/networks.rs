@@ -2,6 +2,7 @@
 
 use precast::prelude::*;
 
+use crate::calls::{op, place};
 use crate::steps;
 use crate::unfused::{self, Same, param};
 
@@ -152,6 +153,13 @@ impl Kit {
         }
     }
 
+    fn relu(self) -> Child {
+        match self {
+            Unfused => unfused::Relu {}.into(),
+            Kit::Library => ReLU.into(),
+        }
+    }
+
     fn tanh(self) -> Child {
         match self {
             Unfused => unfused::Tanh {}.into(),
@@ -244,15 +252,18 @@ network! { Mlp { fc1, bn, relu, fc2 } |net, x| {
 network! { ResBlock { conv1, bn1, conv2, bn2, down, relu, fc } |net, x| {
     let y = net.relu.call(&net.bn1.call(&net.conv1.call(x)?)?)?;
     let y = net.bn2.call(&net.conv2.call(&y)?)?;
-    let y = (y + &net.down.call(x)?)?;
-    net.fc.call(&net.relu.call(&y)?.mean(&[2, 3], false)?)
+    let y = op([&y, &net.down.call(x)?], |[y, x]| y + x)?;
+    net.fc.call(&op([&net.relu.call(&y)?], |[y]| y.mean(&[2, 3], false))?)
 } }
 
 network! { Conv1dNet { conv, tanh } |net, x| net.tanh.call(&net.conv.call(x)?) }
 
 network! { Conv3dNet { conv, bn, sig } |net, x| net.sig.call(&net.bn.call(&net.conv.call(x)?)?) }
 
-network! { ConvTNet { t1, t2, relu } |net, x| net.relu.call(&net.t2.call(&net.t1.call(x)?.unsqueeze(1)?)?) }
+network! { ConvTNet { t1, t2, relu } |net, x| {
+    let x = place(&net.t1.call(x)?, |x| x.unsqueeze(1))?;
+    net.relu.call(&net.t2.call(&x)?)
+} }
 
 network! { RnnNet { rnn, gru, lstm, fc } many |net, inputs| {
     let [x, h] = [&inputs[0], &inputs[1]];
@@ -272,20 +283,26 @@ network! { RnnGruNet { rnn, gru, fc } many |net, inputs| {
 network! { Block { ln1, q, k, v, ln2, gelu, o; w } |net, x| {
     let h = net.ln1.call(x)?;
     let (q, k, v) = (net.q.call(&h)?, net.k.call(&h)?, net.v.call(&h)?);
-    let scores = (q.batch_matmul(&k.transpose(-1, -2)?)? * 0.5)?;
-    let x = (x + &steps::softmax(&scores)?.batch_matmul(&v)?)?;
-    let h = net.ln2.call(&x)?.reshape(&[-1, 4])?.matmul(&net.w.tensor())?;
-    let h = net.o.call(&net.gelu.call(&h)?)?.reshape(&[2, 3, 4])?;
-    x + &h
+    let k = place(&k, |k| k.transpose(-1, -2))?;
+    let scores = op([&op([&q, &k], |[q, k]| q.batch_matmul(k))?], |[scores]| scores * 0.5)?;
+    let attended = op([&steps::softmax(&scores)?, &v], |[scores, v]| scores.batch_matmul(v))?;
+    let x = op([x, &attended], |[x, y]| x + y)?;
+    let h = place(&net.ln2.call(&x)?, |h| h.reshape(&[-1, 4]))?;
+    let h = net.o.call(&net.gelu.call(&op([&h, &net.w.tensor()], |[h, w]| h.matmul(w))?)?)?;
+    op([&x, &place(&h, |h| h.reshape(&[2, 3, 4]))?], |[x, h]| x + h)
 } }
 
-network! { PreluNet { fc, prelu; a } |net, x| net.prelu.call(&net.fc.call(x)?)?.prelu(&net.a.tensor()) }
+network! { PreluNet { fc, prelu; a } |net, x| {
+    op([&net.prelu.call(&net.fc.call(x)?)?, &net.a.tensor()], |[x, a]| x.prelu(a))
+} }
 
 network! { GnNet { conv, gn, inorm, relu } |net, x| {
     net.relu.call(&net.inorm.call(&net.gn.call(&net.conv.call(x)?)?)?)
 } }
 
-network! { EmbNet { emb, fc } |net, ids| net.fc.call(&net.emb.call(ids)?.mean(&[1], false)?) }
+network! { EmbNet { emb, fc } |net, ids| {
+    net.fc.call(&op([&net.emb.call(ids)?], |[x]| x.mean(&[1], false))?)
+} }
 
 network! { SeqNet { seq, head } |net, x| net.head.call(&net.seq.call(x)?) }
 
@@ -318,20 +335,31 @@ network! { SharedDeepNet { a, b, c } |net, x| net.c.call(&net.b.call(&net.a.call
 
 network! { SubclassNet { d, bn, relu } |net, x| net.relu.call(&net.bn.call(&net.d.call(x)?)?) }
 
+fn relu(x: &Tensor) -> Result<Tensor> {
+    op([x], |[x]| x.relu())
+}
+
+fn exp(x: &Tensor) -> Result<Tensor> {
+    op([x], |[x]| x.exp())
+}
+
 network! { OpsNet { ; w } |net, x| {
     let w = net.w.tensor();
-    let d = x.matmul(&w)?.relu()?.exp()?.add(x)?;
-    let g = steps::softmax(&d.matmul_ext(&w)?.relu()?)?;
-    Tensor::concat(&[&g.powf(2.0)?, x], 1)
+    let product = op([x, &w], |[x, w]| x.matmul(w))?;
+    let d = op([&exp(&relu(&product)?)?, x], |[y, x]| y.add(x))?;
+    let g = steps::softmax(&relu(&op([&d, &w], |[d, w]| d.matmul_ext(w))?)?)?;
+    let g = op([&g], |[g]| g.powf(2.0))?;
+    op([&g, x], |[g, x]| Tensor::concat(&[g, x], 1))
 } }
 
 network! { OpsNet2 { ; w } many |net, inputs| {
     let w = net.w.tensor();
-    let a = inputs[0].matmul_ext(&w)?;
-    let b = (a.exp()? + 1.0)?.log()?;
-    let d = (b * &a.tanh()?)?;
-    let e = d.abs()?.sqrt()?;
-    Ok(vec![d, e.sum(&[-1], false)?, steps::softmax(&e)?, a.matmul_ext(&w)?])
+    let matmul = |x: &Tensor| op([x, &w], |[x, w]| x.matmul_ext(w));
+    let a = matmul(&inputs[0])?;
+    let b = op([&op([&exp(&a)?], |[a]| a + 1.0)?], |[b]| b.log())?;
+    let d = op([&b, &op([&a], |[a]| a.tanh())?], |[b, a]| b * a)?;
+    let e = op([&op([&d], |[d]| d.abs())?], |[d]| d.sqrt())?;
+    Ok(vec![d, op([&e], |[e]| e.sum(&[-1], false))?, steps::softmax(&e)?, matmul(&a)?])
 } }
 
 network! {
@@ -354,7 +382,7 @@ impl TupleNet {
         let i = y.argmax(-1, false)?;
         let z = n.cast(DType::F32);
         let y = match scale {
-            Some(scale) => (y * scale)?,
+            Some(scale) => op([&y, scale], |[y, scale]| y * scale)?,
             None => y,
         };
         Ok((y, (i, n.clone(), z)))
@@ -363,27 +391,28 @@ impl TupleNet {
 
 network! { ConstNet { fc } many |net, inputs| {
     let c = Tensor::from_f64(&[0.1, 0.2, 0.3, 0.4], &[4], DType::F32)?;
-    let y = (net.fc.call(&inputs[0])? + &c)?;
-    let z = (&inputs[0] * &c)?;
+    let y = op([&net.fc.call(&inputs[0])?, &c], |[y, c]| y + c)?;
+    let z = op([&inputs[0], &c], |[x, c]| x * c)?;
     Ok(vec![y, z, inputs[0].clone()])
 } }
 
 network! {
     /// The second ReLU stands in an `if` in MindSpore's source, which keeps casts from being merged there.
-    IfNet { fc1, fc2 } |net, x| net.fc2.call(&net.fc1.call(x)?.relu()?.relu()?)
+    IfNet { fc1, fc2 } |net, x| net.fc2.call(&relu(&relu(&net.fc1.call(x)?)?)?)
 }
 
 network! { InnerFuncNet { fc1, fc2 } |net, x| net.inner(&net.fc1.call(x)?) }
 
 impl InnerFuncNet {
     fn inner(&self, x: &Tensor) -> Result<Tensor> {
-        self.fc2.call(x)?.relu()?.exp()
+        exp(&relu(&self.fc2.call(x)?)?)
     }
 }
 
 network! { ChainOps { ; w } |net, x| {
-    let c = x.matmul(&net.w.tensor())?.relu()?.matmul(&net.w.tensor())?;
-    c.exp()? + &c.relu()?
+    let matmul = |x: &Tensor| op([x, &net.w.tensor()], |[x, w]| x.matmul(w));
+    let c = matmul(&relu(&matmul(x)?)?)?;
+    op([&exp(&c)?, &relu(&c)?], |[a, b]| a + b)
 } }
 
 network! { IdNet { } |_net, x| Ok(x.clone()) }
@@ -394,7 +423,10 @@ network! { TFNet { fc1, blk, fc2 } |net, x| net.fc2.call(&net.blk.call(&net.fc1.
 
 network! { TFInnerWins { blk, fc } |net, x| net.fc.call(&net.blk.call(x)?) }
 
-network! { InnerAdd { leaf; w } |net, x| (net.leaf.call(x)? * &net.w.tensor())? + x }
+network! { InnerAdd { leaf; w } |net, x| {
+    let y = op([&net.leaf.call(x)?, &net.w.tensor()], |[y, w]| y * w)?;
+    op([&y, x], |[y, x]| y + x)
+} }
 
 network! { TFMixed { a, b, ln } |net, x| net.ln.call(&net.b.call(&net.a.call(x)?)?) }
 
@@ -411,7 +443,7 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
         "lenet5" => LeNet5 {
             conv1: kit.conv2d(1, 6, 5, false),
             conv2: kit.conv2d(6, 16, 5, false),
-            relu: ReLU.into(),
+            relu: kit.relu(),
             max_pool2d: MaxPool2d::new(2).into(),
             flatten: Flatten::default().into(),
             fc1: dense(400, 120),
@@ -420,7 +452,7 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
         }
         .into(),
         "mlp_bn1d" | "mlp_f16_input" => {
-            Mlp { fc1: dense(4, 6), bn: kit.batch_norm1d(6), relu: ReLU.into(), fc2: dense(6, 3) }.into()
+            Mlp { fc1: dense(4, 6), bn: kit.batch_norm1d(6), relu: kit.relu(), fc2: dense(6, 3) }.into()
         }
         "resblock" => ResBlock {
             conv1: kit.conv2d(2, 4, 3, true),
@@ -428,14 +460,14 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
             conv2: kit.conv2d(4, 4, 3, true),
             bn2: kit.batch_norm2d(4),
             down: kit.conv2d(2, 4, 1, true),
-            relu: ReLU.into(),
+            relu: kit.relu(),
             fc: dense(4, 3),
         }
         .into(),
         "conv1d" => Conv1dNet { conv: kit.conv1d(2, 3, 3), tanh: kit.tanh() }.into(),
         "conv3d" => Conv3dNet { conv: kit.conv3d(1, 2, 2), bn: kit.batch_norm3d(2), sig: kit.sigmoid() }.into(),
         "convtranspose" => {
-            ConvTNet { t1: kit.conv1d_transpose(2, 2, 3), t2: kit.conv2d_transpose(1, 2, 3), relu: ReLU.into() }.into()
+            ConvTNet { t1: kit.conv1d_transpose(2, 2, 3), t2: kit.conv2d_transpose(1, 2, 3), relu: kit.relu() }.into()
         }
         "rnn_cells" => RnnNet { rnn: kit.rnn(3, 4), gru: kit.gru(4, 4), lstm: kit.lstm(4, 4), fc: dense(4, 2) }.into(),
         "rnn_gru_cells" => RnnGruNet { rnn: kit.rnn(3, 4), gru: kit.gru(4, 4), fc: dense(4, 2) }.into(),
@@ -455,13 +487,13 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
             conv: kit.conv2d(2, 4, 1, true),
             gn: kit.group_norm(2, 4),
             inorm: Identity.into(),
-            relu: ReLU.into(),
+            relu: kit.relu(),
         }
         .into(),
         "embedding_dense" => EmbNet { emb: kit.embedding(7, 4), fc: dense(4, 3) }.into(),
         "nested_sequential" => {
-            let inner = vec![kit.conv2d(2, 2, 1, true), kit.batch_norm2d(2), ReLU.into()];
-            let seq = vec![kit.conv2d(1, 2, 3, true), kit.batch_norm2d(2), ReLU.into(), kit.sequential(inner)];
+            let inner = vec![kit.conv2d(2, 2, 1, true), kit.batch_norm2d(2), kit.relu()];
+            let seq = vec![kit.conv2d(1, 2, 3, true), kit.batch_norm2d(2), kit.relu(), kit.sequential(inner)];
             let head = vec![Flatten::default().into(), dense(32, 3)];
             SeqNet { seq: kit.sequential(seq), head: kit.sequential(head) }.into()
         }
@@ -485,7 +517,7 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
         "subclasses" => SubclassNet {
             d: unfused::MyDense { inner: Same(unfused::Dense::new(4, 4)) }.into(),
             bn: unfused::MyBN { inner: Same(unfused::BatchNorm1d::new(4)) }.into(),
-            relu: ReLU.into(),
+            relu: kit.relu(),
         }
         .into(),
         "ops_primitives" => OpsNet { w: w() }.into(),
@@ -505,8 +537,8 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
         "root_dense" => dense(4, 3),
         "root_batchnorm" => kit.batch_norm1d(4),
         "root_layernorm" => kit.layer_norm(4),
-        "root_sequential" => kit.sequential(vec![dense(4, 4), kit.batch_norm1d(4), ReLU.into(), dense(4, 2)]),
-        "root_relu" => ReLU.into(),
+        "root_sequential" => kit.sequential(vec![dense(4, 4), kit.batch_norm1d(4), kit.relu(), dense(4, 2)]),
+        "root_relu" => kit.relu(),
         "tofloat_mixed" => {
             let part = || Child::of(InnerAdd { leaf: dense(4, 4), w: param(&[4]) });
             TFMixed { a: part().to_float(DType::F16).ok()?, b: part(), ln: kit.layer_norm(4) }.into()
@@ -532,7 +564,7 @@ fn with_to_float((place, dtype): (&str, &str), kit: Kit) -> Option<Child> {
     if !["leaf", "container", "bn", "root"].contains(&place) {
         return None;
     }
-    let blk = vec![kit.dense(4, 4), asked(kit.batch_norm1d(4), "bn")?, ReLU.into()];
+    let blk = vec![kit.dense(4, 4), asked(kit.batch_norm1d(4), "bn")?, kit.relu()];
     let net = TFNet {
         fc1: asked(kit.dense(4, 4), "leaf")?,
         blk: asked(kit.sequential(blk), "container")?,

@@ -2,6 +2,7 @@
 //! explicit casts, outside every region.
 
 use precast::{
+    ConvOptions,
     cell::{Adapter, Cast},
     policy::List,
     prelude::*,
@@ -9,6 +10,7 @@ use precast::{
 };
 
 use crate::{
+    calls::{self, Script},
     case::mindspore,
     differences::DIFFERENCES,
     networks::{Kit, build},
@@ -286,6 +288,39 @@ fn inputs_are_cast_at_the_border_of_a_region() {
     same(&outer.call(&x).unwrap(), &hand.cast(LOW).cast(DType::F32));
 }
 
+/// MindSpore's layers of norms cast gamma and beta to the dtype of their input: recorded for the second layer norm of a
+/// transformer block at O2, whose kernel is f32 and whose parameters went through f16.
+#[test]
+fn a_norm_reads_its_parameters_as_they_are() {
+    let net = lowered("groupnorm", Level::Auto, LOW);
+    let x = input(&[1, 2, 3, 3]);
+    let ours = net.call(&x).unwrap();
+    let conv = x.cast(LOW).conv2d(&param(&net, "conv.weight").cast(LOW), None, &ConvOptions::default()).unwrap();
+    // The textbook's formula in f64, over two groups of two channels.
+    let (h, gamma, beta) = (conv.to_f64(), param(&net, "gn.gamma").to_f64(), param(&net, "gn.beta").to_f64());
+    for (group, h) in h.chunks(18).enumerate() {
+        let mean = h.iter().sum::<f64>() / 18.0;
+        let variance = h.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 18.0;
+        for (i, x) in h.iter().enumerate() {
+            let c = 2 * group + i / 9;
+            let exact = ((x - mean) / (variance + 1e-5).sqrt() * gamma[c] + beta[c]).max(0.0);
+            assert!((ours.to_f64()[18 * group + i] - exact).abs() < 1e-6);
+        }
+    }
+    let rounded = gamma.iter().chain(&beta).filter(|w| Tensor::scalar(**w, LOW).item().unwrap() != **w);
+    assert_eq!((ours.dtype(), rounded.count()), (DType::F32, 8));
+}
+
+/// A graph of MindSpore hands an f16 result on in f32 where it can.
+#[test]
+fn every_op_rounds_its_result() {
+    let net = lowered("tofloat_root_fp16", Level::O1, LOW);
+    let x = input(&[2, 4]);
+    let h = dense(&net, "blk.0", &dense(&net, "fc1", &x, LOW), LOW);
+    let h = norm(&net, "blk.1", &h, LOW).relu().unwrap();
+    same(&net.call(&x).unwrap(), &dense(&net, "fc2", &h, LOW));
+}
+
 /// MindSpore's f16 kernels of sigmoid, softmax, layer and group norm round after every step. Its numbers below were
 /// recorded (dense_act_3d at O3); ours are the f16 numbers nearest to the exact values, within half a unit.
 #[test]
@@ -300,10 +335,9 @@ fn an_op_rounds_once() {
         assert!((ours[i] - exact).abs() <= unit(exact) / 2.0, "{}", x[i]);
         assert!((recorded[i] - exact).abs() > (ours[i] - exact).abs());
     }
-    let stepwise = steps::taken(|| {
-        let _region = precast::precision::enter(precast::precision::Frame::Fixed(LOW));
-        steps::sigmoid(&Tensor::from_f64(&x, &[4], LOW).unwrap()).unwrap().to_f64()
-    });
+    let script = Script { inside: vec![Some(LOW)], stepwise: true, digits: None };
+    let x = Tensor::from_f64(&x, &[4], LOW).unwrap();
+    let stepwise = calls::repeated(&script, || steps::sigmoid(&x)).unwrap().to_f64();
     stepwise.iter().zip(recorded).for_each(|(stepwise, recorded)| assert!((stepwise - recorded).abs() < 1e-9));
 }
 

@@ -12,7 +12,10 @@ use precast::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::steps;
+use crate::{
+    calls::{op, place},
+    steps,
+};
 
 /// A parameter in a file is its shape; only the derives of the cells below need it.
 pub mod by_shape {
@@ -73,14 +76,31 @@ macro_rules! layer {
 
 /// `x · wᵀ`: MindSpore's `MatMul` with `transpose_b`.
 fn matmul_t(x: &Tensor, weight: &Param) -> Result<Tensor> {
-    x.matmul(&weight.tensor().t()?)
+    op([x, &place(&weight.tensor(), |w| w.t())?], |[x, w]| x.matmul(w))
+}
+
+fn bias_add(x: &Tensor, bias: &Param) -> Result<Tensor> {
+    op([x, &bias.tensor()], |[x, bias]| x.bias_add(bias))
+}
+
+fn add(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    op([x, y], |[x, y]| x + y)
+}
+
+fn mul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    op([x, y], |[x, y]| x * y)
+}
+
+fn tanh(x: &Tensor) -> Result<Tensor> {
+    op([x], |[x]| x.tanh())
 }
 
 layer! {
     /// Inputs of more than two axes are flattened and brought back.
     Dense as "Dense" { children activation: Option<Child<Sigmoid>>; params weight, bias; } |cell, x| {
-        let rows = if x.rank() > 2 { x.reshape(&[-1, x.shape()[x.rank() - 1] as isize])? } else { x.clone() };
-        let y = steps::settled(matmul_t(&rows, &cell.weight)?.bias_add(&cell.bias.tensor())?)?;
+        let last = x.shape()[x.rank() - 1] as isize;
+        let rows = if x.rank() > 2 { place(x, |x| x.reshape(&[-1, last]))? } else { x.clone() };
+        let y = bias_add(&matmul_t(&rows, &cell.weight)?, &cell.bias)?;
         let y = match &cell.activation {
             Some(activation) => activation.call(&y)?,
             None => y,
@@ -90,7 +110,7 @@ layer! {
         }
         let mut shape: Vec<isize> = x.shape().iter().map(|&len| len as isize).collect();
         *shape.last_mut().expect("more than two axes") = -1;
-        y.reshape(&shape)
+        place(&y, |y| y.reshape(&shape))
     }
 }
 
@@ -105,35 +125,46 @@ fn options(same: bool) -> ConvOptions {
     ConvOptions { padding: if same { Padding::Same } else { Padding::Valid }, ..ConvOptions::default() }
 }
 
-layer! { Conv2dBare as "Conv2d" { params weight; data same: bool; } |cell, x| {
-    x.conv2d(&cell.weight.tensor(), None, &options(cell.same))
-} }
+fn conv2d(x: &Tensor, weight: &Param, same: bool) -> Result<Tensor> {
+    op([x, &weight.tensor()], |[x, w]| x.conv2d(w, None, &options(same)))
+}
+
+fn conv_transpose2d(x: &Tensor, weight: &Param) -> Result<Tensor> {
+    op([x, &weight.tensor()], |[x, w]| x.conv_transpose2d(w, None, &ConvTransposeOptions::default()))
+}
+
+layer! { Conv2dBare as "Conv2d" { params weight; data same: bool; } |cell, x| conv2d(x, &cell.weight, cell.same) }
 
 layer! { Conv1d as "Conv1d" { params weight, bias; } |cell, x| {
-    x.unsqueeze(2)?.conv2d(&cell.weight.tensor(), None, &options(true))?.bias_add(&cell.bias.tensor())?.squeeze(2)
+    let y = conv2d(&place(x, |x| x.unsqueeze(2))?, &cell.weight, true)?;
+    place(&bias_add(&y, &cell.bias)?, |y| y.squeeze(2))
 } }
 
 layer! { Conv3d as "Conv3d" { params weight, bias; } |cell, x| {
-    x.conv3d(&cell.weight.tensor(), None, &options(false))?.bias_add(&cell.bias.tensor())
+    let y = op([x, &cell.weight.tensor()], |[x, w]| x.conv3d(w, None, &options(false)))?;
+    bias_add(&y, &cell.bias)
 } }
 
 layer! { Conv1dTranspose as "Conv1dTranspose" { params weight; } |cell, x| {
-    x.unsqueeze(2)?.conv_transpose2d(&cell.weight.tensor(), None, &ConvTransposeOptions::default())?.squeeze(2)
+    let y = conv_transpose2d(&place(x, |x| x.unsqueeze(2))?, &cell.weight)?;
+    place(&y, |y| y.squeeze(2))
 } }
 
 layer! { Conv2dTranspose as "Conv2dTranspose" { params weight, bias; } |cell, x| {
-    x.conv_transpose2d(&cell.weight.tensor(), None, &ConvTransposeOptions::default())?.bias_add(&cell.bias.tensor())
+    bias_add(&conv_transpose2d(x, &cell.weight)?, &cell.bias)
 } }
 
 fn batch_norm(x: &Tensor, [mean, variance, gamma, beta]: [&Param; 4]) -> Result<Tensor> {
-    let y = x.batch_norm(&mean.tensor(), &variance.tensor(), Some(&gamma.tensor()), Some(&beta.tensor()), 1e-5)?;
-    steps::settled(y)
+    op([x, &mean.tensor(), &variance.tensor(), &gamma.tensor(), &beta.tensor()], |[x, mean, variance, gamma, beta]| {
+        x.batch_norm(mean, variance, Some(gamma), Some(beta), 1e-5)
+    })
 }
 
 layer! { BatchNorm1d as "BatchNorm1d" { params gamma, beta, moving_mean, moving_variance; } |cell, x| {
-    let wide = x.reshape(&[x.shape()[0] as isize, x.shape()[1] as isize, 1, -1])?;
+    let (rows, channels) = (x.shape()[0] as isize, x.shape()[1] as isize);
+    let wide = place(x, |x| x.reshape(&[rows, channels, 1, -1]))?;
     let y = batch_norm(&wide, [&cell.moving_mean, &cell.moving_variance, &cell.gamma, &cell.beta])?;
-    y.reshape(&[x.shape()[0] as isize, x.shape()[1] as isize])
+    place(&y, |y| y.reshape(&[rows, channels]))
 } }
 
 layer! { BatchNorm2d as "BatchNorm2d" { params gamma, beta, moving_mean, moving_variance; } |cell, x| {
@@ -144,7 +175,8 @@ layer! {
     /// In MindSpore a cell around a `BatchNorm2d`.
     BatchNorm3d as "BatchNorm3d" { children bn2d: Child<BatchNorm2d>; } |cell, x| {
         let shape: Vec<isize> = x.shape().iter().map(|&len| len as isize).collect();
-        cell.bn2d.call(&x.reshape(&[shape[0], shape[1], -1, shape[4]])?)?.reshape(&shape)
+        let flat = place(x, |x| x.reshape(&[shape[0], shape[1], -1, shape[4]]))?;
+        place(&cell.bn2d.call(&flat)?, |y| y.reshape(&shape))
     }
 }
 
@@ -169,19 +201,22 @@ layer! { GroupNorm as "GroupNorm" { params gamma, beta; data groups: usize; } |c
 } }
 
 layer! { Embedding as "Embedding" { params embedding_table; } |cell, ids| {
-    let found = ids.reshape(&[-1])?.embedding(&cell.embedding_table.tensor())?;
+    let ids_in_a_row = place(ids, |ids| ids.reshape(&[-1]))?;
+    let found = place(&cell.embedding_table.tensor(), |table| ids_in_a_row.embedding(table))?;
     let mut shape: Vec<isize> = ids.shape().iter().map(|&len| len as isize).collect();
     shape.push(-1);
-    found.reshape(&shape)
+    place(&found, |found| found.reshape(&shape))
 } }
 
 layer! { Sigmoid as "Sigmoid" { } |_cell, x| steps::sigmoid(x) }
 
-layer! { Tanh as "Tanh" { } |_cell, x| steps::settled(x.tanh()?) }
+layer! { Tanh as "Tanh" { } |_cell, x| tanh(x) }
 
-layer! { Gelu as "GELU" { } |_cell, x| steps::settled(x.gelu_tanh()?) }
+layer! { Relu as "ReLU" { } |_cell, x| op([x], |[x]| x.relu()) }
 
-layer! { PReLU as "PReLU" { params w; } |cell, x| x.prelu(&cell.w.tensor()) }
+layer! { Gelu as "GELU" { } |_cell, x| op([x], |[x]| x.gelu_tanh()) }
+
+layer! { PReLU as "PReLU" { params w; } |cell, x| op([x, &cell.w.tensor()], |[x, w]| x.prelu(w)) }
 
 layer! {
     /// A subclass of `nn.Dense` in MindSpore; here a kind of its own, with the same body.
@@ -208,39 +243,44 @@ impl<C: Cell> Member for Same<C> {
 
 /// `x · wᵀ + b`.
 fn gates(x: &Tensor, weight: &Param, bias: &Param) -> Result<Tensor> {
-    matmul_t(x, weight)? + &bias.tensor()
+    add(&matmul_t(x, weight)?, &bias.tensor())
 }
 
 fn inputs_of<const N: usize>(inputs: &[Tensor]) -> Result<&[Tensor; N]> {
     inputs.try_into().map_err(|_| Error::shape(format!("needs {N} inputs, got {}", inputs.len())))
 }
 
+/// The `n` parts of a row of gates.
+fn chunks(x: &Tensor, n: usize) -> Result<Vec<Tensor>> {
+    place(x, |x| x.chunk(n, 1))
+}
+
 layer! { RNNCell as "RNNCell" { params weight_ih, weight_hh, bias_ih, bias_hh; } many |cell, inputs| {
     let [x, h] = inputs_of(inputs)?;
     let i = gates(x, &cell.weight_ih, &cell.bias_ih)?;
     let h = gates(h, &cell.weight_hh, &cell.bias_hh)?;
-    Ok(vec![(i + &h)?.tanh()?])
+    Ok(vec![tanh(&add(&i, &h)?)?])
 } }
 
 layer! { GRUCell as "GRUCell" { params weight_ih, weight_hh, bias_ih, bias_hh; } many |cell, inputs| {
     let [x, h] = inputs_of(inputs)?;
     let (from_x, from_h) = (gates(x, &cell.weight_ih, &cell.bias_ih)?, gates(h, &cell.weight_hh, &cell.bias_hh)?);
-    let (from_x, from_h) = (from_x.chunk(3, 1)?, from_h.chunk(3, 1)?);
-    let reset = steps::sigmoid(&(&from_x[0] + &from_h[0])?)?;
-    let update = steps::sigmoid(&(&from_x[1] + &from_h[1])?)?;
-    let new = (&from_x[2] + &(reset * &from_h[2])?)?.tanh()?;
-    let kept = (update * &(h - &new)?)?;
-    Ok(vec![(new + &kept)?])
+    let (from_x, from_h) = (chunks(&from_x, 3)?, chunks(&from_h, 3)?);
+    let reset = steps::sigmoid(&add(&from_x[0], &from_h[0])?)?;
+    let update = steps::sigmoid(&add(&from_x[1], &from_h[1])?)?;
+    let new = tanh(&add(&from_x[2], &mul(&reset, &from_h[2])?)?)?;
+    let kept = mul(&update, &op([h, &new], |[h, new]| h - new)?)?;
+    Ok(vec![add(&new, &kept)?])
 } }
 
 layer! { LSTMCell as "LSTMCell" { params weight_ih, weight_hh, bias_ih, bias_hh; } many |cell, inputs| {
     let [x, h, c] = inputs_of(inputs)?;
-    let gates = (matmul_t(x, &cell.weight_ih)? + &matmul_t(h, &cell.weight_hh)?)?;
-    let gates = ((gates + &cell.bias_ih.tensor())? + &cell.bias_hh.tensor())?.chunk(4, 1)?;
+    let gates = add(&matmul_t(x, &cell.weight_ih)?, &matmul_t(h, &cell.weight_hh)?)?;
+    let gates = chunks(&add(&add(&gates, &cell.bias_ih.tensor())?, &cell.bias_hh.tensor())?, 4)?;
     let (input, forget) = (steps::sigmoid(&gates[0])?, steps::sigmoid(&gates[1])?);
-    let (cell, output) = (gates[2].tanh()?, steps::sigmoid(&gates[3])?);
-    let c = ((forget * c)? + &(input * &cell)?)?;
-    Ok(vec![(output * &c.tanh()?)?, c])
+    let (cell, output) = (tanh(&gates[2])?, steps::sigmoid(&gates[3])?);
+    let c = add(&mul(&forget, c)?, &mul(&input, &cell)?)?;
+    Ok(vec![mul(&output, &tanh(&c)?)?, c])
 } }
 
 macro_rules! recurrent {

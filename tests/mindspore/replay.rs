@@ -1,0 +1,117 @@
+//! The recorded run repeated here: our kernels, each op in the dtype that was recorded for it.
+//!
+//! When the recorded numbers come out, they differ from ours by dtypes and by where kernels round, and by nothing else. The
+//! dtypes are then explained one by one, and ours are what our rule demands.
+
+use precast::{
+    DType, Result, Tensor,
+    cell::{Adapter, Cast},
+    error::Error,
+};
+
+use crate::{
+    calls::{self, Script},
+    case::Case,
+    compare::{aligned, allowed, largest_difference, our_ops, places, their_dtypes, their_ops},
+    golden::{Run, dtype},
+    networks::Kit,
+};
+
+/// How many times digits and roundings are drawn.
+const DRAWS: u64 = 100;
+
+/// How a recorded result was had again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum How {
+    /// With the recorded dtypes alone.
+    Dtypes,
+    /// With f16 kernels that round after every step, besides.
+    Steps,
+    /// With other last digits of f32 results, besides: each recorded number lies between those that were drawn.
+    Digits,
+}
+
+/// How the recorded numbers of a leaf come out, if they do.
+pub fn reproduces(case: &Case<'_>, leaf: usize) -> Option<How> {
+    let run = case.record.pynative.as_ref()?;
+    let recorded = run.out.as_ref()?.leaves().get(leaf)?.tensor();
+    let script = |stepwise, digits| script(case, run, stepwise, digits).ok();
+    let number = |script: Script| -> Option<Tensor> {
+        let outputs = repeated(case, run, &script).ok()?;
+        outputs.get(leaf).map(|y| y.cast(recorded.dtype())).filter(|y| y.shape() == recorded.shape())
+    };
+    let ours = case.run(Kit::Unfused).ok()?;
+    for (how, stepwise) in [(How::Dtypes, false), (How::Steps, true)] {
+        let y = number(script(stepwise, None)?)?;
+        let off = largest_difference(&recorded.to_f64(), &y.to_f64());
+        if off <= allowed(&recorded, &ours, case.low) {
+            return Some(how);
+        }
+    }
+    let plain = script(true, None)?;
+    let drawn = |seed| number(Script { digits: Some(seed), ..plain.clone() });
+    in_reach(&recorded, drawn).then_some(How::Digits)
+}
+
+/// Whether a leaf of a graph lies between what comes out when roundings between ops are left out at random.
+pub fn merges(case: &Case<'_>, leaf: usize) -> bool {
+    let graph = case.record.graph.as_ref().filter(|_| case.record.pynative.is_none());
+    let Some(recorded) = graph.and_then(|run| Some(run.out.as_ref()?.leaves().get(leaf)?.tensor())) else {
+        return false;
+    };
+    in_reach(&recorded, |seed| {
+        let outputs = calls::merged(seed, || case.run(Kit::Unfused)).ok()?.outputs.ok()?;
+        outputs.get(leaf).map(|y| y.cast(recorded.dtype()))
+    })
+}
+
+/// Whether each recorded number lies between those that were drawn.
+fn in_reach(recorded: &Tensor, drawn: impl Fn(u64) -> Option<Tensor>) -> bool {
+    let recorded = recorded.to_f64();
+    let mut reach = vec![(f64::INFINITY, f64::NEG_INFINITY); recorded.len()];
+    for seed in 1..=DRAWS {
+        let Some(y) = drawn(seed).filter(|y| y.len() == recorded.len()) else { return false };
+        for (reach, y) in reach.iter_mut().zip(y.to_f64()) {
+            *reach = (reach.0.min(y), reach.1.max(y));
+        }
+    }
+    recorded.iter().zip(reach).all(|(y, (low, high))| (low..=high).contains(y))
+}
+
+/// The dtype that was recorded for each op that runs here; an op that did not run there has none.
+fn script(case: &Case<'_>, run: &Run, stepwise: bool, digits: Option<u64>) -> Result<Script> {
+    let missing = || Error::value("the ops were not recorded");
+    let theirs = their_ops(run).ok_or_else(missing)?;
+    let ours = our_ops(case, &case.run(Kit::Unfused)?);
+    let mut inside = vec![];
+    for (row, op) in aligned(case, &theirs, &ours) {
+        if let Some(op) = op.filter(|op| !places(op.op)) {
+            inside.push(row.map(|row| their_dtypes(row).inside).filter(|_| op.dtypes.result.is_float()));
+        }
+    }
+    Ok(Script { inside, stepwise, digits })
+}
+
+/// The network as written, with the recorded dtypes at the borders of cells and in ops.
+fn repeated(case: &Case<'_>, run: &Run, script: &Script) -> Result<Vec<Tensor>> {
+    let mut net = case.network(Kit::Unfused)?;
+    net.walk_mut(&mut |path, slot| {
+        let path = case.first_path(path);
+        let calls: Vec<_> = run.calls().filter(|call| call.path == path).collect();
+        // What a wrapper returns it has cast, whatever the cell inside returned.
+        let wrapped = calls.iter().any(|call| call.wrapper);
+        let arriving = calls.iter().flat_map(|call| call.arriving);
+        let returned = calls.iter().filter(|call| call.wrapper == wrapped).flat_map(|call| call.results).flatten();
+        let (inward, outward) = (the_low_one(arriving), the_low_one(returned));
+        *slot.to_float = None;
+        *slot.adapter = Some(Adapter::Cast(Cast { inward, outward }));
+    });
+    calls::repeated(script, || net.call_many(&case.inputs()))
+}
+
+/// The low dtype that all of them are, else f32, which loses nothing.
+fn the_low_one<'a>(codes: impl Iterator<Item = &'a String>) -> DType {
+    let mut floats = codes.map(|code| dtype(code)).filter(|d| d.is_float());
+    let first = floats.next().filter(|d| d.is_low() && floats.all(|other| other == *d));
+    first.unwrap_or(DType::F32)
+}
