@@ -22,5 +22,7 @@ mod networks;
 mod on_purpose;
 #[path = "paddle/ops.rs"]
 mod ops;
+#[path = "paddle/rule.rs"]
+mod rule;
 #[path = "common/tally.rs"]
 mod tally;

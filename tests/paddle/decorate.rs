@@ -1,31 +1,26 @@
 //! `paddle.amp.decorate` against `rewrite::decorate`: in which dtype each parameter is stored and saved, and the misuse.
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::BTreeMap,
+    fs,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use precast::{
-    Grads,
+    Error, Grads,
     cell::Node,
     prelude::*,
-    rewrite::{Decorate, Decorated, decorate},
+    rewrite::{Decorate, decorate},
     weights,
 };
 use safetensors::SafeTensors;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use super::{
-    networks::{kind, network, path},
+    networks::{Named, kind, network},
     tally::Tally,
 };
-
-#[derive(Deserialize)]
-struct Golden {
-    #[serde(default)]
-    cases: Vec<Case>,
-    #[serde(default)]
-    errors: Vec<Misuse>,
-    #[serde(default)]
-    cpu_public: Vec<OnCpu>,
-}
 
 /// One call and what it left.
 #[derive(Deserialize)]
@@ -59,20 +54,27 @@ struct Options {
 
 /// A call that was refused, or that does something of its own.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Misuse {
     case: String,
     error: Option<String>,
+    #[serde(rename = "message")]
+    _message: Option<String>,
     result: Option<String>,
 }
 
 /// A call on a machine without accelerator, which Paddle ignores.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct OnCpu {
+    #[serde(rename = "returns")]
+    _returns: String,
     level: String,
     params: Vec<String>,
     multi_precision: bool,
 }
 
+#[derive(Debug)]
 enum Verdict {
     Agree,
     OnPurpose(&'static str),
@@ -81,26 +83,91 @@ enum Verdict {
 
 /// The differences on purpose, as COMPARE.md names them.
 const INSIDE: &str = "an excluded kind takes what is inside with it";
+const NOTHING: &str = "what matches nothing is an error";
 const NO_OTHER_FORM: &str = "what cannot be said need not be checked";
 const PATHS: &str = "layers are excluded by path, too";
 const LAST_IN_FORCE: &str = "a second decoration replaces the first";
 const ANYWHERE: &str = "decorating works on every device";
-
-fn dtype(name: &str) -> DType {
-    // An integer is an integer here.
-    let name = if name == "uint8" { "int64" } else { name };
-    DType::ALL.into_iter().find(|dtype| dtype.long_name() == name).unwrap_or_else(|| panic!("the dtype `{name}`"))
-}
+const IN_F32: &str = "gradients are summed and unscaled in f32";
 
 fn paddle(low: DType) -> Decorate {
     Decorate::new(low).pack("paddle-3.3").unwrap()
 }
 
+/// The kinds of cells whose own parameters Paddle keeps in f32, with the low dtype for which it does.
+const STAYS: &[(&str, Option<DType>)] = &[
+    ("BatchNorm1d", None),
+    ("BatchNorm2d", None),
+    ("BatchNorm3d", None),
+    ("LayerNorm", Some(DType::F16)),
+    ("InstanceNorm1d", Some(DType::F16)),
+    ("InstanceNorm2d", Some(DType::F16)),
+];
+
+/// What a call asks of a network, in our words.
+struct Asked {
+    low: DType,
+    /// What was excluded, by path and by kind.
+    paths: Vec<String>,
+    kinds: Vec<String>,
+    how: Decorate,
+}
+
+impl Asked {
+    /// The dtype in which our rule stores a parameter: an excluded cell keeps all that is inside it, and a parameter is kept
+    /// where any of its places is. `by_its_layer` leaves the last two out, as Paddle does: an excluded kind keeps a parameter of
+    /// its own layer, and one place where it is not is enough to lower it.
+    fn stores(&self, net: &Child, param: &Param, made: DType, by_its_layer: bool) -> DType {
+        if made != DType::F32 {
+            return made;
+        }
+        let (mut above, mut kept): (Vec<bool>, Vec<bool>) = Default::default();
+        net.walk(&mut |entry| {
+            above.truncate(entry.depth);
+            let kind = entry.slot.cell.kind();
+            let by_path = above.last() == Some(&true) || self.paths.iter().any(|path| path == entry.path);
+            let by_kind = self.kinds.iter().any(|excluded| excluded == kind);
+            above.push(by_path || by_kind && !by_its_layer);
+            let stays = STAYS.iter().any(|(kept, only)| *kept == kind && only.is_none_or(|only| only == self.low));
+            entry.slot.cell.visit(&mut |_, node| {
+                if let Node::Param(met) = node
+                    && met.is_same(param)
+                {
+                    kept.push(by_path || by_kind || stays);
+                }
+            });
+        });
+        let keeps = if by_its_layer { kept.iter().all(|kept| *kept) } else { kept.contains(&true) };
+        if keeps { made } else { self.low }
+    }
+}
+
+/// What the recording and we say of one case.
+type Judged = Result<Verdict, String>;
+
 impl Case {
-    /// What was excluded: paths and kinds of this network.
-    fn excluded(&self, net: &Child) -> (Vec<String>, Vec<String>) {
-        let Some(written) = &self.options.excluded_layers else { return Default::default() };
-        let (mut paths, mut kinds) = (vec![], vec![]);
+    fn name(&self) -> String {
+        let Options { master_weight, master_grad, save_dtype, excluded_layers } = &self.options;
+        let said = [
+            master_weight.map(|masters| format!("master_weight={masters}")),
+            master_grad.map(|masters| format!("master_grad={masters}")),
+            save_dtype.as_ref().map(|dtype| format!("save_dtype={dtype}")),
+            excluded_layers.as_ref().map(|layers| format!("excluded_layers={layers}")),
+        ];
+        let said: Vec<String> = said.into_iter().flatten().collect();
+        format!("{} {} {} {}", self.net, self.level, self.dtype, said.join(" ")).trim_end().into()
+    }
+
+    /// The call that says the same here. O1 of Paddle changes nothing, and is no call.
+    fn asked(&self, net: &Child) -> Result<Option<Asked>, String> {
+        match self.level.as_str() {
+            "O1" => return Ok(None),
+            "O2" => {}
+            other => return Err(format!("the level `{other}` is not understood")),
+        }
+        let low = named(&self.dtype)?;
+        let (mut paths, mut kinds): (Vec<String>, Vec<String>) = Default::default();
+        let written = self.options.excluded_layers.as_deref().unwrap_or_default();
         for name in written.trim_matches(['[', ']']).split(',').map(str::trim).filter(|name| !name.is_empty()) {
             match name {
                 "self" => kinds.push(self.net.clone()),
@@ -108,161 +175,199 @@ impl Case {
                 name => kinds.push(kind(name).to_string()),
             }
         }
-        (paths, kinds)
-    }
-
-    /// The call that says the same here. O1 of Paddle changes nothing, and is not called.
-    fn run(&self, net: &Child) -> Result<Option<Decorated>> {
-        match self.level.as_str() {
-            "O1" => return Ok(None),
-            "O2" => {}
-            other => panic!("the level `{other}`"),
-        }
-        let (paths, kinds) = self.excluded(net);
-        let mut how = paddle(dtype(&self.dtype)).masters(self.options.master_weight != Some(false));
+        let mut how = paddle(low).masters(self.options.master_weight != Some(false));
         if let Some(saved) = &self.options.save_dtype {
-            how = how.save_dtype(dtype(saved));
+            how = how.save_dtype(named(saved)?);
         }
-        for path in paths {
-            how = how.exclude_path(&path)?;
+        for path in &paths {
+            how = how.exclude_path(path).map_err(|error| error.to_string())?;
         }
-        how = kinds.into_iter().fold(how, |how, kind| how.exclude_kind(kind));
-        decorate(net, how).map(Some)
+        how = kinds.iter().fold(how, |how, kind| how.exclude_kind(kind));
+        Ok(Some(Asked { low, paths, kinds, how }))
     }
 
-    /// Whether Paddle stores a parameter low although the user excluded a kind around it: an excluded class is compared
-    /// with the very layer that has the parameter, and one place where it is another is enough.
-    fn is_inside(&self, net: &Child, param: &Param) -> bool {
-        let (_, excluded) = self.excluded(net);
-        let (mut above, mut inside, mut elsewhere) = (vec![], false, false);
-        net.walk(&mut |entry| {
-            above.truncate(entry.depth);
-            above.push(excluded.iter().any(|kind| kind == entry.slot.cell.kind()));
-            entry.slot.cell.visit(&mut |_, node| {
-                if let Node::Param(met) = node
-                    && met.is_same(param)
-                {
-                    inside |= above.contains(&true);
-                    elsewhere |= above.last() == Some(&false);
-                }
-            });
-        });
-        inside && elsewhere
-    }
-
-    fn judge(&self) -> Verdict {
-        let Some(net) = network(&self.net) else { return Verdict::Fail("the network is not understood".into()) };
-        let decorated = match self.run(&net) {
-            Ok(decorated) => decorated,
-            Err(error) => return Verdict::Fail(error.to_string()),
+    /// The parameters, the layers, the weight file and the masters; then the gradients.
+    fn judge(&self) -> [Judged; 2] {
+        let failed = |why: String| [Err(why.clone()), Err(why)];
+        let Some(net) = network(&self.net) else { return failed("the network is not understood".into()) };
+        let asked = match self.asked(&net) {
+            Ok(asked) => asked,
+            Err(why) => return failed(why),
         };
-        let ours: BTreeMap<String, Param> = net.named_params().into_iter().rev().collect();
-        let (mut wrong, mut on_purpose) = (vec![], None);
-        let mut seen = vec![];
-        for (theirs, expected) in self.params.iter().chain(&self.buffers) {
-            let Some(param) = ours.get(&path(theirs)) else {
-                wrong.push(format!("no `{theirs}` here"));
-                continue;
-            };
-            seen.push(param);
-            let (expected, met) = (dtype(expected), param.dtype());
-            if met == expected {
-                continue;
-            }
-            // Stored f32, because the user excluded something around it.
-            if (met, expected) == (DType::F32, dtype(&self.dtype)) && self.is_inside(&net, param) {
-                on_purpose = Some(INSIDE);
-            } else {
-                wrong.push(format!("`{theirs}` is {met}, expected {expected}"));
+        let named = Named::of(&net);
+        let made: Vec<DType> = named.iter().map(|(_, param)| param.dtype()).collect();
+        let mut decorated = None;
+        if let Some(asked) = &asked {
+            match decorate(&net, asked.how.clone()) {
+                Ok(done) => decorated = Some(done),
+                Err(error) => return [self.matches_nothing(&net, &named, asked, &error), Err(error.to_string())],
             }
         }
-        for (path, param) in &ours {
-            if !seen.iter().any(|known| known.is_same(param)) {
-                wrong.push(format!("`{path}` is not recorded"));
+        // In whatever the two differ, what is done here is what our rule demands.
+        for ((path, param), made) in named.iter().zip(made) {
+            let demanded = asked.as_ref().map_or(made, |asked| asked.stores(&net, param, made, false));
+            if param.dtype() != demanded {
+                return failed(format!("`{path}` is {}, our rule demands {demanded}", param.dtype()));
             }
         }
-        wrong.extend(self.layers(&net));
-        wrong.extend(self.saved(&net));
-        wrong.extend(self.optimizer(&net));
+        let stored = self.stored(&net, &named, asked.as_ref()).and_then(|verdict| {
+            self.layers(&net)?;
+            self.saved(&net, &named)?;
+            self.masters(&net)?;
+            Ok(verdict)
+        });
+        let gradients = self.gradients(&net, &named);
         if let Some(decorated) = decorated {
             decorated.undo();
         }
-        if ours.values().any(|param| param.dtype().is_low()) {
-            wrong.push("undoing left low parameters".into());
-        }
-        match (wrong.is_empty(), on_purpose) {
-            (false, _) => Verdict::Fail(wrong.join("; ")),
-            (true, None) => Verdict::Agree,
-            (true, Some(name)) => Verdict::OnPurpose(name),
+        match named.iter().find(|(_, param)| param.dtype().is_low()) {
+            Some((path, _)) => failed(format!("undoing left `{path}` low")),
+            None => [stored, gradients],
         }
     }
 
+    /// Every parameter and buffer as it was recorded, or as Paddle's rule for excluded kinds has it.
+    fn stored(&self, net: &Child, named: &Named, asked: Option<&Asked>) -> Judged {
+        let (mut seen, mut verdict): (Vec<&Param>, _) = (vec![], Verdict::Agree);
+        for (theirs, recorded) in self.params.iter().chain(&self.buffers) {
+            let param = named.find(theirs).ok_or_else(|| format!("no `{theirs}` here"))?;
+            seen.push(param);
+            let (recorded, met) = (self::named(recorded)?, param.dtype());
+            if met == recorded {
+                continue;
+            }
+            match asked {
+                Some(asked) if asked.stores(net, param, DType::F32, true) == recorded => {
+                    verdict = Verdict::OnPurpose(INSIDE);
+                }
+                _ => return Err(format!("`{theirs}` is {met}, recorded {recorded}")),
+            }
+        }
+        match named.iter().find(|(_, param)| !seen.iter().any(|known| known.is_same(param))) {
+            Some((path, _)) => Err(format!("`{path}` is not recorded")),
+            None => Ok(verdict),
+        }
+    }
+
+    /// An excluded class that the network lacks is an error here; Paddle decorates as if nothing had been said of it.
+    fn matches_nothing(&self, net: &Child, named: &Named, asked: &Asked, error: &Error) -> Judged {
+        let mut kinds = vec![];
+        net.walk(&mut |entry| kinds.push(entry.slot.cell.kind()));
+        if error.kind() != ErrorKind::Path || asked.kinds.iter().all(|kind| kinds.contains(&kind.as_str())) {
+            return Err(error.to_string());
+        }
+        for (theirs, recorded) in &self.params {
+            let param = named.find(theirs).ok_or_else(|| format!("no `{theirs}` here"))?;
+            if asked.stores(net, param, param.dtype(), true) != self::named(recorded)? {
+                return Err(format!("{error}; of `{theirs}` {recorded} is recorded"));
+            }
+        }
+        Ok(Verdict::OnPurpose(NOTHING))
+    }
+
     /// Layers whose floating parameters of their own are stored in another dtype than the layer says.
-    fn layers(&self, net: &Child) -> Vec<String> {
-        let mut wrong = vec![];
-        for (layer, expected) in self.layer_dtype.iter().filter(|(_, expected)| *expected != "None") {
+    fn layers(&self, net: &Child) -> Result<(), String> {
+        for (layer, recorded) in self.layer_dtype.iter().filter(|(_, recorded)| *recorded != "None") {
             let layer = if layer == "<self>" { "" } else { layer };
-            let own = net.at(layer, |slot| {
-                let mut own = vec![];
+            let mut own = vec![];
+            net.at(layer, |slot| {
                 slot.cell.visit(&mut |_, node| {
                     if let Node::Param(param) = node {
                         own.push(param.dtype());
                     }
                 });
-                own
-            });
-            match own {
-                Ok(own) if own.iter().all(|met| !met.is_float() || *met == dtype(expected)) => {}
-                Ok(own) => wrong.push(format!("the layer `{layer}` is {expected}, here it has {own:?}")),
-                Err(error) => wrong.push(error.to_string()),
+            })
+            .map_err(|error| error.to_string())?;
+            let recorded = named(recorded)?;
+            if own.iter().any(|met| met.is_float() && *met != recorded) {
+                return Err(format!("the layer `{layer}` is {recorded}, here it has {own:?}"));
             }
         }
-        wrong
+        Ok(())
     }
 
-    /// Dtypes in a weight file.
-    fn saved(&self, net: &Child) -> Vec<String> {
+    /// Dtypes in a weight file. A tied parameter stands there once, under the first of its paths.
+    fn saved(&self, net: &Child, named: &Named) -> Result<(), String> {
         if self.state_dict.is_empty() {
-            return vec![];
+            return Ok(());
         }
-        let file = std::env::temp_dir().join(format!("precast-paddle-{}.safetensors", std::process::id()));
-        weights::save(net, &file).unwrap();
-        let bytes = fs::read(&file).unwrap();
-        fs::remove_file(&file).unwrap();
-        let stored = SafeTensors::deserialize(&bytes).unwrap();
-        let mut wrong = vec![];
-        for (theirs, expected) in &self.state_dict {
-            let expected = dtype(expected).name().to_uppercase();
-            match stored.tensor(&path(theirs)) {
-                Ok(view) if view.dtype().to_string() == expected => {}
-                Ok(view) => wrong.push(format!("`{theirs}` is saved in {}, expected {expected}", view.dtype())),
-                Err(error) => wrong.push(format!("`{theirs}`: {error}")),
+        let stored = saved(net);
+        for (theirs, recorded) in &self.state_dict {
+            let param = named.find(theirs).ok_or_else(|| format!("no `{theirs}` here"))?;
+            let met = named.paths(param).find_map(|path| stored.get(path));
+            let recorded = self::named(recorded)?.name().to_uppercase();
+            if met != Some(&recorded) {
+                return Err(format!("`{theirs}` is saved in {met:?}, recorded {recorded}"));
             }
         }
-        wrong
+        Ok(())
     }
 
-    /// What an optimizer works with: masters behind every low parameter or behind none, and gradients in f32.
-    fn optimizer(&self, net: &Child) -> Vec<String> {
-        let mut wrong = vec![];
+    /// Masters behind every low parameter or behind none.
+    fn masters(&self, net: &Child) -> Result<(), String> {
         let params = net.params();
-        let low = || params.iter().filter(|(_, param)| param.dtype().is_low());
-        if let Some((path, _)) = low().find(|(_, param)| param.master().is_some() != self.multi_precision) {
-            wrong.push(format!("masters are expected: {}, `{path}` differs", self.multi_precision));
+        let mut low = params.iter().filter(|(_, param)| param.dtype().is_low());
+        match low.find(|(_, param)| param.master().is_some() != self.multi_precision) {
+            Some((path, _)) => Err(format!("masters are recorded: {}, `{path}` differs", self.multi_precision)),
+            None => Ok(()),
         }
-        if self.use_master_grad != self.options.master_grad.unwrap_or(false)
-            || self.n_master_grad_params != if self.use_master_grad { self.params.len() } else { 0 }
-        {
-            wrong.push("the record of master gradients is not understood".into());
-        }
-        let mut grads = Grads::default();
-        params.iter().for_each(|(_, param)| grads.set(param, Tensor::ones(&param.shape(), param.dtype())));
-        LossScale::none().unscale(&mut grads, &params);
-        if params.iter().any(|(_, param)| grads.get(param).unwrap().dtype() != DType::F32) {
-            wrong.push("a gradient reaches the optimizer in another dtype than f32".into());
-        }
-        wrong
     }
+
+    /// The dtype in which gradients reach the optimizer: with `master_grad` f32, else that of the parameter. By our rule a
+    /// backward pass gives the parameter's dtype, and unscaling f32.
+    fn gradients(&self, net: &Child, named: &Named) -> Judged {
+        let mut distinct: Vec<&Param> = vec![];
+        for theirs in self.params.keys() {
+            let param = named.find(theirs).ok_or_else(|| format!("no `{theirs}` here"))?;
+            if !distinct.iter().any(|known| known.is_same(param)) {
+                distinct.push(param);
+            }
+        }
+        let counted = if self.use_master_grad { distinct.len() } else { 0 };
+        if self.use_master_grad != self.options.master_grad.unwrap_or(false) || self.n_master_grad_params != counted {
+            return Err("the record of master gradients is not understood".into());
+        }
+        let params = net.params();
+        let sums = params.iter().map(|(_, param)| Ok(param.tensor().sum_all()?.cast(DType::F32)));
+        let sums = sums.collect::<Result<Vec<Tensor>>>().map_err(|error| error.to_string())?;
+        let loss = Tensor::stack(&sums.iter().collect::<Vec<_>>(), 0).and_then(|sums| sums.sum_all());
+        let mut grads = loss.and_then(|loss| loss.backward()).map_err(|error| error.to_string())?;
+        let dtypes = |grads: &Grads| {
+            let of = |(path, param): (&str, &Param)| {
+                grads.get(param).map(Tensor::dtype).ok_or_else(|| format!("`{path}` has no gradient"))
+            };
+            params.iter().map(of).collect::<Result<Vec<DType>, String>>()
+        };
+        let own: Vec<DType> = params.iter().map(|(_, param)| param.dtype()).collect();
+        if dtypes(&grads)? != own {
+            return Err("a gradient has not the dtype of its parameter".into());
+        }
+        if let Some(path) = LossScale::none().unscale(&mut grads, &params) {
+            return Err(format!("the gradient of `{path}` is not finite"));
+        }
+        let ours = dtypes(&grads)?;
+        if ours.iter().any(|met| *met != DType::F32) {
+            return Err("a gradient reaches the optimizer in another dtype than f32".into());
+        }
+        let theirs = if self.use_master_grad { vec![DType::F32; own.len()] } else { own };
+        Ok(if ours == theirs { Verdict::Agree } else { Verdict::OnPurpose(IN_F32) })
+    }
+}
+
+fn named(dtype: &str) -> Result<DType, String> {
+    super::names::dtype(dtype).ok_or_else(|| format!("the dtype `{dtype}` is not understood"))
+}
+
+/// The dtype of each entry of a network's weight file.
+fn saved(net: &Child) -> BTreeMap<String, String> {
+    static FILES: AtomicUsize = AtomicUsize::new(0);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let file = std::env::temp_dir().join(format!("precast-paddle-{}-{number}.safetensors", std::process::id()));
+    weights::save(net, &file).unwrap();
+    let bytes = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    let stored = SafeTensors::deserialize(&bytes).unwrap();
+    stored.iter().map(|(path, view)| (path.to_string(), view.dtype().to_string())).collect()
 }
 
 /// Dtypes of a LeNet after being decorated in turn.
@@ -317,12 +422,7 @@ impl Misuse {
             "save_dtype float64" => {
                 let net = network("LeNet").unwrap();
                 decorate(&net, half().save_dtype(DType::F64)).unwrap();
-                let file = std::env::temp_dir().join(format!("precast-paddle-f64-{}.safetensors", std::process::id()));
-                weights::save(&net, &file).unwrap();
-                let bytes = fs::read(&file).unwrap();
-                fs::remove_file(&file).unwrap();
-                let stored = SafeTensors::deserialize(&bytes).unwrap();
-                agree(result == "{'float64'}" && stored.iter().all(|(_, view)| view.dtype().to_string() == "F64"))
+                agree(result == "{'float64'}" && saved(&net).values().all(|dtype| dtype == "F64"))
             }
             "decorate bfloat16 then float16" => {
                 let met = dtypes([paddle(DType::Bf16), half()]).unwrap();
@@ -376,40 +476,45 @@ impl OnCpu {
     }
 }
 
-#[test]
-fn every_recorded_case() {
-    let Some(json) = super::common::golden("paddle/decorate.json") else {
-        println!("goldens paddle decorate: the folder has no paddle/decorate.json");
-        return;
+/// The cases of one key with their names and verdicts.
+fn each<T: DeserializeOwned>(
+    golden: &Value,
+    key: &str,
+    judge: impl Fn(T) -> Vec<(String, Verdict)>,
+) -> Vec<(String, Verdict)> {
+    let cases = golden.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let judged = |case: &Value| match serde_json::from_value(case.clone()) {
+        Ok(case) => judge(case),
+        Err(error) => vec![(case.to_string(), Verdict::Fail(format!("not understood: {error}")))],
     };
-    let golden: Golden = serde_json::from_value(json).unwrap_or_else(|e| panic!("paddle/decorate.json: {e}"));
-    let verbose = std::env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|v| v == "1");
-    let cases = golden.cases.iter().map(|case| {
-        let Options { master_weight, master_grad, save_dtype, excluded_layers } = &case.options;
-        let options = format!("{master_weight:?} {master_grad:?} {save_dtype:?} {excluded_layers:?}");
-        (format!("{} {} {} {options}", case.net, case.level, case.dtype), case.judge())
+    cases.iter().flat_map(judged).collect()
+}
+
+/// Judges what a file of calls holds.
+pub fn judge(golden: &Value, tally: &mut Tally) {
+    let mut verdicts = each(golden, "cases", |case: Case| {
+        let [stored, gradients] = case.judge().map(|judged| judged.unwrap_or_else(Verdict::Fail));
+        vec![(case.name(), stored), (format!("{}, gradients", case.name()), gradients)]
     });
-    let misuse = golden.errors.iter().map(|misuse| (misuse.case.clone(), misuse.judge()));
-    let on_cpu = golden.cpu_public.iter().map(|call| (format!("on a CPU, {}", call.level), call.judge()));
-    let mut tally = Tally::new("paddle", "decorate");
-    for (name, verdict) in cases.chain(misuse).chain(on_cpu) {
-        let line = match verdict {
-            Verdict::Agree => {
-                tally.agree();
-                "agree".into()
-            }
-            Verdict::OnPurpose(difference) => {
-                tally.on_purpose(difference);
-                format!("differ on purpose: {difference}")
-            }
-            Verdict::Fail(why) => {
-                tally.fail(format!("{name}: {why}"));
-                "FAIL".into()
-            }
-        };
+    verdicts.extend(each(golden, "errors", |case: Misuse| vec![(format!("misuse: {}", case.case), case.judge())]));
+    verdicts.extend(each(golden, "cpu_public", |case: OnCpu| vec![(format!("on a CPU {}", case.level), case.judge())]));
+    let verbose = std::env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|v| v == "1");
+    for (name, verdict) in verdicts {
         if verbose {
-            println!("{name}: {line}");
+            println!("{name}: {verdict:?}");
+        }
+        match verdict {
+            Verdict::Agree => tally.agree(name),
+            Verdict::OnPurpose(difference) => tally.on_purpose(name, difference),
+            Verdict::Fail(why) => tally.fail(name, why),
         }
     }
+}
+
+#[test]
+fn every_recorded_case() {
+    let Some(golden) = super::common::golden("paddle/decorate.json") else { return };
+    let mut tally = Tally::new("paddle", "decorate");
+    judge(&golden, &mut tally);
     tally.close();
 }

@@ -23,17 +23,20 @@ pub enum Written {
     Ops(Run),
     /// Other ops than Paddle's, or another number of them.
     Whole(Run),
-    /// One op where Paddle takes several; and the same ops, one by one.
-    Instead(Run, Run),
-    /// As [`Instead`](Written::Instead), where Paddle's is another op, which has no kernel here.
-    Twin(Run, Op),
+    /// As [`Whole`](Written::Whole), several of them: each with what it reads, an input of the function or, counted on from
+    /// these, the result of an earlier one.
+    Steps(&'static [(Op, &'static [usize])], Run),
+    /// This one op where Paddle takes several; and the same ops as Paddle's, one by one.
+    Instead(Op, Run, Run),
+    /// This op where Paddle has two of different names, and takes the one that goes by this name on its lists.
+    Twin(Op, Run, &'static str),
     /// There is no kernel: what a region does with the inputs of the op is compared, whose result is of their dtype.
     Decided(Op),
     /// There is no kernel, and the result is of this dtype.
     Tells(Op, DType),
 }
 
-use Written::{Decided, Instead, Ops, Tells, Twin, Whole};
+use Written::{Decided, Instead, Ops, Steps, Tells, Twin, Whole};
 
 pub struct Form {
     pub api: &'static str,
@@ -90,6 +93,16 @@ fn similarity(x: &[Tensor]) -> Result<Tensor> {
     both.div(&first.mul(&second)?.clamp(1e-16, f64::INFINITY)?.sqrt()?)
 }
 
+/// The squares of what lies off the mean, summed and divided by one less than their number, op by op; at the end in the dtype
+/// of the input again.
+fn variance(x: &[Tensor]) -> Result<Tensor> {
+    let off = x[0].sub(&x[0].mean(&[], true)?)?;
+    let sum = off.powf(2.0)?.sum(&[], false)?;
+    let (number, one) = (Tensor::scalar(x[0].len() as f64, DType::F32), Tensor::scalar(1.0, DType::F32));
+    let freedom = (number.div(&one)? + -1.0)?.maximum(&one)?;
+    Ok(sum.div(&freedom)?.cast(x[0].dtype()))
+}
+
 fn conv1d_as_conv2d(x: &[Tensor]) -> Result<Tensor> {
     let (weight, x) = (x[1].unsqueeze(-2)?, x[0].unsqueeze(-2)?);
     x.conv2d(&weight, None, &conv())?.squeeze(-2)
@@ -106,25 +119,38 @@ pub const FORMS: &[Form] = &[
     form("addmm", &[A, A, A], Ops(|x| x[0].addmm(&x[1], &x[2]))),
     form("outer", &[ROW, ROW], Whole(|x| x[0].outer(&x[1]))),
     form("cross", &[Input::Given(&[4, 3]), Input::Given(&[4, 3])], Ops(|x| x[0].cross(&x[1], 1))),
-    form("bilinear_kron", TWO, Whole(|x| x[0].kron(&x[1]))),
-    form("linear", &[A, A, ROW], Instead(|x| x[0].linear(&x[1], Some(&x[2])), |x| x[0].matmul(&x[1])?.add(&x[2]))),
+    form("bilinear_kron", TWO, {
+        Steps(&[(Op::Reshape, &[0]), (Op::Reshape, &[1]), (Op::Mul, &[2, 3]), (Op::Reshape, &[4])], |x| {
+            x[0].kron(&x[1])
+        })
+    }),
+    form(
+        "linear",
+        &[A, A, ROW],
+        Instead(Op::Linear, |x| x[0].linear(&x[1], Some(&x[2])), |x| x[0].matmul(&x[1])?.add(&x[2])),
+    ),
     form("linear_nobias", TWO, Whole(|x| x[0].linear(&x[1], None))),
     form("F.sdpa", &[Input::Given(&[2, 4, 2, 8]), Input::Given(&[2, 4, 2, 8]), Input::Given(&[2, 4, 2, 8])], {
-        Instead(|x| x[0].scaled_dot_product_attention(&x[1], &x[2], None, false, None), attention)
+        Instead(
+            Op::ScaledDotProductAttention,
+            |x| x[0].scaled_dot_product_attention(&x[1], &x[2], None, false, None),
+            attention,
+        )
     }),
     // convolutions
     form("conv1d", &[Input::Given(&[2, 4, 8]), Input::Given(&[3, 4, 3])], {
-        Instead(|x| x[0].conv1d(&x[1], None, &conv()), conv1d_as_conv2d)
+        Instead(Op::Conv1d, |x| x[0].conv1d(&x[1], None, &conv()), conv1d_as_conv2d)
     }),
     form("conv2d", &[IMAGE, KERNEL], Ops(|x| x[0].conv2d(&x[1], None, &conv()))),
     form("conv2d_bias", &[IMAGE, KERNEL, Input::Given(&[3])], {
         Instead(
+            Op::Conv2d,
             |x| x[0].conv2d(&x[1], Some(&x[2]), &conv()),
             |x| x[0].conv2d(&x[1], None, &conv())?.add(&x[2].reshape(&[1, 3, 1, 1])?),
         )
     }),
     form("depthwise_conv2d", &[IMAGE, Input::Given(&[4, 1, 3, 3])], {
-        Twin(|x| x[0].conv2d(&x[1], None, &grouped()), Op::DepthwiseConv2d)
+        Twin(Op::Conv2d, |x| x[0].conv2d(&x[1], None, &grouped()), "depthwise_conv2d")
     }),
     form("conv2d_transpose", &[IMAGE, Input::Given(&[4, 3, 3, 3])], {
         Ops(|x| x[0].conv_transpose2d(&x[1], None, &transposed()))
@@ -168,8 +194,7 @@ pub const FORMS: &[Form] = &[
     form("isnan", ONE, Tells(Op::IsNan, DType::Bool)),
     form("isfinite", ONE, Ops(|x| x[0].is_finite())),
     form("pow_scalar", ONE, Ops(|x| x[0].powf(2.0))),
-    // Paddle's `pow` of two tensors is an op of its own, on no list, as `maximum` is.
-    form("pow_tensor", TWO, Twin(|x| x[0].pow(&x[1]), Op::Maximum)),
+    form("pow_tensor", TWO, Twin(Op::Pow, |x| x[0].pow(&x[1]), "elementwise_pow")),
     form("add_scalar", ONE, Ops(|x| &x[0] + 1.0)),
     form("mul_scalar", ONE, Ops(|x| &x[0] * 2.0)),
     form("scale", ONE, Ops(|x| &x[0] * 2.0)),
@@ -185,8 +210,8 @@ pub const FORMS: &[Form] = &[
     form("amin", ONE, Ops(|x| x[0].min(&[], false))),
     form("prod", ONE, Ops(|x| x[0].prod(&[], false))),
     form("logsumexp", ONE, Ops(|x| x[0].logsumexp(&[], false))),
-    form("var", ONE, Whole(|x| x[0].var(&[], 1, false))),
-    form("std", ONE, Whole(|x| x[0].std(&[], 1, false))),
+    form("var", ONE, Instead(Op::Var, |x| x[0].var(&[], 1, false), variance)),
+    form("std", ONE, Instead(Op::Std, |x| x[0].std(&[], 1, false), |x| variance(x)?.sqrt())),
     form("median", ONE, Decided(Op::Median)),
     form("norm_p2", ONE, Ops(|x| x[0].norm(2.0, &[1], false))),
     form("norm_fro", ONE, Ops(|x| x[0].norm(2.0, &[], false))),
@@ -245,8 +270,14 @@ pub const FORMS: &[Form] = &[
     }),
     form("F.instance_norm", PICTURE, Ops(|x| x[0].instance_norm(None, None, 1e-5))),
     form("F.group_norm", &[IMAGE, FULL, FULL], Ops(|x| x[0].group_norm(2, Some(&x[1]), Some(&x[2]), 1e-5))),
-    form("F.normalize", ONE, Whole(|x| x[0].normalize(2.0, 1, 1e-12))),
-    form("cosine_similarity", TWO, Instead(|x| x[0].cosine_similarity(&x[1], 1, 1e-8), similarity)),
+    form("F.normalize", ONE, {
+        Steps(&[(Op::Norm, &[0]), (Op::Clamp, &[1]), (Op::Div, &[0, 2])], |x| x[0].normalize(2.0, 1, 1e-12))
+    }),
+    form(
+        "cosine_similarity",
+        TWO,
+        Instead(Op::CosineSimilarity, |x| x[0].cosine_similarity(&x[1], 1, 1e-8), similarity),
+    ),
     // pools and pictures
     form("F.max_pool2d", PICTURE, Ops(|x| x[0].max_pool2d(2, 2))),
     form("F.max_pool2d_mask", PICTURE, Decided(Op::MaxPool2dWithIndex)),
@@ -259,16 +290,28 @@ pub const FORMS: &[Form] = &[
     form("F.cross_entropy", &[A, Input::Index(&[4])], Whole(|x| x[0].cross_entropy(&x[1]))),
     form("F.softmax_with_cross_entropy", &[A, Input::Index(&[4])], Ops(|x| x[0].cross_entropy_with(&x[1], &each()))),
     form("F.nll_loss", &[A, Input::Index(&[4])], Ops(|x| x[0].nll_loss(&x[1], MEAN))),
-    form("F.mse_loss", TWO, Instead(|x| x[0].mse_loss(&x[1], MEAN), |x| x[0].sub(&x[1])?.square()?.mean_all())),
-    form("F.l1_loss", TWO, Instead(|x| x[0].l1_loss(&x[1], MEAN), |x| x[0].sub(&x[1])?.abs()?.mean_all())),
+    form(
+        "F.mse_loss",
+        TWO,
+        Instead(Op::MseLoss, |x| x[0].mse_loss(&x[1], MEAN), |x| x[0].sub(&x[1])?.square()?.mean_all()),
+    ),
+    form("F.l1_loss", TWO, Instead(Op::L1Loss, |x| x[0].l1_loss(&x[1], MEAN), |x| x[0].sub(&x[1])?.abs()?.mean_all())),
     form("F.smooth_l1_loss", TWO, {
-        Instead(|x| x[0].smooth_l1_loss(&x[1], 1.0, MEAN), |x| x[0].huber_loss(&x[1], 1.0, EACH)?.mean_all())
+        Instead(
+            Op::SmoothL1Loss,
+            |x| x[0].smooth_l1_loss(&x[1], 1.0, MEAN),
+            |x| x[0].huber_loss(&x[1], 1.0, EACH)?.mean_all(),
+        )
     }),
     form("F.bce", TWO, {
-        Instead(|x| x[0].binary_cross_entropy(&x[1], MEAN), |x| x[0].binary_cross_entropy(&x[1], EACH)?.mean_all())
+        Instead(
+            Op::BinaryCrossEntropy,
+            |x| x[0].binary_cross_entropy(&x[1], MEAN),
+            |x| x[0].binary_cross_entropy(&x[1], EACH)?.mean_all(),
+        )
     }),
     form("F.bce_with_logits", TWO, Whole(|x| x[0].bce_with_logits(&x[1], MEAN))),
-    form("F.kl_div", TWO, Instead(|x| x[0].kl_div(&x[1], MEAN), |x| x[0].kl_div(&x[1], EACH)?.mean_all())),
+    form("F.kl_div", TWO, Instead(Op::KlDiv, |x| x[0].kl_div(&x[1], MEAN), |x| x[0].kl_div(&x[1], EACH)?.mean_all())),
     // places
     form("reshape", ONE, Ops(|x| x[0].reshape(&[2, 8]))),
     form("transpose", ONE, Ops(|x| x[0].transpose(0, 1))),
@@ -288,7 +331,7 @@ pub const FORMS: &[Form] = &[
     form("pad", ONE, Ops(|x| x[0].pad(&[(0, 0), (1, 1)], 0.0))),
     form("tril", ONE, Decided(Op::Tril)),
     form("flip", ONE, Decided(Op::Reverse)),
-    form("masked_fill", ONE, Ops(|x| x[0].masked_fill(&Tensor::ones(&[4, 4], DType::Bool), 1.0))),
+    form("masked_fill", &[A, Input::Mask(&[4, 4])], Ops(|x| x[0].masked_fill(&x[1], 1.0))),
     form("zeros_like", ONE, Whole(|x| Ok(Tensor::zeros(x[0].shape(), x[0].dtype())))),
     form("assign", ONE, Ops(|x| Ok(x[0].clone()))),
     form("cast_f32", ONE, Ops(|x| Ok(x[0].cast(DType::F32)))),

@@ -2,10 +2,31 @@
 
 use precast::{DType, Op, Result, op::System};
 
-/// The dtype of a name of Paddle's. An integer is an integer here.
-pub fn dtype(name: &str) -> Option<DType> {
-    let name = if name == "int32" { "int64" } else { name };
-    DType::ALL.into_iter().find(|dtype| dtype.long_name() == name)
+/// The dtype of a name of Paddle's, or of the printed form of one of its dtype objects: `float16`, `'float16'`,
+/// `paddle.float16`, `DataType.FLOAT16`, `<VarType.FP16: 4>`, or the bare number of one. An integer is an integer here.
+pub fn dtype(printed: &str) -> Option<DType> {
+    let printed = printed.trim().trim_matches(['\'', '"', '<', '>']);
+    let name = printed.split(':').next()?.rsplit('.').next()?.trim().to_lowercase();
+    Some(match name.as_str() {
+        "float16" | "fp16" | "half" => DType::F16,
+        // `uint16` is how Paddle's checks call bf16.
+        "bfloat16" | "bf16" | "uint16" => DType::Bf16,
+        "float32" | "fp32" | "float" => DType::F32,
+        "float64" | "fp64" | "double" => DType::F64,
+        "int64" | "int32" | "int16" | "int8" | "uint8" => DType::I64,
+        "bool" => DType::Bool,
+        // `VarType` and `DataType` share no number of a floating dtype.
+        "4" | "15" => DType::F16,
+        "22" | "16" => DType::Bf16,
+        "5" | "10" => DType::F32,
+        "6" | "11" => DType::F64,
+        _ => return None,
+    })
+}
+
+/// Whether a dtype is written as an object of Paddle's, not as a word between quotes.
+pub fn is_object(printed: &str) -> bool {
+    !printed.trim().starts_with(['\'', '"'])
 }
 
 /// Paddle's lists go by the names that ops have had since its first version; its graphs say others.
@@ -50,8 +71,9 @@ const RENAMED: &[(&str, &str)] = &[
     ("unsqueeze", "unsqueeze2"),
 ];
 
-/// What stands in a graph beside the ops of a function: casts, constants, and lists of tensors.
-pub const BESIDE: &[&str] = &["assign", "builtin.combine", "builtin.split", "cast", "full", "full_int_array"];
+/// What stands in a graph beside the ops of a function: casts, constants, numbers of elements, and lists of tensors.
+pub const BESIDE: &[&str] =
+    &["assign", "builtin.combine", "builtin.split", "cast", "full", "full_int_array", "full_like", "numel"];
 
 /// The ops that Paddle's name may stand for.
 pub fn named(name: &str) -> Result<Vec<Op>> {
@@ -59,11 +81,10 @@ pub fn named(name: &str) -> Result<Vec<Op>> {
         // Multiplies by a number and adds one: three functions here.
         return Ok(vec![Op::Scale, Op::Mul, Op::Add, Op::Neg]);
     }
-    let listed = RENAMED.iter().find(|(renamed, _)| *renamed == name).map_or(name, |(_, listed)| listed);
-    Op::named(&format!("{}:{listed}", System::Paddle))
+    Op::named(&format!("{}:{}", System::Paddle, listed(name)))
 }
 
-/// Whether Paddle's lists go by this name: some of those in our catalogue stand for an op under an older name.
-pub fn is_listed_so(entry: &str) -> bool {
-    !RENAMED.iter().any(|(renamed, _)| *renamed == entry)
+/// The name by which Paddle's lists go for an op of its graphs.
+pub fn listed(name: &str) -> &str {
+    RENAMED.iter().find(|(renamed, _)| *renamed == name).map_or(name, |(_, listed)| listed)
 }

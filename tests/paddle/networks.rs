@@ -34,7 +34,7 @@ pub fn kind(class: &str) -> &str {
 }
 
 /// The path that a parameter of Paddle has here.
-pub fn path(theirs: &str) -> String {
+fn path(theirs: &str) -> String {
     let Some((layer, name)) = theirs.rsplit_once('.') else { return theirs.to_string() };
     let name = match name {
         "_mean" => "running_mean",
@@ -44,6 +44,35 @@ pub fn path(theirs: &str) -> String {
         same => same,
     };
     format!("{layer}.{name}")
+}
+
+/// Every parameter and buffer of a network under each of its paths: tied ones have several.
+pub struct Named(Vec<(String, Param)>);
+
+impl Named {
+    pub fn of(net: &Child) -> Self {
+        Named(net.named_params())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &(String, Param)> {
+        self.0.iter()
+    }
+
+    /// The parameter that Paddle calls so. A recurrent layer of Paddle's holds its weights under names of its own, and again
+    /// where the cell inside it has them; it may or may not say that they are the cell's.
+    pub fn find(&self, theirs: &str) -> Option<&Param> {
+        let path = path(theirs);
+        let at = |path: &str| self.0.iter().find(|(known, _)| known == path).map(|(_, param)| param);
+        at(&path).or_else(|| {
+            let (layer, name) = path.rsplit_once('.')?;
+            at(&format!("{layer}.cell.{name}"))
+        })
+    }
+
+    /// All paths of a parameter.
+    pub fn paths(&self, param: &Param) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|(_, known)| known.is_same(param)).map(|(path, _)| path.as_str())
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

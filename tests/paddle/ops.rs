@@ -1,14 +1,14 @@
 //! `paddle.amp.auto_cast`: what each function returns under each level, and in which dtype its ops ran.
 
-use std::sync::LazyLock;
-
-use precast::{Autocast, DType, Op, Result, Tensor, autocast, observe, precision};
+use precast::{DType, Op, Result, Tensor, autocast, observe, precision};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     examples::{Example, Odd},
     forms::{FORMS, Form, Input, Run, Written},
-    names::{BESIDE, dtype, is_listed_so, named},
+    names::{BESIDE, dtype, listed, named},
+    rule::{Lists, Region, gives},
     tally::Tally,
 };
 
@@ -19,29 +19,6 @@ const ANY_DTYPE: &str = "no dtype is refused that an op can run in";
 const EVERY_OP: &str = "every op goes by the lists, and by them alone";
 pub const HEEDED: &str = "a name on a custom list is heeded";
 pub const ANYWHERE: &str = "regions work on every device";
-
-static PADDLE: LazyLock<Autocast> = LazyLock::new(|| Autocast::new("paddle-3.3").unwrap());
-
-/// A region under Paddle's lists.
-pub fn region() -> Autocast {
-    PADDLE.clone()
-}
-
-#[derive(Deserialize)]
-struct Golden {
-    #[serde(default)]
-    eager_op_names: serde_json::Map<String, serde_json::Value>,
-    #[serde(default)]
-    cases: Vec<Case>,
-    #[serde(default)]
-    custom_cases: Vec<Case>,
-    #[serde(default)]
-    seed_examples: Vec<Example>,
-    #[serde(default)]
-    documented_seed_result: Vec<String>,
-    #[serde(default)]
-    odd_dtypes: Vec<Odd>,
-}
 
 /// One function in one region.
 #[derive(Deserialize)]
@@ -141,39 +118,73 @@ impl Written {
     /// What one writes here.
     pub fn usual(&self, x: &[Tensor]) -> Result<Outcome> {
         match *self {
-            Written::Ops(run) | Written::Whole(run) | Written::Instead(run, _) | Written::Twin(run, _) => ran(run, x),
+            Written::Ops(run) | Written::Whole(run) | Written::Steps(_, run) => ran(run, x),
+            Written::Instead(_, run, _) | Written::Twin(_, run, _) => ran(run, x),
             Written::Decided(op) => decided(op, None, x),
             Written::Tells(op, dtype) => decided(op, Some(dtype), x),
         }
     }
 
-    /// What runs the very ops that Paddle runs, if it can be said here.
-    fn same_ops(&self, x: &[Tensor]) -> Option<Result<Outcome>> {
-        match *self {
-            Written::Whole(_) => None,
-            Written::Instead(_, run) => Some(ran(run, x)),
-            Written::Twin(_, op) => Some(decided(op, None, x)),
-            _ => Some(self.usual(x)),
+    /// Whether what ran is what our rule demands: of every op the dtypes that its kernel saw, and what it returned.
+    pub fn holds(&self, region: &Region, x: &[Tensor], ours: &Outcome) -> Result<(), String> {
+        let one = match *self {
+            Written::Instead(op, ..) | Written::Twin(op, ..) | Written::Decided(op) | Written::Tells(op, _) => Some(op),
+            Written::Ops(_) | Written::Whole(_) | Written::Steps(..) => None,
+        };
+        if let Some(op) = one
+            && !matches!(&ours.ops[..], [ran] if ran.op == op)
+        {
+            return Err(format!("{op} alone is to run, but {:?} did", ours.ops));
+        }
+        let floats = |dtypes: &[DType]| dtypes.iter().copied().filter(|dtype| dtype.is_float()).collect::<Vec<_>>();
+        let mut known: Vec<DType> = x.iter().map(Tensor::dtype).collect();
+        let given = known.len();
+        for (i, ran) in ours.ops.iter().enumerate() {
+            let mut before = match *self {
+                Written::Steps(steps, _) => match steps.get(i) {
+                    Some((op, reads)) if *op == ran.op => reads.iter().map(|at| known[*at]).collect(),
+                    step => return Err(format!("{step:?} is to run, not {}", ran.op)),
+                },
+                // What comes after the first op reads what that returned.
+                _ if i > 0 => vec![known[given + i - 1]],
+                _ => known.clone(),
+            };
+            // A number takes the tensor's dtype.
+            before.resize(before.len().max(ran.inputs.len()), before[0]);
+            let seen = region.ours(ran.op, &before).map_err(|kind| format!("{kind:?} is demanded of {}", ran.op))?;
+            let output = match *self {
+                Written::Tells(_, dtype) => dtype,
+                _ => gives(ran.op, &seen),
+            };
+            if floats(&seen) != floats(&ran.inputs) || output != ran.output {
+                return Err(format!("{} shall see {seen:?} and return {output}, but {ran:?}", ran.op));
+            }
+            known.push(ran.output);
+        }
+        match ours.ops.last() {
+            Some(last) if last.output != ours.out => {
+                Err(format!("the last op returned {}, not {}", last.output, ours.out))
+            }
+            _ => Ok(()),
         }
     }
 }
 
 impl Case {
-    fn region(&self) -> Option<Autocast> {
-        let mut region = region().level(&self.level).dtype(dtype(&self.dtype)?);
-        if self.use_promote == Some(false) {
-            region = region.use_promote(false);
+    fn region(&self) -> Option<Region> {
+        let mut region = Region {
+            level: self.level.clone(),
+            dtype: Some(dtype(&self.dtype)?),
+            promote: self.use_promote != Some(false),
+            ..Region::default()
+        };
+        match (self.list.as_deref(), &self.list_entry, self.list_type.as_deref()) {
+            (None, None, None) => {}
+            (Some("white"), Some(entry), Some("set" | "list" | "tuple")) => region.white.push(entry.clone()),
+            (Some("black"), Some(entry), Some("set" | "list" | "tuple")) => region.black.push(entry.clone()),
+            _ => return None,
         }
         Some(region)
-    }
-
-    fn custom(&self, region: Autocast) -> Option<Autocast> {
-        match (self.list.as_deref(), &self.list_entry, self.list_type.as_deref()) {
-            (None, None, None) => Some(region),
-            (Some("white"), Some(entry), Some("set" | "list" | "tuple")) => Some(region.white([entry])),
-            (Some("black"), Some(entry), Some("set" | "list" | "tuple")) => Some(region.black([entry])),
-            _ => None,
-        }
     }
 
     fn no_kernel(&self) -> Option<(&str, DType)> {
@@ -198,10 +209,10 @@ impl Case {
         ops
     }
 
-    /// Whether op for op the dtypes are Paddle's. `Err` says what is not understood.
-    fn is_the_same(&self, ours: &Outcome, names_count: bool) -> Result<bool, String> {
+    /// Whether op for op the names and dtypes are Paddle's. `Err` says what is not understood.
+    fn is_the_same(&self, ours: &Outcome) -> Result<bool, String> {
         let is_named = |ran: &Ran, name: &str| -> Result<bool, String> {
-            Ok(named(name).map_err(|error| error.to_string())?.contains(&ran.op) || !names_count)
+            Ok(named(name).map_err(|error| error.to_string())?.contains(&ran.op))
         };
         if let Some((name, low)) = self.no_kernel() {
             for ran in &ours.ops {
@@ -237,20 +248,39 @@ impl Case {
 
     fn agrees(&self, form: &Form, ours: &Outcome) -> Result<bool, String> {
         match form.written {
-            Written::Whole(_) | Written::Instead(..) | Written::Twin(..) => Ok(self.has_the_same_result(ours)),
-            _ => self.is_the_same(ours, true),
+            Written::Ops(_) | Written::Decided(_) | Written::Tells(..) => self.is_the_same(ours),
+            _ => Ok(self.has_the_same_result(ours)),
         }
     }
 
-    fn judge(&self) -> Result<Verdict, String> {
+    /// Whether Paddle's rule and its lists, with this name of an op, explain what was recorded.
+    fn is_explained_by(&self, name: &str, region: &Region, lists: &Lists, dtypes: &[DType]) -> bool {
+        let seen = region.paddles(lists, name, dtypes);
+        match self.no_kernel() {
+            Some((op, low)) => listed(op) == name && seen.contains(&low),
+            None => {
+                let widest = seen.into_iter().reduce(DType::promote);
+                let theirs = self.theirs();
+                theirs.len() == 1 && listed(theirs[0].0) == name && widest == self.out.as_deref().and_then(dtype)
+            }
+        }
+    }
+
+    /// Whether one of Paddle's ops goes by this name on its lists.
+    fn has_an_op_listed_as(&self, entry: &str) -> bool {
+        let ran = self.theirs().into_iter().map(|(name, ..)| name);
+        ran.chain(self.no_kernel().map(|(name, _)| name)).any(|name| listed(name) == entry)
+    }
+
+    fn judge(&self, lists: &Lists) -> Result<Verdict, String> {
         let not_understood = || "not understood".to_string();
         let words = |error: precast::Error| error.to_string();
         let form = FORMS.iter().find(|form| form.api == self.api).ok_or_else(not_understood)?;
-        let low = dtype(&self.dtype).ok_or_else(not_understood)?;
-        let x = inputs(form, low, &self.inputs).ok_or_else(not_understood)?;
-        let plain = self.region().ok_or_else(not_understood)?;
-        let region = self.custom(plain.clone()).ok_or_else(not_understood)?;
-        let ours = autocast(&region, || form.written.usual(&x)).map_err(words)?;
+        let region = self.region().ok_or_else(not_understood)?;
+        let x = inputs(form, region.low(), &self.inputs).ok_or_else(not_understood)?;
+        let ours = autocast(region.autocast(), || form.written.usual(&x)).map_err(words)?;
+        // In whatever the two differ, what is done here is what our rule demands.
+        form.written.holds(&region, &x, &ours)?;
         if self.error.as_ref().is_some_and(|error| error.starts_with("TypeError: ")) {
             // Python refused a dtype before anything ran.
             return Ok(Verdict::OnPurpose(ANY_DTYPE));
@@ -258,24 +288,30 @@ impl Case {
         if self.error.is_some() && self.no_kernel().is_none() {
             return Err(not_understood());
         }
-        // Whatever one writes usually, Paddle's own ops run in Paddle's dtypes.
-        let same_ops = autocast(&region, || form.written.same_ops(&x).transpose()).map_err(words)?;
-        let same = match &same_ops {
-            Some(outcome) => self.is_the_same(outcome, !matches!(form.written, Written::Twin(..)))?,
-            None => true,
-        };
         let agrees = self.agrees(form, &ours)?;
+        // Whatever one writes usually, Paddle's own ops run in Paddle's dtypes.
+        let same = match &form.written {
+            Written::Instead(_, _, pieces) => {
+                let pieces = autocast(region.autocast(), || ran(*pieces, &x)).map_err(words)?;
+                self.is_the_same(&pieces)?
+            }
+            Written::Twin(_, _, name) => {
+                let dtypes: Vec<DType> = x.iter().map(Tensor::dtype).collect();
+                self.is_explained_by(name, &region, lists, &dtypes)
+            }
+            _ => true,
+        };
         match form.written {
             _ if agrees && same => return Ok(Verdict::Agree),
             Written::Instead(..) if same => return Ok(Verdict::OnPurpose(ONE_OP)),
             Written::Twin(..) if same => return Ok(Verdict::OnPurpose(TWINS)),
             _ => {}
         }
-        if self.list_entry.is_some() {
-            // Paddle knows no op of that name, and does as if it had not been listed.
-            let unlisted = autocast(&plain, || form.written.usual(&x)).map_err(words)?;
-            let known = self.list_entry.as_ref().is_some_and(|entry| is_listed_so(entry));
-            if self.agrees(form, &unlisted)? && !known {
+        if let Some(entry) = &self.list_entry {
+            // Paddle has no op of that name here, and does as if it had not been listed.
+            let plain = Region { white: vec![], black: vec![], ..region };
+            let unlisted = autocast(plain.autocast(), || form.written.usual(&x)).map_err(words)?;
+            if self.agrees(form, &unlisted)? && !self.has_an_op_listed_as(entry) {
                 return Ok(Verdict::OnPurpose(HEEDED));
             }
         }
@@ -285,60 +321,84 @@ impl Case {
                 Ok(Verdict::OnPurpose(EVERY_OP))
             }
             // It widens low inputs itself, before the lists are asked.
-            "median" if self.theirs().iter().all(|op| op.1 == Some(DType::F32)) && ours.out == low => {
-                Ok(Verdict::OnPurpose(EVERY_OP))
+            "median" if self.theirs().iter().all(|op| op.1 == Some(DType::F32)) => Ok(Verdict::OnPurpose(EVERY_OP)),
+            _ => {
+                Err(format!("ours {ours:?}, theirs {:?} {:?} {:?} {:?}", self.out, self.ops, self.error, self.amp_dest))
             }
-            _ => Err(format!("ours {ours:?}; with their ops {same_ops:?}")),
         }
     }
 
-    fn describe(&self) -> String {
-        let promote = if self.use_promote == Some(false) { ", no promotion" } else { "" };
-        let custom = match (&self.list, &self.list_entry) {
-            (Some(list), Some(entry)) => format!(", {list} {entry}"),
+    /// A short name of the case, which says nothing of its outcome.
+    fn name(&self) -> String {
+        let promote = if self.use_promote == Some(false) { " without promotion" } else { "" };
+        let custom = match (&self.list, &self.list_entry, &self.list_type) {
+            (Some(list), Some(entry), Some(form)) => format!(" {list} {form} {entry}"),
             _ => String::new(),
         };
-        let theirs = match (&self.out, &self.error) {
-            (Some(out), _) => format!("{out} by {}", self.ops.join(" ")),
-            (None, error) => format!("{error:?} {:?} {:?}", self.op, self.amp_dest),
-        };
-        format!("{} {} {} of {}{promote}{custom}: theirs {theirs}", self.api, self.level, self.dtype, self.inputs)
+        format!("{} {} {} {}{promote}{custom}", self.api, self.level, self.dtype, self.inputs)
+    }
+}
+
+/// The cases of one key, each read by itself: one that is not understood fails alone.
+fn each<T: serde::de::DeserializeOwned>(golden: &Value, key: &str) -> Vec<Result<T, (String, String)>> {
+    let cases = golden.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let read = |case: &Value| {
+        serde_json::from_value(case.clone()).map_err(|error| (case.to_string(), format!("not understood: {error}")))
+    };
+    cases.iter().map(read).collect()
+}
+
+/// Judges what a file of cases holds.
+pub fn judge(golden: &Value, tally: &mut Tally) {
+    let verbose = std::env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|v| v == "1");
+    let lists = Lists::recorded();
+    let mut count = |case: String, verdict: Result<Verdict, String>| {
+        if verbose {
+            println!("{case}: {verdict:?}");
+        }
+        match verdict {
+            Ok(Verdict::Agree) => tally.agree(case),
+            Ok(Verdict::OnPurpose(difference)) => tally.on_purpose(case, difference),
+            Err(why) => tally.fail(case, why),
+        }
+    };
+    let apis = golden.get("eager_op_names").and_then(Value::as_object);
+    for api in apis.into_iter().flat_map(|apis| apis.keys()).filter(|api| !FORMS.iter().any(|form| form.api == *api)) {
+        count(api.clone(), Err("not understood".into()));
+    }
+    for case in ["cases", "custom_cases"].into_iter().flat_map(|key| each::<Case>(golden, key)) {
+        match case {
+            Ok(case) => count(case.name(), case.judge(&lists)),
+            Err((case, why)) => count(case, Err(why)),
+        }
+    }
+    let documented = golden.get("documented_seed_result").and_then(Value::as_array).cloned().unwrap_or_default();
+    let examples = each::<Example>(golden, "seed_examples");
+    for example in &examples {
+        match example {
+            Ok(example) => {
+                let of_its_mode = || examples.iter().flatten().filter(|other| example.is_a_sibling_of(other));
+                let place = of_its_mode().position(|other| std::ptr::eq(other, example));
+                let said = place
+                    .filter(|_| of_its_mode().count() == documented.len())
+                    .and_then(|place| dtype(documented[place].as_str()?));
+                count(example.name(), example.judge(said));
+            }
+            Err((case, why)) => count(case.clone(), Err(why.clone())),
+        }
+    }
+    for odd in each::<Odd>(golden, "odd_dtypes") {
+        match odd {
+            Ok(odd) => count(odd.name(), odd.judge()),
+            Err((case, why)) => count(case, Err(why)),
+        }
     }
 }
 
 #[test]
 fn every_recorded_case() {
     let Some(golden) = crate::common::golden("paddle/ops.json") else { return };
-    let golden: Golden = serde_json::from_value(golden).expect("the file is as it was recorded");
     let mut tally = Tally::new("paddle", "ops");
-    let verbose = std::env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|v| v == "1");
-    let mut count = |what: String, verdict: Result<Verdict, String>| {
-        if verbose {
-            println!("{what}: {verdict:?}");
-        }
-        match verdict {
-            Ok(Verdict::Agree) => tally.agree(),
-            Ok(Verdict::OnPurpose(difference)) => tally.on_purpose(difference),
-            Err(why) => tally.fail(format!("{what}: {why}")),
-        }
-    };
-    for api in golden.eager_op_names.keys().filter(|api| !FORMS.iter().any(|form| form.api == *api)) {
-        count(api.clone(), Err("not understood".into()));
-    }
-    for case in golden.cases.iter().chain(&golden.custom_cases) {
-        count(case.describe(), case.judge());
-    }
-    let default: Vec<&Example> = golden.seed_examples.iter().filter(|e| e.dtype == "default(float16)").collect();
-    for example in &golden.seed_examples {
-        let of_its_mode = default.iter().filter(|other| other.mode == example.mode);
-        let place = of_its_mode.clone().position(|other| std::ptr::eq(*other, example));
-        let documented = place
-            .filter(|_| of_its_mode.count() == golden.documented_seed_result.len())
-            .and_then(|place| dtype(&golden.documented_seed_result[place]));
-        count(format!("{} {} {}", example.mode, example.dtype, example.example), example.judge(documented));
-    }
-    for odd in &golden.odd_dtypes {
-        count(format!("{} of {:?}", odd.case, odd.inputs), odd.judge());
-    }
+    judge(&golden, &mut tally);
     tally.close();
 }

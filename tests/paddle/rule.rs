@@ -1,0 +1,198 @@
+//! What a region demands of an op, worked out from the words of COMPARE.md and from lists alone: nothing here asks the code
+//! under test which dtype it would take. One rule serves twice: with the lists of the pack it says what precast shall do, with
+//! the recorded lists and Paddle's names it says what Paddle does.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
+
+use precast::{Autocast, DType, ErrorKind, Op, op::System, policy::Pack, precision::Treatment};
+
+use super::names::listed;
+
+static PACK: LazyLock<Pack> = LazyLock::new(|| Pack::named("paddle-3.3").unwrap());
+static AUTOCAST: LazyLock<Autocast> = LazyLock::new(|| Autocast::new("paddle-3.3").unwrap());
+
+/// The keywords of `auto_cast`.
+#[derive(Clone, Debug)]
+pub struct Region {
+    pub enabled: bool,
+    pub level: String,
+    /// `None`: not named.
+    pub dtype: Option<DType>,
+    pub promote: bool,
+    pub white: Vec<String>,
+    pub black: Vec<String>,
+}
+
+impl Default for Region {
+    fn default() -> Self {
+        let names = Vec::new;
+        Region { enabled: true, level: "O1".into(), dtype: None, promote: true, white: names(), black: names() }
+    }
+}
+
+/// The list that an op stands on.
+#[derive(Clone, Copy, PartialEq)]
+enum Listed {
+    White,
+    Black,
+    Nowhere,
+}
+
+/// Products, which never widen an operand in silence.
+const PRODUCTS: &[Op] = &[
+    Op::MatMul,
+    Op::MatMulExt,
+    Op::BatchMatMul,
+    Op::Mv,
+    Op::Addmm,
+    Op::Einsum,
+    Op::Linear,
+    Op::Conv1d,
+    Op::Conv2d,
+    Op::Conv3d,
+    Op::ConvTranspose2d,
+    Op::ScaledDotProductAttention,
+    Op::Prelu,
+];
+
+/// Ops that return the dtype of what they normalise, whatever their parameters are.
+const NORMS: &[Op] = &[Op::BatchNorm, Op::LayerNorm, Op::GroupNorm, Op::InstanceNorm];
+
+/// Norms of Paddle's of which the first input decides, and goes low alone.
+const FIRST_DECIDES: &[&str] = &["batch_norm", "layer_norm", "moving_average_abs_max_scale", "sync_batch_norm"];
+
+/// Arithmetic, in which integers become floats where they meet any.
+const ARITHMETIC: &[Op] = &[Op::Add, Op::Sub, Op::Mul, Op::Div, Op::Maximum, Op::Minimum, Op::Pow, Op::Atan2];
+
+/// Ops that return booleans.
+const QUESTIONS: &[Op] = &[Op::Less, Op::Equal, Op::GreaterEqual, Op::LogicalAnd, Op::IsNan, Op::IsFinite];
+
+fn is_cast(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::Bf16)
+}
+
+fn widest(inputs: &[DType]) -> Option<DType> {
+    inputs.iter().copied().filter(|dtype| dtype.is_float()).reduce(DType::promote)
+}
+
+impl Region {
+    /// The same region here.
+    pub fn autocast(&self) -> Autocast {
+        let region = AUTOCAST.clone().enabled(self.enabled).level(&self.level).use_promote(self.promote);
+        let region = self.dtype.into_iter().fold(region, Autocast::dtype);
+        region.white(&self.white).black(&self.black)
+    }
+
+    /// The low dtype: f16 where none is named.
+    pub fn low(&self) -> DType {
+        self.dtype.unwrap_or(DType::F16)
+    }
+
+    fn casts_nothing(&self) -> bool {
+        !self.enabled || self.level == "O0"
+    }
+
+    /// The dtypes of the inputs of an op on this list, as its kernel sees them. `first`: the first input decides, and goes low
+    /// alone.
+    fn cast(&self, list: Listed, first: bool, inputs: &[DType]) -> Vec<DType> {
+        let promotes = self.level != "O2" || self.promote;
+        let deciding = if first { &inputs[..1] } else { inputs };
+        let to = match list {
+            _ if self.casts_nothing() => return inputs.to_vec(),
+            Listed::White => self.low(),
+            Listed::Black => DType::F32,
+            Listed::Nowhere if !promotes => self.low(),
+            Listed::Nowhere if self.level == "OD" => DType::F32,
+            Listed::Nowhere if deciding.contains(&DType::F32) => DType::F32,
+            Listed::Nowhere => self.low(),
+        };
+        let alone = first && to == self.low();
+        let cast = |(i, from): (usize, &DType)| if is_cast(*from) && (i == 0 || !alone) { to } else { *from };
+        inputs.iter().enumerate().map(cast).collect()
+    }
+
+    /// The inputs of an op of ours as its kernel sees them, or the kind of error.
+    pub fn ours(&self, op: Op, inputs: &[DType]) -> Result<Vec<DType>, ErrorKind> {
+        let is_named = |names: &[String]| {
+            names.iter().any(|name| Op::named_in(System::Paddle, name).is_ok_and(|ops| ops.contains(&op)))
+        };
+        let lists = PACK.region(if self.level == "O0" { "O1" } else { &self.level }).map_err(|error| error.kind())?;
+        let list = match lists.entry(op, self.low()).map(|entry| entry.treatment) {
+            _ if is_named(&self.white) => Listed::White,
+            _ if is_named(&self.black) => Listed::Black,
+            Some(Treatment::Low) => Listed::White,
+            Some(Treatment::Full) => Listed::Black,
+            None => Listed::Nowhere,
+            Some(other) => panic!("Paddle has no list for `{other}`"),
+        };
+        let first = FIRST_DECIDES.iter().any(|name| op.names(System::Paddle).any(|known| known == *name));
+        let cast = self.cast(list, first, inputs);
+        let Some(widest) = widest(&cast) else { return Ok(cast) };
+        if cast.iter().any(|dtype| dtype.is_float() && *dtype != widest) && PRODUCTS.contains(&op) {
+            return Err(ErrorKind::DType);
+        }
+        let meets = |dtype: DType| match dtype {
+            DType::I64 => ARITHMETIC.contains(&op),
+            dtype => is_cast(dtype) && !NORMS.contains(&op),
+        };
+        Ok(cast.into_iter().map(|dtype| if meets(dtype) { widest } else { dtype }).collect())
+    }
+
+    /// The inputs of an op of Paddle's, by the name in a graph, after its casts.
+    pub fn paddles(&self, lists: &Lists, name: &str, inputs: &[DType]) -> Vec<DType> {
+        let name = listed(name);
+        let is_named = |names: &[String]| names.iter().any(|entry| entry == name);
+        let (white, black) = lists.at(&self.level, self.low());
+        let list = match () {
+            () if is_named(&self.white) => Listed::White,
+            () if is_named(&self.black) => Listed::Black,
+            () if white.contains(name) => Listed::White,
+            () if black.contains(name) => Listed::Black,
+            () => Listed::Nowhere,
+        };
+        self.cast(list, FIRST_DECIDES.contains(&name), inputs)
+    }
+}
+
+/// The dtype that an op of ours returns for inputs that its kernel sees.
+pub fn gives(op: Op, inputs: &[DType]) -> DType {
+    match op {
+        op if QUESTIONS.contains(&op) => DType::Bool,
+        Op::ArgMax => DType::I64,
+        op if NORMS.contains(&op) => inputs[0],
+        _ => widest(inputs).unwrap_or(inputs[0]),
+    }
+}
+
+/// Paddle's lists as they were recorded, by level and low dtype.
+pub struct Lists(BTreeMap<(String, &'static str), [BTreeSet<String>; 2]>);
+
+impl Lists {
+    /// The recorded lists of this repository: they are Paddle's, whatever cases are judged by them.
+    pub fn recorded() -> Self {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens/paddle/lists.json");
+        let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let mut all = BTreeMap::new();
+        for level in ["OD", "O1", "O2"] {
+            for dtype in DType::LOW {
+                let of = |list: &str| {
+                    let names = json[list][dtype.long_name()][level].as_array().expect("a list of names");
+                    names.iter().map(|name| name.as_str().expect("a name").to_string()).collect()
+                };
+                all.insert((level.to_string(), dtype.long_name()), [of("white"), of("black")]);
+            }
+        }
+        Lists(all)
+    }
+
+    fn at(&self, level: &str, low: DType) -> (&BTreeSet<String>, &BTreeSet<String>) {
+        static EMPTY: BTreeSet<String> = BTreeSet::new();
+        match self.0.get(&(level.to_string(), low.long_name())) {
+            Some([white, black]) => (white, black),
+            None => (&EMPTY, &EMPTY),
+        }
+    }
+}
