@@ -38,6 +38,12 @@ functions! {
     normal, |x| 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2);
     /// The density of the standard normal, within 2.5 units in the last place.
     density, |x| (-0.5 * x * x).exp() * (0.5 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
+    /// The inverse of the hyperbolic sine. As the two below in f32 by way of f64, rounded once.
+    asinh, libm::asinh;
+    /// The inverse of the hyperbolic cosine; NaN below 1.
+    acosh, libm::acosh;
+    /// The inverse of the hyperbolic tangent, infinite at -1 and 1, NaN outside. Odd to the last bit.
+    atanh, libm::atanh;
 }
 
 /// What [`raised_exp`] is at 0.
@@ -205,6 +211,18 @@ mod single {
     #[inline(always)]
     pub(super) fn density(x: f32) -> f32 {
         raised_bell(in_bell(x)) * (0.398_942_3 / RAISED_ONE as f32)
+    }
+
+    pub(super) fn asinh(x: f32) -> f32 {
+        libm::asinh(f64::from(x)) as f32
+    }
+
+    pub(super) fn acosh(x: f32) -> f32 {
+        libm::acosh(f64::from(x)) as f32
+    }
+
+    pub(super) fn atanh(x: f32) -> f32 {
+        libm::atanh(f64::from(x)) as f32
     }
 }
 
