@@ -302,6 +302,8 @@ fn erfinv<R: Real>(x: R) -> R {
 fn normal_tanh<R: Real>(x: R) -> (R, R) {
     let scale = R::of(2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
     let cubic = R::of(0.044715);
+    // Beyond these bounds the value is 0 or 1 and the slope 0; x² and x³ would be infinite far out.
+    let x = between(x, R::of(-100.0), R::of(100.0));
     let twice_u = scale * (x + cubic * x * x * x);
     let value = sigmoid(twice_u);
     (value, value * sigmoid(-twice_u) * scale * (R::one() + R::of(3.0) * cubic * x * x))
