@@ -83,8 +83,16 @@ fn around(depth: usize) -> Child {
     (0..depth).fold(Child::of(ReLU), |inner, _| Child::of(Around { inner }))
 }
 
+/// In a thread with the stack that threads have by default; without optimisation each level takes some 50 KiB, so with that
+/// of a main thread.
 #[test]
 fn what_cannot_be_loaded_is_not_saved() {
+    let stack = if cfg!(debug_assertions) { 8 << 20 } else { 2 << 20 };
+    let limits = std::thread::Builder::new().stack_size(stack).spawn(limits_of_saving).unwrap();
+    limits.join().unwrap();
+}
+
+fn limits_of_saving() {
     let dir = std::env::temp_dir().join(format!("precast-unsaved-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let path = dir.join("net.yaml");

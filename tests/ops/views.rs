@@ -168,8 +168,8 @@ const WITH_OPTIONS: &[(&str, Inputs, Call)] = calls! {
     "transpose" [Float [3, 4]] |x| x[0].transpose(0, 1);
     "slice" [Float [3, 4]] |x| x[0].slice(1, 1..3);
     "pad" [Float [3, 4]] |x| x[0].pad(&[(1, 0), (0, 2)], 0.5);
-    "reflection_pad" [Float [2, 3, 4]] |x| x[0].reflection_pad(&[(1, 1)]);
-    "replication_pad" [Float [2, 3, 4]] |x| x[0].replication_pad(&[(1, 1)]);
+    "reflection_pad" [Float [2, 3, 4]] |x| x[0].reflection_pad(&[(0, 0), (0, 0), (1, 1)]);
+    "replication_pad" [Float [2, 3, 4]] |x| x[0].replication_pad(&[(0, 0), (0, 0), (1, 1)]);
     "pixel_shuffle" [Float [2, 4, 2, 3]] |x| x[0].pixel_shuffle(2);
     "pixel_unshuffle" [Float [2, 1, 4, 2]] |x| x[0].pixel_unshuffle(2);
     "unfold" [Float [2, 3, 4, 5]] |x| x[0].unfold(&[2, 2], &[1, 1], &[0, 0], &[1, 1]);
