@@ -1,7 +1,7 @@
 //! Gradients where a formula divides 0 by 0 or overflows on its way, though the op has a value: what torch 2.15 gives (in
 //! f64; in f32 where the point is far out for that), or a finite number where torch has none and COMPARE.md says so.
 
-use precast::{DType, Result, Tensor};
+use precast::{DType, Reduction, Result, Tensor};
 
 type Call = fn(&[Tensor]) -> Result<Tensor>;
 
@@ -105,10 +105,80 @@ fn gradients_at_legal_points_are_torchs() {
         ("ties", &[&[1.0, 1.0]], |x| x[0].max(&[], false), &[&[0.5, 0.5]]),
         ("a tie", &[&[0.0], &[0.0]], |x| x[0].maximum(&x[1]), &[&[0.5], &[0.5]]),
         ("log1p of 0", &[&[0.0]], |x| x[0].log1p(), &[&[1.0]]),
+        ("selu", &[&[800.0, -800.0]], |x| x[0].selu(), &[&[1.0507009873554805, 0.0]]),
+        ("logsumexp of inf", &[&[INF, 1.0]], |x| x[0].logsumexp(&[0], false), &[&[NAN, 0.0]]),
+        ("fmod by 0", &[&[1.0], &[0.0]], |x| x[0].fmod(&x[1]), &[&[1.0], &[-INF]]),
+        (
+            "bce with logits",
+            &[&[800.0, 800.0]],
+            |x| x[0].bce_with_logits(&tensor(&[1.0, 0.0], &x[0]), NONE),
+            &[&[0.0, 1.0]],
+        ),
+        ("smooth_l1 of 0", &[&[0.0]], |x| x[0].smooth_l1_loss(&tensor(&[0.0], &x[0]), 0.0, NONE), &[&[0.0]]),
+        ("huber of 0", &[&[0.0]], |x| x[0].huber_loss(&tensor(&[0.0], &x[0]), 1.0, NONE), &[&[0.0]]),
     ];
     for (name, inputs, f, want) in cases {
         for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
             hold(name, dtype, &gradients(name, dtype, inputs, *f), want);
+        }
+    }
+}
+
+/// Numbers of the dtype of another tensor.
+fn tensor(x: &[f64], like: &Tensor) -> Tensor {
+    Tensor::from_vec(x.to_vec(), &[x.len()]).unwrap().cast(like.dtype())
+}
+
+const NONE: Reduction = Reduction::None;
+
+#[test]
+fn large_gradients_of_small_lengths_are_torchs() {
+    // Not in f16, where most of these are infinite.
+    let cases: &[(&str, &[&[f64]], Call, &[&[f64]])] = &[
+        (
+            "cosine of 0",
+            &[&[0.0; 3], &[1.0, 2.0, 3.0]],
+            |x| x[0].cosine_similarity(&x[1], 0, 1e-8),
+            &[&[26726124.191242438, 53452248.382484876, 80178372.57372732], &[0.0; 3]],
+        ),
+        ("normalize of 0", &[&[0.0; 3]], |x| x[0].normalize(2.0, 0, 1e-12), &[&[1e12; 3]]),
+        (
+            "cosine_embedding_loss of 0",
+            &[&[0.0, 0.0], &[1.0, 2.0]],
+            |x| {
+                let (a, b) = (x[0].unsqueeze(0)?, x[1].unsqueeze(0)?);
+                a.cosine_embedding_loss(&b, &tensor(&[1.0], &a), 0.0, NONE)
+            },
+            &[&[-447213.595, -894427.191], &[0.0; 2]],
+        ),
+        (
+            "renorm of a row of 0",
+            &[&[0.0, 0.0, 3.0, 4.0]],
+            |x| x[0].reshape(&[2, 2])?.renorm(2.0, 0, 1.0),
+            &[&[1.0, 1.0, 0.03200000271999987, -0.023999995040000194]],
+        ),
+        (
+            "binary_cross_entropy of 0 and 1",
+            &[&[0.0, 1.0, 0.0, 1.0]],
+            |x| x[0].binary_cross_entropy(&tensor(&[0.0, 1.0, 1.0, 0.0], &x[0]), NONE),
+            &[&[0.0, 0.0, -1e12, 1e12]],
+        ),
+        (
+            "poisson_nll_loss of 0",
+            &[&[0.0]],
+            |x| x[0].poisson_nll_loss(&tensor(&[1.0], &x[0]), false, NONE),
+            &[&[-99999999.0]],
+        ),
+    ];
+    for (name, inputs, f, want) in cases {
+        for (got, want) in gradients(name, DType::F64, inputs, *f).iter().zip(*want) {
+            for (g, w) in got.iter().zip(*want) {
+                assert!((g - w).abs() <= 1e-8 * w.abs(), "{name}: {got:?} instead of {want:?}");
+            }
+        }
+        for dtype in [DType::F32, DType::Bf16] {
+            let got = gradients(name, dtype, inputs, *f);
+            assert!(got.iter().flatten().all(|g| g.is_finite()), "{name} {dtype}: {got:?}");
         }
     }
 }
@@ -165,8 +235,17 @@ fn a_constant_feature_does_not_spoil_a_step() -> Result<()> {
 }
 
 #[test]
-fn a_corner_has_the_gradient_0_where_torch_has_none() {
+fn gradients_are_numbers_where_torch_has_none() {
+    // At a corner the subgradient 0.
     assert_eq!(gradients("hypot", DType::F32, &[&[0.0], &[0.0]], |x| x[0].hypot(&x[1])), [[0.0], [0.0]]);
+    // t ln(t) counts as 0 where t is, and so does its slope.
+    assert_eq!(gradients("kl_div", DType::F32, &[&[-1.0], &[0.0]], |x| x[0].kl_div(&x[1], NONE)), [[0.0], [0.0]]);
+    // ln(1 + exp(800)) is 800, though exp(800) is infinite.
+    let margin: Call = |x| x[0].soft_margin_loss(&tensor(&[1.0, -1.0], &x[0]), NONE);
+    assert_eq!(gradients("soft_margin_loss", DType::F64, &[&[800.0, 800.0]], margin), [[0.0, 1.0]]);
+    // A variance that counts as eps has no influence.
+    let likelihood: Call = |x| x[0].gaussian_nll_loss(&tensor(&[1.0], &x[0]), &x[1], 1e-6, NONE);
+    assert_eq!(gradients("gaussian_nll_loss", DType::F32, &[&[1.0], &[0.0]], likelihood), [[0.0], [0.0]]);
 }
 
 #[test]
