@@ -23,7 +23,7 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_yaml::Spanned;
 
 use crate::{
@@ -36,8 +36,12 @@ use crate::{
 /// The version of the form that is written.
 const VERSION: u32 = 1;
 
-/// The longest file that is read.
+/// The longest file that is read, and written.
 const MAX_BYTES: usize = 1 << 20;
+/// How deep lists and maps may be nested.
+const MAX_DEPTH: usize = 64;
+/// How many values, lists and maps a file may have.
+const MAX_NODES: usize = 65_536;
 
 /// The models that come with the library.
 const EMBEDDED: [(&str, &str); 4] = [
@@ -122,9 +126,7 @@ impl Model {
     /// # Errors
     /// As [`parse`].
     pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Self> {
-        if text.len() > MAX_BYTES {
-            return Err(Error::model(format!("{origin}: {} bytes long; at most {MAX_BYTES} are read", text.len())));
-        }
+        not_too_long(text, origin)?;
         let head: Head = read(text, origin)?;
         match head.version.value {
             VERSION => {
@@ -160,7 +162,8 @@ pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Child> {
 /// The architecture file of a network.
 ///
 /// # Errors
-/// [`ErrorKind::Model`](crate::ErrorKind::Model) when a cell of the program's own cannot be written.
+/// [`ErrorKind::Model`](crate::ErrorKind::Model) when a cell of the program's own cannot be written, and for a network that is too
+/// large or nested too deep to be read again: the limits are those of [`parse`].
 pub fn to_yaml(net: &Child) -> Result<String> {
     write(net, None)
 }
@@ -176,14 +179,38 @@ pub fn save(net: &Child, path: impl AsRef<Path>) -> Result<()> {
 }
 
 fn write(net: &Child, name: Option<&str>) -> Result<String> {
-    serde_yaml::to_string(&V1Ref { version: VERSION, name, net }).map_err(|e| Error::model(e.to_string()))
+    let mut deepest = 0;
+    net.walk(&mut |cell| deepest = deepest.max(cell.depth));
+    // Each cell is a map inside that of its parent. Writing goes down with the cells, so this is looked at before.
+    if deepest >= MAX_DEPTH {
+        return Err(Error::model(format!("{WRITTEN}: {}", too_deep())));
+    }
+    let text =
+        serde_yaml::to_string(&V1Ref { version: VERSION, name, net }).map_err(|e| Error::model(e.to_string()))?;
+    not_too_long(&text, WRITTEN)?;
+    read::<IgnoredAny>(&text, WRITTEN)?;
+    Ok(text)
+}
+
+/// What is written, in errors.
+const WRITTEN: &str = "the file of the network";
+
+fn not_too_long(text: &str, origin: &str) -> Result<()> {
+    match text.len() > MAX_BYTES {
+        true => Err(Error::model(format!("{origin}: {} bytes long; at most {MAX_BYTES} are read", text.len()))),
+        false => Ok(()),
+    }
+}
+
+fn too_deep() -> String {
+    format!("lists and maps are nested deeper than {MAX_DEPTH}, the most that is read; a row of cells takes two")
 }
 
 /// One document, within limits that are checked while it is parsed.
 fn read<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
     let options = serde_yaml::options! {
         budget: serde_yaml::budget! {
-            max_depth: 64, max_nodes: 65_536, max_aliases: 0, max_anchors: 0, max_documents: 1, max_merge_keys: 0,
+            max_depth: MAX_DEPTH, max_nodes: MAX_NODES, max_aliases: 0, max_anchors: 0, max_documents: 1, max_merge_keys: 0,
         },
         strict_booleans: true,
         reject_unsupported_tags: true,
@@ -212,6 +239,8 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
         format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds()))
     } else if let Some(key) = met.strip_prefix("unknown field `") {
         format!("unknown key `{key}`{}; there may be {allowed}", did_you_mean(key, allowed.split(", ")))
+    } else if let Some(breach) = what.strip_prefix("budget breached: ") {
+        beyond_limits(breach.split(' ').next().unwrap_or(breach))
     } else if what.starts_with("invalid u") {
         // the wording of the parser for unsigned integers
         "not a whole number of at least 0".to_string()
@@ -219,4 +248,16 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
         what.to_string()
     };
     format!("{origin}{place}: {what}")
+}
+
+/// Which limit of [`read`] a text is beyond, from the parser's name of it.
+fn beyond_limits(limit: &str) -> String {
+    match limit {
+        "Depth" => too_deep(),
+        "Nodes" => format!("more than {MAX_NODES} values, lists and maps, the most that is read"),
+        "Anchors" | "Aliases" | "AliasAnchorRatio" => "anchors and aliases (`&`, `*`) are not read".to_string(),
+        "MergeKeys" => "merge keys (`<<`) are not read".to_string(),
+        "Documents" => "a second document begins; one is read".to_string(),
+        other => format!("larger than what is read (`{other}`)"),
+    }
 }

@@ -47,7 +47,7 @@ fn versions_are_read_first() {
 #[test]
 fn hostile_files_are_refused_quickly() {
     assert!(error(&"x".repeat((1 << 20) + 1)).contains("at most 1048576 are read"));
-    error("version: 1\nnet: &a {kind: ReLU}\n");
+    assert!(error("version: 1\nnet: &a {kind: ReLU}\n").contains("anchors and aliases"));
     error("version: 1\nnet: !!map {kind: !odd ReLU}\n");
     error("version: 1\nnet: {kind: ReLU}\n---\nversion: 1\n");
     error("");
@@ -55,9 +55,102 @@ fn hostile_files_are_refused_quickly() {
     let deep = "{kind: Sequential, cells: [".repeat(5000);
     error(&format!("version: 1\nnet: {deep}"));
     let closed = format!("{deep}{{kind: ReLU}}{}", "]}".repeat(5000));
-    error(&format!("version: 1\nnet: {closed}\n"));
+    assert!(error(&format!("version: 1\nnet: {closed}\n")).contains("nested deeper than 64"));
     let wide = format!("version: 1\nnet: {{kind: Sequential, cells: [{}]}}\n", "{kind: ReLU},".repeat(70_000));
-    error(&wide);
+    assert!(error(&wide).contains("more than 65536 values, lists and maps"));
+}
+
+/// One `Sequential` in the other, so many.
+fn nested(depth: usize) -> Child {
+    (0..depth).fold(Child::of(ReLU), |inner, _| Child::of(Sequential::new(vec![inner])))
+}
+
+/// A cell that holds another without a list between, so that each takes one level of a file.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct Around {
+    inner: Child,
+}
+
+#[typetag::serde(name = "models_tests::Around")]
+impl Cell for Around {
+    precast::children!(Self { inner });
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.inner.call(x)
+    }
+}
+
+fn around(depth: usize) -> Child {
+    (0..depth).fold(Child::of(ReLU), |inner, _| Child::of(Around { inner }))
+}
+
+/// In a thread with the stack that threads have by default; without optimisation each level takes some 50 KiB, so with that
+/// of a main thread.
+#[test]
+fn what_cannot_be_loaded_is_not_saved() {
+    let stack = if cfg!(debug_assertions) { 8 << 20 } else { 2 << 20 };
+    let limits = std::thread::Builder::new().stack_size(stack).spawn(limits_of_saving).unwrap();
+    limits.join().unwrap();
+}
+
+fn limits_of_saving() {
+    let dir = std::env::temp_dir().join(format!("precast-unsaved-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("net.yaml");
+    let refused = |net: &Child, why: &str| {
+        std::fs::write(&path, "as it was").unwrap();
+        for error in [models::save(net, &path).unwrap_err(), models::to_yaml(net).unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::Model);
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "as it was");
+    };
+    // As deep as can be is saved and loaded, one level more is refused, and so is what no stack could write.
+    for net in [nested, around] {
+        let written = |depth: usize| models::save(&net(depth), &path).is_ok();
+        let deepest = (1..80).take_while(|&depth| written(depth)).last().expect("some depth is written");
+        assert!((20..64).contains(&deepest), "{deepest}");
+        models::save(&net(deepest), &path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(models::to_yaml(&models::load(&path, 0).unwrap()).unwrap(), text.replace("name: net\n", ""));
+        for depth in [deepest + 1, 64, 100, 300, 1000] {
+            refused(&net(depth), "nested deeper than 64");
+        }
+    }
+    let dense = || Child::from(Dense::new(1, 1, &mut Rng::seed(0)));
+    let wide = Child::of(Sequential::new((0..12_000).map(|_| dense()).collect()));
+    refused(&wide, "more than 65536 values, lists and maps");
+    let right = Child::of(Sequential::new((0..5_000).map(|_| dense()).collect()));
+    models::save(&right, &path).unwrap();
+    assert_eq!(models::load(&path, 0).unwrap().params().len(), 10_000);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_convolution_of_no_channels_trains() {
+    let text = "version: 1\ninput: [1, 8, 8]\nnet:\n  kind: Sequential\n  cells:\n  \
+        - {kind: Conv2d, in_channels: 1, out_channels: 0, kernel_size: 3}\n  \
+        - {kind: Conv2d, in_channels: 0, out_channels: 2, kernel_size: 3}\n  - {kind: Flatten}\n  \
+        - {kind: Dense, in_features: 32, out_features: 2}\n";
+    let mut net = models::parse(text, "net.yaml", 0).unwrap();
+    net.set_train(true);
+    let loss = net.call(&Tensor::ones(&[3, 1, 8, 8], DType::F32)).unwrap().sum_all().unwrap();
+    assert!(loss.item().unwrap().is_finite());
+    assert_eq!(loss.backward().unwrap().len(), 6);
+}
+
+#[test]
+fn dropout_of_everything_is_the_same_in_code_and_files() {
+    let text = "version: 1\nnet:\n  kind: Dropout\n  p: 1.0\n";
+    let x = Tensor::ones(&[2, 3], DType::F32);
+    for mut net in [models::parse(text, "net.yaml", 0).unwrap(), Dropout::new(1.0, &mut Rng::seed(0)).unwrap().into()] {
+        assert_eq!(models::to_yaml(&net).unwrap(), text);
+        assert_eq!(net.call(&x).unwrap().to_f64(), [1.0; 6]);
+        net.set_train(true);
+        assert_eq!(net.call(&x).unwrap().to_f64(), [0.0; 6]);
+    }
+    let beyond = text.replace("1.0", "1.5");
+    assert!(error(&beyond).contains("0 to 1 is allowed"));
+    assert!(Dropout::new(1.5, &mut Rng::seed(0)).is_err());
 }
 
 #[test]

@@ -3,7 +3,53 @@
 //!
 //! Every step is one IEEE operation (a `mul_add` is one, too), so the bits are the same with vectors and without, on every
 //! machine. The coefficients are minimax fits of our own (Lawson's iteration, each coefficient rounded to f32 before the
-//! next is fitted); the tests hold the errors, and one walks through all numbers: `cargo test --release -- --ignored all_f32`.
+//! next is fitted).
+//!
+//! The largest errors of f32 results, in units in the last place of the exact one. `tests/ops/accuracy.rs` reads this table
+//! and holds the ops to it over a sample of all f32. The tests below read it for the functions of this file, and walk through
+//! all numbers with `cargo test --release -- --ignored all_f32`. What is not written here is the standard library's (`log`,
+//! `sin`, `pow` and their kin) or libm's (`erfc`); these errors were measured on Linux with glibc. Below -87 the sigmoid is
+//! subnormal and has few digits, and `silu` and `mish` multiply what it lost by x.
+//!
+//! | function | error |
+//! | --- | --- |
+//! | `exp` | 1 |
+//! | `expm1` | 1 |
+//! | `tanh` | 2 |
+//! | `sigmoid` | 3 |
+//! | `erf` | 2 |
+//! | `normal` | 6.5 |
+//! | `density` | 2.5 |
+//! | `raised_exp` | 1.5 |
+//! | `asinh` | 0.5 |
+//! | `acosh` | 0.5 |
+//! | `atanh` | 0.5 |
+//! | `sqrt` | 0.5 |
+//! | `rsqrt` | 1.5 |
+//! | `reciprocal` | 0.5 |
+//! | `log` | 1 |
+//! | `log2` | 1 |
+//! | `log10` | 2 |
+//! | `log1p` | 1 |
+//! | `sin` | 1 |
+//! | `cos` | 1 |
+//! | `tan` | 1 |
+//! | `asin` | 1 |
+//! | `acos` | 1 |
+//! | `atan` | 1 |
+//! | `sinh` | 2 |
+//! | `cosh` | 2 |
+//! | `erfc` | 2 |
+//! | `erfinv` | 0.5 |
+//! | `pow` | 1 |
+//! | `softplus` | 2 |
+//! | `log_sigmoid` | 2 |
+//! | `silu` | 53 |
+//! | `silu` above -87 | 4 |
+//! | `mish` | 53 |
+//! | `mish` above -87 | 5 |
+//! | `gelu` | 7.5 |
+//! | `tanh_shrink` | 0.5 |
 
 use crate::dtype::Real;
 
@@ -17,27 +63,32 @@ macro_rules! functions {
     )* };
 }
 functions! {
-    /// `e^x`, within 1 unit in the last place.
+    /// `e^x`.
     exp, f64::exp;
-    /// `e^x` times [`RAISED_ONE`] for x up to 0, within 1.5 units in the last place, at less work than [`exp`]: such numbers
+    /// `e^x` times [`RAISED_ONE`] for x up to 0, at less work than [`exp`]: such numbers
     /// are not subnormal, and divided by their sum they need not be lowered. Where `e^x` is 0 as an f32 it is below 2^-87.
     raised_exp, |x| x.exp() * RAISED_ONE;
-    /// `e^x - 1`, within 1 unit in the last place.
+    /// `e^x - 1`.
     expm1, f64::exp_m1;
-    /// Within 2 units in the last place.
+    /// The hyperbolic tangent.
     tanh, f64::tanh;
-    /// `1 / (1 + e^-x)` without overflow on either side, within 3 units in the last place.
+    /// `1 / (1 + e^-x)` without overflow on either side.
     sigmoid, |x| {
         let e = (-x.abs()).exp();
         (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
     };
-    /// The error function, within 2 units in the last place.
+    /// The error function.
     erf, libm::erf;
-    /// The distribution function of the standard normal, by the nearer tail: no cancellation. Within 6.5 units in the last
-    /// place, the most far out.
+    /// The distribution function of the standard normal, by the nearer tail: no cancellation. Its error is largest far out.
     normal, |x| 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2);
-    /// The density of the standard normal, within 2.5 units in the last place.
+    /// The density of the standard normal.
     density, |x| (-0.5 * x * x).exp() * (0.5 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
+    /// The inverse of the hyperbolic sine. As the two below in f32 by way of f64, rounded once.
+    asinh, libm::asinh;
+    /// The inverse of the hyperbolic cosine; NaN below 1.
+    acosh, libm::acosh;
+    /// The inverse of the hyperbolic tangent, infinite at -1 and 1, NaN outside. Odd to the last bit.
+    atanh, libm::atanh;
 }
 
 /// What [`raised_exp`] is at 0.
@@ -206,6 +257,18 @@ mod single {
     pub(super) fn density(x: f32) -> f32 {
         raised_bell(in_bell(x)) * (0.398_942_3 / RAISED_ONE as f32)
     }
+
+    pub(super) fn asinh(x: f32) -> f32 {
+        libm::asinh(f64::from(x)) as f32
+    }
+
+    pub(super) fn acosh(x: f32) -> f32 {
+        libm::acosh(f64::from(x)) as f32
+    }
+
+    pub(super) fn atanh(x: f32) -> f32 {
+        libm::atanh(f64::from(x)) as f32
+    }
 }
 
 #[cfg(test)]
@@ -215,18 +278,24 @@ mod tests {
     use super::*;
     use crate::{dtype::Float, kernels::simd::vectorized};
 
-    /// A function in f32 and in f64, and the units in the last place by which they may differ.
-    type Function = (&'static str, fn(&mut [f32]), fn(f64) -> f64, f64);
+    /// A function in f32 and in f64.
+    type Function = (&'static str, fn(&mut [f32]), fn(f64) -> f64);
 
     macro_rules! all {
-        ($($name:ident $ulp:expr),*) => { [$((
+        ($($name:ident),*) => { [$((
             stringify!($name),
             (|x| vectorized(|| x.iter_mut().for_each(|x| *x = $name(*x)))) as fn(&mut [f32]),
             $name::<f64> as fn(f64) -> f64,
-            $ulp,
         )),*] };
     }
-    const FUNCTIONS: [Function; 7] = all![exp 1.0, expm1 1.0, tanh 2.0, sigmoid 3.0, erf 2.0, normal 6.5, density 2.5];
+    const FUNCTIONS: [Function; 7] = all![exp, expm1, tanh, sigmoid, erf, normal, density];
+
+    /// What the table above allows.
+    fn allowed(name: &str) -> f64 {
+        let row = format!("//! | `{name}` | ");
+        let row = include_str!("math.rs").lines().find_map(|line| line.strip_prefix(&row));
+        row.and_then(|row| row.trim_end_matches(" |").parse().ok()).expect("a row of the table")
+    }
 
     /// The distance in units of the last place that the f32 nearest to `exact` has.
     fn ulps(got: f32, exact: f64) -> f64 {
@@ -240,7 +309,7 @@ mod tests {
 
     /// Holds the errors at every `step`th bit pattern.
     fn hold(step: usize) {
-        for (name, f, exact, allowed) in FUNCTIONS {
+        for (name, f, exact) in FUNCTIONS {
             let (mut worst, mut at) = (0.0, 0.0);
             let mut patterns = (0..=u32::MAX).step_by(step);
             loop {
@@ -258,7 +327,7 @@ mod tests {
                 }
             }
             println!("{name}: {worst:.3} at {at:e}");
-            assert!(worst <= allowed, "{name}({at:e}) is {worst} units in the last place away");
+            assert!(worst <= allowed(name), "{name}({at:e}) is {worst} units in the last place away");
         }
     }
 
@@ -324,7 +393,7 @@ mod tests {
             assert_eq!(y.to_bits(), raised_exp(x).to_bits(), "without vectors, {x:e}");
             worst = worst.max(ulps(y, raised_exp(f64::from(x))));
         }
-        assert!(worst <= 1.5, "{worst} units in the last place away");
+        assert!(worst <= allowed("raised_exp"), "{worst} units in the last place away");
         let one = RAISED_ONE as f32;
         assert_eq!([0.0, -0.0].map(|x: f32| raised_exp(x)), [one, one]);
         assert!([f32::NEG_INFINITY, f32::MIN, -105.0].iter().all(|&x| raised_exp(x) < 2f32.powi(-87)));
@@ -334,7 +403,7 @@ mod tests {
     /// How many of all 2^16 inputs of a format give another number than the exact result rounded once.
     fn misrounded<T: Float<Wide = f32>>(
         all: impl Iterator<Item = T>,
-        (_, f, exact, _): Function,
+        (_, f, exact): Function,
         round: fn(f64) -> T,
     ) -> usize {
         let x: Vec<T> = all.collect();

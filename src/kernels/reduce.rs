@@ -322,6 +322,29 @@ impl Along for Variance {
     }
 }
 
+/// The square root of the variance. The gradient is 0 where the variance is, and so infinite nowhere: a feature that is
+/// constant over a batch should not spoil a step.
+#[derive(Clone, Copy)]
+pub(crate) struct Deviation(pub Variance);
+
+impl Along for Deviation {
+    const KEPT: Kept = Kept::Input;
+    const REDUCES: bool = true;
+    fn value<R: Real>(self, x: &[R], y: &mut [R]) {
+        self.0.value(x, y);
+        y[0] = y[0].sqrt();
+    }
+    fn back<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
+        let mut y = [R::zero()];
+        self.value(x, &mut y);
+        if y[0] == R::zero() {
+            dx.fill(R::zero());
+        } else {
+            self.0.back(x, &[dy[0] / (R::of(2.0) * y[0])], dx);
+        }
+    }
+}
+
 /// `(sum |x|^p)^(1/p)`; the largest |x| when p is infinite. The gradient is 0 where the norm is.
 #[derive(Clone, Copy)]
 pub(crate) struct PNorm {

@@ -48,7 +48,7 @@ binary_ops! {
     /// `a * b`. Integers wrap.
     mul Mul false |a, b| a * b, (b, a), Some(i64::wrapping_mul);
     /// `a / b` of floating tensors.
-    div Div false |a, b| a / b, (b.recip(), -a / (b * b)), None;
+    div Div false |a, b| a / b, (b.recip(), -(a / b) / b), None;
     /// `a` to the power `b`, of floating tensors. The gradient of `b` is 0 where `a` is 0 and `b` is not negative.
     pow Pow false |a, b| a.powf(b), (power_slope(a, b), exponent_slope(a, b)), None;
     /// The larger of the two, NaN if one is. The gradient of a tie is shared equally.
@@ -58,8 +58,8 @@ binary_ops! {
     /// The angle in radians, between -π and π, of the point with the ordinate `a` and the abscissa `b`. The gradient at the
     /// origin is 0.
     atan2 Atan2 false |a, b| a.atan2(b), {
-        let square = a * a + b * b;
-        if square == R::zero() { (R::zero(), R::zero()) } else { (b / square, -a / square) }
+        let length = a.hypot(b);
+        if length == R::zero() { (R::zero(), R::zero()) } else { (b / length / length, -a / length / length) }
     }, None;
     /// `sqrt(a² + b²)` without overflow between. The gradient at the origin is 0.
     hypot Hypot false |a, b| a.hypot(b), {

@@ -14,14 +14,14 @@ use crate::{
 
 impl Tensor {
     /// Sets each element to 0 with probability `p` and divides the others by `1 - p`, so that the mean is kept
-    /// (Srivastava et al. 2014). The same seed drops the same elements on every machine (ChaCha8), in every dtype.
+    /// (Srivastava et al. 2014); of `p = 1` all are 0. The same seed drops the same elements on every machine (ChaCha8), in every dtype.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `p` is not in [0, 1),
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `p` is not within 0 to 1,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn dropout(&self, p: f64, seed: u64) -> Result<Tensor> {
-        if !(0.0..1.0).contains(&p) {
-            let message = format!("a probability of {p}; allowed: 0 and above, below 1");
+        if !(0.0..=1.0).contains(&p) {
+            let message = format!("a probability of {p}; allowed: 0 to 1");
             return Err(Error::value(message).in_op(Op::Dropout.name()));
         }
         dispatch(Op::Dropout, &[self], |inputs| {

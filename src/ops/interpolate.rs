@@ -58,6 +58,8 @@ impl NewAxis {
                 Interpolation::Cubic if align_corners => {
                     return cubic(i * last as f64 / (self.len.max(2) - 1) as f64, last);
                 }
+                // As in torch, whatever the scale.
+                Interpolation::Linear if self.len == from => i,
                 Interpolation::Linear => (self.place(i + 0.5) - 0.5).clamp(0.0, last as f64),
                 Interpolation::Cubic => return cubic(self.place(i + 0.5) - 0.5, last),
             };
@@ -111,7 +113,7 @@ impl Tensor {
     /// Element i of a new axis stands at `(i + 1/2) * old/new - 1/2` of the old one, moved to the border where that is
     /// outside (of a cubic, its neighbours); with `align_corners` at `i * (old - 1) / (new - 1)`, so that the outermost elements stay. The nearest
     /// element is that at `floor(i * old/new)`. These are torch's rules; after [`Resize::By`], `old/new` is one over the
-    /// given scale.
+    /// given scale, but a linear axis whose length stays is copied.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not one to three spatial axes with elements,

@@ -103,7 +103,8 @@ impl Tensor {
                 met => return Err(Error::shape(format!("rows {met:?} with targets {:?}", inputs[2].shape()))),
             }
             Ok(move |x: &[Tensor]| {
-                let cosine = x[0].cosine_similarity(&x[1], -1, 1e-12)?;
+                // Squared lengths count as no less than 1e-12 (torch adds that).
+                let cosine = x[0].cosine_similarity(&x[1], -1, 1e-6)?;
                 let one = Tensor::ones(&[], cosine.dtype());
                 let apart = (&cosine - margin)?.relu()?;
                 let losses = x[2].gt(&Tensor::zeros(&[], x[2].dtype()))?.select(&one.sub(&cosine)?, &apart)?;

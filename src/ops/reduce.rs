@@ -2,9 +2,7 @@
 
 use super::{
     axes::{self, Lanes, reduced},
-    by_float,
-    composed::composed,
-    dispatch, elements,
+    by_float, dispatch, elements,
     pairwise::{stretched, sum_over},
     saved,
     shape::axis_at,
@@ -15,7 +13,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         lanes::{Along, OnLanes, along as kernel, along_backward},
-        reduce::{Extreme, PNorm, Product, RunningProduct, RunningSum, Variance},
+        reduce::{Deviation, Extreme, PNorm, Product, RunningProduct, RunningSum, Variance},
         strided::row_major,
     },
     tensor::{Array, Forward, Stored, with_array},
@@ -209,16 +207,12 @@ impl Tensor {
         along(Op::Var, self, axes, keep_dims, Variance { correction })
     }
 
-    /// The square root of the [variance](Tensor::var), with one rounding. The slope is infinite where it is 0.
+    /// The square root of the [variance](Tensor::var), with one rounding. The gradient is 0 where it is 0.
     ///
     /// # Errors
     /// As [`mean`](Tensor::mean).
     pub fn std(&self, axes: &[isize], correction: usize, keep_dims: bool) -> Result<Tensor> {
-        composed(Op::Std, &[self], |inputs| {
-            axes::axes(axes, inputs[0].rank())?;
-            let axes = axes.to_vec();
-            Ok(move |x: &[Tensor]| x[0].var(&axes, correction, keep_dims)?.sqrt())
-        })
+        along(Op::Std, self, axes, keep_dims, Deviation(Variance { correction }))
     }
 
     /// The p-norm along the axes: `(sum |x|^p)^(1/p)`, the largest `|x|` for infinite p. The gradient is 0 where the norm

@@ -76,8 +76,8 @@ macro_rules! unary_ops {
 
 // Comparisons below are written so that NaN falls into the branch that keeps it, forward and backward.
 unary_ops! {
-    /// `max(x, 0)`; the slope at 0 is 0.
-    relu Relu () |x| if x <= R::zero() { R::zero() } else { x },
+    /// `max(x, 0)`, and -0 of -0; the slope at 0 is 0.
+    relu Relu () |x| if x < R::zero() { R::zero() } else { x },
         Output |y| if y <= R::zero() { R::zero() } else { unit(y) };
     /// `min(max(x, 0), 6)`; the slope at 0 and 6 is 0.
     relu6 Relu6 () |x| between(x, R::zero(), R::of(6.0)), Output |y| inside(y, R::zero(), R::of(6.0));
@@ -178,11 +178,11 @@ unary_ops! {
     /// The hyperbolic cosine.
     cosh Cosh () |x| x.cosh(), Input |x| x.sinh();
     /// The inverse of the hyperbolic sine.
-    asinh Asinh () |x| x.asinh(), Input |x| (x * x + R::one()).sqrt().recip();
+    asinh Asinh () |x| math::asinh(x), Input |x| x.hypot(R::one()).recip();
     /// The inverse of the hyperbolic cosine; NaN below 1.
-    acosh Acosh () |x| x.acosh(), Input |x| ((x - R::one()) * (x + R::one())).sqrt().recip();
+    acosh Acosh () |x| math::acosh(x), Input |x| ((x - R::one()).sqrt() * (x + R::one()).sqrt()).recip();
     /// The inverse of the hyperbolic tangent: infinite at -1 and 1, NaN outside.
-    atanh Atanh () |x| x.atanh(), Input |x| ((R::one() - x) * (R::one() + x)).recip();
+    atanh Atanh () |x| math::atanh(x), Input |x| ((R::one() - x) * (R::one() + x)).recip();
     /// The error function.
     erf Erf () |x| math::erf(x), Input |x| R::of(std::f64::consts::FRAC_2_SQRT_PI) * math::exp(-x * x);
     /// `1 - erf(x)`, accurate where that is small.
@@ -302,6 +302,8 @@ fn erfinv<R: Real>(x: R) -> R {
 fn normal_tanh<R: Real>(x: R) -> (R, R) {
     let scale = R::of(2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
     let cubic = R::of(0.044715);
+    // Beyond these bounds the value is 0 or 1 and the slope 0; x² and x³ would be infinite far out.
+    let x = between(x, R::of(-100.0), R::of(100.0));
     let twice_u = scale * (x + cubic * x * x * x);
     let value = sigmoid(twice_u);
     (value, value * sigmoid(-twice_u) * scale * (R::one() + R::of(3.0) * cubic * x * x))

@@ -80,8 +80,16 @@ impl Tensor {
     /// The vector-Jacobian product: gradients of `sum(self * seed)`. `seed` has this tensor's shape and dtype.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the seed has another shape or dtype.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the seed has another shape or dtype,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor, which has no gradient.
     pub fn backward_from(&self, seed: &Tensor) -> Result<Grads> {
+        if !self.dtype().is_float() {
+            return Err(Error::dtype(format!(
+                "backward starts from a floating tensor; this is {} {:?}",
+                self.dtype(),
+                self.shape()
+            )));
+        }
         if seed.shape() != self.shape() || seed.dtype() != self.dtype() {
             return Err(Error::shape(format!(
                 "the seed of a backward pass is {} {:?}, the tensor {} {:?}",

@@ -50,7 +50,11 @@ fn interpolation_follows_the_definition() {
                     assert_near(&format!("{name} {from:?} {size:?}"), &got.to_f64(), &want, 1e-13);
                 };
                 let last = |i: usize| (from[i] - 1) as f64;
-                let centre = |i: usize, p: usize| ((p as f64 + 0.5) * ratios[i] - 0.5).clamp(0.0, last(i));
+                // An axis whose length stays is copied, whatever the scale.
+                let centre = |i: usize, p: usize| match to[i] == from[i] {
+                    true => p as f64,
+                    false => ((p as f64 + 0.5) * ratios[i] - 0.5).clamp(0.0, last(i)),
+                };
                 near("linear", run(Interpolation::Linear, false), want(&centre));
                 let corner =
                     |i: usize, p: usize| if to[i] == 1 { 0.0 } else { p as f64 * last(i) / (to[i] - 1) as f64 };
@@ -61,6 +65,23 @@ fn interpolation_follows_the_definition() {
             }
         }
     });
+}
+
+#[test]
+fn a_scale_that_leaves_the_length_copies_a_linear_axis() -> precast::Result<()> {
+    let x = Tensor::from_vec(vec![1f64, 2., 3., 10., 20., 30.], &[1, 1, 2, 3])?.requires_grad();
+    for scales in [[1.25, 1.25], [1.1, 1.0], [1.4, 1.3]] {
+        let y = x.interpolate(&Resize::By(scales.to_vec()), Interpolation::Linear, false)?;
+        assert_eq!((y.shape(), y.to_f64()), (x.shape(), x.to_f64()));
+        let seed = Tensor::from_vec(vec![1f64, 2., 3., 4., 5., 6.], &[1, 1, 2, 3])?;
+        assert_eq!(y.backward_from(&seed)?.of(&x).unwrap().to_f64(), [1., 2., 3., 4., 5., 6.]);
+    }
+    // One axis alone: torch copies [1, 2, 3] by 1.25, and by the nearest element reads at floor(i / 1.25).
+    let row = Tensor::from_vec(vec![1f64, 2., 3.], &[1, 1, 3])?;
+    let by = Resize::By(vec![1.25]);
+    assert_eq!(row.interpolate(&by, Interpolation::Linear, false)?.to_f64(), [1., 2., 3.]);
+    assert_eq!(row.interpolate(&by, Interpolation::Nearest, false)?.to_f64(), [1., 1., 2.]);
+    Ok(())
 }
 
 #[test]

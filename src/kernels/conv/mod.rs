@@ -16,6 +16,7 @@ mod windows;
 use half::{bf16, f16};
 
 use super::{
+    buffers::zeros,
     finite::all_finite,
     gemm::Gemm,
     simd::{self, Width},
@@ -151,11 +152,28 @@ impl Convolve for f64 {
     }
 }
 
+/// A result in which no product is added up, because there are no channels or no images: zeros, and the bias of each of its
+/// channels of `volume` elements.
+fn bias_alone<T: Convolve>(len: usize, volume: usize, bias: Option<&[T]>) -> Vec<T> {
+    let mut out = zeros(len);
+    fill_with_bias(&mut out, volume, bias);
+    out
+}
+
+/// Sets channels of `volume` elements to their bias.
+fn fill_with_bias<T: Copy>(out: &mut [T], volume: usize, bias: Option<&[T]>) {
+    let Some(bias) = bias else { return };
+    for (channel, out) in out.chunks_exact_mut(volume).enumerate() {
+        out.fill(bias[channel % bias.len()]);
+    }
+}
+
 /// The convolution `[n, groups * in, input] -> [n, groups * out, output]` with a weight `[groups * out, in, kernel]`.
 pub(crate) fn forward<T: Convolve>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
     assert_eq!([x.len(), weight.len()], g.sizes()[..2], "arrays of the sizes of the convolution");
     assert!(bias.is_none_or(|bias| bias.len() == g.groups * g.out_channels), "one number for each channel");
     match simd::widest() {
+        _ if g.work() == 0 => bias_alone(g.sizes()[2], g.out_volume(), bias),
         Width::One => portable::forward(g, x, weight, bias),
         _ => T::forward(g, x, weight, bias),
     }
@@ -167,6 +185,7 @@ pub(crate) fn input_gradient<T: Convolve>(g: &Geometry, grad: &[T], weight: &[T]
     assert_eq!([weight.len(), grad.len()], g.sizes()[1..], "arrays of the sizes of the convolution");
     assert!(bias.is_none_or(|bias| bias.len() == g.groups * g.in_channels), "one number for each channel");
     match simd::widest() {
+        _ if g.work() == 0 => bias_alone(g.sizes()[0], g.in_volume(), bias),
         Width::One => portable::input_gradient(g, grad, weight, bias),
         _ => T::input_gradient(g, grad, weight, bias),
     }
@@ -176,6 +195,7 @@ pub(crate) fn input_gradient<T: Convolve>(g: &Geometry, grad: &[T], weight: &[T]
 pub(crate) fn weight_gradient<T: Convolve>(g: &Geometry, x: &[T], grad: &[T]) -> Vec<T> {
     assert_eq!([x.len(), grad.len()], [g.sizes()[0], g.sizes()[2]], "arrays of the sizes of the convolution");
     match simd::widest() {
+        _ if g.work() == 0 => zeros(g.sizes()[1]),
         Width::One => portable::weight_gradient(g, x, grad),
         _ => T::weight_gradient(g, x, grad),
     }

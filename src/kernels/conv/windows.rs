@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::{
     Across, Geometry,
     channels::Channels,
+    fill_with_bias,
     planes::{Planes, SLACK, each, place, places},
     strips::Strips,
     weights::Weights,
@@ -258,13 +259,9 @@ pub(super) fn input_gradient<T: Lanes>(
     }
     let (rows, volume, work) = (g.in_channels, g.in_volume(), g.work());
     let covered: usize = parts.iter().map(|part| part.runs.len() * part.length).sum();
-    if let Some(bias) = bias
-        && covered < volume
-    {
+    if covered < volume {
         // What no output reads is the bias alone.
-        for (channel, out) in out.chunks_exact_mut(volume).enumerate() {
-            out.fill(bias[channel % bias.len()]);
-        }
+        fill_with_bias(&mut out, volume, bias);
     }
     Whole { vectors, source, x: grad, parts: &parts, across, rows, volume, bias, work }.run(&mut out);
     out
