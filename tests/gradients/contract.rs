@@ -28,7 +28,7 @@ fn a_wrong_gradient_is_measured() -> Result<()> {
     assert!((found.relative - 128.0).abs() < 1.0, "an eighth in epsilons of 2^-10: {found:?}");
     // NaN is the largest disagreement.
     let found = check::gradients(&[of(&[1.0, -1.0])], |x| x[0].log())?;
-    assert_eq!((found.relative, found.element), (f64::INFINITY, 1));
+    assert_eq!(found.relative, f64::INFINITY);
     Ok(())
 }
 

@@ -93,9 +93,10 @@ pub fn rows() -> Vec<Row> {
         Case::new(inputs, |x| x[0].prelu(&x[1]))
     }));
     rows.push(Row::new(Op::MaskedFill, |d| {
-        let [shape, mask] = d.broadcast();
-        let shape = if shape.len() < mask.len() || d.flag() { mask.clone() } else { shape };
-        let mask = if mask.len() > shape.len() { shape.clone() } else { mask };
+        let shape = d.shape(0..=4);
+        // The mask stretches to the shape: leading axes dropped, others 1 long.
+        let from = d.number(0..=shape.len());
+        let mask: Vec<usize> = shape[from..].iter().map(|&len| if d.flag() { 1 } else { len }).collect();
         Case::new([d.tensor(&shape, -2.0..2.0), d.mask(&mask)], |x| x[0].masked_fill(&x[1], 0.5))
     }));
     // A cast rounds to f32 on the way: a spacing of 2^-23 on either side of a step of 1e-5 is 0.012.

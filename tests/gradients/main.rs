@@ -13,6 +13,7 @@ mod pairwise;
 mod products;
 mod recurrent;
 mod reduce;
+mod reference;
 mod row;
 mod sampling;
 mod shape;

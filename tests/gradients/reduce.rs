@@ -88,15 +88,16 @@ pub fn rows() -> Vec<Row> {
         })
         .named("infinity"),
         Row::new(Op::Std, |d| {
-            let (shape, axis) = d.shape_and_axis(4);
+            let (mut shape, axis) = d.shape_and_axis(4);
+            // Two numbers at least, and spread out, for the slope is infinite where all are alike.
+            shape[axis] = shape[axis].max(2);
             let (keep_dims, len) = (d.flag(), shape[axis]);
-            // Spread out, for the slope is infinite where all are alike.
             let mut along = vec![1; shape.len()];
             along[axis] = len;
             let ramp: Vec<f64> = (0..len).map(|i| 3.0 * i as f64).collect();
             let ramp = Tensor::from_vec(ramp, &along).expect("one axis");
             let x = d.tensor(&shape, -1.0..1.0).add(&ramp).expect("they broadcast");
-            let correction = if len > 1 { 1 } else { 0 };
+            let correction = d.number(0..=1);
             Case::new([x], move |x| x[0].std(&[axis as isize], correction, keep_dims))
         }),
         along(Op::CumSum, Tensor::cumsum, -2.0..2.0, 0.0),
@@ -110,8 +111,8 @@ pub fn rows() -> Vec<Row> {
             Case::new([d.tensor(&shape, -3.0..3.0)], move |x| x[0].glu(axis as isize))
         }),
         Row::new(Op::Trace, |d| {
-            let [rows, columns] = [d.samples(4), d.size(1..=4)];
-            Case::new([d.tensor(&[rows, columns], -2.0..2.0)], |x| x[0].trace())
+            let n = d.samples(5);
+            Case::new([d.tensor(&[n, n], -2.0..2.0)], |x| x[0].trace())
         }),
         place(Op::ArgMax, |x, axes, keep| x.argmax(axes[0], keep)),
         place(Op::ArgMin, |x, axes, keep| x.argmin(axes[0], keep)),

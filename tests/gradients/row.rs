@@ -1,7 +1,7 @@
 //! A row of the table, and what is checked of it.
 
 use precast::{
-    DType::{self, F64},
+    DType::{self, F32, F64},
     Op, Result, Tensor, check, observe,
 };
 
@@ -15,9 +15,6 @@ const SLOPE: f64 = 1e-6;
 /// f32 loses, which is 2^-13 of an epsilon of f16 for each rounding.
 pub const ONCE: f64 = 0.505;
 
-/// A call on tensors.
-type Call<'a> = &'a dyn Fn(&[Tensor]) -> Result<Tensor>;
-
 /// The inputs of a call, and the call with its options.
 pub struct Case {
     inputs: Vec<Tensor>,
@@ -26,17 +23,43 @@ pub struct Case {
     slope: f64,
     /// How many epsilons of the 16-bit dtype its gradients may be off.
     low: f64,
+    reference: Option<Box<Reference>>,
 }
+
+/// A formula in f64 that rounds to the 16-bit dtype where the op says that it does.
+type Reference = dyn Fn(&[Tensor], DType) -> Result<Tensor>;
 
 impl Case {
     pub fn new(inputs: impl Into<Vec<Tensor>>, call: impl Fn(&[Tensor]) -> Result<Tensor> + 'static) -> Self {
-        Case { inputs: inputs.into(), call: Box::new(call), slope: SLOPE, low: ONCE }
+        Case { inputs: inputs.into(), call: Box::new(call), slope: SLOPE, low: ONCE, reference: None }
     }
 
     /// The bound of the 16-bit gradients where more is rounded than the gradients. Say what where it is used.
     pub fn low(mut self, epsilons: f64) -> Self {
         self.low = epsilons;
         self
+    }
+
+    /// What the 16-bit gradients are compared with, where the op rounds more than its result and its gradients.
+    pub fn reference(mut self, formula: impl Fn(&[Tensor], DType) -> Result<Tensor> + 'static) -> Self {
+        self.reference = Some(Box::new(formula));
+        self
+    }
+
+    /// Runs the op on views that a layout makes of the inputs.
+    fn run(&self, layout: Layout, inputs: &[Tensor]) -> Result<Tensor> {
+        (self.call)(&layout.views(inputs)?)
+    }
+
+    /// As [`run`](Case::run); in f32 the reference, in f64, where there is one.
+    fn run_to_compare(&self, layout: Layout, inputs: &[Tensor], low: DType) -> Result<Tensor> {
+        let views = layout.views(inputs)?;
+        match &self.reference {
+            Some(formula) if views[0].dtype() == F32 => {
+                formula(&views.iter().map(|x| x.cast(F64)).collect::<Vec<_>>(), low)
+            }
+            _ => (self.call)(&views),
+        }
     }
 
     /// The bound of the central differences, where the op itself rounds.
@@ -78,13 +101,8 @@ impl Row {
         let says =
             |layout: Layout, words: String| Some(format!("{} {} {shapes:?} {layout:?}: {words}", self.op, self.name));
         let layout = [Layout::Plain, Layout::Transposed, Layout::Strided][number % 3];
-        let inputs: Vec<Tensor> = case.inputs.iter().map(|x| layout.base(x)).collect();
-        let call = |xs: &[Tensor]| {
-            let views = xs.iter().map(|x| layout.view(x)).collect::<Result<Vec<_>>>()?;
-            (case.call)(&views)
-        };
         let check = if self.has_gradient { slopes } else { no_slope };
-        let outcome = self.runs_the_op(&case).and_then(|()| check(&case, &inputs, &call));
+        let outcome = self.runs_the_op(&case).and_then(|()| check(&case, layout));
         outcome.err().and_then(|words| says(layout, words))
     }
 
@@ -106,23 +124,22 @@ pub fn check_all(rows: Vec<Row>) {
 /// Checks one case that is no row's.
 #[track_caller]
 pub fn check_case(name: &str, case: &Case) {
-    if let Err(words) = slopes(case, &case.inputs, &case.call) {
+    if let Err(words) = slopes(case, Layout::Plain) {
         panic!("{name}: {words}");
     }
 }
 
 /// The gradients of a case against central differences, and those in 16 bit against those in f32.
-fn slopes(case: &Case, inputs: &[Tensor], call: Call) -> Result<(), String> {
-    let described = |e: precast::Error| e.to_string();
-    for dtype in [F64, DType::F16, DType::Bf16] {
-        every_input_is_reached(inputs, dtype, call)?;
-    }
-    let found = check::gradients(inputs, call).map_err(described)?;
+fn slopes(case: &Case, layout: Layout) -> Result<(), String> {
+    let inputs = layout.bases(&case.inputs);
+    every_input_is_reached(case, &inputs, layout)?;
+    let found = check::gradients(&inputs, |x| case.run(layout, x)).map_err(|e| e.to_string())?;
     if found.relative > case.slope {
         return Err(format!("in f64 {found:?}"));
     }
     for low in DType::LOW {
-        let found = check::low_gradients(inputs, low, call).map_err(described)?;
+        let found = check::low_gradients(&inputs, low, |x| case.run_to_compare(layout, x, low));
+        let found = found.map_err(|e| e.to_string())?;
         if found.relative > case.low {
             return Err(format!("in {low} {found:?}"));
         }
@@ -131,35 +148,34 @@ fn slopes(case: &Case, inputs: &[Tensor], call: Call) -> Result<(), String> {
 }
 
 /// Inputs without elements have no slope to compare; their gradients shall be there all the same.
-fn every_input_is_reached(inputs: &[Tensor], dtype: DType, call: Call) -> Result<(), String> {
-    let leaf = |x: &Tensor| if x.dtype().is_float() { x.cast(dtype).requires_grad() } else { x.clone() };
-    let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
-    let y = call(&leaves).map_err(|e| e.to_string())?;
-    let grads = y.backward_from(&Tensor::ones(y.shape(), y.dtype())).map_err(|e| e.to_string())?;
-    for (i, x) in leaves.iter().enumerate().filter(|(_, x)| x.is_tracked()) {
-        match grads.of(x) {
-            None => return Err(format!("no gradient of input {i} in {dtype}")),
-            Some(grad) if grad.shape() != x.shape() || grad.dtype() != dtype => {
-                return Err(format!("the gradient of input {i} is {} {:?} in {dtype}", grad.dtype(), grad.shape()));
+fn every_input_is_reached(case: &Case, inputs: &[Tensor], layout: Layout) -> Result<(), String> {
+    for dtype in [F64, DType::F16, DType::Bf16] {
+        let leaf = |x: &Tensor| if x.dtype().is_float() { x.cast(dtype).requires_grad() } else { x.clone() };
+        let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
+        let back = case.run(layout, &leaves).and_then(|y| y.backward_from(&Tensor::ones(y.shape(), y.dtype())));
+        let grads = back.map_err(|e| e.to_string())?;
+        for (i, x) in leaves.iter().enumerate().filter(|(_, x)| x.is_tracked()) {
+            match grads.of(x) {
+                None => return Err(format!("no gradient of input {i} in {dtype}")),
+                Some(grad) if grad.shape() != x.shape() || grad.dtype() != dtype => {
+                    return Err(format!("the gradient of input {i} is {} {:?} in {dtype}", grad.dtype(), grad.shape()));
+                }
+                Some(_) => {}
             }
-            Some(_) => {}
         }
     }
     Ok(())
 }
 
 /// No gradient leaves a result of whole numbers or truth values.
-fn no_slope(_: &Case, inputs: &[Tensor], call: Call) -> Result<(), String> {
-    let tracked = |x: &Tensor| if x.dtype().is_float() { x.requires_grad() } else { x.clone() };
-    let y = call(&inputs.iter().map(tracked).collect::<Vec<_>>()).map_err(|e| e.to_string())?;
-    if y.dtype().is_float() || y.is_tracked() {
-        return Err(format!(
-            "the result is {} and {}",
-            y.dtype(),
-            if y.is_tracked() { "tracked" } else { "not tracked" }
-        ));
+fn no_slope(case: &Case, layout: Layout) -> Result<(), String> {
+    let tracked = |x: Tensor| if x.dtype().is_float() { x.requires_grad() } else { x };
+    let inputs: Vec<Tensor> = layout.bases(&case.inputs).into_iter().map(tracked).collect();
+    let y = case.run(layout, &inputs).map_err(|e| e.to_string())?;
+    match (y.dtype().is_float(), y.is_tracked()) {
+        (false, false) => Ok(()),
+        (_, tracked) => Err(format!("the result is {} and its gradient is {tracked}", y.dtype())),
     }
-    Ok(())
 }
 
 /// How the inputs of a case lie in memory.
@@ -181,6 +197,14 @@ impl Layout {
             (Layout::Transposed, 1) => Layout::Strided,
             (layout, _) => layout,
         }
+    }
+
+    fn bases(self, inputs: &[Tensor]) -> Vec<Tensor> {
+        inputs.iter().map(|x| self.base(x)).collect()
+    }
+
+    fn views(self, bases: &[Tensor]) -> Result<Vec<Tensor>> {
+        bases.iter().map(|base| self.view(base)).collect()
     }
 
     /// The tensor of which [`view`](Layout::view) makes this one.

@@ -7,16 +7,16 @@ use crate::{
     row::{Case, Row, check_all},
 };
 
-/// Two shapes that broadcast but for one axis, which is `len` in both, and that axis counted from behind.
-fn beside(d: &mut Draw, len: usize) -> ([Vec<usize>; 2], isize) {
+/// Two shapes of as many axes that broadcast but for one axis, which is 3 in both, and that axis.
+fn beside(d: &mut Draw) -> ([Vec<usize>; 2], isize) {
     let mut shapes: [Vec<usize>; 2] = d.broadcast();
-    let rank = shapes[0].len().min(shapes[1].len());
-    let behind = d.number(0..=rank);
+    let rank = shapes[0].len().max(shapes[1].len());
+    let axis = d.number(0..=rank);
     for shape in &mut shapes {
-        let at = shape.len() - behind;
-        shape.insert(at, len);
+        *shape = [vec![1; rank - shape.len()], shape.clone()].concat();
+        shape.insert(axis, 3);
     }
-    (shapes, -1 - behind as isize)
+    (shapes, axis as isize - if d.flag() { rank as isize + 1 } else { 0 })
 }
 
 /// Two sets that lie apart, for at a distance of 0 there is no slope.
@@ -27,8 +27,7 @@ fn apart(d: &mut Draw, a: &[usize], b: &[usize]) -> [Tensor; 2] {
 pub fn rows() -> Vec<Row> {
     vec![
         Row::new(Op::Cross, |d| {
-            let ([a, b], axis) = beside(d, 3);
-            // The axis is counted from the front, or from behind, where ranks are alike.
+            let ([a, b], axis) = beside(d);
             Case::new([d.tensor(&a, -2.0..2.0), d.tensor(&b, -2.0..2.0)], move |x| x[0].cross(&x[1], axis))
         }),
         Row::new(Op::CosineSimilarity, |d| {
@@ -56,8 +55,9 @@ pub fn rows() -> Vec<Row> {
         }),
         Row::new(Op::Renorm, |d| {
             let (shape, axis) = d.shape_and_axis(3);
-            // All slices far above the largest norm, or far below it.
-            let (p, most) = (d.pick(&[1.0, 2.0]), d.pick(&[0.1, 1e3]));
+            // All slices far above the largest norm, or far below it. One of a single element above it has no slope.
+            let single = shape.iter().product::<usize>() == shape[axis];
+            let (p, most) = (d.pick(&[1.0, 2.0]), if single { 1e3 } else { d.pick(&[0.1, 1e3]) });
             Case::new([d.tensor(&shape, 0.2..2.0)], move |x| x[0].renorm(p, axis as isize, most))
         }),
     ]
