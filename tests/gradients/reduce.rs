@@ -102,8 +102,10 @@ pub fn rows() -> Vec<Row> {
         }),
         along(Op::CumSum, Tensor::cumsum, -2.0..2.0, 0.0),
         along(Op::CumProd, Tensor::cumprod, 0.7..1.4, 0.0),
-        along(Op::Softmax, Tensor::softmax, -3.0..3.0, 0.0),
-        along(Op::LogSoftmax, Tensor::log_softmax, -3.0..3.0, 0.0),
+        // The rounded probabilities are kept: y is off by half an epsilon, and so, at most, is the mean of the gradient.
+        along(Op::Softmax, Tensor::softmax, -3.0..3.0, 1.0),
+        // The rounded logarithm is kept: half an epsilon of y, times exp(y), is below half of one.
+        along(Op::LogSoftmax, Tensor::log_softmax, -3.0..3.0, 0.5),
         along(Op::Softmin, Tensor::softmin, -3.0..3.0, 0.0),
         Row::new(Op::Glu, |d| {
             let (mut shape, axis) = d.shape_and_axis(4);
