@@ -5,6 +5,7 @@ mod contract;
 mod conv;
 mod draw;
 mod elementwise;
+mod functions;
 mod index;
 mod large;
 mod loss;

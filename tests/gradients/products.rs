@@ -3,7 +3,7 @@
 use precast::{Op, Result, Tensor};
 
 use crate::{
-    draw::Draw,
+    draw::{Draw, Form},
     row::{Case, Row, check_all},
 };
 
@@ -11,9 +11,14 @@ fn of(d: &mut Draw, shapes: &[&[usize]]) -> Vec<Tensor> {
     shapes.iter().map(|shape| d.tensor(shape, -1.0..1.0)).collect()
 }
 
-/// Rows, inner length and columns of a product. The rows can be none, and so, in some cases, can the terms of a sum.
+/// Rows, inner length and columns of a product. Without elements it has no rows, or sums of no terms.
 fn sizes(d: &mut Draw) -> [usize; 3] {
-    [d.samples(4), d.size(1..=5), d.size(1..=4)]
+    let [m, k, n] = [d.size(1..=4), d.size(1..=5), d.size(1..=4)];
+    match (d.form, d.flag()) {
+        (Form::Empty, true) => [0, k, n],
+        (Form::Empty, false) => [m, 0, n],
+        _ => [m, k, n],
+    }
 }
 
 fn plus_product(

@@ -1,8 +1,7 @@
-//! Elementwise ops, reductions, softmax, dropout and losses: their values, gradients and refusals.
+//! Elementwise ops, reductions, softmax, dropout and losses: their values and refusals.
 
 mod draw;
 mod elementwise;
-mod gradients;
 mod loss;
 mod margin;
 mod odd;
