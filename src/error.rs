@@ -33,6 +33,8 @@ pub enum ErrorKind {
     Io,
     /// Something that exists in the catalogue but has no implementation.
     Unsupported,
+    /// A gradient that does not reach an input which it should reach.
+    Gradient,
 }
 
 /// An error: a kind for code, and a message for people that names the op and the cell path where there is one.
@@ -85,6 +87,8 @@ impl Error {
         data => Data;
         /// See [`ErrorKind::Unsupported`].
         unsupported => Unsupported;
+        /// See [`ErrorKind::Gradient`].
+        gradient => Gradient;
     }
 
     /// An error of the operating system about a file.

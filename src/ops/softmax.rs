@@ -54,8 +54,8 @@ impl Tensor {
     pub fn logsumexp(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
         composed(Op::LogSumExp, &[self], |inputs| {
             let x = &inputs[0];
-            axes::axes(axes, x.rank())?;
-            if x.is_empty() {
+            let summed = axes::axes(axes, x.rank())?;
+            if summed.iter().any(|&axis| x.shape()[axis] == 0) {
                 return Err(Error::shape(format!("{:?} has no elements to sum", x.shape())));
             }
             let axes = axes.to_vec();

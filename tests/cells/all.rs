@@ -28,6 +28,9 @@ fn every_parameter_gets_its_gradient() {
         (RNNCell::new(3, 2, &mut rng).into(), vec![random(&[4, 3], 8), random(&[4, 2], 9)]),
         (GRUCell::new(3, 2, &mut rng).into(), vec![random(&[4, 3], 8), random(&[4, 2], 9)]),
         (LSTMCell::new(3, 2, &mut rng).into(), vec![random(&[4, 3], 8), random(&[4, 2], 9), random(&[4, 2], 10)]),
+        (RNN::new(3, 2, &mut rng).into(), vec![random(&[2, 4, 3], 8)]),
+        (GRU::new(3, 2, &mut rng).into(), vec![random(&[2, 4, 3], 8)]),
+        (LSTM::new(3, 2, &mut rng).into(), vec![random(&[2, 4, 3], 8)]),
         // A bias of the keys moves all scores of a query alike: without one.
         (
             MultiheadAttentionSpec::new(4, 2).bias(false).build(&mut rng).unwrap().into(),

@@ -4,7 +4,6 @@ mod attention;
 mod errors;
 #[path = "../common/golden.rs"]
 mod goldens;
-mod gradients;
 mod places;
 mod products;
 mod random;

@@ -4,8 +4,7 @@ use precast::{DType, ErrorKind, GridPadding, Interpolation, Resize, Tensor};
 
 use crate::{
     errors::refused,
-    gradients::many,
-    random::{Random, check_op},
+    random::{Random, many},
     values::{assert_near, places},
 };
 
@@ -84,21 +83,6 @@ fn a_scale_that_leaves_the_length_copies_a_linear_axis() -> precast::Result<()> 
     Ok(())
 }
 
-#[test]
-fn gradients_of_interpolation() {
-    many(|r| {
-        for axes in 1..=3 {
-            let x = [r.tensor(&[vec![r.size(1, 2), 2], r.sizes(axes, 1, 4)].concat())];
-            let (to, by) = (Resize::To(r.sizes(axes, 1, 5)), Resize::By(vec![1.75]));
-            for size in [to, by] {
-                check_op("nearest", &x, |xs| xs[0].interpolate(&size, Interpolation::Nearest, false));
-                check_op("linear", &x, |xs| xs[0].interpolate(&size, Interpolation::Linear, false));
-                check_op("linear, corners", &x, |xs| xs[0].interpolate(&size, Interpolation::Linear, true));
-            }
-        }
-    });
-}
-
 /// A picture or volume, and a grid that also leaves it.
 fn draw(r: &Random, axes: usize) -> [Tensor; 2] {
     let n = r.size(1, 2);
@@ -131,19 +115,6 @@ fn grid_sample_follows_the_definition() {
             assert_eq!(y.shape(), [&x.shape()[..2], &grid.shape()[1..=axes]].concat());
             let want = read_all(&x, at, mode == Interpolation::Nearest);
             assert_near(&format!("{mode:?} {padding:?} {align}"), &y.to_f64(), &want, 1e-13);
-        }
-    });
-}
-
-#[test]
-fn gradients_of_grid_sample() {
-    many(|r| {
-        for (axes, case) in [2, 3].into_iter().flat_map(|axes| (0..8).map(move |case| (axes, case))) {
-            let (mode, padding, align) = (MODES[case & 1], PADDINGS[case >> 1 & 1], case >> 2 == 1);
-            let inputs = draw(r, axes);
-            check_op(&format!("{mode:?} {padding:?} {align}"), &inputs, |xs| {
-                xs[0].grid_sample(&xs[1], mode, padding, align)
-            });
         }
     });
 }

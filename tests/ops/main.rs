@@ -1,10 +1,9 @@
-//! Elementwise ops, reductions, softmax, dropout and losses: their values, gradients and refusals.
+//! Elementwise ops, reductions, softmax, dropout and losses: their values and refusals.
 
 mod accuracy;
 mod draw;
 mod elementwise;
 mod extremes;
-mod gradients;
 mod legal_points;
 mod loss;
 mod margin;

@@ -1,8 +1,8 @@
-//! Losses of rows and of probabilities: gradients, definitions written out, refusals.
+//! Losses of rows and of probabilities: definitions written out, refusals.
 
 use precast::{DType, ErrorKind, Reduction, Result, Tensor};
 
-use crate::draw::{Draw, check, check_within};
+use crate::draw::Draw;
 
 const REDUCTIONS: [Reduction; 3] = [Reduction::Mean, Reduction::Sum, Reduction::None];
 
@@ -24,50 +24,6 @@ fn close(got: &Tensor, want: &[f64]) {
 fn signs(draw: &mut Draw, shape: &[usize]) -> Tensor {
     let n = shape.iter().product();
     indices(&(0..n).map(|_| draw.size(0..=1) as i64 * 2 - 1).collect::<Vec<_>>(), shape)
-}
-
-#[test]
-fn gradients() {
-    for case in 0..24 {
-        let mut draw = Draw::new(case);
-        let reduction = REDUCTIONS[case as usize % 3];
-        let [n, d] = [draw.size(1..=4), draw.size(1..=4)];
-        // Apart from each other, for there is no slope where distances, or scores and margins, are equal.
-        let [low, high] = [draw.tensor(&[n, d], -2.0..-0.5), draw.tensor(&[n, d], 0.5..2.0)];
-        let middle = draw.tensor(&[n, d], -0.2..0.2);
-        let target = signs(&mut draw, &[n, d]);
-        let wide = [low.clone(), high.clone()];
-        check("margin_ranking_loss", &wide, |x| x[0].margin_ranking_loss(&x[1], &target, 0.3, reduction));
-        check("hinge_embedding_loss", &wide[1..], |x| x[0].hinge_embedding_loss(&target, 0.2, reduction));
-        check("hinge_embedding_loss", &wide[..1], |x| x[0].hinge_embedding_loss(&target, 0.2, reduction));
-        let three = [middle.clone(), high.clone(), low.clone()];
-        for p in [1.0, 2.0, 3.0] {
-            check("triplet_margin_loss", &three, |x| x[0].triplet_margin_loss(&x[1], &x[2], 9.0, p, reduction));
-        }
-        let rows = signs(&mut draw, &[n]);
-        check("cosine_embedding_loss", &wide, |x| x[0].cosine_embedding_loss(&x[1], &rows, -1.5, reduction));
-        let gauss = [middle.clone(), low.clone(), high.clone()];
-        check("gaussian_nll_loss", &gauss, |x| x[0].gaussian_nll_loss(&x[1], &x[2], 1e-6, reduction));
-        let probabilities = [draw.tensor(&[n, d], 0.2..0.8), draw.tensor(&[n, d], 0.1..0.9)];
-        check("binary_cross_entropy", &probabilities, |x| x[0].binary_cross_entropy(&x[1], reduction));
-        // Several ops, each of which rounds.
-        let logits = [middle, draw.tensor(&[n, d], 0.1..0.9)];
-        check_within("multilabel_soft_margin_loss", 12.0, &logits, |x| {
-            x[0].multilabel_soft_margin_loss(&x[1], reduction)
-        });
-        // Scores half a margin apart at least.
-        let scores = (0..n * d).map(|i| (i % d) as f64 * 0.45 + (i / d) as f64 * 0.01).collect::<Vec<_>>();
-        let scores = of(&scores, &[n, d]);
-        let classes = indices(&(0..n).map(|_| draw.size(0..=d - 1) as i64).collect::<Vec<_>>(), &[n]);
-        for p in [1, 2] {
-            check("multi_margin_loss", std::slice::from_ref(&scores), |x| {
-                x[0].multi_margin_loss(&classes, p, 1.0, reduction)
-            });
-        }
-        let named = (0..n * d).map(|i| if i % d == 0 { draw.size(0..=d - 1) as i64 } else { -1 }).collect::<Vec<_>>();
-        let named = indices(&named, &[n, d]);
-        check("multilabel_margin_loss", &[scores], |x| x[0].multilabel_margin_loss(&named, reduction));
-    }
 }
 
 #[test]

@@ -1,59 +1,11 @@
-//! Elements put, masked, padded, rearranged and resampled: gradients, definitions, refusals.
+//! Elements put, masked, padded, rearranged and resampled: definitions, refusals.
 
 use precast::{DType, ErrorKind, GridPadding, Interpolation, Resize, Result, Tensor};
 
-use crate::draw::{Draw, check};
+use crate::draw::Draw;
 
 fn indices(data: &[i64], shape: &[usize]) -> Tensor {
     Tensor::from_vec(data.to_vec(), shape).unwrap()
-}
-
-#[test]
-fn gradients_of_what_is_put() {
-    for case in 0..16 {
-        let mut draw = Draw::new(case);
-        let mut shape = draw.shape(1..=3);
-        let axis = draw.size(0..=shape.len() - 1);
-        let x = draw.tensor(&shape, -2.0..2.0);
-        let len = shape[axis];
-        shape[axis] = draw.size(1..=4);
-        let places = |draw: &mut Draw, n: usize| (0..n).map(|_| draw.size(0..=len - 1) as i64).collect::<Vec<_>>();
-        let slices = indices(&places(&mut draw, shape[axis]), &[shape[axis]]);
-        let each = indices(&places(&mut draw, shape.iter().product()), &shape);
-        let values = draw.tensor(&shape, -2.0..2.0);
-        let (axis, inputs) = (axis as isize, [x, values]);
-        check("index_add", &inputs, |x| x[0].index_add(axis, &slices, &x[1]));
-        check("index_copy", &inputs, |x| x[0].index_copy(axis, &slices, &x[1]));
-        check("scatter", &inputs, |x| x[0].scatter(axis, &each, &x[1]));
-        check("scatter_add", &inputs, |x| x[0].scatter_add(axis, &each, &x[1]));
-        let mask = inputs[0].gt(&Tensor::scalar(0.0, DType::F64)).unwrap();
-        check("masked_fill", &inputs[..1], |x| x[0].masked_fill(&mask, 0.5));
-    }
-}
-
-#[test]
-fn gradients_of_borders_and_pixels() {
-    for case in 0..12 {
-        let mut draw = Draw::new(case);
-        let [n, c, h, w] = [(); 4].map(|()| draw.size(1..=4));
-        let x = [draw.tensor(&[n, c, h, w], -2.0..2.0)];
-        let mut pair = |len: usize| (draw.size(0..=len), draw.size(0..=len));
-        let pairs = [(0, 0), (0, 0), pair(h - 1), pair(w - 1)];
-        check("reflection_pad", &x, |x| x[0].reflection_pad(&pairs));
-        let pairs = [pair(1), (0, 0), pair(3), pair(3)];
-        check("replication_pad", &x, |x| x[0].replication_pad(&pairs));
-        check("unfold", &x, |x| x[0].unfold(&[1 + h / 2, 1], &[1, 2], &[1, 0], &[1]));
-        check("adaptive_max_pool2d", &x, |x| x[0].adaptive_max_pool2d(&[2, 3]));
-        for corners in [false, true] {
-            let size = Resize::To(vec![draw.size(1..=7), draw.size(1..=7)]);
-            check("bicubic", &x, |x| x[0].interpolate(&size, Interpolation::Cubic, corners));
-            let map = [draw.tensor(&[n, 2, 3], -1.0..1.0)];
-            check("affine_grid", &map, |x| x[0].affine_grid(&[n, c, h, w], corners));
-        }
-        let x = [draw.tensor(&[n, c * 4, h, w], -2.0..2.0)];
-        check("pixel_shuffle", &x, |x| x[0].pixel_shuffle(2));
-        check("pixel_unshuffle", &x, |x| x[0].pixel_shuffle(2)?.pixel_unshuffle(2)?.tanh());
-    }
 }
 
 #[test]

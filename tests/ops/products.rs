@@ -1,30 +1,8 @@
-//! Products over chosen axes and of many factors: gradients, definitions, refusals.
+//! Products over chosen axes and of many factors: definitions, refusals.
 
 use precast::{DType, ErrorKind, Result, Tensor};
 
-use crate::draw::{Draw, check};
-
-#[test]
-fn gradients() {
-    for case in 0..16 {
-        let mut draw = Draw::new(case);
-        let [i, j, k, l] = [(); 4].map(|()| draw.size(1..=3));
-        let (a, b) = (draw.tensor(&[i, j, k], -2.0..2.0), draw.tensor(&[k, l, j], -2.0..2.0));
-        check("tensordot", &[a, b], |x| x[0].tensordot(&x[1], &[1, -1], &[-1, 0]));
-        let (a, b) = (draw.tensor(&[i, j, k], -2.0..2.0), draw.tensor(&[l, k], -2.0..2.0));
-        check("inner", &[a.clone(), b.clone()], |x| x[0].inner(&x[1]));
-        check("kron", &[a.clone(), b], |x| x[0].kron(&x[1]));
-        let other = draw.tensor(&[j, k], -2.0..2.0);
-        check("vecdot", &[a, other], |x| x[0].vecdot(&x[1]));
-        let matrices = [[i, j], [j, k], [k, l]].map(|shape| draw.tensor(&shape, -2.0..2.0));
-        check("multi_dot", &matrices, |x| Tensor::multi_dot(&[&x[0], &x[1], &x[2]]));
-        let inputs = [vec![i, 1], vec![i], vec![j]].map(|shape| draw.tensor(&shape, -2.0..2.0));
-        check("addr", &inputs, |x| x[0].addr(&x[1], &x[2]));
-        let inputs = [vec![l, i], vec![l, j], vec![k, i, j], vec![k]].map(|shape| draw.tensor(&shape, -2.0..2.0));
-        check("bilinear", &inputs, |x| x[0].bilinear(&x[1], &x[2], Some(&x[3])));
-        check("trace", &[draw.tensor(&[l, l], -2.0..2.0)], |x| x[0].trace());
-    }
-}
+use crate::draw::Draw;
 
 #[test]
 fn they_follow_their_definitions() -> Result<()> {

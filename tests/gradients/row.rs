@@ -1,0 +1,253 @@
+//! A row of the table, and what is checked of it.
+
+use precast::{
+    DType::{self, F32, F64},
+    Op, Result, Tensor, check, observe,
+};
+
+use crate::draw::{CASES, Draw};
+
+/// What a central difference may be off, relative to the largest gradient: its step is 1e-5, so the next term of the
+/// series is 1e-10 times a third derivative, and rounding in f64 is 1e-11 times the result.
+const SLOPE: f64 = 1e-6;
+
+/// What a 16-bit gradient is off, in epsilons: computed in f32 and rounded once, half of one. What is above the half is what
+/// f32 loses, which is 2^-13 of an epsilon of f16 for each rounding.
+pub const ONCE: f64 = 0.505;
+
+/// The inputs of a call, and the call with its options.
+pub struct Case {
+    inputs: Vec<Tensor>,
+    call: Box<dyn Fn(&[Tensor]) -> Result<Tensor>>,
+    /// See [`SLOPE`].
+    slope: f64,
+    /// How many epsilons of the 16-bit dtype its gradients may be off.
+    low: f64,
+    reference: Option<Box<Reference>>,
+}
+
+/// A formula in f64 that rounds to the 16-bit dtype where the op says that it does.
+type Reference = dyn Fn(&[Tensor], DType) -> Result<Tensor>;
+
+impl Case {
+    pub fn new(inputs: impl Into<Vec<Tensor>>, call: impl Fn(&[Tensor]) -> Result<Tensor> + 'static) -> Self {
+        Case { inputs: inputs.into(), call: Box::new(call), slope: SLOPE, low: ONCE, reference: None }
+    }
+
+    /// The bound of the 16-bit gradients where more is rounded than the gradients. Say what where it is used.
+    pub fn low(mut self, epsilons: f64) -> Self {
+        self.low = epsilons;
+        self
+    }
+
+    /// What the 16-bit gradients are compared with, where the op rounds more than its result and its gradients.
+    pub fn reference(mut self, formula: impl Fn(&[Tensor], DType) -> Result<Tensor> + 'static) -> Self {
+        self.reference = Some(Box::new(formula));
+        self
+    }
+
+    /// Runs the op on views that a layout makes of the inputs.
+    fn run(&self, layout: Layout, inputs: &[Tensor]) -> Result<Tensor> {
+        (self.call)(&layout.views(inputs)?)
+    }
+
+    /// As [`run`](Case::run); in f32 the reference, in f64, where there is one.
+    fn run_to_compare(&self, layout: Layout, inputs: &[Tensor], low: DType) -> Result<Tensor> {
+        let views = layout.views(inputs)?;
+        match &self.reference {
+            Some(formula) if views[0].dtype() == F32 => {
+                formula(&views.iter().map(|x| x.cast(F64)).collect::<Vec<_>>(), low)
+            }
+            _ => (self.call)(&views),
+        }
+    }
+
+    /// The bound of the central differences, where the op itself rounds.
+    pub fn slope(mut self, relative: f64) -> Self {
+        self.slope = relative;
+        self
+    }
+}
+
+/// How an op is called, and what is to be expected of its gradients.
+pub struct Row {
+    pub op: Op,
+    /// Which of the op's functions, where there are several.
+    name: &'static str,
+    has_gradient: bool,
+    draw: Box<dyn Fn(&mut Draw) -> Case>,
+}
+
+impl Row {
+    /// An op whose gradients reach every floating input.
+    pub fn new(op: Op, draw: impl Fn(&mut Draw) -> Case + 'static) -> Self {
+        Row { op, name: "", has_gradient: true, draw: Box::new(draw) }
+    }
+
+    /// An op without a gradient: its result is of whole numbers or truth values.
+    pub fn without_gradient(op: Op, draw: impl Fn(&mut Draw) -> Case + 'static) -> Self {
+        Row { has_gradient: false, ..Row::new(op, draw) }
+    }
+
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// What is wrong in one case, if anything.
+    fn failure(&self, number: usize) -> Option<String> {
+        let case = (self.draw)(&mut Draw::new(number));
+        let shapes: Vec<&[usize]> = case.inputs.iter().map(Tensor::shape).collect();
+        let says =
+            |layout: Layout, words: String| Some(format!("{} {} {shapes:?} {layout:?}: {words}", self.op, self.name));
+        let layout = [Layout::Plain, Layout::Transposed, Layout::Strided][number % 3];
+        let check = if self.has_gradient { slopes } else { no_slope };
+        let outcome = self.runs_the_op(&case).and_then(|()| check(&case, layout));
+        outcome.err().and_then(|words| says(layout, words))
+    }
+
+    fn runs_the_op(&self, case: &Case) -> Result<(), String> {
+        let (y, events) = observe::watch(|| (case.call)(&case.inputs));
+        y.map_err(|e| e.to_string())?;
+        let ops: Vec<Op> = events.iter().map(|event| event.op).collect();
+        if ops.contains(&self.op) { Ok(()) } else { Err(format!("the row runs {ops:?}")) }
+    }
+}
+
+/// Checks every case of every row.
+#[track_caller]
+pub fn check_all(rows: Vec<Row>) {
+    let failures: Vec<String> = rows.iter().flat_map(|row| (0..CASES).filter_map(|case| row.failure(case))).collect();
+    assert!(failures.is_empty(), "{} cases fail:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Checks one case that is no row's.
+#[track_caller]
+pub fn check_case(name: &str, case: &Case) {
+    if let Err(words) = slopes(case, Layout::Plain) {
+        panic!("{name}: {words}");
+    }
+}
+
+/// The gradients of a case against central differences, and those in 16 bit against those in f32.
+fn slopes(case: &Case, layout: Layout) -> Result<(), String> {
+    let inputs = layout.bases(&case.inputs);
+    every_input_is_reached(case, &inputs, layout)?;
+    let found = check::gradients(&inputs, |x| case.run(layout, x)).map_err(|e| e.to_string())?;
+    if found.relative > case.slope {
+        return Err(format!("in f64 {found:?}"));
+    }
+    for low in DType::LOW {
+        if case.reference.is_none() {
+            rounds_once(case, &inputs, layout, low)?;
+        }
+        let found = check::low_gradients(&inputs, low, |x| case.run_to_compare(layout, x, low));
+        let found = found.map_err(|e| e.to_string())?;
+        if found.relative > case.low {
+            return Err(format!("in {low} {found:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// The result in 16 bit is that in f32 of the same numbers, rounded once.
+fn rounds_once(case: &Case, inputs: &[Tensor], layout: Layout, low: DType) -> Result<(), String> {
+    let run = |to: DType| {
+        let cast = |x: &Tensor| if x.dtype().is_float() { x.cast(low).cast(F64).cast(to) } else { x.clone() };
+        case.run(layout, &inputs.iter().map(cast).collect::<Vec<_>>()).map_err(|e| e.to_string())
+    };
+    let (found, wide) = (run(low)?, run(F32)?);
+    // An op that widens on purpose says so by its dtype.
+    let expected = wide.cast(F64).cast(F32).cast(found.dtype());
+    let bits = |x: &Tensor| x.to_f64().into_iter().map(f64::to_bits).collect::<Vec<_>>();
+    if bits(&found) == bits(&expected) { Ok(()) } else { Err(format!("{low} result {found:?} is not {expected:?}")) }
+}
+
+/// Inputs without elements have no slope to compare; their gradients shall be there all the same.
+fn every_input_is_reached(case: &Case, inputs: &[Tensor], layout: Layout) -> Result<(), String> {
+    for dtype in [F64, DType::F16, DType::Bf16] {
+        let leaf = |x: &Tensor| if x.dtype().is_float() { x.cast(dtype).requires_grad() } else { x.clone() };
+        let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
+        let back = case.run(layout, &leaves).and_then(|y| y.backward_from(&Tensor::ones(y.shape(), y.dtype())));
+        let grads = back.map_err(|e| e.to_string())?;
+        for (i, x) in leaves.iter().enumerate().filter(|(_, x)| x.is_tracked()) {
+            match grads.of(x) {
+                None => return Err(format!("no gradient of input {i} in {dtype}")),
+                Some(grad) if grad.shape() != x.shape() || grad.dtype() != dtype => {
+                    return Err(format!("the gradient of input {i} is {} {:?} in {dtype}", grad.dtype(), grad.shape()));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// No gradient leaves a result of whole numbers or truth values.
+fn no_slope(case: &Case, layout: Layout) -> Result<(), String> {
+    let tracked = |x: Tensor| if x.dtype().is_float() { x.requires_grad() } else { x };
+    let inputs: Vec<Tensor> = layout.bases(&case.inputs).into_iter().map(tracked).collect();
+    let y = case.run(layout, &inputs).map_err(|e| e.to_string())?;
+    match (y.dtype().is_float(), y.is_tracked()) {
+        (false, false) => Ok(()),
+        (_, tracked) => Err(format!("the result is {} and its gradient is {tracked}", y.dtype())),
+    }
+}
+
+/// How the inputs of a case lie in memory.
+#[derive(Clone, Copy, Debug)]
+enum Layout {
+    /// One element after the other.
+    Plain,
+    /// The first and the last axis exchanged.
+    Transposed,
+    /// A part of each row of a longer tensor, which is NaN elsewhere.
+    Strided,
+}
+
+impl Layout {
+    /// Tensors of less than two axes have nothing to exchange; they are strided instead.
+    fn for_rank(self, rank: usize) -> Layout {
+        match (self, rank) {
+            (_, 0) => Layout::Plain,
+            (Layout::Transposed, 1) => Layout::Strided,
+            (layout, _) => layout,
+        }
+    }
+
+    fn bases(self, inputs: &[Tensor]) -> Vec<Tensor> {
+        inputs.iter().map(|x| self.base(x)).collect()
+    }
+
+    fn views(self, bases: &[Tensor]) -> Result<Vec<Tensor>> {
+        bases.iter().map(|base| self.view(base)).collect()
+    }
+
+    /// The tensor of which [`view`](Layout::view) makes this one.
+    fn base(self, x: &Tensor) -> Tensor {
+        let (data, shape) = match self.for_rank(x.rank()) {
+            Layout::Plain => return x.clone(),
+            Layout::Transposed => {
+                let x = x.transpose(0, -1).expect("two axes");
+                (x.to_f64(), x.shape().to_vec())
+            }
+            Layout::Strided => {
+                let (mut shape, len) = (x.shape().to_vec(), x.shape()[x.rank() - 1]);
+                *shape.last_mut().expect("an axis") += 2;
+                let x = x.to_f64();
+                let rows: usize = shape[..shape.len() - 1].iter().product();
+                let row = |i: usize| [&[f64::NAN], &x[i * len..(i + 1) * len], &[f64::NAN]].concat();
+                ((0..rows).flat_map(row).collect(), shape)
+            }
+        };
+        Tensor::from_f64(&data, &shape, x.dtype()).expect("one number for each element")
+    }
+
+    fn view(self, base: &Tensor) -> Result<Tensor> {
+        match self.for_rank(base.rank()) {
+            Layout::Plain => Ok(base.clone()),
+            Layout::Transposed => base.transpose(0, -1),
+            Layout::Strided => base.slice(-1, 1..base.shape()[base.rank() - 1] - 1),
+        }
+    }
+}
