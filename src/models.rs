@@ -24,7 +24,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use serde_yaml::Spanned;
+use serde_yaml::{Spanned, budget::BudgetBreach};
 
 use crate::{
     Child,
@@ -38,6 +38,10 @@ const VERSION: u32 = 1;
 
 /// The longest file that is read.
 const MAX_BYTES: usize = 1 << 20;
+/// How deep lists and maps may be nested.
+const MAX_DEPTH: usize = 64;
+/// How many values, lists and maps a file may have.
+const MAX_NODES: usize = 65_536;
 
 /// The models that come with the library.
 const EMBEDDED: [(&str, &str); 4] = [
@@ -183,7 +187,7 @@ fn write(net: &Child, name: Option<&str>) -> Result<String> {
 fn read<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
     let options = serde_yaml::options! {
         budget: serde_yaml::budget! {
-            max_depth: 64, max_nodes: 65_536, max_aliases: 0, max_anchors: 0, max_documents: 1, max_merge_keys: 0,
+            max_depth: MAX_DEPTH, max_nodes: MAX_NODES, max_aliases: 0, max_anchors: 0, max_documents: 1, max_merge_keys: 0,
         },
         strict_booleans: true,
         reject_unsupported_tags: true,
@@ -197,6 +201,10 @@ fn read<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
 /// Cells are read through trait objects, which turn the errors inside into text. The text is all there is, and each
 /// level has appended a place to it: the first appended is the innermost.
 fn message(error: &serde_yaml::Error, origin: &str) -> String {
+    // The head is read before any cell, and all of the file is parsed for it: what breaks a limit is met there.
+    if let serde_yaml::Error::Budget { breach, location } = error.without_snippet() {
+        return format!("{origin}:{}:{}: {}", location.line().max(1), location.column().max(1), over_limit(breach));
+    }
     let text = error.without_snippet().to_string();
     let (mut what, mut place) = (text.as_str(), None);
     while let Some((before, at)) = what.rsplit_once(" at line ")
@@ -213,10 +221,43 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
     } else if let Some(key) = met.strip_prefix("unknown field `") {
         format!("unknown key `{key}`{}; there may be {allowed}", did_you_mean(key, allowed.split(", ")))
     } else if what.starts_with("invalid u") {
-        // the wording of the parser for unsigned integers
         "not a whole number of at least 0".to_string()
     } else {
-        what.to_string()
+        in_our_words(what)
     };
     format!("{origin}{place}: {what}")
+}
+
+/// The parser's errors, which were text before they came here, in the words of this library.
+fn in_our_words(what: &str) -> String {
+    if let Some(key) = what.strip_prefix("duplicate mapping key: ") {
+        let key = key.split(',').next().unwrap_or(key);
+        return format!("the key `{key}` stands here twice");
+    }
+    let words = match what {
+        "unexpected end of input" => "the text ends here, and something is missing",
+        "expected mapping start" => "expected a map, `key: value`",
+        "expected sequence start" => "expected a list, `[a, b]` or a line with `- ` for each",
+        "expected string scalar" => "expected a single value",
+        _ if what.starts_with("alias references unknown anchor") => ANCHORS,
+        _ if what.starts_with("unsupported tag") => "YAML tags (`!`) are not allowed here; put text with `!` in quotes",
+        _ if what.starts_with("invalid floating point") => "not a number",
+        _ if what.starts_with("invalid boolean") => "neither `true` nor `false`",
+        other => other,
+    };
+    words.to_string()
+}
+
+const ANCHORS: &str = "YAML anchors (`&`) and aliases (`*`) are not allowed here; put text with them in quotes";
+
+/// Which limit a file goes beyond.
+fn over_limit(breach: &BudgetBreach) -> String {
+    match breach {
+        BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => ANCHORS.to_string(),
+        BudgetBreach::MergeKeys { .. } => "merge keys (`<<`) are not allowed here".to_string(),
+        BudgetBreach::Depth { .. } => format!("lists and maps are nested deeper than {MAX_DEPTH}"),
+        BudgetBreach::Nodes { .. } => format!("more than {MAX_NODES} values"),
+        BudgetBreach::Documents { .. } => "a second document begins here; a file has one".to_string(),
+        _ => "longer or more entangled than an architecture file may be".to_string(),
+    }
 }
