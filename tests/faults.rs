@@ -221,3 +221,24 @@ mod paths {
         assert!(svg.chars().all(allowed));
     }
 }
+
+/// A file that is written in place is half a file after a crash or on a full disk.
+#[test]
+fn no_code_but_one_function_writes_files() {
+    fn go(folder: &Path) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                go(&path);
+                continue;
+            }
+            let source = fs::read_to_string(&path).unwrap();
+            let code = source.split("#[cfg(test)]\nmod tests").next().unwrap();
+            for word in ["fs::write", "File::create", "OpenOptions", "fs::rename"] {
+                let only_here = path.ends_with("src/files.rs");
+                assert!(only_here || !code.contains(word), "{}: {word}", path.display());
+            }
+        }
+    }
+    go(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+}
