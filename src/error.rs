@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::printable::{printable, printable_lines};
+
 /// `std::result::Result` with [`Error`] as the default error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -59,9 +61,11 @@ macro_rules! constructors {
 }
 
 impl Error {
-    /// An error of a kind with its message. The message says what was met and what is allowed, without a full stop.
+    /// An error of a kind with its message. The message says what was met and what is allowed, without a full stop. It may
+    /// quote a file: control characters in it are escaped, line ends excepted.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner { kind, message: message.into(), op: None, slot: None, cell: None }))
+        let message = printable_lines(&message.into()).into_owned();
+        Error(Box::new(Inner { kind, message, op: None, slot: None, cell: None }))
     }
 
     constructors! {
@@ -93,7 +97,7 @@ impl Error {
 
     /// An error of the operating system about a file.
     pub fn io(file: &std::path::Path, error: &std::io::Error) -> Self {
-        Error::new(ErrorKind::Io, format!("{}: {error}", file.display()))
+        Error::new(ErrorKind::Io, format!("{}: {error}", printable(&file.display().to_string())))
     }
 
     /// What went wrong, for code.
@@ -133,7 +137,7 @@ impl Error {
 
     /// Puts words before the message: `file: message`.
     pub(crate) fn context(mut self, words: impl fmt::Display) -> Self {
-        self.0.message = format!("{words}: {}", self.0.message);
+        self.0.message = format!("{}: {}", printable(&words.to_string()), self.0.message);
         self
     }
 }

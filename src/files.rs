@@ -1,7 +1,7 @@
 //! Reading files within limits, and replacing them in one step.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
@@ -12,15 +12,28 @@ use crate::error::{Error, Result};
 /// The text of a file that is not longer than a limit.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, is longer, or is not UTF-8.
+/// As [`read_within`], and when it is not UTF-8.
 pub(crate) fn read_text(path: &Path, limit: usize) -> Result<String> {
-    let read = || -> io::Result<String> {
-        let mut bytes = Vec::new();
-        fs::File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-        if bytes.len() > limit {
-            return Err(io::Error::other(format!("longer than {limit} bytes, the most that is read")));
+    let bytes = read_within(path, limit)?;
+    String::from_utf8(bytes).map_err(|_| Error::io(path, &io::Error::other("not a text in UTF-8")))
+}
+
+/// The bytes of a file that is not longer than a limit. Of a longer one nothing is read where its length is known, and one
+/// byte more than the limit where it is not, as of a pipe.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, or is longer.
+pub(crate) fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
+    let read = || -> io::Result<Vec<u8>> {
+        let too_long = || io::Error::other(format!("longer than {limit} bytes, the most that is read"));
+        let file = File::open(path)?;
+        let met = file.metadata()?;
+        if met.is_file() && met.len() > limit as u64 {
+            return Err(too_long());
         }
-        String::from_utf8(bytes).map_err(|_| io::Error::other("not a text in UTF-8"))
+        let mut bytes = Vec::new();
+        file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+        if bytes.len() > limit { Err(too_long()) } else { Ok(bytes) }
     };
     read().map_err(|e| Error::io(path, &e))
 }
@@ -33,52 +46,163 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|e| Error::io(path, &e))
 }
 
-/// Writes a file in one step: whoever reads it, even after a crash, meets the whole old or the whole new one.
+/// Writes a file in one step: whoever reads it, even after a crash, meets the whole old or the whole new one. The bytes go
+/// into a new file in the same folder, which then takes the name. A link is followed; what is no file of a disk, such as
+/// `/dev/stdout`, is written as it stands.
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be written; an older file then stays as it was.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    let new = beside(path);
-    let write = || -> io::Result<()> {
-        let mut file = fs::File::create_new(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    };
-    write().map_err(|e| {
-        // What is left of the new file is of no use; that it cannot be removed matters less than why it was not written.
-        let _ = fs::remove_file(&new);
-        Error::io(path, &e)
-    })
+pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+    replace_by(path.as_ref(), |file| file.write_all(bytes))
 }
 
-/// A name in the same folder that nobody else uses.
-fn beside(path: &Path) -> PathBuf {
+/// Tries whether [`replace`] can write a file there, and leaves everything as it was.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the place is a folder, or no file can be made beside it.
+pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let check = || match target(path)? {
+        Target::Device => File::options().write(true).open(path).map(drop),
+        Target::File(path) if path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Target::File(path) => {
+            let (file, new) = create_beside(&path)?;
+            drop(file);
+            fs::remove_file(new)
+        }
+    };
+    check().map_err(|e| Error::io(path, &e))
+}
+
+fn replace_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+    let replace = || match target(path)? {
+        Target::Device => write(&mut File::options().write(true).open(path)?),
+        Target::File(path) => {
+            let (mut file, new) = create_beside(&path)?;
+            let whole = write(&mut file).and_then(|()| file.sync_all());
+            drop(file);
+            whole.and_then(|()| fs::rename(&new, &path)).inspect_err(|_| {
+                // What is left of the new file is of no use; that it cannot be removed matters less than why it was not
+                // written.
+                let _ = fs::remove_file(&new);
+            })
+        }
+    };
+    replace().map_err(|e| Error::io(path, &e))
+}
+
+/// What a path stands for.
+enum Target {
+    /// A file that is there or is to be, links followed.
+    File(PathBuf),
+    /// A terminal, a pipe, a device: it cannot be replaced.
+    Device,
+}
+
+fn target(path: &Path) -> io::Result<Target> {
+    match fs::metadata(path) {
+        Ok(met) if met.is_file() || met.is_dir() => fs::canonicalize(path).map(Target::File),
+        Ok(_) => Ok(Target::Device),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Target::File(path.to_path_buf())),
+        Err(error) => Err(error),
+    }
+}
+
+/// A new file in the same folder, under a name that nobody else uses.
+fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
-    name.into()
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let new = path.with_file_name(format!(".precast-{}-{count}.tmp", std::process::id()));
+        match File::create_new(&new) {
+            // An earlier process of the same number was killed and left it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            made => return made.map(|file| (file, new)),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A folder of its own for one test, removed at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(test: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("precast-files-{test}-{}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            Folder(folder)
+        }
+
+        fn len(&self) -> usize {
+            fs::read_dir(&self.0).unwrap().count()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
     #[test]
     fn a_file_is_replaced_whole_or_not_at_all() {
-        let dir = std::env::temp_dir().join(format!("precast-files-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        let path = dir.join("a.txt");
+        let dir = Folder::new("replace");
+        let path = dir.0.join("a.txt");
+        check_writable(&path).unwrap();
+        assert_eq!(dir.len(), 0, "trying leaves nothing");
         replace(&path, b"old").unwrap();
         replace(&path, b"new").unwrap();
         assert_eq!(read_text(&path, 3).unwrap(), "new");
         assert!(read_text(&path, 2).unwrap_err().to_string().contains("longer than 2 bytes"));
 
         // A folder cannot be replaced by a file: the error names it, and nothing is left beside it.
-        let folder = dir.join("folder");
+        let folder = dir.0.join("folder");
         fs::create_dir_all(folder.join("inside")).unwrap();
+        assert!(check_writable(&folder).unwrap_err().to_string().contains("folder"));
         assert!(replace(&folder, b"x").unwrap_err().to_string().contains("folder"));
-        assert_eq!(fs::read_dir(&dir).unwrap().count(), 2);
-        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(dir.len(), 2);
+        let nowhere = dir.0.join("no/such/folder/a.txt");
+        assert!(check_writable(&nowhere).is_err() && replace(&nowhere, b"x").is_err());
+    }
+
+    /// As on a full disk: some bytes are written, then no more.
+    #[test]
+    fn a_write_that_fails_half_way_leaves_the_old_file_and_nothing_else() {
+        let dir = Folder::new("full");
+        let path = dir.0.join("metrics.json");
+        replace(&path, b"{\"whole\": true}").unwrap();
+        let error = replace_by(&path, |file| {
+            file.write_all(b"{\"who")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        let message = error.unwrap_err().to_string();
+        assert!(message.starts_with(&path.display().to_string()), "{message}");
+        assert_eq!(read_text(&path, 100).unwrap(), "{\"whole\": true}");
+        assert_eq!(dir.len(), 1);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_are_followed_and_devices_stay_what_they_are() {
+        let dir = Folder::new("links");
+        let (file, link) = (dir.0.join("file"), dir.0.join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        replace(&link, b"new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        check_writable("/dev/null").unwrap();
+        replace("/dev/null", b"gone").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn of_an_endless_file_no_more_than_the_limit_is_read() {
+        let message = read_within(Path::new("/dev/zero"), 1000).unwrap_err().to_string();
+        assert_eq!(message, "/dev/zero: longer than 1000 bytes, the most that is read");
     }
 }

@@ -67,7 +67,7 @@ pub mod cells;
 pub mod check;
 mod dtype;
 pub mod error;
-mod files;
+pub mod files;
 pub mod host;
 #[allow(unsafe_code)]
 mod kernels;
@@ -79,6 +79,7 @@ pub mod optim;
 pub mod policy;
 pub mod precision;
 pub mod prelude;
+mod printable;
 pub mod report;
 pub mod rewrite;
 mod run;

@@ -24,7 +24,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
-use serde_yaml::Spanned;
+use serde_yaml::{Spanned, budget::BudgetBreach};
 
 use crate::{
     Child,
@@ -203,7 +203,7 @@ fn not_too_long(text: &str, origin: &str) -> Result<()> {
 }
 
 fn too_deep() -> String {
-    format!("lists and maps are nested deeper than {MAX_DEPTH}, the most that is read; a row of cells takes two")
+    format!("lists and maps are nested deeper than {MAX_DEPTH}")
 }
 
 /// One document, within limits that are checked while it is parsed.
@@ -224,6 +224,10 @@ fn read<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
 /// Cells are read through trait objects, which turn the errors inside into text. The text is all there is, and each
 /// level has appended a place to it: the first appended is the innermost.
 fn message(error: &serde_yaml::Error, origin: &str) -> String {
+    // The head is read before any cell, and all of the file is parsed for it: what breaks a limit is met there.
+    if let serde_yaml::Error::Budget { breach, location } = error.without_snippet() {
+        return format!("{origin}:{}:{}: {}", location.line().max(1), location.column().max(1), over_limit(breach));
+    }
     let text = error.without_snippet().to_string();
     let (mut what, mut place) = (text.as_str(), None);
     while let Some((before, at)) = what.rsplit_once(" at line ")
@@ -239,25 +243,44 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
         format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds()))
     } else if let Some(key) = met.strip_prefix("unknown field `") {
         format!("unknown key `{key}`{}; there may be {allowed}", did_you_mean(key, allowed.split(", ")))
-    } else if let Some(breach) = what.strip_prefix("budget breached: ") {
-        beyond_limits(breach.split(' ').next().unwrap_or(breach))
     } else if what.starts_with("invalid u") {
-        // the wording of the parser for unsigned integers
         "not a whole number of at least 0".to_string()
     } else {
-        what.to_string()
+        in_our_words(what)
     };
     format!("{origin}{place}: {what}")
 }
 
-/// Which limit of [`read`] a text is beyond, from the parser's name of it.
-fn beyond_limits(limit: &str) -> String {
-    match limit {
-        "Depth" => too_deep(),
-        "Nodes" => format!("more than {MAX_NODES} values, lists and maps, the most that is read"),
-        "Anchors" | "Aliases" | "AliasAnchorRatio" => "anchors and aliases (`&`, `*`) are not read".to_string(),
-        "MergeKeys" => "merge keys (`<<`) are not read".to_string(),
-        "Documents" => "a second document begins; one is read".to_string(),
-        other => format!("larger than what is read (`{other}`)"),
+/// The parser's errors, which were text before they came here, in the words of this library.
+fn in_our_words(what: &str) -> String {
+    if let Some(key) = what.strip_prefix("duplicate mapping key: ") {
+        let key = key.split(',').next().unwrap_or(key);
+        return format!("the key `{key}` stands here twice");
+    }
+    let words = match what {
+        "unexpected end of input" => "the text ends here, and something is missing",
+        "expected mapping start" => "expected a map, `key: value`",
+        "expected sequence start" => "expected a list, `[a, b]` or a line with `- ` for each",
+        "expected string scalar" => "expected a single value",
+        _ if what.starts_with("alias references unknown anchor") => ANCHORS,
+        _ if what.starts_with("unsupported tag") => "YAML tags (`!`) are not allowed here; put text with `!` in quotes",
+        _ if what.starts_with("invalid floating point") => "not a number",
+        _ if what.starts_with("invalid boolean") => "neither `true` nor `false`",
+        other => other,
+    };
+    words.to_string()
+}
+
+const ANCHORS: &str = "YAML anchors (`&`) and aliases (`*`) are not allowed here; put text with them in quotes";
+
+/// Which limit a file goes beyond.
+fn over_limit(breach: &BudgetBreach) -> String {
+    match breach {
+        BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => ANCHORS.to_string(),
+        BudgetBreach::MergeKeys { .. } => "merge keys (`<<`) are not allowed here".to_string(),
+        BudgetBreach::Depth { .. } => too_deep(),
+        BudgetBreach::Nodes { .. } => format!("more than {MAX_NODES} values"),
+        BudgetBreach::Documents { .. } => "a second document begins here; a file has one".to_string(),
+        _ => "longer or more entangled than an architecture file may be".to_string(),
     }
 }

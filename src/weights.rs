@@ -71,8 +71,15 @@ pub fn load<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Resul
 /// that the options do not allow to be cast. On any error the network is as it was.
 pub fn load_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, options: LoadOptions) -> Result<()> {
     let path = path.as_ref();
-    let bytes = files::read(path)?;
-    let found = decode(&bytes, &by_param(net.named_params()), options).map_err(|e| e.context(path.display()))?;
+    load_bytes(net, &files::read(path)?, options).map_err(|e| e.context(path.display()))
+}
+
+/// As [`load_with`], from the bytes of a file.
+///
+/// # Errors
+/// As [`load_with`], without the name of a file.
+pub fn load_bytes<C: ?Sized + AsCell>(net: &Child<C>, bytes: &[u8], options: LoadOptions) -> Result<()> {
+    let found = decode(bytes, &by_param(net.named_params()), options)?;
     found.iter().try_for_each(|(param, value)| param.set(value))
 }
 

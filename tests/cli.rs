@@ -3,77 +3,15 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 use precast::{DType, Level, Plan, Policy, models, policy::Pack, precision::Treatment, weights};
 use serde_json::Value;
 
-/// A folder of its own for one test, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("precast-cli-{test}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        let file = self.0.join(name);
-        fs::write(&file, text).unwrap();
-        file.to_str().unwrap().to_string()
-    }
-
-    fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn precast_in(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));
-    // What is measured of the machine is kept where tests keep things, not in the user's cache.
-    command.args(args).current_dir(folder).env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR")).output().unwrap()
-}
-
-/// Runs in the root of the package.
-fn precast(args: &[&str]) -> Output {
-    precast_in(Path::new(env!("CARGO_MANIFEST_DIR")), args)
-}
-
-/// Standard output of a run that must succeed and be silent on standard error.
-fn text(output: Output) -> String {
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && stderr.is_empty(), "{}: {stderr}", output.status);
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn json(output: Output) -> Value {
-    serde_json::from_str(&text(output)).unwrap()
-}
-
-/// The JSON of a run in the root of the package.
-fn json_of(args: &[&str]) -> Value {
-    json(precast(args))
-}
-
-/// The message of a run that must end with this status, having written nothing to standard output.
-fn error(code: i32, output: Output) -> String {
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{stderr}");
-    assert!(stderr.starts_with("error: "), "{stderr}");
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
-    stderr
-}
+#[path = "common/command.rs"]
+mod command;
+use command::{Folder, error, json, json_of, precast, precast_in, text};
 
 #[test]
 fn help_tells_a_newcomer_how_to_begin() {

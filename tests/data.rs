@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, io::Write, path::PathBuf};
 
 use precast::{
     DType, ErrorKind,
-    data::{Dataset, digits, read_digits},
+    data::{Dataset, batches_of_epoch, digits, read_digits},
 };
 
 /// The counts of digits as the UCI repository and scikit-learn's documentation state them.
@@ -45,6 +45,27 @@ fn a_split_keeps_every_example_and_depends_on_the_seed_alone() {
     for train in [0, 1797, 5000] {
         assert_eq!(digits.split(train, 0).unwrap_err().kind(), ErrorKind::Data);
     }
+}
+
+#[test]
+fn no_batch_of_an_epoch_is_a_single_example() {
+    let lengths = |n: usize, size: usize| -> Vec<usize> {
+        let data = Dataset::new(vec![0.0; n], &[1], (0..n as i64).collect()).unwrap();
+        let batches: Vec<_> = data.shuffled_batches(size, 1, 0).map(|batch| batch.y).collect();
+        let mut seen: Vec<f64> = batches.iter().flat_map(precast::Tensor::to_f64).collect();
+        seen.sort_by(f64::total_cmp);
+        assert_eq!(seen, (0..n).map(|i| i as f64).collect::<Vec<_>>(), "every example once");
+        assert_eq!(batches.len(), batches_of_epoch(n, size));
+        batches.iter().map(precast::Tensor::len).collect()
+    };
+    assert_eq!(lengths(9, 4), [4, 5]);
+    assert_eq!(lengths(8, 4), [4, 4]);
+    assert_eq!(lengths(10, 4), [4, 4, 2]);
+    assert_eq!(lengths(5, 4), [5]);
+    assert_eq!(lengths(3, 2), [3]);
+    assert_eq!(lengths(1, 4), [1], "there is no other");
+    assert_eq!(lengths(3, 1), [1, 1, 1], "as was asked for");
+    assert_eq!((batches_of_epoch(0, 4), batches_of_epoch(7, usize::MAX)), (0, 1));
 }
 
 #[test]
@@ -164,6 +185,20 @@ fn what_is_no_file_of_digits_is_refused_with_its_line() {
     assert!(Dataset::new(vec![1.0; 2], &[1], vec![0, -1]).is_err());
     let nan = Dataset::new(vec![1.0, 2.0, 3.0, f32::NAN], &[2], vec![0, 1]).unwrap_err();
     assert_eq!(nan.to_string(), "value 1 of example 1 is NaN; allowed: finite numbers");
+}
+
+/// Length first, then as much as is allowed: neither a file that is too long nor one without an end is read whole.
+#[test]
+#[cfg(unix)]
+fn a_file_that_is_too_long_is_not_read() {
+    let file = File::with("long.csv", b"");
+    // Longer than all memory, and empty on the disk.
+    fs::File::options().write(true).open(&file.0).unwrap().set_len(1 << 42).unwrap();
+    for path in [&*file.0, "/dev/zero".as_ref()] {
+        let error = read_digits(path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("longer than 33554432 bytes, the most that is read"), "{error}");
+    }
 }
 
 /// A gzip file of zeros that unpacks to far more than any file of digits.

@@ -11,7 +11,7 @@ use precast::Op;
 
 /// Modules by floor, as the table in ARCHITECTURE.md has them.
 const FLOORS: &[&[&str]] = &[
-    &["error", "dtype", "files", "kernels"],
+    &["error", "dtype", "files", "kernels", "printable"],
     &["op", "precision", "observe"],
     &["tensor", "ops", "check"],
     &["cell", "cells", "host", "models", "weights"],

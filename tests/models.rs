@@ -45,6 +45,44 @@ fn versions_are_read_first() {
 }
 
 #[test]
+fn what_yaml_can_do_and_a_model_may_not_is_told_in_our_words() {
+    let anchors = "YAML anchors (`&`) and aliases (`*`) are not allowed here; put text with them in quotes";
+    let cases = [
+        ("version: 1\nnet: &a {kind: ReLU}\n", "net.yaml:2:9: ", anchors),
+        ("version: 1\nnet: *a\n", "net.yaml:2:6: ", anchors),
+        ("version: 1\nnet: {kind: ReLU, <<: {a: 1}}\n", "net.yaml:2:19: ", "merge keys (`<<`) are not allowed here"),
+        ("version: 1\nnet: {kind: !odd ReLU}\n", "net.yaml:2:", "YAML tags (`!`) are not allowed here"),
+        (
+            "version: 1\nnet: {kind: ReLU}\n---\nversion: 1\n",
+            "net.yaml:3:1: ",
+            "a second document begins here; a file has one",
+        ),
+        ("version: 1\nversion: 1\nnet: {kind: ReLU}\n", "net.yaml:2:1: ", "the key `version` stands here twice"),
+        ("version: 1\nnet: {kind: ReLU}\ninput: 5\n", "net.yaml:3:8: ", "expected a list, `[a, b]`"),
+        ("version: 1\nnet: 5\n", "net.yaml:2:6: ", "expected a map, `key: value`"),
+        ("version: 1\nnet: {kind: Dropout, p: much}\n", "net.yaml:2:25: ", "not a number"),
+        ("", "net.yaml:1:1: ", "the text ends here, and something is missing"),
+    ];
+    for (text, place, words) in cases {
+        let message = error(text);
+        assert!(message.starts_with(place) && message.contains(words), "{text:?}: {message}");
+    }
+    let nested = |levels: usize| {
+        let (open, close) = ("{kind: Sequential, cells: [".repeat(levels), "]}".repeat(levels));
+        format!("version: 1\nnet: {open}{{kind: ReLU}}{close}\n")
+    };
+    // On a stack as a main thread has it: without optimisation, these take more than the 2 MiB of a test.
+    let deep = std::thread::Builder::new().stack_size(8 << 20).spawn(move || {
+        assert!(models::parse(&nested(31), "net.yaml", 0).is_ok());
+        assert!(error(&nested(32)).ends_with("lists and maps are nested deeper than 64"));
+    });
+    deep.unwrap().join().unwrap();
+    let wide = format!("version: 1\nnet: {{kind: Sequential, cells: [{}]}}\n", "{kind: ReLU},".repeat(22_000));
+    assert!(error(&wide).ends_with("more than 65536 values"));
+    assert!(!error("version: 1\nnet: {kind: \"Re\\nLU\\e[2J\"}\n").chars().any(char::is_control));
+}
+
+#[test]
 fn hostile_files_are_refused_quickly() {
     assert!(error(&"x".repeat((1 << 20) + 1)).contains("at most 1048576 are read"));
     assert!(error("version: 1\nnet: &a {kind: ReLU}\n").contains("anchors and aliases"));

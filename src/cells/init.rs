@@ -1,6 +1,6 @@
 //! Random numbers, and the initial values of parameters.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use rand::{Rng as _, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -64,16 +64,17 @@ impl Rng {
     /// ```
     pub fn reading<R>(&mut self, f: impl FnOnce() -> R) -> R {
         /// Puts the generator of an outer call back, also on panic.
-        struct Restore<'a>(&'a mut Rng, Option<Rng>);
+        struct Restore<'a>(&'a mut Rng, Option<Rng>, Option<usize>);
         impl Drop for Restore<'_> {
             fn drop(&mut self) {
                 if let Some(rng) = READING.replace(self.1.take()) {
                     *self.0 = rng;
                 }
+                LEFT.set(self.2);
             }
         }
         let outer = READING.replace(Some(self.clone()));
-        let _restore = Restore(self, outer);
+        let _restore = Restore(self, outer, LEFT.replace(Some(MOST_READ)));
         f()
     }
 }
@@ -81,7 +82,13 @@ impl Rng {
 thread_local! {
     /// The generator of the innermost [`Rng::reading`].
     static READING: RefCell<Option<Rng>> = const { RefCell::new(None) };
+    /// How many more numbers the cells of the file that is being read may hold.
+    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
 }
+
+/// How many numbers the cells of one file may hold: 4 GiB of them, so that a few words in a file do not take all memory. A
+/// program that makes its cells in code may make larger ones.
+const MOST_READ: usize = if cfg!(fuzzing) { 1 << 16 } else { 1 << 30 };
 
 /// Builds a cell that is being read from a file, with the generator of [`Rng::reading`].
 pub(super) fn with_reading_rng<R>(build: impl FnOnce(&mut Rng) -> Result<R>) -> Result<R> {
@@ -188,6 +195,13 @@ impl Init {
             }
         };
         let len = shape.iter().try_fold(1usize, |n, &axis| n.checked_mul(axis));
+        if let (Some(len), Some(left)) = (len, LEFT.get()) {
+            LEFT.set(Some(left.checked_sub(len).ok_or_else(|| {
+                Error::shape(format!(
+                    "a parameter of shape {shape:?} has {len} numbers; a file may ask for {MOST_READ} in all, and {left} are left"
+                ))
+            })?));
+        }
         let mut data: Vec<f32> = Vec::new();
         match len.map(|len| (len, data.try_reserve_exact(len))) {
             Some((len, Ok(()))) => data.extend(std::iter::repeat_with(|| draw() as f32).take(len)),

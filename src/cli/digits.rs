@@ -17,11 +17,45 @@ pub(super) fn shaped(digits: Dataset, shape: &[usize]) -> Result<Dataset> {
     }
     match shape {
         [outer @ .., height, width] if outer.iter().all(|&axis| axis == 1) => {
+            check_size(digits.len(), *height, *width)?;
             Ok(digits.resize(*height, *width)?.reshape(shape)?)
         }
         _ => Err(Failure::Usage(format!(
             "the model takes examples of shape {shape:?}; digits come as one image, such as [1, 32, 32], or flat, as [64]"
         ))),
+    }
+}
+
+/// Most memory that all digits may take in the shape of a model: 1 GiB, which holds the 1797 at 386 x 386.
+const MOST_BYTES: u128 = 1 << 30;
+
+/// Refuses what would not fit, before anything is made of it.
+fn check_size(digits: usize, height: usize, width: usize) -> Result {
+    let bytes = [height, width, size_of::<f32>()].iter().fold(digits as u128, |all, &n| all.saturating_mul(n as u128));
+    if bytes <= MOST_BYTES {
+        return Ok(());
+    }
+    let gib = |bytes: u128| bytes as f64 / (1u64 << 30) as f64;
+    Err(Failure::Usage(format!(
+        "the model takes images of {height} x {width} (its key `input` says so); {digits} digits of that size would take {:.1} \
+         GiB, allowed: {:.1} GiB",
+        gib(bytes),
+        gib(MOST_BYTES)
+    )))
+}
+
+/// Checks that a network can be trained by the smallest batch of an epoch: what a batch norm, say, refuses is told before
+/// the first step.
+pub(super) fn check_training(net: &mut Child, data: &Split, batch: usize) -> Result {
+    net.set_train(true);
+    let few = batch.min(2);
+    let Some(batch) = data.train.batches(few).next() else { return Ok(()) };
+    match no_grad(|| net.call(&batch.x)) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let by = if batch.y.len() == 1 { "a single example at a time".into() } else { format!("{few} examples") };
+            Err(Failure::Usage(format!("the model cannot be trained by {by}: {error}")))
+        }
     }
 }
 

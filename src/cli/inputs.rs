@@ -5,7 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use precast::{DType, Plan, Policy, Tensor, cell::Trace, host::Speeds, models::Model, policy::Prefer};
+use precast::{
+    DType, Plan, Policy, Tensor, cell::Trace, host::Speeds, models::Model, policy::Prefer, report::printable,
+};
 
 use super::{Failure, Result, say};
 
@@ -13,16 +15,16 @@ use super::{Failure, Result, say};
 pub(super) struct Read<T> {
     pub value: T,
     /// The argument: a file or a name.
-    argument: String,
+    argument: PathBuf,
     built_in: bool,
 }
 
 impl<T> Read<T> {
     /// What it goes by: the name, or the name of the file without folder and ending.
     pub fn short_name(&self) -> String {
-        match Path::new(&self.argument).file_stem() {
+        match self.argument.file_stem() {
             Some(stem) if !self.built_in => stem.to_string_lossy().into_owned(),
-            _ => self.argument.clone(),
+            _ => self.argument.to_string_lossy().into_owned(),
         }
     }
 }
@@ -30,17 +32,22 @@ impl<T> Read<T> {
 impl<T> fmt::Display for Read<T> {
     /// `o2 (built in)` or the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.argument, if self.built_in { " (built in)" } else { "" })
+        write!(f, "{}{}", shown(&self.argument), if self.built_in { " (built in)" } else { "" })
     }
 }
 
+/// A path as people see it.
+pub(super) fn shown(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
+}
+
 /// Reads a model; its weights are drawn from the seed.
-pub(super) fn model(argument: &str, seed: u64) -> Result<Read<Model>> {
+pub(super) fn model(argument: &Path, seed: u64) -> Result<Read<Model>> {
     read(argument, |file| Model::load(file, seed), |name| Model::named(name, seed))
 }
 
 /// Reads a policy.
-pub(super) fn policy(argument: &str) -> Result<Read<Policy>> {
+pub(super) fn policy(argument: &Path) -> Result<Read<Policy>> {
     read(argument, |file| Policy::load(file), Policy::named)
 }
 
@@ -118,17 +125,17 @@ pub(super) fn speeds_here() -> Speeds {
 
 /// A file where there is one; otherwise what is built in under that name.
 fn read<T>(
-    argument: &str,
+    argument: &Path,
     load: impl FnOnce(&Path) -> precast::Result<T>,
     named: impl FnOnce(&str) -> precast::Result<T>,
 ) -> Result<Read<T>> {
-    let file = Path::new(argument);
     // A folder of a built-in name hides nothing.
-    let built_in = !file.exists() || file.is_dir();
+    let built_in = !argument.exists() || argument.is_dir();
     let value = if built_in {
-        named(argument).map_err(|error| Failure::Usage(format!("there is no file `{argument}`, and {error}")))?
+        let missing = |error| Failure::Usage(format!("there is no file `{}`, and {error}", shown(argument)));
+        named(&argument.to_string_lossy()).map_err(missing)?
     } else {
-        load(file)?
+        load(argument)?
     };
-    Ok(Read { value, argument: argument.to_string(), built_in })
+    Ok(Read { value, argument: argument.to_path_buf(), built_in })
 }

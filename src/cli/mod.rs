@@ -16,7 +16,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand, ValueEnum};
-use precast::Error;
+use precast::{Error, report::printable_lines};
 use serde::Serialize;
 
 /// Mixed-precision training: decide the precision of every cell of a network before the run, say why, and train it.
@@ -37,7 +37,8 @@ Examples:
   precast ops softmax                                what every pack of lists does with an op, and why
   precast bench                                      how fast this machine is, and what kernels make of it
 
-Exit status: 0 done; 1 the work failed (a training run that cannot go on, a disk that is full); 2 wrong use or bad input."
+Exit status: 0 done; 1 the work failed (a training run that cannot go on, a disk that is full); 2 wrong use or bad input.
+A reader that goes away (precast train | head) changes neither the work nor its status."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -100,7 +101,7 @@ pub fn main() -> ExitCode {
         Err(Failure::Usage(message)) => (message, 2),
     };
     // When standard error is gone as well, the exit status is all that is left to say.
-    let _ = writeln!(io::stderr(), "error: {message}");
+    let _ = writeln!(io::stderr(), "error: {}", printable_lines(&message));
     ExitCode::from(code)
 }
 

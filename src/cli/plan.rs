@@ -1,11 +1,13 @@
 //! `precast plan`, `explain` and `diff`: policies laid on a network, before anything is run.
 
+use std::path::{Path, PathBuf};
+
 use clap::ValueEnum;
 use precast::{Policy, models::Model, report::plan_table};
 
 use super::{
     Failure, Format, Result,
-    inputs::{self, Predicting, Read},
+    inputs::{self, Predicting, Read, shown},
     print, print_json,
 };
 
@@ -20,10 +22,10 @@ Examples:
 Cells marked with * are wrapped: what goes in is cast, and what comes out is cast back.")]
 pub(super) struct PlanArgs {
     /// A model file, or the name of a built-in model
-    model: String,
+    model: PathBuf,
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
-    policy: String,
+    policy: PathBuf,
     /// Say what every cell is predicted to take, also where the policy does not prefer speed
     #[arg(long)]
     predict: bool,
@@ -52,12 +54,12 @@ Examples:
   precast explain lenet5_bn . --policy o2      the network itself")]
 pub(super) struct ExplainArgs {
     /// A model file, or the name of a built-in model
-    model: String,
+    model: PathBuf,
     /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself
     path: String,
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
-    policy: String,
+    policy: PathBuf,
     #[command(flatten)]
     predicting: Predicting,
     /// How to write it
@@ -72,10 +74,10 @@ Example:
   precast diff lenet5_bn --policy o2 --policy o3")]
 pub(super) struct DiffArgs {
     /// A model file, or the name of a built-in model
-    model: String,
+    model: PathBuf,
     /// Two policies, each a file or the name of a built-in one: from, to
     #[arg(short, long, required = true)]
-    policy: Vec<String>,
+    policy: Vec<PathBuf>,
     #[command(flatten)]
     predicting: Predicting,
     /// How to write it
@@ -104,7 +106,8 @@ pub(super) fn explain(args: &ExplainArgs) -> Result {
     args.predicting.check(false, &[&policy.value])?;
     let path = if args.path == "." { "" } else { &args.path };
     let explanation = args.predicting.plan(&model, &policy.value, false)?.explain(path).map_err(|error| {
-        Failure::Usage(format!("{error}; `precast plan {} --policy {}` shows every path", args.model, args.policy))
+        let (model, policy) = (shown(&args.model), shown(&args.policy));
+        Failure::Usage(format!("{error}; `precast plan {model} --policy {policy}` shows every path"))
     })?;
     match args.format {
         Format::Json => print_json(&explanation),
@@ -129,7 +132,7 @@ pub(super) fn diff(args: &DiffArgs) -> Result {
 }
 
 /// The weights do not matter to a plan. Predicted are steps of training.
-fn model(argument: &str) -> Result<Read<Model>> {
+fn model(argument: &Path) -> Result<Read<Model>> {
     let mut model = inputs::model(argument, 0)?;
     model.value.net.set_train(true);
     Ok(model)

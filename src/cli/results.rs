@@ -6,13 +6,13 @@ use std::{
 };
 
 use precast::{
-    DType, Level, Outcome, Plan,
-    report::{TrainingRun, save_chart},
+    DType, Level, Outcome, Plan, files,
+    report::{TrainingRun, printable, save_chart},
     train::{History, Schedule},
 };
 use serde::Serialize;
 
-use super::{Failure, Result};
+use super::{Failure, Result, inputs::shown};
 
 /// Everything about a comparison of runs.
 #[derive(Serialize)]
@@ -111,20 +111,50 @@ impl Finished<'_> {
 fn why_stalled(history: &History) -> Option<String> {
     let Outcome::Stalled { cause, first, skipped } = &history.stalled()?.outcome else { return None };
     Some(format!(
-        "stalled at step {}: the last {skipped} changed nothing; {cause}, first in `{first}`",
-        history.steps.len()
+        "stalled at step {}: the last {skipped} changed nothing; {cause}, first in `{}`",
+        history.steps.len(),
+        printable(first)
     ))
 }
 
-/// Writes `metrics.json`, `plans.txt` and `curves.svg` into a folder, and returns what was written.
-pub(super) fn write(folder: &Path, results: &Results<RunResult>, finished: &[Finished<'_>]) -> Result<Vec<PathBuf>> {
-    let mut written = Vec::new();
-    let mut put = |name: &str, text: String| -> Result {
-        let file = folder.join(name);
-        fs::write(&file, text).map_err(|error| Failure::work(format_args!("{}: {error}", file.display())))?;
-        written.push(file);
-        Ok(())
-    };
+const METRICS: &str = "metrics.json";
+const PLANS: &str = "plans.txt";
+const CURVES: &str = "curves.svg";
+
+/// The file for the weights of a run.
+pub(super) fn weights_file(run: &str) -> String {
+    format!("{run}.safetensors")
+}
+
+/// Makes the folder for the files, and tries that each can be written, before there is anything to lose.
+pub(super) fn prepare(folder: &Path, more: &[String]) -> Result {
+    fs::create_dir_all(folder).map_err(|error| Failure::Usage(format!("--output {}: {error}", shown(folder))))?;
+    for name in [METRICS, PLANS, CURVES].into_iter().chain(more.iter().map(String::as_str)) {
+        files::check_writable(folder.join(name))
+            .map_err(|error| Failure::Usage(format!("--output {}: cannot write {error}", shown(folder))))?;
+    }
+    Ok(())
+}
+
+/// What was written, and why something was not: one file that fails does not keep the next from being written.
+#[derive(Default)]
+pub(super) struct Written {
+    pub files: Vec<PathBuf>,
+    pub failures: Vec<String>,
+}
+
+impl Written {
+    /// Writes a file.
+    pub fn put(&mut self, file: PathBuf, write: impl FnOnce(&Path) -> precast::Result<()>) {
+        match write(&file) {
+            Ok(()) => self.files.push(file),
+            Err(error) => self.failures.push(error.to_string()),
+        }
+    }
+}
+
+/// Writes `metrics.json`, `plans.txt` and `curves.svg` into a folder.
+pub(super) fn write(folder: &Path, results: &Results<RunResult>, finished: &[Finished<'_>]) -> Written {
     let full = Results {
         model: results.model.clone(),
         data: results.data.clone(),
@@ -136,15 +166,17 @@ pub(super) fn write(folder: &Path, results: &Results<RunResult>, finished: &[Fin
             .map(|(result, finished)| FullRun { result, plan: finished.plan, history: finished.run.history })
             .collect(),
     };
-    put("metrics.json", serde_json::to_string(&full).map_err(Failure::work)?)?;
+    let mut written = Written::default();
+    written.put(folder.join(METRICS), |file| {
+        let json = serde_json::to_string(&full).map_err(|error| precast::Error::value(error.to_string()))?;
+        files::replace(file, json.as_bytes())
+    });
     let plans: Vec<String> = finished.iter().map(|finished| format!("{}\n", finished.plan)).collect();
-    put("plans.txt", plans.join("\n"))?;
+    written.put(folder.join(PLANS), |file| files::replace(file, plans.join("\n").as_bytes()));
     let runs: Vec<TrainingRun<'_>> = finished.iter().map(|finished| finished.run).collect();
     // A run whose every loss was NaN has no curve.
     if runs.iter().flat_map(|run| &run.history.steps).any(|step| step.loss.is_finite()) {
-        let file = folder.join("curves.svg");
-        save_chart(&file, &runs).map_err(Failure::work)?;
-        written.push(file);
+        written.put(folder.join(CURVES), |file| save_chart(file, &runs));
     }
-    Ok(written)
+    written
 }

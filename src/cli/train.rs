@@ -1,13 +1,13 @@
 //! `precast train`: one network under several policies, side by side.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use clap::ValueEnum;
 use precast::{
     Child, Level, Plan, Policy,
     data::{self, Split},
     policy::Prefer,
-    report::{Progress, TrainingRun, joint_name, runs_table, same_course},
+    report::{Progress, TrainingRun, joint_name, printable, runs_table, same_course},
     train::{Event, Fit, FitOptions, Method, Schedule},
     weights,
 };
@@ -33,10 +33,10 @@ Examples:
 pub(super) struct Args {
     /// A model file, or the name of a built-in model
     #[arg(default_value = "lenet5")]
-    model: String,
+    model: PathBuf,
     /// A policy file, or the name of a built-in policy; once for each run [default: those built in for O0 to O3]
     #[arg(short, long)]
-    policy: Vec<String>,
+    policy: Vec<PathBuf>,
     /// How often the examples are gone through
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: u32,
@@ -104,25 +104,34 @@ struct Runner {
 
 pub(super) fn run(args: &Args) -> Result {
     let options = args.options();
-    let model = inputs::model(&args.model, args.seed)?;
+    let mut model = inputs::model(&args.model, args.seed)?;
     let digits = data::digits()?;
     let shape = model.value.input.clone().unwrap_or_else(|| digits.shape().to_vec());
     let data = digits::shaped(digits, &shape)?.split(args.examples, args.seed)?;
     let mut runners = runners(args, &options, &data)?;
-    fs::create_dir_all(&args.output)
-        .map_err(|error| Failure::Usage(format!("--output {}: {error}", args.output.display())))?;
+    digits::check_training(&mut model.value.net, &data, options.batch)?;
+    let weight_files: Vec<String> = runners.iter().map(|runner| results::weights_file(&runner.name)).collect();
+    let weight_files = if args.save_weights { &weight_files[..] } else { &[] };
+    results::prepare(&args.output, weight_files)?;
 
     let facts =
         Data { train_examples: data.train.len(), test_examples: data.test.len(), shape: data.train.shape().to_vec() };
     if args.format == Format::Text && !args.quiet {
         // The level with most to see: low regions and full islands.
         let shown = runners.iter().find(|runner| runner.plan.policy.level == Level::O2).unwrap_or(&runners[0]);
-        print(format_args!(
-            "model   {model}\ndata    {} digits to learn from, {} to be judged by, as {:?}\nplan    {}\n\n{}\n",
-            facts.train_examples, facts.test_examples, facts.shape, shown.policy, shown.plan
-        ))?;
+        anyway(print(format_args!(
+            "model   {model}\ndata    {} digits to learn from, {} to be judged by, as {:?}{}\nplan    {}\n\n{}\n",
+            facts.train_examples,
+            facts.test_examples,
+            facts.shape,
+            largest_batch(facts.train_examples, options.batch),
+            shown.plan.policy,
+            shown.plan
+        )))?;
     }
-    train(&mut runners, &options, &data, args.quiet).map_err(Failure::work)?;
+    // From here on nothing that fails keeps what was reached from being told and written.
+    let mut failures: Vec<String> = Vec::new();
+    failures.extend(train(&mut runners, &options, &data, args.quiet).err().map(|error| error.to_string()));
 
     let finished: Vec<Finished<'_>> = runners.iter().map(Runner::finished).collect();
     let results = Results {
@@ -131,37 +140,61 @@ pub(super) fn run(args: &Args) -> Result {
         options: args.described(&options),
         runs: finished.iter().map(|run| run.result(finished[0].run.history)).collect(),
     };
-    let mut written = results::write(&args.output, &results, &finished)?;
-    if args.save_weights {
-        for runner in &runners {
-            let file = args.output.join(format!("{}.safetensors", runner.name));
-            weights::save(&runner.net, &file).map_err(Failure::work)?;
-            written.push(file);
+    let runs: Vec<TrainingRun<'_>> = finished.iter().map(|finished| finished.run).collect();
+    // The table comes before the files: a disk may be full.
+    let printed = match args.format {
+        Format::Json => print_json(&results),
+        Format::Text => print(format_args!("{}\n\n{}", runs_table(&runs), notes(&runs))),
+    };
+    let mut written = results::write(&args.output, &results, &finished);
+    for (runner, name) in runners.iter().zip(weight_files) {
+        written.put(args.output.join(name), |file| weights::save(&runner.net, file));
+    }
+    let files: Vec<String> = written.files.iter().map(|file| inputs::shown(file)).collect();
+    let told = match args.format {
+        Format::Text if !files.is_empty() && printed.is_ok() => print(format_args!("written: {}", files.join(", "))),
+        _ => Ok(()),
+    };
+    failures.append(&mut written.failures);
+    for failed in [printed, told] {
+        if let Err(Failure::Work(message) | Failure::Usage(message)) = anyway(failed) {
+            failures.push(message);
         }
     }
-    match args.format {
-        Format::Json => print_json(&results)?,
-        Format::Text => {
-            let runs: Vec<TrainingRun<'_>> = finished.iter().map(|finished| finished.run).collect();
-            print(format_args!("{}\n\n{}", runs_table(&runs), notes(&runs, &written)))?;
-        }
+    failures.extend(
+        results.runs.iter().filter_map(|run| Some(format!("{} {}", printable(&run.name), run.stalled.as_ref()?))),
+    );
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Work(failures.join("\n"))) }
+}
+
+/// A reader that has gone does not end a run, whose results go into files, and whose status says how it went.
+fn anyway(printed: Result) -> Result {
+    match printed {
+        Err(Failure::Unread) => Ok(()),
+        other => other,
     }
-    let stalled: Vec<String> =
-        results.runs.iter().filter_map(|run| Some(format!("{} {}", run.name, run.stalled.as_ref()?))).collect();
-    if stalled.is_empty() { Ok(()) } else { Err(Failure::Work(stalled.join("\n"))) }
+}
+
+/// Says so where the last batch of an epoch is larger than was asked for.
+fn largest_batch(examples: usize, batch: usize) -> String {
+    match data::batches_of_epoch(examples, batch) {
+        batches if batches > 0 && batches < examples.div_ceil(batch) => {
+            format!("; the last batch has {}, for one digit would be left alone", batch + 1)
+        }
+        _ => String::new(),
+    }
 }
 
 /// What the table does not say.
-fn notes(runs: &[TrainingRun<'_>], written: &[PathBuf]) -> String {
-    let files: Vec<String> = written.iter().map(|file| file.display().to_string()).collect();
+fn notes(runs: &[TrainingRun<'_>]) -> String {
     let mut notes = format!(
-        "accuracy: on the test digits; time: of a step, as a multiple of {}'s; activations: kept for the backward pass\n",
-        runs[0].name
+        "accuracy: on the test digits; time: of a step, as a multiple of {}'s; activations: kept for the backward pass",
+        printable(runs[0].name)
     );
     for group in same_course(runs).iter().filter(|group| group.len() > 1) {
-        notes += &format!("{}: the same loss at every step, bit for bit\n", joint_name(group));
+        notes += &format!("\n{}: the same loss at every step, bit for bit", joint_name(group));
     }
-    notes + "written: " + &files.join(", ")
+    notes
 }
 
 impl Args {
@@ -196,8 +229,8 @@ impl Args {
 
 /// A network for each policy, all with the same weights, each wrapped as its policy says.
 fn runners(args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner>> {
-    let names: Vec<String> = match &args.policy[..] {
-        [] => Policy::names().filter(|name| !name.starts_with("auto")).map(String::from).collect(),
+    let names: Vec<PathBuf> = match &args.policy[..] {
+        [] => Policy::names().filter(|name| !name.starts_with("auto")).map(PathBuf::from).collect(),
         given => given.to_vec(),
     };
     let mut runners = Vec::new();

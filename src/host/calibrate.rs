@@ -62,10 +62,16 @@ impl Speeds {
     /// holds no speeds.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = files::read_text(path, MAX_BYTES)?;
-        let at = |what: &dyn std::fmt::Display| Error::value(format!("{}: {what}", path.display()));
-        let speeds: Speeds = serde_json::from_str(&text).map_err(|error| at(&error))?;
-        speeds.check().map_err(|error| at(&error))?;
+        Speeds::parse(&files::read_text(path, MAX_BYTES)?).map_err(|error| error.context(path.display()))
+    }
+
+    /// Reads the text of a file of speeds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it holds no speeds.
+    pub fn parse(text: &str) -> Result<Self> {
+        let speeds: Speeds = serde_json::from_str(text).map_err(|error| Error::value(error.to_string()))?;
+        speeds.check()?;
         Ok(speeds)
     }
 

@@ -7,6 +7,7 @@ use crate::{
     error::{Error, Result},
     kernels::threads,
     observe::Sizes,
+    printable::printable,
 };
 
 /// How fast a machine does what networks are made of, in each dtype: what [`prefer: speed`](crate::policy::Prefer) reckons
@@ -74,7 +75,8 @@ impl Speeds {
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number that is negative or not finite, and for a `parallel` below 1.
     pub fn check(&self) -> Result<()> {
-        let Speeds { host, call, cache, byte, parallel, f32, f16, bf16 } = self;
+        let host = printable(&self.host);
+        let Speeds { host: _, call, cache, byte, parallel, f32, f16, bf16 } = self;
         let rates = [f32, f16, bf16].into_iter().flat_map(|rates| {
             let Rates { product, convolution, elementwise, function, norm, pool, attention, cast } = *rates;
             let both = |Rate { multiply_add, element }: Rate| [multiply_add, element];

@@ -14,7 +14,8 @@ use std::{
 };
 
 /// Bytes of unused memory that are kept for later at most, by all tensors together: 512 MiB, enough for a step of most
-/// networks that are trained on a CPU. When more would be kept, all of it goes back to the system.
+/// networks that are trained on a CPU. When more would be kept, all of it is freed; under glibc, which would keep what is
+/// freed in blocks of less than 32 MiB for itself, it is told to hand it back to the system.
 pub const MAX_KEPT_BYTES: usize = 512 << 20;
 
 /// Buffers of fewer bytes are the allocator's: it is as fast.
@@ -116,12 +117,29 @@ pub(crate) fn give<T: Item>(vector: Vec<T>) {
     if !pool.lent.as_mut().is_some_and(|lent| lent.remove(&key.2)) {
         return;
     }
-    if pool.bytes + bytes > MAX_KEPT_BYTES {
-        pool.kept.clear();
-        pool.bytes = 0;
-    }
-    pool.bytes += bytes;
+    let full = pool.bytes + bytes > MAX_KEPT_BYTES;
+    let unused = if full { std::mem::take(&mut pool.kept) } else { BTreeMap::new() };
+    pool.bytes = if full { bytes } else { pool.bytes + bytes };
     pool.kept.insert(key, Box::new(vector));
+    drop(pool);
+    if full {
+        drop(unused);
+        hand_back_to_system();
+    }
+}
+
+/// Asks the allocator to return what was freed. glibc keeps blocks that are not at the end of its heap, and raises the size
+/// from which a block is a mapping of its own, which is unmapped at once, up to 32 MiB. Other allocators return memory of
+/// their own accord.
+fn hand_back_to_system() {
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+    {
+        unsafe extern "C" {
+            fn malloc_trim(pad: usize) -> i32;
+        }
+        // SAFETY: it takes a number, may be called from any thread, and touches no block that is in use.
+        unsafe { malloc_trim(0) };
+    }
 }
 
 /// A vector that is given back when it is dropped.

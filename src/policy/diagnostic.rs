@@ -1,11 +1,11 @@
 //! Errors that point into a file: `file:line:column: message`, then the line with a caret under the place.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
 use serde_yaml::{Location, granit_parser::Marker};
 
 use super::Origin;
-use crate::error::Error;
+use crate::{error::Error, printable::printable};
 
 /// A text and the name it is known by.
 #[derive(Debug)]
@@ -66,8 +66,8 @@ impl Source<'_> {
         let shown: String = met.chars().skip(skip).take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
         let margin = " ".repeat(line.to_string().len());
         let caret = " ".repeat(column - 1 - skip);
-        let mut text = format!("{}:{line}:{column}: ", self.name);
-        text.push_str(&printable(&error.to_string()));
+        let mut text = format!("{}:{line}:{column}: ", printable(&self.name));
+        text.push_str(&shortened(&printable(&error.to_string())));
         let shown = shown.trim_end();
         write!(text, "\n{margin} |\n{line} | {shown}\n{margin} | {caret}^").expect("writing to a string");
         Error::new(error.kind(), text)
@@ -89,20 +89,12 @@ impl Source<'_> {
     }
 }
 
-/// The message without what could drive a terminal, and not longer than anybody reads: it quotes the file.
-fn printable(message: &str) -> String {
-    let mut text = String::new();
-    for (i, c) in message.chars().enumerate() {
-        match c {
-            _ if i == LONGEST => {
-                text.push_str(" ...");
-                break;
-            }
-            c if c.is_control() => text.extend(c.escape_default()),
-            c => text.push(c),
-        }
+/// A message not longer than anybody reads: it quotes the file.
+fn shortened(message: &str) -> Cow<'_, str> {
+    match message.char_indices().nth(LONGEST) {
+        Some((cut, _)) => format!("{} ...", &message[..cut]).into(),
+        None => message.into(),
     }
-    text
 }
 
 #[cfg(test)]

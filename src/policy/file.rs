@@ -14,7 +14,10 @@ use super::{
     diagnostic::{Place, Source},
     v1,
 };
-use crate::error::{Error, Result, did_you_mean};
+use crate::{
+    error::{Error, Result, did_you_mean},
+    files,
+};
 
 /// The largest policy file. A policy is written by people; whatever is larger is something else.
 const MAX_BYTES: usize = 64 * 1024;
@@ -88,13 +91,12 @@ impl Policy {
         serde_yaml::to_string(&written).map_err(|error| Error::policy(format!("the policy cannot be written: {error}")))
     }
 
-    /// Writes a policy file; see [`Policy::to_yaml`].
+    /// Writes a policy file, in one step; see [`Policy::to_yaml`].
     ///
     /// # Errors
     /// As [`Policy::to_yaml`], and [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        std::fs::write(path, self.to_yaml()?).map_err(|error| Error::io(path, &error))
+        files::replace(path, self.to_yaml()?.as_bytes())
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Op, error::Result};
+use crate::{Op, error::Result, printable::printable};
 
 /// Where a rule or a list entry was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,8 +29,8 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Code => f.write_str("in code"),
-            Origin::Pack(name) => f.write_str(name),
-            Origin::File { file, line, column } => write!(f, "{file}:{line}:{column}"),
+            Origin::Pack(name) => f.write_str(&printable(name)),
+            Origin::File { file, line, column } => write!(f, "{}:{line}:{column}", printable(file)),
         }
     }
 }

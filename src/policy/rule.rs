@@ -8,6 +8,7 @@ use super::{Origin, Pattern};
 use crate::{
     DType,
     error::{Error, Result, did_you_mean},
+    printable::printable,
 };
 
 /// One rule of a policy.
@@ -95,8 +96,8 @@ impl Select {
 impl fmt::Display for Select {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Select::Path(pattern) => write!(f, "path {pattern}"),
-            Select::Kind(kind) => write!(f, "kind {kind}"),
+            Select::Path(pattern) => write!(f, "path {}", printable(&pattern.to_string())),
+            Select::Kind(kind) => write!(f, "kind {}", printable(kind)),
         }
     }
 }

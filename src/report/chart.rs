@@ -1,11 +1,14 @@
 //! Training runs as an SVG picture: the loss above, the loss scale below, skipped steps marked.
 
-use std::{error::Error as StdError, fs, ops::Range, path::Path};
+use std::{error::Error as StdError, ops::Range, path::Path};
 
 use plotters::{coord::Shift, prelude::*};
 
 use super::{TrainingRun, joint_name, same_course};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    files,
+};
 
 const SIZE: (u32, u32) = (960, 640);
 /// Height of the picture of the loss; that of the scale has the rest.
@@ -55,13 +58,12 @@ pub fn chart(runs: &[TrainingRun<'_>]) -> Result<String> {
     Ok(svg)
 }
 
-/// Writes [`chart`] to a file.
+/// Writes [`chart`] to a file, in one step.
 ///
 /// # Errors
 /// As [`chart`], and [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written.
 pub fn save_chart(file: impl AsRef<Path>, runs: &[TrainingRun<'_>]) -> Result<()> {
-    let file = file.as_ref();
-    fs::write(file, chart(runs)?).map_err(|e| Error::io(file, &e))
+    files::replace(file, chart(runs)?.as_bytes())
 }
 
 /// Runs that took the same course.

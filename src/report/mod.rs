@@ -8,6 +8,7 @@ pub use chart::{chart, save_chart};
 pub use progress::Progress;
 pub use table::{epochs_table, plan_table, runs_table};
 
+pub use crate::printable::{printable, printable_lines};
 use crate::train::History;
 
 /// A training run under the name by which it is shown.
@@ -34,7 +35,7 @@ pub fn same_course<'a>(runs: &[TrainingRun<'a>]) -> Vec<Vec<TrainingRun<'a>>> {
     groups
 }
 
-/// The names of a group: `o1 = o2 = o3`.
+/// The names of a group, [printable]: `o1 = o2 = o3`.
 pub fn joint_name(group: &[TrainingRun<'_>]) -> String {
-    group.iter().map(|run| run.name).collect::<Vec<_>>().join(" = ")
+    group.iter().map(|run| printable(run.name)).collect::<Vec<_>>().join(" = ")
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::printable;
 use crate::train::{Epoch, Step};
 
 /// A progress bar on standard error. Shown on a terminal only: nothing is written when the output is piped, or when it
@@ -17,7 +18,7 @@ pub struct Progress {
 impl Progress {
     /// A bar for a run of so many steps.
     pub fn new(name: impl Into<String>, steps: usize) -> Self {
-        let bar = ProgressBar::new(steps as u64).with_prefix(name.into());
+        let bar = ProgressBar::new(steps as u64).with_prefix(printable(&name.into()).into_owned());
         let style = ProgressStyle::with_template("{prefix:10} {bar:30} {pos}/{len} {eta} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(200));
@@ -31,7 +32,7 @@ impl Progress {
 
     /// Shows another name from now on: that of the run whose turn it is.
     pub fn rename(&mut self, name: impl Into<String>) {
-        self.bar.set_prefix(name.into());
+        self.bar.set_prefix(printable(&name.into()).into_owned());
         self.accuracy = None;
     }
 

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::TrainingRun;
+use super::{TrainingRun, printable};
 use crate::{
     Plan,
     rewrite::{Decision, Predicted, bytes, time},
@@ -29,7 +29,7 @@ pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
         let relative = runs.first().and_then(|first| history.relative_time(first.history));
         let last = history.steps.last();
         [
-            name.to_string(),
+            printable(name).into_owned(),
             or_dash(history.accuracy(), |accuracy| format!("{:.2} %", 100.0 * accuracy)),
             or_dash(history.epochs.last(), |epoch| format!("{:.4}", epoch.loss)),
             history.steps.len().to_string(),
@@ -67,8 +67,8 @@ pub fn plan_table(plan: &Plan) -> String {
     let rows = plan.decisions.iter().map(|decision: &Decision| {
         let Predicted { nanos, kept } = decision.predicted.unwrap_or_default();
         let mut row = vec![
-            if decision.path.is_empty() { "(root)".into() } else { decision.path.clone() },
-            decision.kind.to_string(),
+            if decision.path.is_empty() { "(root)".into() } else { printable(&decision.path).into_owned() },
+            printable(&decision.kind).into_owned(),
             if decision.adapter.is_some() { "*".into() } else { String::new() },
             decision.effect(),
         ];

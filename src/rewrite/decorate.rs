@@ -8,6 +8,7 @@ use crate::{
     cell::{AsCell, Child, Node, join},
     error::{Error, Result},
     policy::{Pack, Select},
+    printable::printable,
 };
 
 /// How [`decorate`] stores the parameters of a network.
@@ -113,7 +114,7 @@ impl fmt::Display for Kept {
         match self {
             Kept::DType(dtype) => write!(f, "{} is never cast", dtype.long_name()),
             Kept::Excluded(select) => write!(f, "excluded, {select}"),
-            Kept::Pack { kind, pack } => write!(f, "{kind}, {pack}"),
+            Kept::Pack { kind, pack } => write!(f, "{}, {}", printable(kind), printable(pack)),
         }
     }
 }
@@ -128,6 +129,7 @@ impl fmt::Display for Decorated {
         writeln!(f)?;
         let width = self.params.iter().map(|p| shown(&p.path).chars().count()).max().unwrap_or(0);
         for Stored { path, before, after, kept, .. } in &self.params {
+            let path = shown(path);
             match kept {
                 None => writeln!(f, "{path:width$}  {before} -> {after}")?,
                 Some(kept) if before == after => writeln!(f, "{path:width$}  {after}  kept: {kept}")?,

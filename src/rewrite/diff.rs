@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::Serialize;
 
 use super::{Decision, Plan};
+use crate::printable::printable;
 
 /// The cells for which two plans decide differently.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,7 +70,7 @@ impl fmt::Display for Diff {
             writeln!(f, "{path}")?;
             for (sign, decision) in [("-", &change.before), ("+", &change.after)] {
                 match decision {
-                    Some(d) => writeln!(f, "  {sign} {} {}: {}", d.kind, d.effect(), d.because)?,
+                    Some(d) => writeln!(f, "  {sign} {} {}: {}", printable(&d.kind), d.effect(), d.because)?,
                     None => writeln!(f, "  {sign} no such cell")?,
                 }
             }

@@ -1,15 +1,15 @@
 //! Plans for people: the tree with reasons, and the explanation of one cell.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::Serialize;
 
 use super::{Cost, Decision, Plan, Predicted, Prediction, Reason, Region, Summary};
-use crate::{cell::Adapter, error::Result, policy::Prefer};
+use crate::{cell::Adapter, error::Result, policy::Prefer, printable::printable};
 
 /// The path as people see it.
-pub(super) fn shown(path: &str) -> &str {
-    if path.is_empty() { "(root)" } else { path }
+pub(super) fn shown(path: &str) -> Cow<'_, str> {
+    if path.is_empty() { "(root)".into() } else { printable(path) }
 }
 
 /// `41230` nanoseconds as `41.2 us`.
@@ -33,11 +33,11 @@ pub(crate) fn bytes(bytes: u64) -> String {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.name {
-            write!(f, "{name}: ")?;
+            write!(f, "{}: ", printable(name))?;
         }
         write!(f, "level {}, {}", self.level, self.dtype.long_name())?;
         match &self.pack {
-            Some(pack) => write!(f, ", lists of {pack}")?,
+            Some(pack) => write!(f, ", lists of {}", printable(pack))?,
             None => f.write_str(", lists of your own")?,
         }
         if self.prefer == Prefer::Speed { f.write_str(", prefers speed") } else { Ok(()) }
@@ -51,7 +51,7 @@ impl fmt::Display for Reason {
             Reason::Rule(rule) => {
                 write!(f, "rule {} (run: {}), {}", rule.select, rule.run, rule.origin)?;
                 match &rule.because {
-                    Some(because) => write!(f, ": {because}"),
+                    Some(because) => write!(f, ": {}", printable(because)),
                     None => Ok(()),
                 }
             }
@@ -88,13 +88,13 @@ impl fmt::Display for Plan {
         let rows: Vec<(String, &Decision)> = self.branches().into_iter().zip(&self.decisions).collect();
         let width = |of: &dyn Fn(&(String, &Decision)) -> usize| rows.iter().map(of).max().unwrap_or(0);
         let names = width(&|(name, _)| name.chars().count());
-        let kinds = width(&|(_, d)| d.kind.len());
+        let kinds = width(&|(_, d)| printable(&d.kind).chars().count());
         let effects = width(&|(_, d)| d.effect().len());
         let times = width(&|(_, d)| d.predicted.map_or(0, |p| time(p.nanos).len()));
         let sizes = width(&|(_, d)| d.predicted.map_or(0, |p| bytes(p.kept).len()));
         for (name, decision) in &rows {
             let mark = if decision.adapter.is_some() { '*' } else { ' ' };
-            let (kind, effect) = (&decision.kind, decision.effect());
+            let (kind, effect) = (printable(&decision.kind), decision.effect());
             write!(f, "{name:names$}  {kind:kinds$} {mark} {effect:effects$}  ")?;
             if let Some(Predicted { nanos, kept }) = decision.predicted {
                 write!(f, "{:>times$}  {:>sizes$}  ", time(nanos), bytes(kept))?;
@@ -121,7 +121,7 @@ impl fmt::Display for Prediction {
         for (what, Predicted { nanos, kept }) in lines {
             writeln!(f, "predicted {:>9}, {:>9} kept  {what}", time(nanos), bytes(kept))?;
         }
-        write!(f, "speeds of {}", self.host)
+        write!(f, "speeds of {}", printable(&self.host))
     }
 }
 
@@ -163,7 +163,7 @@ impl Plan {
                     up = above;
                 }
                 let trunk: String = trunk.into_iter().rev().collect();
-                format!("{trunk}{}{name}", if is_last(i) { "└─ " } else { "├─ " })
+                format!("{trunk}{}{}", if is_last(i) { "└─ " } else { "├─ " }, printable(name))
             })
             .collect()
     }
@@ -190,7 +190,7 @@ pub struct Explanation {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Decision { path, kind, adapter, because, beaten, predicted, .. } = &self.decision;
-        writeln!(f, "{} ({kind})", shown(path))?;
+        writeln!(f, "{} ({})", shown(path), printable(kind))?;
         writeln!(f, "  under    {}", self.policy)?;
         writeln!(f, "  effect   {}", self.decision.effect())?;
         match adapter {

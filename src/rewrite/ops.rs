@@ -11,6 +11,7 @@ use crate::{
     error::Result,
     policy::{OpEntry, Origin},
     precision::Treatment,
+    printable::printable,
 };
 
 /// The ops of a traced call, each with where it ran, its dtypes, and why. `println!("{table}")` is aligned text.
@@ -129,7 +130,7 @@ impl fmt::Display for OpReason {
         match self {
             OpReason::Listed(ListedOp { treatment, because, origin }) => {
                 write!(f, "{treatment} list of ops, {origin}")?;
-                because.as_ref().map_or(Ok(()), |because| write!(f, ": {because}"))
+                because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
             }
             OpReason::Unlisted(treatment) => write!(f, "on no list: {}", treatment.meaning()),
             OpReason::Region(path) => write!(f, "region of {}", shown(path)),
@@ -146,7 +147,7 @@ impl fmt::Display for OpsTable {
             let mut inputs: Vec<&str> = row.inputs.iter().map(|dtype| dtype.name()).collect();
             inputs.dedup();
             let dtypes = format!("{} -> {}", inputs.join(", "), row.output);
-            [shown(&row.path).into(), row.op.to_string(), row.calls.to_string(), dtypes, row.because.to_string()]
+            [shown(&row.path).into_owned(), row.op.to_string(), row.calls.to_string(), dtypes, row.because.to_string()]
         });
         let lines: Vec<[String; 5]> = std::iter::once(header).chain(rows).collect();
         let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);

@@ -1,6 +1,6 @@
 //! Labelled examples, and the handwritten digits that come with the library.
 
-use std::{fs, io::Read, path::Path};
+use std::{io::Read, path::Path};
 
 use flate2::read::GzDecoder;
 use rand::{SeedableRng, seq::SliceRandom};
@@ -9,6 +9,8 @@ use rand_chacha::ChaCha8Rng;
 use crate::{
     Tensor,
     error::{Error, Result},
+    files,
+    printable::printable,
 };
 
 /// Examples of one shape, each with the index of its class.
@@ -113,7 +115,12 @@ impl Dataset {
             )));
         }
         let (rows, columns) = (neighbours(*h, height), neighbours(*w, width));
-        let mut values = Vec::with_capacity(self.values.len() / (h * w) * (height * width));
+        let len = (height * width).checked_mul(self.values.len() / (h * w));
+        let mut values = Vec::new();
+        if len.is_none_or(|len| values.try_reserve_exact(len).is_err()) {
+            let images = self.values.len() / (h * w);
+            return Err(Error::shape(format!("{images} images of {height} x {width} do not fit into memory")));
+        }
         for image in self.values.chunks_exact(h * w) {
             for &(top, bottom, down) in &rows {
                 for &(left, right, across) in &columns {
@@ -144,18 +151,22 @@ impl Dataset {
 
     /// All examples in batches of `size` (at least 1), in order; the last batch may be smaller.
     pub fn batches(&self, size: usize) -> impl Iterator<Item = Batch> {
-        self.in_batches((0..self.len()).collect(), size)
-    }
-
-    /// As [`batches`](Dataset::batches), in an order that follows from the seed and the epoch alone.
-    pub fn shuffled_batches(&self, size: usize, seed: u64, epoch: u64) -> impl Iterator<Item = Batch> {
-        self.in_batches(self.order(seed, epoch), size)
-    }
-
-    fn in_batches(&self, order: Vec<usize>, size: usize) -> impl Iterator<Item = Batch> {
         let size = size.max(1);
-        (0..order.len()).step_by(size).map(move |from| {
-            let part = self.take(&order[from..order.len().min(from + size)]);
+        self.in_batches((0..self.len()).collect(), size, self.len().div_ceil(size))
+    }
+
+    /// The batches of an epoch of training: in an order that follows from the seed and the epoch alone. When one example is
+    /// left at the end, the last batch takes it in and is larger by one: a batch norm cannot be trained by a single example,
+    /// and its gradient would weigh as much as that of a whole batch.
+    pub fn shuffled_batches(&self, size: usize, seed: u64, epoch: u64) -> impl Iterator<Item = Batch> {
+        self.in_batches(self.order(seed, epoch), size.max(1), batches_of_epoch(self.len(), size))
+    }
+
+    /// So many batches of `size`, the last of what is left.
+    fn in_batches(&self, order: Vec<usize>, size: usize, batches: usize) -> impl Iterator<Item = Batch> {
+        (0..batches).map(move |i| {
+            let to = if i + 1 == batches { order.len() } else { (i + 1) * size };
+            let part = self.take(&order[i * size..to]);
             let shape = [&[part.len()], &self.shape[..]].concat();
             let n = part.len();
             Batch {
@@ -184,6 +195,14 @@ impl std::fmt::Debug for Dataset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Dataset({} of shape {:?} in {} classes)", self.len(), self.shape, self.classes())
     }
+}
+
+/// How many batches [`Dataset::shuffled_batches`] makes of so many examples: one for each `size` of them, and one of what is
+/// left, unless that is a single example.
+pub fn batches_of_epoch(examples: usize, size: usize) -> usize {
+    let size = size.max(1);
+    let one_is_left = size > 1 && examples > size && examples % size == 1;
+    examples.div_ceil(size) - usize::from(one_is_left)
 }
 
 /// Longest side of a resized image.
@@ -217,31 +236,35 @@ fn neighbours(from: usize, to: usize) -> Vec<(usize, usize, f32)> {
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn digits() -> Result<Dataset> {
-    parse(include_bytes!("../../data/digits.csv.gz"), "data/digits.csv.gz")
+    parse_digits(include_bytes!("../../data/digits.csv.gz"), "data/digits.csv.gz")
 }
 
 /// Reads a file of digits, CSV or gzipped CSV: 64 pixels from 0 to 16 and a digit in each row.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read, [`ErrorKind::Data`](crate::ErrorKind::Data)
-/// with file and line when it does not hold digits.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 32 MiB,
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) with file and line when it does not hold digits, or unpacks to more.
 pub fn read_digits(file: impl AsRef<Path>) -> Result<Dataset> {
     let file = file.as_ref();
-    let bytes = fs::read(file).map_err(|e| Error::io(file, &e))?;
-    parse(&bytes, &file.display().to_string())
+    parse_digits(&files::read_within(file, MOST_BYTES)?, &file.display().to_string())
 }
 
 /// Enough for a hundred times as many digits; what unpacks to more is no file of digits.
-const MOST_BYTES: u64 = 32 << 20;
+const MOST_BYTES: usize = 32 << 20;
 
-fn parse(bytes: &[u8], origin: &str) -> Result<Dataset> {
+/// As [`read_digits`], from the bytes of a file; `origin` is its name in errors.
+///
+/// # Errors
+/// [`ErrorKind::Data`](crate::ErrorKind::Data), as [`read_digits`].
+pub fn parse_digits(bytes: &[u8], origin: &str) -> Result<Dataset> {
+    let origin = printable(origin);
     let mut text = String::new();
     let read = match bytes {
-        [0x1f, 0x8b, ..] => GzDecoder::new(bytes).take(MOST_BYTES + 1).read_to_string(&mut text),
-        _ => bytes.take(MOST_BYTES + 1).read_to_string(&mut text),
+        [0x1f, 0x8b, ..] => GzDecoder::new(bytes).take(MOST_BYTES as u64 + 1).read_to_string(&mut text),
+        _ => bytes.take(MOST_BYTES as u64 + 1).read_to_string(&mut text),
     };
     read.map_err(|e| Error::data(format!("{origin}: {e}")))?;
-    if text.len() as u64 > MOST_BYTES {
+    if text.len() > MOST_BYTES {
         return Err(Error::data(format!("{origin}: longer than {} MiB", MOST_BYTES >> 20)));
     }
     let (mut values, mut labels) = (Vec::new(), Vec::new());

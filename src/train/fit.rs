@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Epoch, History, Schedule, Step,
-    data::{Batch, Dataset, Split},
+    data::{Batch, Dataset, Split, batches_of_epoch},
 };
 use crate::{
     Child, DType, Tensor,
@@ -24,7 +24,8 @@ use crate::{
 pub struct FitOptions {
     /// How often the data is gone through; 10.
     pub epochs: usize,
-    /// Examples in a step, at least 1; 32. The last step of an epoch may have fewer.
+    /// Examples in a step, at least 1; 32. The last step of an epoch has what is left: fewer, or one more, so that none is
+    /// left alone; see [`Dataset::shuffled_batches`].
     pub batch: usize,
     /// The learning rate; 0.05.
     pub lr: f64,
@@ -62,7 +63,7 @@ impl Default for FitOptions {
 impl FitOptions {
     /// How many steps a run takes at most.
     pub fn steps(&self, examples: usize) -> usize {
-        self.epochs.saturating_mul(examples.div_ceil(self.batch.max(1)))
+        self.epochs.saturating_mul(batches_of_epoch(examples, self.batch))
     }
 
     fn optimizer(&self, params: Params) -> Box<dyn Optimizer> {

@@ -1,5 +1,6 @@
 //! `cargo xtask NAME`: checks that take too long, or need too much, for `cargo test`.
 
+mod fuzz;
 mod mutate;
 mod shell;
 
@@ -14,11 +15,18 @@ struct Command {
     run: fn(&[String]) -> Result,
 }
 
-const COMMANDS: &[Command] = &[Command {
-    name: "mutate",
-    about: "makes forty mistakes, one after the other, which the tests have to notice",
-    run: mutate::run,
-}];
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "fuzz",
+        about: "[TARGET] [--seconds N]: mutated files for every reader of files",
+        run: fuzz::run,
+    },
+    Command {
+        name: "mutate",
+        about: "makes forty mistakes, one after the other, which the tests have to notice",
+        run: mutate::run,
+    },
+];
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();

@@ -1,0 +1,106 @@
+//! What is done with the bytes of each kind of file: by the targets of `cargo fuzz` at length, by `tests/junk.rs` in short.
+//! Nothing may panic, and what is accepted must hold what its documentation promises.
+#![allow(dead_code, reason = "a target feeds one kind")]
+
+use precast::{
+    Child, DType, Policy, Tensor,
+    cell::Trace,
+    cells::Rng,
+    data::parse_digits,
+    host::Speeds,
+    models::{self, Model},
+    prelude::*,
+    weights::{self, LoadOptions},
+};
+
+/// A policy file. What is read can be written, and means the same when it is read again.
+pub fn policy(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(policy) = Policy::parse(text, "fuzz.yaml") else { return };
+    let written = policy.to_yaml().expect("what came from a file fits into one");
+    let again = Policy::parse(&written, "again.yaml").unwrap_or_else(|error| panic!("{error}\n{written}"));
+    assert_eq!(again.to_yaml().expect("as before"), written);
+    small().with(|(net, _)| {
+        // A rule that matches nothing is an error.
+        let Ok(plan) = policy.plan(net) else { return };
+        one_line_each(&plan.to_string());
+        one_line_each(&plan.explain("").expect("the root is there").to_string());
+    });
+}
+
+/// An architecture file. What is read can be planned, written, and read again.
+pub fn model(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(model) = Model::parse(text, "fuzz.yaml", 0) else { return };
+    let plan = Policy::named("o2").expect("it is built in").plan(&model.net).expect("it has no rules");
+    one_line_each(&plan.to_string());
+    let written = models::to_yaml(&model.net).expect("what came from a file fits into one");
+    let again = models::parse(&written, "again.yaml", 0).unwrap_or_else(|error| panic!("{error}\n{written}"));
+    assert_eq!(models::to_yaml(&again).expect("as before"), written);
+}
+
+/// A file of weights. A network takes all of it or nothing, and keeps its shapes and dtypes.
+pub fn weights(bytes: &[u8]) {
+    let mut rng = Rng::seed(0);
+    let net = Child::of(precast::sequential![Dense::new(3, 2, &mut rng), BatchNorm1d::new(2)]);
+    let form = |net: &Child| -> Vec<(Vec<usize>, DType)> {
+        net.named_params().iter().map(|(_, param)| (param.shape().to_vec(), param.dtype())).collect()
+    };
+    let bits = |net: &Child| -> Vec<u64> {
+        net.named_params().iter().flat_map(|(_, param)| param.value().to_f64()).map(f64::to_bits).collect()
+    };
+    let (form_before, bits_before) = (form(&net), bits(&net));
+    for cast in [false, true] {
+        let read = weights::load_bytes(&net, bytes, LoadOptions { cast });
+        assert_eq!(form(&net), form_before);
+        match read {
+            Ok(()) => return,
+            Err(_) => assert_eq!(bits(&net), bits_before),
+        }
+    }
+}
+
+/// A file of digits, packed or plain.
+pub fn digits(bytes: &[u8]) {
+    let Ok(digits) = parse_digits(bytes, "fuzz.csv") else { return };
+    assert!(!digits.is_empty() && digits.classes() <= 10 && digits.shape() == [1, 8, 8]);
+    for batch in digits.batches(1000) {
+        assert!(batch.x.to_f64().iter().all(|pixel| (0.0..=1.0).contains(pixel)));
+    }
+}
+
+/// A file of speeds. Whatever numbers it holds, a plan can be made by them.
+pub fn speeds(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(speeds) = Speeds::parse(text) else { return };
+    small().with(|(net, trace)| {
+        let policy = Policy::parse("version: 1\nlevel: O2\ndtype: float16\nprefer: speed\n", "p").expect("it is right");
+        let plan = policy.plan_for(net, trace, &speeds).expect("the trace is the network's");
+        one_line_each(&plan.to_string());
+    });
+}
+
+/// No text from a file drives a terminal or begins a line of its own.
+fn one_line_each(shown: &str) {
+    assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+}
+
+/// A small network and a call of it in training.
+fn small() -> &'static std::thread::LocalKey<(Child, Trace)> {
+    thread_local! {
+        static SMALL: (Child, Trace) = {
+            let mut rng = Rng::seed(0);
+            let mut net = Child::of(precast::sequential![
+                Dense::new(8, 4, &mut rng),
+                BatchNorm1d::new(4),
+                ReLU,
+                Dense::new(4, 2, &mut rng),
+            ]);
+            net.set_train(true);
+            let (called, trace) = net.trace(|net| net.call(&Tensor::ones(&[4, 8], DType::F32)));
+            called.expect("the shapes fit");
+            (net, trace)
+        };
+    }
+    &SMALL
+}

@@ -1,0 +1,83 @@
+//! The command `precast` as tests run it.
+#![allow(dead_code, reason = "no target uses all of it")]
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+/// A folder of its own for one test, removed at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("precast-cli-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> String {
+        let file = self.0.join(name);
+        fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_string()
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The command, to be run in a folder.
+pub fn command(folder: &Path, args: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));
+    // What is measured of the machine is kept where tests keep things, not in the user's cache.
+    command.args(args).current_dir(folder).env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command
+}
+
+pub fn precast_in(folder: &Path, args: &[&str]) -> Output {
+    command(folder, args).output().unwrap()
+}
+
+/// Runs in the root of the package.
+pub fn precast(args: &[&str]) -> Output {
+    precast_in(Path::new(env!("CARGO_MANIFEST_DIR")), args)
+}
+
+/// Standard output of a run that must succeed and be silent on standard error.
+pub fn text(output: Output) -> String {
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && stderr.is_empty(), "{}: {stderr}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+pub fn json(output: Output) -> Value {
+    serde_json::from_str(&text(output)).unwrap()
+}
+
+/// The JSON of a run in the root of the package.
+pub fn json_of(args: &[&str]) -> Value {
+    json(precast(args))
+}
+
+/// The message of a run that must end with this status, having written nothing to standard output.
+pub fn error(code: i32, output: Output) -> String {
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.starts_with("error: "), "{stderr}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
+    stderr
+}

@@ -1,0 +1,64 @@
+//! `cargo xtask fuzz [TARGET] [--seconds N]`: hands mutated files to the readers of files, target by target.
+
+use std::{fs, process::Stdio};
+
+use crate::shell::{self, Result};
+
+/// The kinds of files: a target in `fuzz/targets`, seeds of its own in `fuzz/seeds`, and the shipped files of its kind.
+const TARGETS: &[(&str, &[&str])] = &[
+    ("policy", &["policies", "tests/policies"]),
+    ("model", &["models"]),
+    ("weights", &[]),
+    ("digits", &[]),
+    ("speeds", &[]),
+];
+
+const SECONDS: u32 = 60;
+
+pub fn run(words: &[String]) -> Result {
+    let (target, seconds) = read(words)?;
+    check_tools()?;
+    for (name, shipped) in TARGETS.iter().filter(|(name, _)| target.is_none_or(|target| target == *name)) {
+        // New inputs go into the first folder, which is not kept in the repository.
+        let (corpus, seeds) = (format!("fuzz/corpus/{name}"), format!("fuzz/seeds/{name}"));
+        fs::create_dir_all(shell::root().join(&corpus)).map_err(|error| format!("{corpus}: {error}"))?;
+        let time = format!("-max_total_time={seconds}");
+        let limits = ["--", &time, "-timeout=20", "-rss_limit_mb=3072", "-print_final_stats=1"];
+        let arguments = ["+nightly", "fuzz", "run", "--sanitizer", "none", name, &corpus, &seeds];
+        shell::run("cargo", &[&arguments[..], shipped, &limits].concat(), &[])?;
+    }
+    Ok(())
+}
+
+/// The target, if one is named, and the seconds for each.
+fn read(words: &[String]) -> Result<(Option<&str>, u32)> {
+    let (mut target, mut seconds) = (None, SECONDS);
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        if word == "--seconds" {
+            let number = words.next().unwrap_or("nothing");
+            seconds = number.parse().map_err(|_| format!("--seconds takes a whole number, met `{number}`"))?;
+        } else if target.is_none() && TARGETS.iter().any(|(name, _)| *name == word) {
+            target = Some(word);
+        } else {
+            let names: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
+            return Err(format!("met `{word}`; allowed: one target of {}, and --seconds N", names.join(", ")));
+        }
+    }
+    Ok((target, seconds))
+}
+
+/// Says what is missing, and how to get it.
+fn check_tools() -> Result {
+    let tools: [(&[&str], &str); 2] = [
+        (&["+nightly", "--version"], "there is no nightly toolchain: `rustup toolchain install nightly`"),
+        (&["fuzz", "--version"], "cargo-fuzz is not installed: `cargo install cargo-fuzz`"),
+    ];
+    for (arguments, missing) in tools {
+        let asked = shell::program("cargo", arguments, &[]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if !asked.is_ok_and(|status| status.success()) {
+            return Err(missing.to_string());
+        }
+    }
+    Ok(())
+}
