@@ -1,5 +1,8 @@
 //! `cargo xtask NAME`: checks that take too long, or need too much, for `cargo test`.
 
+mod miri;
+mod nightly;
+mod sanitizers;
 mod shell;
 
 use std::{env, process::ExitCode};
@@ -13,7 +16,11 @@ struct Command {
     run: fn(&[String]) -> Result,
 }
 
-const COMMANDS: &[Command] = &[];
+const COMMANDS: &[Command] = &[
+    Command { name: "asan", about: sanitizers::ASAN, run: sanitizers::asan },
+    Command { name: "miri", about: miri::ABOUT, run: miri::run },
+    Command { name: "tsan", about: sanitizers::TSAN, run: sanitizers::tsan },
+];
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
