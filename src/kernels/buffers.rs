@@ -151,6 +151,13 @@ pub(crate) fn lend<T: Item>(len: usize) -> Lent<T> {
     Lent(take(len))
 }
 
+/// At most `room_for` items as they come, until dropped.
+pub(crate) fn collected<T: Item>(room_for: usize, items: impl Iterator<Item = T>) -> Lent<T> {
+    let mut vector = room(room_for);
+    vector.extend(items);
+    Lent(vector)
+}
+
 impl<T: Item> Lent<T> {
     /// The vector itself, to be kept.
     pub fn into_vec(mut self) -> Vec<T> {

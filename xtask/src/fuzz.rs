@@ -15,6 +15,9 @@ const TARGETS: &[(&str, &[&str])] = &[
 
 const SECONDS: u32 = 60;
 
+/// What it does, in a line.
+pub const ABOUT: &str = "[TARGET] [--seconds N]: mutated files for every reader of files";
+
 pub fn run(words: &[String]) -> Result {
     let (target, seconds) = read(words)?;
     check_tools()?;

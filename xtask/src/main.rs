@@ -1,7 +1,10 @@
 //! `cargo xtask NAME`: checks that take too long, or need too much, for `cargo test`.
 
 mod fuzz;
+mod miri;
 mod mutate;
+mod nightly;
+mod sanitizers;
 mod shell;
 
 use std::{env, process::ExitCode};
@@ -16,16 +19,11 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
-    Command {
-        name: "fuzz",
-        about: "[TARGET] [--seconds N]: mutated files for every reader of files",
-        run: fuzz::run,
-    },
-    Command {
-        name: "mutate",
-        about: "makes forty mistakes, one after the other, which the tests have to notice",
-        run: mutate::run,
-    },
+    Command { name: "asan", about: sanitizers::ASAN, run: sanitizers::asan },
+    Command { name: "fuzz", about: fuzz::ABOUT, run: fuzz::run },
+    Command { name: "miri", about: miri::ABOUT, run: miri::run },
+    Command { name: "mutate", about: mutate::ABOUT, run: mutate::run },
+    Command { name: "tsan", about: sanitizers::TSAN, run: sanitizers::tsan },
 ];
 
 fn main() -> ExitCode {

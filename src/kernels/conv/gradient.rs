@@ -9,7 +9,7 @@ use super::{
     windows::together,
 };
 use crate::kernels::{
-    buffers::{Lent, lend, zeros},
+    buffers::{Lent, collected, lend, zeros},
     gemm::{
         DEPTH,
         dot::Dots,
@@ -38,7 +38,7 @@ pub(super) fn of_weight<T: Lanes>((vectors, across): (Width, Across), g: &Geomet
     }
     let source = Planes::whole(g);
     let offsets = source.offsets(source.channel());
-    let starts: Vec<usize> = places(g.output).map(|output| source.start(output)).collect();
+    let starts = collected(g.out_volume(), places(g.output).map(|output| source.start(output)));
     let (patch, work, out) = (g.patch(), g.work(), Shared::new(&mut weight));
     let region = |group: usize, terms: Range<usize>, channels: Range<usize>| {
         with_scratch(|memory| {
@@ -93,9 +93,9 @@ impl<T: Lanes> Kernel for Patches<'_, T> {
         let planes = planes.room(together * image);
         planes.fill(0.0);
         let first = read.start * source.channel();
-        let offsets: Vec<usize> = offsets[terms.clone()].iter().map(|offset| offset - first).collect();
-        let outputs: Vec<usize> =
-            (0..together).flat_map(|i| starts.iter().map(move |start| i * image + start)).collect();
+        let offsets = collected(terms.len(), offsets[terms.clone()].iter().map(|offset| offset - first));
+        let outputs = (0..together).flat_map(|i| starts.iter().map(move |start| i * image + start));
+        let outputs = collected(together * starts.len(), outputs);
         let last = outputs.iter().max().unwrap_or(&0) + offsets.iter().max().unwrap_or(&0);
         assert!(last < planes.len(), "factors lie inside the planes");
         let panel = panel.room((DEPTH + pack::STEP) * width + SLACK).as_mut_ptr();
@@ -202,7 +202,7 @@ fn add_images<T: Lanes>(vectors: Width, planes: &Planes, images: Range<usize>, x
     // The last row that an output reads ends here; behind it there may be no plane.
     let span = step - image + place(last, planes.size) + 1;
     let (x_image, grad_image) = (x.len() / g.batch, grad.len() / g.batch);
-    let grad_rows: Vec<usize> = (0..g.out_channels).map(|o| o * step).collect();
+    let grad_rows = collected(g.out_channels, (0..g.out_channels).map(|o| o * step));
     with_scratch(|[space, wide, gradient]| {
         let space = space.room(g.groups * g.in_channels * step + SLACK);
         let gradient = gradient.room(g.groups * g.out_channels * step);

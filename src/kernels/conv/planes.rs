@@ -8,7 +8,13 @@
 use std::ops::Range;
 
 use super::Geometry;
-use crate::{dtype::Float, kernels::gemm::scratch::Scratch};
+use crate::{
+    dtype::Float,
+    kernels::{
+        buffers::{Lent, collected},
+        gemm::scratch::Scratch,
+    },
+};
 
 /// Numbers behind the last plane that a vector may read without use.
 pub(super) const SLACK: usize = 64;
@@ -80,7 +86,7 @@ impl Planes {
     }
 
     /// How far from there each row of the matrix of columns begins, of one group's channels, which are `step` numbers apart.
-    pub fn offsets(&self, step: usize) -> Vec<usize> {
+    pub fn offsets(&self, step: usize) -> Lent<usize> {
         let g = &self.geometry;
         let taps = places(g.kernel).map(|tap| {
             let pixel = each(|a| tap[a] * g.dilation[a]);
@@ -88,7 +94,7 @@ impl Planes {
             phase * self.plane() + place(each(|a| pixel[a] / self.phases[a]), self.size)
         });
         let taps: Vec<usize> = taps.collect();
-        (0..g.in_channels).flat_map(|c| taps.iter().map(move |tap| c * step + tap)).collect()
+        collected(g.patch(), (0..g.in_channels).flat_map(|c| taps.iter().map(move |tap| c * step + tap)))
     }
 
     /// Along an axis, the places of a phase that are pixels of the image, and the pixel of the first of them.

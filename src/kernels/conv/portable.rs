@@ -3,7 +3,10 @@
 use super::Geometry;
 use crate::{
     dtype::{Float, Real},
-    kernels::gemm::{Gemm, Layout, portable::Multiplied},
+    kernels::{
+        buffers::{lend, take, zeros},
+        gemm::{Gemm, Layout, portable::Multiplied},
+    },
 };
 
 impl Geometry {
@@ -71,12 +74,16 @@ fn part<T>(x: &[T], i: usize, len: usize) -> &[T] {
     &x[i * len..(i + 1) * len]
 }
 
-/// One output image: `bias[c]` is added to channel c, and the sum rounded once.
-fn finish<T: Float>(mut image: Vec<T::Wide>, bias: Option<&[T::Wide]>, volume: usize, out: &mut Vec<T>) {
+fn part_mut<T>(x: &mut [T], i: usize, len: usize) -> &mut [T] {
+    &mut x[i * len..(i + 1) * len]
+}
+
+/// Adds `bias[c]` to channel c of an image, and rounds the sums once.
+fn finish<T: Float>(image: &mut [T::Wide], bias: Option<&[T::Wide]>, volume: usize, out: &mut [T]) {
     for (c, &bias) in bias.into_iter().flatten().enumerate() {
         image[c * volume..(c + 1) * volume].iter_mut().for_each(|x| *x += bias);
     }
-    out.extend(T::narrow_vec(image));
+    T::narrow_into(image, out);
 }
 
 /// The convolution `[n, groups * in, input] -> [n, groups * out, output]` with a weight `[groups * out, in, kernel]`.
@@ -84,17 +91,17 @@ pub(super) fn forward<T: Gemm>(g: &Geometry, x: &[T], weight: &[T], bias: Option
     let (weight, bias) = (T::widen_slice(weight), bias.map(T::widen_slice));
     let (m, k, n) = (g.out_channels, g.patch(), g.out_volume());
     let in_len = g.in_channels * g.in_volume();
-    let mut out = Vec::with_capacity(g.batch * g.groups * m * n);
-    let mut columns = vec![T::Wide::default(); k * n];
+    let mut out = take(g.sizes()[2]);
+    let (mut columns, mut image) = (lend(k * n), lend(g.groups * m * n));
     for i in 0..g.batch {
         let x = T::widen_slice(part(x, i, g.groups * in_len));
-        let mut image = vec![T::Wide::default(); g.groups * m * n];
+        image.fill(T::Wide::default());
         for group in 0..g.groups {
             g.columns(part(&x, group, in_len), &mut columns);
             let out = &mut image[group * m * n..(group + 1) * m * n];
             Multiplied::add_product(Layout::NN, (m, k, n), part(&weight, group, m * k), &columns, out);
         }
-        finish(image, bias.as_deref(), n, &mut out);
+        finish(&mut image, bias.as_deref(), n, part_mut(&mut out, i, g.groups * m * n));
     }
     out
 }
@@ -105,11 +112,11 @@ pub(super) fn input_gradient<T: Gemm>(g: &Geometry, grad: &[T], weight: &[T], bi
     let (weight, bias) = (T::widen_slice(weight), bias.map(T::widen_slice));
     let (m, k, n) = (g.patch(), g.out_channels, g.out_volume());
     let in_len = g.in_channels * g.in_volume();
-    let mut out = Vec::with_capacity(g.batch * g.groups * in_len);
-    let mut columns = vec![T::Wide::default(); m * n];
+    let mut out = take(g.sizes()[0]);
+    let (mut columns, mut image) = (lend(m * n), lend(g.groups * in_len));
     for i in 0..g.batch {
         let grad = T::widen_slice(part(grad, i, g.groups * k * n));
-        let mut image = vec![T::Wide::default(); g.groups * in_len];
+        image.fill(T::Wide::default());
         for group in 0..g.groups {
             columns.fill(T::Wide::default());
             Multiplied::add_product(
@@ -121,7 +128,7 @@ pub(super) fn input_gradient<T: Gemm>(g: &Geometry, grad: &[T], weight: &[T], bi
             );
             g.add_columns(&columns, &mut image[group * in_len..(group + 1) * in_len]);
         }
-        finish(image, bias.as_deref(), g.in_volume(), &mut out);
+        finish(&mut image, bias.as_deref(), g.in_volume(), part_mut(&mut out, i, g.groups * in_len));
     }
     out
 }
@@ -130,8 +137,8 @@ pub(super) fn input_gradient<T: Gemm>(g: &Geometry, grad: &[T], weight: &[T], bi
 pub(super) fn weight_gradient<T: Gemm>(g: &Geometry, x: &[T], grad: &[T]) -> Vec<T> {
     let (m, k, n) = (g.out_channels, g.out_volume(), g.patch());
     let in_len = g.in_channels * g.in_volume();
-    let mut sum = vec![T::Wide::default(); g.groups * m * n];
-    let mut columns = vec![T::Wide::default(); n * k];
+    let mut sum = zeros(g.groups * m * n);
+    let mut columns = lend(n * k);
     for i in 0..g.batch {
         let x = T::widen_slice(part(x, i, g.groups * in_len));
         let grad = T::widen_slice(part(grad, i, g.groups * m * k));

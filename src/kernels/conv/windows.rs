@@ -13,7 +13,7 @@ use super::{
     weights::Weights,
 };
 use crate::kernels::{
-    buffers::{take, zeros},
+    buffers::{Lent, collected, take, zeros},
     gemm::{
         scratch::{Scratch, with_scratch},
         tile::TILE_WIDTH,
@@ -36,9 +36,9 @@ pub(super) fn together(numbers: usize, batch: usize) -> usize {
 /// Outputs that are computed alike.
 pub(super) struct Part<'a, T> {
     /// How far from where an output begins each term is read.
-    pub offsets: Vec<usize>,
+    pub offsets: Lent<usize>,
     /// Runs of outputs: where the first of each begins in the planes, and its place in its channel of the result.
-    pub runs: Vec<(usize, usize)>,
+    pub runs: Lent<(usize, usize)>,
     /// Outputs of each run.
     pub length: usize,
     /// Places between them, in the planes and in the result.
@@ -190,7 +190,7 @@ pub(super) fn forward<T: Lanes>(
     let first = places([g.output[0], g.output[1], 1]);
     let part = Part {
         offsets: source.offsets(source.channel()),
-        runs: first.map(|at| (source.start(at), place(at, g.output))).collect(),
+        runs: collected(g.output[0] * g.output[1], first.map(|at| (source.start(at), place(at, g.output)))),
         length: g.output[2],
         steps: (source.step()[2], 1),
         weights: Weights::Rows(weight),
@@ -245,8 +245,11 @@ pub(super) fn input_gradient<T: Lanes>(
             (place(each(|a| pixels[a].0.start + at[a]), source.size), place(to, g.input))
         };
         parts.push(Part {
-            offsets: offsets.map(|(o, tap)| o * source.channel() + offset(tap)).collect(),
-            runs: places([count[0], count[1], 1]).map(run).collect(),
+            offsets: collected(
+                g.out_channels * chosen.len(),
+                offsets.map(|(o, tap)| o * source.channel() + offset(tap)),
+            ),
+            runs: collected(count[0] * count[1], places([count[0], count[1], 1]).map(run)),
             length: count[2],
             steps: (1, g.stride[2]),
             weights: Weights::Taps {

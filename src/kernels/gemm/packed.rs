@@ -9,7 +9,7 @@ use super::{
 use crate::{
     dtype::Real,
     kernels::{
-        buffers::{Lent, lend},
+        buffers::{Item, Lent, lend, room},
         simd::{self, Kernel, Lanes, Vector, Width},
     },
 };
@@ -23,10 +23,10 @@ pub(crate) struct Packed<T: Gemm> {
     kept: Kept<T::Wide>,
 }
 
-enum Kept<R> {
+enum Kept<R: Item> {
     Panels(Panels),
     /// Where there are no vectors, and for f64.
-    Rows(Vec<R>),
+    Rows(Lent<R>),
 }
 
 impl<T: Gemm<Wide: Real>> Packed<T> {
@@ -37,7 +37,9 @@ impl<T: Gemm<Wide: Real>> Packed<T> {
             Some(panels) => Kept::Panels(panels),
             None => {
                 let at = |p: usize, j: usize| if layout == Layout::NT { j * k + p } else { p * n + j };
-                Kept::Rows((0..k * n).map(|i| b[at(i / n, i % n)].widen()).collect())
+                let mut rows = room(k * n);
+                rows.extend((0..k * n).map(|i| b[at(i / n, i % n)].widen()));
+                Kept::Rows(rows.into())
             }
         };
         Packed { k, n, kept }
@@ -55,9 +57,12 @@ impl<T: Gemm<Wide: Real>> Packed<T> {
         match &self.kept {
             Kept::Panels(panels) => T::by_panels(panels, a, stride, out),
             Kept::Rows(b) => {
-                let a: Vec<T::Wide> = (0..rows).flat_map(|i| a[i * stride..][..k].iter().copied()).collect();
+                let mut together = lend(rows * k);
+                for (i, row) in together.chunks_exact_mut(k.max(1)).enumerate() {
+                    row.copy_from_slice(&a[i * stride..][..k]);
+                }
                 out.fill(T::Wide::default());
-                Multiplied::add_product(Layout::NN, (rows, k, n), &a, b, out);
+                Multiplied::add_product(Layout::NN, (rows, k, n), &together, b, out);
             }
         }
     }

@@ -1,9 +1,10 @@
 //! The path for f64, and for machines without vectors: widened copies, multiplied by `matrixmultiply`.
 
 use super::{Added, Gemm, Layout, One};
+use crate::kernels::buffers::{Lent, zeros};
 
 pub(super) fn product<T: Gemm>(one: &One<T>, out: &mut [T]) {
-    let mut sums = vec![T::Wide::default(); out.len()];
+    let mut sums = Lent::from(zeros::<T::Wide>(out.len()));
     for &term in one.terms {
         let (a, b) = one.operands(term);
         Multiplied::add_product(one.layout, one.mkn, &T::widen_slice(a), &T::widen_slice(b), &mut sums);

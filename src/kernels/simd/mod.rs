@@ -196,6 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri starts no process")]
     fn vectors_are_at_most_as_wide_as_the_environment_says() {
         // It is asked once, so each answer is that of another process, which runs this test and no other.
         const EXPECTED: &str = "PRECAST_TEST_WIDTH";

@@ -180,6 +180,10 @@ unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
 
 /// Bytes of the largest cache, where the processor tells.
 pub(super) fn last_level_cache() -> Option<usize> {
+    // Miri has no CPUID; the standard library tells it that there are no vectors.
+    if cfg!(miri) {
+        return None;
+    }
     // SAFETY: every x86-64 machine has CPUID. (Newer compilers know.)
     #[allow(unused_unsafe)]
     let ask = |leaf: u32, index: u32| unsafe { __cpuid_count(leaf, index) };

@@ -1,8 +1,8 @@
 //! The threads that help: awake for a while after a piece of work, because within a training step the next one follows soon
 //! and to wake a thread takes longer than many a kernel; asleep in a process that does something else.
 //!
-//! One job lies on the [`Desk`] at a time. Its caller alone lays it there, while it holds the turn, and waits until each of
-//! its pieces is done. Whoever takes a piece has taken it off the count of those left, so the caller waits for it; whoever
+//! There is one job at a time, in the [`Slot`]. Its caller alone puts it there, while it has the slot locked, and waits until
+//! each of its pieces is done. Whoever takes a piece has taken it off the count of those left, so the caller waits for it; whoever
 //! finds none left looks at nothing else of the job. So a helper that comes late finds no piece and is not waited for.
 
 use std::{
@@ -26,52 +26,54 @@ const AWAKE: Duration = Duration::from_millis(1);
 /// they may need it, above all the very thread that is waited for.
 const SPINS: u32 = 2000;
 
-type Work<'a> = &'a (dyn Fn(usize) + Sync + 'a);
+/// What is called with the number of each piece. A pointer and no reference: when the last piece is done the caller may
+/// drop what it points to, while the function that was handed the pointer still returns.
+type Work<'a> = *const (dyn Fn(usize) + Sync + 'a);
 
 /// Threads that help those who ask, until dropped.
 pub(super) struct Helpers {
-    desk: Arc<Desk>,
+    slot: Arc<Slot>,
     threads: Vec<Thread>,
 }
 
-/// What callers and helpers share.
-struct Desk {
+/// The place of one job, which callers and helpers share.
+struct Slot {
     /// Held by the caller whose job it is.
-    turn: Mutex<()>,
+    occupied: Mutex<()>,
     job: AtomicPtr<Work<'static>>,
     /// Pieces that nobody has taken.
     left: AtomicUsize,
     /// Pieces that are not done, taken or not.
-    undone: AtomicUsize,
+    unfinished: AtomicUsize,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// Which helpers sleep, or are about to.
     asleep: Box<[AtomicBool]>,
-    over: AtomicBool,
+    stopped: AtomicBool,
 }
 
 impl Helpers {
     /// As many as the system gives.
     pub fn new(count: usize) -> Self {
-        let desk = Arc::new(Desk {
-            turn: Mutex::default(),
+        let slot = Arc::new(Slot {
+            occupied: Mutex::default(),
             job: AtomicPtr::default(),
             left: AtomicUsize::new(0),
-            undone: AtomicUsize::new(0),
+            unfinished: AtomicUsize::new(0),
             panic: Mutex::default(),
             asleep: (0..count).map(|_| AtomicBool::new(false)).collect(),
-            over: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
         });
         // Those beyond the cores would only keep the others from theirs.
         let cores = available_parallelism().map_or(1, usize::from);
         let threads = (0..count).map_while(|number| {
-            let desk = desk.clone();
+            let slot = slot.clone();
             let awake = if number + 1 < cores { AWAKE } else { Duration::ZERO };
             let helper =
-                Builder::new().name(format!("precast-{number}")).spawn(move || desk.help(number, awake)).ok()?;
+                Builder::new().name(format!("precast-{number}")).spawn(move || slot.help(number, awake)).ok()?;
             Some(helper.thread().clone())
         });
         let threads = threads.collect();
-        Helpers { desk, threads }
+        Helpers { slot, threads }
     }
 
     pub fn count(&self) -> usize {
@@ -81,28 +83,30 @@ impl Helpers {
     /// Calls `work` with each number below `pieces`, of which there are some. The calling thread takes pieces at once and
     /// goes on until none is left; it does all of them where the helpers work for another, or for this very call further
     /// up. A panic in a piece is raised again when all pieces are done.
-    pub fn share(&self, pieces: usize, work: Work) {
-        let desk = &*self.desk;
-        let Ok(turn) = desk.turn.try_lock() else {
+    pub fn share(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
+        let slot = &*self.slot;
+        let Ok(occupied) = slot.occupied.try_lock() else {
             return (0..pieces).for_each(work);
         };
         let others = pieces - 1;
-        desk.job.store(ptr::from_ref(&work).cast_mut().cast(), Ordering::Relaxed);
-        desk.undone.store(pieces, Ordering::Relaxed);
+        let work: Work = work;
+        slot.job.store(ptr::from_ref(&work).cast_mut().cast(), Ordering::Relaxed);
+        slot.unfinished.store(pieces, Ordering::Relaxed);
         // Release, for what stands above and what the caller wrote before; in one order with `asleep`, so that a helper either
         // sees these pieces before it sleeps, or is seen asleep.
-        desk.left.store(others, Ordering::SeqCst);
-        for (thread, asleep) in self.threads.iter().zip(&desk.asleep).take(others) {
+        slot.left.store(others, Ordering::SeqCst);
+        for (thread, asleep) in self.threads.iter().zip(&slot.asleep).take(others) {
             if asleep.load(Ordering::SeqCst) && asleep.swap(false, Ordering::SeqCst) {
                 thread.unpark();
             }
         }
-        desk.finish(work, 0);
-        while desk.take() {}
+        // SAFETY: `work` was a reference, which outlives this call.
+        unsafe { slot.finish(work, 0) };
+        while slot.take() {}
         // Acquire, for what the helpers wrote.
-        wait(|| desk.undone.load(Ordering::Acquire) == 0, || false);
-        let panic = desk.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(turn);
+        wait(|| slot.unfinished.load(Ordering::Acquire) == 0, || false);
+        let panic = slot.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(occupied);
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
@@ -111,54 +115,56 @@ impl Helpers {
 
 impl Drop for Helpers {
     fn drop(&mut self) {
-        self.desk.over.store(true, Ordering::SeqCst);
+        self.slot.stopped.store(true, Ordering::SeqCst);
         self.threads.iter().for_each(Thread::unpark);
     }
 }
 
-impl Desk {
-    /// The life of a helper.
+impl Slot {
+    /// What a helper does, until it is stopped.
     fn help(&self, number: usize, awake: Duration) {
         let asleep = &self.asleep[number];
-        while !self.over.load(Ordering::SeqCst) {
+        while !self.stopped.load(Ordering::SeqCst) {
             while self.take() {}
             let since = Instant::now();
-            if wait(|| self.called(), || since.elapsed() >= awake) {
+            if wait(|| self.has_news(), || since.elapsed() >= awake) {
                 continue;
             }
             asleep.store(true, Ordering::SeqCst);
             // It may be woken for nothing.
-            while asleep.load(Ordering::SeqCst) && !self.called() {
+            while asleep.load(Ordering::SeqCst) && !self.has_news() {
                 thread::park();
             }
             asleep.store(false, Ordering::SeqCst);
         }
     }
 
-    /// Whether there is anything to do.
-    fn called(&self) -> bool {
-        self.left.load(Ordering::SeqCst) > 0 || self.over.load(Ordering::SeqCst)
+    /// Whether there is a piece to take, or no more to wait for.
+    fn has_news(&self) -> bool {
+        self.left.load(Ordering::SeqCst) > 0 || self.stopped.load(Ordering::SeqCst)
     }
 
     /// Takes a piece and does it; `false` where none is left.
     fn take(&self) -> bool {
         let taken = self.left.fetch_update(Ordering::Acquire, Ordering::Relaxed, |left| left.checked_sub(1));
         let Ok(piece) = taken else { return false };
-        // SAFETY: the job's caller made `left` more than zero, with release, after it had laid `job` there, and all that
+        // SAFETY: the job's caller made `left` more than zero, with release, after it had stored `job`, and all that
         // changed `left` since are the takers before this one; so this is that caller's pointer, to a place in its `share`.
-        // There it stays, and no other job takes its place, until `undone` is zero, which needs this piece to be done.
-        let work = unsafe { *self.job.load(Ordering::Relaxed) };
-        self.finish(work, piece);
+        // There it stays, and no other job takes its place, until `unfinished` is zero, which needs this piece to be done.
+        unsafe { self.finish(*self.job.load(Ordering::Relaxed), piece) };
         true
     }
 
     /// Does a piece that was taken.
-    fn finish(&self, work: Work, piece: usize) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(piece))) {
+    ///
+    // SAFETY: what `work` points to is there until the piece is done.
+    unsafe fn finish(&self, work: Work, piece: usize) {
+        // SAFETY: the caller's promise; the piece is not done before this returns.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| unsafe { (*work)(piece) })) {
             *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
         }
-        // Release, for what the piece wrote. From here on the caller may be gone, and `work` with it.
-        self.undone.fetch_sub(1, Ordering::Release);
+        // Release, for what the piece wrote. From here on the caller may be gone, and what `work` points to with it.
+        self.unfinished.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -182,6 +188,11 @@ mod tests {
 
     use super::*;
 
+    /// Miri checks each access, and takes a thousand times as long.
+    const fn times(count: usize) -> usize {
+        if cfg!(miri) { count.div_ceil(50) } else { count }
+    }
+
     /// Calls of `share` with several numbers of pieces, each piece done once and its work seen by the caller.
     fn share_often(helpers: &Helpers, times: usize, before: impl Fn(usize)) {
         for time in 0..times {
@@ -200,9 +211,9 @@ mod tests {
         for count in [0, 1, 2, 7] {
             let helpers = Helpers::new(count);
             assert_eq!(helpers.count(), count);
-            share_often(&helpers, 2000, |_| {});
+            share_often(&helpers, times(2000), |_| {});
             // Some of these find the helpers asleep, or on their way there.
-            share_often(&helpers, 100, |time| thread::sleep(AWAKE * (time % 5) as u32 / 4));
+            share_often(&helpers, times(100).max(10), |time| thread::sleep(AWAKE * (time % 5) as u32 / 4));
         }
     }
 
@@ -212,10 +223,10 @@ mod tests {
             let helpers = Helpers::new(count);
             thread::scope(|scope| {
                 for _ in 0..4 {
-                    scope.spawn(|| share_often(&helpers, 500, |_| {}));
+                    scope.spawn(|| share_often(&helpers, times(500), |_| {}));
                 }
             });
-            helpers.share(5, &|_| share_often(&helpers, 20, |_| {}));
+            helpers.share(5, &|_| share_often(&helpers, times(20), |_| {}));
         }
     }
 
@@ -233,7 +244,7 @@ mod tests {
                 }));
                 assert_eq!(panic.unwrap_err().downcast_ref::<String>(), Some(&format!("piece {bad}")));
                 assert_eq!(done.into_inner(), 5);
-                share_often(&helpers, 100, |_| {});
+                share_often(&helpers, times(100), |_| {});
             }
         }
     }
@@ -244,10 +255,10 @@ mod tests {
             let helpers = Helpers::new(3);
             share_often(&helpers, 10, |_| {});
             thread::sleep(nap);
-            let desk = Arc::downgrade(&helpers.desk);
+            let slot = Arc::downgrade(&helpers.slot);
             drop(helpers);
             let since = Instant::now();
-            while desk.strong_count() > 0 {
+            while slot.strong_count() > 0 {
                 assert!(since.elapsed() < Duration::from_secs(60), "a helper stays");
                 thread::sleep(AWAKE);
             }

@@ -25,6 +25,9 @@ const USAGE: &str = "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]
   --at REVISION   the source and the tests of another revision
   --trust         do not run the suite on the unchanged source first";
 
+/// What it does, in a line.
+pub const ABOUT: &str = "makes forty mistakes, one after the other, which the tests have to notice";
+
 /// How the tests took a mutation.
 enum Verdict {
     /// A test failed: which.

@@ -1,0 +1,138 @@
+//! Results are the same bits with any number of threads, and, but for sums that are listed, with vectors of any width.
+//!
+//! The width is read once in a process. So the test runs itself, once for each width, in a process that does all the work
+//! with 1, 2 and 5 threads and prints a digest of every result; what is printed is then compared.
+
+mod digest;
+mod draw;
+mod ops;
+mod steps;
+
+#[path = "../../benches/steps/nets.rs"]
+mod nets;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::Path,
+    process::Command,
+};
+
+use precast::{DType, Op, observe, set_threads};
+
+use digest::Digest;
+
+const THREADS: [usize; 3] = [1, 2, 5];
+const WIDTHS: [&str; 3] = ["16", "8", "1"];
+
+/// Tells the process that it is to print digests.
+const ASKED: &str = "PRECAST_PRINT_DIGESTS";
+
+/// Work whose sums take another order with other vectors (ARCHITECTURE.md), in each dtype that has vectors; why, in words.
+const SUMMED_BY_WIDTH: &[(&str, &str)] = &[];
+
+/// What prints digests: for each work, in each dtype, with each number of threads.
+fn print_digests() {
+    let mut seen = BTreeSet::new();
+    for threads in THREADS {
+        set_threads(threads);
+        let mut print = |name: &str, work: &dyn Fn(&mut Digest)| {
+            let mut digest = Digest::default();
+            let ((), events) = observe::watch(|| work(&mut digest));
+            seen.extend(events.into_iter().map(|event| event.op));
+            println!("digest|{name}|{threads}|{:016x}", digest.value());
+        };
+        for dtype in [DType::F32, DType::F16, DType::Bf16, DType::F64] {
+            ops::all(dtype, &mut print);
+        }
+        steps::all(&mut print);
+    }
+    let forgotten: Vec<&Op> = Op::ALL.iter().filter(|op| op.has_kernel() && !seen.contains(op)).collect();
+    assert!(forgotten.is_empty(), "no work calls {forgotten:?}");
+}
+
+/// The digests of a process whose vectors are at most so wide, by work and number of threads.
+fn digests(width: &str) -> BTreeMap<(String, usize), String> {
+    let mut this = Command::new(env::current_exe().unwrap());
+    this.args(["--exact", "no_bit_depends_on_the_machine", "--nocapture"])
+        .env(ASKED, "1")
+        .env("PRECAST_VECTORS", width);
+    let output = this.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "vectors of {width}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let lines = text.lines().filter_map(|line| line.split_once("digest|"));
+    let digests = lines.map(|(_, line)| {
+        let [name, threads, digest] = line.split('|').collect::<Vec<_>>()[..] else {
+            panic!("a line of three: {line}")
+        };
+        ((name.to_string(), threads.parse().unwrap()), digest.to_string())
+    });
+    digests.collect()
+}
+
+#[test]
+fn no_bit_depends_on_the_machine() {
+    if env::var_os(ASKED).is_some() {
+        return print_digests();
+    }
+    let by_width = WIDTHS.map(digests);
+    let names: BTreeSet<&str> = by_width[0].keys().map(|(name, _)| &**name).collect();
+    assert!(names.len() > 500, "{} works", names.len());
+    let mut wrong = Vec::new();
+    let mut by_width_only = BTreeSet::new();
+    for name in &names {
+        let of = |width: usize, threads| by_width[width].get(&(name.to_string(), threads));
+        let first = WIDTHS.iter().enumerate().map(|(width, words)| {
+            let one = of(width, 1).unwrap_or_else(|| panic!("{name} was not done with vectors of {words}"));
+            for threads in &THREADS[1..] {
+                if of(width, *threads) != Some(one) {
+                    wrong.push(format!("{name}: other bits with {threads} threads, vectors of {words}"));
+                }
+            }
+            one
+        });
+        let first: Vec<&String> = first.collect();
+        if first.iter().any(|digest| *digest != first[0]) {
+            by_width_only.insert(*name);
+        }
+    }
+    let listed = |name: &str| SUMMED_BY_WIDTH.iter().any(|(work, _)| name.strip_suffix(work).is_some());
+    wrong.extend(
+        by_width_only.iter().filter(|name| !listed(name)).map(|name| format!("{name}: other bits with other vectors")),
+    );
+    if has_sixteen_lanes() {
+        let stale = SUMMED_BY_WIDTH.iter().filter(|(work, _)| !by_width_only.iter().any(|name| name.ends_with(work)));
+        wrong.extend(stale.map(|(work, _)| format!("{work}: listed, and the same with all vectors")));
+    } else {
+        println!("this machine has no vectors of 16: those of 8 were compared with those of 1");
+    }
+    assert!(wrong.is_empty(), "{} of {}\n{}", wrong.len(), names.len(), wrong.join("\n"));
+}
+
+fn has_sixteen_lanes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// Optimizers are found in their source: each that is there, and each of its options, has work of its name.
+#[test]
+fn no_option_of_an_optimizer_is_forgotten() {
+    let mut names = Vec::new();
+    steps::optimizers(&mut |name, _| names.push(name.to_string()));
+    let mut found = 0;
+    for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/optim")).unwrap() {
+        let source = fs::read_to_string(file.unwrap().path()).unwrap();
+        let Some((_, after)) = source.split_once("impl Optimizer for ") else { continue };
+        let optimizer = after.split_whitespace().next().unwrap();
+        let methods = source.split("pub fn ").skip(1).filter_map(|text| text.split_once('('));
+        let options = methods.filter(|(_, rest)| rest.starts_with("mut self")).map(|(option, _)| option);
+        for word in options.chain([""]) {
+            let tested = names.iter().any(|name| name.contains(optimizer) && name.contains(word));
+            assert!(tested, "no work has the name of {optimizer} and of its option `{word}`");
+            found += 1;
+        }
+    }
+    assert!(found >= 9, "{found} optimizers and options were found");
+}

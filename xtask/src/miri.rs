@@ -1,0 +1,36 @@
+//! The library's tests under Miri, which finds undefined behaviour: in `unsafe` code, and in what threads share.
+
+use crate::{
+    nightly::{self, IF_PRESENT},
+    shell::{self, Result},
+};
+
+pub const ABOUT: &str =
+    "tests under Miri: of memory, threads, casts, tensors, or of floors 0 to 2 [--all] [--if-present]";
+
+/// Where pointers and threads are handled: unit tests, and tests of `tests/ops`. They take a few minutes.
+const UNITS: &[&str] = &["kernels::threads", "kernels::buffers", "kernels::cast"];
+const OPS: &[&str] =
+    &["elementwise::known_values", "elementwise::operators", "places::what_is_put", "reduce::known_values"];
+
+/// Floors 0 to 2 of ARCHITECTURE.md, those first that are soon through; and all ops. They take hours.
+const ALL_UNITS: &[&str] =
+    &["error::", "files::", "dtype::", "op::", "precision::", "observe::", "check::", "ops::", "tensor::", "kernels::"];
+const ALL_OPS: &[&str] = &[];
+
+pub fn run(words: &[String]) -> Result {
+    if !nightly::has("miri,rust-src", ("cargo", &["+nightly", "miri", "--version"]), words, &["--all", IF_PRESENT])? {
+        return Ok(());
+    }
+    let all = words.iter().any(|word| word == "--all");
+    let (units, ops) = if all { (ALL_UNITS, ALL_OPS) } else { (UNITS, OPS) };
+    test(&["--lib"], units)?;
+    test(&["--test", "ops"], ops)
+}
+
+fn test(target: &[&str], filters: &[&str]) -> Result {
+    let arguments = [&["+nightly", "miri", "test"], target, &["--"], filters].concat();
+    // Tests read files and the environment. There are three cores, so that helpers also wait awake.
+    let flags = "-Zmiri-disable-isolation -Zmiri-num-cpus=3";
+    shell::run("cargo", &arguments, &[("MIRIFLAGS", flags), ("PRECAST_VECTORS", "1"), ("PROPTEST_CASES", "4")])
+}

@@ -1,0 +1,32 @@
+//! Checks that need a nightly toolchain with some component.
+
+use std::process::Stdio;
+
+use crate::shell::{Result, program};
+
+/// Allows a machine without the toolchain: nothing is checked there, which a line says, and the command succeeds.
+pub const IF_PRESENT: &str = "--if-present";
+
+/// Whether a component of the nightly toolchain is there, as is seen by a program that only runs with it.
+///
+/// # Errors
+/// Where it is not, unless the words of the command allow that; where these are not among the `allowed`.
+pub fn has(component: &str, probe: (&str, &[&str]), words: &[String], allowed: &[&str]) -> Result<bool> {
+    if let Some(unknown) = words.iter().find(|word| !allowed.contains(&word.as_str())) {
+        return Err(format!("`{unknown}` is not understood; allowed: {}", allowed.join(", ")));
+    }
+    let (name, arguments) = probe;
+    let status = program(name, arguments, &[]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if status.is_ok_and(|status| status.success()) {
+        return Ok(true);
+    }
+    let install = format!(
+        "nothing was checked: no nightly toolchain with {component} is here; install it with \
+         `rustup toolchain install nightly --component {component}`"
+    );
+    if words.iter().any(|word| word == IF_PRESENT) {
+        println!("{install}");
+        return Ok(false);
+    }
+    Err(format!("{install}, or allow it to be missing with {IF_PRESENT}"))
+}

@@ -1,0 +1,43 @@
+//! The library's tests under the compiler's sanitizers: of addresses, and of threads.
+
+use std::{env, path::PathBuf};
+
+use crate::{
+    nightly::{self, IF_PRESENT},
+    shell::{self, Result},
+};
+
+pub const ASAN: &str = "tests under the address sanitizer: reads and writes outside of memory, leaks [--if-present]";
+pub const TSAN: &str = "tests under the thread sanitizer: races between threads [--if-present]";
+
+pub fn asan(words: &[String]) -> Result {
+    sanitize("address", words)
+}
+
+pub fn tsan(words: &[String]) -> Result {
+    sanitize("thread", words)
+}
+
+/// Both need a standard library that is compiled alike, and a target that is named, or build scripts would be sanitized too.
+const BUILD: &[&str] = &["+nightly", "test", "-Zbuild-std", "--target", "x86_64-unknown-linux-gnu"];
+
+fn sanitize(sanitizer: &str, words: &[String]) -> Result {
+    // The linker's arguments are printed by a compiler only: one that lacks the sources fails when it looks for them.
+    let probe = ("bash", &["-c", "test -d \"$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/std\""][..]);
+    if !nightly::has("rust-src", probe, words, &[IF_PRESENT])? {
+        return Ok(());
+    }
+    // Apart from other builds, which would be thrown away.
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| shell::root().join("target"), PathBuf::from);
+    let target = target.join(sanitizer).display().to_string();
+    let variables = [
+        ("RUSTFLAGS", &*format!("-Zsanitizer={sanitizer}")),
+        ("CARGO_TARGET_DIR", &*target),
+        // Debug assertions and overflow checks stay on.
+        ("CARGO_PROFILE_DEV_OPT_LEVEL", "1"),
+    ];
+    let tests = |chosen: &[&str]| shell::run("cargo", &[BUILD, chosen].concat(), &variables);
+    tests(&["--lib", "kernels::"])?;
+    tests(&["--lib", "tensor::"])?;
+    tests(&["--test", "ops", "--test", "same_bits"])
+}
