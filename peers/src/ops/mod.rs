@@ -1,0 +1,91 @@
+//! One random call of each op that has a kernel, by family. An op that no family knows is an error.
+
+mod elementwise;
+mod losses;
+mod norms;
+mod places;
+mod products;
+mod recurrent;
+mod reductions;
+mod windows;
+
+use precast::{Op, Reduction, Result, Tensor};
+
+use crate::draw::{Case, Draw};
+
+/// Ops that are drawn alike, measured alike and held to the same bounds.
+#[derive(Debug)]
+pub struct Family {
+    pub name: &'static str,
+    pub terms: Terms,
+    /// Whether inputs may be infinite, NaN, subnormal or the largest there are.
+    pub special: bool,
+    /// A random call, `None` where the op is of another family.
+    draw: fn(Op, &mut Draw) -> Result<Option<Case>>,
+}
+
+/// What an error is measured against beside the result itself: where terms cancel, the sum of their absolute values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terms {
+    /// The result stands for itself. A gradient that is summed over a stretched axis is measured against the sum of the
+    /// absolute terms.
+    Elementwise,
+    /// The op is a sum of products: it is computed again from the absolute values of its inputs.
+    Products,
+    /// By how much the result moves when each input moves by a relative amount: what the rounding of the inputs would do.
+    Condition,
+}
+
+impl Terms {
+    /// As torch's side is told.
+    pub fn name(self) -> &'static str {
+        match self {
+            Terms::Elementwise => "elementwise",
+            Terms::Products => "products",
+            Terms::Condition => "condition",
+        }
+    }
+}
+
+const FAMILIES: &[Family] = &[
+    Family { name: "elementwise", terms: Terms::Elementwise, special: true, draw: elementwise::draw },
+    Family { name: "products", terms: Terms::Products, special: true, draw: products::draw },
+    Family { name: "places", terms: Terms::Products, special: true, draw: places::draw },
+    Family { name: "windows", terms: Terms::Products, special: true, draw: windows::draw },
+    Family { name: "sampling", terms: Terms::Condition, special: false, draw: windows::sampled },
+    Family { name: "sums", terms: Terms::Products, special: true, draw: reductions::sums },
+    Family { name: "reductions", terms: Terms::Condition, special: false, draw: reductions::draw },
+    Family { name: "norms", terms: Terms::Condition, special: false, draw: norms::draw },
+    Family { name: "losses", terms: Terms::Condition, special: false, draw: losses::draw },
+    Family { name: "recurrent", terms: Terms::Condition, special: false, draw: recurrent::draw },
+];
+
+/// A random call of an op, and its family.
+///
+/// # Errors
+/// That the op is in no family, or what the library says of the call.
+pub fn case(op: Op, draw: &mut Draw) -> std::result::Result<(Case, &'static Family), String> {
+    for family in FAMILIES {
+        if let Some(case) = (family.draw)(op, draw).map_err(|e| e.to_string())? {
+            return Ok((case, family));
+        }
+    }
+    Err(format!("{op} has a kernel and is in no table of peers/src/ops"))
+}
+
+/// An op that takes tensors alone.
+fn plain(op: Op, inputs: Vec<Tensor>) -> Result<Option<Case>> {
+    Ok(Some(Case::new(inputs, move |x| precast::run(op, &x.iter().collect::<Vec<_>>()))))
+}
+
+/// How losses are reduced, with torch's word for it.
+fn reduction(draw: &mut Draw) -> (Reduction, &'static str) {
+    draw.one_of(&[(Reduction::Mean, "mean"), (Reduction::Sum, "sum"), (Reduction::None, "none")])
+}
+
+/// A shape that stretches to another, and perhaps lacks its first axes.
+fn stretching(draw: &mut Draw, shape: &[usize]) -> Vec<usize> {
+    let from = draw.size(0..=shape.len());
+    let from = if draw.flag() { 0 } else { from };
+    shape[from..].iter().map(|&len| if draw.size(0..=3) == 0 { 1 } else { len }).collect()
+}
