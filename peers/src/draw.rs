@@ -7,6 +7,8 @@ use rand::{Rng, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value};
 
+use crate::ops::Specials;
+
 /// Which numbers floating inputs hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
@@ -23,11 +25,12 @@ pub struct Draw {
     rng: ChaCha8Rng,
     pub dtype: DType,
     pub values: Values,
+    pub specials: Specials,
 }
 
 impl Draw {
     pub fn new(seed: u64, dtype: DType, values: Values) -> Draw {
-        Draw { rng: ChaCha8Rng::seed_from_u64(seed), dtype, values }
+        Draw { rng: ChaCha8Rng::seed_from_u64(seed), dtype, values, specials: Specials::All }
     }
 
     pub fn size(&mut self, range: RangeInclusive<usize>) -> usize {
@@ -133,6 +136,7 @@ impl Draw {
 
     fn element(&mut self, values: Values, range: Range<f64>) -> f64 {
         let (least, largest) = limits(self.dtype);
+        let values = if self.specials == Specials::None { Values::Plain } else { values };
         match values {
             Values::Plain => self.rng.random_range(range),
             Values::Wide => {
@@ -142,7 +146,12 @@ impl Draw {
             Values::Special if self.size(0..=2) > 0 => self.rng.random_range(range),
             Values::Special => {
                 let subnormal = least * self.size(1..=900) as f64;
-                let choices = [0.0, f64::INFINITY, f64::NAN, subnormal, largest, 1.0, 3.0];
+                let large = if self.specials == Specials::All { largest } else { largest.min(40f64.exp2()) };
+                let (infinity, nan) = match self.specials {
+                    Specials::Finite => (large, 0.0),
+                    _ => (f64::INFINITY, f64::NAN),
+                };
+                let choices = [0.0, infinity, nan, subnormal, large, 1.0, 3.0];
                 self.one_of(&choices) * self.one_of(&[-1.0, 1.0])
             }
         }

@@ -92,7 +92,7 @@ fn row(peer: &mut Peer, options: &Options, op: Op, dtype: DType) -> Row {
                 row.formula = held.formula;
                 for (all, ours) in row.ours.iter_mut().zip(held.ours) {
                     let joined = all.0.join(ours);
-                    if row.cases == 1 || (joined.units, joined.other_kind) != (all.0.units, all.0.other_kind) {
+                    if row.cases == 1 || joined.worst != all.0.worst {
                         all.1.clone_from(&held.call);
                     }
                     all.0 = joined;
@@ -120,13 +120,13 @@ impl Swept {
                 }
                 let way = DIRECTIONS[direction];
                 let bound = bounds::largest(row.family, op, DTYPES[*d], direction);
+                let (number, exact) = measured.worst.unwrap_or_default();
+                let worst = format!("{call}: {number:e}, exactly {exact:e}");
                 if measured.units > bound {
-                    let Measured { units, place, .. } = measured;
-                    failures.push(format!("{way} {units:.3} units, {bound} allowed: {call}, place {place}"));
+                    failures.push(format!("{way} {:.3} units, {bound} allowed: {worst}", measured.units));
                 }
                 if measured.other_kind > 0 && bounds::other_kinds(op, direction).is_none() {
-                    let Measured { other_kind, place, .. } = measured;
-                    failures.push(format!("{way} {other_kind} of another kind: {call}, place {place}"));
+                    failures.push(format!("{way} {} of another kind: {worst}", measured.other_kind));
                 }
             }
         }

@@ -32,16 +32,16 @@ pub struct Measured {
     pub units: f64,
     /// How many numbers are NaN, infinite, or zero of a sign, where the exact one is not.
     pub other_kind: usize,
-    /// The first of these, or else the number with the largest error.
-    pub place: usize,
+    /// The number that is worst, and the exact one.
+    pub worst: Option<(f64, f64)>,
 }
 
 impl Measured {
     /// The worse of two.
     pub fn join(self, other: Measured) -> Measured {
         let worse = (other.other_kind > 0, other.units) > (self.other_kind > 0, self.units);
-        let place = if worse { other.place } else { self.place };
-        Measured { units: self.units.max(other.units), other_kind: self.other_kind + other.other_kind, place }
+        let worst = if worse { other.worst } else { self.worst };
+        Measured { units: self.units.max(other.units), other_kind: self.other_kind + other.other_kind, worst }
     }
 }
 
@@ -50,7 +50,8 @@ pub fn measure(dtype: DType, ours: &[f64], exact: &[f64], sizes: &[f64], signs_o
     let infinite = f64::from(format(dtype).2 + 1).exp2();
     let clipped = |x: f64| x.clamp(-infinite, infinite);
     let mut all = Measured::default();
-    for (place, ((&ours, &exact), &size)) in ours.iter().zip(exact).zip(sizes).enumerate() {
+    for ((&ours, &exact), &size) in ours.iter().zip(exact).zip(sizes) {
+        let worst = Some((ours, exact));
         let other_kind = if exact.is_finite() {
             ours.is_nan() || (signs_of_zeros && exact == 0.0 && ours == 0.0 && ours.is_sign_positive() != exact.is_sign_positive())
         } else {
@@ -59,12 +60,12 @@ pub fn measure(dtype: DType, ours: &[f64], exact: &[f64], sizes: &[f64], signs_o
         // Of terms that overflow in f32 the sum may overflow on its way, whatever it comes to.
         let may_overflow = size.is_finite() && size > f64::from(f32::MAX) && exact.abs() < size;
         if other_kind && !may_overflow {
-            all = all.join(Measured { units: 0.0, other_kind: 1, place });
+            all = all.join(Measured { units: 0.0, other_kind: 1, worst });
         } else if exact.is_finite() && !may_overflow {
             let size = if size.is_finite() { size } else { 0.0 };
             let unit = unit(dtype, clipped(exact)).max(unit(DType::F32, size));
             let units = (clipped(ours) - clipped(exact)).abs() / unit;
-            all = all.join(Measured { units, other_kind: 0, place });
+            all = all.join(Measured { units, other_kind: 0, worst });
         }
     }
     all

@@ -6,6 +6,10 @@ import torch.nn.functional as F
 
 OPS = {}
 FORMULAS = set()
+# Functions in pieces, whose slope at NaN is NaN here. In torch it is that of one of the pieces.
+NAN_AT_NAN = {
+    "Abs", "Celu", "Clamp", "Elu", "HardSigmoid", "HardSwish", "HardTanh", "LeakyRelu", "Relu", "Relu6", "Selu", "Softshrink"
+}
 
 
 def op(*names):

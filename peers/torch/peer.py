@@ -62,22 +62,22 @@ def sizes(kind, f, inputs, seed, through, out, grads):
     if kind == "products":
         positive = [x.detach().abs().requires_grad_(x.requires_grad) if x.is_floating_point() else x for x in inputs]
         terms = results(f, positive, None if seed is None else seed.abs(), through)
-        return [y.abs() for y in terms[0]], [g.abs() for g in terms[1]]
+        return [y.double().abs() for y in terms[0]], [g.abs() for g in terms[1]]
     if kind == "elementwise":
         if not grads:
-            return [y.abs() for y in out], []
+            return [y.double().abs() for y in out], []
         shape = out[through].shape
         wide = [
             x.detach().expand(shape).clone().requires_grad_(x.requires_grad)
             if x.dim() <= len(shape) and torch.broadcast_shapes(x.shape, shape) == shape else x for x in inputs
         ]
         _, terms = results(f, wide, seed, through)
-        return [y.abs() for y in out], [t.abs().sum_to_size(g.shape) for t, g in zip(terms, grads)]
+        return [y.double().abs() for y in out], [t.abs().sum_to_size(g.shape) for t, g in zip(terms, grads)]
     # What a relative move of each input does, the largest of a few random ones.
     random = torch.Generator().manual_seed(7)
-    most = [[y.abs() for y in out], [g.abs() for g in grads]]
+    most = [[y.double().abs() for y in out], [g.abs() for g in grads]]
     for _ in range(6):
-        signs = lambda x: torch.randint(0, 2, x.shape, generator=random) * 2.0 - 1
+        signs = lambda x: torch.randint(0, 2, x.shape, generator=random).double() * 2 - 1
         near = results(f, [moved(x, signs(x)) for x in inputs], None if seed is None else moved(seed, signs(seed)), through)
         for all_, before, after in zip(most, (out, grads), near):
             for i, (a, b) in enumerate(zip(before, after)):
@@ -96,6 +96,8 @@ def answer_op(head, arrays):
     through = head["through"]
     inputs = tensors(head, arrays, torch.float64)
     out, grads = results(call, inputs, seed, through)
+    if head["op"] in ops.NAN_AT_NAN:
+        grads = [torch.where(inputs[0].isnan(), inputs[0].detach(), g) for g in grads]
     out_sizes, grad_sizes = sizes(head["terms"], call, inputs, seed, through, out, grads)
     reply = {"shapes": [list(y.shape) for y in out], "formula": head["op"] in ops.FORMULAS}
     try:

@@ -18,8 +18,7 @@ use crate::draw::{Case, Draw};
 pub struct Family {
     pub name: &'static str,
     pub terms: Terms,
-    /// Whether inputs may be infinite, NaN, subnormal or the largest there are.
-    pub special: bool,
+    pub special: Specials,
     /// A random call, `None` where the op is of another family.
     draw: fn(Op, &mut Draw) -> Result<Option<Case>>,
 }
@@ -47,17 +46,34 @@ impl Terms {
     }
 }
 
+/// Which numbers may stand among the inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Specials {
+    /// Zeros, infinities, NaN, subnormal and the largest numbers.
+    All,
+    /// As `All`, but no number so large that a product of three of them overflows in f32.
+    Summed,
+    /// As `Summed`, but finite.
+    Finite,
+    /// None of these, and no number much larger or smaller than others.
+    None,
+}
+
 const FAMILIES: &[Family] = &[
-    Family { name: "elementwise", terms: Terms::Elementwise, special: true, draw: elementwise::draw },
-    Family { name: "products", terms: Terms::Products, special: true, draw: products::draw },
-    Family { name: "places", terms: Terms::Products, special: true, draw: places::draw },
-    Family { name: "windows", terms: Terms::Products, special: true, draw: windows::draw },
-    Family { name: "sampling", terms: Terms::Condition, special: false, draw: windows::sampled },
-    Family { name: "sums", terms: Terms::Products, special: true, draw: reductions::sums },
-    Family { name: "reductions", terms: Terms::Condition, special: false, draw: reductions::draw },
-    Family { name: "norms", terms: Terms::Condition, special: false, draw: norms::draw },
-    Family { name: "losses", terms: Terms::Condition, special: false, draw: losses::draw },
-    Family { name: "recurrent", terms: Terms::Condition, special: false, draw: recurrent::draw },
+    Family { name: "elementwise", terms: Terms::Elementwise, special: Specials::All, draw: elementwise::draw },
+    Family { name: "products", terms: Terms::Products, special: Specials::Summed, draw: products::draw },
+    Family { name: "places", terms: Terms::Products, special: Specials::Summed, draw: places::draw },
+    // What an infinite weight makes of padding depends on whether the padding is multiplied.
+    Family { name: "convolutions", terms: Terms::Products, special: Specials::Finite, draw: windows::convolutions },
+    Family { name: "pools", terms: Terms::Products, special: Specials::Summed, draw: windows::pools },
+    // In which order three factors are multiplied decides where an infinite one meets a zero.
+    Family { name: "three factors", terms: Terms::Products, special: Specials::Finite, draw: products::three },
+    Family { name: "sampling", terms: Terms::Condition, special: Specials::None, draw: windows::sampled },
+    Family { name: "sums", terms: Terms::Products, special: Specials::Summed, draw: reductions::sums },
+    Family { name: "reductions", terms: Terms::Condition, special: Specials::None, draw: reductions::draw },
+    Family { name: "norms", terms: Terms::Condition, special: Specials::None, draw: norms::draw },
+    Family { name: "losses", terms: Terms::Condition, special: Specials::None, draw: losses::draw },
+    Family { name: "recurrent", terms: Terms::Condition, special: Specials::None, draw: recurrent::draw },
 ];
 
 /// A random call of an op, and its family.
@@ -66,6 +82,7 @@ const FAMILIES: &[Family] = &[
 /// That the op is in no family, or what the library says of the call.
 pub fn case(op: Op, draw: &mut Draw) -> std::result::Result<(Case, &'static Family), String> {
     for family in FAMILIES {
+        draw.specials = family.special;
         if let Some(case) = (family.draw)(op, draw).map_err(|e| e.to_string())? {
             return Ok((case, family));
         }

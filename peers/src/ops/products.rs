@@ -30,14 +30,6 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             }
             return plain(op, inputs);
         }
-        Op::Bilinear => {
-            let k = k.min(12);
-            let mut inputs = vec![d.float(&[m, k])?, d.float(&[m, 3])?, d.float(&[n, k, 3])?];
-            if d.flag() {
-                inputs.push(d.float(&[n])?);
-            }
-            return plain(op, inputs);
-        }
         Op::BiasAdd => {
             let shape = d.shape(2..=4);
             return plain(op, vec![d.float(&shape)?, d.float(&[shape[1]])?]);
@@ -50,10 +42,6 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
         }
         Op::Baddbmm => {
             return plain(op, vec![d.float(&[batch, m, n])?, d.float(&[batch, m, k])?, d.float(&[batch, k, n])?]);
-        }
-        Op::MultiDot => {
-            let inner = d.size(1..=6);
-            return plain(op, vec![d.float(&[m, inner])?, d.float(&[inner, k])?, d.float(&[k, n])?]);
         }
         Op::Tensordot => {
             let inputs = vec![d.float(&[batch, m, k])?, d.float(&[k, n, batch])?];
@@ -78,4 +66,24 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
         _ => return Ok(None),
     };
     Ok(Some(case))
+}
+
+/// Products of three tensors.
+pub fn three(op: Op, d: &mut Draw) -> Result<Option<Case>> {
+    let [m, n, k] = [d.size(1..=9), d.size(1..=20), d.one_of(&[1, 2, 3, 8, 17, 33])];
+    match op {
+        Op::Bilinear => {
+            let k = k.min(17);
+            let mut inputs = vec![d.float(&[m, k])?, d.float(&[m, 3])?, d.float(&[n, k, 3])?];
+            if d.flag() {
+                inputs.push(d.float(&[n])?);
+            }
+            plain(op, inputs)
+        }
+        Op::MultiDot => {
+            let inner = d.size(1..=6);
+            plain(op, vec![d.float(&[m, inner])?, d.float(&[inner, k])?, d.float(&[k, n])?])
+        }
+        _ => Ok(None),
+    }
 }

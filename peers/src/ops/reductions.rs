@@ -17,8 +17,8 @@ pub fn sums(op: Op, d: &mut Draw) -> Result<Option<Case>> {
         }
         Op::CumSum => Case::new(vec![d.float(&shape)?], move |x| x[0].cumsum(axis)).option("axis", axis),
         Op::Trace => {
-            let shape = [d.size(1..=9), d.size(1..=9)];
-            return plain(op, vec![d.float(&shape)?]);
+            let n = d.size(1..=20);
+            return plain(op, vec![d.float(&[n, n])?]);
         }
         _ => return Ok(None),
     };

@@ -16,7 +16,7 @@ fn axes(op: Op) -> usize {
     }
 }
 
-pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
+pub fn convolutions(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let axes = axes(op);
     let most = [0, 24, 9, 6][axes];
     let each = |d: &mut Draw, least: usize, most: usize| -> Vec<usize> {
@@ -87,6 +87,18 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
                 .option("dilation", dilation)
                 .option("groups", groups)
         }
+        _ => return Ok(None),
+    };
+    Ok(Some(case))
+}
+
+pub fn pools(op: Op, d: &mut Draw) -> Result<Option<Case>> {
+    let axes = axes(op);
+    let most = [0, 24, 9, 6][axes];
+    let each = |d: &mut Draw, least: usize, most: usize| -> Vec<usize> {
+        (0..axes).map(|_| d.size(least..=most)).collect()
+    };
+    let case = match op {
         Op::MaxPool1d | Op::MaxPool2d | Op::MaxPool3d | Op::AvgPool1d | Op::AvgPool2d | Op::AvgPool3d => {
             let (kernel, stride, ceil, include) = (each(d, 1, 3), each(d, 1, 3), d.flag(), d.flag());
             let padding: Vec<usize> = kernel.iter().map(|&k| d.size(0..=k / 2)).collect();
