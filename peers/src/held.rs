@@ -4,10 +4,11 @@ use precast::{DType, Op, Tensor, no_grad};
 use serde_json::{Value, json};
 
 use crate::{
+    bounds,
     draw::{Case, Draw, Values},
-    ops::{self, Family},
+    ops::{self, Family, Terms},
     peer::{Peer, about},
-    units::{Measured, measure},
+    units::{Measured, Scale, measure},
 };
 
 /// A call held against f64, and torch's own in the same dtype, where torch has a kernel for it.
@@ -100,15 +101,22 @@ pub fn hold(peer: &mut Peer, root: u64, op: Op, dtype: DType, number: usize) -> 
     let gradients = back.as_ref().map_or(&[][..], |(_, grads)| grads);
     let all: Vec<&Tensor> = outputs.iter().chain(gradients).collect();
     let count = all.len();
+    let nan = inputs.iter().any(|x| x.to_f64().iter().any(|x| x.is_nan()));
     let of = |numbers: &dyn Fn(usize) -> Vec<f64>| {
         let mut both = [Measured::default(); 2];
         for (i, tensor) in all.iter().enumerate() {
             let (exact, sizes) = (&arrays[i], &arrays[count + i]);
             let forward = i < outputs.len();
-            let signs = forward && matches!(family.name, "elementwise" | "places");
-            let measured = measure(tensor.dtype(), &numbers(i), exact, sizes, signs);
-            let direction = &mut both[usize::from(!forward)];
-            *direction = direction.join(measured);
+            if !forward && nan && bounds::GRADIENT_AT_NAN.contains(&op) {
+                continue;
+            }
+            let direction = usize::from(!forward);
+            let scale = Scale {
+                dtype: tensor.dtype(),
+                signs_of_zeros: forward && matches!(family.terms, Terms::Elementwise | Terms::Activation),
+                rounded_before: bounds::rounded_before(family.name, op, direction),
+            };
+            both[direction] = both[direction].join(measure(scale, &numbers(i), exact, sizes));
         }
         both
     };

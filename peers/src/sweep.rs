@@ -92,7 +92,8 @@ fn row(peer: &mut Peer, options: &Options, op: Op, dtype: DType) -> Row {
                 row.formula = held.formula;
                 for (all, ours) in row.ours.iter_mut().zip(held.ours) {
                     let joined = all.0.join(ours);
-                    if row.cases == 1 || joined.worst != all.0.worst {
+                    let bits = |m: Measured| m.worst.map(|(a, b)| (a.to_bits(), b.to_bits()));
+                    if row.cases == 1 || bits(joined) != bits(all.0) {
                         all.1.clone_from(&held.call);
                     }
                     all.0 = joined;

@@ -31,7 +31,7 @@ for name, f in {
     "Abs": torch.abs, "Acos": torch.acos, "Acosh": torch.acosh, "Asin": torch.asin, "Asinh": torch.asinh,
     "Atan": torch.atan, "Atanh": torch.atanh, "Ceil": torch.ceil, "Cos": torch.cos, "Cosh": torch.cosh, "Erf": torch.erf,
     "Erfc": torch.erfc, "Erfinv": torch.erfinv, "Exp": torch.exp, "Expm1": torch.expm1, "Floor": torch.floor,
-    "Gelu": F.gelu, "HardSigmoid": F.hardsigmoid, "HardSwish": F.hardswish, "HardTanh": F.hardtanh,
+    "HardSigmoid": F.hardsigmoid, "HardSwish": F.hardswish, "HardTanh": F.hardtanh,
     "IsFinite": torch.isfinite, "Log": torch.log, "Log10": torch.log10, "Log1p": torch.log1p, "Log2": torch.log2,
     "LogSigmoid": F.logsigmoid, "LogicalNot": torch.logical_not, "Mish": F.mish, "Neg": torch.neg,
     "Reciprocal": torch.reciprocal, "Relu": F.relu, "Relu6": F.relu6, "Round": torch.round, "Rsqrt": torch.rsqrt,
@@ -54,7 +54,13 @@ for name, f in {
 @op("Softplus")
 def softplus(x):
     # Beyond its threshold torch takes x for ln(1 + exp(x)).
-    return F.softplus(x, threshold=800.0 if x.dtype == torch.float64 else 20.0)
+    return F.softplus(x, threshold=700.0 if x.dtype == torch.float64 else 20.0)
+
+
+@op("Gelu")
+def gelu(x):
+    # torch adds 1 and an error function near -1, which leaves nothing of small values, in f64 either.
+    return x * torch.erfc(-x * 0.5**0.5) / 2 if x.dtype == torch.float64 else F.gelu(x)
 
 
 @op("LeakyRelu")

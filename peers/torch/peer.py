@@ -6,6 +6,7 @@ import sys
 
 import numpy
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import layers
 import ops
@@ -53,36 +54,55 @@ def results(f, inputs, seed, through):
     return out, [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, grads)]
 
 
-def moved(x, signs):
-    return (x.detach() * (1 + EPS * signs)).requires_grad_(x.requires_grad) if x.is_floating_point() else x
+class Noise(TorchDispatchMode):
+    """Moves every number that is computed by a relative amount, up or down at random, as a rounding of it would."""
+
+    def __init__(self, random):
+        super().__init__()
+        self.random = random
+
+    def move(self, x, by=None):
+        signs = torch.randint(0, 2, x.shape, generator=self.random).double() * 2 - 1
+        return x + EPS * signs * (x if by is None else by)
+
+    def __torch_dispatch__(self, f, types, args=(), kwargs=None):
+        out = f(*args, **(kwargs or {}))
+        if any(result.alias_info for result in f._schema.returns):
+            return out
+        with torch.utils._python_dispatch._disable_current_modes():
+            if f is torch.ops.aten._log_softmax.default:
+                # The difference of x and the logarithm of the sum: each is rounded.
+                return self.move(out, args[0].abs().amax(args[1], keepdim=True).expand_as(out) + out.abs())
+            moved = lambda x: self.move(x) if isinstance(x, torch.Tensor) and x.dtype == torch.float64 else x
+            return tuple(map(moved, out)) if isinstance(out, tuple) else moved(out)
 
 
 def sizes(kind, f, inputs, seed, through, out, grads):
     """For each number of the results and gradients, the size of the terms that it is a sum of."""
+    detached = lambda x, change: change(x.detach()).requires_grad_(x.requires_grad) if x.is_floating_point() else x
     if kind == "products":
-        positive = [x.detach().abs().requires_grad_(x.requires_grad) if x.is_floating_point() else x for x in inputs]
-        terms = results(f, positive, None if seed is None else seed.abs(), through)
+        terms = results(f, [detached(x, torch.abs) for x in inputs], None if seed is None else seed.abs(), through)
         return [y.double().abs() for y in terms[0]], [g.abs() for g in terms[1]]
-    if kind == "elementwise":
+    if kind in ("elementwise", "activation"):
         if not grads:
             return [y.double().abs() for y in out], []
+        if kind == "activation":
+            return [y.abs() for y in out], [seed.abs().reshape(g.shape) for g in grads]
         shape = out[through].shape
-        wide = [
-            x.detach().expand(shape).clone().requires_grad_(x.requires_grad)
-            if x.dim() <= len(shape) and torch.broadcast_shapes(x.shape, shape) == shape else x for x in inputs
-        ]
+        stretches = lambda x: x.dim() <= len(shape) and torch.broadcast_shapes(x.shape, shape) == shape
+        wide = [detached(x.expand(shape), torch.clone) if stretches(x) else x for x in inputs]
         _, terms = results(f, wide, seed, through)
         return [y.double().abs() for y in out], [t.abs().sum_to_size(g.shape) for t, g in zip(terms, grads)]
-    # What a relative move of each input does, the largest of a few random ones.
-    random = torch.Generator().manual_seed(7)
     most = [[y.double().abs() for y in out], [g.abs() for g in grads]]
-    for _ in range(6):
-        signs = lambda x: torch.randint(0, 2, x.shape, generator=random).double() * 2 - 1
-        near = results(f, [moved(x, signs(x)) for x in inputs], None if seed is None else moved(seed, signs(seed)), through)
+    for sample in range(6):
+        noise = Noise(torch.Generator().manual_seed(sample))
+        near = [detached(x, noise.move) for x in inputs]
+        with noise:
+            near = results(f, near, None if seed is None else noise.move(seed), through)
         for all_, before, after in zip(most, (out, grads), near):
             for i, (a, b) in enumerate(zip(before, after)):
                 if a.is_floating_point():
-                    all_[i] = torch.maximum(all_[i], (a - b).abs().detach() / EPS)
+                    all_[i] = torch.maximum(all_[i], ((a - b).abs().detach() / EPS).nan_to_num(0))
     return most
 
 

@@ -5,15 +5,16 @@ use precast::{DType, Op, Result, Tensor};
 use super::{plain, stretching};
 use crate::draw::{Case, Draw};
 
+/// Functions that are measured by their results.
 pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let shape = d.shape(0..=3);
     let case = match op {
         Op::Abs | Op::Acos | Op::Acosh | Op::Asin | Op::Asinh | Op::Atan | Op::Atanh | Op::Ceil | Op::Cos | Op::Cosh
-        | Op::Erf | Op::Erfc | Op::Erfinv | Op::Exp | Op::Expm1 | Op::Floor | Op::Gelu | Op::HardSigmoid
-        | Op::HardSwish | Op::HardTanh | Op::IsFinite | Op::Log | Op::Log10 | Op::Log1p | Op::Log2 | Op::LogSigmoid
-        | Op::Mish | Op::Neg | Op::Reciprocal | Op::Relu | Op::Relu6 | Op::Round | Op::Rsqrt | Op::Selu | Op::Sigmoid
-        | Op::Sign | Op::Silu | Op::Sin | Op::Sinh | Op::Softplus | Op::Softsign | Op::Sqrt | Op::Square | Op::Tan
-        | Op::Tanh | Op::TanhShrink | Op::Trunc => {
+        | Op::Erfinv | Op::Exp | Op::Floor | Op::HardSigmoid
+        | Op::HardSwish | Op::HardTanh | Op::IsFinite | Op::Log | Op::Log10 | Op::Log1p | Op::Log2 
+        | Op::Neg | Op::Reciprocal | Op::Relu | Op::Relu6 | Op::Round | Op::Rsqrt 
+        | Op::Sign | Op::Sin | Op::Sinh | Op::Softsign | Op::Sqrt | Op::Square | Op::Tan
+        | Op::Trunc => {
             let range = match op {
                 Op::Acos | Op::Asin | Op::Atanh | Op::Erfinv => -1.0..1.0,
                 Op::Log | Op::Log2 | Op::Log10 | Op::Sqrt | Op::Rsqrt | Op::Log1p => 0.0..6.0,
@@ -40,14 +41,6 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             let other = stretching(d, &shape);
             return plain(op, vec![d.booleans(&other)?, d.float(&shape)?, d.float(&other)?]);
         }
-        Op::Celu => {
-            let alpha = d.number(0.25..2.0);
-            Case::new(vec![d.float(&shape)?], move |x| x[0].celu(alpha)).option("alpha", alpha)
-        }
-        Op::Elu => {
-            let alpha = d.number(0.25..2.0);
-            Case::new(vec![d.float(&shape)?], move |x| x[0].elu(alpha)).option("alpha", alpha)
-        }
         Op::LeakyRelu => {
             let slope = d.number(0.0..0.5);
             Case::new(vec![d.float(&shape)?], move |x| x[0].leaky_relu(slope)).option("slope", slope)
@@ -59,20 +52,6 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
         Op::Clamp => {
             let (min, max) = (d.number(-2.0..0.0), d.number(0.5..2.0));
             Case::new(vec![d.float(&shape)?], move |x| x[0].clamp(min, max)).option("min", min).option("max", max)
-        }
-        Op::Lerp => {
-            let (other, weight) = (stretching(d, &shape), d.number(0.0..1.0));
-            let inputs = vec![d.float(&shape)?, d.float(&other)?];
-            Case::new(inputs, move |x| x[0].lerp(&x[1], weight)).option("weight", weight)
-        }
-        Op::Addcmul | Op::Addcdiv => {
-            let (a, b, value) = (stretching(d, &shape), stretching(d, &shape), d.number(-2.0..2.0));
-            let inputs = vec![d.float(&shape)?, d.float(&a)?, d.float(&b)?];
-            let call = move |x: &[Tensor]| match op {
-                Op::Addcmul => x[0].addcmul(&x[1], &x[2], value),
-                _ => x[0].addcdiv(&x[1], &x[2], value),
-            };
-            Case::new(inputs, call).option("value", value)
         }
         Op::MaskedFill => {
             let (mask, value) = (stretching(d, &shape), d.number(-2.0..2.0));
@@ -89,6 +68,51 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
         Op::Cast => {
             let to = d.one_of(&[DType::F32, DType::F16, DType::Bf16]);
             Case::new(vec![d.float(&shape)?], move |x| Ok(x[0].cast(to))).option("to", to.to_string())
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(case))
+}
+
+/// Activations, and other functions whose slopes are differences.
+pub fn activations(op: Op, d: &mut Draw) -> Result<Option<Case>> {
+    let shape = d.shape(0..=3);
+    let case = match op {
+        Op::Erf | Op::Erfc | Op::Expm1 | Op::Gelu | Op::LogSigmoid | Op::Mish | Op::Sigmoid | Op::Silu | Op::Softplus | Op::Tanh | Op::TanhShrink => return plain(op, vec![d.between(&shape, -6.0..6.0)?]),
+        Op::Celu => {
+            let alpha = d.number(0.25..2.0);
+            Case::new(vec![d.float(&shape)?], move |x| x[0].celu(alpha)).option("alpha", alpha)
+        }
+        Op::Elu => {
+            let alpha = d.number(0.25..2.0);
+            Case::new(vec![d.float(&shape)?], move |x| x[0].elu(alpha)).option("alpha", alpha)
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(case))
+}
+
+/// Sums of two terms that may cancel.
+pub fn sums(op: Op, d: &mut Draw) -> Result<Option<Case>> {
+    let shape = d.shape(0..=3);
+    let case = match op {
+        Op::Lerp => {
+            let (other, weight) = (stretching(d, &shape), d.number(0.0..1.0));
+            let inputs = vec![d.float(&shape)?, d.float(&other)?];
+            Case::new(inputs, move |x| x[0].lerp(&x[1], weight)).option("weight", weight)
+        }
+        Op::Cross => {
+            let shape = [d.size(1..=9), 3, d.size(1..=20)];
+            Case::new(vec![d.float(&shape)?, d.float(&shape)?], |x| x[0].cross(&x[1], 1))
+        }
+        Op::Addcmul | Op::Addcdiv => {
+            let (a, b, value) = (stretching(d, &shape), stretching(d, &shape), d.number(-2.0..2.0));
+            let inputs = vec![d.float(&shape)?, d.float(&a)?, d.float(&b)?];
+            let call = move |x: &[Tensor]| match op {
+                Op::Addcmul => x[0].addcmul(&x[1], &x[2], value),
+                _ => x[0].addcdiv(&x[1], &x[2], value),
+            };
+            Case::new(inputs, call).option("value", value)
         }
         _ => return Ok(None),
     };

@@ -31,7 +31,10 @@ pub enum Terms {
     Elementwise,
     /// The op is a sum of products: it is computed again from the absolute values of its inputs.
     Products,
-    /// By how much the result moves when each input moves by a relative amount: what the rounding of the inputs would do.
+    /// As elementwise, but a gradient is measured against the one that comes in: slopes that are nearly 0 are differences.
+    Activation,
+    /// By how much the result moves when each input and each number on the way moves by a relative amount, up or down at
+    /// random: what rounding them would do.
     Condition,
 }
 
@@ -41,6 +44,7 @@ impl Terms {
         match self {
             Terms::Elementwise => "elementwise",
             Terms::Products => "products",
+            Terms::Activation => "activation",
             Terms::Condition => "condition",
         }
     }
@@ -61,6 +65,8 @@ pub enum Specials {
 
 const FAMILIES: &[Family] = &[
     Family { name: "elementwise", terms: Terms::Elementwise, special: Specials::All, draw: elementwise::draw },
+    Family { name: "activations", terms: Terms::Activation, special: Specials::All, draw: elementwise::activations },
+    Family { name: "sums of two", terms: Terms::Condition, special: Specials::Summed, draw: elementwise::sums },
     Family { name: "products", terms: Terms::Products, special: Specials::Summed, draw: products::draw },
     Family { name: "places", terms: Terms::Products, special: Specials::Summed, draw: places::draw },
     // What an infinite weight makes of padding depends on whether the padding is multiplied.

@@ -59,10 +59,6 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             let call = move |x: &[Tensor]| Tensor::einsum(equation, &[&x[0], &x[1]]);
             Case::new(vec![d.float(a)?, d.float(b)?], call).option("equation", equation)
         }
-        Op::Cross => {
-            let inputs = vec![d.float(&[m, 3, n])?, d.float(&[m, 3, n])?];
-            Case::new(inputs, |x| x[0].cross(&x[1], 1))
-        }
         _ => return Ok(None),
     };
     Ok(Some(case))
