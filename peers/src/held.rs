@@ -101,19 +101,22 @@ pub fn hold(peer: &mut Peer, root: u64, op: Op, dtype: DType, number: usize) -> 
     let gradients = back.as_ref().map_or(&[][..], |(_, grads)| grads);
     let all: Vec<&Tensor> = outputs.iter().chain(gradients).collect();
     let count = all.len();
+    let special = draw.values == Values::Special;
     let nan = inputs.iter().any(|x| x.to_f64().iter().any(|x| x.is_nan()));
     let of = |numbers: &dyn Fn(usize) -> Vec<f64>| {
         let mut both = [Measured::default(); 2];
         for (i, tensor) in all.iter().enumerate() {
             let (exact, sizes) = (&arrays[i], &arrays[count + i]);
             let forward = i < outputs.len();
-            if !forward && nan && bounds::GRADIENT_AT_NAN.contains(&op) {
+            if !forward && !bounds::compares_gradient(op, special, nan) {
                 continue;
             }
             let direction = usize::from(!forward);
             let scale = Scale {
                 dtype: tensor.dtype(),
-                signs_of_zeros: forward && matches!(family.terms, Terms::Elementwise | Terms::Activation),
+                signs_of_zeros: forward
+                    && matches!(family.terms, Terms::Elementwise | Terms::Activation)
+                    && bounds::compares_signs(op),
                 rounded_before: bounds::rounded_before(family.name, op, direction),
             };
             both[direction] = both[direction].join(measure(scale, &numbers(i), exact, sizes));

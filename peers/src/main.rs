@@ -1,11 +1,13 @@
 //! Holds every op, layer, optimizer and scaled training step of precast against torch. `cargo xtask peers --python PATH`.
 
+mod beside;
 mod bounds;
 mod draw;
 mod held;
 mod layers;
 mod ops;
 mod peer;
+mod report;
 mod sweep;
 mod training;
 mod units;
@@ -75,8 +77,20 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<(), String> {
     let swept = sweep::sweep(options)?;
-    print!("{}", swept.table());
-    let failures = swept.failures();
+    let mut failures = swept.failures();
+    let mut tables = vec![("ops", swept.table())];
+    let mut torch = swept.torch;
+    if options.ops.is_empty() {
+        let beside = beside::run(options)?;
+        failures.extend(beside.failures);
+        tables.extend(beside.tables);
+        torch = format!("{torch}; {}", beside.about);
+    }
+    if options.write {
+        report::write(options, &torch, &tables, failures.len()).map_err(|error| error.to_string())?;
+    } else {
+        tables.iter().for_each(|(name, table)| println!("{name}\n{table}"));
+    }
     failures.iter().for_each(|failure| println!("FAILED {failure}"));
     match failures.len() {
         0 => Ok(()),

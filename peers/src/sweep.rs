@@ -126,7 +126,7 @@ impl Swept {
                 if measured.units > bound {
                     failures.push(format!("{way} {:.3} units, {bound} allowed: {worst}", measured.units));
                 }
-                if measured.other_kind > 0 && bounds::other_kinds(op, direction).is_none() {
+                if measured.other_kind > 0 && !bounds::allows_other_kinds(op, direction) {
                     failures.push(format!("{way} {} of another kind: {worst}", measured.other_kind));
                 }
             }

@@ -446,7 +446,16 @@ def batch_norm(x, *rest, training):
 
 @op("ScaledDotProductAttention")
 def attention(q, k, v, mask=None, *, causal, scale):
-    return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale)
+    if q.dtype != torch.float64:
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale)
+    # In f64 the formula, number by number, as of a recurrent cell.
+    scores = q @ k.transpose(-2, -1) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is not None:
+        scores = scores + mask
+    if causal:
+        unseen = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(unseen, float("-inf"))
+    return scores.softmax(-1) @ v
 
 
 # Losses
@@ -553,11 +562,25 @@ def cross_entropy(x, t, smoothing, ignored, reduction):
 
 
 def step(kind, x, states, ih, hh, b_ih=None, b_hh=None):
-    """One step of a cell, and its next states."""
+    """One step of a cell, and its next states. In f64 it is the formula, number by number: the size of a gradient's terms is
+    found by moving each number on the way."""
+    if x.dtype != torch.float64:
+        if kind == "lstm":
+            return torch.lstm_cell(x, states, ih, hh, b_ih, b_hh)
+        cell = {"gru": torch.gru_cell, "tanh": torch.rnn_tanh_cell, "relu": torch.rnn_relu_cell}[kind]
+        return (cell(x, states[0], ih, hh, b_ih, b_hh),)
+    h = states[0]
+    from_input, from_state = F.linear(x, ih, b_ih), F.linear(h, hh, b_hh)
     if kind == "lstm":
-        return torch.lstm_cell(x, states, ih, hh, b_ih, b_hh)
-    cell = {"gru": torch.gru_cell, "tanh": torch.rnn_tanh_cell, "relu": torch.rnn_relu_cell}[kind]
-    return (cell(x, states[0], ih, hh, b_ih, b_hh),)
+        i, f, g, o = (from_input + from_state).chunk(4, -1)
+        c = f.sigmoid() * states[1] + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+    if kind == "gru":
+        (i_r, i_z, i_n), (h_r, h_z, h_n) = from_input.chunk(3, -1), from_state.chunk(3, -1)
+        z = (i_z + h_z).sigmoid()
+        n = (i_n + (i_r + h_r).sigmoid() * h_n).tanh()
+        return ((1 - z) * n + z * h,)
+    return ({"tanh": torch.tanh, "relu": torch.relu}[kind](from_input + from_state),)
 
 
 @op("RnnCell", "GruCell", "LstmCell", "FusedRnn")

@@ -78,7 +78,7 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
 pub fn activations(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let shape = d.shape(0..=3);
     let case = match op {
-        Op::Erf | Op::Erfc | Op::Expm1 | Op::Gelu | Op::LogSigmoid | Op::Mish | Op::Sigmoid | Op::Silu | Op::Softplus | Op::Tanh | Op::TanhShrink => return plain(op, vec![d.between(&shape, -6.0..6.0)?]),
+        Op::Erf | Op::Erfc | Op::Expm1 | Op::Gelu | Op::LogSigmoid | Op::Mish | Op::Sigmoid | Op::Silu | Op::Softplus | Op::Tanh | Op::TanhShrink | Op::Selu => return plain(op, vec![d.between(&shape, -6.0..6.0)?]),
         Op::Celu => {
             let alpha = d.number(0.25..2.0);
             Case::new(vec![d.float(&shape)?], move |x| x[0].celu(alpha)).option("alpha", alpha)

@@ -72,8 +72,8 @@ const FAMILIES: &[Family] = &[
     // What an infinite weight makes of padding depends on whether the padding is multiplied.
     Family { name: "convolutions", terms: Terms::Products, special: Specials::Finite, draw: windows::convolutions },
     Family { name: "pools", terms: Terms::Products, special: Specials::Summed, draw: windows::pools },
-    // In which order three factors are multiplied decides where an infinite one meets a zero.
-    Family { name: "three factors", terms: Terms::Products, special: Specials::Finite, draw: products::three },
+    // In which order three factors are multiplied decides where one overflows, vanishes, or meets a zero.
+    Family { name: "three factors", terms: Terms::Products, special: Specials::None, draw: products::three },
     Family { name: "sampling", terms: Terms::Condition, special: Specials::None, draw: windows::sampled },
     Family { name: "sums", terms: Terms::Products, special: Specials::Summed, draw: reductions::sums },
     Family { name: "reductions", terms: Terms::Condition, special: Specials::None, draw: reductions::draw },
