@@ -1,5 +1,7 @@
 //! Layers with their options beside torch.nn: results, gradients of inputs and parameters, and running statistics.
 
+use std::slice;
+
 use precast::{Child, DType, Result, Tensor, models};
 use serde_json::{Value, json};
 
@@ -183,8 +185,8 @@ pub fn configurations() -> Vec<Configuration> {
     all
 }
 
-/// What came of a layer: the largest error of its numbers and gradients, relative to the largest of the tensor that they
-/// are in, in units of f32's epsilon.
+/// What came of a layer: the largest error, in units of f32's epsilon; of a result relative to its largest number, of
+/// gradients to the largest of all: that of a bias before a softmax is 0 but for rounding.
 pub struct Compared {
     pub name: String,
     pub kind: String,
@@ -218,6 +220,7 @@ pub fn compare(peer: &mut Peer, seed: u64, configuration: &Configuration) -> std
     let name = format!("{layer} {}{}", shapes.join(", "), if *training { "" } else { " in evaluation" });
     let fail = |why: String| format!("{name}: {why}");
     let (ours, question, arrays) = ours(seed, configuration).map_err(|error| fail(error.to_string()))?;
+    let outputs = question["outputs"].as_u64().unwrap_or(0) as usize;
     let (_, answer) = peer.ask(question, &arrays).map_err(fail)?;
     if answer.len() != 2 * ours.len() {
         return Err(fail(format!("{} results and gradients, torch has {}", ours.len(), answer.len() / 2)));
@@ -225,11 +228,13 @@ pub fn compare(peer: &mut Peer, seed: u64, configuration: &Configuration) -> std
     let (exact, torch) = answer.split_at(ours.len());
     let worst = |numbers: &[Vec<f64>]| -> std::result::Result<f64, String> {
         let mut worst = 0.0f64;
-        for (numbers, exact) in numbers.iter().zip(exact) {
+        let largest_of = |arrays: &[Vec<f64>]| arrays.iter().flatten().fold(f64::MIN_POSITIVE, |m, x| m.max(x.abs()));
+        let gradients = largest_of(&exact[outputs..]);
+        for (i, (numbers, exact)) in numbers.iter().zip(exact).enumerate() {
             if numbers.len() != exact.len() {
                 return Err(format!("{} numbers, torch has {}", numbers.len(), exact.len()));
             }
-            let largest = exact.iter().fold(f64::MIN_POSITIVE, |m, x| m.max(x.abs()));
+            let largest = if i < outputs { largest_of(slice::from_ref(exact)) } else { gradients };
             for (a, b) in numbers.iter().zip(exact) {
                 let error = (a - b).abs() / largest / f64::from(f32::EPSILON);
                 worst = worst.max(if error.is_nan() { f64::INFINITY } else { error });

@@ -55,8 +55,8 @@ fn description(name: &str) -> (Value, Vec<usize>) {
 /// The training curves in f32.
 pub fn curves() -> Vec<Run> {
     let optimizers = [
-        json!({"kind": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": false, "weight_decay": 0.0}),
-        json!({"kind": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": true, "weight_decay": 1e-3}),
+        json!({"kind": "sgd", "lr": 0.02, "momentum": 0.9, "nesterov": false, "weight_decay": 0.0}),
+        json!({"kind": "sgd", "lr": 0.02, "momentum": 0.9, "nesterov": true, "weight_decay": 1e-3}),
         json!({"kind": "adam", "lr": 0.01, "weight_decay": 1e-3}),
         json!({"kind": "adamw", "lr": 0.01, "weight_decay": 0.05}),
     ];

@@ -414,23 +414,44 @@ def glu(x, axis):
 # Norms and attention
 
 
+def normalized(x, axes, weight, bias, shape):
+    """The norms in f64, number by number, as of a recurrent cell."""
+    moved = x - x.mean(axes, keepdim=True)
+    y = moved / ((moved * moved).mean(axes, keepdim=True) + 1e-5).sqrt()
+    return y if weight is None else y * weight.reshape(shape) + bias.reshape(shape)
+
+
+def channels(x):
+    return [1, -1] + [1] * (x.dim() - 2)
+
+
 @op("LayerNorm")
 def layer_norm(x, weight=None, bias=None):
+    if x.dtype == torch.float64:
+        return normalized(x, [-1], weight, bias, [-1])
     return F.layer_norm(x, x.shape[-1:], weight, bias, 1e-5)
 
 
 @op("RmsNorm")
 def rms_norm(x, weight=None):
+    if x.dtype == torch.float64:
+        y = x / ((x * x).mean(-1, keepdim=True) + 1e-5).sqrt()
+        return y if weight is None else y * weight
     return F.rms_norm(x, x.shape[-1:], weight, 1e-5)
 
 
 @op("GroupNorm")
 def group_norm(x, weight=None, bias=None, *, groups):
+    if x.dtype == torch.float64:
+        y = normalized(x.reshape(len(x), groups, -1), [-1], None, None, None).reshape(x.shape)
+        return y if weight is None else y * weight.reshape(channels(x)) + bias.reshape(channels(x))
     return F.group_norm(x, groups, weight, bias, 1e-5)
 
 
 @op("InstanceNorm")
 def instance_norm(x, weight=None, bias=None):
+    if x.dtype == torch.float64:
+        return normalized(x, [-1], weight, bias, channels(x))
     return F.instance_norm(x, weight=weight, bias=bias, eps=1e-5)
 
 
@@ -438,6 +459,8 @@ def instance_norm(x, weight=None, bias=None):
 def batch_norm(x, *rest, training):
     # With statistics that are given, those have gradients as well: torch's have none.
     if training:
+        if x.dtype == torch.float64:
+            return normalized(x, [0, 2], *(rest or (None, None)), channels(x))
         return F.batch_norm(x, None, None, *rest, training=True, eps=1e-5)
     mean, var, *affine = (v.reshape(1, -1, 1) for v in rest)
     y = (x - mean) / torch.sqrt(var + 1e-5)

@@ -65,10 +65,10 @@ class Noise(TorchDispatchMode):
     def move(self, x, by=None):
         """Numbers side by side move apart in the first samples, those further away in later ones, and then any."""
         if by is None and self.sample < 6:
-            signs = 1.0 - 2.0 * (torch.arange(x.numel()).reshape(x.shape) >> self.sample & 1)
-            return x + EPS * signs * x
+            signs = 1.0 - 2.0 * (torch.arange(x.numel()).reshape(x.shape) >> self.sample & 1).double()
+            return x * (1 + EPS * signs)
         signs = torch.randint(0, 2, x.shape, generator=self.random).double() * 2 - 1
-        return x + EPS * signs * (x if by is None else by)
+        return x * (1 + EPS * signs) if by is None else x + EPS * signs * by
 
     def __torch_dispatch__(self, f, types, args=(), kwargs=None):
         out = f(*args, **(kwargs or {}))
@@ -78,7 +78,7 @@ class Noise(TorchDispatchMode):
             if f is torch.ops.aten._log_softmax.default:
                 # The difference of x and the logarithm of the sum: each is rounded.
                 return self.move(out, args[0].abs().amax(args[1], keepdim=True).expand_as(out) + out.abs())
-            if "multilabel_margin" in f.name():
+            if f is torch.ops.aten.multilabel_margin_loss_forward.default:
                 return (self.move(out[0]), *out[1:])  # the second is not a result, but a mark of the right classes
             moved = lambda x: self.move(x) if isinstance(x, torch.Tensor) and x.dtype == torch.float64 else x
             return tuple(map(moved, out)) if isinstance(out, tuple) else moved(out)

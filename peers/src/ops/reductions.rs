@@ -43,9 +43,11 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
         }
         Op::Var | Op::Std => {
             // One element has no variance of a sample.
-            let mut shape = shape;
             let correction = d.size(0..=1);
-            shape[rank - 1] = d.size(2..=80);
+            let mut shape = vec![d.size(1..=5), d.size(2..=80)];
+            if d.flag() {
+                shape.remove(0);
+            }
             let axes = if d.flag() { vec![-1] } else { Vec::new() };
             let along = axes.clone();
             let call = move |x: &[Tensor]| match op {
