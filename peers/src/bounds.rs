@@ -1,0 +1,117 @@
+//! How large errors may be, in the units of `units.rs`, and what is not compared, with the reason.
+
+use precast::{DType, Op};
+
+/// The bounds of a family: of f32 forward and backward, then of f16 and bf16 forward and backward.
+const FAMILIES: &[(&str, [f64; 2], [f64; 2])] = &[
+    ("elementwise", [4.0, 4.0], [0.505, 0.505]),
+    ("activations", [6.0, 6.0], [0.505, 0.505]),
+    ("sums of two", [4.0, 6.0], [0.505, 0.505]),
+    ("products", [8.0, 8.0], [0.505, 0.505]),
+    ("three factors", [8.0, 8.0], [0.505, 0.505]),
+    ("convolutions", [8.0, 8.0], [0.505, 0.505]),
+    ("places", [2.0, 4.0], [0.505, 0.505]),
+    ("pools", [4.0, 4.0], [0.505, 0.505]),
+    ("sampling", [8.0, 16.0], [0.505, 0.505]),
+    ("sums", [4.0, 4.0], [0.505, 0.505]),
+    ("reductions", [6.0, 8.0], [0.505, 0.505]),
+    ("norms", [8.0, 8.0], [0.505, 0.505]),
+    ("losses", [6.0, 8.0], [0.505, 0.505]),
+    ("recurrent", [8.0, 8.0], [1.0, 2.0]),
+];
+
+/// The bound of 16-bit gradients that read a number which was rounded to 16 bit: its half unit, and their own.
+const KEPT_BOUND: f64 = 1.5;
+
+/// Ops whose gradient reads their 16-bit result.
+const KEPT: &[Op] = &[
+    Op::Exp,
+    Op::Expm1,
+    Op::LogSoftmax,
+    Op::Reciprocal,
+    Op::Rsqrt,
+    Op::Sigmoid,
+    Op::Softmax,
+    Op::Softmin,
+    Op::Sqrt,
+    Op::Tan,
+    Op::Tanh,
+];
+
+/// Ops with bounds of their own: the dtype, forward or backward, the bound, and why.
+const OPS: &[(Op, DType, usize, f64, &str)] =
+    &[(Op::HardSwish, DType::Bf16, 0, 1.0, "six times the largest number overflows before it is divided by six; so in torch")];
+
+/// Ops that choose among elements: where one is NaN, which of them gets the gradient is not compared. In torch it is the
+/// last NaN of a window, all of two, and for a maximum along axes the gradient itself is NaN; here it is the first NaN, or
+/// half for each.
+const CHOOSING: &[Op] = &[
+    Op::Max,
+    Op::Min,
+    Op::Maximum,
+    Op::Minimum,
+    Op::MaxPool1d,
+    Op::MaxPool2d,
+    Op::MaxPool3d,
+    Op::AdaptiveMaxPool1d,
+    Op::AdaptiveMaxPool2d,
+    Op::AdaptiveMaxPool3d,
+];
+
+/// Ops whose gradients are not compared among zeros, infinities, subnormal and the largest numbers, and why.
+pub const PLAIN_GRADIENTS: &[(Op, &str)] = &[
+    (Op::Atan2, "the square of the length overflows in f32 where the slope is subnormal"),
+    (Op::Div, "the square of the divisor overflows, or vanishes, in f32"),
+    (Op::Log10, "the slope of a subnormal number overflows just before the exact one does"),
+    (Op::Pow, "a power of a subnormal number overflows in f32 before it is multiplied; so in torch"),
+    (Op::Remainder, "the whole quotient is infinite where the divisor is 0; torch has NaN"),
+    (Op::Rsqrt, "the slope at -0 is minus infinity; torch cubes the result and has infinity"),
+    (Op::Softsign, "the slope at infinity is 0, its limit; torch has NaN"),
+];
+
+/// Ops whose zeros may have another sign than torch's, and why.
+pub const SIGNS: &[(Op, &str)] = &[
+    (Op::LogSigmoid, "what vanishes is negative, so -0; torch has 0"),
+    (Op::Relu, "the rectifier of -0 is 0 or -0"),
+    (Op::Sign, "the sign of -0 is -0; torch has 0"),
+    (Op::Softshrink, "what is shrunk to nothing is 0; torch has x times 0"),
+    (Op::TanhShrink, "x - tanh(x) of a subnormal number is 0 in f64 and has the sign of x here"),
+];
+
+/// Ops whose results may be NaN, infinite or finite where the exact ones are not, and why.
+pub const OTHER_KINDS: &[(Op, &str)] = &[(Op::Sign, "the sign of NaN is NaN; torch has 0")];
+
+/// The largest error that is allowed: forward for direction 0, backward for 1.
+pub fn largest(family: &str, op: Op, dtype: DType, direction: usize) -> f64 {
+    if let Some((.., bound, _)) = OPS.iter().find(|own| (own.0, own.1, own.2) == (op, dtype, direction)) {
+        return *bound;
+    }
+    let (_, full, low) = FAMILIES.iter().find(|known| known.0 == family).expect("every family has bounds");
+    match dtype {
+        DType::F32 => full[direction],
+        _ if family != "recurrent" && rounded_before(family, op, direction) => KEPT_BOUND,
+        _ => low[direction],
+    }
+}
+
+/// Whether something on the way is rounded to the dtype of the result.
+pub fn rounded_before(family: &str, op: Op, direction: usize) -> bool {
+    // A recurrent layer rounds its state after each step.
+    family == "recurrent" || (direction == 1 && KEPT.contains(&op))
+}
+
+/// Whether gradients of such inputs are compared.
+pub fn compares_gradient(op: Op, any_special: bool, any_nan: bool) -> bool {
+    let plain_only = PLAIN_GRADIENTS.iter().any(|(known, _)| *known == op);
+    !(any_special && plain_only || any_nan && CHOOSING.contains(&op))
+}
+
+/// Whether zeros must have the sign of the exact ones.
+pub fn compares_signs(op: Op) -> bool {
+    SIGNS.iter().all(|(known, _)| *known != op)
+}
+
+/// Whether numbers of another kind than the exact ones are allowed.
+pub fn allows_other_kinds(op: Op, direction: usize) -> bool {
+    direction == 0 && OTHER_KINDS.iter().any(|(known, _)| *known == op)
+}
