@@ -14,12 +14,12 @@ use precast::{
     weights,
 };
 use safetensors::SafeTensors;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
     networks::{Named, kind, network},
-    tally::Tally,
+    verdict::{self, Judged, Verdict, count, each},
 };
 
 /// One call and what it left.
@@ -72,13 +72,6 @@ struct OnCpu {
     level: String,
     params: Vec<String>,
     multi_precision: bool,
-}
-
-#[derive(Debug)]
-enum Verdict {
-    Agree,
-    OnPurpose(&'static str),
-    Fail(String),
 }
 
 /// The differences on purpose, as COMPARE.md names them.
@@ -142,9 +135,6 @@ impl Asked {
     }
 }
 
-/// What the recording and we say of one case.
-type Judged = Result<Verdict, String>;
-
 impl Case {
     fn name(&self) -> String {
         let Options { master_weight, master_grad, save_dtype, excluded_layers } = &self.options;
@@ -200,7 +190,10 @@ impl Case {
         if let Some(asked) = &asked {
             match decorate(&net, asked.how.clone()) {
                 Ok(done) => decorated = Some(done),
-                Err(error) => return [self.matches_nothing(&net, &named, asked, &error), Err(error.to_string())],
+                Err(error) => {
+                    let refused = self.matches_nothing(&net, &named, asked, &error);
+                    return [refused.clone(), refused];
+                }
             }
         }
         // In whatever the two differ, what is done here is what our rule demands.
@@ -238,7 +231,7 @@ impl Case {
             }
             match asked {
                 Some(asked) if asked.stores(net, param, DType::F32, true) == recorded => {
-                    verdict = Verdict::OnPurpose(INSIDE);
+                    verdict = Verdict::on_purpose(INSIDE);
                 }
                 _ => return Err(format!("`{theirs}` is {met}, recorded {recorded}")),
             }
@@ -262,7 +255,7 @@ impl Case {
                 return Err(format!("{error}; of `{theirs}` {recorded} is recorded"));
             }
         }
-        Ok(Verdict::OnPurpose(NOTHING))
+        Ok(Verdict::on_purpose(NOTHING))
     }
 
     /// Layers whose floating parameters of their own are stored in another dtype than the layer says.
@@ -350,7 +343,7 @@ impl Case {
             return Err("a gradient reaches the optimizer in another dtype than f32".into());
         }
         let theirs = if self.use_master_grad { vec![DType::F32; own.len()] } else { own };
-        Ok(if ours == theirs { Verdict::Agree } else { Verdict::OnPurpose(IN_F32) })
+        Ok(if ours == theirs { Verdict::Agree } else { Verdict::on_purpose(IN_F32) })
     }
 }
 
@@ -383,13 +376,13 @@ fn dtypes(ways: impl IntoIterator<Item = Decorate>) -> Result<Vec<&'static str>>
 }
 
 impl Misuse {
-    fn judge(&self) -> Verdict {
+    fn judge(&self) -> Judged {
         let half = || paddle(DType::F16);
         let refused = |outcome: Result<Vec<&str>>, kind: ErrorKind| match outcome {
-            Err(error) if error.kind() == kind && self.error.is_some() => Verdict::Agree,
-            other => Verdict::Fail(format!("{other:?}")),
+            Err(error) if error.kind() == kind && self.error.is_some() => Ok(Verdict::Agree),
+            other => Err(format!("{other:?}")),
         };
-        let agree = |holds: bool| if holds { Verdict::Agree } else { Verdict::Fail("it does not hold here".into()) };
+        let agree = |holds: bool| if holds { Ok(Verdict::Agree) } else { Err("it does not hold here".into()) };
         let result = self.result.as_deref().unwrap_or_default();
         match self.case.as_str() {
             // There is one level, one network, one dtype type, and no optimizer: the wrong form does not compile.
@@ -408,13 +401,13 @@ impl Misuse {
             | "excluded_layers=[1]"
             | "excluded_layers tuple"
             | "list of models returns list, list of opts returns list"
-            | "one model + [one opt]" => Verdict::OnPurpose(NO_OTHER_FORM),
+            | "one model + [one opt]" => Ok(Verdict::on_purpose(NO_OTHER_FORM)),
             "dtype float32" => refused(dtypes([paddle(DType::F32)]), ErrorKind::DType),
             "save_dtype int8" => refused(dtypes([half().save_dtype(DType::I64)]), ErrorKind::DType),
             "excluded_layers=[int]" => refused(dtypes([half().exclude_kind("int")]), ErrorKind::Path),
             "excluded_layers=\"fc\"" => match half().exclude_path("fc").and_then(|how| dtypes([how])) {
-                Ok(dtypes) if dtypes == ["float16", "float32"] => Verdict::OnPurpose(PATHS),
-                other => Verdict::Fail(format!("{other:?}")),
+                Ok(dtypes) if dtypes == ["float16", "float32"] => Ok(Verdict::on_purpose(PATHS)),
+                other => Err(format!("{other:?}")),
             },
             "excluded_layers=ReLU type" => {
                 agree(format!("{:?}", dtypes([half().exclude_kind("ReLU")]).unwrap()).replace('"', "'") == result)
@@ -429,15 +422,15 @@ impl Misuse {
                 agree(met == ["float16"] && !result.contains("bfloat16") && result.contains("float16"))
             }
             "decorate float16 then bfloat16" => match dtypes([half(), paddle(DType::Bf16)]).unwrap()[..] {
-                ["bfloat16"] if !result.contains("bfloat16") => Verdict::OnPurpose(LAST_IN_FORCE),
-                ref other => Verdict::Fail(format!("{other:?}")),
+                ["bfloat16"] if !result.contains("bfloat16") => Ok(Verdict::on_purpose(LAST_IN_FORCE)),
+                ref other => Err(format!("{other:?}")),
             },
             "SGD multi_precision after O2" => agree(result == "True" && masters_appear()),
             "optimizer _multi_precision before/after" => {
                 let named = |name: &str| result.contains(&format!("'{name}': [False, True]"));
                 agree(masters_appear() && ["SGD", "Momentum", "Adam", "AdamW"].into_iter().all(named))
             }
-            other => Verdict::Fail(format!("the case `{other}` is not understood")),
+            other => Err(format!("the case `{other}` is not understood")),
         }
     }
 }
@@ -466,55 +459,32 @@ fn masters_appear() -> bool {
 
 impl OnCpu {
     /// Here a call means the same on every machine: O1 is no call, O2 stores low.
-    fn judge(&self) -> Verdict {
+    fn judge(&self) -> Judged {
         let untouched = self.params == ["float32"] && !self.multi_precision;
         match self.level.as_str() {
-            "O1" if untouched => Verdict::Agree,
-            "O2" if untouched && dtypes([paddle(DType::F16)]).unwrap() == ["float16"] => Verdict::OnPurpose(ANYWHERE),
-            other => Verdict::Fail(format!("level {other} with {:?} is not understood", self.params)),
+            "O1" if untouched => Ok(Verdict::Agree),
+            "O2" if untouched && dtypes([paddle(DType::F16)]).unwrap() == ["float16"] => {
+                Ok(Verdict::on_purpose(ANYWHERE))
+            }
+            other => Err(format!("level {other} with {:?} is not understood", self.params)),
         }
     }
-}
-
-/// The cases of one key with their names and verdicts.
-fn each<T: DeserializeOwned>(
-    golden: &Value,
-    key: &str,
-    judge: impl Fn(T) -> Vec<(String, Verdict)>,
-) -> Vec<(String, Verdict)> {
-    let cases = golden.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let judged = |case: &Value| match serde_json::from_value(case.clone()) {
-        Ok(case) => judge(case),
-        Err(error) => vec![(case.to_string(), Verdict::Fail(format!("not understood: {error}")))],
-    };
-    cases.iter().flat_map(judged).collect()
 }
 
 /// Judges what a file of calls holds.
-pub fn judge(golden: &Value, tally: &mut Tally) {
-    let mut verdicts = each(golden, "cases", |case: Case| {
-        let [stored, gradients] = case.judge().map(|judged| judged.unwrap_or_else(Verdict::Fail));
+pub fn judge(golden: &Value) -> Vec<verdict::Case> {
+    let mut judged = each(golden, "cases", |case: Case| {
+        let [stored, gradients] = case.judge();
         vec![(case.name(), stored), (format!("{}, gradients", case.name()), gradients)]
     });
-    verdicts.extend(each(golden, "errors", |case: Misuse| vec![(format!("misuse: {}", case.case), case.judge())]));
-    verdicts.extend(each(golden, "cpu_public", |case: OnCpu| vec![(format!("on a CPU {}", case.level), case.judge())]));
-    let verbose = std::env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|v| v == "1");
-    for (name, verdict) in verdicts {
-        if verbose {
-            println!("{name}: {verdict:?}");
-        }
-        match verdict {
-            Verdict::Agree => tally.agree(name),
-            Verdict::OnPurpose(difference) => tally.on_purpose(name, difference),
-            Verdict::Fail(why) => tally.fail(name, why),
-        }
-    }
+    judged.extend(each(golden, "errors", |case: Misuse| vec![(format!("misuse: {}", case.case), case.judge())]));
+    judged.extend(each(golden, "cpu_public", |case: OnCpu| vec![(format!("on a CPU {}", case.level), case.judge())]));
+    judged
 }
 
 #[test]
 fn every_recorded_case() {
-    let Some(golden) = super::common::golden("paddle/decorate.json") else { return };
-    let mut tally = Tally::new("paddle", "decorate");
-    judge(&golden, &mut tally);
-    tally.close();
+    if let Some(golden) = super::common::golden("paddle/decorate.json") {
+        count("decorate", judge(&golden));
+    }
 }
