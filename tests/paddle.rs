@@ -16,6 +16,8 @@ mod examples;
 mod forms;
 #[path = "paddle/made_up.rs"]
 mod made_up;
+#[path = "paddle/misuse.rs"]
+mod misuse;
 #[path = "paddle/names.rs"]
 mod names;
 #[path = "paddle/networks.rs"]
