@@ -72,8 +72,10 @@ impl<'a> Call<'a> {
 
     /// What has no counterpart: a level that is a number, a list that is a word or holds numbers.
     fn cannot_be_said(&self) -> bool {
-        let no_list = |list: &str| list.starts_with('\'') || list.contains(char::is_numeric) && !list.contains('\'');
-        self.get("level").is_some_and(|level| !level.starts_with(['\'', '"']))
+        let quotes = ['\'', '"'];
+        let no_list =
+            |list: &str| list.starts_with(quotes) || list.contains(char::is_numeric) && !list.contains(quotes);
+        self.get("level").is_some_and(|level| !level.starts_with(quotes))
             || ["custom_white_list", "custom_black_list"].into_iter().filter_map(|key| self.get(key)).any(no_list)
     }
 
@@ -179,7 +181,7 @@ fn region(level: &str, dtype: DType) -> Autocast {
     Region { level: level.into(), dtype: Some(dtype), ..Region::default() }.autocast()
 }
 
-/// The recorded script of nested regions, told by the names of its places.
+/// The recorded script of nested regions: the state at each of its places, by name.
 fn nesting() -> Vec<(&'static str, (String, Option<DType>))> {
     let mut met = vec![("outside", here())];
     let exp_is_low = || Tensor::ones(&[2], DType::F32).exp().unwrap().dtype().is_low();
