@@ -14,6 +14,10 @@ mod decorate;
 mod examples;
 #[path = "paddle/forms.rs"]
 mod forms;
+#[path = "paddle/made_up.rs"]
+mod made_up;
+#[path = "paddle/misuse.rs"]
+mod misuse;
 #[path = "paddle/names.rs"]
 mod names;
 #[path = "paddle/networks.rs"]
@@ -26,3 +30,5 @@ mod ops;
 mod rule;
 #[path = "common/tally.rs"]
 mod tally;
+#[path = "paddle/verdict.rs"]
+mod verdict;

@@ -8,7 +8,7 @@ use super::{
     names::{dtype, is_object},
     ops::{ANYWHERE, HEEDED},
     rule::Region,
-    tally::Tally,
+    verdict::{self, Judged, Verdict, count, each},
 };
 
 /// The differences on purpose, as COMPARE.md names them.
@@ -30,13 +30,6 @@ struct Case {
     message: Option<String>,
     #[serde(rename = "warnings", default)]
     _warnings: Vec<String>,
-}
-
-#[derive(Debug)]
-enum Verdict {
-    Agree,
-    OnPurpose(Vec<&'static str>),
-    NotCovered(&'static str),
 }
 
 const KEYWORDS: [&str; 6] = ["enable", "level", "dtype", "use_promote", "custom_white_list", "custom_black_list"];
@@ -79,8 +72,10 @@ impl<'a> Call<'a> {
 
     /// What has no counterpart: a level that is a number, a list that is a word or holds numbers.
     fn cannot_be_said(&self) -> bool {
-        let no_list = |list: &str| list.starts_with('\'') || list.contains(char::is_numeric) && !list.contains('\'');
-        self.get("level").is_some_and(|level| !level.starts_with(['\'', '"']))
+        let quotes = ['\'', '"'];
+        let no_list =
+            |list: &str| list.starts_with(quotes) || list.contains(char::is_numeric) && !list.contains(quotes);
+        self.get("level").is_some_and(|level| !level.starts_with(quotes))
             || ["custom_white_list", "custom_black_list"].into_iter().filter_map(|key| self.get(key)).any(no_list)
     }
 
@@ -186,7 +181,7 @@ fn region(level: &str, dtype: DType) -> Autocast {
     Region { level: level.into(), dtype: Some(dtype), ..Region::default() }.autocast()
 }
 
-/// The recorded script of nested regions, told by the names of its places.
+/// The recorded script of nested regions: the state at each of its places, by name.
 fn nesting() -> Vec<(&'static str, (String, Option<DType>))> {
     let mut met = vec![("outside", here())];
     let exp_is_low = || Tensor::ones(&[2], DType::F32).exp().unwrap().dtype().is_low();
@@ -229,7 +224,7 @@ fn nesting() -> Vec<(&'static str, (String, Option<DType>))> {
 }
 
 impl Case {
-    fn judge(&self) -> Result<Verdict, String> {
+    fn judge(&self) -> Judged {
         let (place, what) = self.case.split_once(": ").unwrap_or(("", &self.case));
         match (place, what) {
             ("eager_cpu" | "pir", call) if call.starts_with("auto_cast(") => self.judge_call(place, Call::read(call)),
@@ -247,14 +242,14 @@ impl Case {
                 let twice = [0, 1].map(|_| autocast(&region, || Ok(here())).unwrap());
                 let first = self.result.as_ref().and_then(|result| nested(&result[0])).ok_or("not understood")?;
                 match twice == [first.clone(), first] {
-                    true => Ok(Verdict::OnPurpose(vec![AGAIN])),
+                    true => Ok(Verdict::on_purpose(AGAIN)),
                     false => Err(format!("ours {twice:?}")),
                 }
             }
             ("pir", leak) if leak.starts_with("state left behind after the TypeError") => {
                 let refused = autocast(region("O1", DType::F16).white(["1"]), || Ok(())).map_err(|error| error.kind());
                 match (refused, precision::current(), precision::region()) {
-                    (Err(ErrorKind::List), None, None) => Ok(Verdict::OnPurpose(vec![NOTHING_LEFT])),
+                    (Err(ErrorKind::List), None, None) => Ok(Verdict::on_purpose(NOTHING_LEFT)),
                     met => Err(format!("ours {met:?}")),
                 }
             }
@@ -278,10 +273,10 @@ impl Case {
         }
     }
 
-    fn judge_call(&self, place: &str, call: Option<Call<'_>>) -> Result<Verdict, String> {
+    fn judge_call(&self, place: &str, call: Option<Call<'_>>) -> Judged {
         let call = call.ok_or("not understood")?;
         if call.cannot_be_said() {
-            return Ok(Verdict::OnPurpose(vec![BY_TYPE]));
+            return Ok(Verdict::on_purpose(BY_TYPE));
         }
         let faults = call.faults();
         let ours = call.region().and_then(|region| Ok((autocast(region.autocast(), || Ok(state()))?, region)));
@@ -298,7 +293,7 @@ impl Case {
         match (&theirs, ours) {
             (Some(theirs), Some(ours)) if meaning(theirs) == meaning(&ours) => Ok(Verdict::Agree),
             // On a CPU Paddle warns and does nothing.
-            (Some((_, false, _)), Some((_, true, _))) if place == "eager_cpu" => Ok(Verdict::OnPurpose(vec![ANYWHERE])),
+            (Some((_, false, _)), Some((_, true, _))) if place == "eager_cpu" => Ok(Verdict::on_purpose(ANYWHERE)),
             (Some(_), None) => {
                 let mut differences: Vec<_> = faults.into_iter().map(|(_, difference)| difference).collect();
                 differences.sort_unstable();
@@ -308,13 +303,13 @@ impl Case {
             (None, None) if faults.iter().any(|(kind, _)| Some(*kind) == self.their_fault()) => Ok(Verdict::Agree),
             // A dtype is a dtype here, and no word.
             (None, Some(_)) if self.their_fault().is_none() && call.get("dtype").is_some_and(is_object) => {
-                Ok(Verdict::OnPurpose(vec![BY_TYPE]))
+                Ok(Verdict::on_purpose(BY_TYPE))
             }
             (theirs, ours) => Err(format!("ours {ours:?}, theirs {theirs:?} {:?} {:?}", self.error, self.message)),
         }
     }
 
-    fn judge_nesting(&self) -> Result<Verdict, String> {
+    fn judge_nesting(&self) -> Judged {
         let theirs = self.result.as_ref().and_then(Value::as_object).ok_or("not understood")?;
         let ours = nesting();
         for (place, state) in theirs {
@@ -333,37 +328,26 @@ impl Case {
         }
         // The one entry that Paddle keeps is named; the others are the same.
         Ok(match theirs.contains_key("amp_global dtype after (never restored)") {
-            true => Verdict::OnPurpose(vec![NOTHING_LEFT]),
+            true => Verdict::on_purpose(NOTHING_LEFT),
             false => Verdict::Agree,
         })
     }
 }
 
 /// Judges what a file of calls holds.
-pub fn judge(golden: &Value, tally: &mut Tally) {
-    let verbose = std::env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|v| v == "1");
-    for case in golden.get("cases").and_then(Value::as_array).into_iter().flatten() {
-        let (name, verdict) = match serde_json::from_value::<Case>(case.clone()) {
-            Ok(case) => (case.case.clone(), case.judge()),
-            Err(error) => (case.to_string(), Err(format!("not understood: {error}"))),
-        };
-        if verbose {
-            println!("{name}: {verdict:?}");
+pub fn judge(golden: &Value) -> Vec<verdict::Case> {
+    each(golden, "cases", |case: Case| {
+        let mut judged = case.judge();
+        if (precision::current(), precision::region()) != (None, None) {
+            judged = Err("a region was left behind".into());
         }
-        match verdict {
-            Ok(Verdict::Agree) => tally.agree(name.as_str()),
-            Ok(Verdict::OnPurpose(differences)) => tally.on_purpose_for(name.as_str(), &differences),
-            Ok(Verdict::NotCovered(why)) => tally.not_covered(name.as_str(), why),
-            Err(why) => tally.fail(name.as_str(), why),
-        }
-        assert_eq!((precision::current(), precision::region()), (None, None), "{name} leaves nothing");
-    }
+        vec![(case.case, judged)]
+    })
 }
 
 #[test]
 fn every_recorded_call() {
-    let Some(golden) = crate::common::golden("paddle/context.json") else { return };
-    let mut tally = Tally::new("paddle", "context");
-    judge(&golden, &mut tally);
-    tally.close();
+    if let Some(golden) = crate::common::golden("paddle/context.json") {
+        count("context", judge(&golden));
+    }
 }

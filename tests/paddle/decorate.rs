@@ -14,12 +14,13 @@ use precast::{
     weights,
 };
 use safetensors::SafeTensors;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
+    misuse::{Misuse, OnCpu},
     networks::{Named, kind, network},
-    tally::Tally,
+    verdict::{self, Judged, Verdict, count, each},
 };
 
 /// One call and what it left.
@@ -52,45 +53,12 @@ struct Options {
     excluded_layers: Option<String>,
 }
 
-/// A call that was refused, or that does something of its own.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Misuse {
-    case: String,
-    error: Option<String>,
-    #[serde(rename = "message")]
-    _message: Option<String>,
-    result: Option<String>,
-}
-
-/// A call on a machine without accelerator, which Paddle ignores.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OnCpu {
-    #[serde(rename = "returns")]
-    _returns: String,
-    level: String,
-    params: Vec<String>,
-    multi_precision: bool,
-}
-
-#[derive(Debug)]
-enum Verdict {
-    Agree,
-    OnPurpose(&'static str),
-    Fail(String),
-}
-
 /// The differences on purpose, as COMPARE.md names them.
 const INSIDE: &str = "an excluded kind takes what is inside with it";
 const NOTHING: &str = "what matches nothing is an error";
-const NO_OTHER_FORM: &str = "what cannot be said need not be checked";
-const PATHS: &str = "layers are excluded by path, too";
-const LAST_IN_FORCE: &str = "a second decoration replaces the first";
-const ANYWHERE: &str = "decorating works on every device";
 const IN_F32: &str = "gradients are summed and unscaled in f32";
 
-fn paddle(low: DType) -> Decorate {
+pub fn paddle(low: DType) -> Decorate {
     Decorate::new(low).pack("paddle-3.3").unwrap()
 }
 
@@ -141,9 +109,6 @@ impl Asked {
         if keeps { made } else { self.low }
     }
 }
-
-/// What the recording and we say of one case.
-type Judged = Result<Verdict, String>;
 
 impl Case {
     fn name(&self) -> String {
@@ -200,7 +165,10 @@ impl Case {
         if let Some(asked) = &asked {
             match decorate(&net, asked.how.clone()) {
                 Ok(done) => decorated = Some(done),
-                Err(error) => return [self.matches_nothing(&net, &named, asked, &error), Err(error.to_string())],
+                Err(error) => {
+                    let refused = self.matches_nothing(&net, &named, asked, &error);
+                    return [refused.clone(), refused];
+                }
             }
         }
         // In whatever the two differ, what is done here is what our rule demands.
@@ -238,7 +206,7 @@ impl Case {
             }
             match asked {
                 Some(asked) if asked.stores(net, param, DType::F32, true) == recorded => {
-                    verdict = Verdict::OnPurpose(INSIDE);
+                    verdict = Verdict::on_purpose(INSIDE);
                 }
                 _ => return Err(format!("`{theirs}` is {met}, recorded {recorded}")),
             }
@@ -262,7 +230,7 @@ impl Case {
                 return Err(format!("{error}; of `{theirs}` {recorded} is recorded"));
             }
         }
-        Ok(Verdict::OnPurpose(NOTHING))
+        Ok(Verdict::on_purpose(NOTHING))
     }
 
     /// Layers whose floating parameters of their own are stored in another dtype than the layer says.
@@ -350,7 +318,7 @@ impl Case {
             return Err("a gradient reaches the optimizer in another dtype than f32".into());
         }
         let theirs = if self.use_master_grad { vec![DType::F32; own.len()] } else { own };
-        Ok(if ours == theirs { Verdict::Agree } else { Verdict::OnPurpose(IN_F32) })
+        Ok(if ours == theirs { Verdict::Agree } else { Verdict::on_purpose(IN_F32) })
     }
 }
 
@@ -359,7 +327,7 @@ fn named(dtype: &str) -> Result<DType, String> {
 }
 
 /// The dtype of each entry of a network's weight file.
-fn saved(net: &Child) -> BTreeMap<String, String> {
+pub fn saved(net: &Child) -> BTreeMap<String, String> {
     static FILES: AtomicUsize = AtomicUsize::new(0);
     let number = FILES.fetch_add(1, Ordering::Relaxed);
     let file = std::env::temp_dir().join(format!("precast-paddle-{}-{number}.safetensors", std::process::id()));
@@ -370,151 +338,20 @@ fn saved(net: &Child) -> BTreeMap<String, String> {
     stored.iter().map(|(path, view)| (path.to_string(), view.dtype().to_string())).collect()
 }
 
-/// Dtypes of a LeNet after being decorated in turn.
-fn dtypes(ways: impl IntoIterator<Item = Decorate>) -> Result<Vec<&'static str>> {
-    let net = network("LeNet").unwrap();
-    for how in ways {
-        decorate(&net, how)?;
-    }
-    let mut dtypes: Vec<_> = net.named_params().iter().map(|(_, param)| param.dtype().long_name()).collect();
-    dtypes.sort_unstable();
-    dtypes.dedup();
-    Ok(dtypes)
-}
-
-impl Misuse {
-    fn judge(&self) -> Verdict {
-        let half = || paddle(DType::F16);
-        let refused = |outcome: Result<Vec<&str>>, kind: ErrorKind| match outcome {
-            Err(error) if error.kind() == kind && self.error.is_some() => Verdict::Agree,
-            other => Verdict::Fail(format!("{other:?}")),
-        };
-        let agree = |holds: bool| if holds { Verdict::Agree } else { Verdict::Fail("it does not hold here".into()) };
-        let result = self.result.as_deref().unwrap_or_default();
-        match self.case.as_str() {
-            // There is one level, one network, one dtype type, and no optimizer: the wrong form does not compile.
-            "level O0"
-            | "level OD"
-            | "level o2 (lower case)"
-            | "dtype paddle.float16 object"
-            | "models=None"
-            | "models=tuple"
-            | "models=[1]"
-            | "models=[]"
-            | "models=None level O1 (no validation)"
-            | "optimizers=1"
-            | "optimizers=[1]"
-            | "optimizers tuple"
-            | "excluded_layers=[1]"
-            | "excluded_layers tuple"
-            | "list of models returns list, list of opts returns list"
-            | "one model + [one opt]" => Verdict::OnPurpose(NO_OTHER_FORM),
-            "dtype float32" => refused(dtypes([paddle(DType::F32)]), ErrorKind::DType),
-            "save_dtype int8" => refused(dtypes([half().save_dtype(DType::I64)]), ErrorKind::DType),
-            "excluded_layers=[int]" => refused(dtypes([half().exclude_kind("int")]), ErrorKind::Path),
-            "excluded_layers=\"fc\"" => match half().exclude_path("fc").and_then(|how| dtypes([how])) {
-                Ok(dtypes) if dtypes == ["float16", "float32"] => Verdict::OnPurpose(PATHS),
-                other => Verdict::Fail(format!("{other:?}")),
-            },
-            "excluded_layers=ReLU type" => {
-                agree(format!("{:?}", dtypes([half().exclude_kind("ReLU")]).unwrap()).replace('"', "'") == result)
-            }
-            "save_dtype float64" => {
-                let net = network("LeNet").unwrap();
-                decorate(&net, half().save_dtype(DType::F64)).unwrap();
-                agree(result == "{'float64'}" && saved(&net).values().all(|dtype| dtype == "F64"))
-            }
-            "decorate bfloat16 then float16" => {
-                let met = dtypes([paddle(DType::Bf16), half()]).unwrap();
-                agree(met == ["float16"] && !result.contains("bfloat16") && result.contains("float16"))
-            }
-            "decorate float16 then bfloat16" => match dtypes([half(), paddle(DType::Bf16)]).unwrap()[..] {
-                ["bfloat16"] if !result.contains("bfloat16") => Verdict::OnPurpose(LAST_IN_FORCE),
-                ref other => Verdict::Fail(format!("{other:?}")),
-            },
-            "SGD multi_precision after O2" => agree(result == "True" && masters_appear()),
-            "optimizer _multi_precision before/after" => {
-                let named = |name: &str| result.contains(&format!("'{name}': [False, True]"));
-                agree(masters_appear() && ["SGD", "Momentum", "Adam", "AdamW"].into_iter().all(named))
-            }
-            other => Verdict::Fail(format!("the case `{other}` is not understood")),
-        }
-    }
-}
-
-/// Whether a plain call gives every low parameter a master, and had none before; every optimizer updates it.
-fn masters_appear() -> bool {
-    let net = network("LeNet").unwrap();
-    let having = |net: &Child| net.params().iter().filter(|(_, param)| param.master().is_some()).count();
-    let before = having(&net);
-    decorate(&net, paddle(DType::F16)).unwrap();
-    let moved = |optimizer: &mut dyn Optimizer| {
-        let (params, mut grads) = (net.params(), Grads::default());
-        let sum = || -> f64 { params.iter().flat_map(|(_, param)| param.master().unwrap().to_f64()).sum() };
-        params.iter().for_each(|(_, param)| grads.set(param, Tensor::ones(&param.shape(), param.dtype())));
-        let earlier = sum();
-        optimizer.update(&grads).unwrap();
-        sum() != earlier
-    };
-    before == 0
-        && having(&net) == net.params().len()
-        && moved(&mut Sgd::new(net.params(), 1e-6))
-        && moved(&mut Sgd::new(net.params(), 1e-6).momentum(0.9))
-        && moved(&mut Adam::new(net.params(), 1e-6))
-        && moved(&mut Adam::decoupled(net.params(), 1e-6))
-}
-
-impl OnCpu {
-    /// Here a call means the same on every machine: O1 is no call, O2 stores low.
-    fn judge(&self) -> Verdict {
-        let untouched = self.params == ["float32"] && !self.multi_precision;
-        match self.level.as_str() {
-            "O1" if untouched => Verdict::Agree,
-            "O2" if untouched && dtypes([paddle(DType::F16)]).unwrap() == ["float16"] => Verdict::OnPurpose(ANYWHERE),
-            other => Verdict::Fail(format!("level {other} with {:?} is not understood", self.params)),
-        }
-    }
-}
-
-/// The cases of one key with their names and verdicts.
-fn each<T: DeserializeOwned>(
-    golden: &Value,
-    key: &str,
-    judge: impl Fn(T) -> Vec<(String, Verdict)>,
-) -> Vec<(String, Verdict)> {
-    let cases = golden.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let judged = |case: &Value| match serde_json::from_value(case.clone()) {
-        Ok(case) => judge(case),
-        Err(error) => vec![(case.to_string(), Verdict::Fail(format!("not understood: {error}")))],
-    };
-    cases.iter().flat_map(judged).collect()
-}
-
 /// Judges what a file of calls holds.
-pub fn judge(golden: &Value, tally: &mut Tally) {
-    let mut verdicts = each(golden, "cases", |case: Case| {
-        let [stored, gradients] = case.judge().map(|judged| judged.unwrap_or_else(Verdict::Fail));
+pub fn judge(golden: &Value) -> Vec<verdict::Case> {
+    let mut judged = each(golden, "cases", |case: Case| {
+        let [stored, gradients] = case.judge();
         vec![(case.name(), stored), (format!("{}, gradients", case.name()), gradients)]
     });
-    verdicts.extend(each(golden, "errors", |case: Misuse| vec![(format!("misuse: {}", case.case), case.judge())]));
-    verdicts.extend(each(golden, "cpu_public", |case: OnCpu| vec![(format!("on a CPU {}", case.level), case.judge())]));
-    let verbose = std::env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|v| v == "1");
-    for (name, verdict) in verdicts {
-        if verbose {
-            println!("{name}: {verdict:?}");
-        }
-        match verdict {
-            Verdict::Agree => tally.agree(name),
-            Verdict::OnPurpose(difference) => tally.on_purpose(name, difference),
-            Verdict::Fail(why) => tally.fail(name, why),
-        }
-    }
+    judged.extend(each(golden, "errors", |case: Misuse| vec![(format!("misuse: {}", case.case), case.judge())]));
+    judged.extend(each(golden, "cpu_public", |case: OnCpu| vec![(format!("on a CPU {}", case.level), case.judge())]));
+    judged
 }
 
 #[test]
 fn every_recorded_case() {
-    let Some(golden) = super::common::golden("paddle/decorate.json") else { return };
-    let mut tally = Tally::new("paddle", "decorate");
-    judge(&golden, &mut tally);
-    tally.close();
+    if let Some(golden) = super::common::golden("paddle/decorate.json") {
+        count("decorate", judge(&golden));
+    }
 }

@@ -2,21 +2,24 @@
 
 use precast::{DType, Tensor, autocast};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     forms::{FORMS, Written},
     names::{dtype, named},
-    ops::{ANYWHERE, Verdict, tensor},
+    ops::{ANYWHERE, tensor},
     rule::Region,
+    verdict::{Case, Judged, Verdict, each},
 };
 
 const NO_MIXED_PRODUCTS: &str = "a product of two dtypes is refused";
+const DEFAULT: &str = "default(float16)";
 const INTEGERS: &str = "integers may be added to floats";
 
 /// An example of Paddle's documentation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Example {
+struct Example {
     /// `eager_cpu`, where regions do nothing, or `pir`.
     mode: String,
     dtype: String,
@@ -31,7 +34,7 @@ pub struct Example {
 /// Inputs of other dtypes than f32 and the low one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Odd {
+struct Odd {
     case: String,
     inputs: Vec<String>,
     kwargs: Keywords,
@@ -74,18 +77,14 @@ impl Keywords {
 }
 
 impl Example {
-    pub fn is_a_sibling_of(&self, other: &Example) -> bool {
-        other.mode == self.mode && other.dtype == "default(float16)"
-    }
-
-    pub fn name(&self) -> String {
+    fn name(&self) -> String {
         format!("example {} {} {} {}", self.mode, self.dtype, self.example, self.kwargs.name()).trim_end().into()
     }
 
     /// `documented`: what Paddle's documentation says of the five examples in its default dtype.
-    pub fn judge(&self, documented: Option<DType>) -> Result<Verdict, String> {
+    fn judge(&self, documented: Option<DType>) -> Judged {
         let mut region = self.kwargs.region().ok_or("not understood")?;
-        if self.dtype != "default(float16)" {
+        if self.dtype != DEFAULT {
             region.dtype = Some(dtype(&self.dtype).ok_or("not understood")?);
         }
         let x = tensor(&[2, 3, 8, 8], DType::F32);
@@ -103,18 +102,18 @@ impl Example {
         match self.mode.as_str() {
             _ if !documented => Err(format!("ours {ours}, not as documented")),
             "pir" | "eager_cpu" if ours == theirs => Ok(Verdict::Agree),
-            "eager_cpu" if theirs == DType::F32 => Ok(Verdict::OnPurpose(ANYWHERE)),
+            "eager_cpu" if theirs == DType::F32 => Ok(Verdict::on_purpose(ANYWHERE)),
             _ => Err(format!("ours {ours}, theirs {theirs}")),
         }
     }
 }
 
 impl Odd {
-    pub fn name(&self) -> String {
+    fn name(&self) -> String {
         format!("odd {} {} {}", self.case, self.inputs.join(" "), self.kwargs.name())
     }
 
-    pub fn judge(&self) -> Result<Verdict, String> {
+    fn judge(&self) -> Judged {
         let dtypes: Option<Vec<DType>> = self.inputs.iter().map(|name| dtype(name)).collect();
         let dtypes = dtypes.ok_or("not understood")?;
         let x: Vec<Tensor> = dtypes.iter().map(|dtype| tensor(&[4, 4], *dtype)).collect();
@@ -135,11 +134,38 @@ impl Odd {
             (Some(theirs), Ok(ours)) if theirs == ours.out => Ok(Verdict::Agree),
             (None, Err(_)) if self.result.starts_with("TypeError: ") => Ok(Verdict::Agree),
             (None, Ok(_)) if self.result.starts_with("TypeError: ") && mixes_integers => {
-                Ok(Verdict::OnPurpose(INTEGERS))
+                Ok(Verdict::on_purpose(INTEGERS))
             }
             // Paddle casts one of the two, and writes down a graph that cannot run.
-            (Some(_), Err(_)) if dtypes.contains(&DType::F64) => Ok(Verdict::OnPurpose(NO_MIXED_PRODUCTS)),
+            (Some(_), Err(_)) if dtypes.contains(&DType::F64) => Ok(Verdict::on_purpose(NO_MIXED_PRODUCTS)),
             (_, ours) => Err(format!("ours {ours:?}, theirs {}", self.result)),
         }
     }
+}
+
+/// The dtypes that Paddle's documentation gives for its examples in the default dtype, in the order of the examples of a mode.
+fn documented(golden: &Value) -> Vec<Option<DType>> {
+    let said = golden.get("documented_seed_result").and_then(Value::as_array);
+    said.into_iter().flatten().map(|name| dtype(name.as_str()?)).collect()
+}
+
+/// Judges the examples and the other dtypes of a file.
+pub fn judge(golden: &Value) -> Vec<Case> {
+    let documented = documented(golden);
+    let of_default = |example: &Value, mode: &str| example["dtype"] == DEFAULT && example["mode"] == mode;
+    let examples = golden.get("seed_examples").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut judged = vec![];
+    for (i, value) in examples.iter().enumerate() {
+        let alone = serde_json::json!({ "seed_examples": [value] });
+        judged.extend(each(&alone, "seed_examples", |example: Example| {
+            let is_sibling = |other: &&Value| of_default(other, &example.mode);
+            // Only where all of them are recorded is it known which is which.
+            let complete = examples.iter().filter(is_sibling).count() == documented.len();
+            let place = examples[..i].iter().filter(is_sibling).count();
+            let said = (complete && of_default(value, &example.mode)).then(|| documented[place]).flatten();
+            vec![(example.name(), example.judge(said))]
+        }));
+    }
+    judged.extend(each(golden, "odd_dtypes", |odd: Odd| vec![(odd.name(), odd.judge())]));
+    judged
 }

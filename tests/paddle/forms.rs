@@ -28,7 +28,7 @@ pub enum Written {
     Steps(&'static [(Op, &'static [usize])], Run),
     /// This one op where Paddle takes several; and the same ops as Paddle's, one by one.
     Instead(Op, Run, Run),
-    /// This op where Paddle has two of different names, and takes the one that goes by this name on its lists.
+    /// This op where Paddle draws the line between its ops elsewhere, and takes the one that goes by this name on its lists.
     Twin(Op, Run, &'static str),
     /// There is no kernel: what a region does with the inputs of the op is compared, whose result is of their dtype.
     Decided(Op),
@@ -129,7 +129,7 @@ pub const FORMS: &[Form] = &[
         &[A, A, ROW],
         Instead(Op::Linear, |x| x[0].linear(&x[1], Some(&x[2])), |x| x[0].matmul(&x[1])?.add(&x[2])),
     ),
-    form("linear_nobias", TWO, Whole(|x| x[0].linear(&x[1], None))),
+    form("linear_nobias", TWO, Instead(Op::Linear, |x| x[0].linear(&x[1], None), |x| x[0].matmul(&x[1]))),
     form("F.sdpa", &[Input::Given(&[2, 4, 2, 8]), Input::Given(&[2, 4, 2, 8]), Input::Given(&[2, 4, 2, 8])], {
         Instead(
             Op::ScaledDotProductAttention,
@@ -185,7 +185,7 @@ pub const FORMS: &[Form] = &[
     form("round", ONE, Ops(|x| x[0].round())),
     form("sign", ONE, Ops(|x| x[0].sign())),
     form("erf", ONE, Ops(|x| x[0].erf())),
-    form("neg", ONE, Ops(|x| x[0].neg())),
+    form("neg", ONE, Twin(Op::Neg, |x| x[0].neg(), "scale")),
     form("sigmoid", ONE, Ops(|x| x[0].sigmoid())),
     form("trunc", ONE, Ops(|x| x[0].trunc())),
     form("asinh", ONE, Ops(|x| x[0].asinh())),
@@ -195,9 +195,9 @@ pub const FORMS: &[Form] = &[
     form("isfinite", ONE, Ops(|x| x[0].is_finite())),
     form("pow_scalar", ONE, Ops(|x| x[0].powf(2.0))),
     form("pow_tensor", TWO, Twin(Op::Pow, |x| x[0].pow(&x[1]), "elementwise_pow")),
-    form("add_scalar", ONE, Ops(|x| &x[0] + 1.0)),
-    form("mul_scalar", ONE, Ops(|x| &x[0] * 2.0)),
-    form("scale", ONE, Ops(|x| &x[0] * 2.0)),
+    form("add_scalar", ONE, Twin(Op::Add, |x| &x[0] + 1.0, "scale")),
+    form("mul_scalar", ONE, Twin(Op::Mul, |x| &x[0] * 2.0, "scale")),
+    form("scale", ONE, Twin(Op::Mul, |x| &x[0] * 2.0, "scale")),
     form("clip", ONE, Ops(|x| x[0].clamp(-1.0, 1.0))),
     // sums and other reductions
     form("cumsum", ONE, Ops(|x| x[0].cumsum(0))),

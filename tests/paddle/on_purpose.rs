@@ -1,6 +1,6 @@
 //! One test for each difference on purpose from Paddle's regions; the reasons stand in COMPARE.md.
 
-use precast::{Autocast, ConvOptions, DType, ErrorKind, Op, Result, Tensor, autocast, precision};
+use precast::{Autocast, ConvOptions, DType, ErrorKind, Op, Result, Tensor, autocast, observe, precision};
 
 const LEVELS: [&str; 3] = ["O1", "O2", "OD"];
 
@@ -39,6 +39,29 @@ fn what_is_one_op_here_is_one_op() {
     }
 }
 
+/// Paddle's variance is nine ops, the last of which casts back to the dtype of the input.
+#[test]
+fn a_variance_is_one_op_too() {
+    let low = square(DType::Bf16);
+    for (level, expected) in [("O1", DType::F32), ("OD", DType::F32), ("O2", DType::Bf16)] {
+        assert_eq!(dtype(level, || low.var(&[], 1, false)), expected, "{level}");
+        assert_eq!(dtype(level, || low.std(&[], 1, false)), expected, "{level}");
+    }
+}
+
+/// At each level the parameters of a norm that runs low stay f32, also where a custom list says that it shall.
+#[test]
+fn a_listed_norm_keeps_its_parameters() {
+    let (x, of) = (square(DType::F32), Tensor::ones(&[2], DType::F32));
+    for level in LEVELS {
+        let norm = || x.layer_norm(&[2], Some(&of), Some(&of), 1e-5);
+        let (result, events) = observe::watch(|| autocast(region(level).white(["layer_norm"]), norm));
+        assert_eq!(result.unwrap().dtype(), DType::Bf16, "{level}");
+        let ran = events.iter().find(|event| event.op == Op::LayerNorm).unwrap();
+        assert_eq!(ran.inputs, [DType::Bf16, DType::F32, DType::F32], "{level}");
+    }
+}
+
 #[test]
 fn ops_under_two_names_are_treated_alike() {
     let x = square(DType::Bf16);
@@ -51,6 +74,22 @@ fn ops_under_two_names_are_treated_alike() {
         let kernel = if groups == 1 { Tensor::ones(&[2, 2, 2, 2], DType::F32) } else { kernel.clone() };
         let options = ConvOptions { groups, ..ConvOptions::default() };
         assert_eq!(dtype("O1", || image.conv2d(&kernel, None, &options)), DType::Bf16, "{groups}");
+    }
+}
+
+#[test]
+fn arithmetic_with_a_number_is_arithmetic() {
+    let x = square(DType::F32);
+    let listed = |name: &str, f: fn(&Tensor) -> Result<Tensor>| {
+        autocast(region("O1").white([name]), || Ok(f(&x)?.dtype())).unwrap()
+    };
+    // For Paddle all three are `scale`.
+    for (name, f) in [
+        ("elementwise_add", (|x| x + 1.0) as fn(&Tensor) -> Result<Tensor>),
+        ("elementwise_mul", |x| x * 2.0),
+        ("Neg", |x| x.neg()),
+    ] {
+        assert_eq!((listed(name, f), listed("scale", f)), (DType::Bf16, DType::F32), "{name}");
     }
 }
 

@@ -1,20 +1,21 @@
 //! `paddle.amp.auto_cast`: what each function returns under each level, and in which dtype its ops ran.
 
-use precast::{DType, Op, Result, Tensor, autocast, observe, precision};
+use precast::{DType, ErrorKind, Op, Result, Tensor, autocast, observe, precision};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    examples::{Example, Odd},
+    examples,
     forms::{FORMS, Form, Input, Run, Written},
     names::{BESIDE, dtype, listed, named},
     rule::{Lists, Region, gives},
-    tally::Tally,
+    verdict::{self, Judged, Verdict, count, each},
 };
 
 /// The differences on purpose, as COMPARE.md names them.
 const ONE_OP: &str = "what is one op here is one op";
 const TWINS: &str = "ops under two names are treated alike";
+const NUMBERS: &str = "arithmetic with a number is arithmetic";
 const ANY_DTYPE: &str = "no dtype is refused that an op can run in";
 const EVERY_OP: &str = "every op goes by the lists, and by them alone";
 pub const HEEDED: &str = "a name on a custom list is heeded";
@@ -60,12 +61,6 @@ pub struct Ran {
 pub struct Outcome {
     pub out: DType,
     pub ops: Vec<Ran>,
-}
-
-#[derive(Debug)]
-pub enum Verdict {
-    Agree,
-    OnPurpose(&'static str),
 }
 
 pub fn tensor(shape: &[usize], dtype: DType) -> Tensor {
@@ -272,18 +267,25 @@ impl Case {
         ran.chain(self.no_kernel().map(|(name, _)| name)).any(|name| listed(name) == entry)
     }
 
-    fn judge(&self, lists: &Lists) -> Result<Verdict, String> {
+    fn judge(&self, lists: &Lists) -> Judged {
         let not_understood = || "not understood".to_string();
         let words = |error: precast::Error| error.to_string();
         let form = FORMS.iter().find(|form| form.api == self.api).ok_or_else(not_understood)?;
         let region = self.region().ok_or_else(not_understood)?;
         let x = inputs(form, region.low(), &self.inputs).ok_or_else(not_understood)?;
-        let ours = autocast(region.autocast(), || form.written.usual(&x)).map_err(words)?;
+        let ours = autocast(region.autocast(), || form.written.usual(&x));
+        if region.names_an_unknown() {
+            return match ours {
+                Err(error) if error.kind() == ErrorKind::List => Ok(Verdict::on_purpose(HEEDED)),
+                other => Err(format!("a custom list names an unknown op, and ours {other:?}")),
+            };
+        }
+        let ours = ours.map_err(words)?;
         // In whatever the two differ, what is done here is what our rule demands.
         form.written.holds(&region, &x, &ours)?;
         if self.error.as_ref().is_some_and(|error| error.starts_with("TypeError: ")) {
             // Python refused a dtype before anything ran.
-            return Ok(Verdict::OnPurpose(ANY_DTYPE));
+            return Ok(Verdict::on_purpose(ANY_DTYPE));
         }
         if self.error.is_some() && self.no_kernel().is_none() {
             return Err(not_understood());
@@ -303,8 +305,9 @@ impl Case {
         };
         match form.written {
             _ if agrees && same => return Ok(Verdict::Agree),
-            Written::Instead(..) if same => return Ok(Verdict::OnPurpose(ONE_OP)),
-            Written::Twin(..) if same => return Ok(Verdict::OnPurpose(TWINS)),
+            Written::Instead(..) if same => return Ok(Verdict::on_purpose(ONE_OP)),
+            Written::Twin(_, _, "scale") if same => return Ok(Verdict::on_purpose(NUMBERS)),
+            Written::Twin(..) if same => return Ok(Verdict::on_purpose(TWINS)),
             _ => {}
         }
         if let Some(entry) = &self.list_entry {
@@ -312,16 +315,16 @@ impl Case {
             let plain = Region { white: vec![], black: vec![], ..region };
             let unlisted = autocast(plain.autocast(), || form.written.usual(&x)).map_err(words)?;
             if self.agrees(form, &unlisted)? && !self.has_an_op_listed_as(entry) {
-                return Ok(Verdict::OnPurpose(HEEDED));
+                return Ok(Verdict::on_purpose(HEEDED));
             }
         }
         match self.api.as_str() {
             // In a graph it is passed by, as if it ran outside.
             "F.batch_norm" if self.agrees(form, &form.written.usual(&x).map_err(words)?)? => {
-                Ok(Verdict::OnPurpose(EVERY_OP))
+                Ok(Verdict::on_purpose(EVERY_OP))
             }
             // It widens low inputs itself, before the lists are asked.
-            "median" if self.theirs().iter().all(|op| op.1 == Some(DType::F32)) => Ok(Verdict::OnPurpose(EVERY_OP)),
+            "median" if self.theirs().iter().all(|op| op.1 == Some(DType::F32)) => Ok(Verdict::on_purpose(EVERY_OP)),
             _ => {
                 Err(format!("ours {ours:?}, theirs {:?} {:?} {:?} {:?}", self.out, self.ops, self.error, self.amp_dest))
             }
@@ -339,66 +342,26 @@ impl Case {
     }
 }
 
-/// The cases of one key, each read by itself: one that is not understood fails alone.
-fn each<T: serde::de::DeserializeOwned>(golden: &Value, key: &str) -> Vec<Result<T, (String, String)>> {
-    let cases = golden.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let read = |case: &Value| {
-        serde_json::from_value(case.clone()).map_err(|error| (case.to_string(), format!("not understood: {error}")))
-    };
-    cases.iter().map(read).collect()
-}
-
 /// Judges what a file of cases holds.
-pub fn judge(golden: &Value, tally: &mut Tally) {
-    let verbose = std::env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|v| v == "1");
+pub fn judge(golden: &Value) -> Vec<verdict::Case> {
     let lists = Lists::recorded();
-    let mut count = |case: String, verdict: Result<Verdict, String>| {
-        if verbose {
-            println!("{case}: {verdict:?}");
-        }
-        match verdict {
-            Ok(Verdict::Agree) => tally.agree(case),
-            Ok(Verdict::OnPurpose(difference)) => tally.on_purpose(case, difference),
-            Err(why) => tally.fail(case, why),
-        }
-    };
     let apis = golden.get("eager_op_names").and_then(Value::as_object);
-    for api in apis.into_iter().flat_map(|apis| apis.keys()).filter(|api| !FORMS.iter().any(|form| form.api == *api)) {
-        count(api.clone(), Err("not understood".into()));
+    let unknown = |api: &&String| !FORMS.iter().any(|form| form.api == **api);
+    let mut judged: Vec<verdict::Case> = apis
+        .into_iter()
+        .flat_map(|apis| apis.keys().filter(unknown))
+        .map(|api| (api.clone(), Err("not understood".into())))
+        .collect();
+    for key in ["cases", "custom_cases"] {
+        judged.extend(each(golden, key, |case: Case| vec![(case.name(), case.judge(&lists))]));
     }
-    for case in ["cases", "custom_cases"].into_iter().flat_map(|key| each::<Case>(golden, key)) {
-        match case {
-            Ok(case) => count(case.name(), case.judge(&lists)),
-            Err((case, why)) => count(case, Err(why)),
-        }
-    }
-    let documented = golden.get("documented_seed_result").and_then(Value::as_array).cloned().unwrap_or_default();
-    let examples = each::<Example>(golden, "seed_examples");
-    for example in &examples {
-        match example {
-            Ok(example) => {
-                let of_its_mode = || examples.iter().flatten().filter(|other| example.is_a_sibling_of(other));
-                let place = of_its_mode().position(|other| std::ptr::eq(other, example));
-                let said = place
-                    .filter(|_| of_its_mode().count() == documented.len())
-                    .and_then(|place| dtype(documented[place].as_str()?));
-                count(example.name(), example.judge(said));
-            }
-            Err((case, why)) => count(case.clone(), Err(why.clone())),
-        }
-    }
-    for odd in each::<Odd>(golden, "odd_dtypes") {
-        match odd {
-            Ok(odd) => count(odd.name(), odd.judge()),
-            Err((case, why)) => count(case, Err(why)),
-        }
-    }
+    judged.extend(examples::judge(golden));
+    judged
 }
 
 #[test]
 fn every_recorded_case() {
-    let Some(golden) = crate::common::golden("paddle/ops.json") else { return };
-    let mut tally = Tally::new("paddle", "ops");
-    judge(&golden, &mut tally);
-    tally.close();
+    if let Some(golden) = crate::common::golden("paddle/ops.json") {
+        count("ops", judge(&golden));
+    }
 }

@@ -91,6 +91,11 @@ impl Region {
         self.dtype.unwrap_or(DType::F16)
     }
 
+    /// Whether a custom list names what no op here is called: an error of the kind `List`, whatever else is said.
+    pub fn names_an_unknown(&self) -> bool {
+        self.white.iter().chain(&self.black).any(|name| Op::named_in(System::Paddle, name).is_err())
+    }
+
     fn casts_nothing(&self) -> bool {
         !self.enabled || self.level == "O0"
     }

@@ -1,0 +1,150 @@
+//! Calls of `paddle.amp.decorate` that are refused or do something of their own, and calls on a machine without accelerator.
+
+use precast::{
+    Grads,
+    prelude::*,
+    rewrite::{Decorate, decorate},
+};
+use serde::Deserialize;
+
+use super::{
+    decorate::{paddle, saved},
+    networks::network,
+    verdict::{Judged, Verdict},
+};
+
+/// The differences on purpose, as COMPARE.md names them.
+const NO_OTHER_FORM: &str = "what cannot be said need not be checked";
+const PATHS: &str = "layers are excluded by path, too";
+const LAST_IN_FORCE: &str = "a second decoration replaces the first";
+const ANYWHERE: &str = "decorating works on every device";
+
+/// A call that was refused, or that does something of its own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Misuse {
+    pub case: String,
+    error: Option<String>,
+    #[serde(rename = "message")]
+    _message: Option<String>,
+    result: Option<String>,
+}
+
+/// A call on a machine without accelerator, which Paddle ignores.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnCpu {
+    #[serde(rename = "returns")]
+    _returns: String,
+    pub level: String,
+    params: Vec<String>,
+    multi_precision: bool,
+}
+
+/// Dtypes of a LeNet after being decorated in turn.
+fn dtypes(ways: impl IntoIterator<Item = Decorate>) -> Result<Vec<&'static str>> {
+    let net = network("LeNet").unwrap();
+    for how in ways {
+        decorate(&net, how)?;
+    }
+    let mut dtypes: Vec<_> = net.named_params().iter().map(|(_, param)| param.dtype().long_name()).collect();
+    dtypes.sort_unstable();
+    dtypes.dedup();
+    Ok(dtypes)
+}
+
+impl Misuse {
+    pub fn judge(&self) -> Judged {
+        let half = || paddle(DType::F16);
+        let refused = |outcome: Result<Vec<&str>>, kind: ErrorKind| match outcome {
+            Err(error) if error.kind() == kind && self.error.is_some() => Ok(Verdict::Agree),
+            other => Err(format!("{other:?}")),
+        };
+        let agree = |holds: bool| if holds { Ok(Verdict::Agree) } else { Err("it does not hold here".into()) };
+        let result = self.result.as_deref().unwrap_or_default();
+        match self.case.as_str() {
+            // There is one level, one network, one dtype type, and no optimizer: the wrong form does not compile.
+            "level O0"
+            | "level OD"
+            | "level o2 (lower case)"
+            | "dtype paddle.float16 object"
+            | "models=None"
+            | "models=tuple"
+            | "models=[1]"
+            | "models=[]"
+            | "models=None level O1 (no validation)"
+            | "optimizers=1"
+            | "optimizers=[1]"
+            | "optimizers tuple"
+            | "excluded_layers=[1]"
+            | "excluded_layers tuple"
+            | "list of models returns list, list of opts returns list"
+            | "one model + [one opt]" => Ok(Verdict::on_purpose(NO_OTHER_FORM)),
+            "dtype float32" => refused(dtypes([paddle(DType::F32)]), ErrorKind::DType),
+            "save_dtype int8" => refused(dtypes([half().save_dtype(DType::I64)]), ErrorKind::DType),
+            "excluded_layers=[int]" => refused(dtypes([half().exclude_kind("int")]), ErrorKind::Path),
+            "excluded_layers=\"fc\"" => match half().exclude_path("fc").and_then(|how| dtypes([how])) {
+                Ok(dtypes) if dtypes == ["float16", "float32"] => Ok(Verdict::on_purpose(PATHS)),
+                other => Err(format!("{other:?}")),
+            },
+            "excluded_layers=ReLU type" => {
+                agree(format!("{:?}", dtypes([half().exclude_kind("ReLU")]).unwrap()).replace('"', "'") == result)
+            }
+            "save_dtype float64" => {
+                let net = network("LeNet").unwrap();
+                decorate(&net, half().save_dtype(DType::F64)).unwrap();
+                agree(result == "{'float64'}" && saved(&net).values().all(|dtype| dtype == "F64"))
+            }
+            "decorate bfloat16 then float16" => {
+                let met = dtypes([paddle(DType::Bf16), half()]).unwrap();
+                agree(met == ["float16"] && !result.contains("bfloat16") && result.contains("float16"))
+            }
+            "decorate float16 then bfloat16" => match dtypes([half(), paddle(DType::Bf16)]).unwrap()[..] {
+                ["bfloat16"] if !result.contains("bfloat16") => Ok(Verdict::on_purpose(LAST_IN_FORCE)),
+                ref other => Err(format!("{other:?}")),
+            },
+            "SGD multi_precision after O2" => agree(result == "True" && masters_appear()),
+            "optimizer _multi_precision before/after" => {
+                let named = |name: &str| result.contains(&format!("'{name}': [False, True]"));
+                agree(masters_appear() && ["SGD", "Momentum", "Adam", "AdamW"].into_iter().all(named))
+            }
+            other => Err(format!("the case `{other}` is not understood")),
+        }
+    }
+}
+
+/// Whether a plain call gives every low parameter a master, and had none before; every optimizer updates it.
+fn masters_appear() -> bool {
+    let net = network("LeNet").unwrap();
+    let having = |net: &Child| net.params().iter().filter(|(_, param)| param.master().is_some()).count();
+    let before = having(&net);
+    decorate(&net, paddle(DType::F16)).unwrap();
+    let moved = |optimizer: &mut dyn Optimizer| {
+        let (params, mut grads) = (net.params(), Grads::default());
+        let sum = || -> f64 { params.iter().flat_map(|(_, param)| param.master().unwrap().to_f64()).sum() };
+        params.iter().for_each(|(_, param)| grads.set(param, Tensor::ones(&param.shape(), param.dtype())));
+        let earlier = sum();
+        optimizer.update(&grads).unwrap();
+        sum() != earlier
+    };
+    before == 0
+        && having(&net) == net.params().len()
+        && moved(&mut Sgd::new(net.params(), 1e-6))
+        && moved(&mut Sgd::new(net.params(), 1e-6).momentum(0.9))
+        && moved(&mut Adam::new(net.params(), 1e-6))
+        && moved(&mut Adam::decoupled(net.params(), 1e-6))
+}
+
+impl OnCpu {
+    /// Here a call means the same on every machine: O1 is no call, O2 stores low.
+    pub fn judge(&self) -> Judged {
+        let untouched = self.params == ["float32"] && !self.multi_precision;
+        match self.level.as_str() {
+            "O1" if untouched => Ok(Verdict::Agree),
+            "O2" if untouched && dtypes([paddle(DType::F16)]).unwrap() == ["float16"] => {
+                Ok(Verdict::on_purpose(ANYWHERE))
+            }
+            other => Err(format!("level {other} with {:?} is not understood", self.params)),
+        }
+    }
+}

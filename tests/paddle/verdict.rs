@@ -1,0 +1,55 @@
+//! What comes of a case, and of each case of a file.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::tally::Tally;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    Agree,
+    /// Differences, as COMPARE.md names them.
+    OnPurpose(Vec<&'static str>),
+    /// Why nothing is compared.
+    NotCovered(&'static str),
+}
+
+impl Verdict {
+    pub fn on_purpose(difference: &'static str) -> Self {
+        Verdict::OnPurpose(vec![difference])
+    }
+}
+
+/// `Err`: it fails, or is not understood; why.
+pub type Judged = Result<Verdict, String>;
+
+/// A case's name and what came of it.
+pub type Case = (String, Judged);
+
+/// The cases under a key, each read by itself: one that is not understood fails alone.
+pub fn each<T: DeserializeOwned>(golden: &Value, key: &str, judge: impl Fn(T) -> Vec<Case>) -> Vec<Case> {
+    let cases = golden.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let judged = |case: &Value| match serde_json::from_value(case.clone()) {
+        Ok(read) => judge(read),
+        Err(error) => vec![(case.to_string(), Err(format!("not understood: {error}")))],
+    };
+    cases.iter().flat_map(judged).collect()
+}
+
+/// Counts the cases of one file.
+pub fn count(file: &str, cases: Vec<Case>) {
+    let verbose = std::env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|v| v == "1");
+    let mut tally = Tally::new("paddle", file);
+    for (case, judged) in cases {
+        if verbose {
+            println!("{case}: {judged:?}");
+        }
+        match judged {
+            Ok(Verdict::Agree) => tally.agree(case),
+            Ok(Verdict::OnPurpose(differences)) => tally.on_purpose_for(case, &differences),
+            Ok(Verdict::NotCovered(why)) => tally.not_covered(case, why),
+            Err(why) => tally.fail(case, why),
+        }
+    }
+    tally.close();
+}
