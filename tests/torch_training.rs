@@ -1,6 +1,6 @@
 //! Training under autocast beside torch 2.15 on a CPU: the same parameters and data, the same dtypes, losses, gradients,
-//! skipped steps, scales and final parameters. `train.json` holds twenty steps that go their own way from the first
-//! parameters; `train_steps.json` has the parameters and gradients of each step, so that each begins where torch's began.
+//! skipped steps, scales and final parameters. `train.json` holds runs of twenty steps from the same first parameters;
+//! `train_steps.json` has the parameters and gradients of each step, so that each can begin where torch's began.
 
 use precast::{
     Adam, Autocast, ConvOptions, DType, Grads, LossScale, Op, Optimizer, Outcome, Padding, Param, Result, Sgd, Tensor,
@@ -272,7 +272,8 @@ fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
             assert_eq!(u64::from(state.counter), recorded["growth_tracker"].as_u64().unwrap(), "{}", what("counter"));
         }
     }
-    // The bias before a norm has no gradient but rounding, which Adam takes for a full one: its way is chance.
+    // The bias before a norm has no gradient but rounding, and Adam's steps have one length whatever the gradient is: where
+    // that bias goes is chance.
     let counted = |(path, _): &(&str, &Param)| !(apart.adam && *path == "conv.bias");
     let ours: Vec<f64> = net.params.iter().filter(counted).flat_map(|(_, param)| param.value().to_f64()).collect();
     let end = |run: &Value| -> Vec<f64> {
@@ -282,7 +283,7 @@ fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
     let met = norm(&difference(&ours, &end(run)));
     println!("{run_name}: {met:.1e} apart, of {:.1e}", apart.most);
     assert!(met <= apart.most, "{run_name}: {met:e} apart, not {:e}", apart.most);
-    // Ours is nearer to torch's run than torch's own in f32 is: the region has done what torch's does.
+    // Ours ends nearer to torch's run than torch's own run in f32 does, so the region was at work.
     let alike = |other: &&Value| ["opt", "lr", "clip"].iter().all(|key| other[key] == run[key]);
     let wide = model["runs"].as_array().unwrap().iter().filter(alike).find(|other| other["mode"] == "fp32");
     if let (Some(_), Some(wide)) = (low, wide) {

@@ -226,8 +226,8 @@ fn a_recurrent_layer_is_one_op() {
     }
 }
 
-/// The step that a bound stops is the one from outside: a number at a bound has not been changed, and its gradient is that
-/// of the identity. torch gives 0 there, and to NaN, too.
+/// `clamp` does not change a number at a bound, so its gradient is that of the identity. torch gives 0 at the bounds, and 0
+/// for NaN.
 #[test]
 fn the_slope_of_clamp_is_1_at_its_bounds() {
     for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
@@ -244,7 +244,7 @@ fn the_slope_of_clamp_is_1_at_its_bounds() {
     }
 }
 
-/// torch gives 0.
+/// torch gives 0 for the sign of NaN.
 #[test]
 fn the_sign_of_nan_is_nan() {
     for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
