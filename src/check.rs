@@ -53,7 +53,7 @@ impl Disagreement {
 /// when no gradient reaches any input.
 ///
 /// ```
-/// use precast::{DType, ErrorKind, Tensor, check};
+/// use precast::{ErrorKind, Tensor, check};
 /// let x = Tensor::from_vec(vec![0.3, -1.2, 2.0], &[3])?;
 /// assert!(check::gradients(&[x.clone()], |xs| xs[0].tanh())?.relative < 1e-6);
 /// let error = check::gradients(&[x], |xs| xs[0].detach().tanh()).unwrap_err();

@@ -102,7 +102,7 @@ impl Draw {
     /// in every fourth case, so that the others alone are summed.
     pub fn broadcast<const COUNT: usize>(&mut self) -> [Vec<usize>; COUNT] {
         let shape = self.shape(0..=4);
-        let whole = self.case % 4 == 0;
+        let whole = self.case.is_multiple_of(4);
         std::array::from_fn(|i| {
             if whole && i == 0 {
                 return shape.clone();
@@ -143,7 +143,7 @@ impl Draw {
         Tensor::from_vec(data, shape).expect("as many indices as the shape has")
     }
 
-    /// 1 or -1, as floating numbers.
+    /// 1 or -1, as integers.
     pub fn signs(&mut self, shape: &[usize]) -> Tensor {
         let data: Vec<i64> = (0..shape.iter().product()).map(|_| if self.flag() { 1 } else { -1 }).collect();
         Tensor::from_vec(data, shape).expect("as many signs as the shape has")

@@ -122,7 +122,7 @@ pub fn rows() -> Vec<Row> {
         Row::new(Op::MultilabelMarginLoss, |d| {
             let ((x, [samples, classes]), reduction) = (scores(d), reduction(d));
             // One right class for each sample, and the end of the list.
-            let first = |i: usize, class: usize| if i % classes == 0 { class as i64 } else { -1 };
+            let first = |i: usize, class: usize| if i.is_multiple_of(classes) { class as i64 } else { -1 };
             let listed: Vec<i64> = (0..samples * classes).map(|i| first(i, d.number(0..=classes - 1))).collect();
             let target = Tensor::from_vec(listed, &[samples, classes]).expect("one for each score");
             Case::new([x, target], move |x| x[0].multilabel_margin_loss(&x[1], reduction))

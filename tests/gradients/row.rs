@@ -15,10 +15,12 @@ const SLOPE: f64 = 1e-6;
 /// f32 loses, which is 2^-13 of an epsilon of f16 for each rounding.
 pub const ONCE: f64 = 0.505;
 
+type Call = dyn Fn(&[Tensor]) -> Result<Tensor>;
+
 /// The inputs of a call, and the call with its options.
 pub struct Case {
     inputs: Vec<Tensor>,
-    call: Box<dyn Fn(&[Tensor]) -> Result<Tensor>>,
+    call: Box<Call>,
     /// See [`SLOPE`].
     slope: f64,
     /// How many epsilons of the 16-bit dtype its gradients may be off.

@@ -246,7 +246,10 @@ fn numbers_out_of_range_stay_numbers() {
                 }
                 .unwrap();
                 let grads = y.backward_from(&Tensor::full(y.shape(), value, dtype)).unwrap();
-                assert!(grads.of(&ih).is_some());
+                for leaf in [&x, &ih, &hh] {
+                    let grad = grads.of(leaf).unwrap();
+                    assert_eq!((grad.shape(), grad.dtype()), (leaf.shape(), dtype));
+                }
             }
         }
     }
