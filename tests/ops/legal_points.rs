@@ -5,6 +5,9 @@ use precast::{DType, Reduction, Result, Tensor};
 
 type Call = fn(&[Tensor]) -> Result<Tensor>;
 
+/// What is met, the vectors that go in, the op, and the gradient of each of them.
+type Case<'a> = (&'a str, &'a [&'a [f64]], Call, &'a [&'a [f64]]);
+
 /// The gradients of the sum of an op's output.
 fn gradients(name: &str, dtype: DType, inputs: &[&[f64]], f: Call) -> Vec<Vec<f64>> {
     let leaf = |x: &&[f64]| Tensor::from_vec(x.to_vec(), &[x.len()]).unwrap().cast(dtype).requires_grad();
@@ -34,7 +37,7 @@ const NAN: f64 = f64::NAN;
 #[test]
 fn gradients_at_legal_points_are_torchs() {
     let zeros: &[f64] = &[0.0; 3];
-    let cases: &[(&str, &[&[f64]], Call, &[&[f64]])] = &[
+    let cases: &[Case] = &[
         ("std of a constant", &[&[2.0, 2.0, 2.0]], |x| x[0].std(&[], 0, false), &[zeros]),
         ("unbiased std of a constant", &[&[2.0, 2.0, 2.0]], |x| x[0].std(&[], 1, false), &[zeros]),
         ("unbiased std of one", &[&[2.0]], |x| x[0].std(&[], 1, false), &[&[NAN]]),
@@ -134,7 +137,7 @@ const NONE: Reduction = Reduction::None;
 #[test]
 fn large_gradients_of_small_lengths_are_torchs() {
     // Not in f16, where most of these are infinite.
-    let cases: &[(&str, &[&[f64]], Call, &[&[f64]])] = &[
+    let cases: &[Case] = &[
         (
             "cosine of 0",
             &[&[0.0; 3], &[1.0, 2.0, 3.0]],
@@ -192,7 +195,7 @@ fn distances(x: &[Tensor], p: f64) -> Result<Tensor> {
 fn gradients_are_finite_where_squares_overflow_or_vanish() {
     // In f32 and bf16 the square of 1e30 is infinite and that of 1e-30 is 0. By torch, but for gelu_tanh (NaN there) and
     // atan2 (0 there).
-    let cases: &[(&str, &[&[f64]], Call, &[&[f64]])] = &[
+    let cases: &[Case] = &[
         ("gelu_tanh", &[&[1e30, -1e30]], |x| x[0].gelu_tanh(), &[&[1.0, 0.0]]),
         ("gelu", &[&[1e30, -1e30]], |x| x[0].gelu(), &[&[1.0, 0.0]]),
         ("mish", &[&[1e30, -1e30]], |x| x[0].mish(), &[&[1.0, 0.0]]),
