@@ -154,7 +154,8 @@ pub fn load(path: impl AsRef<Path>, seed: u64) -> Result<Child> {
 ///
 /// # Errors
 /// [`ErrorKind::Model`](crate::ErrorKind::Model), with line and column, for a text that is no YAML, has anchors, aliases or tags, is longer
-/// than 1 MiB or nested deeper than 64; for an unknown version, kind or option, and for options that do not go together.
+/// than 1 MiB or nested deeper than 64, or whose parameters would have more than 2^30 numbers (4 GiB); for an unknown version, kind
+/// or option, and for options that do not go together.
 pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Child> {
     Model::parse(text, origin, seed).map(|model| model.net)
 }

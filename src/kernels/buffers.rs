@@ -134,6 +134,7 @@ pub(crate) fn give<T: Item>(vector: Vec<T>) {
 fn hand_back_to_system() {
     #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
     {
+        // SAFETY: glibc declares it so, in `malloc.h`.
         unsafe extern "C" {
             fn malloc_trim(pad: usize) -> i32;
         }
