@@ -15,13 +15,11 @@ type Work = fn(&mut Draw) -> Result<Vec<Tensor>>;
 
 pub fn all(dtype: DType, print: &mut Print) {
     for op in Op::ALL.iter().filter(|op| op.has_kernel()) {
-        for inputs in 1..=3 {
-            if by_catalogue(*op, inputs, dtype).is_some() {
-                print(&format!("{dtype} {op}"), &|digest| {
-                    let (draw, results) = by_catalogue(*op, inputs, dtype).unwrap();
-                    digest_all(&draw, &results, digest);
-                });
-            }
+        if let Some(inputs) = (1..=3).find(|inputs| by_catalogue(*op, *inputs, dtype).is_some()) {
+            print(&format!("{dtype} {op}"), &|digest| {
+                let (draw, results) = by_catalogue(*op, inputs, dtype).unwrap();
+                digest_all(&draw, &results, digest);
+            });
         }
     }
     for (name, work) in WORKS.iter().flat_map(|works| *works) {
@@ -35,12 +33,15 @@ pub fn all(dtype: DType, print: &mut Print) {
     }
 }
 
-/// An op whose arguments are so many tensors of one size, if it is one.
+/// An op whose arguments are so many tensors of one size, if it is one: on numbers between 0 and 1, and on any.
 fn by_catalogue(op: Op, inputs: usize, dtype: DType) -> Option<(Draw, Vec<Tensor>)> {
     let mut draw = Draw::new(dtype);
-    let inputs: Vec<Tensor> = (0..inputs).map(|_| draw.unit(&[ROWS, ROWS])).collect();
-    let result = run(op, &inputs.iter().collect::<Vec<_>>()).ok()?;
-    Some((draw, vec![result]))
+    let results = [Draw::unit, Draw::normal].map(|numbers| {
+        let inputs: Vec<Tensor> = (0..inputs).map(|_| numbers(&mut draw, &[ROWS, ROWS])).collect();
+        run(op, &inputs.iter().collect::<Vec<_>>()).ok()
+    });
+    let results: Vec<Tensor> = results.into_iter().flatten().collect();
+    (!results.is_empty()).then_some((draw, results))
 }
 
 /// The results, and the gradients that noise in their place sends back.
@@ -314,8 +315,10 @@ const PLACES: &[(&str, Work)] = &[
     ("index_copy", |d| Ok(vec![d.normal(&BOTH).index_copy(0, &d.index(ROWS, &[1]), &d.normal(&[1, COLUMNS]))?])),
     ("index_put", |d| Ok(vec![d.normal(&BOTH).index_put(&d.index(ROWS, &[400]), &d.normal(&[400, COLUMNS]), true)?])),
     ("pad", |d| Ok(vec![d.normal(&BOTH).pad(&[(1, 2), (3, 4)], 0.5)?])),
-    ("reflection_pad", |d| Ok(vec![d.normal(&[1, 8, 100, 200]).reflection_pad(&[(5, 5), (6, 7)])?])),
-    ("replication_pad", |d| Ok(vec![d.normal(&[1, 8, 100, 200]).replication_pad(&[(5, 5), (6, 7)])?])),
+    ("reflection_pad", |d| Ok(vec![d.normal(&[1, 8, 100, 200]).reflection_pad(&[(0, 0), (0, 0), (5, 5), (6, 7)])?])),
+    ("replication_pad", |d| {
+        Ok(vec![d.normal(&[1, 8, 100, 200]).replication_pad(&[(0, 0), (0, 0), (5, 5), (6, 7)])?])
+    }),
     ("unfold", |d| Ok(vec![d.normal(&[2, 8, 60, 60]).unfold(&[3, 3], &[1, 1], &[1, 1], &[1, 1])?])),
     ("pixel_shuffle", |d| Ok(vec![d.normal(&[2, 36, 50, 50]).pixel_shuffle(3)?])),
     ("pixel_unshuffle", |d| Ok(vec![d.normal(&[2, 4, 150, 150]).pixel_unshuffle(3)?])),
