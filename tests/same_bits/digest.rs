@@ -2,7 +2,7 @@
 
 use precast::Tensor;
 
-/// FNV-1a of 64 bits.
+/// FNV-1a, by words of 64 bits in the place of bytes.
 pub struct Digest(u64);
 
 impl Default for Digest {
@@ -12,10 +12,9 @@ impl Default for Digest {
 }
 
 impl Digest {
-    fn add(&mut self, number: u64) {
-        for byte in number.to_le_bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+    fn add(&mut self, word: u64) {
+        // A product moves bits upwards only: the rotation brings them back.
+        self.0 = (self.0 ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
     }
 
     /// Dtype, shape and every bit: f64 holds each number of the other dtypes.

@@ -62,9 +62,9 @@ pub fn optimizers(print: &mut Print) {
         for dtype in [DType::F32, DType::F16, DType::Bf16, DType::F64] {
             print(&format!("{dtype} {name}"), &|digest| {
                 let mut draw = Draw::new(dtype);
-                let param = Param::new(draw.normal(&[700, 301]).detach());
+                let param = Param::new(draw.noise(&[700, 301]).detach());
                 let mut optimizer = make([("w".to_string(), param.clone())].into_iter().collect());
-                let towards = draw.normal(&[700, 301]).detach();
+                let towards = draw.noise(&[700, 301]).detach();
                 for _ in 0..3 {
                     let loss = param.tensor().mse_loss(&towards, Reduction::Sum).unwrap();
                     optimizer.update(&loss.backward().unwrap()).unwrap();

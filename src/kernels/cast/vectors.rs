@@ -90,6 +90,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no vectors to compare with the twin")]
     fn all_16_bit_patterns_widen_as_the_twin() {
         let f: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
         let b: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
@@ -98,6 +99,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no vectors to compare with the twin")]
     fn f32s_at_and_about_every_boundary_narrow_as_the_twin() {
         // All 16-bit values and all ties between neighbours, each with the f32s next to it, and any patterns at all.
         let mut patterns: Vec<u32> = Vec::new();
@@ -115,6 +117,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no vectors to compare with the twin")]
     fn every_length_and_offset_is_converted_whole() {
         let from: Vec<f32> = (0..200).map(|i| (i as f32 - 90.5) * 1.37).collect();
         let widened: Vec<f16> = from.iter().map(|&x| f16::from_f32(x)).collect();
