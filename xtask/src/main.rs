@@ -1,5 +1,6 @@
 //! `cargo xtask NAME`: checks that take too long, or need too much, for `cargo test`.
 
+mod peers;
 mod shell;
 
 use std::{env, process::ExitCode};
@@ -13,7 +14,11 @@ struct Command {
     run: fn(&[String]) -> Result,
 }
 
-const COMMANDS: &[Command] = &[];
+const COMMANDS: &[Command] = &[Command {
+    name: "peers",
+    about: "every op, layer and training step beside torch: --python PATH",
+    run: peers::peers,
+}];
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
