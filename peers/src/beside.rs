@@ -55,7 +55,10 @@ fn layers(peer: &mut Peer, seed: u64, failures: &mut Vec<String>) -> Vec<Compare
     for configuration in layers::configurations() {
         match layers::compare(peer, seed, &configuration) {
             Ok(one) if one.ours > LAYER_BOUND => {
-                failures.push(format!("{}: {:.2} epsilons, {LAYER_BOUND} allowed (torch {:.2})", one.name, one.ours, one.torch));
+                failures.push(format!(
+                    "{}: {:.2} epsilons, {LAYER_BOUND} allowed (torch {:.2})",
+                    one.name, one.ours, one.torch
+                ));
                 all.push(one);
             }
             Ok(one) => all.push(one),

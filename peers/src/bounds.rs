@@ -39,8 +39,13 @@ const KEPT: &[Op] = &[
 ];
 
 /// Ops with bounds of their own: the dtype, forward or backward, the bound, and why.
-const OPS: &[(Op, DType, usize, f64, &str)] =
-    &[(Op::HardSwish, DType::Bf16, 0, 1.0, "six times the largest number overflows before it is divided by six; so in torch")];
+const OPS: &[(Op, DType, usize, f64, &str)] = &[(
+    Op::HardSwish,
+    DType::Bf16,
+    0,
+    1.0,
+    "six times the largest number overflows before it is divided by six; so in torch",
+)];
 
 /// Ops that choose among elements: where one is NaN, which of them gets the gradient is not compared. In torch it is the
 /// last NaN of a window, all of two, and for a maximum along axes the gradient itself is NaN; here it is the first NaN, or

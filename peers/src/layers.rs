@@ -189,7 +189,6 @@ pub fn configurations() -> Vec<Configuration> {
 /// gradients to the largest of all: that of a bias before a softmax is 0 but for rounding.
 pub struct Compared {
     pub name: String,
-    pub kind: String,
     pub ours: f64,
     pub torch: f64,
 }
@@ -243,8 +242,7 @@ pub fn compare(peer: &mut Peer, seed: u64, configuration: &Configuration) -> std
         Ok(worst)
     };
     let (ours, torch) = (worst(&ours).map_err(fail)?, worst(torch).map_err(fail)?);
-    let kind = layer["kind"].as_str().unwrap_or_default().to_string();
-    Ok(Compared { name: name.clone(), kind, ours, torch })
+    Ok(Compared { name, ours, torch })
 }
 
 /// Our results, the gradients of inputs and parameters, the buffers; and what to ask torch.

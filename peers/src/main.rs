@@ -18,7 +18,7 @@ const USAGE: &str = "cargo xtask peers --python PATH [--seed N] [--cases N] [--o
 
   --python PATH   a Python that has torch and numpy
   --seed N        where random cases begin; 1
-  --cases N       cases of each op, dtype; 24
+  --cases N       cases of each op in each dtype; 12
   --ops NAME,...  these ops only, and neither layers nor training
   --write         write peers/REPORT.md and peers/data";
 
@@ -33,7 +33,7 @@ pub struct Options {
 
 impl Options {
     fn read(words: impl Iterator<Item = String>) -> Result<Options, String> {
-        let mut options = Options { python: String::new(), seed: 1, cases: 24, ops: Vec::new(), write: false };
+        let mut options = Options { python: String::new(), seed: 1, cases: 12, ops: Vec::new(), write: false };
         let mut words = words;
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value\n\n{USAGE}"));

@@ -57,8 +57,13 @@ fn text(options: &Options, torch: &str, tables: &[(&str, String)], failures: usi
         text.push('\n');
     }
     text.push_str("\n`far`: more than 10,000 units, where a kernel of torch's cancels or overflows in the dtype.\n");
-    let without: Vec<&str> = ops.iter().filter(|row| row[2] == "f32" && row[9] == "formula").map(|row| row[1]).collect();
-    let _ = writeln!(text, "The reference is a formula in f64 where torch lacks the op, or a gradient of it: {}.", without.join(", "));
+    let without: Vec<&str> =
+        ops.iter().filter(|row| row[2] == "f32" && row[9] == "formula").map(|row| row[1]).collect();
+    let _ = writeln!(
+        text,
+        "The reference is a formula in f64 where torch lacks the op, or a gradient of it: {}.",
+        without.join(", ")
+    );
     let lists: [(&str, &[(precast::Op, &str)]); 3] = [
         ("Gradients that are compared for plain numbers only", bounds::PLAIN_GRADIENTS),
         ("Zeros whose sign may be another", bounds::SIGNS),
@@ -82,9 +87,16 @@ fn text(options: &Options, torch: &str, tables: &[(&str, String)], failures: usi
     );
     for (name, title, about) in [
         ("curves", "Training in f32", "The same parameters and batches; losses at each step, relative to torch's."),
-        ("scaled", "Training with a loss scale", "Under torch's autocast and GradScaler: the same skips and scales at each step."),
+        (
+            "scaled",
+            "Training with a loss scale",
+            "Under torch's autocast and GradScaler: the same skips and scales at each step.",
+        ),
     ] {
-        let _ = writeln!(text, "\n## {title}\n\n{about}\n\n| run | steps | skipped | losses apart |\n| --- | --- | --- | --- |");
+        let _ = writeln!(
+            text,
+            "\n## {title}\n\n{about}\n\n| run | steps | skipped | losses apart |\n| --- | --- | --- | --- |"
+        );
         for row in rows(table(name)) {
             let _ = writeln!(text, "| {} |", row.join(" | "));
         }

@@ -136,7 +136,9 @@ impl Swept {
 
     /// A line for each op and dtype: ours and torch's, forward and backward.
     pub fn table(&self) -> String {
-        let mut text = String::from("family\top\tdtype\tcases\tforward\tbackward\ttorch_forward\ttorch_backward\tother_kind\treference\n");
+        let mut text = String::from(
+            "family\top\tdtype\tcases\tforward\tbackward\ttorch_forward\ttorch_backward\tother_kind\treference\n",
+        );
         for (at, op) in self.ops.iter().enumerate() {
             for (d, dtype) in DTYPES.into_iter().enumerate() {
                 let row = &self.rows[&(at, d)];

@@ -76,7 +76,11 @@ pub fn measure(scale: Scale, ours: &[f64], exact: &[f64], sizes: &[f64]) -> Meas
     for ((&ours, &exact), &size) in ours.iter().zip(exact).zip(sizes) {
         let worst = Some((ours, exact));
         let other_kind = if exact.is_finite() {
-            ours.is_nan() || (signs_of_zeros && exact == 0.0 && ours == 0.0 && ours.is_sign_positive() != exact.is_sign_positive())
+            ours.is_nan()
+                || (signs_of_zeros
+                    && exact == 0.0
+                    && ours == 0.0
+                    && ours.is_sign_positive() != exact.is_sign_positive())
         } else {
             ours != exact && !(ours.is_nan() && exact.is_nan())
         };

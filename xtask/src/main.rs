@@ -4,6 +4,7 @@ mod fuzz;
 mod miri;
 mod mutate;
 mod nightly;
+mod peers;
 mod sanitizers;
 mod shell;
 
@@ -23,6 +24,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "fuzz", about: fuzz::ABOUT, run: fuzz::run },
     Command { name: "miri", about: miri::ABOUT, run: miri::run },
     Command { name: "mutate", about: mutate::ABOUT, run: mutate::run },
+    Command { name: "peers", about: peers::ABOUT, run: peers::run },
     Command { name: "tsan", about: sanitizers::TSAN, run: sanitizers::tsan },
 ];
 

@@ -9,11 +9,40 @@ use crate::draw::{Case, Draw};
 pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let shape = d.shape(0..=3);
     let case = match op {
-        Op::Abs | Op::Acos | Op::Acosh | Op::Asin | Op::Asinh | Op::Atan | Op::Atanh | Op::Ceil | Op::Cos | Op::Cosh
-        | Op::Erfinv | Op::Exp | Op::Floor | Op::HardSigmoid
-        | Op::HardSwish | Op::HardTanh | Op::IsFinite | Op::Log | Op::Log10 | Op::Log1p | Op::Log2 
-        | Op::Neg | Op::Reciprocal | Op::Relu | Op::Relu6 | Op::Round | Op::Rsqrt 
-        | Op::Sign | Op::Sin | Op::Sinh | Op::Softsign | Op::Sqrt | Op::Square | Op::Tan
+        Op::Abs
+        | Op::Acos
+        | Op::Acosh
+        | Op::Asin
+        | Op::Asinh
+        | Op::Atan
+        | Op::Atanh
+        | Op::Ceil
+        | Op::Cos
+        | Op::Cosh
+        | Op::Erfinv
+        | Op::Exp
+        | Op::Floor
+        | Op::HardSigmoid
+        | Op::HardSwish
+        | Op::HardTanh
+        | Op::IsFinite
+        | Op::Log
+        | Op::Log10
+        | Op::Log1p
+        | Op::Log2
+        | Op::Neg
+        | Op::Reciprocal
+        | Op::Relu
+        | Op::Relu6
+        | Op::Round
+        | Op::Rsqrt
+        | Op::Sign
+        | Op::Sin
+        | Op::Sinh
+        | Op::Softsign
+        | Op::Sqrt
+        | Op::Square
+        | Op::Tan
         | Op::Trunc => {
             let range = match op {
                 Op::Acos | Op::Asin | Op::Atanh | Op::Erfinv => -1.0..1.0,
@@ -28,8 +57,22 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             let other = stretching(d, &shape);
             return plain(op, vec![d.booleans(&shape)?, d.booleans(&other)?]);
         }
-        Op::Add | Op::Sub | Op::Mul | Op::Div | Op::Maximum | Op::Minimum | Op::Atan2 | Op::Hypot | Op::Fmod
-        | Op::Remainder | Op::Equal | Op::NotEqual | Op::Less | Op::LessEqual | Op::Greater | Op::GreaterEqual => {
+        Op::Add
+        | Op::Sub
+        | Op::Mul
+        | Op::Div
+        | Op::Maximum
+        | Op::Minimum
+        | Op::Atan2
+        | Op::Hypot
+        | Op::Fmod
+        | Op::Remainder
+        | Op::Equal
+        | Op::NotEqual
+        | Op::Less
+        | Op::LessEqual
+        | Op::Greater
+        | Op::GreaterEqual => {
             let other = stretching(d, &shape);
             return plain(op, vec![d.float(&shape)?, d.float(&other)?]);
         }
@@ -78,7 +121,18 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
 pub fn activations(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let shape = d.shape(0..=3);
     let case = match op {
-        Op::Erf | Op::Erfc | Op::Expm1 | Op::Gelu | Op::LogSigmoid | Op::Mish | Op::Sigmoid | Op::Silu | Op::Softplus | Op::Tanh | Op::TanhShrink | Op::Selu => return plain(op, vec![d.between(&shape, -6.0..6.0)?]),
+        Op::Erf
+        | Op::Erfc
+        | Op::Expm1
+        | Op::Gelu
+        | Op::LogSigmoid
+        | Op::Mish
+        | Op::Sigmoid
+        | Op::Silu
+        | Op::Softplus
+        | Op::Tanh
+        | Op::TanhShrink
+        | Op::Selu => return plain(op, vec![d.between(&shape, -6.0..6.0)?]),
         Op::Celu => {
             let alpha = d.number(0.25..2.0);
             Case::new(vec![d.float(&shape)?], move |x| x[0].celu(alpha)).option("alpha", alpha)

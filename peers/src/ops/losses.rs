@@ -62,8 +62,7 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             Case::new(inputs, call).option("number", number).fixed(2)
         }
         Op::CosineEmbeddingLoss => {
-            let inputs =
-                vec![d.float(&[samples, classes])?, d.float(&[samples, classes])?, d.signs(&[samples])?];
+            let inputs = vec![d.float(&[samples, classes])?, d.float(&[samples, classes])?, d.signs(&[samples])?];
             let call = move |x: &[Tensor]| x[0].cosine_embedding_loss(&x[1], &x[2], 0.25, reduction);
             Case::new(inputs, call).fixed(2)
         }

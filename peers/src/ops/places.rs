@@ -20,8 +20,11 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let case = match op {
         Op::Broadcast => {
             let from = stretching(d, &shape);
-            Case::new(vec![d.float(&from)?], { let to = shape.clone(); move |x| x[0].broadcast_to(&to) })
-                .option("shape", shape)
+            Case::new(vec![d.float(&from)?], {
+                let to = shape.clone();
+                move |x| x[0].broadcast_to(&to)
+            })
+            .option("shape", shape)
         }
         Op::Concat | Op::Stack => {
             let same = op == Op::Stack;
@@ -36,7 +39,10 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
         Op::Split => {
             let first = d.size(0..=len);
             let lengths = vec![first, len - first];
-            let call = { let lengths = lengths.clone(); move |x: &[Tensor]| x[0].split(&lengths, axis) };
+            let call = {
+                let lengths = lengths.clone();
+                move |x: &[Tensor]| x[0].split(&lengths, axis)
+            };
             Case::many(vec![d.float(&shape)?], call).option("lengths", lengths).option("axis", axis)
         }
         Op::Slice => {
@@ -51,10 +57,13 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             let start = d.size(0..=rank - 1);
             let mut to: Vec<isize> = shape[..start].iter().map(|&n| n as isize).collect();
             to.push(-1);
-            let call = { let to = to.clone(); move |x: &[Tensor]| match op {
-                Op::Flatten => x[0].flatten(start),
-                _ => x[0].reshape(&to),
-            } };
+            let call = {
+                let to = to.clone();
+                move |x: &[Tensor]| match op {
+                    Op::Flatten => x[0].flatten(start),
+                    _ => x[0].reshape(&to),
+                }
+            };
             Case::new(vec![d.float(&shape)?], call).option("shape", to)
         }
         Op::Squeeze => Case::new(vec![d.float(&with(1))?], move |x| x[0].squeeze(axis)).option("axis", axis),
@@ -117,20 +126,27 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
         Op::Pad => {
             let pairs: Vec<(usize, usize)> = (0..rank).map(|_| (d.size(0..=2), d.size(0..=2))).collect();
             let value = d.number(-2.0..2.0);
-            let call = { let pairs = pairs.clone(); move |x: &[Tensor]| x[0].pad(&pairs, value) };
+            let call = {
+                let pairs = pairs.clone();
+                move |x: &[Tensor]| x[0].pad(&pairs, value)
+            };
             Case::new(vec![d.float(&shape)?], call).option("pairs", json!(pairs)).option("value", value)
         }
         Op::ReflectionPad | Op::ReplicationPad => {
             let shape = [&[2, 3][..], &(0..d.size(1..=3)).map(|_| d.size(2..=5)).collect::<Vec<_>>()].concat();
             let most = |len: usize| if op == Op::ReflectionPad { len - 1 } else { 4 };
-            let pairs: Vec<(usize, usize)> =
-                shape.iter().enumerate().map(|(i, &len)| {
-                    if i < 2 { (0, 0) } else { (d.size(0..=most(len)), d.size(0..=most(len))) }
-                }).collect();
-            let call = { let pairs = pairs.clone(); move |x: &[Tensor]| match op {
-                Op::ReflectionPad => x[0].reflection_pad(&pairs),
-                _ => x[0].replication_pad(&pairs),
-            } };
+            let pairs: Vec<(usize, usize)> = shape
+                .iter()
+                .enumerate()
+                .map(|(i, &len)| if i < 2 { (0, 0) } else { (d.size(0..=most(len)), d.size(0..=most(len))) })
+                .collect();
+            let call = {
+                let pairs = pairs.clone();
+                move |x: &[Tensor]| match op {
+                    Op::ReflectionPad => x[0].reflection_pad(&pairs),
+                    _ => x[0].replication_pad(&pairs),
+                }
+            };
             Case::new(vec![d.float(&shape)?], call).option("pairs", json!(pairs))
         }
         Op::PixelShuffle | Op::SpaceToDepth => {
@@ -144,10 +160,13 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
         }
         Op::Max | Op::Min => {
             let (axes, keep) = (d.axes(rank), d.flag());
-            let call = { let axes = axes.clone(); move |x: &[Tensor]| match op {
-                Op::Max => x[0].max(&axes, keep),
-                _ => x[0].min(&axes, keep),
-            } };
+            let call = {
+                let axes = axes.clone();
+                move |x: &[Tensor]| match op {
+                    Op::Max => x[0].max(&axes, keep),
+                    _ => x[0].min(&axes, keep),
+                }
+            };
             Case::new(vec![d.float(&shape)?], call).option("axes", axes).option("keep", keep)
         }
         Op::ArgMax | Op::ArgMin => {

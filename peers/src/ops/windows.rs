@@ -19,17 +19,15 @@ fn axes(op: Op) -> usize {
 pub fn convolutions(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let axes = axes(op);
     let most = [0, 24, 9, 6][axes];
-    let each = |d: &mut Draw, least: usize, most: usize| -> Vec<usize> {
-        (0..axes).map(|_| d.size(least..=most)).collect()
-    };
+    let each =
+        |d: &mut Draw, least: usize, most: usize| -> Vec<usize> { (0..axes).map(|_| d.size(least..=most)).collect() };
     let case = match op {
         Op::Conv1d | Op::Conv2d | Op::Conv3d => {
             let (groups, kernel) = (d.size(1..=3), each(d, 1, 3));
             let (inward, outward) = (d.size(1..=3), d.size(1..=4));
             let (stride, dilation, padding) = (each(d, 1, 2), each(d, 1, 2), each(d, 0, 2));
-            let lengths: Vec<usize> = (0..axes)
-                .map(|i| (dilation[i] * (kernel[i] - 1) + 1 + d.size(0..=most)).min(most + 3))
-                .collect();
+            let lengths: Vec<usize> =
+                (0..axes).map(|i| (dilation[i] * (kernel[i] - 1) + 1 + d.size(0..=most)).min(most + 3)).collect();
             let n = d.size(1..=2);
             let x = d.float(&[&[n, groups * inward], &lengths[..]].concat())?;
             let weight = d.float(&[&[groups * outward, inward], &kernel[..]].concat())?;
@@ -95,9 +93,8 @@ pub fn convolutions(op: Op, d: &mut Draw) -> Result<Option<Case>> {
 pub fn pools(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let axes = axes(op);
     let most = [0, 24, 9, 6][axes];
-    let each = |d: &mut Draw, least: usize, most: usize| -> Vec<usize> {
-        (0..axes).map(|_| d.size(least..=most)).collect()
-    };
+    let each =
+        |d: &mut Draw, least: usize, most: usize| -> Vec<usize> { (0..axes).map(|_| d.size(least..=most)).collect() };
     let case = match op {
         Op::MaxPool1d | Op::MaxPool2d | Op::MaxPool3d | Op::AvgPool1d | Op::AvgPool2d | Op::AvgPool3d => {
             let (kernel, stride, ceil, include) = (each(d, 1, 3), each(d, 1, 3), d.flag(), d.flag());
@@ -127,8 +124,12 @@ pub fn pools(op: Op, d: &mut Draw) -> Result<Option<Case>> {
                 .option("ceil", ceil)
                 .option("include", include)
         }
-        Op::AdaptiveAvgPool1d | Op::AdaptiveAvgPool2d | Op::AdaptiveAvgPool3d | Op::AdaptiveMaxPool1d
-        | Op::AdaptiveMaxPool2d | Op::AdaptiveMaxPool3d => {
+        Op::AdaptiveAvgPool1d
+        | Op::AdaptiveAvgPool2d
+        | Op::AdaptiveAvgPool3d
+        | Op::AdaptiveMaxPool1d
+        | Op::AdaptiveMaxPool2d
+        | Op::AdaptiveMaxPool3d => {
             let (lengths, output) = (each(d, 1, most), each(d, 1, 5));
             let c = d.size(1..=3);
             let x = d.float(&[&[2, c], &lengths[..]].concat())?;
