@@ -26,13 +26,15 @@ fn tensor(recorded: &Value) -> Tensor {
 /// A recorded network: its parameters, and its forward pass from the parameters in order.
 struct Net {
     params: Params,
-    forward: fn(&[Tensor], &Tensor) -> Result<Tensor>,
+    forward: Forward,
     /// The region that it runs in, if any.
     region: Option<Autocast>,
 }
 
+type Forward = fn(&[Tensor], &Tensor) -> Result<Tensor>;
+
 fn net(model: &str, init: &Value, low: Option<DType>) -> Net {
-    let (names, forward): (_, fn(&[Tensor], &Tensor) -> Result<Tensor>) = match model {
+    let (names, forward): (_, Forward) = match model {
         "mlp" => (["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias", "fc3.weight", "fc3.bias"], mlp),
         "cnn" => (["conv.weight", "conv.bias", "bn.weight", "bn.bias", "fc.weight", "fc.bias"], cnn),
         other => panic!("unknown model {other}"),

@@ -98,8 +98,10 @@ fn gru(x: &[Tensor]) -> Result<Vec<Tensor>> {
     layer(3, |w| x[0].gru(w, None, false).map(|(y, h)| vec![y, h]))
 }
 
+pub type Pieces = fn(&[Tensor]) -> Result<Vec<Tensor>>;
+
 /// What torch makes a cell of that is on no list: written op by op.
-pub fn in_pieces(form: &str) -> Option<fn(&[Tensor]) -> Result<Vec<Tensor>>> {
+pub fn in_pieces(form: &str) -> Option<Pieces> {
     Some(match form {
         "lstm_cell" => |x| {
             let (input, hidden) = (x[0].linear(&x[3], Some(&x[5]))?, x[1].linear(&x[4], Some(&x[6]))?);
