@@ -22,7 +22,7 @@ pub fn tsan(words: &[String]) -> Result {
 const BUILD: &[&str] = &["+nightly", "test", "-Zbuild-std", "--target", "x86_64-unknown-linux-gnu"];
 
 fn sanitize(sanitizer: &str, words: &[String]) -> Result {
-    // The linker's arguments are printed by a compiler only: one that lacks the sources fails when it looks for them.
+    // The standard library is compiled from its sources.
     let probe = ("bash", &["-c", "test -d \"$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/std\""][..]);
     if !nightly::has("rust-src", probe, words, &[IF_PRESENT])? {
         return Ok(());
