@@ -21,7 +21,7 @@ impl Peer {
     pub fn start(python: &str) -> Result<Peer, String> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/torch/peer.py");
         let mut process =
-            Command::new(python).args(["-B", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(
+            Command::new(python).args(["-B", "-W", "ignore", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(
                 |error| format!("{python}: {error}; --python needs the path of a Python that has torch and numpy"),
             )?;
         let ask = BufWriter::new(process.stdin.take().expect("it is piped"));
