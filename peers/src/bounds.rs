@@ -65,12 +65,15 @@ const CHOOSING: &[Op] = &[
 
 /// Ops whose gradients are not compared among zeros, infinities, subnormal and the largest numbers, and why.
 pub const PLAIN_GRADIENTS: &[(Op, &str)] = &[
+    (Op::Addcdiv, "as of a division"),
     (Op::Atan2, "the square of the length overflows in f32 where the slope is subnormal"),
     (Op::Div, "the square of the divisor overflows, or vanishes, in f32"),
+    (Op::Fmod, "as of a remainder"),
     (Op::Log10, "the slope of a subnormal number overflows just before the exact one does"),
     (Op::Pow, "a power of a subnormal number overflows in f32 before it is multiplied; so in torch"),
     (Op::Remainder, "the whole quotient is infinite where the divisor is 0; torch has NaN"),
     (Op::Rsqrt, "the slope at -0 is minus infinity; torch cubes the result and has infinity"),
+    (Op::Square, "twice the largest number overflows before it is multiplied"),
     (Op::Softsign, "the slope at infinity is 0, its limit; torch has NaN"),
 ];
 

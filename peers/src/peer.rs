@@ -20,10 +20,14 @@ pub struct Peer {
 impl Peer {
     pub fn start(python: &str) -> Result<Peer, String> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/torch/peer.py");
-        let mut process =
-            Command::new(python).args(["-B", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(
-                |error| format!("{python}: {error}; --python needs the path of a Python that has torch and numpy"),
-            )?;
+        let mut process = Command::new(python)
+            .args(["-B", "-W", "ignore", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| {
+                format!("{python}: {error}; --python needs the path of a Python that has torch and numpy")
+            })?;
         let ask = BufWriter::new(process.stdin.take().expect("it is piped"));
         let answers = BufReader::new(process.stdout.take().expect("it is piped"));
         let mut peer = Peer { process, ask, answers, version: String::new(), vectors: String::new() };
