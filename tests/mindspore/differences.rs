@@ -163,6 +163,11 @@ pub const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
+        name: "a norm reads its parameters as they are",
+        met: |case| case.net.original_cells.iter().any(|row| row.class == "GroupNorm"),
+        explains: |case, mismatch| comes_out_by(How::Dtypes, case, mismatch),
+    },
+    Difference {
         name: "one op under two names is treated alike",
         met: |case| matches!(case.effect(), Effect::EachOp(_)),
         explains: |case, mismatch| match (mismatch, case.effect()) {
@@ -175,11 +180,6 @@ pub const DIFFERENCES: &[Difference] = &[
             }
             _ => comes_out(case, mismatch),
         },
-    },
-    Difference {
-        name: "a norm reads its parameters as they are",
-        met: |case| case.net.original_cells.iter().any(|row| row.class == "GroupNorm"),
-        explains: |case, mismatch| comes_out_by(How::Dtypes, case, mismatch),
     },
     Difference {
         name: "inputs are cast at the border of a region",
