@@ -84,6 +84,13 @@ fn every_row_names_tests_that_exist() {
         if matches!(test, "by its type" | "-") {
             continue;
         }
+        if let Some(command) = test.strip_prefix("`cargo xtask ").and_then(|rest| rest.strip_suffix('`')) {
+            let there = |file: &str| root().join("xtask/src").join(file).exists();
+            if !there(&format!("{command}.rs")) && !there(command) {
+                wrong.push(format!("line {line}: there is no command {test}"));
+            }
+            continue;
+        }
         let (names, place) = match test.split_once(" in ") {
             Some((names, path)) => (names, quoted(path).next()),
             None => (test, place),

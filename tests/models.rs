@@ -85,7 +85,7 @@ fn what_yaml_can_do_and_a_model_may_not_is_told_in_our_words() {
 #[test]
 fn hostile_files_are_refused_quickly() {
     assert!(error(&"x".repeat((1 << 20) + 1)).contains("at most 1048576 are read"));
-    assert!(error("version: 1\nnet: &a {kind: ReLU}\n").contains("anchors and aliases"));
+    assert!(error("version: 1\nnet: &a {kind: ReLU}\n").contains("anchors (`&`) and aliases"));
     error("version: 1\nnet: !!map {kind: !odd ReLU}\n");
     error("version: 1\nnet: {kind: ReLU}\n---\nversion: 1\n");
     error("");
@@ -95,7 +95,7 @@ fn hostile_files_are_refused_quickly() {
     let closed = format!("{deep}{{kind: ReLU}}{}", "]}".repeat(5000));
     assert!(error(&format!("version: 1\nnet: {closed}\n")).contains("nested deeper than 64"));
     let wide = format!("version: 1\nnet: {{kind: Sequential, cells: [{}]}}\n", "{kind: ReLU},".repeat(70_000));
-    assert!(error(&wide).contains("more than 65536 values, lists and maps"));
+    assert!(error(&wide).contains("more than 65536 values"));
 }
 
 /// One `Sequential` in the other, so many.
@@ -156,7 +156,7 @@ fn limits_of_saving() {
     }
     let dense = || Child::from(Dense::new(1, 1, &mut Rng::seed(0)));
     let wide = Child::of(Sequential::new((0..12_000).map(|_| dense()).collect()));
-    refused(&wide, "more than 65536 values, lists and maps");
+    refused(&wide, "more than 65536 values");
     let right = Child::of(Sequential::new((0..5_000).map(|_| dense()).collect()));
     models::save(&right, &path).unwrap();
     assert_eq!(models::load(&path, 0).unwrap().params().len(), 10_000);

@@ -245,8 +245,10 @@ pub fn compare(peer: &mut Peer, seed: u64, configuration: &Configuration) -> std
     Ok(Compared { name, ours, torch })
 }
 
-/// Our results, the gradients of inputs and parameters, the buffers; and what to ask torch.
-fn ours(seed: u64, configuration: &Configuration) -> Result<(Vec<Vec<f64>>, Value, Vec<Vec<f64>>)> {
+/// Our results, the gradients of inputs and parameters, the buffers; what to ask torch, and the arrays that go with the question.
+type Ours = (Vec<Vec<f64>>, Value, Vec<Vec<f64>>);
+
+fn ours(seed: u64, configuration: &Configuration) -> Result<Ours> {
     let Configuration { layer, inputs, training } = configuration;
     let mut draw = Draw::new(seed, DType::F32, Values::Plain);
     let mut net = network(layer, &mut draw)?;

@@ -44,7 +44,7 @@ enum Mode {
     Plain,
     Watched(Vec<Call>),
     Repeated { script: Script, at: usize },
-    Merged(Rng),
+    Merged(Box<Rng>),
 }
 
 thread_local! {
@@ -82,7 +82,7 @@ pub fn repeated<R>(script: &Script, f: impl FnOnce() -> R) -> R {
 /// parameters, and its first input and its result or not.
 pub fn merged<R>(seed: u64, f: impl FnOnce() -> R) -> R {
     let _restore = Restore;
-    MODE.set(Mode::Merged(Rng::seed(seed)));
+    MODE.set(Mode::Merged(Box::new(Rng::seed(seed))));
     f()
 }
 

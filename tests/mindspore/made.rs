@@ -77,12 +77,12 @@ fn transposed_convolutions_at_level_auto() {
     let x = net.inputs[0].leaves()[0].tensor().to_f64();
     let (w1, w2, bias) = (numbers(&net, "t1.weight"), numbers(&net, "t2.weight"), numbers(&net, "t2.bias"));
     // [2, 4] by [2, 2, 3] to [2, 6].
-    let mut h = vec![0.0; 12];
+    let mut h = [0.0; 12];
     for (c, o, at, k) in (0..48).map(|i| (i / 24, i / 12 % 2, i / 3 % 4, i % 3)) {
         h[6 * o + at + k] += x[4 * c + at] * w1[6 * c + 3 * o + k];
     }
     // [2, 6] by [2, 3, 3] to [2, 4, 8].
-    let mut y = vec![0.0; 64];
+    let mut y = [0.0; 64];
     for (o, at, k) in (0..216).map(|i| (i / 108, i / 9 % 12, i % 9)) {
         let (row, column) = (at / 6 + k / 3, at % 6 + k % 3);
         y[32 * o + 8 * row + column] += f16(h[at]) * f16(w2[9 * o + k]);

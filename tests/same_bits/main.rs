@@ -56,7 +56,6 @@ const SUMMED_BY_WIDTH: &[(&str, &str)] = &[
     ("step of mlp", "dense layers of four samples"),
     ("step of resnet18", "convolutions"),
     ("step of lstm", "a dense layer of four samples"),
-    ("step of gpt", "attention"),
 ];
 
 /// What prints digests: for each work, in each dtype, with each number of threads.
