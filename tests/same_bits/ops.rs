@@ -8,8 +8,8 @@ use precast::{
 use crate::{digest::Digest, draw::Draw, steps::Print};
 
 /// Sizes of most inputs: no power of two, and of more elements than one thread is given.
-const ROWS: usize = 141;
-const COLUMNS: usize = 301;
+const ROWS: usize = 193;
+const COLUMNS: usize = 302;
 
 type Work = fn(&mut Draw) -> Result<Vec<Tensor>>;
 
