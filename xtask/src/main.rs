@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod miri;
+mod mutants;
 mod mutate;
 mod nightly;
 mod peers;
@@ -23,6 +24,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "asan", about: sanitizers::ASAN, run: sanitizers::asan },
     Command { name: "fuzz", about: fuzz::ABOUT, run: fuzz::run },
     Command { name: "miri", about: miri::ABOUT, run: miri::run },
+    Command { name: "mutants", about: mutants::ABOUT, run: mutants::run },
     Command { name: "mutate", about: mutate::ABOUT, run: mutate::run },
     Command { name: "peers", about: peers::ABOUT, run: peers::run },
     Command { name: "tsan", about: sanitizers::TSAN, run: sanitizers::tsan },
