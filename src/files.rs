@@ -47,11 +47,11 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Writes a file in one step: whoever reads it, even after a crash, meets the whole old or the whole new one. The bytes go
-/// into a new file in the same folder, which then takes the name. A link is followed; what is no file of a disk, such as
-/// `/dev/stdout`, is written as it stands.
+/// into a new file in the same folder, which then takes the name, and the permissions of the old one. A link is followed;
+/// what is no file of a disk, such as `/dev/stdout`, is written as it stands.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be written; an older file then stays as it was.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be written, or is read-only; an older file then stays as it was.
 pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     replace_by(path.as_ref(), |file| file.write_all(bytes))
 }
@@ -59,13 +59,14 @@ pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
 /// Tries whether [`replace`] can write a file there, and leaves everything as it was.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the place is a folder, or no file can be made beside it.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the place is a folder or a read-only file, or no file can be made beside it.
 pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let check = || match target(path)? {
         Target::Device => File::options().write(true).open(path).map(drop),
         Target::File(path) if path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Target::File(path) => {
+            permissions(&path)?;
             let (file, new) = create_beside(&path)?;
             drop(file);
             fs::remove_file(new)
@@ -78,8 +79,10 @@ fn replace_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> R
     let replace = || match target(path)? {
         Target::Device => write(&mut File::options().write(true).open(path)?),
         Target::File(path) => {
+            let permissions = permissions(&path)?;
             let (mut file, new) = create_beside(&path)?;
-            let whole = write(&mut file).and_then(|()| file.sync_all());
+            let keep = |file: &File| permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions));
+            let whole = keep(&file).and_then(|()| write(&mut file)).and_then(|()| file.sync_all());
             drop(file);
             whole.and_then(|()| fs::rename(&new, &path)).inspect_err(|_| {
                 // What is left of the new file is of no use; that it cannot be removed matters less than why it was not
@@ -103,8 +106,26 @@ fn target(path: &Path) -> io::Result<Target> {
     match fs::metadata(path) {
         Ok(met) if met.is_file() || met.is_dir() => fs::canonicalize(path).map(Target::File),
         Ok(_) => Ok(Target::Device),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Target::File(path.to_path_buf())),
+        // A link to what is not there yet is followed, too. Links that lead round in a circle are another error.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
+            Ok(to) => target(&path.parent().unwrap_or(Path::new("")).join(to)),
+            Err(_) => Ok(Target::File(path.to_path_buf())),
+        },
         Err(error) => Err(error),
+    }
+}
+
+/// The permissions of the file that is to be replaced, which the new one takes over.
+///
+/// # Errors
+/// Where nobody may write it: that it can be replaced all the same is not what its owner meant.
+fn permissions(path: &Path) -> io::Result<Option<fs::Permissions>> {
+    match fs::metadata(path) {
+        Ok(met) if met.is_file() && met.permissions().readonly() => {
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is read-only"))
+        }
+        Ok(met) if met.is_file() => Ok(Some(met.permissions())),
+        _ => Ok(None),
     }
 }
 
@@ -194,9 +215,32 @@ mod tests {
         replace(&link, b"new").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        // Also to a file that is not there yet.
+        fs::remove_file(&file).unwrap();
+        replace(&link, b"again").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "again");
         check_writable("/dev/null").unwrap();
         replace("/dev/null", b"gone").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn permissions_stay_and_a_read_only_file_is_not_replaced() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = Folder::new("permissions");
+        let path = dir.0.join("a.txt");
+        replace(&path, b"old").unwrap();
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        replace(&path, b"new").unwrap();
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).unwrap();
+        for error in [check_writable(&path).unwrap_err(), replace(&path, b"newer").unwrap_err()] {
+            assert!(error.to_string().ends_with("the file is read-only"), "{error}");
+        }
+        assert_eq!((read_text(&path, 10).unwrap().as_str(), mode(), dir.len()), ("new", 0o444, 1));
     }
 
     #[test]

@@ -70,8 +70,9 @@ pub fn hold(peer: &mut Peer, root: u64, op: Op, dtype: DType, number: usize) -> 
         let grads = outputs[through].backward_from(&seed).map_err(|e| fail(format!("ours, backward: {e}")))?;
         let mut ours = Vec::new();
         for &i in &wanted {
-            let grad =
-                grads.of(&leaves[i]).cloned().unwrap_or_else(|| Tensor::zeros(inputs[i].shape(), inputs[i].dtype()));
+            let Some(grad) = grads.of(&leaves[i]).cloned() else {
+                return Err(fail(format!("ours: no gradient of input {i}")));
+            };
             if grad.dtype() != inputs[i].dtype() || grad.shape() != inputs[i].shape() {
                 return Err(fail(format!("ours: the gradient of input {i} is {} {:?}", grad.dtype(), grad.shape())));
             }

@@ -64,10 +64,11 @@ fn text(options: &Options, torch: &str, tables: &[(&str, String)], failures: usi
         "The reference is a formula in f64 where torch lacks the op, or a gradient of it: {}.",
         without.join(", ")
     );
-    let lists: [(&str, &[(precast::Op, &str)]); 3] = [
+    let lists: [(&str, &[(precast::Op, &str)]); 4] = [
         ("Gradients that are compared for plain numbers only", bounds::PLAIN_GRADIENTS),
         ("Zeros whose sign may be another", bounds::SIGNS),
         ("Results that may be NaN where torch's are not", bounds::OTHER_KINDS),
+        ("Gradients that may be NaN where torch's are not", bounds::OTHER_SLOPES),
     ];
     for (what, ops) in lists {
         let _ = writeln!(text, "\n{what}:\n");

@@ -10,13 +10,17 @@ mod results;
 mod train;
 
 use std::{
+    borrow::Cow,
     fmt::Display,
     io::{self, IsTerminal, Write},
     process::ExitCode,
 };
 
 use clap::{Parser, Subcommand, ValueEnum};
-use precast::{Error, report::printable_lines};
+use precast::{
+    Error,
+    report::{printable, printable_lines},
+};
 use serde::Serialize;
 
 /// Mixed-precision training: decide the precision of every cell of a network before the run, say why, and train it.
@@ -148,9 +152,22 @@ fn print(text: impl Display) -> Result {
     })
 }
 
-/// Writes a value as JSON to standard output.
+/// Writes a value as JSON to standard output. What could drive a terminal is escaped, as it is in every other format.
 fn print_json(value: &impl Serialize) -> Result {
-    print(serde_json::to_string_pretty(value).map_err(Failure::work)?)
+    let json = serde_json::to_string_pretty(value).map_err(Failure::work)?;
+    print(json_for_a_terminal(&json))
+}
+
+/// The same JSON without control characters but line ends. They stand in strings only, where `\uXXXX` means the same.
+fn json_for_a_terminal(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c == '\n' || matches!(printable(c.encode_utf8(&mut [0; 4])), Cow::Borrowed(_)) {
+            true => shown.push(c),
+            false => shown.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
+        }
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -168,5 +185,14 @@ mod tests {
         let line = |names: Vec<&str>| names.join(" ");
         assert!(help.contains(&line(Model::names().collect())), "{help}");
         assert!(help.contains(&line(Policy::names().collect())), "{help}");
+    }
+
+    #[test]
+    fn json_reaches_a_terminal_without_control_characters_and_means_the_same() {
+        let value = vec!["one\ntwo", "\u{9b}2J\u{7f}", "a\u{202e}b", "größer ✓"];
+        let json = json_for_a_terminal(&serde_json::to_string_pretty(&value).unwrap());
+        assert!(json.contains(r"\u009b2J\u007f") && json.contains(r"\u202e") && json.contains("größer ✓"), "{json}");
+        assert!(!json.chars().any(|c| c.is_control() && c != '\n'));
+        assert_eq!(serde_json::from_str::<Vec<String>>(&json).unwrap(), value);
     }
 }

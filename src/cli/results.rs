@@ -174,9 +174,11 @@ pub(super) fn write(folder: &Path, results: &Results<RunResult>, finished: &[Fin
     let plans: Vec<String> = finished.iter().map(|finished| format!("{}\n", finished.plan)).collect();
     written.put(folder.join(PLANS), |file| files::replace(file, plans.join("\n").as_bytes()));
     let runs: Vec<TrainingRun<'_>> = finished.iter().map(|finished| finished.run).collect();
-    // A run whose every loss was NaN has no curve.
+    // A run whose every loss was NaN has no curve, and one of an earlier run would not be its.
     if runs.iter().flat_map(|run| &run.history.steps).any(|step| step.loss.is_finite()) {
         written.put(folder.join(CURVES), |file| save_chart(file, &runs));
+    } else {
+        let _ = std::fs::remove_file(folder.join(CURVES));
     }
     written
 }

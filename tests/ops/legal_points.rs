@@ -251,6 +251,40 @@ fn gradients_are_numbers_where_torch_has_none() {
     assert_eq!(gradients("gaussian_nll_loss", DType::F32, &[&[1.0], &[0.0]], likelihood), [[0.0], [0.0]]);
 }
 
+/// COMPARE.md, numbers beside torch: where an input is NaN.
+#[test]
+fn slopes_at_nan() {
+    for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
+        let check = |name: &str, inputs: &[&[f64]], f: Call, want: &[&[f64]]| {
+            hold(name, dtype, &gradients(name, dtype, inputs, f), want);
+        };
+        for (name, f) in
+            [("relu", (|x| x[0].relu()) as Call), ("abs", |x| x[0].abs()), ("clamp", |x| x[0].clamp(-1.0, 1.0))]
+        {
+            check(name, &[&[NAN, 0.5]], f, &[&[NAN, 1.0]]);
+        }
+        check("max", &[&[1.0, NAN, NAN]], |x| x[0].max(&[0], false), &[&[0.0, 1.0, 0.0]]);
+        check("min", &[&[NAN, 1.0]], |x| x[0].min(&[0], false), &[&[1.0, 0.0]]);
+        let pool: Call = |x| x[0].reshape(&[1, 1, 3])?.max_pool1d(3, 1);
+        check("max_pool1d", &[&[1.0, NAN, NAN]], pool, &[&[0.0, 1.0, 0.0]]);
+        check(
+            "maximum",
+            &[&[NAN, NAN, 1.0], &[1.0, NAN, NAN]],
+            |x| x[0].maximum(&x[1]),
+            &[&[1.0, 0.5, 0.0], &[0.0, 0.5, 1.0]],
+        );
+    }
+}
+
+/// COMPARE.md, numbers beside torch: slopes at infinity and at -0.
+#[test]
+fn slopes_at_the_ends_of_the_range() {
+    for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
+        hold("softsign", dtype, &gradients("softsign", dtype, &[&[INF, -INF]], |x| x[0].softsign()), &[&[0.0, 0.0]]);
+        hold("rsqrt", dtype, &gradients("rsqrt", dtype, &[&[-0.0, 0.0]], |x| x[0].rsqrt()), &[&[-INF, -INF]]);
+    }
+}
+
 #[test]
 fn integers_have_no_backward_pass() {
     let x = Tensor::from_vec(vec![1i64, 2], &[2]).unwrap().requires_grad();

@@ -1,6 +1,23 @@
-//! A number that stands for all bits of some tensors.
+//! Numbers that stand for all bits of some tensors: of results, and of the gradients that come back.
 
 use precast::Tensor;
+
+/// What a work printed: its results, and the gradients apart from them, if there are any.
+#[derive(Default)]
+pub struct Digests {
+    pub results: Digest,
+    pub gradients: Option<Digest>,
+}
+
+impl Digests {
+    pub fn result(&mut self, x: &Tensor) {
+        self.results.tensor(x);
+    }
+
+    pub fn gradient(&mut self, x: &Tensor) {
+        self.gradients.get_or_insert_default().tensor(x);
+    }
+}
 
 /// FNV-1a, by words of 64 bits in the place of bytes.
 pub struct Digest(u64);
@@ -18,7 +35,7 @@ impl Digest {
     }
 
     /// Dtype, shape and every bit: f64 holds each number of the other dtypes.
-    pub fn tensor(&mut self, x: &Tensor) {
+    fn tensor(&mut self, x: &Tensor) {
         self.text(x.dtype().name());
         x.shape().iter().for_each(|len| self.add(*len as u64));
         x.to_f64().iter().for_each(|number| self.add(number.to_bits()));

@@ -20,7 +20,7 @@ use std::{
 
 use precast::{DType, Op, observe, set_threads};
 
-use digest::Digest;
+use digest::Digests;
 
 const THREADS: [usize; 3] = [1, 2, 5];
 const WIDTHS: [&str; 3] = ["16", "8", "1"];
@@ -63,11 +63,14 @@ fn print_digests() {
     let mut seen = BTreeSet::new();
     for threads in THREADS {
         set_threads(threads);
-        let mut print = |name: &str, work: &dyn Fn(&mut Digest)| {
-            let mut digest = Digest::default();
-            let ((), events) = observe::watch(|| work(&mut digest));
+        let mut print = |name: &str, work: &dyn Fn(&mut Digests)| {
+            let mut digests = Digests::default();
+            let ((), events) = observe::watch(|| work(&mut digests));
             seen.extend(events.into_iter().map(|event| event.op));
-            println!("digest|{name}|{threads}|{:016x}", digest.value());
+            println!("digest|{name}|{threads}|{:016x}", digests.results.value());
+            if let Some(gradients) = digests.gradients {
+                println!("digest|{name}, gradients|{threads}|{:016x}", gradients.value());
+            }
         };
         for dtype in [DType::F32, DType::F16, DType::Bf16, DType::F64] {
             ops::all(dtype, &mut print);

@@ -5,7 +5,7 @@ use precast::{
     RecurrentWeights, Reduction, Resize, Result, Tensor, run,
 };
 
-use crate::{digest::Digest, draw::Draw, steps::Print};
+use crate::{digest::Digests, draw::Draw, steps::Print};
 
 /// Sizes of most inputs: no power of two, and of more elements than one thread is given.
 const ROWS: usize = 193;
@@ -45,13 +45,13 @@ fn by_catalogue(op: Op, inputs: usize, dtype: DType) -> Option<(Draw, Vec<Tensor
 }
 
 /// The results, and the gradients that noise in their place sends back.
-fn digest_all(draw: &Draw, results: &[Tensor], digest: &mut Digest) {
+fn digest_all(draw: &Draw, results: &[Tensor], digest: &mut Digests) {
     for result in results {
-        digest.tensor(result);
+        digest.result(result);
         if result.is_tracked() {
             let seed = Draw::new(result.dtype()).noise(result.shape()).detach();
             let grads = result.backward_from(&seed).unwrap();
-            draw.leaves.iter().filter_map(|leaf| grads.of(leaf)).for_each(|grad| digest.tensor(grad));
+            draw.leaves.iter().filter_map(|leaf| grads.of(leaf)).for_each(|grad| digest.gradient(grad));
         }
     }
 }

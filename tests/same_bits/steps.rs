@@ -3,13 +3,13 @@
 use precast::{Reduction, cell::Params, prelude::*};
 
 use crate::{
-    digest::Digest,
+    digest::Digests,
     draw::Draw,
     nets::{self, Task},
 };
 
 /// Hands over each work and its name.
-pub type Print<'a> = dyn FnMut(&str, &dyn Fn(&mut Digest)) + 'a;
+pub type Print<'a> = dyn FnMut(&str, &dyn Fn(&mut Digests)) + 'a;
 
 pub fn all(print: &mut Print) {
     optimizers(print);
@@ -21,7 +21,7 @@ pub fn all(print: &mut Print) {
 }
 
 /// A step of a network on a few samples: the loss, and all parameters after it.
-fn step(name: &str, level: Level, dtype: DType, digest: &mut Digest) {
+fn step(name: &str, level: Level, dtype: DType, digest: &mut Digests) {
     let Task { mut net, x, y, adamw } = nets::task(name).unwrap();
     let samples = x.shape()[0];
     let x = x.slice(0, 0..SAMPLES).unwrap();
@@ -33,10 +33,10 @@ fn step(name: &str, level: Level, dtype: DType, digest: &mut Digest) {
         false => Box::new(Sgd::new(net.params(), 0.01).momentum(0.9)),
     };
     let loss = net.call(&x).unwrap().cross_entropy(&y).unwrap();
-    digest.tensor(&loss);
+    digest.result(&loss);
     let outcome = LossScale::fixed(128.0).unwrap().step(&mut *optimizer, &loss).unwrap();
-    digest.text(&format!("{outcome:?}"));
-    net.named_params().iter().for_each(|(_, param)| digest.tensor(&param.value()));
+    digest.results.text(&format!("{outcome:?}"));
+    net.named_params().iter().for_each(|(_, param)| digest.gradient(&param.value()));
 }
 
 /// Samples of a step.
@@ -69,7 +69,7 @@ pub fn optimizers(print: &mut Print) {
                     let loss = param.tensor().mse_loss(&towards, Reduction::Sum).unwrap();
                     optimizer.update(&loss.backward().unwrap()).unwrap();
                 }
-                digest.tensor(&param.value());
+                digest.result(&param.value());
             });
         }
     }

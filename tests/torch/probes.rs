@@ -171,11 +171,12 @@ fn in_default() -> Result<&'static str> {
 
 fn in_a_thread() -> Result<Value> {
     in_region(DType::F16, || {
-        let thread = std::thread::spawn(|| (precision::region(), product(), in_default()));
-        let (region, product_there, default) = thread.join().expect("does not panic");
+        let cached = || autocast(cpu(), || Ok(precision::region().is_some_and(|region| region.cache)));
+        let thread = std::thread::spawn(move || (precision::region(), product(), in_default(), cached()));
+        let (region, product_there, default, cached) = thread.join().expect("does not panic");
         Ok(json!({
             "thread_enabled": region.is_some(), "thread_dtype": default?, "thread_mm": product_there?,
-            "thread_cache_enabled": region.is_none_or(|region| region.cache), "main_mm": product()?,
+            "thread_cache_enabled": cached?, "main_mm": product()?,
         }))
     })
 }

@@ -53,6 +53,9 @@ pub fn run(words: &[String]) -> Result {
     let options = options(words)?;
     let chosen = MUTATIONS.iter().filter(|m| options.only.as_ref().is_none_or(|words| m.name.contains(words.as_str())));
     let chosen: Vec<&Mutation> = chosen.collect();
+    if chosen.is_empty() {
+        return Err("no mutation has these words in its name; --list names all".into());
+    }
     if options.list {
         chosen.iter().for_each(|m| println!("{:60} {}", m.name, m.file));
         return Ok(());
@@ -213,10 +216,13 @@ impl Tree {
         if tests.passed {
             return Ok(None);
         }
+        if tests.text.contains("error: could not compile") {
+            return Err("the tests do not compile; see output.txt in the folder of the build".into());
+        }
         let failed = tests.text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
         let target = tests.text.lines().find_map(|line| line.trim().strip_prefix("error: test failed, to rerun pass "));
         let target = target.map_or(String::new(), |target| format!(" ({})", target.trim_matches('`')));
-        Ok(Some(format!("{}{target}", failed.unwrap_or("a run that ended badly"))))
+        Ok(Some(format!("{}{target}", failed.unwrap_or("a run that crashed or did not end"))))
     }
 
     fn cargo(&self, arguments: &[&str]) -> Result<Ran> {
