@@ -66,6 +66,7 @@ const CHOOSING: &[Op] = &[
 /// Ops whose gradients are not compared among zeros, infinities, subnormal and the largest numbers, and why.
 pub const PLAIN_GRADIENTS: &[(Op, &str)] = &[
     (Op::Addcdiv, "as of a division"),
+    (Op::Div, "the slope overflows before it is multiplied by a small gradient"),
     (Op::Fmod, "as of a remainder"),
     (Op::Log10, "the slope of a subnormal number overflows just before the exact one does"),
     (Op::Pow, "a power of a subnormal number overflows in f32 before it is multiplied; so in torch"),
