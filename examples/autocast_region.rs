@@ -3,9 +3,9 @@
 //! `cargo run --release --example autocast_region`
 
 use precast::{
-    models::Model,
+    catalogue::System,
+    io::models::Model,
     observe::collect_op_stats,
-    op::System,
     policy::Pack,
     precision::{self, Treatment},
     prelude::*,

@@ -5,12 +5,12 @@
 use precast::{
     Child, DType, Policy, Tensor,
     cell::Trace,
-    cells::Rng,
+    cost::Speeds,
     data::parse_digits,
-    host::Speeds,
-    models::{self, Model},
+    io::models::{self, Model},
+    io::weights::{self, LoadOptions},
+    layers::Rng,
     prelude::*,
-    weights::{self, LoadOptions},
 };
 
 /// A policy file. What is read can be written, and means the same when it is read again.

@@ -55,25 +55,24 @@
 //! # }
 //! ```
 //!
-//! Read on in this order: [`Tensor`] and [`Op`]; [`precision`] (what a region does to an op); [`cell`] (trees) and [`cells`]
+//! Read on in this order: [`Tensor`] and [`Op`]; [`precision`] (what a region does to an op); [`cell`] (trees) and [`layers`]
 //! (layers); [`policy`] (what you want), [`rewrite`] (what will happen and why); [`scale`], [`optim`] and [`train`].
 #![deny(missing_docs)]
 #![warn(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
 pub mod autocast;
+pub mod catalogue;
 pub mod cell;
-pub mod cells;
-pub mod check;
+pub mod cost;
 mod dtype;
 pub mod error;
-pub mod files;
-pub mod host;
+pub mod gradcheck;
+pub mod io;
 #[allow(unsafe_code)]
 mod kernels;
-pub mod models;
+pub mod layers;
 pub mod observe;
-pub mod op;
 mod ops;
 pub mod optim;
 pub mod policy;
@@ -86,16 +85,15 @@ mod run;
 pub mod scale;
 mod tensor;
 pub mod train;
-pub mod weights;
 
 pub use autocast::{Autocast, autocast};
+pub use catalogue::Op;
 pub use cell::{Cell, Child, Param};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 #[doc(hidden)]
 pub use kernels::bench as kernel_benches;
 pub use kernels::{buffers::MAX_KEPT_BYTES, threads::set_threads};
-pub use op::Op;
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, Padding, PoolOptions,
     RecurrentWeights, Reduction, Resize,

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use precast::{DType, Level, Plan, Policy, models, policy::Pack, precision::Treatment, weights};
+use precast::{DType, Level, Plan, Policy, io::models, io::weights, policy::Pack, precision::Treatment};
 use serde_json::Value;
 
 #[path = "common/command.rs"]
@@ -242,7 +242,7 @@ fn speeds_are_measured_once_and_kept() {
     for broken in ["", "{", "[1, 2]", "null"] {
         fs::write(&kept[0], broken).unwrap();
         plan(&folder.0);
-        assert!(precast::host::Speeds::load(&kept[0]).is_ok(), "measured anew and kept");
+        assert!(precast::cost::Speeds::load(&kept[0]).is_ok(), "measured anew and kept");
     }
     plan(&PathBuf::from(folder.write("a-file", "")));
 }

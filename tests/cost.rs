@@ -8,7 +8,7 @@ use made_up::rates;
 use precast::{
     Plan,
     cell::{Adapter, Cast},
-    host::{Rate, Speeds},
+    cost::{Rate, Speeds},
     policy::{List, Prefer, Rule, Run},
     prelude::*,
     rewrite::{Cost, Predicted, Reason, Region},

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use precast::cells::Rng;
+use precast::layers::Rng;
 
 #[path = "../fuzz/feed.rs"]
 mod feed;

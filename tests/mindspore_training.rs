@@ -2,7 +2,8 @@
 //! Recorded in `tests/goldens/mindspore/golden.json`.
 
 use precast::{
-    DType, LossScale, Policy, Reduction, Result, Sgd, Tensor, models,
+    DType, LossScale, Policy, Reduction, Result, Sgd, Tensor,
+    io::models,
     policy::{DynamicScale, LossScaleSpec, Pack},
 };
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Architecture files: what is read, and how mistakes are told.
 
-use precast::{ErrorKind, models, prelude::*};
+use precast::{ErrorKind, io::models, prelude::*};
 
 fn error(text: &str) -> String {
     let error = models::parse(text, "net.yaml", 0).unwrap_err();

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use flate2::Crc;
-use precast::{DType, Op, op::System, policy::Pack, precision::Treatment};
+use precast::{DType, Op, catalogue::System, policy::Pack, precision::Treatment};
 use serde_json::Value;
 
 #[path = "common/golden.rs"]

@@ -7,7 +7,7 @@ use std::{
 
 use precast::{
     DType, ErrorKind, Level, Op, Policy,
-    op::System,
+    catalogue::System,
     policy::{self, DynamicScale, List, LossScaleSpec, Origin, Pack, Prefer, Rule, Run},
     precision::Treatment,
 };

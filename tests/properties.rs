@@ -8,10 +8,10 @@
 mod made_up;
 
 use made_up::rates;
-use precast::cells::Rng;
+use precast::layers::Rng;
 use precast::{
     cell::{Adapter, Cast},
-    host::{Rate, Speeds},
+    cost::{Rate, Speeds},
     policy::{List, Prefer, Rule, Run},
     precision::{OpRules, Treatment},
     prelude::*,

@@ -1,6 +1,6 @@
 //! The kinds that files can name, and that each reads back as it was written.
 
-use precast::{models, prelude::*};
+use precast::{io::models, prelude::*};
 
 /// One network with a cell of every kind, each with options that differ from the defaults.
 const EVERY_KIND: &[&str] = &[
@@ -66,7 +66,7 @@ fn read(net: &str) -> Child {
 #[test]
 fn every_kind_is_registered_once_and_covered_here() {
     let covered: Vec<&str> = EVERY_KIND.iter().map(|net| read(net).slot().cell.kind()).collect();
-    assert_eq!(precast::cells::kinds(), covered);
+    assert_eq!(precast::layers::kinds(), covered);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use precast::{
     Child, DType, ErrorKind, Outcome, Policy, Result, Tensor,
     data::{Dataset, Split, digits},
-    models,
+    io::models,
     policy::{DynamicScale, LossScaleSpec},
     report::{Progress, TrainingRun, chart, epochs_table, runs_table},
     train::{Event, FitOptions, History, Method, accuracy, fit},

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use half::f16;
-use precast::{ErrorKind, cell::Cast, prelude::*, weights};
+use precast::{ErrorKind, cell::Cast, io::weights, prelude::*};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 /// A folder of its own for one test, removed at the end.

@@ -17,7 +17,7 @@ use nets::{NAMES, Task, task};
 use peers::{Options, Torch, fastest, median};
 use precast::{
     Outcome,
-    host::Speeds,
+    cost::Speeds,
     kernel_benches,
     policy::{DynamicScale, LossScaleSpec, Prefer},
     prelude::*,

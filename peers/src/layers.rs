@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use precast::{Child, DType, Result, Tensor, models};
+use precast::{Child, DType, Result, Tensor, io::models};
 use serde_json::{Value, json};
 
 use crate::{

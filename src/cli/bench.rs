@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use comfy_table::{CellAlignment, Table, presets};
-use precast::host::{Bound, Limits, Measured, Speeds};
+use precast::cost::{Bound, Limits, Measured, Speeds};
 use serde::Serialize;
 
 use super::{Failure, Format, Result, print, print_json, say};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use precast::{
-    DType, Plan, Policy, Tensor, cell::Trace, host::Speeds, models::Model, policy::Prefer, report::printable,
+    DType, Plan, Policy, Tensor, cell::Trace, cost::Speeds, io::models::Model, policy::Prefer, report::printable,
 };
 
 use super::{Failure, Result, say};

@@ -173,7 +173,7 @@ fn json_for_a_terminal(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
-    use precast::{Policy, models::Model};
+    use precast::{Policy, io::models::Model};
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use comfy_table::{ContentArrangement, Table, presets};
 use precast::{
     DType, Op,
-    op::System,
+    catalogue::System,
     policy::{OpLists, Pack},
     precision::Treatment,
 };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use precast::{Policy, models::Model, report::plan_table};
+use precast::{Policy, io::models::Model, report::plan_table};
 
 use super::{
     Failure, Format, Result,

@@ -6,7 +6,8 @@ use std::{
 };
 
 use precast::{
-    DType, Level, Outcome, Plan, files,
+    DType, Level, Outcome, Plan,
+    io::files,
     report::{TrainingRun, printable, save_chart},
     train::{History, Schedule},
 };

@@ -6,10 +6,10 @@ use clap::ValueEnum;
 use precast::{
     Child, Level, Plan, Policy,
     data::{self, Split},
+    io::weights,
     policy::Prefer,
     report::{Progress, TrainingRun, joint_name, printable, runs_table, same_course},
     train::{Event, Fit, FitOptions, Method, Schedule},
-    weights,
 };
 
 use super::{

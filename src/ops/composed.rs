@@ -1,6 +1,6 @@
 //! Ops made of other ops, with one rounding all the same.
 
-use super::dispatch;
+use crate::ops::dispatch;
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
@@ -14,7 +14,11 @@ use crate::{
 ///
 /// `plan` checks the inputs and returns the formula. For the way back the inputs alone are kept: the formula is run again,
 /// on a tape of its own, and the gradients it gives in f32 are rounded once.
-pub(super) fn composed<F>(op: Op, inputs: &[&Tensor], plan: impl FnOnce(&[Tensor]) -> Result<F>) -> Result<Tensor>
+pub(in crate::ops) fn composed<F>(
+    op: Op,
+    inputs: &[&Tensor],
+    plan: impl FnOnce(&[Tensor]) -> Result<F>,
+) -> Result<Tensor>
 where
     F: Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
 {
@@ -38,7 +42,7 @@ where
 }
 
 /// The dtype that all floating inputs have.
-pub(super) fn floating(inputs: &[Tensor]) -> Result<DType> {
+pub(in crate::ops) fn floating(inputs: &[Tensor]) -> Result<DType> {
     let mut floats = inputs.iter().map(Tensor::dtype).filter(|dtype| dtype.is_float());
     match floats.next() {
         Some(first) if floats.all(|other| other == first) => Ok(first),

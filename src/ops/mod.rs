@@ -1,49 +1,23 @@
 //! Every op, forward and backward, each through one [`dispatch`] that asks precision first and tells observers after.
 
-mod addc;
-mod addmm;
-mod arithmetic;
-mod attention;
-mod axes;
-mod border;
-mod compare;
 mod composed;
-mod conv;
-mod cross_entropy;
-mod dropout;
-mod einsum;
-mod explicit;
-mod grid_sample;
+mod elementwise;
 mod index;
-mod interpolate;
 mod linear;
 mod loss;
-mod margin;
-mod matmul;
-mod norm;
-mod padding;
-mod pairwise;
-mod pieces;
-mod pool;
-mod prelu;
-mod products;
 mod recurrent;
 mod reduce;
-mod scatter;
-mod shape;
-mod softmax;
-mod sort;
-mod unary;
-mod vectors;
+mod spatial;
+mod with_dtype;
 
-pub use conv::{ConvOptions, ConvTransposeOptions};
-pub use cross_entropy::CrossEntropy;
-pub use grid_sample::GridPadding;
-pub use interpolate::{Interpolation, Resize};
-pub use loss::Reduction;
-pub use padding::Padding;
-pub use pool::PoolOptions;
+pub use loss::cross_entropy::CrossEntropy;
+pub use loss::elementwise::Reduction;
 pub use recurrent::RecurrentWeights;
+pub use spatial::conv::{ConvOptions, ConvTransposeOptions};
+pub use spatial::grid_sample::GridPadding;
+pub use spatial::interpolate::{Interpolation, Resize};
+pub use spatial::pool::PoolOptions;
+pub use spatial::windows::Padding;
 
 use crate::{
     DType, Op, Tensor,

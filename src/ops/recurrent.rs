@@ -1,6 +1,6 @@
 //! Recurrent networks: one step, and a whole sequence in one op.
 
-use super::{by_float, dispatch, elements, one_float_dtype, padding::checked_shape};
+use crate::ops::{by_float, dispatch, elements, one_float_dtype, spatial::windows::checked_shape};
 use crate::{
     Op, Tensor,
     dtype::Real,
@@ -159,7 +159,7 @@ fn recurrent(
         let (y, kept) = by_float!(inputs[X], T => forward::<T>(&layer, inputs))?;
         let shapes: Vec<Vec<usize>> = inputs.iter().map(|x| x.shape().to_vec()).collect();
         let saved = inputs[..H + states.len()].iter().cloned().chain(kept).collect();
-        let value = super::shape::reshaped(&y, &shape(&layer))?;
+        let value = crate::ops::index::shape::reshaped(&y, &shape(&layer))?;
         Ok(Forward::new(value, saved, move |b| by_float!(b.grad, T => backward::<T>(&layer, b, &shapes))))
     })
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result, did_you_mean},
-    files,
+    io::files,
 };
 
 /// The largest policy file. A policy is written by people; whatever is larger is something else.

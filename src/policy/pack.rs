@@ -14,8 +14,8 @@ use serde_yaml::Spanned;
 use super::{Level, List, OpEntry, OpLists, Origin, diagnostic::Source, file};
 use crate::{
     DType, Op,
+    catalogue::System,
     error::{Error, Result, did_you_mean},
-    op::System,
     precision::Treatment,
 };
 

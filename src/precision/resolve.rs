@@ -3,8 +3,8 @@
 use super::{Frame, OpRules, Treatment};
 use crate::{
     DType, Op,
+    catalogue::Mixing,
     error::{Error, Result},
-    op::Mixing,
 };
 
 /// The casts of one op call.

@@ -7,7 +7,7 @@ use plotters::{coord::Shift, prelude::*};
 use super::{TrainingRun, joint_name, same_course};
 use crate::{
     error::{Error, Result},
-    files,
+    io::files,
 };
 
 const SIZE: (u32, u32) = (960, 640);

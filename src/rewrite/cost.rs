@@ -16,8 +16,8 @@ use super::{
 use crate::{
     DType, Op,
     cell::{AsCell, Child, Node, Trace, TracedOp, no_such_path},
+    cost::Speeds,
     error::{Error, Result},
-    host::Speeds,
     policy::{Prefer, Run},
     precision::{OpRules, Treatment},
 };

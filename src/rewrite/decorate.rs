@@ -60,7 +60,7 @@ impl Decorate {
         self
     }
 
-    /// The dtype in which [`weights::save`](crate::weights::save) writes every floating parameter and buffer of the
+    /// The dtype in which [`weights::save`](crate::io::weights::save) writes every floating parameter and buffer of the
     /// network, the kept ones too: the master rounded once, or the value where there is none. Without this a file loses
     /// nothing: it holds the masters in f32, and the others in the dtype they are stored in.
     pub fn save_dtype(mut self, dtype: DType) -> Self {

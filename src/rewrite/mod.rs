@@ -8,7 +8,7 @@ mod decide;
 mod decorate;
 mod diff;
 mod display;
-mod ops;
+mod op_table;
 mod plan;
 
 pub use apply::{Applied, Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, undo};
@@ -17,5 +17,5 @@ pub use decorate::{Decorate, Decorated, Kept, Stored, decorate};
 pub use diff::{Change, Diff};
 pub use display::Explanation;
 pub(crate) use display::{bytes, time};
-pub use ops::{ListedOp, OpReason, OpRow, OpsTable};
+pub use op_table::{ListedOp, OpReason, OpRow, OpsTable};
 pub use plan::{Decision, Plan, Reason, Region, RuleRef, Summary};

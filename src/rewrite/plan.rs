@@ -12,9 +12,9 @@ use super::{
 use crate::{
     DType, Op, Policy,
     cell::{Adapter, AsCell, Child, Trace},
-    cells,
+    cost::Speeds,
     error::{Error, Result, did_you_mean},
-    host::Speeds,
+    layers,
     policy::{Level, Origin, Prefer, Rule},
     precision::Treatment,
 };
@@ -190,7 +190,7 @@ impl Policy {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for one without ops, and for speeds that are none.
     ///
     /// ```no_run
-    /// use precast::{host::Speeds, policy::Prefer, prelude::*};
+    /// use precast::{cost::Speeds, policy::Prefer, prelude::*};
     /// let mut net = Child::new(Dense::new(784, 10, &mut Rng::seed(1)));
     /// let policy = Policy { prefer: Prefer::Speed, ..Policy::new("O2", DType::Bf16)? };
     /// let (y, trace) = net.trace(|net| net.call(&Tensor::ones(&[32, 784], DType::F32))); // as large as a batch will be
@@ -304,7 +304,7 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
 fn check_kinds(policy: &Policy, decisions: &[Decision]) -> Result<()> {
     let by_hand = |(_, origin): &(&String, &Origin)| !matches!(origin, Origin::Pack(_));
     for (kind, origin) in policy.white.cells().iter().chain(policy.black.cells()).filter(by_hand) {
-        let known = cells::kinds();
+        let known = layers::kinds();
         let here = || decisions.iter().map(|d| d.kind.as_ref());
         if !known.contains(&kind.as_str()) && !here().any(|met| met == kind) {
             let near = did_you_mean(kind, known.iter().copied().chain(here()));

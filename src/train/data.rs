@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::{
     Tensor,
     error::{Error, Result},
-    files,
+    io::files,
     printable::printable,
 };
 

@@ -1,6 +1,6 @@
 //! Speeds of made-up machines.
 
-use precast::host::{Rate, Rates};
+use precast::cost::{Rate, Rates};
 
 /// One rate for every kind of op, and one for casts.
 pub fn rates(rate: Rate, cast: f64) -> Rates {

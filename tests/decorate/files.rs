@@ -3,9 +3,9 @@
 use std::{fs, path::PathBuf};
 
 use precast::{
+    io::weights::{self, LoadOptions},
     prelude::*,
     rewrite::{Decorate, decorate},
-    weights::{self, LoadOptions},
 };
 use safetensors::{Dtype, SafeTensors};
 

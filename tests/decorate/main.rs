@@ -4,7 +4,7 @@ mod files;
 mod storage;
 mod training;
 
-use precast::{cell::AsCell, cells::Init, prelude::*, rewrite::Decorate};
+use precast::{cell::AsCell, layers::Init, prelude::*, rewrite::Decorate};
 
 /// Layers that are stored low, norms that the pack keeps in f32 for one dtype or for both, and buffers.
 fn net(seed: u64) -> Child {

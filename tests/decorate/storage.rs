@@ -1,6 +1,6 @@
 //! What is stored how, and back.
 
-use precast::{cell::Params, models::Model, prelude::*, rewrite::Kept};
+use precast::{cell::Params, io::models::Model, prelude::*, rewrite::Kept};
 
 use super::{bits, bits_of, low, net, param, rounded};
 

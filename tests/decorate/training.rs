@@ -3,7 +3,7 @@
 use precast::{
     Grads,
     cell::Params,
-    cells::Init,
+    layers::Init,
     policy::{LossScaleSpec, Pack},
     prelude::*,
     scale::Cause,

@@ -3,7 +3,7 @@
 use precast::{ConvOptions, ConvTransposeOptions, Op, Padding};
 
 use crate::{
-    draw::Draw,
+    inputs::Draw,
     row::{Case, Row, check_all},
 };
 

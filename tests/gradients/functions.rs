@@ -1,9 +1,9 @@
 //! Functions that are written with several ops of the catalogue. Each of these rounds, and their roundings meet in
 //! differences, so in 16 bit there is no bound but that of each op, which the table holds. Gradients shall be there.
 
-use precast::{DType, Reduction, Result, Tensor, check};
+use precast::{DType, Reduction, Result, Tensor, gradcheck};
 
-use crate::draw::{CASES, Draw};
+use crate::inputs::{CASES, Draw};
 
 type Call = Box<dyn Fn(&[Tensor]) -> Result<Tensor>>;
 
@@ -11,10 +11,10 @@ type Call = Box<dyn Fn(&[Tensor]) -> Result<Tensor>>;
 fn check_function(name: &str, draw: impl Fn(&mut Draw) -> (Vec<Tensor>, Call)) {
     for case in 0..CASES {
         let (inputs, call) = draw(&mut Draw::new(case));
-        let found = check::gradients(&inputs, &call).unwrap_or_else(|e| panic!("{name}, case {case}: {e}"));
+        let found = gradcheck::gradients(&inputs, &call).unwrap_or_else(|e| panic!("{name}, case {case}: {e}"));
         assert!(found.relative <= 1e-6, "{name}, case {case}: {found:?}");
         for low in DType::LOW {
-            let found = check::low_gradients(&inputs, low, &call);
+            let found = gradcheck::low_gradients(&inputs, low, &call);
             assert!(found.as_ref().is_ok_and(|found| found.relative.is_finite()), "{name}, case {case}: {found:?}");
         }
     }

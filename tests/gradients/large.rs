@@ -3,7 +3,7 @@
 use precast::{CrossEntropy, Reduction, Result, Tensor};
 
 use crate::{
-    draw::Draw,
+    inputs::Draw,
     row::{Case, ONCE, check_case},
 };
 

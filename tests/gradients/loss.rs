@@ -5,7 +5,7 @@ use std::ops::Range;
 use precast::{CrossEntropy, Op, Reduction, Result, Tensor};
 
 use crate::{
-    draw::{Draw, Form},
+    inputs::{Draw, Form},
     row::{Case, Row, check_all},
 };
 

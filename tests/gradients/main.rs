@@ -3,10 +3,10 @@
 
 mod contract;
 mod conv;
-mod draw;
 mod elementwise;
 mod functions;
 mod index;
+mod inputs;
 mod large;
 mod loss;
 mod norm;

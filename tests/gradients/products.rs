@@ -3,7 +3,7 @@
 use precast::{Op, Result, Tensor};
 
 use crate::{
-    draw::{Draw, Form},
+    inputs::{Draw, Form},
     row::{Case, Row, check_all},
 };
 

@@ -3,7 +3,7 @@
 use precast::{DType, Op, RecurrentWeights, Result, Tensor};
 
 use crate::{
-    draw::Draw,
+    inputs::Draw,
     reference::{
         Kind::{self, Gru, Lstm, Relu, Tanh},
         Layer, State,

@@ -3,7 +3,7 @@
 use precast::{DType, Op, Result, Tensor};
 
 use crate::{
-    draw::{Draw, Form},
+    inputs::{Draw, Form},
     row::{Case, ONCE, Row, check_all},
 };
 

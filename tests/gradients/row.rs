@@ -2,10 +2,10 @@
 
 use precast::{
     DType::{self, F32, F64},
-    Op, Result, Tensor, check, observe,
+    Op, Result, Tensor, gradcheck, observe,
 };
 
-use crate::draw::{CASES, Draw};
+use crate::inputs::{CASES, Draw};
 
 /// What a central difference may be off, relative to the largest gradient: its step is 1e-5, so the next term of the
 /// series is 1e-10 times a third derivative, and rounding in f64 is 1e-11 times the result.
@@ -135,7 +135,7 @@ pub fn check_case(name: &str, case: &Case) {
 fn slopes(case: &Case, layout: Layout) -> Result<(), String> {
     let inputs = layout.bases(&case.inputs);
     every_input_is_reached(case, &inputs, layout)?;
-    let found = check::gradients(&inputs, |x| case.run(layout, x)).map_err(|e| e.to_string())?;
+    let found = gradcheck::gradients(&inputs, |x| case.run(layout, x)).map_err(|e| e.to_string())?;
     if found.relative > case.slope {
         return Err(format!("in f64 {found:?}"));
     }
@@ -143,7 +143,7 @@ fn slopes(case: &Case, layout: Layout) -> Result<(), String> {
         if case.reference.is_none() {
             rounds_once(case, &inputs, layout, low)?;
         }
-        let found = check::low_gradients(&inputs, low, |x| case.run_to_compare(layout, x, low));
+        let found = gradcheck::low_gradients(&inputs, low, |x| case.run_to_compare(layout, x, low));
         let found = found.map_err(|e| e.to_string())?;
         if found.relative > case.low {
             return Err(format!("in {low} {found:?}"));

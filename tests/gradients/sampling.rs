@@ -4,7 +4,7 @@ use precast::{GridPadding, Interpolation, Op, PoolOptions, Resize, Result, Tenso
 
 use crate::{
     conv::padding,
-    draw::Draw,
+    inputs::Draw,
     row::{Case, Row, check_all},
 };
 

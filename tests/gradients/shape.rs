@@ -3,7 +3,7 @@
 use precast::{Op, Tensor};
 
 use crate::{
-    draw::Form,
+    inputs::Form,
     row::{Case, Row, check_all},
 };
 
@@ -100,7 +100,7 @@ pub fn rows() -> Vec<Row> {
         Row::new(Op::ReflectionPad, |d| {
             let (samples, rank) = (d.samples(2), d.number(1..=3));
             let shape = [vec![samples, d.size(1..=2)], d.sizes(rank, 1..=4)].concat();
-            let most = |d: &mut crate::draw::Draw, len: usize| (d.number(0..=len - 1), d.number(0..=len - 1));
+            let most = |d: &mut crate::inputs::Draw, len: usize| (d.number(0..=len - 1), d.number(0..=len - 1));
             let inner: Vec<_> = shape[2..].iter().map(|&len| most(d, len)).collect();
             let pairs = [vec![(0, 0); 2], inner].concat();
             Case::new([d.tensor(&shape, WIDE)], move |x| x[0].reflection_pad(&pairs))

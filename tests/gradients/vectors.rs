@@ -3,7 +3,7 @@
 use precast::{Op, Tensor};
 
 use crate::{
-    draw::Draw,
+    inputs::Draw,
     row::{Case, Row, check_all},
 };
 

@@ -1,312 +1,148 @@
-//! Recurrent layers: against torch, and against a loop of single steps.
+//! Recurrent cells beside a scalar loop and MindSpore.
 
-use precast::{
-    DType::{self, Bf16, F16, F32, F64},
-    ErrorKind, Op, RecurrentWeights, Result, Tensor,
-    prelude::*,
-};
-use serde_json::Value;
+use precast::prelude::*;
 
-use crate::{errors::refused, goldens::golden};
+use super::{assert_close, golden::golden, random, tensor, values};
 
-/// The numbers of `goldens/torch/recurrent.json`, which says how they are made: exact in every dtype.
-fn pattern(len: usize, seed: usize) -> Vec<f64> {
-    (0..len).map(|i| ((i * (37 + 2 * seed) + seed * 101) % 257) as f64).map(|x| (x - 128.0) / 512.0).collect()
+struct Weights {
+    ih: Vec<f64>,
+    hh: Vec<f64>,
+    bias_ih: Vec<f64>,
+    bias_hh: Vec<f64>,
 }
 
-fn fill(shape: &[usize], seed: usize, dtype: DType) -> Tensor {
-    Tensor::from_f64(&pattern(shape.iter().product(), seed), shape, dtype).unwrap()
-}
+impl Weights {
+    fn of(net: &Child) -> Self {
+        let get = |path| values(net, path);
+        Weights { ih: get("weight_ih"), hh: get("weight_hh"), bias_ih: get("bias_ih"), bias_hh: get("bias_hh") }
+    }
 
-/// A recurrent layer, written with ops on tensors of any dtype: `weights` are four for each layer and direction.
-struct Network {
-    kind: String,
-    layers: usize,
-    directions: usize,
-    bias: bool,
-}
-
-impl Network {
-    /// The output, and the last states.
-    fn run(&self, x: &Tensor, states: &[Tensor], weights: &[Tensor]) -> Result<Vec<Tensor>> {
-        let mut y = x.clone();
-        let mut last: Vec<Vec<Tensor>> = vec![Vec::new(); if self.kind == "LSTM" { 2 } else { 1 }];
-        for layer in 0..self.layers {
-            let mut outputs = Vec::new();
-            for direction in 0..self.directions {
-                let index = layer * self.directions + direction;
-                let w = &weights[index * if self.bias { 4 } else { 2 }..];
-                let biases = if self.bias { Some((&w[2], &w[3])) } else { None };
-                let w = RecurrentWeights { ih: &w[0], hh: &w[1], biases };
-                let states = states.iter().map(|s| s.at(0, index)).collect::<Result<Vec<_>>>()?;
-                let (first, reverse) = (states.first(), direction == 1);
-                let (output, end) = match &self.kind[..] {
-                    "RNN" => y.rnn(&w, first, false, reverse).map(|(y, h)| (y, vec![h]))?,
-                    "RNN relu" => y.rnn(&w, first, true, reverse).map(|(y, h)| (y, vec![h]))?,
-                    "GRU" => y.gru(&w, first, reverse).map(|(y, h)| (y, vec![h]))?,
-                    _ => {
-                        let (y, (h, c)) = y.lstm(&w, first.map(|h| (h, &states[1])), reverse)?;
-                        (y, vec![h, c])
-                    }
-                };
-                outputs.push(output);
-                last.iter_mut().zip(end).for_each(|(last, end)| last.push(end));
-            }
-            y = Tensor::concat(&outputs.iter().collect::<Vec<_>>(), -1)?;
-        }
-        let last = last.iter().map(|of| Tensor::stack(&of.iter().collect::<Vec<_>>(), 0));
-        [Ok(y)].into_iter().chain(last).collect()
+    /// What row `i` of the gates gets from the input and from the state.
+    fn row(&self, i: usize, x: &[f64], h: &[f64]) -> (f64, f64) {
+        let dot = |w: &[f64], x: &[f64]| -> f64 { (0..x.len()).map(|j| w[i * x.len() + j] * x[j]).sum() };
+        (dot(&self.ih, x) + self.bias_ih[i], dot(&self.hh, h) + self.bias_hh[i])
     }
 }
 
-/// A recorded tensor: its elements, or its products with three patterns.
-fn close(what: &str, ours: &Tensor, recorded: &Value, tolerance: f64) {
-    let ours = ours.to_f64();
-    let dot = |seed: usize| ours.iter().zip(pattern(ours.len(), seed)).map(|(x, p)| x * p).sum();
-    let numbers = |json: &Value| -> Vec<f64> { serde_json::from_value(json.clone()).unwrap() };
-    let (ours, theirs, size) = match recorded.get("dots") {
-        // Of so many terms, rounding errors add up as their square root.
-        Some(dots) => ((21..24).map(dot).collect(), numbers(dots), (ours.len() as f64).sqrt()),
-        None => (ours, numbers(recorded), 1.0),
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+#[test]
+fn recurrent_cells_follow_a_scalar_loop() {
+    let (inputs, hidden, batch) = (3, 2, 4);
+    let mut rng = Rng::seed(9);
+    let (x, h, c) = (random(&[batch, inputs], 1), random(&[batch, hidden], 2), random(&[batch, hidden], 3));
+    let rows = |t: &Tensor, len: usize| -> Vec<Vec<f64>> { t.to_f64().chunks(len).map(<[f64]>::to_vec).collect() };
+    let (xs, hs, cs) = (rows(&x, inputs), rows(&h, hidden), rows(&c, hidden));
+    let each = |f: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
+        (0..batch).flat_map(|n| (0..hidden).map(move |k| (n, k))).map(|(n, k)| f(n, k)).collect()
     };
-    assert_eq!(ours.len(), theirs.len(), "{what}");
-    let largest = theirs.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
-    for (i, (x, y)) in ours.iter().zip(&theirs).enumerate() {
-        assert!((x - y).abs() <= tolerance * size * largest, "{what}, {i}: {x} against {y}");
-    }
-}
 
-#[test]
-fn results_and_gradients_are_torchs() {
-    let Some(file) = golden("torch/recurrent.json") else { return };
-    for case in file["cases"].as_array().unwrap() {
-        let sizes: Vec<usize> = serde_json::from_value(case["sizes"].clone()).unwrap();
-        let &[batch, time, inputs, hidden] = &sizes[..] else { panic!("four sizes") };
-        let (kind, bias) = (case["kind"].as_str().unwrap().to_string(), case["bias"].as_bool().unwrap());
-        let directions = if case["bidirectional"].as_bool().unwrap() { 2 } else { 1 };
-        let layers = case["layers"].as_u64().unwrap() as usize;
-        let gates = match &kind[..] {
-            "GRU" => 3,
-            "LSTM" => 4,
-            _ => 1,
+    let rnn = Child::new(RNNCell::new(inputs, hidden, &mut rng));
+    let w = Weights::of(&rnn.clone().erase());
+    let expected = each(&|n, k| {
+        let (i, h) = w.row(k, &xs[n], &hs[n]);
+        (i + h).tanh()
+    });
+    assert_close(&rnn.step(&x, &h).unwrap(), &expected, 1e-6);
+
+    let gru = Child::new(GRUCell::new(inputs, hidden, &mut rng));
+    let w = Weights::of(&gru.clone().erase());
+    let expected = each(&|n, k| {
+        let gate = |g: usize| w.row(g * hidden + k, &xs[n], &hs[n]);
+        let (r, z) = (sigmoid(gate(0).0 + gate(0).1), sigmoid(gate(1).0 + gate(1).1));
+        let new = (gate(2).0 + r * gate(2).1).tanh();
+        (1.0 - z) * new + z * hs[n][k]
+    });
+    assert_close(&gru.step(&x, &h).unwrap(), &expected, 1e-6);
+
+    let lstm = Child::new(LSTMCell::new(inputs, hidden, &mut rng));
+    let w = Weights::of(&lstm.clone().erase());
+    let next = |n: usize, k: usize| {
+        let gate = |g: usize| {
+            let (i, h) = w.row(g * hidden + k, &xs[n], &hs[n]);
+            i + h
         };
-        let small = hidden < 10;
-        for dtype in [F64, F32, F16, Bf16].into_iter().filter(|dtype| small || !dtype.is_low()) {
-            let mut shapes = Vec::new();
-            for index in 0..layers * directions {
-                let inputs = if index < directions { inputs } else { hidden * directions };
-                shapes.push(vec![gates * hidden, inputs]);
-                shapes.push(vec![gates * hidden, hidden]);
-                shapes.extend(vec![vec![gates * hidden]; if bias { 2 } else { 0 }]);
-            }
-            let leaf = |x: Tensor| x.requires_grad();
-            let weights: Vec<Tensor> = shapes.iter().enumerate().map(|(i, s)| leaf(fill(s, i, dtype))).collect();
-            let x = pattern(batch * time * inputs, 15).into_iter().map(|x| 4.0 * x).collect::<Vec<_>>();
-            let x = leaf(Tensor::from_f64(&x, &[batch, time, inputs], dtype).unwrap());
-            let states: Vec<Tensor> = match case["state"].as_bool().unwrap() {
-                false => vec![],
-                true => (0..if gates == 4 { 2 } else { 1 })
-                    .map(|k| leaf(fill(&[layers * directions, batch, hidden], 16 + k, dtype)))
-                    .collect(),
-            };
-            let net = Network { kind: kind.clone(), layers, directions, bias };
-            let results = net.run(&x, &states, &weights).unwrap();
-            // Results are rounded, the state at each step; gradients flow through as many.
-            let tolerance = match dtype {
-                F64 => 1e-12,
-                F32 => 2e-6,
-                low => 4.0 * low.epsilon(),
-            };
-            let what = |part: &str, i: usize| format!("{kind} {sizes:?} {dtype}: {part} {i}");
-            for (i, (ours, theirs)) in results.iter().zip(case["results"].as_array().unwrap()).enumerate() {
-                assert_eq!(ours.dtype(), dtype);
-                close(&what("result", i), ours, theirs, tolerance);
-            }
-            let weighted = results.iter().enumerate().map(|(i, y)| {
-                let sum = y.mul(&fill(y.shape(), 18 + i, dtype))?.cast(if dtype == F64 { F64 } else { F32 });
-                sum.sum(&[], false)
-            });
-            let loss = weighted.reduce(|a, b| a?.add(&b?)).unwrap().unwrap();
-            let grads = loss.backward().unwrap();
-            let leaves = [&[x][..], &states, &weights].concat();
-            for (i, (leaf, theirs)) in leaves.iter().zip(case["grads"].as_array().unwrap()).enumerate() {
-                let ours = grads.of(leaf).unwrap();
-                assert_eq!((ours.shape(), ours.dtype()), (leaf.shape(), dtype));
-                close(&what("gradient", i), ours, theirs, 4.0 * tolerance);
-            }
-        }
-    }
+        let c = sigmoid(gate(1)) * cs[n][k] + sigmoid(gate(0)) * gate(2).tanh();
+        (sigmoid(gate(3)) * c.tanh(), c)
+    };
+    let (h1, c1) = lstm.step(&x, (&h, &c)).unwrap();
+    assert_close(&h1, &each(&|n, k| next(n, k).0), 1e-6);
+    assert_close(&c1, &each(&|n, k| next(n, k).1), 1e-6);
+
+    // Behind `dyn Cell`, and one sample without a batch.
+    let many = lstm.erase().call_many(&[x.clone(), h.clone(), c]).unwrap();
+    assert_eq!((many[0].to_f64(), many[1].to_f64()), (h1.to_f64(), c1.to_f64()));
+    let many = gru.clone().erase().call_many(&[x.clone(), h.clone()]).unwrap();
+    assert_close(&many[0], &expected, 1e-6);
+    let one = gru.step(&tensor(&xs[0], &[inputs]), &tensor(&hs[0], &[hidden])).unwrap();
+    assert_close(&one, &expected[..hidden], 1e-6);
 }
 
-/// The cells hold their weights as torch does, under its names, and give its results.
+/// MindSpore 2.10 on its CPU, network `rnn_cells`: RNNCell, GRUCell and LSTMCell one after the other.
 #[test]
-fn cells_have_torchs_parameters_and_results() {
-    let Some(file) = golden("torch/recurrent.json") else { return };
-    for case in file["cases"].as_array().unwrap() {
-        let sizes: Vec<usize> = serde_json::from_value(case["sizes"].clone()).unwrap();
-        let (kind, flag) = (case["kind"].as_str().unwrap(), |name: &str| case[name].as_bool().unwrap());
-        let layers = case["layers"].as_u64().unwrap() as usize;
-        let (bias, two, rng) = (flag("bias"), flag("bidirectional"), &mut Rng::seed(1));
-        macro_rules! built {
-            ($spec:ident) => {
-                $spec::new(sizes[2], sizes[3]).num_layers(layers).bias(bias).bidirectional(two)
-            };
-        }
-        let net: Child = match kind {
-            "GRU" => built!(GRUSpec).build(rng).unwrap().into(),
-            "LSTM" => built!(LSTMSpec).build(rng).unwrap().into(),
-            _ => built!(RNNSpec).relu(kind == "RNN relu").build(rng).unwrap().into(),
-        };
-        let names: Vec<String> = net.named_params().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, serde_json::from_value::<Vec<String>>(case["names"].clone()).unwrap());
-        for (seed, (_, param)) in net.named_params().into_iter().enumerate() {
-            param.set(&fill(&param.shape(), seed, F32)).unwrap();
-        }
-        let mut inputs = vec![(fill(&sizes[..3], 15, F32) * 4.0).unwrap()];
-        if flag("state") {
-            let shape = [layers * if two { 2 } else { 1 }, sizes[0], sizes[3]];
-            inputs.extend((0..if kind == "LSTM" { 2 } else { 1 }).map(|k| fill(&shape, 16 + k, F32)));
-        } else {
-            close(kind, &net.call(&inputs[0]).unwrap(), &case["results"][0], 2e-6);
-        }
-        let results = net.call_many(&inputs).unwrap();
-        for (ours, theirs) in results.iter().zip(case["results"].as_array().unwrap()) {
-            close(kind, ours, theirs, 2e-6);
-        }
-    }
-}
-
-/// Rounded alike: after each step the state h, but of c and the gates nothing in a sequence, and c once a step in a loop.
-#[test]
-fn a_sequence_is_a_loop_of_steps() {
-    let (batch, time, inputs, hidden) = (3, 6, 5, 67);
-    for dtype in [F64, F32, F16, Bf16] {
-        let tolerance = if dtype.is_low() { 4.0 * dtype.epsilon() } else { 16.0 * dtype.epsilon() };
-        let near = |a: &Tensor, b: &Tensor| {
-            let near = |(a, b): (f64, f64)| (a - b).abs() <= tolerance * b.abs().max(1.0);
-            assert!(a.shape() == b.shape() && a.to_f64().into_iter().zip(b.to_f64()).all(near), "{dtype}");
-        };
-        let x = fill(&[batch, time, inputs], 1, dtype);
-        let (h, c) = (fill(&[batch, hidden], 6, dtype), fill(&[batch, hidden], 7, dtype));
-        for gates in [1, 3, 4] {
-            let of = |shape: &[usize], seed| fill(shape, seed, dtype);
-            let (ih, hh) = (of(&[gates * hidden, inputs], 2), of(&[gates * hidden, hidden], 3));
-            let (b, d) = (of(&[gates * hidden], 4), of(&[gates * hidden], 5));
-            let w = RecurrentWeights { ih: &ih, hh: &hh, biases: Some((&b, &d)) };
-            let (y, last, last_c) = match gates {
-                1 => x.rnn(&w, Some(&h), false, false).map(|(y, h)| (y, h, None)),
-                3 => x.gru(&w, Some(&h), false).map(|(y, h)| (y, h, None)),
-                _ => x.lstm(&w, Some((&h, &c)), false).map(|(y, (h, c))| (y, h, Some(c))),
-            }
-            .unwrap();
-            let (mut state, mut cell) = (h.clone(), c.clone());
-            for t in 0..time {
-                let x = x.at(1, t).unwrap();
-                match gates {
-                    1 => state = x.rnn_cell(&w, &state, false).unwrap(),
-                    3 => state = x.gru_cell(&w, &state).unwrap(),
-                    _ => (state, cell) = x.lstm_cell(&w, (&state, &cell)).unwrap(),
-                }
-                near(&state, &y.at(1, t).unwrap());
-            }
-            near(&state, &last);
-            last_c.iter().for_each(|c| near(&cell, c));
-        }
-    }
-}
-
-#[test]
-fn an_empty_batch_and_one_of_everything_work() {
+fn recurrent_cells_give_mindspores_numbers() {
+    let Some(file) = golden("mindspore/golden.json") else { return };
+    let net = &file["nets"]["rnn_cells"];
+    let Some(params) = net["params"].as_object() else { return };
+    let read = |json: &serde_json::Value| {
+        let shape: Vec<usize> = serde_json::from_value(json["shape"].clone()).unwrap();
+        let data: Vec<f64> = serde_json::from_value(json["data"].clone()).unwrap();
+        tensor(&data, &shape)
+    };
     let mut rng = Rng::seed(0);
-    let lstm = Child::new(LSTM::new(3, 2, &mut rng));
-    let (y, (h, c)) = lstm.run(&Tensor::zeros(&[0, 4, 3], F32), None).unwrap();
-    assert_eq!((y.shape(), h.shape(), c.shape()), (&[0, 4, 2][..], &[1, 0, 2][..], &[1, 0, 2][..]));
-    let grads = y.sum(&[], false).unwrap().backward().unwrap();
-    let zeros = |grad: &Tensor| grad.to_f64().iter().all(|&g| g == 0.0);
-    assert!(lstm.params().iter().all(|(_, param)| grads.get(param).is_some_and(zeros)));
-    // No features: the biases alone.
-    let gru = Child::new(GRU::new(0, 2, &mut rng));
-    assert_eq!(gru.call(&Tensor::zeros(&[2, 3, 0], F32)).unwrap().shape(), [2, 3, 2]);
-    let rnn = Child::new(RNN::new(1, 1, &mut rng));
-    assert_eq!(rnn.run(&Tensor::ones(&[1, 1, 1], F32), None).unwrap().1.shape(), [1, 1, 1]);
-}
-
-#[test]
-fn numbers_out_of_range_stay_numbers() {
-    for dtype in [F32, F16, Bf16] {
-        for value in [f64::INFINITY, f64::NAN, 65504.0, -1e30, 1e-40] {
-            for gates in [1, 3, 4] {
-                let of = |shape: &[usize]| Tensor::full(shape, value, dtype).requires_grad();
-                let (x, ih, hh) = (of(&[2, 3, 4]), of(&[gates * 2, 4]), of(&[gates * 2, 2]));
-                let w = RecurrentWeights { ih: &ih, hh: &hh, biases: None };
-                let (y, _) = match gates {
-                    1 => x.rnn(&w, None, true, false),
-                    3 => x.gru(&w, None, false),
-                    _ => x.lstm(&w, None, false).map(|(y, (h, _))| (y, h)),
-                }
-                .unwrap();
-                let grads = y.backward_from(&Tensor::full(y.shape(), value, dtype)).unwrap();
-                for leaf in [&x, &ih, &hh] {
-                    let grad = grads.of(leaf).unwrap();
-                    assert_eq!((grad.shape(), grad.dtype()), (leaf.shape(), dtype));
-                }
-            }
+    let rnn = Child::new(RNNCell::new(3, 4, &mut rng));
+    let gru = Child::new(GRUCell::new(4, 4, &mut rng));
+    let lstm = Child::new(LSTMCell::new(4, 4, &mut rng));
+    let fc = Child::new(Dense::new(4, 2, &mut rng));
+    let all = [
+        ("rnn", rnn.named_params()),
+        ("gru", gru.named_params()),
+        ("lstm", lstm.named_params()),
+        ("fc", fc.named_params()),
+    ];
+    for (cell, named) in all {
+        for (path, param) in named {
+            param.set(&read(&params[&format!("{cell}.{path}")])).unwrap();
         }
     }
+    let (x, h) = (read(&net["inputs"][0]), read(&net["inputs"][1]));
+    let a = rnn.step(&x, &h).unwrap();
+    let b = gru.step(&a, &h).unwrap();
+    let (hy, cy) = lstm.step(&b, (&h, &h)).unwrap();
+    let out = &net["cases"]["O0/f16"]["pynative"]["out"];
+    assert_close(&fc.call(&hy).unwrap(), &read(&out[0]).to_f64(), 5e-7);
+    assert_close(&cy, &read(&out[1]).to_f64(), 5e-7);
 }
 
 #[test]
-fn wrong_inputs_are_named() {
-    use ErrorKind::{DType as Dtype, Shape, Value};
-    let zeros = |shape: &[usize]| Tensor::zeros(shape, F32);
-    let (ih, hh, bias) = (zeros(&[8, 3]), zeros(&[8, 2]), zeros(&[8]));
-    let w = RecurrentWeights { ih: &ih, hh: &hh, biases: Some((&bias, &bias)) };
-    let x = zeros(&[5, 4, 3]);
-    refused(zeros(&[4, 3]).lstm(&w, None, false), Shape, &["FusedRnn", "[batch, time, features]", "[4, 3]"]);
-    refused(zeros(&[5, 0, 3]).lstm(&w, None, false), Shape, &["at least one time", "[5, 0, 3]"]);
-    refused(zeros(&[]).lstm(&w, None, false), Shape, &["[]"]);
-    refused(zeros(&[5, 4, 7]).lstm(&w, None, false), Shape, &["[5, 4, 7]", "[8, 7]", "[8, 3]"]);
-    refused(x.gru(&w, None, false), Shape, &["[8, 2]", "[3 * hidden, hidden]"]);
-    let state = zeros(&[4, 2]);
-    refused(x.lstm(&w, Some((&state, &state)), false), Shape, &["[5, 4, 3]", "[5, 2]", "[4, 2]"]);
-    let short = zeros(&[7]);
-    let uneven = RecurrentWeights { biases: Some((&bias, &short)), ..w };
-    refused(x.lstm(&uneven, None, false), Shape, &["[8]", "[7]"]);
-    refused(x.cast(F16).lstm(&w, None, false), Dtype, &["f16", "f32"]);
-    let (none, empty) = (zeros(&[0, 0]), zeros(&[0, 3]));
-    refused(x.lstm(&RecurrentWeights { ih: &empty, hh: &none, biases: None }, None, false), Shape, &["[0, 0]"]);
-    // A shape of no elements, whose states would fill any memory.
-    let (huge, nothing) = (zeros(&[1 << 32, 1 << 25, 0]), zeros(&[8, 0]));
-    let bare = RecurrentWeights { ih: &nothing, hh: &hh, biases: None };
-    let first = zeros(&[1, 2]);
-    refused(huge.lstm(&bare, Some((&first, &first)), false), Shape, &["FusedRnn", "[4294967296, 2]"]);
-    let (huge, first) = (zeros(&[1, 1 << 57, 0]), zeros(&[1, 2]));
-    refused(huge.lstm(&bare, Some((&first, &first)), false), Shape, &["FusedRnn", "memory"]);
-    refused(zeros(&[1 << 60, 1, 0]).gru(&bare, None, false), Shape, &["FusedRnn", "memory"]);
+fn a_step_does_not_slip_past_the_adapter() {
+    let mut lstm = Child::new(LSTMCell::new(2, 2, &mut Rng::seed(0))).to_float(DType::F16).unwrap();
+    let (x, h) = (random(&[1, 2], 1), random(&[1, 2], 2));
+    let (result, trace) = lstm.trace(|lstm| lstm.step(&x, (&h, &h)).unwrap());
+    assert_eq!((result.0.dtype(), result.1.dtype()), (DType::F16, DType::F16));
+    let mut others = trace.ops.iter().filter(|op| op.op != precast::Op::Cast);
+    assert!(others.all(|op| op.output == DType::F16 && op.inputs.iter().all(|&d| d == DType::F16)));
+    lstm.set_to_float(None).unwrap();
+    assert_eq!(lstm.step(&x, (&h, &h)).unwrap().0.dtype(), DType::F32);
+}
 
-    let mut rng = Rng::seed(0);
-    let gru = Child::new(GRU::new(3, 2, &mut rng));
-    refused(gru.run(&x, Some(&zeros(&[5, 2]))), Shape, &["[5, 4, 3]", "[1, 5, 2]", "[5, 2]"]);
+#[test]
+fn wrong_inputs_of_recurrent_cells_are_named() {
+    let gru = Child::new(GRUCell::new(3, 2, &mut Rng::seed(0)));
+    let (x, h) = (random(&[4, 3], 1), random(&[4, 2], 2));
+    // A state of batch 1 would broadcast, and be wrong in silence.
+    let error = gru.step(&x, &random(&[1, 2], 2)).unwrap_err().to_string();
+    assert!(error.contains("an input of shape [4, 3] goes with a state of shape [4, 2], got [1, 2]"), "{error}");
+    let error = gru.step(&random(&[4, 5], 1), &h).unwrap_err().to_string();
+    assert!(error.contains("[4, 5]") && error.contains("[6, 3]"), "{error}");
     let gru = gru.erase();
-    refused(gru.call_many(&[x.clone(), x.clone(), x.clone()]), Shape, &["a GRU takes x, or x and h, got 3 tensors"]);
-    refused(gru.call(&zeros(&[5, 4, 9])), Shape, &["[5, 4, 9]"]);
-    refused(LSTMSpec::new(3, 2).num_layers(0).build(&mut rng), Value, &["num_layers is 0", "1 or more"]);
-    let mut relu = GRUSpec::new(3, 2);
-    relu.relu = true;
-    refused(relu.build(&mut rng), Value, &["relu", "RNN"]);
-}
-
-/// Level O1 lowers the layers, O2 runs them low, and the result comes back in f32 from one op a layer.
-#[test]
-fn levels_lower_the_layer() {
-    for level in [Level::O1, Level::O2, Level::Auto] {
-        let mut rng = Rng::seed(0);
-        let lstm = LSTMSpec::new(3, 2).num_layers(2).build(&mut rng).unwrap();
-        let mut net: Child = sequential![lstm, Dense::new(2, 2, &mut rng)].into();
-        let _applied = auto_mixed_precision(&mut net, level, Bf16).unwrap();
-        let (y, trace) = net.trace(|net| net.call(&Tensor::ones(&[2, 3, 3], F32)).unwrap());
-        let layers: Vec<_> = trace.ops.iter().filter(|op| op.op == Op::FusedRnn).collect();
-        assert!(layers.len() == 2 && layers.iter().all(|op| op.output == Bf16), "{level}");
-        assert_eq!(y.dtype(), if level == Level::Auto { Bf16 } else { F32 });
-    }
+    assert!(gru.call(&x).unwrap_err().to_string().contains("a GRUCell has several inputs"));
+    assert!(
+        gru.call_many(&[x.clone(), h.clone(), h]).unwrap_err().to_string().contains("takes x and h, got 3 tensors")
+    );
+    let dense = Child::of(Dense::new(3, 2, &mut Rng::seed(0)));
+    assert_eq!(dense.call_many(std::slice::from_ref(&x)).unwrap()[0].to_f64(), dense.call(&x).unwrap().to_f64());
+    assert!(dense.call_many(&[x.clone(), x]).unwrap_err().to_string().contains("a Dense has 1 input, got 2"));
 }

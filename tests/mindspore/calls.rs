@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use precast::{
     DType, Op, Result, Tensor,
-    cells::Rng,
+    layers::Rng,
     observe,
     precision::{self, Frame},
 };

@@ -25,7 +25,7 @@
 
 use std::fmt;
 
-use precast::{DType, Op, Tensor, cell::Adapter, error::Error, op::System, rewrite::Region};
+use precast::{DType, Op, Tensor, catalogue::System, cell::Adapter, error::Error, rewrite::Region};
 
 use crate::{
     case::{Case, Effect, Ours},

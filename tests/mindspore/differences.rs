@@ -3,7 +3,7 @@
 //! Everything a difference does not touch is still compared. Each has its reason in COMPARE.md and a test of its own in
 //! `on_purpose.rs`.
 
-use precast::{DType, Level, Op, Tensor, op::System};
+use precast::{DType, Level, Op, Tensor, catalogue::System};
 
 use crate::{
     case::{Case, Effect},

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use precast::{
     DType, ErrorKind, Level, LossScale, Policy, Tensor,
-    op::System,
+    catalogue::System,
     policy::{DynamicScale, List, LossScaleSpec, Pack},
     precision::Treatment,
     rewrite::{Custom, Region, custom_mixed_precision},

@@ -6,9 +6,9 @@
 use precast::{
     ConvOptions, ConvTransposeOptions, DType, Padding, Tensor,
     cell::{Cell, Child, Member, Node, NodeMut, Param},
-    cells::Sequential,
     children,
     error::{Error, Result},
+    layers::Sequential,
 };
 use serde::{Deserialize, Serialize};
 

@@ -1,15 +1,15 @@
 //! Elementwise ops, reductions, softmax, dropout and losses: their values and refusals.
 
 mod accuracy;
-mod draw;
+mod bad_input;
 mod elementwise;
 mod extremes;
+mod index_and_resample;
+mod inputs;
 mod legal_points;
 mod loss;
 mod margin;
 mod no_elements;
-mod odd;
-mod places;
 mod products;
 mod reduce;
 mod vectors;

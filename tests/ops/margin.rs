@@ -2,7 +2,7 @@
 
 use precast::{DType, ErrorKind, Reduction, Result, Tensor};
 
-use crate::draw::Draw;
+use crate::inputs::Draw;
 
 const REDUCTIONS: [Reduction; 3] = [Reduction::Mean, Reduction::Sum, Reduction::None];
 

@@ -2,7 +2,7 @@
 
 use precast::{DType, ErrorKind, Result, Tensor};
 
-use crate::draw::Draw;
+use crate::inputs::Draw;
 
 #[test]
 fn they_follow_their_definitions() -> Result<()> {

@@ -2,7 +2,7 @@
 
 use precast::{DType, ErrorKind, Result, Tensor};
 
-use crate::draw::Draw;
+use crate::inputs::Draw;
 
 #[test]
 fn a_cross_product_is_orthogonal_and_turns_right() -> Result<()> {

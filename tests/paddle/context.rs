@@ -1,6 +1,6 @@
 //! `paddle.amp.auto_cast` itself: its arguments, what it says of wrong ones, nesting, and how it ends.
 
-use precast::{Autocast, DType, ErrorKind, Op, Tensor, autocast, op::System, precision};
+use precast::{Autocast, DType, ErrorKind, Op, Tensor, autocast, catalogue::System, precision};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -9,9 +9,9 @@ use std::{
 use precast::{
     Error, Grads,
     cell::Node,
+    io::weights,
     prelude::*,
     rewrite::{Decorate, decorate},
-    weights,
 };
 use safetensors::SafeTensors;
 use serde::Deserialize;

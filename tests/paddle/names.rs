@@ -1,6 +1,6 @@
 //! Paddle's names: of dtypes, and of ops in its lists and in its graphs.
 
-use precast::{DType, Op, Result, op::System};
+use precast::{DType, Op, Result, catalogue::System};
 
 /// The dtype of a name of Paddle's, or of the printed form of one of its dtype objects: `float16`, `'float16'`,
 /// `paddle.float16`, `DataType.FLOAT16`, `<VarType.FP16: 4>`, or the bare number of one. An integer is an integer here.

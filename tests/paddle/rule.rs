@@ -7,7 +7,7 @@ use std::{
     sync::LazyLock,
 };
 
-use precast::{Autocast, DType, ErrorKind, Op, op::System, policy::Pack, precision::Treatment};
+use precast::{Autocast, DType, ErrorKind, Op, catalogue::System, policy::Pack, precision::Treatment};
 
 use super::names::listed;
 

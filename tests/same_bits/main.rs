@@ -4,7 +4,7 @@
 //! with 1, 2 and 5 threads and prints a digest of every result; what is printed is then compared.
 
 mod digest;
-mod draw;
+mod inputs;
 mod ops;
 mod steps;
 

@@ -5,7 +5,7 @@ use precast::{
     RecurrentWeights, Reduction, Resize, Result, Tensor, run,
 };
 
-use crate::{digest::Digests, draw::Draw, steps::Print};
+use crate::{digest::Digests, inputs::Draw, steps::Print};
 
 /// Sizes of most inputs: no power of two, and of more elements than one thread is given.
 const ROWS: usize = 193;

@@ -4,7 +4,7 @@ use precast::{Reduction, cell::Params, prelude::*};
 
 use crate::{
     digest::Digests,
-    draw::Draw,
+    inputs::Draw,
     nets::{self, Task},
 };
 

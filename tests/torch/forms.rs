@@ -3,7 +3,7 @@
 use precast::{
     Child, ConvOptions, ConvTransposeOptions, DType, GridPadding, Interpolation, Op, Padding, RecurrentWeights,
     Reduction, Resize, Result, Tensor,
-    cells::{BatchNorm1d, Dense, GroupNorm, LayerNorm, MultiheadAttention, PReLU, Rng},
+    layers::{BatchNorm1d, Dense, GroupNorm, LayerNorm, MultiheadAttention, PReLU, Rng},
 };
 
 /// What one writes for a form.

@@ -75,7 +75,7 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a three-dimensional convolution promotes mixed inputs",
-        "src/op/catalogue.rs",
+        "src/catalogue/table.rs",
         &[("Conv3d Refuses [", "Conv3d Promotes [")],
         &["torch"],
     ),
@@ -293,18 +293,18 @@ pub const MUTATIONS: &[Mutation] = &[
         "the parameters of a norm get the gradient of its first rows only",
         "src/kernels/norm.rs",
         &[("sum_middle(&parts, 1, blocks, count)", "parts[..count].to_vec()")],
-        &["gradients", "cells"],
+        &["gradients", "layers"],
     ),
     mutation(
         "a query sees the key behind it",
         "src/kernels/attention.rs",
         &[("first: if self.causal { start + 1 } else { keys }", "first: if self.causal { start + 2 } else { keys }")],
-        &["layers", "cells"],
+        &["op_values", "layers"],
     ),
     mutation(
         "running variances are biased",
-        "src/cells/batch_norm.rs",
+        "src/layers/batch_norm.rs",
         &[("count as f64 / (count - 1) as f64", "1.0 + 0.0 * count as f64")],
-        &["cells", "mindspore"],
+        &["layers", "mindspore"],
     ),
 ];

@@ -1,0 +1,287 @@
+//! Architecture files: a network as YAML.
+//!
+//! ```
+//! let text = "
+//! version: 1
+//! name: tiny
+//! net:
+//!   kind: Sequential
+//!   cells:
+//!   - {kind: Dense, in_features: 4, out_features: 8}
+//!   - {kind: ReLU}
+//!   - {kind: Dense, in_features: 8, out_features: 2}
+//! ";
+//! let net = precast::io::models::parse(text, "tiny.yaml", 0)?;
+//! assert_eq!(net.params().len(), 4);
+//! # Ok::<(), precast::Error>(())
+//! ```
+//!
+//! Each cell is a map of its `kind` and its options; `{to_float: float32, cell: {...}}` asks for a precision. The kinds
+//! are those of [`cells::kinds`](crate::layers::kinds), the program's own cells among them. A file holds no weights: they are drawn from the
+//! seed, and saved and loaded with [`weights`](crate::io::weights). Parameters that two cells share are not shared in a file.
+//! The key `input` may say what one example looks like, without the axis of the batch: `input: [1, 32, 32]`.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde_yaml::{Spanned, budget::BudgetBreach};
+
+use crate::{
+    Child,
+    error::{Error, Result, did_you_mean},
+    io::files,
+    layers::{Rng, kinds},
+};
+
+/// The version of the form that is written.
+const VERSION: u32 = 1;
+
+/// The longest file that is read, and written.
+const MAX_BYTES: usize = 1 << 20;
+/// How deep lists and maps may be nested.
+const MAX_DEPTH: usize = 64;
+/// How many values, lists and maps a file may have.
+const MAX_NODES: usize = 65_536;
+
+/// The models that come with the library.
+const EMBEDDED: [(&str, &str); 4] = [
+    ("lenet5", include_str!("../../models/lenet5.yaml")),
+    ("lenet5_8x8", include_str!("../../models/lenet5_8x8.yaml")),
+    ("lenet5_bn", include_str!("../../models/lenet5_bn.yaml")),
+    ("mlp", include_str!("../../models/mlp.yaml")),
+];
+
+/// An architecture file with all that it says.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Model {
+    /// Its name, for people.
+    pub name: Option<String>,
+    /// Shape of one example, without the axis of the batch.
+    pub input: Option<Vec<usize>>,
+    /// The network.
+    pub net: Child,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    version: Spanned<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct V1 {
+    #[serde(rename = "version")]
+    _version: u32,
+    name: Option<String>,
+    input: Option<Vec<usize>>,
+    net: Child,
+}
+
+#[derive(Serialize)]
+struct V1Ref<'a> {
+    version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    net: &'a Child,
+}
+
+impl Model {
+    /// The names of the models that come with the library.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.into_iter().map(|(name, _)| name)
+    }
+
+    /// A model that comes with the library; its weights are drawn from the seed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Model`](crate::ErrorKind::Model) when there is none of that name, with the nearest and all names.
+    ///
+    /// ```
+    /// let lenet5 = precast::io::models::Model::named("lenet5", 0)?;
+    /// assert_eq!(lenet5.input.as_deref(), Some(&[1, 32, 32][..]));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn named(name: &str, seed: u64) -> Result<Self> {
+        let Some((_, text)) = EMBEDDED.into_iter().find(|(known, _)| *known == name) else {
+            let allowed: Vec<&str> = Model::names().collect();
+            let near = did_you_mean(name, allowed.iter().copied());
+            return Err(Error::model(format!("no model is called `{name}`{near}; allowed: {}", allowed.join(", "))));
+        };
+        Model::parse(text, &format!("models/{name}.yaml"), seed)
+    }
+
+    /// As [`load`], with all that the file says.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn load(path: impl AsRef<Path>, seed: u64) -> Result<Self> {
+        let path = path.as_ref();
+        let text = files::read_text(path, MAX_BYTES)?;
+        Model::parse(&text, &path.display().to_string(), seed)
+    }
+
+    /// As [`parse`], with all that the file says.
+    ///
+    /// # Errors
+    /// As [`parse`].
+    pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Self> {
+        not_too_long(text, origin)?;
+        let head: Head = read(text, origin)?;
+        match head.version.value {
+            VERSION => {
+                let V1 { name, input, net, .. } = Rng::seed(seed).reading(|| read(text, origin))?;
+                Ok(Model { name, input, net })
+            }
+            other => {
+                let at = head.version.referenced;
+                let place = format!("{origin}:{}:{}", at.line(), at.column());
+                Err(Error::model(format!("{place}: version {other} is not one that is read here ({VERSION})")))
+            }
+        }
+    }
+}
+
+/// Reads a network from an architecture file; its weights are drawn from the seed, the same for the same seed.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 1 MiB, else as [`parse`].
+pub fn load(path: impl AsRef<Path>, seed: u64) -> Result<Child> {
+    Model::load(path, seed).map(|model| model.net)
+}
+
+/// Reads a network from the text of an architecture file; `origin` is its name in errors.
+///
+/// # Errors
+/// [`ErrorKind::Model`](crate::ErrorKind::Model), with line and column, for a text that is no YAML, has anchors, aliases or tags, is longer
+/// than 1 MiB or nested deeper than 64, or whose parameters would have more than 2^30 numbers (4 GiB); for an unknown version, kind
+/// or option, and for options that do not go together.
+pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Child> {
+    Model::parse(text, origin, seed).map(|model| model.net)
+}
+
+/// The architecture file of a network.
+///
+/// # Errors
+/// [`ErrorKind::Model`](crate::ErrorKind::Model) when a cell of the program's own cannot be written, and for a network that is too
+/// large or nested too deep to be read again: the limits are those of [`parse`].
+pub fn to_yaml(net: &Child) -> Result<String> {
+    write(net, None)
+}
+
+/// Writes the architecture file of a network, named after the file.
+///
+/// # Errors
+/// As [`to_yaml`], and [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an older file then stays as it was.
+pub fn save(net: &Child, path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    files::replace(path, write(net, name.as_deref())?.as_bytes())
+}
+
+fn write(net: &Child, name: Option<&str>) -> Result<String> {
+    let mut deepest = 0;
+    net.walk(&mut |cell| deepest = deepest.max(cell.depth));
+    // Each cell is a map inside that of its parent. Writing goes down with the cells, so this is looked at before.
+    if deepest >= MAX_DEPTH {
+        return Err(Error::model(format!("{WRITTEN}: {}", too_deep())));
+    }
+    let text =
+        serde_yaml::to_string(&V1Ref { version: VERSION, name, net }).map_err(|e| Error::model(e.to_string()))?;
+    not_too_long(&text, WRITTEN)?;
+    read::<IgnoredAny>(&text, WRITTEN)?;
+    Ok(text)
+}
+
+/// What is written, in errors.
+const WRITTEN: &str = "the file of the network";
+
+fn not_too_long(text: &str, origin: &str) -> Result<()> {
+    match text.len() > MAX_BYTES {
+        true => Err(Error::model(format!("{origin}: {} bytes long; at most {MAX_BYTES} are read", text.len()))),
+        false => Ok(()),
+    }
+}
+
+fn too_deep() -> String {
+    format!("lists and maps are nested deeper than {MAX_DEPTH}")
+}
+
+/// One document, within limits that are checked while it is parsed.
+fn read<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
+    let options = serde_yaml::options! {
+        budget: serde_yaml::budget! {
+            max_depth: MAX_DEPTH, max_nodes: MAX_NODES, max_aliases: 0, max_anchors: 0, max_documents: 1, max_merge_keys: 0,
+        },
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    serde_yaml::from_str_with_options(text, options).map_err(|e| Error::model(message(&e, origin)))
+}
+
+/// `file:line:column: what is wrong`, with the nearest name that would have been right.
+///
+/// Cells are read through trait objects, which turn the errors inside into text. The text is all there is, and each
+/// level has appended a place to it: the first appended is the innermost.
+fn message(error: &serde_yaml::Error, origin: &str) -> String {
+    // The head is read before any cell, and all of the file is parsed for it: what breaks a limit is met there.
+    if let serde_yaml::Error::Budget { breach, location } = error.without_snippet() {
+        return format!("{origin}:{}:{}: {}", location.line().max(1), location.column().max(1), over_limit(breach));
+    }
+    let text = error.without_snippet().to_string();
+    let (mut what, mut place) = (text.as_str(), None);
+    while let Some((before, at)) = what.rsplit_once(" at line ")
+        && let Some((line, column)) = at.split_once(", column ")
+        && let (Ok(line), Ok(column)) = (line.parse::<u64>(), column.parse::<u64>())
+    {
+        (what, place) = (before, Some((line, column)));
+    }
+    let place = place.map_or(String::new(), |(line, column)| format!(":{line}:{column}"));
+    let (met, allowed) = what.split_once("`, expected ").unwrap_or((what, ""));
+    let allowed = allowed.trim_start_matches("one of ");
+    let what = if let Some(kind) = met.strip_prefix("unknown variant `").filter(|_| allowed == kinds().join(", ")) {
+        format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds()))
+    } else if let Some(key) = met.strip_prefix("unknown field `") {
+        format!("unknown key `{key}`{}; there may be {allowed}", did_you_mean(key, allowed.split(", ")))
+    } else if what.starts_with("invalid u") {
+        "not a whole number of at least 0".to_string()
+    } else {
+        in_our_words(what)
+    };
+    format!("{origin}{place}: {what}")
+}
+
+/// The parser's errors, which were text before they came here, in the words of this library.
+fn in_our_words(what: &str) -> String {
+    if let Some(key) = what.strip_prefix("duplicate mapping key: ") {
+        let key = key.split(',').next().unwrap_or(key);
+        return format!("the key `{key}` stands here twice");
+    }
+    let words = match what {
+        "unexpected end of input" => "the text ends here, and something is missing",
+        "expected mapping start" => "expected a map, `key: value`",
+        "expected sequence start" => "expected a list, `[a, b]` or a line with `- ` for each",
+        "expected string scalar" => "expected a single value",
+        _ if what.starts_with("alias references unknown anchor") => ANCHORS,
+        _ if what.starts_with("unsupported tag") => "YAML tags (`!`) are not allowed here; put text with `!` in quotes",
+        _ if what.starts_with("invalid floating point") => "not a number",
+        _ if what.starts_with("invalid boolean") => "neither `true` nor `false`",
+        other => other,
+    };
+    words.to_string()
+}
+
+const ANCHORS: &str = "YAML anchors (`&`) and aliases (`*`) are not allowed here; put text with them in quotes";
+
+/// Which limit a file goes beyond.
+fn over_limit(breach: &BudgetBreach) -> String {
+    match breach {
+        BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => ANCHORS.to_string(),
+        BudgetBreach::MergeKeys { .. } => "merge keys (`<<`) are not allowed here".to_string(),
+        BudgetBreach::Depth { .. } => too_deep(),
+        BudgetBreach::Nodes { .. } => format!("more than {MAX_NODES} values"),
+        BudgetBreach::Documents { .. } => "a second document begins here; a file has one".to_string(),
+        _ => "longer or more entangled than an architecture file may be".to_string(),
+    }
+}

@@ -1,0 +1,179 @@
+//! Cells that hold other cells in a row, and the cell that does nothing.
+
+use serde::{Deserialize, Serialize};
+
+use super::spec::NoOptions;
+use crate::{
+    Tensor,
+    cell::{Cell, Child, Member, Node, NodeMut},
+    children,
+    error::{Error, Result},
+};
+
+/// Runs its cells one after the other.
+///
+/// The cells are named by their place, as in torch and MindSpore: `net.0`, `net.1`. To use one cell at two places, clone
+/// its [`Child`]: the two share their parameters.
+///
+/// ```
+/// use precast::prelude::*;
+/// let mut rng = Rng::seed(0);
+/// let net = Child::of(sequential![Dense::new(4, 8, &mut rng), ReLU, Dense::new(8, 2, &mut rng)]);
+/// assert_eq!(net.call(&Tensor::ones(&[3, 4], DType::F32))?.shape(), [3, 2]);
+/// assert_eq!(net.named_params()[2].0, "2.weight");
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sequential {
+    cells: Vec<Child>,
+}
+
+/// A list of cells that its parent runs as it likes.
+///
+/// It has no `forward` of its own. Run the list through its slot, so that an adapter put on the list is not slipped past:
+///
+/// ```
+/// use precast::prelude::*;
+/// let mut rng = Rng::seed(0);
+/// let blocks = Child::new(CellList::new(vec![Dense::new(4, 4, &mut rng).into(), Dense::new(4, 4, &mut rng).into()]));
+/// let x = Tensor::ones(&[3, 4], DType::F32);
+/// let y = blocks.with(&x, |list, x| list.iter().try_fold(x, |x, cell| cell.call(&x)?.add(&x)))?;
+/// assert_eq!(y.shape(), [3, 4]);
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellList {
+    cells: Vec<Child>,
+}
+
+macro_rules! row_of_cells {
+    ($name:ident) => {
+        impl $name {
+            /// The cells in order.
+            pub fn new(cells: Vec<Child>) -> Self {
+                $name { cells }
+            }
+
+            /// Appends a cell.
+            pub fn push(&mut self, cell: impl Into<Child>) {
+                self.cells.push(cell.into());
+            }
+
+            /// The slots in order.
+            pub fn iter(&self) -> std::slice::Iter<'_, Child> {
+                self.cells.iter()
+            }
+
+            /// How many cells there are.
+            pub fn len(&self) -> usize {
+                self.cells.len()
+            }
+
+            /// Whether there are none.
+            pub fn is_empty(&self) -> bool {
+                self.cells.is_empty()
+            }
+        }
+
+        impl<'a> IntoIterator for &'a $name {
+            type Item = &'a Child;
+            type IntoIter = std::slice::Iter<'a, Child>;
+            fn into_iter(self) -> Self::IntoIter {
+                self.iter()
+            }
+        }
+
+        impl FromIterator<Child> for $name {
+            fn from_iter<I: IntoIterator<Item = Child>>(cells: I) -> Self {
+                $name::new(cells.into_iter().collect())
+            }
+        }
+    };
+}
+row_of_cells!(Sequential);
+row_of_cells!(CellList);
+
+/// Shows the cells of a row, named by their place.
+fn visit(cells: &[Child], visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    for (i, cell) in cells.iter().enumerate() {
+        cell.visit(&i.to_string(), visitor);
+    }
+}
+
+fn visit_mut(cells: &mut [Child], visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    for (i, cell) in cells.iter_mut().enumerate() {
+        cell.visit_mut(&i.to_string(), visitor);
+    }
+}
+
+#[typetag::serde]
+impl Cell for Sequential {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.cells.iter().try_fold(x.clone(), |x, cell| cell.call(&x))
+    }
+
+    fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        visit(&self.cells, visitor);
+    }
+
+    fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        visit_mut(&mut self.cells, visitor);
+    }
+}
+
+#[typetag::serde]
+impl Cell for CellList {
+    fn forward(&self, _: &Tensor) -> Result<Tensor> {
+        Err(Error::unsupported("a CellList is run by its parent and has no forward of its own; a Sequential has"))
+    }
+
+    fn forward_many(&self, _: &[Tensor]) -> Result<Vec<Tensor>> {
+        Err(Error::unsupported("a CellList is run by its parent and has no forward of its own; a Sequential has"))
+    }
+
+    fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        visit(&self.cells, visitor);
+    }
+
+    fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        visit_mut(&mut self.cells, visitor);
+    }
+}
+
+/// Hands its input on. At a place where another network has a layer, it keeps the paths alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "NoOptions", into = "NoOptions")]
+pub struct Identity;
+
+impl From<NoOptions> for Identity {
+    fn from(_: NoOptions) -> Self {
+        Identity
+    }
+}
+
+impl From<Identity> for NoOptions {
+    fn from(_: Identity) -> Self {
+        NoOptions {}
+    }
+}
+
+#[typetag::serde]
+impl Cell for Identity {
+    children!(Self {});
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(x.clone())
+    }
+
+    fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(inputs.to_vec())
+    }
+}
+
+/// A [`Sequential`](crate::layers::Sequential) of the cells listed; see there for an example.
+#[macro_export]
+macro_rules! sequential {
+    ($($cell:expr),* $(,)?) => { $crate::layers::Sequential::new(vec![$($crate::Child::from($cell)),*]) };
+}

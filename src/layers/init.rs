@@ -1,0 +1,308 @@
+//! Random numbers, and the initial values of parameters.
+
+use std::cell::{Cell, RefCell};
+
+use rand::{Rng as _, SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+use crate::{
+    Tensor,
+    error::{Error, Result},
+};
+
+/// A seeded generator of random numbers: the same seed gives the same numbers on every machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rng(ChaCha8Rng);
+
+impl Rng {
+    /// A generator that starts from a seed.
+    ///
+    /// ```
+    /// use precast::layers::Rng;
+    /// assert_eq!(Rng::seed(1).uniform(0.0, 1.0), Rng::seed(1).uniform(0.0, 1.0));
+    /// assert_ne!(Rng::seed(1).uniform(0.0, 1.0), Rng::seed(2).uniform(0.0, 1.0));
+    /// ```
+    pub fn seed(seed: u64) -> Self {
+        Rng(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// A number evenly distributed between `low` (included) and `high` (excluded, but for rounding).
+    pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.0.random::<f64>()
+    }
+
+    /// A number of the normal distribution.
+    pub fn normal(&mut self, mean: f64, std: f64) -> f64 {
+        mean + std * self.0.sample::<f64, _>(StandardNormal)
+    }
+
+    /// 64 random bits, as a seed for something else.
+    pub fn bits(&mut self) -> u64 {
+        self.0.random()
+    }
+
+    /// Puts the items into a random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        items.shuffle(&mut self.0);
+    }
+
+    /// A generator of its own, so that what is drawn from it does not move the numbers drawn here.
+    pub fn fork(&mut self) -> Rng {
+        Rng::seed(self.bits())
+    }
+
+    /// Runs `f`; the cells that serde reads inside it draw their initial weights from this generator.
+    ///
+    /// [`models::parse`](crate::io::models::parse) does this. It is needed only to read cells from another format:
+    ///
+    /// ```
+    /// use precast::{Child, layers::Rng};
+    /// let text = r#"{"kind": "Dense", "in_features": 4, "out_features": 2}"#;
+    /// let cell: Child = Rng::seed(0).reading(|| serde_json::from_str(text)).unwrap();
+    /// assert_eq!(cell.named_params()[0].1.shape(), [2, 4]);
+    /// ```
+    pub fn reading<R>(&mut self, f: impl FnOnce() -> R) -> R {
+        /// Puts the generator of an outer call back, also on panic.
+        struct Restore<'a>(&'a mut Rng, Option<Rng>, Option<usize>);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                if let Some(rng) = READING.replace(self.1.take()) {
+                    *self.0 = rng;
+                }
+                LEFT.set(self.2);
+            }
+        }
+        let outer = READING.replace(Some(self.clone()));
+        let _restore = Restore(self, outer, LEFT.replace(Some(MOST_READ)));
+        f()
+    }
+}
+
+thread_local! {
+    /// The generator of the innermost [`Rng::reading`].
+    static READING: RefCell<Option<Rng>> = const { RefCell::new(None) };
+    /// How many more numbers the cells of the file that is being read may hold.
+    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// How many numbers the cells of one file may hold: 4 GiB of them, so that a few words in a file do not take all memory. A
+/// program that makes its cells in code may make larger ones.
+const MOST_READ: usize = if cfg!(fuzzing) { 1 << 16 } else { 1 << 30 };
+
+/// Builds a cell that is being read from a file, with the generator of [`Rng::reading`].
+pub(super) fn with_reading_rng<R>(build: impl FnOnce(&mut Rng) -> Result<R>) -> Result<R> {
+    let mut rng = READING.take().ok_or_else(|| {
+        Error::model("cells draw their initial weights from a generator: read them with `models::parse`, or inside `Rng::reading`")
+    })?;
+    let built = build(&mut rng);
+    READING.set(Some(rng));
+    built
+}
+
+/// How the initial values of a parameter are chosen.
+///
+/// `fan_in` is the number of values that meet in one output, `fan_out` the number of outputs that one value reaches:
+/// for a weight `[a, b, k...]` they are `b * k...` and `a * k...`, as in torch (`torch/nn/init.py`,
+/// `_calculate_fan_in_and_fan_out`) and MindSpore (`common/initializer.py`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Init {
+    /// All 0.
+    Zeros,
+    /// All 1.
+    Ones,
+    /// All the same.
+    Constant(f64),
+    /// Evenly between `-bound` and `bound`.
+    Uniform {
+        /// The largest absolute value.
+        bound: f64,
+    },
+    /// Normal with mean 0.
+    Normal {
+        /// Standard deviation.
+        std: f64,
+    },
+    /// Uniform with the bound `gain * sqrt(6 / (fan_in + fan_out))` (Glorot & Bengio 2010, eq. 16).
+    XavierUniform {
+        /// 1 for linear and sigmoid units.
+        gain: f64,
+    },
+    /// Normal with the standard deviation `gain * sqrt(2 / (fan_in + fan_out))` (Glorot & Bengio 2010).
+    XavierNormal {
+        /// 1 for linear and sigmoid units.
+        gain: f64,
+    },
+    /// Uniform with the bound `sqrt(6 / ((1 + a^2) * fan_in))` (He et al. 2015, eq. 15).
+    HeUniform {
+        /// The `a` of the formula: the slope of the following rectifier below zero.
+        negative_slope: f64,
+    },
+    /// Normal with the standard deviation `sqrt(2 / ((1 + a^2) * fan_in))` (He et al. 2015, eq. 15).
+    HeNormal {
+        /// The `a` of the formula: the slope of the following rectifier below zero.
+        negative_slope: f64,
+    },
+}
+
+impl Init {
+    /// The weights of dense and convolution cells in torch and MindSpore: uniform with the bound `1 / sqrt(fan_in)`.
+    pub(super) fn weight() -> Init {
+        Init::HeUniform { negative_slope: 5f64.sqrt() }
+    }
+
+    /// Uniform with the bound `1 / sqrt(fan)`: biases (fan = fan-in of the weight) and recurrent cells (fan = hidden
+    /// size) in torch and MindSpore. All 0 when the fan is 0.
+    pub(super) fn uniform_of(fan: usize) -> Init {
+        Init::Uniform { bound: if fan == 0 { 0.0 } else { 1.0 / (fan as f64).sqrt() } }
+    }
+
+    /// An f32 tensor of such values, each drawn in f64 and rounded once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a formula asks for a fan and the shape has fewer than 2 axes,
+    /// or when the tensor does not fit into memory.
+    ///
+    /// ```
+    /// use precast::layers::{Init, Rng};
+    /// let weight = Init::XavierUniform { gain: 1.0 }.sample(&[4, 2], &mut Rng::seed(0))?;
+    /// assert!(weight.to_f64().iter().all(|w| w.abs() <= 1.0));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn sample(self, shape: &[usize], rng: &mut Rng) -> Result<Tensor> {
+        let mut draw: Box<dyn FnMut() -> f64> = match self {
+            Init::Zeros => Box::new(|| 0.0),
+            Init::Ones => Box::new(|| 1.0),
+            Init::Constant(value) => Box::new(move || value),
+            Init::Uniform { bound } => Box::new(move || rng.uniform(-bound, bound)),
+            Init::Normal { std } => Box::new(move || rng.normal(0.0, std)),
+            Init::XavierUniform { gain } => {
+                let bound = gain * spread(6.0, fans(shape)?.iter().sum());
+                Box::new(move || rng.uniform(-bound, bound))
+            }
+            Init::XavierNormal { gain } => {
+                let std = gain * spread(2.0, fans(shape)?.iter().sum());
+                Box::new(move || rng.normal(0.0, std))
+            }
+            Init::HeUniform { negative_slope } => {
+                let bound = spread(6.0 / (1.0 + negative_slope * negative_slope), fans(shape)?[0]);
+                Box::new(move || rng.uniform(-bound, bound))
+            }
+            Init::HeNormal { negative_slope } => {
+                let std = spread(2.0 / (1.0 + negative_slope * negative_slope), fans(shape)?[0]);
+                Box::new(move || rng.normal(0.0, std))
+            }
+        };
+        let len = shape.iter().try_fold(1usize, |n, &axis| n.checked_mul(axis));
+        if let (Some(len), Some(left)) = (len, LEFT.get()) {
+            LEFT.set(Some(left.checked_sub(len).ok_or_else(|| {
+                Error::shape(format!(
+                    "a parameter of shape {shape:?} has {len} numbers; a file may ask for {MOST_READ} in all, and {left} are left"
+                ))
+            })?));
+        }
+        let mut data: Vec<f32> = Vec::new();
+        match len.map(|len| (len, data.try_reserve_exact(len))) {
+            Some((len, Ok(()))) => data.extend(std::iter::repeat_with(|| draw() as f32).take(len)),
+            _ => return Err(Error::shape(format!("a parameter of shape {shape:?} does not fit into memory"))),
+        }
+        Tensor::from_vec(data, shape)
+    }
+}
+
+/// `[fan_in, fan_out]`, as floating numbers, which do not overflow.
+fn fans(shape: &[usize]) -> Result<[f64; 2]> {
+    let [outputs, inputs, kernel @ ..] = shape else {
+        return Err(Error::shape(format!(
+            "the fan-in of the shape {shape:?} is not defined: at least 2 axes are needed"
+        )));
+    };
+    let field: f64 = kernel.iter().map(|&k| k as f64).product();
+    Ok([*inputs as f64 * field, *outputs as f64 * field])
+}
+
+/// `sqrt(numerator / fan)`, or 0 for an empty weight.
+fn spread(numerator: f64, fan: f64) -> f64 {
+    if fan == 0.0 { 0.0 } else { (numerator / fan).sqrt() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mean and standard deviation of 20,000 draws, and the largest absolute value.
+    fn moments(init: Init, shape: &[usize]) -> (f64, f64, f64) {
+        let x = init.sample(shape, &mut Rng::seed(5)).unwrap().to_f64();
+        let n = x.len() as f64;
+        let mean = x.iter().sum::<f64>() / n;
+        let std = (x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt();
+        (mean, std, x.iter().fold(0.0, |m, x| x.abs().max(m)))
+    }
+
+    #[test]
+    fn distributions_have_their_closed_form_moments() {
+        // A weight [100, 20, 2, 5]: fan_in 200, fan_out 1000. A uniform of bound b has the deviation b / sqrt(3).
+        let shape = [100, 20, 2, 5];
+        let s = |x: f64| x.sqrt();
+        let uniforms = [
+            (Init::Uniform { bound: 0.3 }, 0.3),
+            (Init::XavierUniform { gain: 2.0 }, 2.0 * s(6.0 / 1200.0)),
+            (Init::HeUniform { negative_slope: 0.5 }, s(6.0 / 1.25 / 200.0)),
+            (Init::weight(), 1.0 / s(200.0)),
+            (Init::uniform_of(25), 0.2),
+        ];
+        for (init, bound) in uniforms {
+            let (mean, std, max) = moments(init, &shape);
+            assert!(max <= bound && max > 0.999 * bound, "{init:?}: {max} against {bound}");
+            assert!((std / (bound / s(3.0)) - 1.0).abs() < 0.02 && mean.abs() < 0.02 * bound, "{init:?}: {mean} {std}");
+        }
+        let normals = [
+            (Init::Normal { std: 0.7 }, 0.7),
+            (Init::XavierNormal { gain: 1.0 }, s(2.0 / 1200.0)),
+            (Init::HeNormal { negative_slope: 0.0 }, s(2.0 / 200.0)),
+        ];
+        for (init, expected) in normals {
+            let (mean, std, max) = moments(init, &shape);
+            assert!((std / expected - 1.0).abs() < 0.02 && mean.abs() < 0.03 * expected, "{init:?}: {mean} {std}");
+            assert!(max > 3.0 * expected && max < 6.0 * expected, "{init:?}: {max}");
+        }
+    }
+
+    #[test]
+    fn shapes_without_a_fan_or_too_large_are_errors() {
+        let mut rng = Rng::seed(0);
+        let error = Init::weight().sample(&[3], &mut rng).unwrap_err();
+        assert_eq!(error.to_string(), "the fan-in of the shape [3] is not defined: at least 2 axes are needed");
+        for shape in [vec![usize::MAX, 2], vec![usize::MAX / 2]] {
+            assert!(Init::Ones.sample(&shape, &mut rng).unwrap_err().to_string().contains("does not fit into memory"));
+        }
+        assert!(Init::weight().sample(&[4, 0], &mut rng).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_fork_does_not_move_its_origin() {
+        let (mut a, mut b) = (Rng::seed(3), Rng::seed(3));
+        let mut fork = a.fork();
+        b.fork();
+        let from_fork: Vec<f64> = (0..4).map(|_| fork.uniform(0.0, 1.0)).collect();
+        let rest: Vec<f64> = (0..4).map(|_| a.uniform(0.0, 1.0)).collect();
+        assert_eq!(rest, (0..4).map(|_| b.uniform(0.0, 1.0)).collect::<Vec<_>>());
+        assert_ne!(rest, from_fork);
+    }
+
+    #[test]
+    fn reading_nests_and_gives_back_the_advanced_generator() {
+        let draw = || with_reading_rng(|rng| Ok(rng.bits()));
+        assert!(draw().is_err());
+        let (mut outer, mut same) = (Rng::seed(1), Rng::seed(1));
+        let inside = outer.reading(|| {
+            let first = draw().unwrap();
+            let inner = Rng::seed(2).reading(|| draw().unwrap());
+            [first, inner, draw().unwrap()]
+        });
+        assert_eq!(inside, [same.bits(), Rng::seed(2).bits(), same.bits()]);
+        assert_eq!(outer, same);
+        assert!(draw().is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! Arithmetic of two tensors with broadcasting.
+
+use crate::ops::{Reduction, elementwise::pairwise::pairwise};
+use crate::{
+    DType, Op, Tensor,
+    dtype::Real,
+    error::{Error, Result},
+    kernels::elementwise::Binary,
+};
+
+macro_rules! binary_ops {
+    ($($(#[$doc:meta])* $method:ident $op:ident $constant:literal
+        |$a:ident, $b:ident| $value:expr, $slopes:expr, $integer:expr;)*) => {
+        $(
+            #[derive(Clone, Copy)]
+            struct $op;
+            impl Binary for $op {
+                const CONSTANT_SLOPES: bool = $constant;
+                const DIRECT: bool = matches!(Op::$op, Op::Add | Op::Sub | Op::Mul);
+                fn value<R: Real>(self, $a: R, $b: R) -> R { $value }
+                #[allow(unused_variables, reason = "constant slopes read neither")]
+                fn slopes<R: Real>(self, $a: R, $b: R) -> (R, R) { $slopes }
+                fn integer(self, a: i64, b: i64) -> Option<i64> {
+                    let whole: Option<fn(i64, i64) -> i64> = $integer;
+                    whole.map(|f| f(a, b))
+                }
+            }
+        )*
+        impl Tensor { $(
+            $(#[$doc])*
+            /// Shapes broadcast; dtypes promote.
+            ///
+            /// # Errors
+            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
+            /// [`ErrorKind::DType`](crate::ErrorKind::DType) when there is no such function of the dtypes.
+            pub fn $method(&self, other: &Tensor) -> Result<Tensor> {
+                pairwise(Op::$op, self, other, $op, Reduction::None)
+            }
+        )* }
+    };
+}
+
+binary_ops! {
+    /// `a + b`. Integers wrap.
+    add Add true |a, b| a + b, (R::one(), R::one()), Some(i64::wrapping_add);
+    /// `a - b`. Integers wrap.
+    sub Sub true |a, b| a - b, (R::one(), -R::one()), Some(i64::wrapping_sub);
+    /// `a * b`. Integers wrap.
+    mul Mul false |a, b| a * b, (b, a), Some(i64::wrapping_mul);
+    /// `a / b` of floating tensors.
+    div Div false |a, b| a / b, (b.recip(), -(a / b) / b), None;
+    /// `a` to the power `b`, of floating tensors. The gradient of `b` is 0 where `a` is 0 and `b` is not negative.
+    pow Pow false |a, b| a.powf(b), (power_slope(a, b), exponent_slope(a, b)), None;
+    /// The larger of the two, NaN if one is. The gradient of a tie is shared equally.
+    maximum Maximum false |a, b| if a > b || a.is_nan() { a } else { b }, shares(a > b, a < b), Some(i64::max);
+    /// The smaller of the two, NaN if one is. The gradient of a tie is shared equally.
+    minimum Minimum false |a, b| if a < b || a.is_nan() { a } else { b }, shares(a < b, a > b), Some(i64::min);
+    /// The angle in radians, between -π and π, of the point with the ordinate `a` and the abscissa `b`. The gradient at the
+    /// origin is 0.
+    atan2 Atan2 false |a, b| a.atan2(b), {
+        let length = a.hypot(b);
+        if length == R::zero() { (R::zero(), R::zero()) } else { (b / length / length, -a / length / length) }
+    }, None;
+    /// `sqrt(a² + b²)` without overflow between. The gradient at the origin is 0.
+    hypot Hypot false |a, b| a.hypot(b), {
+        let length = a.hypot(b);
+        if length == R::zero() { (R::zero(), R::zero()) } else { (a / length, b / length) }
+    }, None;
+    /// The remainder of `a / b` with the sign of `a`, of floating tensors (C's `fmod`).
+    fmod Fmod false |a, b| a % b, (R::one(), -(a / b).trunc()), None;
+    /// The remainder of `a / b` with the sign of `b`, of floating tensors (Python's `%`).
+    remainder Remainder false |a, b| {
+        let rest = a % b;
+        if rest != R::zero() && (rest < R::zero()) != (b < R::zero()) { rest + b } else { rest }
+    }, (R::one(), -(a / b).floor()), None;
+}
+
+/// d(a^b)/da; 0 for b = 0, also where a is 0.
+pub(in crate::ops) fn power_slope<R: Real>(a: R, b: R) -> R {
+    if b == R::zero() { R::zero() } else { b * a.powf(b - R::one()) }
+}
+
+fn exponent_slope<R: Real>(a: R, b: R) -> R {
+    if a == R::zero() && b >= R::zero() { R::zero() } else { a.powf(b) * a.ln() }
+}
+
+fn shares<R: Real>(first: bool, second: bool) -> (R, R) {
+    match (first, second) {
+        (true, _) => (R::one(), R::zero()),
+        (_, true) => (R::zero(), R::one()),
+        _ => (R::of(0.5), R::of(0.5)),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Lerp {
+    weight: f64,
+}
+
+impl Binary for Lerp {
+    const CONSTANT_SLOPES: bool = true;
+    fn value<R: Real>(self, a: R, b: R) -> R {
+        let weight = R::of(self.weight);
+        // From the nearer end, so that both ends are met exactly.
+        if self.weight.abs() < 0.5 { a + weight * (b - a) } else { b - (b - a) * (R::one() - weight) }
+    }
+    fn slopes<R: Real>(self, _a: R, _b: R) -> (R, R) {
+        (R::of(1.0 - self.weight), R::of(self.weight))
+    }
+}
+
+impl Tensor {
+    /// The point that divides the way from this tensor to another: `self + weight * (end - self)`. Shapes broadcast; dtypes
+    /// promote.
+    ///
+    /// # Errors
+    /// As [`add`](Tensor::add); [`ErrorKind::DType`](crate::ErrorKind::DType) for integer tensors, too.
+    pub fn lerp(&self, end: &Tensor, weight: f64) -> Result<Tensor> {
+        pairwise(Op::Lerp, self, end, Lerp { weight }, Reduction::None)
+    }
+}
+
+/// What stands on the right of an operator: a tensor, or a number, which takes the tensor's dtype.
+trait Operand {
+    fn beside(&self, left: &Tensor) -> Result<Tensor>;
+}
+
+impl Operand for Tensor {
+    fn beside(&self, _left: &Tensor) -> Result<Tensor> {
+        Ok(self.clone())
+    }
+}
+
+impl Operand for f64 {
+    fn beside(&self, left: &Tensor) -> Result<Tensor> {
+        // Up to here every whole number is an f64.
+        let exact = self.fract() == 0.0 && self.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64;
+        match left.dtype() {
+            DType::I64 if exact => Ok(Tensor::scalar(*self, DType::I64)),
+            dtype if dtype.is_float() => Ok(Tensor::scalar(*self, dtype)),
+            dtype => {
+                Err(Error::dtype(format!("the number {self} meets a tensor of dtype {dtype}; cast the tensor first")))
+            }
+        }
+    }
+}
+
+macro_rules! operators {
+    ($($operator:ident $method:ident),*) => { $(
+        operators!(@ $operator $method, &Tensor, Tensor, &Tensor, f64);
+        operators!(@ $operator $method, Tensor, Tensor, &Tensor, f64);
+    )* };
+    (@ $operator:ident $method:ident, $left:ty, $($right:ty),*) => { $(
+        impl std::ops::$operator<$right> for $left {
+            type Output = Result<Tensor>;
+            fn $method(self, right: $right) -> Result<Tensor> {
+                Tensor::$method(&self, &right.beside(&self).map_err(|e| e.in_op(stringify!($operator)))?)
+            }
+        }
+    )* };
+}
+operators!(Add add, Sub sub, Mul mul, Div div);
+
+impl std::ops::Neg for &Tensor {
+    type Output = Result<Tensor>;
+    fn neg(self) -> Result<Tensor> {
+        Tensor::neg(self)
+    }
+}
+
+impl std::ops::Neg for Tensor {
+    type Output = Result<Tensor>;
+    fn neg(self) -> Result<Tensor> {
+        Tensor::neg(&self)
+    }
+}

@@ -1,0 +1,252 @@
+//! Comparisons, logic, and choice by a mask.
+
+use num_traits::Float as _;
+
+use crate::ops::{
+    by_float, dispatch, elements,
+    elementwise::pairwise::{broadcast_shape, meet, sum_to},
+};
+use crate::{
+    DType, Op, Tensor,
+    dtype::Float,
+    error::{Error, Result},
+    kernels::broadcast::{Broadcast, zip, zip3},
+    tensor::{Array, Forward, Stored, with_array},
+};
+
+/// A boolean tensor of what holds for each pair.
+fn compare(op: Op, a: &Tensor, b: &Tensor, holds: impl Relation) -> Result<Tensor> {
+    let (a, b) = meet(a, b);
+    dispatch(op, &[&a, &b], |inputs| {
+        let [a, b] = inputs else { unreachable!("two inputs") };
+        let shape = broadcast_shape(a.shape(), b.shape())?;
+        let walk = Broadcast::new(&shape, [a.shape(), b.shape()]);
+        let value = with_array!(a.array(), array: T => {
+            let _ = array;
+            zip(&walk, &elements::<T>(a), &elements::<T>(b), |a, b| holds.of(&a, &b))
+        });
+        Array::from_vec(value, &shape).map(Forward::constant)
+    })
+}
+
+/// A relation of two elements of any dtype.
+trait Relation {
+    fn of<T: PartialOrd>(&self, a: &T, b: &T) -> bool;
+}
+
+macro_rules! comparisons {
+    ($($(#[$doc:meta])* $method:ident $op:ident $holds:ident;)*) => {
+        $(
+            struct $op;
+            impl Relation for $op {
+                fn of<T: PartialOrd>(&self, a: &T, b: &T) -> bool { a.$holds(b) }
+            }
+        )*
+        impl Tensor { $(
+            $(#[$doc])*
+            /// Shapes broadcast; dtypes promote. The result is boolean.
+            ///
+            /// # Errors
+            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast.
+            pub fn $method(&self, other: &Tensor) -> Result<Tensor> { compare(Op::$op, self, other, $op) }
+        )* }
+    };
+}
+
+comparisons! {
+    /// `a == b`; NaN equals nothing.
+    eq Equal eq;
+    /// `a != b`; NaN differs from everything.
+    ne NotEqual ne;
+    /// `a < b`; false for NaN.
+    lt Less lt;
+    /// `a <= b`; false for NaN.
+    le LessEqual le;
+    /// `a > b`; false for NaN.
+    gt Greater gt;
+    /// `a >= b`; false for NaN.
+    ge GreaterEqual ge;
+}
+
+fn only_bool(x: &Tensor) -> Result<()> {
+    match x.dtype() {
+        DType::Bool => Ok(()),
+        other => Err(Error::dtype(format!("needs boolean tensors, got {other}; compare first, or cast"))),
+    }
+}
+
+fn logical(op: Op, a: &Tensor, b: &Tensor, f: impl Fn(bool, bool) -> bool) -> Result<Tensor> {
+    dispatch(op, &[a, b], |inputs| {
+        let [a, b] = inputs else { unreachable!("two inputs") };
+        only_bool(a)?;
+        only_bool(b)?;
+        let shape = broadcast_shape(a.shape(), b.shape())?;
+        let walk = Broadcast::new(&shape, [a.shape(), b.shape()]);
+        Array::from_vec(zip(&walk, &elements(a), &elements(b), f), &shape).map(Forward::constant)
+    })
+}
+
+impl Tensor {
+    /// Whether both boolean tensors hold. Shapes broadcast.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when a tensor is not boolean.
+    pub fn logical_and(&self, other: &Tensor) -> Result<Tensor> {
+        logical(Op::LogicalAnd, self, other, |a, b| a && b)
+    }
+
+    /// Whether one of the boolean tensors holds, or both. Shapes broadcast.
+    ///
+    /// # Errors
+    /// As [`logical_and`](Tensor::logical_and).
+    pub fn logical_or(&self, other: &Tensor) -> Result<Tensor> {
+        logical(Op::LogicalOr, self, other, |a, b| a || b)
+    }
+
+    /// Whether the boolean tensor does not hold.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the tensor is not boolean.
+    pub fn logical_not(&self) -> Result<Tensor> {
+        dispatch(Op::LogicalNot, &[self], |inputs| {
+            only_bool(&inputs[0])?;
+            let not = elements::<bool>(&inputs[0]).iter().map(|x| !x).collect();
+            Array::from_vec::<bool>(not, inputs[0].shape()).map(Forward::constant)
+        })
+    }
+
+    /// `a` where this boolean tensor holds, `b` elsewhere. The three shapes broadcast; the dtypes of `a` and `b` promote.
+    ///
+    /// What is not chosen has no part in the gradient, not even when it is NaN.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when this tensor is not boolean.
+    ///
+    /// ```
+    /// use precast::Tensor;
+    /// let x = Tensor::from_vec(vec![-1f32, 2.], &[2])?;
+    /// let zero = Tensor::scalar(0.0, x.dtype());
+    /// assert_eq!(x.gt(&zero)?.select(&x, &zero)?.to_f64(), [0., 2.]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn select(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+        let (a, b) = meet(a, b);
+        dispatch(Op::Where, &[self, &a, &b], |inputs| {
+            let [mask, a, b] = inputs else { unreachable!("three inputs") };
+            only_bool(mask)?;
+            let shape = broadcast_shape(&broadcast_shape(mask.shape(), a.shape())?, b.shape())?;
+            let walk = Broadcast::new(&shape, [mask.shape(), a.shape(), b.shape()]);
+            let value = with_array!(a.array(), array: T => {
+                let _ = array;
+                let chosen = zip3(&walk, &elements(mask), &elements::<T>(a), &elements::<T>(b), |m, a, b| if m { a } else { b });
+                Array::from_vec(chosen, &shape)
+            })?;
+            if !a.dtype().is_float() {
+                return Ok(Forward::constant(value));
+            }
+            let shapes = [a.shape().to_vec(), b.shape().to_vec()];
+            Ok(Forward::new(value, vec![mask.clone()], move |back| {
+                let grad = |which: usize| {
+                    match back.needs[which + 1] {
+                    true => {
+                        by_float!(back.grad, T => chosen_gradient::<T>(&back.saved[0], back.grad, which == 0, &shapes[which]))
+                            .map(Some)
+                    }
+                    false => Ok(None),
+                }
+                };
+                Ok(vec![None, grad(0)?, grad(1)?])
+            }))
+        })
+    }
+
+    /// `value` where a boolean mask holds, which stretches to this tensor's shape, and this tensor elsewhere.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the mask does not stretch to this tensor,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the value is finite and beyond what the dtype holds,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the mask is not boolean or this tensor not floating.
+    ///
+    /// ```
+    /// # use precast::{DType, Tensor};
+    /// let mask = Tensor::from_vec(vec![true, false], &[2])?;
+    /// let scores = Tensor::ones(&[2, 2], DType::F16);
+    /// assert_eq!(scores.masked_fill(&mask, f64::NEG_INFINITY)?.to_f64()[2..], [f64::NEG_INFINITY, 1.0]);
+    /// let message = scores.masked_fill(&mask, -1e9).unwrap_err().to_string();
+    /// assert_eq!(message, "MaskedFill: -1000000000 is beyond what f16 holds; minus infinity is allowed");
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor> {
+        dispatch(Op::MaskedFill, &[self, mask], |inputs| {
+            let (x, mask) = (&inputs[0], &inputs[1]);
+            only_bool(mask)?;
+            let shape = x.shape().to_vec();
+            if broadcast_shape(&shape, mask.shape()).ok().as_ref() != Some(&shape) {
+                return Err(Error::shape(format!("the mask {:?} does not stretch to {shape:?}", mask.shape())));
+            }
+            let fill = Tensor::scalar(value, x.dtype());
+            if value.is_finite() && !fill.all_finite() {
+                let infinity = if value < 0.0 { "minus infinity" } else { "infinity" };
+                let message = format!("{value} is beyond what {} holds; {infinity} is allowed", x.dtype());
+                return Err(Error::value(message));
+            }
+            let walk = Broadcast::new(&shape, [mask.shape(), x.shape()]);
+            let value = by_float!(x, T => {
+                let fill = elements::<T>(&fill)[0];
+                let filled = zip(&walk, &elements(mask), &elements::<T>(x), |masked, x| if masked { fill } else { x });
+                Array::from_vec(filled, &shape)
+            })?;
+            Ok(Forward::new(value, vec![mask.clone()], move |back| {
+                let grad = by_float!(back.grad, T => chosen_gradient::<T>(&back.saved[0], back.grad, false, &shape))?;
+                Ok(vec![Some(grad), None])
+            }))
+        })
+    }
+
+    /// Where this tensor is neither infinite nor NaN, as booleans; integers and booleans always are finite.
+    ///
+    /// # Errors
+    /// None of its own; a region may cast the tensor first.
+    pub fn is_finite(&self) -> Result<Tensor> {
+        dispatch(Op::IsFinite, &[self], |inputs| {
+            let x = &inputs[0];
+            let finite = match x.dtype().is_float() {
+                true => {
+                    by_float!(x, T => Ok(T::widen_slice(&elements::<T>(x)).iter().map(|x| x.is_finite()).collect()))?
+                }
+                false => vec![true; x.len()],
+            };
+            Array::from_vec(finite, x.shape()).map(Forward::constant)
+        })
+    }
+
+    /// Whether no element is infinite or NaN: the question a loss scaler asks of every gradient.
+    ///
+    /// ```
+    /// use precast::{DType, Tensor};
+    /// assert!(Tensor::scalar(65504.0, DType::F16).all_finite());
+    /// assert!(!Tensor::scalar(65520.0, DType::F16).all_finite());
+    /// ```
+    pub fn all_finite(&self) -> bool {
+        fn go<T: Stored + Float>(x: &Tensor) -> bool {
+            // Blocks without an early exit are looked at many elements at a time.
+            let block = |block: &[T]| T::widen_slice(block).iter().fold(true, |all, x| all & x.is_finite());
+            elements::<T>(x).chunks(4096).all(block)
+        }
+        !self.dtype().is_float() || by_float!(self, T => Ok(go::<T>(self))).is_ok_and(|finite| finite)
+    }
+}
+
+/// The gradient of what a mask chose (`wanted` is the mask's value there), summed to its shape with one rounding.
+fn chosen_gradient<T: Stored + Float>(mask: &Tensor, grad: &Tensor, wanted: bool, to: &[usize]) -> Result<Tensor>
+where
+    T::Wide: Stored,
+{
+    let walk = Broadcast::new(grad.shape(), [mask.shape(), grad.shape()]);
+    let wide = elements::<T>(grad);
+    let chosen = |m: bool, g: T::Wide| if m == wanted { g } else { T::Wide::default() };
+    let passed = zip(&walk, &elements(mask), &T::widen_slice(&wide), chosen);
+    Array::from_vec(T::narrow_vec(sum_to(passed, grad.shape(), to)), to).map(Tensor::from_array)
+}

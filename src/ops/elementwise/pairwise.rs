@@ -1,0 +1,243 @@
+//! Functions of two tensors, pair by pair, with broadcasting: the engine of arithmetic and of the elementwise losses.
+
+use ndarray::{ArrayViewD, IxDyn};
+
+use crate::ops::{Reduction, by_float, dispatch, elements};
+use crate::{
+    DType, Op, Tensor,
+    dtype::{Float, Real},
+    error::{Error, Result},
+    kernels::{
+        broadcast::{Broadcast, zip},
+        buffers::{Lent, room, take},
+        elementwise::{Binary, Function, Input, PairSlope, PairValue, Times, map, map_stretched},
+        reduce,
+    },
+    tensor::{Array, Backward, Forward, Stored},
+};
+
+/// The shape in which two shapes meet: axes are matched from the last, and an axis of length 1 stretches.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when two axes differ and neither is 1.
+pub(crate) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
+    let rank = a.len().max(b.len());
+    let at = |shape: &[usize], i: usize| (i + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);
+    (0..rank)
+        .map(|i| match (at(a, i), at(b, i)) {
+            (x, y) if x == y => Ok(x),
+            (1, y) => Ok(y),
+            (x, 1) => Ok(x),
+            _ => Err(Error::shape(format!("the shapes {a:?} and {b:?} do not broadcast"))),
+        })
+        .collect()
+}
+
+/// A view of `x` stretched to `shape`, to which it is known to broadcast.
+pub(crate) fn stretched<'a, T: Stored>(x: &'a Array, shape: &[usize]) -> Result<ArrayViewD<'a, T>> {
+    let array = T::unwrap(x).ok_or_else(|| Error::dtype(format!("expected {}, got {}", T::DTYPE, x.dtype())))?;
+    let from = array.shape().to_vec();
+    array
+        .broadcast(IxDyn(shape))
+        .ok_or_else(|| Error::shape(format!("the shape {from:?} does not stretch to {shape:?}")))
+}
+
+/// Integers and booleans beside a floating tensor become floating, booleans beside integers integers: `mask * x`.
+pub(crate) fn meet(a: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
+    let lift = |x: &Tensor, other: DType| {
+        let met = x.dtype().promote(other);
+        if x.dtype().is_float() || !met.is_float() && met == x.dtype() { x.clone() } else { x.cast(met) }
+    };
+    (lift(a, b.dtype()), lift(b, a.dtype()))
+}
+
+/// Sums over the axes that broadcasting had stretched, in a fixed pairwise order.
+pub(crate) fn sum_to<R: Real>(x: Vec<R>, from: &[usize], to: &[usize]) -> Vec<R> {
+    let padded = std::iter::repeat_n(&1, from.len() - to.len()).chain(to);
+    let stretched: Vec<usize> =
+        padded.zip(from).enumerate().filter(|(_, (to, from))| to != from).map(|(i, _)| i).collect();
+    if stretched.is_empty() {
+        return x;
+    }
+    sum_over::<R>(&Lent::from(x), from, &stretched)
+}
+
+/// Sums over axes, given in rising order, in a fixed pairwise order, not yet rounded. What is left is in row-major order.
+pub(crate) fn sum_over<T: Float>(x: &[T], shape: &[usize], axes: &[usize]) -> Vec<T::Wide> {
+    let mut shape = shape.to_vec();
+    let mut sums: Option<Lent<T::Wide>> = None;
+    let mut left = axes;
+    // Neighbouring axes are summed as one, the last ones first.
+    while let Some(&last) = left.last() {
+        let together = left.iter().rev().enumerate().take_while(|&(i, &axis)| axis + i == last).count();
+        let first = last + 1 - together;
+        left = &left[..left.len() - together];
+        let outer = shape[..first].iter().product();
+        let n = shape[first..=last].iter().product();
+        let inner = shape[last + 1..].iter().product();
+        let next = match &sums {
+            None => reduce::sum_middle(x, outer, n, inner),
+            Some(sums) => reduce::sum_middle::<T::Wide>(sums, outer, n, inner),
+        };
+        sums = Some(next.into());
+        shape[first..=last].fill(1);
+    }
+    sums.map_or_else(|| T::widen_slice(x).into_vec(), Lent::into_vec)
+}
+
+/// A differentiable function of two tensors, reduced or not, with one rounding.
+pub(in crate::ops) fn pairwise<F: Binary>(
+    op: Op,
+    a: &Tensor,
+    b: &Tensor,
+    f: F,
+    reduction: Reduction,
+) -> Result<Tensor> {
+    pairwise_as(op, a, b, b.shape(), f, reduction)
+}
+
+/// [`pairwise`] where `b` broadcasts as if it had another shape of as many elements.
+pub(in crate::ops) fn pairwise_as<F: Binary>(
+    op: Op,
+    a: &Tensor,
+    b: &Tensor,
+    b_shape: &[usize],
+    f: F,
+    reduction: Reduction,
+) -> Result<Tensor> {
+    let slopes = if F::CONSTANT_SLOPES {
+        Slopes::Constant(f.slopes(1.0, 1.0).into())
+    } else {
+        Slopes::Varying([Box::new(PairSlope::<F, false>(f)), Box::new(PairSlope::<F, true>(f))])
+    };
+    let integer = |a, b| f.integer(a, b);
+    map_pairs(op, [a, b], b_shape, (&PairValue(f), &integer, slopes), reduction)
+}
+
+/// The partial derivatives of a function of two numbers.
+enum Slopes {
+    Constant([f64; 2]),
+    /// Functions of the gradient, a and b.
+    Varying([Box<dyn Function>; 2]),
+}
+
+/// [`pairwise_as`] of compiled functions.
+fn map_pairs(
+    op: Op,
+    [a, b]: [&Tensor; 2],
+    b_shape: &[usize],
+    (value, integer, slopes): (&dyn Function, &dyn Fn(i64, i64) -> Option<i64>, Slopes),
+    reduction: Reduction,
+) -> Result<Tensor> {
+    let (a, b) = meet(a, b);
+    dispatch(op, &[&a, &b], move |inputs| {
+        let [a, b] = inputs else { unreachable!("two inputs") };
+        let shape = broadcast_shape(a.shape(), b_shape)?;
+        let shapes = [a.shape().to_vec(), b_shape.to_vec()];
+        if a.dtype() == DType::I64 && integer(0, 0).is_some() {
+            let walk = Broadcast::new(&shape, [&shapes[0], &shapes[1]]);
+            let whole = |a, b| integer(a, b).unwrap_or_default();
+            let value = zip(&walk, &elements::<i64>(a), &elements::<i64>(b), whole);
+            return Array::from_vec(value, &shape).map(Forward::constant);
+        }
+        let value = by_float!(a, T => value_of::<T>(value, [a, b], &shapes, &shape, reduction))?;
+        let own_shapes = [a.shape().to_vec(), b.shape().to_vec()];
+        let saved = match slopes {
+            Slopes::Constant(_) => vec![],
+            Slopes::Varying(_) => vec![a.clone(), b.clone()],
+        };
+        Ok(Forward::new(value, saved, move |back| {
+            let grad = |which: usize| -> Result<Option<Tensor>> {
+                if !back.needs[which] {
+                    return Ok(None);
+                }
+                // What an addition passes on as it came.
+                if matches!(slopes, Slopes::Constant(slopes) if slopes[which] == 1.0)
+                    && own_shapes[which] == back.grad.shape()
+                {
+                    return Ok(Some(back.grad.clone()));
+                }
+                by_float!(back.grad, T => {
+                    let sums = gradient::<T>(&slopes, back, which, &shapes, &shape, reduction)?;
+                    Array::from_vec(sums, &own_shapes[which]).map(Tensor::from_array).map(Some)
+                })
+            };
+            Ok(vec![grad(0)?, grad(1)?])
+        }))
+    })
+}
+
+fn value_of<T: Stored + Float>(
+    f: &dyn Function,
+    [a, b]: [&Tensor; 2],
+    shapes: &[Vec<usize>; 2],
+    shape: &[usize],
+    reduction: Reduction,
+) -> Result<Array> {
+    let (a, b) = (elements::<T>(a), elements::<T>(b));
+    if reduction == Reduction::None && shapes[0] == shapes[1] {
+        return Array::from_vec(map(f, &[&a, &b]), shape);
+    }
+    let walk = Broadcast::new(shape, [&shapes[0], &shapes[1]]);
+    let inputs = [Input::Stored(&a[..]), Input::Stored(&b)];
+    if reduction == Reduction::None {
+        return Array::from_vec(rounded(f, &walk, inputs), shape);
+    }
+    let mut pairs = room(walk.len());
+    map_stretched(f, &walk, inputs, &mut |part| pairs.extend_from_slice(part));
+    let pairs = Lent::from(pairs);
+    let divisor = T::Wide::of(reduction.divisor(pairs.len()));
+    Array::from_vec(vec![T::narrow(reduce::sum(&pairs) / divisor)], &[])
+}
+
+/// [`map_stretched`], each element rounded once.
+fn rounded<T: Float, const N: usize>(f: &dyn Function, walk: &Broadcast<N>, inputs: [Input<'_, T>; N]) -> Vec<T> {
+    let (mut values, mut done) = (take(walk.len()), 0);
+    map_stretched(f, walk, inputs, &mut |part| {
+        T::narrow_into(part, &mut values[done..][..part.len()]);
+        done += part.len();
+    });
+    values
+}
+
+/// The gradient of one of the two inputs; `shapes` are those in which they met in `shape`.
+fn gradient<T: Stored + Float>(
+    slopes: &Slopes,
+    back: &Backward<'_>,
+    which: usize,
+    shapes: &[Vec<usize>; 2],
+    shape: &[usize],
+    reduction: Reduction,
+) -> Result<Vec<T>>
+where
+    T::Wide: Stored,
+{
+    let grad = elements::<T>(back.grad);
+    // Where nothing was stretched and nothing summed: one rounding.
+    let as_it_is = reduction == Reduction::None && shapes[which] == shape;
+    let product: Vec<T::Wide> = match (slopes, back.saved) {
+        (Slopes::Constant(slopes), _) if as_it_is => return Ok(map(&Times(slopes[which]), &[&grad])),
+        (Slopes::Constant(slopes), _) => map(&Times(slopes[which]), &[&T::widen_slice(&grad)]),
+        (Slopes::Varying(slopes), [a, b]) => {
+            let (slope, a, b) = (&*slopes[which], elements::<T>(a), elements::<T>(b));
+            if as_it_is && shapes[0] == shapes[1] {
+                return Ok(map(slope, &[&grad, &a, &b]));
+            }
+            let walk = Broadcast::new(shape, [back.grad.shape(), &shapes[0], &shapes[1]]);
+            let others = [Input::Stored(&a[..]), Input::Stored(&b)];
+            if as_it_is {
+                return Ok(rounded(slope, &walk, [Input::Stored(&grad), others[0], others[1]]));
+            }
+            let divisor = T::Wide::of(reduction.divisor(shape.iter().product()));
+            let mut grad = T::widen_slice(&grad).into_vec();
+            grad.iter_mut().for_each(|grad| *grad = *grad / divisor);
+            let grad = Lent::from(grad);
+            let mut product = room(walk.len());
+            let each = &mut |part: &[T::Wide]| product.extend_from_slice(part);
+            map_stretched(slope, &walk, [Input::Wide(&grad), others[0], others[1]], each);
+            product
+        }
+        (Slopes::Varying(_), _) => unreachable!("both inputs are kept"),
+    };
+    Ok(T::narrow_vec(sum_to(product, shape, &shapes[which])))
+}

@@ -1,0 +1,42 @@
+//! The rectifier with a learnt slope.
+
+use crate::ops::{Reduction, elementwise::pairwise::pairwise_as};
+use crate::{
+    Op, Tensor,
+    dtype::Real,
+    error::{Error, Result},
+    kernels::elementwise::Binary,
+};
+
+#[derive(Clone, Copy)]
+struct Prelu;
+
+impl Binary for Prelu {
+    fn value<R: Real>(self, x: R, w: R) -> R {
+        if x <= R::zero() { w * x } else { x }
+    }
+    fn slopes<R: Real>(self, x: R, w: R) -> (R, R) {
+        if x <= R::zero() { (w, x) } else { (R::one(), R::zero()) }
+    }
+}
+
+impl Tensor {
+    /// `x` where it is positive, `weight * x` elsewhere. `weight` is `[1]`, or has one element for each channel (axis 1).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weight has another shape,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the dtypes differ and no policy casts them.
+    pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
+        let (shape, channels) = (self.shape(), self.shape().get(1).copied().unwrap_or(1));
+        if weight.shape() != [1] && weight.shape() != [channels] {
+            let message = format!("a weight of shape {:?} for {shape:?}; allowed: [1] or [{channels}]", weight.shape());
+            return Err(Error::shape(message).in_op(Op::Prelu.name()));
+        }
+        // Along axis 1, not along the last.
+        let mut seen = vec![1; self.rank().saturating_sub(1)];
+        if let Some(first) = seen.first_mut() {
+            *first = weight.len();
+        }
+        pairwise_as(Op::Prelu, self, weight, &seen, Prelu, Reduction::None)
+    }
+}

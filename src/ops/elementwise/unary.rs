@@ -1,0 +1,310 @@
+//! Functions of one tensor, element by element.
+
+use crate::ops::{dispatch, elements, elementwise::arithmetic::power_slope, float_kernel, saved};
+use crate::{
+    Op, Tensor,
+    dtype::Real,
+    error::{Error, Result},
+    kernels::{
+        elementwise::{Function, Kept, Slope, Times, Unary, Value, map},
+        math::{self, density, normal, sigmoid},
+    },
+    tensor::Forward,
+};
+
+/// A differentiable elementwise op. One rounding forward, one backward.
+pub(in crate::ops) fn unary<F: Unary>(op: Op, x: &Tensor, f: F) -> Result<Tensor> {
+    let slope: Box<dyn Function> = match F::KEPT {
+        Kept::Nothing => Box::new(Times(f.slope(0.0))),
+        _ => Box::new(Slope(f)),
+    };
+    map_one(op, x, &Value(f), F::KEPT, slope)
+}
+
+/// [`unary`] of compiled functions; `slope` is one of the gradient and of what is kept.
+fn map_one(op: Op, x: &Tensor, value: &dyn Function, kept: Kept, slope: Box<dyn Function>) -> Result<Tensor> {
+    dispatch(op, &[x], |inputs| {
+        let x = &inputs[0];
+        let value = float_kernel!(x, x.shape(), |s: T| map(value, &[s]))?;
+        let saved = saved(kept, x, &value);
+        Ok(Forward::new(value, saved, move |back| {
+            let grad = float_kernel!(back.grad, back.grad.shape(), |grad: T| match back.saved {
+                [kept] => map(&*slope, &[grad, &elements::<T>(kept)]),
+                _ => map(&*slope, &[grad]),
+            })?;
+            Ok(vec![Some(Tensor::from_array(grad))])
+        }))
+    })
+}
+
+macro_rules! unary_ops {
+    ($($(#[$doc:meta])* $method:ident $op:ident $($struct:ident)? ($($parameter:ident),*) |$x:ident| $value:expr,
+        $kept:ident |$k:ident| $slope:expr;)*) => { $(
+        unary_ops!(@ [$(#[$doc])*] $method $op [$($struct)? $op] ($($parameter),*) |$x| $value, $kept |$k| $slope);
+    )* };
+    (@ $doc:tt $method:ident $op:ident [$struct:ident $($rest:ident)?] $parameters:tt $($function:tt)*) => {
+        unary_ops!(@@ $doc $method $op $struct $parameters $($function)*);
+    };
+    (@@ [$(#[$doc:meta])*] $method:ident $op:ident $struct:ident ($($parameter:ident),*) |$x:ident| $value:expr,
+        $kept:ident |$k:ident| $slope:expr) => {
+        #[derive(Clone, Copy)]
+        struct $struct { $($parameter: f64),* }
+        impl Unary for $struct {
+            const KEPT: Kept = Kept::$kept;
+            const DIRECT: bool = matches!(Op::$op, Op::Relu | Op::LeakyRelu | Op::Gelu | Op::Neg);
+            fn value<R: Real>(self, $x: R) -> R {
+                $(let $parameter = R::of(self.$parameter);)*
+                $value
+            }
+            #[allow(unused_variables, reason = "not every slope reads every parameter")]
+            fn slope<R: Real>(self, $k: R) -> R {
+                $(let $parameter = R::of(self.$parameter);)*
+                $slope
+            }
+        }
+        impl Tensor {
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+            pub fn $method(&self $(, $parameter: f64)*) -> Result<Tensor> {
+                unary(Op::$op, self, $struct { $($parameter),* })
+            }
+        }
+    };
+}
+
+// Comparisons below are written so that NaN falls into the branch that keeps it, forward and backward.
+unary_ops! {
+    /// `max(x, 0)`, and -0 of -0; the slope at 0 is 0.
+    relu Relu () |x| if x < R::zero() { R::zero() } else { x },
+        Output |y| if y <= R::zero() { R::zero() } else { unit(y) };
+    /// `min(max(x, 0), 6)`; the slope at 0 and 6 is 0.
+    relu6 Relu6 () |x| between(x, R::zero(), R::of(6.0)), Output |y| inside(y, R::zero(), R::of(6.0));
+    /// `x` where it is positive, `slope * x` elsewhere.
+    leaky_relu LeakyRelu (slope) |x| if x <= R::zero() { slope * x } else { x },
+        Input |x| if x <= R::zero() { slope } else { unit(x) };
+    /// `x` where it is positive, `alpha * (exp(x) - 1)` elsewhere.
+    elu Elu (alpha) |x| if x <= R::zero() { alpha * math::expm1(x) } else { x },
+        Input |x| if x <= R::zero() { alpha * math::exp(x) } else { unit(x) };
+    /// `scale * x` where it is positive, `scale * alpha * (exp(x) - 1)` elsewhere, with the constants that keep mean 0 and
+    /// variance 1 from layer to layer (Klambauer et al. 2017).
+    selu Selu () |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * math::expm1(x) } else { R::of(SELU_SCALE) * x },
+        Input |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * math::exp(x) } else { R::of(SELU_SCALE) * unit(x) };
+    /// `x` where it is positive, `alpha * (exp(x / alpha) - 1)` elsewhere: smooth for every alpha (Barron 2017).
+    celu Celu (alpha) |x| if x <= R::zero() { alpha * math::expm1(x / alpha) } else { x },
+        Input |x| if x <= R::zero() { math::exp(x / alpha) } else { unit(x) };
+    /// `x * Φ(x)` with the normal distribution's Φ, exact by the error function (Hendrycks, Gimpel 2016).
+    gelu Gelu () |x| x * normal(x), Input |x| normal(x) + x * density(x);
+    /// [`gelu`](Tensor::gelu) with Φ approximated by `(1 + tanh(sqrt(2/π) (x + 0.044715 x³))) / 2`.
+    gelu_tanh Gelu GeluTanh () |x| x * normal_tanh(x).0, Input |x| { let (value, slope) = normal_tanh(x); value + x * slope };
+    /// `x * sigmoid(x)`.
+    silu Silu () |x| x * sigmoid(x), Input |x| { let s = sigmoid(x); s + x * s * sigmoid(-x) };
+    /// `1 / (1 + exp(-x))`.
+    sigmoid Sigmoid () |x| sigmoid(x), Output |y| y * (R::one() - y);
+    /// `tanh(x)`.
+    tanh Tanh () |x| math::tanh(x), Output |y| R::one() - y * y;
+    /// `ln(1 + exp(x))`, without overflow.
+    softplus Softplus () |x| softplus(x), Input |x| sigmoid(x);
+    /// `ln(sigmoid(x))`, without overflow.
+    log_sigmoid LogSigmoid () |x| -softplus(-x), Input |x| sigmoid(-x);
+    /// `x * tanh(softplus(x))` (Misra 2019).
+    mish Mish () |x| x * math::tanh(softplus(x)),
+        Input |x| { let t = math::tanh(softplus(x)); t + x * (R::one() - t * t) * sigmoid(x) };
+    /// `min(max(x + 3, 0), 6) / 6`; the slope at -3 and 3 is 0.
+    hard_sigmoid HardSigmoid () |x| between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
+        Input |x| inside(x, R::of(-3.0), R::of(3.0)) / R::of(6.0);
+    /// `x * min(max(x + 3, 0), 6) / 6`; the slope is 0 at -3 and 1 at 3.
+    hard_swish HardSwish () |x| x * between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
+        Input |x| if x <= R::of(-3.0) { R::zero() } else if x >= R::of(3.0) { R::one() }
+            else { (R::of(2.0) * x + R::of(3.0)) / R::of(6.0) };
+    /// `min(max(x, -1), 1)`; the slope at -1 and 1 is 0.
+    hard_tanh HardTanh () |x| between(x, -R::one(), R::one()), Output |y| inside(y, -R::one(), R::one());
+    /// `x / (1 + |x|)`.
+    softsign Softsign () |x| x / (R::one() + x.abs()), Input |x| { let d = R::one() + x.abs(); (d * d).recip() };
+    /// `x - tanh(x)`.
+    tanh_shrink TanhShrink () |x| tanh_shrink(x), Input |x| { let t = math::tanh(x); t * t };
+    /// `x` moved towards 0 by `lambda`, and 0 where it is no further away than that; the slope there is 0.
+    softshrink Softshrink (lambda) |x| if x.abs() <= lambda { R::zero() } else { x - lambda * sign(x) },
+        Input |x| if x.abs() <= lambda { R::zero() } else { unit(x) };
+    /// `exp(x)`.
+    exp Exp () |x| math::exp(x), Output |y| y;
+    /// `exp(x) - 1`, accurate near 0.
+    expm1 Expm1 () |x| math::expm1(x), Input |x| math::exp(x);
+    /// The natural logarithm: minus infinity at 0, NaN below.
+    log Log () |x| x.ln(), Input |x| x.recip();
+    /// The logarithm to base 2.
+    log2 Log2 () |x| x.log2(), Input |x| (x * R::of(std::f64::consts::LN_2)).recip();
+    /// The logarithm to base 10.
+    log10 Log10 () |x| x.log10(), Input |x| (x * R::of(std::f64::consts::LN_10)).recip();
+    /// `ln(1 + x)`, accurate near 0.
+    log1p Log1p () |x| x.ln_1p(), Input |x| (x + R::one()).recip();
+    /// The square root; NaN below 0. The slope at 0 is infinite.
+    sqrt Sqrt () |x| x.sqrt(), Output |y| R::of(0.5) / y;
+    /// `1 / sqrt(x)`.
+    rsqrt Rsqrt () |x| x.sqrt().recip(), Input |x| -(x.sqrt() * x * R::of(2.0)).recip();
+    /// `1 / x`.
+    reciprocal Reciprocal () |x| x.recip(), Input |x| -(x * x).recip();
+    /// `x * x`.
+    square Square () |x| x * x, Input |x| R::of(2.0) * x;
+    /// `|x|`; the slope at 0 is 0.
+    abs Abs () |x| x.abs(), Input |x| sign(x);
+    /// `-x`.
+    neg Neg () |x| -x, Nothing |_x| -R::one();
+    /// -1, 0 or 1. The gradient is 0.
+    sign Sign () |x| sign(x), Nothing |_x| R::zero();
+    /// The nearest integer below. The gradient is 0.
+    floor Floor () |x| x.floor(), Nothing |_x| R::zero();
+    /// The nearest integer above. The gradient is 0.
+    ceil Ceil () |x| x.ceil(), Nothing |_x| R::zero();
+    /// The integer part: the nearest integer towards 0. The gradient is 0.
+    trunc Trunc () |x| x.trunc(), Nothing |_x| R::zero();
+    /// The nearest integer, the even one of two equally near. The gradient is 0.
+    round Round () |x| x.round_even(), Nothing |_x| R::zero();
+    /// The sine of x in radians.
+    sin Sin () |x| x.sin(), Input |x| x.cos();
+    /// The cosine of x in radians.
+    cos Cos () |x| x.cos(), Input |x| -x.sin();
+    /// The tangent of x in radians.
+    tan Tan () |x| x.tan(), Input |x| { let c = x.cos(); (c * c).recip() };
+    /// The angle in radians whose sine is x; NaN outside [-1, 1].
+    asin Asin () |x| x.asin(), Input |x| ((R::one() - x) * (R::one() + x)).sqrt().recip();
+    /// The angle in radians whose cosine is x; NaN outside [-1, 1].
+    acos Acos () |x| x.acos(), Input |x| -((R::one() - x) * (R::one() + x)).sqrt().recip();
+    /// The angle in radians, between -π/2 and π/2, whose tangent is x.
+    atan Atan () |x| x.atan(), Input |x| (R::one() + x * x).recip();
+    /// The hyperbolic sine.
+    sinh Sinh () |x| x.sinh(), Input |x| x.cosh();
+    /// The hyperbolic cosine.
+    cosh Cosh () |x| x.cosh(), Input |x| x.sinh();
+    /// The inverse of the hyperbolic sine.
+    asinh Asinh () |x| math::asinh(x), Input |x| x.hypot(R::one()).recip();
+    /// The inverse of the hyperbolic cosine; NaN below 1.
+    acosh Acosh () |x| math::acosh(x), Input |x| ((x - R::one()).sqrt() * (x + R::one()).sqrt()).recip();
+    /// The inverse of the hyperbolic tangent: infinite at -1 and 1, NaN outside.
+    atanh Atanh () |x| math::atanh(x), Input |x| ((R::one() - x) * (R::one() + x)).recip();
+    /// The error function.
+    erf Erf () |x| math::erf(x), Input |x| R::of(std::f64::consts::FRAC_2_SQRT_PI) * math::exp(-x * x);
+    /// `1 - erf(x)`, accurate where that is small.
+    erfc Erfc () |x| x.erfc(), Input |x| -R::of(std::f64::consts::FRAC_2_SQRT_PI) * math::exp(-x * x);
+    /// The number whose error function is x: infinite at -1 and 1, NaN outside.
+    erfinv Erfinv () |x| erfinv(x), Input |x| {
+        let y = erfinv(x);
+        R::of(std::f64::consts::FRAC_2_SQRT_PI).recip() * math::exp(y * y)
+    };
+    /// `x` to a power. NaN for a negative `x` unless the exponent is whole.
+    powf Pow (exponent) |x| x.powf(exponent), Input |x| power_slope(x, exponent);
+}
+
+const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
+
+#[derive(Clone, Copy)]
+struct Clamp {
+    min: f64,
+    max: f64,
+}
+
+impl Unary for Clamp {
+    const KEPT: Kept = Kept::Input;
+    fn value<R: Real>(self, x: R) -> R {
+        between(x, R::of(self.min), R::of(self.max))
+    }
+    fn slope<R: Real>(self, x: R) -> R {
+        if x < R::of(self.min) || x > R::of(self.max) { R::zero() } else { unit(x) }
+    }
+}
+
+impl Tensor {
+    /// `min(max(x, min), max)`. The slope is 1 at the bounds, too; the bounds may be infinite.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `min` is above `max` or one is NaN,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    pub fn clamp(&self, min: f64, max: f64) -> Result<Tensor> {
+        if min.is_nan() || max.is_nan() || min > max {
+            let message = format!("the lower bound {min} is not below the upper bound {max}");
+            return Err(Error::value(message).in_op(Op::Clamp.name()));
+        }
+        unary(Op::Clamp, self, Clamp { min, max })
+    }
+}
+
+/// 1, or NaN where x is.
+fn unit<R: Real>(x: R) -> R {
+    if x.is_nan() { x } else { R::one() }
+}
+
+pub(in crate::ops) fn sign<R: Real>(x: R) -> R {
+    if x == R::zero() || x.is_nan() { x } else { x.signum() }
+}
+
+fn between<R: Real>(x: R, low: R, high: R) -> R {
+    if x < low {
+        low
+    } else if x > high {
+        high
+    } else {
+        x
+    }
+}
+
+/// 1 strictly between the bounds, else 0.
+fn inside<R: Real>(x: R, low: R, high: R) -> R {
+    if x <= low || x >= high { R::zero() } else { unit(x) }
+}
+
+/// `ln(1 + exp(x))` without overflow.
+pub(in crate::ops) fn softplus<R: Real>(x: R) -> R {
+    if x.is_nan() { x } else { x.max(R::zero()) + math::exp(-x.abs()).ln_1p() }
+}
+
+/// `x - tanh(x)`, computed in f64; near 0, where that cancels, by the series of tanh.
+fn tanh_shrink<R: Real>(x: R) -> R {
+    const SERIES: [f64; 7] = [
+        1.0 / 3.0,
+        -2.0 / 15.0,
+        17.0 / 315.0,
+        -62.0 / 2835.0,
+        1382.0 / 155_925.0,
+        -21_844.0 / 6_081_075.0,
+        929_569.0 / 638_512_875.0,
+    ];
+    let wide = x.to_f64().unwrap_or(f64::NAN);
+    if wide.abs() < 0.1 {
+        let square = wide * wide;
+        return R::of(SERIES.iter().rev().fold(0.0, |sum, term| sum * square + term) * square * wide);
+    }
+    R::of(wide - wide.tanh())
+}
+
+/// The inverse of the error function, computed in f64: Winitzki's approximation ("A handy approximation for the error
+/// function and its inverse", 2008; good to 0.002), and three of Halley's steps, each of which triples the digits.
+fn erfinv<R: Real>(x: R) -> R {
+    let wide = x.to_f64().unwrap_or(f64::NAN);
+    let a = wide.abs();
+    if a.is_nan() || a >= 1.0 {
+        return if a == 1.0 { x / R::zero() } else { R::nan() };
+    }
+    let (log, scale) = ((-a * a).ln_1p(), 0.147);
+    let half = 2.0 / (std::f64::consts::PI * scale) + log / 2.0;
+    let mut y = ((half * half - log / scale).sqrt() - half).max(0.0).sqrt();
+    for _ in 0..3 {
+        // Near 1 by the complement, of which no digit is lost.
+        let error = if a < 0.5 { math::erf(y) - a } else { (1.0 - a) - Real::erfc(y) };
+        let newton = error / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp());
+        y -= newton / (1.0 + y * newton);
+    }
+    R::of(y.copysign(wide))
+}
+
+/// `(1 + tanh(u)) / 2` with `u = sqrt(2/π) (x + 0.044715 x³)`, and its slope; as sigmoid(2u), which does not cancel.
+fn normal_tanh<R: Real>(x: R) -> (R, R) {
+    let scale = R::of(2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
+    let cubic = R::of(0.044715);
+    // Beyond these bounds the value is 0 or 1 and the slope 0; x² and x³ would be infinite far out.
+    let x = between(x, R::of(-100.0), R::of(100.0));
+    let twice_u = scale * (x + cubic * x * x * x);
+    let value = sigmoid(twice_u);
+    (value, value * sigmoid(-twice_u) * scale * (R::one() + R::of(3.0) * cubic * x * x))
+}

@@ -1,0 +1,7 @@
+//! Shapes, views, and elements picked by position.
+
+pub(in crate::ops) mod pick;
+pub(in crate::ops) mod scatter;
+pub(in crate::ops) mod shape;
+pub(in crate::ops) mod slice_concat;
+pub(in crate::ops) mod sort;

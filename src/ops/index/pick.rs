@@ -1,0 +1,148 @@
+//! Picking elements by integer indices. Gradients are added up in f32 where an element was picked more than once, and
+//! rounded once.
+
+use crate::ops::{by_float, dispatch, elements, index::shape::axis_at, spatial::windows::checked_shape};
+use crate::{
+    DType, Op, Tensor,
+    dtype::Float,
+    error::{Error, Result},
+    kernels::buffers::{room, zeros},
+    tensor::{Array, Forward, Stored, with_array},
+};
+
+/// The indices, each checked to lie in `0..len`.
+pub(in crate::ops) fn checked_indices(index: &Tensor, len: usize) -> Result<Vec<usize>> {
+    if index.dtype() != DType::I64 {
+        return Err(Error::dtype(format!("indices are i64, got {}", index.dtype())));
+    }
+    let check = |&i: &i64| match usize::try_from(i) {
+        Ok(at) if at < len => Ok(at),
+        _ => Err(Error::value(format!("the index {i} is out of range: 0..{len} is allowed"))),
+    };
+    elements::<i64>(index).iter().map(check).collect()
+}
+
+/// `out[i] = x[at[i]]`, and the way back: `grad_x[at[i]] += grad[i]`. Offsets count runs of `run` elements.
+pub(in crate::ops) fn picked(x: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
+    with_array!(&x.array().contiguous(), a: T => {
+        let data: &[T] = a.as_slice().unwrap_or_default();
+        let mut out = room(at.len() * run);
+        at.iter().for_each(|i| out.extend_from_slice(&data[i * run..(i + 1) * run]));
+        Array::from_vec::<T>(out, shape)
+    })
+}
+
+fn scattered(grad: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
+    fn go<T: Stored + Float>(grad: &Tensor, at: &[usize], run: usize, len: usize) -> Vec<T> {
+        let grad = elements::<T>(grad);
+        let mut sums = zeros(len);
+        for (n, i) in at.iter().enumerate() {
+            let to = sums[i * run..(i + 1) * run].iter_mut();
+            to.zip(&grad[n * run..(n + 1) * run]).for_each(|(sum, grad)| *sum += grad.widen());
+        }
+        T::narrow_vec(sums)
+    }
+    by_float!(grad, T => Array::from_vec(go::<T>(grad, at, run, shape.iter().product()), shape))
+}
+
+/// For each place of an index, the offset of the element of a tensor of shape `from` that has the index along `axis` and
+/// the place along the other axes.
+pub(in crate::ops) fn offsets_along(from: &[usize], axis: usize, index: &Tensor) -> Result<Vec<usize>> {
+    let to = index.shape();
+    if to.len() != from.len() || (0..from.len()).any(|i| i != axis && to[i] > from[i]) {
+        return Err(Error::shape(format!("the index {to:?} does not fit {from:?} along axis {axis}")));
+    }
+    let offset = |(place, index): (ndarray::IxDyn, usize)| {
+        let along = |i: usize| if i == axis { index } else { place[i] };
+        (0..from.len()).fold(0, |offset, i| offset * from[i] + along(i))
+    };
+    Ok(ndarray::indices(to).into_iter().zip(checked_indices(index, from[axis])?).map(offset).collect())
+}
+
+/// The op that picks runs of `x` at the offsets that the indices stand for; indices have no gradient. Kept for the way
+/// back are the indices alone, as they came.
+fn pick(
+    x: &Tensor,
+    index: &Tensor,
+    len: usize,
+    run: usize,
+    shape: Vec<usize>,
+    offsets: impl Fn(Vec<usize>) -> Vec<usize> + Send + Sync + 'static,
+) -> Result<Forward> {
+    let value = picked(x, &offsets(checked_indices(index, len)?), run, &checked_shape(shape)?)?;
+    let from = x.shape().to_vec();
+    Ok(Forward::new(value, vec![index.clone()], move |b| {
+        let at = offsets(checked_indices(&b.saved[0], len)?);
+        Ok(vec![Some(Tensor::from_array(scattered(b.grad, &at, run, &from)?)), None])
+    }))
+}
+
+impl Tensor {
+    /// `out[i][j][k] = self[i][index[i][j][k]][k]` for axis 1, and so for every axis, as torch's `gather`: the result has
+    /// the shape of the index, which is nowhere longer than this tensor but along `axis`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when ranks differ or the index is longer along another axis,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64.
+    pub fn gather(&self, axis: isize, index: &Tensor) -> Result<Tensor> {
+        dispatch(Op::Gather, &[self, index], |inputs| {
+            let (x, index) = (&inputs[0], &inputs[1]);
+            let axis = axis_at(axis, x.rank())?;
+            let value = picked(x, &offsets_along(x.shape(), axis, index)?, 1, index.shape())?;
+            let from = x.shape().to_vec();
+            Ok(Forward::new(value, vec![index.clone()], move |b| {
+                let at = offsets_along(&from, axis, &b.saved[0])?;
+                Ok(vec![Some(Tensor::from_array(scattered(b.grad, &at, 1, &from)?)), None])
+            }))
+        })
+    }
+
+    /// The slices of an axis in the order of a vector of indices.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or the index is not a vector,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64.
+    pub fn index_select(&self, axis: isize, index: &Tensor) -> Result<Tensor> {
+        dispatch(Op::IndexSelect, &[self, index], |inputs| {
+            let (x, index) = (&inputs[0], &inputs[1]);
+            let axis = axis_at(axis, x.rank())?;
+            if index.rank() != 1 {
+                return Err(Error::shape(format!("the index must be a vector, got {:?}", index.shape())));
+            }
+            let len = x.shape()[axis];
+            let mut shape = x.shape().to_vec();
+            shape[axis] = index.len();
+            let outer: usize = shape[..axis].iter().product();
+            let run = shape[axis + 1..].iter().product();
+            pick(x, index, len, run, shape, move |indices| {
+                (0..outer).flat_map(|o| indices.iter().map(move |i| o * len + i)).collect()
+            })
+        })
+    }
+
+    /// The rows of a table `[count, d]` for each of these i64 ids: `[...] -> [..., d]`. Ids are never cast.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the table is not a matrix,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an id out of range,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the ids are not i64.
+    ///
+    /// ```
+    /// # use precast::Tensor;
+    /// let table = Tensor::from_vec(vec![0f32, 1., 2., 3., 4., 5.], &[3, 2])?;
+    /// let ids = Tensor::from_vec(vec![2i64, 0], &[2])?;
+    /// assert_eq!(ids.embedding(&table)?.to_vec::<f32>()?, [4., 5., 0., 1.]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn embedding(&self, table: &Tensor) -> Result<Tensor> {
+        dispatch(Op::Embedding, &[table, self], |inputs| {
+            let (table, ids) = (&inputs[0], &inputs[1]);
+            let &[count, d] = table.shape() else {
+                return Err(Error::shape(format!("the table must be [count, d], got {:?}", table.shape())));
+            };
+            pick(table, ids, count, d, [ids.shape(), &[d]].concat(), |indices| indices)
+        })
+    }
+}

@@ -1,0 +1,205 @@
+//! Putting elements at integer indices. Sums are kept in f32 and rounded once.
+
+use crate::ops::{
+    by_float, dispatch, elements,
+    index::pick::{checked_indices, offsets_along, picked},
+    index::shape::axis_at,
+    one_float_dtype,
+};
+use crate::{
+    Op, Tensor,
+    dtype::Float,
+    error::{Error, Result},
+    kernels::buffers::{self, Elements},
+    tensor::{Array, Forward, Stored, with_array},
+};
+
+/// `x` with each run of `values` added at its offset, which counts runs of `run` elements.
+fn added(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Result<Array> {
+    fn go<T: Stored + Float>(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Vec<T> {
+        let mut sums = T::widen_slice(&elements::<T>(x)).into_vec();
+        let values = elements::<T>(values);
+        for (n, i) in at.iter().enumerate() {
+            let to = sums[i * run..(i + 1) * run].iter_mut();
+            to.zip(&values[n * run..(n + 1) * run]).for_each(|(sum, value)| *sum += value.widen());
+        }
+        T::narrow_vec(sums)
+    }
+    by_float!(x, T => Array::from_vec(go::<T>(x, values, at, run), x.shape()))
+}
+
+/// `x` with each run of `values` in place of that at its offset; the last of several for one place stays.
+fn replaced<T: Stored>(x: Elements<'_, T>, values: &[T], at: &[usize], run: usize) -> Vec<T> {
+    let mut all = x.into_vec();
+    for (n, i) in at.iter().enumerate() {
+        all[i * run..(i + 1) * run].copy_from_slice(&values[n * run..(n + 1) * run]);
+    }
+    all
+}
+
+/// The gradients of a tensor and of the runs put into it: what is at the places of those that stayed, 0 for the others.
+fn replaced_backward(grad: &Tensor, shape: &[usize], at: &[usize], run: usize) -> Result<Vec<Option<Tensor>>> {
+    fn go<T: Stored>(grad: &[T], at: &[usize], run: usize) -> [Vec<T>; 2] {
+        let (mut left, mut parts) = (buffers::copied(grad), buffers::zeros(at.len() * run));
+        let mut stayed = std::collections::HashSet::new();
+        for (n, i) in at.iter().enumerate().rev() {
+            if stayed.insert(i) {
+                parts[n * run..(n + 1) * run].copy_from_slice(&grad[i * run..(i + 1) * run]);
+                left[i * run..(i + 1) * run].fill(T::default());
+            }
+        }
+        [left, parts]
+    }
+    by_float!(grad, T => {
+        let [left, parts] = go::<T>(&elements(grad), at, run);
+        let left = Array::from_vec(left, grad.shape()).map(Tensor::from_array)?;
+        let parts = Array::from_vec(parts, shape).map(Tensor::from_array)?;
+        Ok(vec![Some(left), None, Some(parts)])
+    })
+}
+
+/// Where an op puts the runs of `values`: the offsets that an index stands for, and the number of elements of a run.
+type Places = (Vec<usize>, usize);
+
+/// The op that puts runs of `values` into `x`: added to what is there, or in its place. Kept for the way back is the index.
+fn put(
+    op: Op,
+    [x, index, values]: [&Tensor; 3],
+    accumulate: bool,
+    places: impl Fn(&[usize], &Tensor, &[usize]) -> Result<Places> + Send + Sync + 'static,
+) -> Result<Tensor> {
+    dispatch(op, &[x, index, values], |inputs| {
+        let [x, index, values] = inputs else { unreachable!("three inputs") };
+        if accumulate {
+            one_float_dtype(&[x.clone(), values.clone()])?;
+        } else if x.dtype() != values.dtype() {
+            return Err(Error::dtype(format!("{} values for a tensor of {}", values.dtype(), x.dtype())));
+        }
+        let (at, run) = places(x.shape(), index, values.shape())?;
+        let value = match accumulate {
+            true => added(x, values, &at, run)?,
+            false => with_array!(x.array(), array: T => {
+                let _ = array;
+                Array::from_vec(replaced::<T>(elements(x), &elements(values), &at, run), x.shape())
+            })?,
+        };
+        let (from, wanted) = (x.shape().to_vec(), values.shape().to_vec());
+        Ok(Forward::new(value, vec![index.clone()], move |back| {
+            let (at, run) = places(&from, &back.saved[0], &wanted)?;
+            if !accumulate {
+                return replaced_backward(back.grad, &wanted, &at, run);
+            }
+            let grad = || picked(back.grad, &at, run, &wanted).map(Tensor::from_array);
+            Ok(vec![Some(back.grad.clone()), None, back.needs[2].then(grad).transpose()?])
+        }))
+    })
+}
+
+/// Single elements, by an index along an axis for each.
+fn along(axis: isize) -> impl Fn(&[usize], &Tensor, &[usize]) -> Result<Places> {
+    move |from, index, values| {
+        let axis = axis_at(axis, from.len())?;
+        if index.shape() != values {
+            let index = index.shape();
+            return Err(Error::shape(format!("the index {index:?} and the values {values:?} differ in shape")));
+        }
+        Ok((offsets_along(from, axis, index)?, 1))
+    }
+}
+
+/// Slices of an axis, by a vector of indices.
+fn slices(axis: isize) -> impl Fn(&[usize], &Tensor, &[usize]) -> Result<Places> {
+    move |from, index, values| {
+        let axis = axis_at(axis, from.len())?;
+        if index.rank() != 1 {
+            return Err(Error::shape(format!("the index must be a vector, got {:?}", index.shape())));
+        }
+        let mut wanted = from.to_vec();
+        wanted[axis] = index.len();
+        if values != wanted {
+            let message = format!("values of shape {values:?}; {from:?} and the index need {wanted:?}");
+            return Err(Error::shape(message));
+        }
+        let (len, outer) = (from[axis], from[..axis].iter().product::<usize>());
+        let indices = checked_indices(index, len)?;
+        let at = (0..outer).flat_map(|o| indices.iter().map(move |i| o * len + i)).collect();
+        Ok((at, from[axis + 1..].iter().product()))
+    }
+}
+
+/// Slices of axis 0, by indices of any shape.
+fn rows(from: &[usize], index: &Tensor, values: &[usize]) -> Result<Places> {
+    let Some((&len, slice)) = from.split_first() else {
+        return Err(Error::shape("a scalar has no axis 0"));
+    };
+    let wanted = [index.shape(), slice].concat();
+    if values != wanted {
+        let message = format!("values of shape {values:?}; {from:?} and the index need {wanted:?}");
+        return Err(Error::shape(message));
+    }
+    Ok((checked_indices(index, len)?, slice.iter().product()))
+}
+
+impl Tensor {
+    /// This tensor with `src[i][j][k]` added at `[i][index[i][j][k]][k]` for axis 1, and so for every axis, as torch's
+    /// `scatter_add`: the adjoint of [`gather`](Tensor::gather). `index` and `src` have one shape, which is nowhere longer
+    /// than this tensor but along `axis`. Floating dtypes promote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64 or the others are not floating.
+    ///
+    /// ```
+    /// # use precast::{DType, Tensor};
+    /// let index = Tensor::from_vec(vec![2i64, 0, 2], &[3])?;
+    /// let sums = Tensor::zeros(&[3], DType::F32).scatter_add(0, &index, &Tensor::ones(&[3], DType::F32))?;
+    /// assert_eq!(sums.to_f64(), [1., 0., 2.]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn scatter_add(&self, axis: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+        put(Op::ScatterAdd, [self, index, src], true, along(axis))
+    }
+
+    /// As [`scatter_add`](Tensor::scatter_add), but `src` takes the place of what is there; of several for one place the
+    /// last stays.
+    ///
+    /// # Errors
+    /// As [`scatter_add`](Tensor::scatter_add); integer and boolean tensors are allowed.
+    pub fn scatter(&self, axis: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+        put(Op::Scatter, [self, index, src], false, along(axis))
+    }
+
+    /// This tensor with the slices of `values` along an axis added to those that a vector of indices names. Floating dtypes
+    /// promote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64 or the others are not floating.
+    pub fn index_add(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<Tensor> {
+        put(Op::IndexAdd, [self, index, values], true, slices(axis))
+    }
+
+    /// As [`index_add`](Tensor::index_add), but the values take the place of what is there; of several for one place the
+    /// last stays.
+    ///
+    /// # Errors
+    /// As [`index_add`](Tensor::index_add); integer and boolean tensors are allowed.
+    pub fn index_copy(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<Tensor> {
+        put(Op::IndexCopy, [self, index, values], false, slices(axis))
+    }
+
+    /// This tensor with the slices of `values` at the places of axis 0 that `index` names: `[n, ...]`, an index `[k...]` and
+    /// values `[k..., ...]`. With `accumulate` they are added to what is there, else they take its place; of several for one
+    /// place the last stays. Floating dtypes promote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64, the others differ, or are accumulated and
+    /// not floating.
+    pub fn index_put(&self, index: &Tensor, values: &Tensor, accumulate: bool) -> Result<Tensor> {
+        put(Op::IndexPut, [self, index, values], accumulate, rows)
+    }
+}

@@ -1,0 +1,254 @@
+//! Other shapes for the same elements. Every op here works for every dtype; views share the storage where they can.
+
+use ndarray::IxDyn;
+
+use crate::ops::{dispatch, elementwise::pairwise::sum_to, spatial::windows::checked_shape};
+use crate::{
+    Op, Tensor,
+    dtype::Float,
+    error::{Error, Result},
+    tensor::{Array, Forward, Stored, with_array, with_float},
+};
+
+/// The axis a user means: negative ones count from the end.
+pub(crate) fn axis_at(axis: isize, rank: usize) -> Result<usize> {
+    let at = if axis < 0 { axis.checked_add_unsigned(rank) } else { Some(axis) };
+    match at.and_then(|at| usize::try_from(at).ok()).filter(|&at| at < rank) {
+        Some(at) => Ok(at),
+        None if rank == 0 => Err(Error::shape(format!("axis {axis}: a scalar has no axes"))),
+        None => Err(Error::shape(format!("axis {axis} is out of range: -{rank} to {} is allowed", rank - 1))),
+    }
+}
+
+/// The same elements in row-major order under another shape of as many elements.
+pub(in crate::ops) fn reshaped(x: &Array, shape: &[usize]) -> Result<Array> {
+    with_array!(&x.contiguous(), a: T => {
+        let to = a.share().into_shape_with_order(IxDyn(shape));
+        to.map(T::wrap).map_err(|_| {
+            Error::shape(format!("{:?} does not fill {shape:?}: the numbers of elements differ", x.shape()))
+        })
+    })
+}
+
+fn permuted(x: &Array, axes: &[usize]) -> Array {
+    with_array!(x, a: T => T::wrap(a.share().permuted_axes(IxDyn(axes))))
+}
+
+/// Sums over the axes that had been stretched, rounded once.
+pub(in crate::ops) fn summed_to(grad: &Array, shape: &[usize]) -> Array {
+    with_float!(&grad.contiguous(), g: T => {
+        let wide = T::widen_slice(g.as_slice().expect("contiguous")).into_vec();
+        Array::from_vec(T::narrow_vec(sum_to(wide, grad.shape(), shape)), shape).expect("the sums fill the smaller shape")
+    }, else unreachable!("gradients are floating"))
+}
+
+/// The op's only input.
+pub(in crate::ops) fn only(inputs: &[Tensor]) -> &Array {
+    inputs[0].array()
+}
+
+/// The gradient of the op's only input.
+pub(in crate::ops) fn back_to(array: Array) -> Result<Vec<Option<Tensor>>> {
+    Ok(vec![Some(Tensor::from_array(array))])
+}
+
+impl Tensor {
+    fn reshaped_by(&self, op: Op, to: impl FnOnce(&[usize]) -> Result<Vec<usize>>) -> Result<Tensor> {
+        dispatch(op, &[self], |inputs| {
+            let from = inputs[0].shape().to_vec();
+            let value = reshaped(only(inputs), &to(&from)?)?;
+            Ok(Forward::new(value, vec![], move |b| back_to(reshaped(b.grad.array(), &from)?)))
+        })
+    }
+
+    fn permuted_by(&self, to: impl FnOnce(usize) -> Result<Vec<usize>>) -> Result<Tensor> {
+        dispatch(Op::Transpose, &[self], |inputs| {
+            let axes = to(inputs[0].rank())?;
+            let mut back = vec![0; axes.len()];
+            axes.iter().enumerate().for_each(|(to, &from)| back[from] = to);
+            let value = permuted(only(inputs), &axes);
+            Ok(Forward::new(value, vec![], move |b| back_to(permuted(b.grad.array(), &back))))
+        })
+    }
+
+    /// The same elements in row-major order under another shape. One axis may be -1: as long as the others leave it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the numbers of elements differ or two axes are negative.
+    ///
+    /// ```
+    /// # use precast::{DType, Tensor};
+    /// assert_eq!(Tensor::zeros(&[2, 6], DType::F32).reshape(&[3, -1])?.shape(), [3, 4]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn reshape(&self, shape: &[isize]) -> Result<Tensor> {
+        self.reshaped_by(Op::Reshape, |from| {
+            let wrong = |why: &str| Error::shape(format!("{from:?} cannot take the shape {shape:?}: {why}"));
+            if shape.iter().any(|&len| len < -1) || shape.iter().filter(|&&len| len == -1).count() > 1 {
+                return Err(wrong("one axis may be -1, the others are lengths"));
+            }
+            let lengths = || shape.iter().map(|&len| usize::try_from(len));
+            let known = lengths().filter_map(|len| len.ok()).try_fold(1usize, usize::checked_mul);
+            let known = known.ok_or_else(|| wrong("it has more elements than memory can address"))?;
+            let count: usize = from.iter().product();
+            if shape.contains(&-1) && (known == 0 || !count.is_multiple_of(known)) {
+                return Err(wrong(&format!("{count} elements do not divide by {known}")));
+            }
+            Ok(lengths().map(|len| len.unwrap_or_else(|_| count / known)).collect())
+        })
+    }
+
+    /// Joins the axes from `start_axis` to the last; those before are kept.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are fewer axes than `start_axis`.
+    pub fn flatten(&self, start_axis: usize) -> Result<Tensor> {
+        self.reshaped_by(Op::Flatten, |from| {
+            let Some((kept, joined)) = from.split_at_checked(start_axis) else {
+                return Err(Error::shape(format!("cannot flatten from axis {start_axis}: the shape is {from:?}")));
+            };
+            Ok([kept, &[joined.iter().product()]].concat())
+        })
+    }
+
+    /// Puts in an axis of length 1; `axis` is its place in the result.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the result has no such axis.
+    pub fn unsqueeze(&self, axis: isize) -> Result<Tensor> {
+        self.reshaped_by(Op::Unsqueeze, |from| {
+            let axis = axis_at(axis, from.len() + 1)?;
+            let mut to = from.to_vec();
+            to.insert(axis, 1);
+            Ok(to)
+        })
+    }
+
+    /// Takes out an axis of length 1.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or its length is not 1.
+    pub fn squeeze(&self, axis: isize) -> Result<Tensor> {
+        self.reshaped_by(Op::Squeeze, |from| {
+            let axis = axis_at(axis, from.len())?;
+            if from[axis] != 1 {
+                return Err(Error::shape(format!("axis {axis} of {from:?} has length {}, not 1", from[axis])));
+            }
+            let mut to = from.to_vec();
+            to.remove(axis);
+            Ok(to)
+        })
+    }
+
+    /// Swaps two axes. The result shares the storage.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis.
+    pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
+        self.permuted_by(|rank| {
+            let mut axes: Vec<usize> = (0..rank).collect();
+            axes.swap(axis_at(a, rank)?, axis_at(b, rank)?);
+            Ok(axes)
+        })
+    }
+
+    /// Axis `i` of the result is axis `axes[i]` of this tensor. The result shares the storage.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when `axes` does not name every axis once.
+    pub fn permute(&self, axes: &[usize]) -> Result<Tensor> {
+        self.permuted_by(|rank| {
+            let mut sorted = axes.to_vec();
+            sorted.sort_unstable();
+            if sorted.iter().copied().ne(0..rank) {
+                return Err(Error::shape(format!(
+                    "{axes:?} does not name each of the axes 0 to {rank} (exclusive) once"
+                )));
+            }
+            Ok(axes.to_vec())
+        })
+    }
+
+    /// The transpose of a matrix. It shares the storage.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a matrix.
+    pub fn t(&self) -> Result<Tensor> {
+        self.permuted_by(|rank| match rank {
+            2 => Ok(vec![1, 0]),
+            _ => Err(Error::shape(format!("t() transposes a matrix, got {:?}", self.shape()))),
+        })
+    }
+
+    /// The elements under another order: seen in the shape `split`, with axes permuted, under the shape `to`.
+    fn rearranged(
+        &self,
+        op: Op,
+        plan: impl FnOnce(&[usize]) -> Result<(Vec<usize>, [usize; 6], Vec<usize>)>,
+    ) -> Result<Tensor> {
+        dispatch(op, &[self], |inputs| {
+            let from = inputs[0].shape().to_vec();
+            let (split, axes, to) = plan(&from)?;
+            let value = reshaped(&permuted(&reshaped(only(inputs), &split)?, &axes), &to)?;
+            let permuted_lengths: Vec<usize> = axes.iter().map(|&axis| split[axis]).collect();
+            let mut undo = axes;
+            axes.iter().enumerate().for_each(|(to, &from)| undo[from] = to);
+            Ok(Forward::new(value, vec![], move |b| {
+                back_to(reshaped(&permuted(&reshaped(b.grad.array(), &permuted_lengths)?, &undo), &from)?)
+            }))
+        })
+    }
+
+    /// Turns channels into places: `[n, c r², h, w] -> [n, c, h r, w r]` (Shi et al. 2016, "sub-pixel convolution").
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or the channels do not divide by r².
+    pub fn pixel_shuffle(&self, r: usize) -> Result<Tensor> {
+        self.rearranged(Op::PixelShuffle, |from| match *from {
+            [n, c, h, w] if r > 0 && r.checked_mul(r).is_some_and(|square| c % square == 0) => {
+                let c = c / r / r;
+                Ok((
+                    vec![n, c, r, r, h, w],
+                    [0, 1, 4, 2, 5, 3],
+                    checked_shape(vec![n, c, h.saturating_mul(r), w.saturating_mul(r)])?,
+                ))
+            }
+            _ => Err(Error::shape(format!("needs [n, c * {r}², h, w], got {from:?}"))),
+        })
+    }
+
+    /// Turns places into channels, the inverse of [`pixel_shuffle`](Tensor::pixel_shuffle):
+    /// `[n, c, h r, w r] -> [n, c r², h, w]`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or height or width do not divide by r.
+    pub fn pixel_unshuffle(&self, r: usize) -> Result<Tensor> {
+        self.rearranged(Op::SpaceToDepth, |from| match *from {
+            [n, c, h, w] if r > 0 && h % r == 0 && w % r == 0 => {
+                let (h, w) = (h / r, w / r);
+                Ok((
+                    vec![n, c, h, r, w, r],
+                    [0, 1, 3, 5, 2, 4],
+                    checked_shape(vec![n, c.saturating_mul(r).saturating_mul(r), h, w])?,
+                ))
+            }
+            _ => Err(Error::shape(format!("needs [n, c, h * {r}, w * {r}], got {from:?}"))),
+        })
+    }
+
+    /// Stretches axes of length 1, and puts new ones in front.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shape does not stretch to the other.
+    pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor> {
+        dispatch(Op::Broadcast, &[self], |inputs| {
+            let from = inputs[0].shape().to_vec();
+            let to = checked_shape(shape.to_vec())?;
+            let value = with_array!(only(inputs), a: T => {
+                let stretched = a.broadcast(IxDyn(&to)).map(|a| T::wrap(a.to_owned().into_shared()));
+                stretched.ok_or_else(|| Error::shape(format!("{from:?} does not stretch to {to:?}")))
+            })?;
+            Ok(Forward::new(value, vec![], move |b| back_to(summed_to(b.grad.array(), &from))))
+        })
+    }
+}

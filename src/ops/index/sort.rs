@@ -1,0 +1,99 @@
+//! Elements in order along an axis. NaN is the largest; equal elements stay in the order they had.
+
+use std::cmp::Ordering;
+
+use crate::ops::{by_float, dispatch, index::shape::axis_at, reduce::axes::Lanes};
+use crate::{
+    Op, Tensor,
+    error::{Error, Result},
+    tensor::{Forward, Stored, with_array},
+};
+
+fn compare<T: PartialOrd>(a: &T, b: &T) -> Ordering {
+    let nan = |x: &T| x.partial_cmp(x).is_none();
+    a.partial_cmp(b).unwrap_or_else(|| nan(a).cmp(&nan(b)))
+}
+
+/// The places of the first `k` elements of each lane in order.
+fn first_places<T: Stored>(lanes: &[T], n: usize, k: usize, descending: bool) -> Vec<usize> {
+    let mut all = Vec::new();
+    for lane in lanes.chunks_exact(n.max(1)) {
+        let mut places: Vec<usize> = (0..n).collect();
+        places.sort_by(|&i, &j| match descending {
+            true => compare(&lane[j], &lane[i]),
+            false => compare(&lane[i], &lane[j]),
+        });
+        all.extend_from_slice(&places[..k]);
+    }
+    all
+}
+
+/// The first `k` elements of each lane in order (all of them if `None`), and their places.
+fn ordered(op: Op, x: &Tensor, axis: isize, k: Option<usize>, descending: bool) -> Result<(Tensor, Tensor)> {
+    let mut indices = None;
+    let values = dispatch(op, &[x], |inputs| {
+        let x = &inputs[0];
+        let axis = axis_at(axis, x.rank())?;
+        let lanes = Lanes::new(x.shape(), &[axis]);
+        let (n, k) = (lanes.n, k.unwrap_or(lanes.n));
+        if k > n {
+            let message = format!("k = {k} is more than the {n} elements along axis {axis} of {:?}", x.shape());
+            return Err(Error::value(message));
+        }
+        let mut shape = x.shape().to_vec();
+        shape[axis] = k;
+        let chosen = Lanes::new(&shape, &[axis]);
+        let (value, places) = with_array!(x.array(), array: T => {
+            let _ = array;
+            let packed = lanes.pack::<T>(x);
+            let places = first_places(&packed, n, k, descending);
+            let value = places.iter().enumerate().map(|(i, place)| packed[i / k * n + place]).collect();
+            (chosen.unpack::<T>(value)?, places)
+        });
+        let places = chosen.unpack(places.into_iter().map(|place| place as i64).collect())?;
+        let places = indices.insert(Tensor::from_array(places)).clone();
+        Ok(Forward::new(value, vec![places], move |back| {
+            let grad = by_float!(back.grad, T => {
+                let mut grad = vec![T::default(); lanes.count * n];
+                let places = chosen.pack::<i64>(&back.saved[0]);
+                for (i, (&place, &g)) in places.iter().zip(chosen.pack::<T>(back.grad).iter()).enumerate() {
+                    grad[i / k * n + place as usize] = g;
+                }
+                lanes.unpack(grad)
+            })?;
+            Ok(vec![Some(Tensor::from_array(grad))])
+        }))
+    })?;
+    Ok((values, indices.expect("the kernel has run")))
+}
+
+impl Tensor {
+    /// The `k` largest (or smallest) elements along an axis in order, and their places as i64. Works for every dtype.
+    ///
+    /// NaN is the largest; of equal elements the first comes first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it has fewer than `k` elements.
+    ///
+    /// ```
+    /// # use precast::Tensor;
+    /// let x = Tensor::from_vec(vec![2f32, 7., 5.], &[3])?;
+    /// let (values, places) = x.topk(2, 0, true)?;
+    /// assert_eq!((values.to_f64(), places.to_vec::<i64>()?), (vec![7., 5.], vec![1, 2]));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn topk(&self, k: usize, axis: isize, largest: bool) -> Result<(Tensor, Tensor)> {
+        ordered(Op::TopK, self, axis, Some(k), largest)
+    }
+
+    /// The elements along an axis in rising or falling order, and the places they had as i64. Works for every dtype.
+    ///
+    /// NaN is the largest; equal elements stay in the order they had.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis.
+    pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor)> {
+        ordered(Op::Sort, self, axis, None, descending)
+    }
+}

@@ -1,0 +1,8 @@
+//! Products of vectors, matrices and tensors.
+
+pub(in crate::ops) mod addmm;
+pub(in crate::ops) mod attention;
+pub(in crate::ops) mod dense;
+pub(in crate::ops) mod einsum;
+pub(in crate::ops) mod matmul;
+pub(in crate::ops) mod products;

@@ -1,0 +1,239 @@
+//! Losses of classification: cross entropy and negative log-likelihood.
+
+use crate::ops::{
+    Reduction, by_float, dispatch, elements,
+    reduce::axes::{Lanes, reduced},
+};
+use crate::{
+    DType, Op, Tensor,
+    dtype::{Element, Float, Real},
+    error::{Error, Result},
+    kernels::{
+        buffers::take,
+        cross_entropy::{Targets, Wanted},
+        reduce,
+    },
+    tensor::{Array, Backward, Forward, Stored},
+};
+
+/// Options of [`Tensor::cross_entropy_with`]. The default is the mean, without smoothing, weights or ignored targets.
+#[derive(Clone, Debug, Default)]
+pub struct CrossEntropy {
+    /// How the losses of the samples become one. The mean is over the samples that are not ignored, weighted by the
+    /// weights of their classes; with soft targets over all samples.
+    pub reduction: Reduction,
+    /// Samples of this class index have no loss.
+    pub ignore_index: Option<i64>,
+    /// The part of each target, in [0, 1], that is spread evenly over all classes (Szegedy et al. 2015).
+    pub label_smoothing: f64,
+    /// One factor for each class, a constant.
+    pub weight: Option<Tensor>,
+}
+
+impl CrossEntropy {
+    fn check(&self, classes: usize) -> Result<()> {
+        if !(0.0..=1.0).contains(&self.label_smoothing) {
+            return Err(Error::value(format!("label smoothing {}; allowed: 0 to 1", self.label_smoothing)));
+        }
+        match &self.weight {
+            Some(w) if w.shape() != [classes] => {
+                Err(Error::shape(format!("class weights of shape {:?}; allowed: [{classes}]", w.shape())))
+            }
+            Some(w) if !w.dtype().is_float() => {
+                Err(Error::dtype(format!("class weights of dtype {}; allowed: floating", w.dtype())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn targets<T: Stored + Float>(&self, target: &Tensor, lanes: &Lanes) -> Result<Targets<T::Wide>>
+    where
+        T::Wide: Stored,
+    {
+        let wide = |x: &Tensor| Tensor::from_array(x.array().cast(T::Wide::DTYPE));
+        let wanted = match target.dtype() {
+            DType::I64 => Wanted::Classes(classes(target, lanes.n, self.ignore_index)?),
+            _ => Wanted::Probabilities(lanes.pack::<T::Wide>(&wide(target)).into_vec()),
+        };
+        let weight = match &self.weight {
+            Some(weight) => elements::<T::Wide>(&wide(weight)).into_vec(),
+            None => vec![T::Wide::of(1.0); lanes.n],
+        };
+        Ok(Targets { wanted, weight, smoothing: T::Wide::of(self.label_smoothing) })
+    }
+
+    fn forward<T: Stored + Float>(&self, x: &Tensor, target: &Tensor, lanes: &Lanes, out: &[usize]) -> Result<Array>
+    where
+        T::Wide: Stored,
+    {
+        let targets = self.targets::<T>(target, lanes)?;
+        let (x, mut space) = (lanes.pack::<T>(x), vec![T::Wide::default(); lanes.n]);
+        let x = T::widen_slice(&x);
+        let loss = |i: usize| targets.loss(i, &x[i * lanes.n..(i + 1) * lanes.n], &mut space);
+        let losses: Vec<T::Wide> = (0..lanes.count).map(loss).collect();
+        let losses = match self.reduction {
+            Reduction::None => losses,
+            Reduction::Sum => vec![reduce::sum(&losses)],
+            Reduction::Mean => vec![reduce::sum(&losses) / targets.mean_divisor(lanes.count)],
+        };
+        Array::from_vec(T::narrow_vec(losses), out)
+    }
+
+    fn backward<T: Stored + Float>(&self, back: &Backward<'_>, lanes: &Lanes) -> Result<Vec<Option<Tensor>>>
+    where
+        T::Wide: Stored,
+    {
+        let [x, target] = back.saved else { unreachable!("two saved") };
+        let targets = self.targets::<T>(target, lanes)?;
+        let divisor = match self.reduction {
+            Reduction::Mean => targets.mean_divisor(lanes.count),
+            _ => T::Wide::of(1.0),
+        };
+        let (x, grad) = (lanes.pack::<T>(x), elements::<T>(back.grad));
+        let x = T::widen_slice(&x);
+        let lane = |i: usize| i * lanes.n..(i + 1) * lanes.n;
+        let g = |i: usize| grad[if self.reduction == Reduction::None { i } else { 0 }].widen() / divisor;
+        let mut grads = vec![None, None];
+        if back.needs[0] {
+            let mut dx = take(x.len());
+            (0..lanes.count).for_each(|i| targets.back(i, &x[lane(i)], g(i), &mut dx[lane(i)]));
+            grads[0] = Some(Tensor::from_array(lanes.unpack(T::narrow_vec(dx))?));
+        }
+        if back.needs[1] {
+            let mut dt = take(x.len());
+            (0..lanes.count).for_each(|i| targets.back_wanted(&x[lane(i)], g(i), &mut dt[lane(i)]));
+            grads[1] = Some(Tensor::from_array(lanes.unpack(dt)?.cast(target.dtype())));
+        }
+        Ok(grads)
+    }
+}
+
+/// The axis of the classes: the only one of a single sample, else the one after the batch.
+fn class_axis(x: &Tensor) -> Result<usize> {
+    match x.rank() {
+        0 => Err(Error::shape("a scalar has no classes; allowed: [classes] or [batch, classes, ...]")),
+        1 => Ok(0),
+        _ => Ok(1),
+    }
+}
+
+/// The class of each sample, or none where it is to be ignored.
+fn classes(target: &Tensor, classes: usize, ignore: Option<i64>) -> Result<Vec<Option<usize>>> {
+    let class = |&index: &i64| match usize::try_from(index) {
+        _ if Some(index) == ignore => Ok(None),
+        Ok(class) if class < classes => Ok(Some(class)),
+        _ => Err(Error::value(format!(
+            "class index {index} with {classes} classes; allowed: 0 to {}",
+            classes as i64 - 1
+        ))),
+    };
+    elements::<i64>(target).iter().map(class).collect()
+}
+
+impl Tensor {
+    /// The mean cross entropy of `softmax(self)` and the targets; see [`cross_entropy_with`](Tensor::cross_entropy_with).
+    ///
+    /// # Errors
+    /// As [`cross_entropy_with`](Tensor::cross_entropy_with).
+    ///
+    /// ```
+    /// use precast::Tensor;
+    /// let logits = Tensor::from_vec(vec![0f64, 0., 0., 0.], &[1, 4])?;
+    /// let loss = logits.cross_entropy(&Tensor::from_vec(vec![2i64], &[1])?)?;
+    /// assert!((loss.item()? - 4f64.ln()).abs() < 1e-15);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn cross_entropy(&self, target: &Tensor) -> Result<Tensor> {
+        self.cross_entropy_with(target, &CrossEntropy::default())
+    }
+
+    /// The cross entropy of `softmax(self)` and the targets, by log-sum-exp in f32 with one rounding.
+    ///
+    /// This tensor holds logits, `[n, classes, ...]` or `[classes]`. `target` holds class indices (i64, its shape that of
+    /// the logits without the class axis) or probabilities (floating, of the logits' shape; they get a gradient, too).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the dtypes do not,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a class index that does not exist or a smoothing outside [0, 1].
+    pub fn cross_entropy_with(&self, target: &Tensor, options: &CrossEntropy) -> Result<Tensor> {
+        let options = options.clone();
+        dispatch(Op::CrossEntropy, &[self, target], move |inputs| {
+            let [x, target] = inputs else { unreachable!("two inputs") };
+            let axis = class_axis(x)?;
+            options.check(x.shape()[axis])?;
+            let (lanes, samples) = (Lanes::new(x.shape(), &[axis]), reduced(x.shape(), &[axis], false));
+            let wanted = match target.dtype() {
+                DType::Bool => {
+                    return Err(Error::dtype("targets of dtype bool; allowed: i64 indices, or probabilities"));
+                }
+                DType::I64 => &samples[..],
+                _ => x.shape(),
+            };
+            fits(x, target, wanted)?;
+            let out = if options.reduction == Reduction::None { &samples[..] } else { &[] };
+            let value = by_float!(x, T => options.forward::<T>(x, target, &lanes, out))?;
+            Ok(Forward::new(
+                value,
+                vec![x.clone(), target.clone()],
+                move |back| by_float!(back.grad, T => options.backward::<T>(back, &lanes)),
+            ))
+        })
+    }
+
+    /// The negative log-likelihood: minus the log-probability, of those in this tensor (`[n, classes, ...]` or
+    /// `[classes]`), of each sample's class. `target` holds class indices (i64).
+    ///
+    /// # Errors
+    /// As [`cross_entropy_with`](Tensor::cross_entropy_with).
+    pub fn nll_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        dispatch(Op::NllLoss, &[self, target], move |inputs| {
+            let [x, target] = inputs else { unreachable!("two inputs") };
+            let axis = class_axis(x)?;
+            let (lanes, samples) = (Lanes::new(x.shape(), &[axis]), reduced(x.shape(), &[axis], false));
+            if target.dtype() != DType::I64 {
+                return Err(Error::dtype(format!("targets of dtype {}; allowed: i64 indices", target.dtype())));
+            }
+            fits(x, target, &samples)?;
+            let places: Vec<usize> = classes(target, lanes.n, None)?
+                .into_iter()
+                .flatten()
+                .enumerate()
+                .map(|(i, c)| i * lanes.n + c)
+                .collect();
+            let divisor = reduction.divisor(places.len());
+            let value = by_float!(x, T => {
+                let x = lanes.pack::<T>(x);
+                let losses: Vec<_> = places.iter().map(|&place| -x[place].widen()).collect();
+                match reduction {
+                    Reduction::None => Array::from_vec(T::narrow_vec(losses), &samples),
+                    _ => Array::from_vec(vec![T::narrow(reduce::sum(&losses) / <T as Float>::Wide::of(divisor))], &[]),
+                }
+            })?;
+            Ok(Forward::new(value, vec![], move |back| {
+                let grad = by_float!(back.grad, T => {
+                let grad = elements::<T>(back.grad);
+                    let mut dx = vec![T::default(); lanes.count * lanes.n];
+                    for (i, &place) in places.iter().enumerate() {
+                        let g = if reduction == Reduction::None { grad[i] } else { grad[0] };
+                        dx[place] = T::narrow(-g.widen() / <T as Float>::Wide::of(divisor));
+                    }
+                    lanes.unpack(dx)
+                })?;
+                Ok(vec![Some(Tensor::from_array(grad)), None])
+            }))
+        })
+    }
+}
+
+fn fits(x: &Tensor, target: &Tensor, wanted: &[usize]) -> Result<()> {
+    if target.shape() == wanted {
+        return Ok(());
+    }
+    Err(Error::shape(format!(
+        "inputs of shape {:?} and {} targets of shape {:?}; allowed: {wanted:?}",
+        x.shape(),
+        target.dtype(),
+        target.shape()
+    )))
+}

@@ -1,0 +1,220 @@
+//! Losses of pairs of numbers, each one op with one rounding.
+
+use crate::ops::{
+    elementwise::pairwise::pairwise,
+    elementwise::unary::{sign, softplus},
+};
+use crate::{
+    Op, Tensor,
+    dtype::Real,
+    error::{Error, Result},
+    kernels::{
+        elementwise::Binary,
+        math::{self, sigmoid},
+    },
+};
+
+/// How the losses of the single elements become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reduction {
+    /// Their mean, a scalar.
+    #[default]
+    Mean,
+    /// Their sum, a scalar.
+    Sum,
+    /// They are returned as they are.
+    None,
+}
+
+impl Reduction {
+    /// What the sum of `n` losses is divided by.
+    pub(in crate::ops) fn divisor(self, n: usize) -> f64 {
+        if self == Reduction::Mean { n as f64 } else { 1.0 }
+    }
+}
+
+macro_rules! losses {
+    ($($(#[$doc:meta])* $method:ident $op:ident |$a:ident, $b:ident| $value:expr, $slopes:expr;)*) => { $(
+        #[derive(Clone, Copy)]
+        struct $op;
+        impl Binary for $op {
+            fn value<R: Real>(self, $a: R, $b: R) -> R { $value }
+            fn slopes<R: Real>(self, $a: R, $b: R) -> (R, R) { $slopes }
+        }
+        impl Tensor {
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes differ (they do not broadcast here),
+            /// [`ErrorKind::DType`](crate::ErrorKind::DType) when neither tensor is floating.
+            pub fn $method(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+                loss(Op::$op, self, target, $op, reduction)
+            }
+        }
+    )* };
+}
+
+losses! {
+    /// `(x - target)²`.
+    mse_loss MseLoss |x, t| (x - t) * (x - t), (R::of(2.0) * (x - t), R::of(2.0) * (t - x));
+    /// `|x - target|`; the slope at 0 is 0.
+    l1_loss L1Loss |x, t| (x - t).abs(), (sign(x - t), sign(t - x));
+    /// The cross entropy of `sigmoid(x)` and the probability `target`, without overflow:
+    /// `ln(1 + exp(x)) - target * x`.
+    bce_with_logits BceWithLogits |x, t| softplus(x) - t * x, (sigmoid(x) - t, -x);
+    /// The divergence of the distribution whose *logarithms* are `x` from the probabilities `target`:
+    /// `target * (ln(target) - x)`, which is 0 for a target of 0; there the slope of the target is taken as 0, too.
+    ///
+    /// The mean is over all elements.
+    kl_div KlDiv |x, t| if t == R::zero() { t } else { t * (t.ln() - x) },
+        (-t, if t == R::zero() { t } else { t.ln() + R::one() - x });
+    /// The cross entropy of the probabilities `x` and `target`: `-target * ln(x) - (1 - target) * ln(1 - x)`. Logarithms
+    /// count as no less than -100, and the slope is bounded accordingly, as in torch.
+    ///
+    /// A probability near 1 loses its digits in 16 bit: take [`bce_with_logits`](Tensor::bce_with_logits) where you can.
+    binary_cross_entropy BinaryCrossEntropy |x, t| -t * least_log(x) - (R::one() - t) * least_log(R::one() - x),
+        ((x - t) / ((R::one() - x) * x).max(R::of(1e-12)), least_log(R::one() - x) - least_log(x));
+    /// `ln(1 + exp(-target * x))` for targets of -1 and 1, without overflow.
+    soft_margin_loss SoftMarginLoss |x, t| softplus(-t * x), (-t * sigmoid(-t * x), -x * sigmoid(-t * x));
+}
+
+/// `ln(x)`, at least -100.
+fn least_log<R: Real>(x: R) -> R {
+    let log = x.ln();
+    if log < R::of(-100.0) { R::of(-100.0) } else { log }
+}
+
+#[derive(Clone, Copy)]
+struct SmoothL1 {
+    beta: f64,
+}
+
+impl Binary for SmoothL1 {
+    fn value<R: Real>(self, x: R, t: R) -> R {
+        let (d, beta) = ((x - t).abs(), R::of(self.beta));
+        if d < beta { R::of(0.5) * d * d / beta } else { d - R::of(0.5) * beta }
+    }
+    fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
+        let (d, beta) = (x - t, R::of(self.beta));
+        let slope = if d.abs() < beta { d / beta } else { sign(d) };
+        (slope, -slope)
+    }
+}
+
+impl Tensor {
+    /// `d² / (2 beta)` where `d = |x - target|` is below `beta`, `d - beta / 2` elsewhere (Girshick 2015).
+    ///
+    /// # Errors
+    /// As [`l1_loss`](Tensor::l1_loss); [`ErrorKind::Value`](crate::ErrorKind::Value) when `beta` is negative or NaN.
+    pub fn smooth_l1_loss(&self, target: &Tensor, beta: f64, reduction: Reduction) -> Result<Tensor> {
+        if beta.is_nan() || beta < 0.0 {
+            return Err(Error::value(format!("beta = {beta}; allowed: 0 and above")).in_op(Op::SmoothL1Loss.name()));
+        }
+        loss(Op::SmoothL1Loss, self, target, SmoothL1 { beta }, reduction)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Huber {
+    delta: f64,
+}
+
+impl Binary for Huber {
+    fn value<R: Real>(self, x: R, t: R) -> R {
+        let (d, delta, half) = ((x - t).abs(), R::of(self.delta), R::of(0.5));
+        if d <= delta { half * d * d } else { delta * (d - half * delta) }
+    }
+    fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
+        let (d, delta) = (x - t, R::of(self.delta));
+        let slope = if d.abs() <= delta { d } else { delta * sign(d) };
+        (slope, -slope)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct PoissonNll {
+    log_input: bool,
+}
+
+/// Keeps the logarithm of a rate of 0 finite.
+const LEAST_RATE: f64 = 1e-8;
+
+impl Binary for PoissonNll {
+    fn value<R: Real>(self, x: R, t: R) -> R {
+        if self.log_input { math::exp(x) - t * x } else { x - t * (x + R::of(LEAST_RATE)).ln() }
+    }
+    fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
+        match self.log_input {
+            true => (math::exp(x) - t, -x),
+            false => (R::one() - t / (x + R::of(LEAST_RATE)), -(x + R::of(LEAST_RATE)).ln()),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Hinge {
+    margin: f64,
+}
+
+impl Binary for Hinge {
+    fn value<R: Real>(self, x: R, t: R) -> R {
+        let below = R::of(self.margin) - x;
+        if t > R::zero() {
+            x
+        } else if below > R::zero() || below.is_nan() {
+            below
+        } else {
+            R::zero()
+        }
+    }
+    fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
+        let slope = if t > R::zero() {
+            R::one()
+        } else if x < R::of(self.margin) {
+            -R::one()
+        } else {
+            R::zero()
+        };
+        (slope, R::zero())
+    }
+}
+
+impl Tensor {
+    /// `d² / 2` where `d = |x - target|` is not above `delta`, `delta * (d - delta / 2)` elsewhere (Huber 1964).
+    ///
+    /// # Errors
+    /// As [`l1_loss`](Tensor::l1_loss); [`ErrorKind::Value`](crate::ErrorKind::Value) when `delta` is not above 0.
+    pub fn huber_loss(&self, target: &Tensor, delta: f64, reduction: Reduction) -> Result<Tensor> {
+        if delta.is_nan() || delta <= 0.0 {
+            return Err(Error::value(format!("delta = {delta}; allowed: above 0")).in_op(Op::HuberLoss.name()));
+        }
+        loss(Op::HuberLoss, self, target, Huber { delta }, reduction)
+    }
+
+    /// The negative log likelihood of counts `target` under Poisson distributions, without the term that depends on the
+    /// target alone: `exp(x) - target * x` where x is the logarithm of the rate (`log_input`), else `x - target * ln(x + 1e-8)`.
+    ///
+    /// # Errors
+    /// As [`l1_loss`](Tensor::l1_loss).
+    pub fn poisson_nll_loss(&self, target: &Tensor, log_input: bool, reduction: Reduction) -> Result<Tensor> {
+        loss(Op::PoissonNllLoss, self, target, PoissonNll { log_input }, reduction)
+    }
+
+    /// For distances x and targets of 1 (alike) and -1: `x` of those alike, `max(0, margin - x)` of the others. Targets may
+    /// be integers; they have no gradient.
+    ///
+    /// # Errors
+    /// As [`l1_loss`](Tensor::l1_loss).
+    pub fn hinge_embedding_loss(&self, target: &Tensor, margin: f64, reduction: Reduction) -> Result<Tensor> {
+        loss(Op::HingeEmbeddingLoss, self, target, Hinge { margin }, reduction)
+    }
+}
+
+/// Shapes must be equal: a target of `[n]` beside `[n, 1]` would silently become `[n, n]`.
+fn loss<F: Binary>(op: Op, x: &Tensor, target: &Tensor, f: F, reduction: Reduction) -> Result<Tensor> {
+    if x.shape() != target.shape() {
+        let message = format!("an input of shape {:?} and a target of shape {:?}", x.shape(), target.shape());
+        return Err(Error::shape(message).in_op(op.name()));
+    }
+    pairwise(op, x, target, f, reduction)
+}

@@ -1,0 +1,5 @@
+//! Losses.
+
+pub(in crate::ops) mod cross_entropy;
+pub(in crate::ops) mod elementwise;
+pub(in crate::ops) mod margin;

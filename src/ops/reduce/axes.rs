@@ -1,0 +1,115 @@
+//! Naming axes, and laying out a tensor along some of them.
+
+use ndarray::{ArrayD, IxDyn};
+
+use crate::ops::{elements, index::shape::axis_at};
+use crate::{
+    Tensor,
+    error::{Error, Result},
+    kernels::{
+        buffers::{Elements, give},
+        strided::row_major,
+    },
+    tensor::{Array, Stored},
+};
+
+/// The axes in rising order; none given means all.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis, or one is named twice.
+pub(crate) fn axes(axes: &[isize], rank: usize) -> Result<Vec<usize>> {
+    if axes.is_empty() {
+        return Ok((0..rank).collect());
+    }
+    let mut found: Vec<usize> = axes.iter().map(|&a| axis_at(a, rank)).collect::<Result<_>>()?;
+    found.sort_unstable();
+    match found.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Error::shape(format!("axis {} is named twice in {axes:?}", pair[0]))),
+        None => Ok(found),
+    }
+}
+
+/// The shape after reducing the axes to one number each.
+pub(crate) fn reduced(shape: &[usize], axes: &[usize], keep_dims: bool) -> Vec<usize> {
+    let len = |(i, &len): (usize, &usize)| match (axes.contains(&i), keep_dims) {
+        (false, _) => Some(len),
+        (true, true) => Some(1),
+        (true, false) => None,
+    };
+    shape.iter().enumerate().filter_map(len).collect()
+}
+
+/// A tensor seen as `count` lanes of `n` elements, a lane being the elements along the chosen axes.
+#[derive(Clone)]
+pub(crate) struct Lanes {
+    /// Number of lanes.
+    pub count: usize,
+    /// Elements of each.
+    pub n: usize,
+    /// The axes as they lie in the lanes: the chosen ones last.
+    order: Vec<usize>,
+    shape: Vec<usize>,
+}
+
+impl Lanes {
+    pub fn new(shape: &[usize], axes: &[usize]) -> Self {
+        let others = (0..shape.len()).filter(|i| !axes.contains(i));
+        let order: Vec<usize> = others.chain(axes.iter().copied()).collect();
+        let n = axes.iter().map(|&a| shape[a]).product();
+        let count = order[..shape.len() - axes.len()].iter().map(|&a| shape[a]).product();
+        Lanes { count, n, order, shape: shape.to_vec() }
+    }
+
+    /// The elements, lane after lane.
+    pub fn pack<'a, T: Stored>(&self, x: &'a Tensor) -> Elements<'a, T> {
+        match x.array().view::<T>() {
+            Some(view) if !self.order.is_sorted() => {
+                Elements::Lent(row_major(&view.permuted_axes(IxDyn(&self.order))).into())
+            }
+            _ => elements::<T>(x),
+        }
+    }
+
+    /// The inverse of [`pack`](Lanes::pack).
+    pub fn unpack<T: Stored>(&self, data: Vec<T>) -> Result<Array> {
+        if self.order.is_sorted() {
+            return Array::from_vec(data, &self.shape);
+        }
+        let lengths: Vec<usize> = self.order.iter().map(|&a| self.shape[a]).collect();
+        let packed = ArrayD::from_shape_vec(IxDyn(&lengths), data).map_err(|e| Error::shape(e.to_string()))?;
+        let mut places = vec![0; self.order.len()];
+        for (place, &axis) in self.order.iter().enumerate() {
+            places[axis] = place;
+        }
+        let back = row_major(&packed.view().permuted_axes(IxDyn(&places)));
+        give(packed.into_raw_vec_and_offset().0);
+        Array::from_vec(back, &self.shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_count_from_either_end_and_are_named_once() {
+        assert_eq!(axes(&[-1, 0], 3).unwrap(), [0, 2]);
+        assert_eq!(axes(&[], 2).unwrap(), [0, 1]);
+        assert_eq!(axes(&[isize::MIN], 2).unwrap_err().kind(), crate::ErrorKind::Shape);
+        assert!(axes(&[1, -1], 2).unwrap_err().to_string().contains("axis 1 is named twice in [1, -1]"));
+        assert!(axes(&[2], 2).unwrap_err().to_string().contains("-2 to 1"));
+        assert!(axes(&[0], 0).unwrap_err().to_string().contains("scalar"));
+    }
+
+    #[test]
+    fn unpacking_undoes_packing() {
+        let shape = [2, 3, 4];
+        let x = Tensor::from_vec((0..24i64).collect(), &shape).unwrap();
+        for axes in [vec![], vec![0], vec![1], vec![2], vec![0, 1], vec![0, 2], vec![0, 1, 2]] {
+            let lanes = Lanes::new(&shape, &axes);
+            assert_eq!(lanes.count * lanes.n, 24);
+            let back = lanes.unpack(lanes.pack::<i64>(&x).into_vec()).unwrap();
+            assert_eq!(back.slice::<i64>(), x.array().slice::<i64>(), "{axes:?}");
+        }
+    }
+}

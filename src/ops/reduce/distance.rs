@@ -1,0 +1,185 @@
+//! Vectors along an axis: their cross products, lengths and angles, and the distances between them.
+
+use crate::ops::{
+    composed::composed, elementwise::pairwise::broadcast_shape, index::shape::axis_at, one_float_dtype,
+    spatial::windows::checked_shape,
+};
+use crate::{
+    Op, Tensor,
+    error::{Error, Result},
+};
+
+impl Tensor {
+    /// The cross products of the vectors of length 3 along an axis, rounded once. The other axes broadcast; floating dtypes
+    /// promote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or there are no 3 elements along the axis,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    pub fn cross(&self, other: &Tensor, axis: isize) -> Result<Tensor> {
+        composed(Op::Cross, &[self, other], |inputs| {
+            one_float_dtype(inputs)?;
+            let (a, b) = (inputs[0].shape(), inputs[1].shape());
+            if a.len() != b.len() {
+                return Err(Error::shape(format!("{a:?} and {b:?} have different numbers of axes")));
+            }
+            let at = axis_at(axis, a.len())?;
+            if (a[at], b[at]) != (3, 3) {
+                return Err(Error::shape(format!("axis {at} of {a:?} and {b:?} must have 3 elements")));
+            }
+            broadcast_shape(a, b)?;
+            Ok(move |inputs: &[Tensor]| {
+                let next = Tensor::from_vec(vec![1i64, 2, 0], &[3])?;
+                let last = Tensor::from_vec(vec![2i64, 0, 1], &[3])?;
+                let turned = |x: &Tensor, by: &Tensor| x.index_select(axis, by);
+                let (a, b) = (&inputs[0], &inputs[1]);
+                turned(a, &next)?.mul(&turned(b, &last)?)?.sub(&turned(a, &last)?.mul(&turned(b, &next)?)?)
+            })
+        })
+    }
+
+    /// The p-norms of the differences between every vector of one set and every one of another:
+    /// `[..., m, d]`, `[..., n, d] -> [..., m, n]`, rounded once. Leading axes broadcast; floating dtypes promote.
+    ///
+    /// The gradient is 0 where the distance is.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    ///
+    /// ```
+    /// # use precast::Tensor;
+    /// let x = Tensor::from_vec(vec![0f32, 0., 3., 4.], &[2, 2])?;
+    /// assert_eq!(x.cdist(&x, 2.0)?.to_f64(), [0., 5., 5., 0.]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn cdist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
+        composed(Op::Cdist, &[self, other], |inputs| {
+            one_float_dtype(inputs)?;
+            positive_p(p)?;
+            let (a, b) = (inputs[0].shape(), inputs[1].shape());
+            let ([a_batch @ .., m, d], [b_batch @ .., n, bd]) = (a, b) else {
+                return Err(Error::shape(format!("needs [..., m, d] and [..., n, d], got {a:?} and {b:?}")));
+            };
+            if d != bd {
+                return Err(Error::shape(format!("{a:?} and {b:?} do not fit: vectors of length {d} and {bd}")));
+            }
+            let batch = broadcast_shape(a_batch, b_batch)
+                .map_err(|_| Error::shape(format!("the leading axes of {a:?} and {b:?} do not broadcast")))?;
+            checked_shape([&batch[..], &[*m, *n, *d]].concat())?;
+            Ok(move |inputs: &[Tensor]| inputs[0].unsqueeze(-2)?.sub(&inputs[1].unsqueeze(-3)?)?.norm(p, &[-1], false))
+        })
+    }
+
+    /// The p-norm of the difference, a scalar, rounded once. Shapes broadcast; floating dtypes promote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    pub fn dist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
+        composed(Op::Dist, &[self, other], |inputs| {
+            one_float_dtype(inputs)?;
+            broadcast_shape(inputs[0].shape(), inputs[1].shape())?;
+            positive_p(p)?;
+            Ok(move |x: &[Tensor]| x[0].sub(&x[1])?.norm(p, &[], false))
+        })
+    }
+
+    /// The p-norms of the differences between all pairs of rows: `[n, d] -> [n (n - 1) / 2]`, the pairs in the order
+    /// (0, 1), (0, 2), ..., (1, 2), ...; rounded once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a matrix,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    pub fn pdist(&self, p: f64) -> Result<Tensor> {
+        composed(Op::Pdist, &[self], |inputs| {
+            positive_p(p)?;
+            let &[n, d] = inputs[0].shape() else {
+                return Err(Error::shape(format!("needs a matrix, got {:?}", inputs[0].shape())));
+            };
+            let pairs = n.saturating_mul(n.saturating_sub(1)) / 2;
+            checked_shape(vec![pairs, d])?;
+            let (first, second): (Vec<i64>, Vec<i64>) =
+                (0..n as i64).flat_map(|i| (i + 1..n as i64).map(move |j| (i, j))).unzip();
+            let (first, second) = (Tensor::from_vec(first, &[pairs])?, Tensor::from_vec(second, &[pairs])?);
+            Ok(move |x: &[Tensor]| {
+                x[0].index_select(0, &first)?.sub(&x[0].index_select(0, &second)?)?.norm(p, &[-1], false)
+            })
+        })
+    }
+
+    /// The cosines of the angles between the vectors along an axis, rounded once. Lengths count as no less than `eps`.
+    /// Shapes broadcast; floating dtypes promote.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast or have no such axis,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    ///
+    /// ```
+    /// # use precast::Tensor;
+    /// let a = Tensor::from_vec(vec![3f32, 0., 1., 1.], &[2, 2])?;
+    /// let b = Tensor::from_vec(vec![0f32, 2.], &[2])?;
+    /// let cosines = a.cosine_similarity(&b, -1, 1e-8)?.to_f64();
+    /// assert!(cosines[0] == 0.0 && (cosines[1] - 0.5f64.sqrt()).abs() < 1e-7);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn cosine_similarity(&self, other: &Tensor, axis: isize, eps: f64) -> Result<Tensor> {
+        composed(Op::CosineSimilarity, &[self, other], |inputs| {
+            one_float_dtype(inputs)?;
+            let shape = broadcast_shape(inputs[0].shape(), inputs[1].shape())?;
+            axis_at(axis, shape.len())?;
+            Ok(move |x: &[Tensor]| {
+                let (a, b) = (x[0].broadcast_to(&shape)?, x[1].broadcast_to(&shape)?);
+                let length = |x: &Tensor| x.norm(2.0, &[axis], true)?.clamp(eps, f64::INFINITY);
+                a.div(&length(&a)?)?.mul(&b.div(&length(&b)?)?)?.sum(&[axis], false)
+            })
+        })
+    }
+
+    /// This tensor with each slice of an axis whose p-norm is above `max_norm` scaled down to that norm, rounded once: rows of
+    /// an embedding are kept short by it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0 or the largest norm is below 0 or NaN,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    pub fn renorm(&self, p: f64, axis: isize, max_norm: f64) -> Result<Tensor> {
+        composed(Op::Renorm, &[self], |inputs| {
+            positive_p(p)?;
+            if max_norm.is_nan() || max_norm < 0.0 {
+                return Err(Error::value(format!("max_norm = {max_norm}; allowed: 0 and above")));
+            }
+            let rank = inputs[0].rank();
+            let axis = axis_at(axis, rank)?;
+            let others: Vec<isize> = (0..rank as isize).filter(|&other| other != axis as isize).collect();
+            Ok(move |x: &[Tensor]| {
+                // Of a vector each element is a slice.
+                let norms = if others.is_empty() { x[0].abs()? } else { x[0].norm(p, &others, true)? };
+                let most = Tensor::scalar(max_norm, norms.dtype());
+                let one = Tensor::ones(&[], norms.dtype());
+                // The small number that torch adds keeps the quotient finite.
+                let factors = norms.gt(&most)?.select(&most.div(&(&norms + 1e-7)?)?, &one)?;
+                x[0].mul(&factors)
+            })
+        })
+    }
+
+    /// Each vector along an axis divided by its p-norm, which counts as no less than `eps`. Written with ops that lists
+    /// know: a region may take the norm in f32.
+    ///
+    /// # Errors
+    /// As [`norm`](Tensor::norm).
+    pub fn normalize(&self, p: f64, axis: isize, eps: f64) -> Result<Tensor> {
+        self.div(&self.norm(p, &[axis], true)?.clamp(eps, f64::INFINITY)?)
+    }
+}
+
+fn positive_p(p: f64) -> Result<()> {
+    match p.is_nan() || p <= 0.0 {
+        true => Err(Error::value(format!("p = {p}; allowed: above 0, or infinite"))),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,264 @@
+//! Batch, layer, group, instance and root-mean-square normalisation.
+//!
+//! Statistics, parameters and arithmetic are in f32 (f64 for f64); the result is rounded once to the dtype of x. Parameters
+//! may have another floating dtype than x.
+
+use crate::ops::{by_float, dispatch, elements};
+use crate::{
+    DType, Op, Tensor,
+    dtype::{Float, Real},
+    error::{Error, Result},
+    kernels::{
+        buffers::Elements,
+        norm::{self, Rows, Statistics},
+    },
+    tensor::{Array, Backward, Forward, Stored},
+};
+
+/// One normalisation. Its inputs are x, the mean and the variance if they are given, gamma if any, beta if any.
+struct Norm {
+    rows: Rows,
+    statistics: Statistics,
+    eps: f64,
+    with_gamma: bool,
+}
+
+/// The statistics that a normalisation used, one number for each row.
+struct Moments {
+    mean: Tensor,
+    variance: Tensor,
+    deviation: Tensor,
+}
+
+/// The elements of a floating tensor in the dtype the kernels compute in.
+fn wide<R: Stored>(x: &Tensor) -> Result<Elements<'_, R>> {
+    match x.dtype() {
+        dtype if dtype == R::DTYPE => Ok(elements(x)),
+        dtype if dtype.is_float() => {
+            Ok(Elements::Lent(Tensor::from_array(x.array().cast(R::DTYPE)).to_vec_stored().into()))
+        }
+        dtype => Err(Error::dtype(format!("needs floating tensors, got {dtype}"))),
+    }
+}
+
+fn tensor_of<R: Stored>(data: Vec<R>, shape: &[usize]) -> Result<Tensor> {
+    Array::from_vec(data, shape).map(Tensor::from_array)
+}
+
+impl Norm {
+    /// Where gamma stands among the inputs.
+    fn gamma_at(&self) -> usize {
+        if self.statistics == Statistics::Given { 3 } else { 1 }
+    }
+
+    fn gamma<'a>(&self, inputs: &'a [Tensor]) -> Option<&'a Tensor> {
+        if self.with_gamma { inputs.get(self.gamma_at()) } else { None }
+    }
+
+    fn beta<'a>(&self, inputs: &'a [Tensor]) -> Option<&'a Tensor> {
+        inputs.get(self.gamma_at() + usize::from(self.with_gamma))
+    }
+
+    fn forward<T: Stored + Float>(&self, inputs: &[Tensor]) -> Result<(Array, Moments)>
+    where
+        T::Wide: Stored + Real,
+    {
+        let x = elements::<T>(&inputs[0]);
+        let given = match self.statistics {
+            Statistics::Given => (wide(&inputs[1])?.into_vec(), wide(&inputs[2])?.into_vec()),
+            _ => Default::default(),
+        };
+        let gamma = self.gamma(inputs).map(wide).transpose()?;
+        let beta = self.beta(inputs).map(wide).transpose()?;
+        let used = norm::normalize(&self.rows, self.statistics, self.eps, &x, given, gamma.as_deref(), beta.as_deref());
+        let each_row = |data: Vec<T::Wide>| tensor_of(data, &[self.rows.rows]);
+        let moments = Moments {
+            mean: each_row(used.means)?,
+            variance: each_row(used.variances)?,
+            deviation: each_row(used.deviations)?,
+        };
+        Ok((Array::from_vec(used.y, inputs[0].shape())?, moments))
+    }
+
+    /// The gradients of the inputs, of which x has the shape of the gradient and all others the shape `params`.
+    /// The saved tensors are x, the mean, the deviation, and gamma if any.
+    fn backward<T: Stored + Float>(&self, b: &Backward<'_>, params: &[usize]) -> Result<Vec<Tensor>>
+    where
+        T::Wide: Stored + Real,
+    {
+        let (x, grad) = (elements::<T>(&b.saved[0]), elements::<T>(b.grad));
+        let (mean, deviation) = (wide::<T::Wide>(&b.saved[1])?, wide::<T::Wide>(&b.saved[2])?);
+        let gamma = b.saved.get(3).map(wide::<T::Wide>).transpose()?;
+        let gamma = gamma.as_deref();
+        let to = norm::backward(&self.rows, self.statistics, &x, &mean, &deviation, gamma, &grad);
+        let mut grads = vec![tensor_of(to.x, b.grad.shape())?];
+        if self.statistics == Statistics::Given {
+            let (mean, variance) = norm::given_gradients(&deviation, gamma, &to.gamma, &to.beta);
+            grads.extend([tensor_of(mean, params)?, tensor_of(variance, params)?]);
+        }
+        if self.with_gamma {
+            grads.push(tensor_of(to.gamma, params)?);
+        }
+        grads.push(tensor_of(to.beta, params)?);
+        Ok(grads)
+    }
+}
+
+/// Runs a normalisation whose rows, and the shape of whose parameters, follow from the shape of x.
+fn normalized(
+    op: Op,
+    statistics: Statistics,
+    x: &Tensor,
+    given: &[&Tensor],
+    (gamma, beta): (Option<&Tensor>, Option<&Tensor>),
+    eps: f64,
+    layout: impl FnOnce(&[usize]) -> Result<(Rows, Vec<usize>)>,
+) -> Result<(Tensor, Moments)> {
+    let inputs: Vec<&Tensor> = [x].into_iter().chain(given.iter().copied()).chain(gamma).chain(beta).collect();
+    let mut used = None;
+    let y = dispatch(op, &inputs, |inputs| {
+        let x = &inputs[0];
+        let (rows, params) = layout(x.shape())?;
+        if let Some(p) = inputs[1..].iter().find(|p| p.shape() != params) {
+            let (x, p) = (x.shape(), p.shape());
+            return Err(Error::shape(format!("{x:?} needs parameters of the shape {params:?}, got {p:?}")));
+        }
+        if !(eps.is_finite() && eps >= 0.0) {
+            return Err(Error::value(format!("eps {eps} must be a finite number, at least 0")));
+        }
+        let norm = Norm { rows, statistics, eps, with_gamma: gamma.is_some() };
+        let (value, moments) = by_float!(x, T => norm.forward::<T>(inputs))?;
+        let dtypes: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
+        let mut saved = vec![x.clone(), moments.mean.clone(), moments.deviation.clone()];
+        saved.extend(norm.gamma(inputs).cloned());
+        used = Some(moments);
+        Ok(Forward::new(value, saved, move |b| {
+            let grads = by_float!(b.grad, T => norm.backward::<T>(b, &params))?;
+            let wanted = grads.into_iter().zip(b.needs).zip(&dtypes);
+            Ok(wanted.map(|((grad, need), dtype)| need.then(|| grad.cast(*dtype))).collect())
+        }))
+    })?;
+    Ok((y, used.expect("the kernel ran")))
+}
+
+/// The rows of a batch norm: one for each channel of `[n, c, ...]`.
+fn channels(shape: &[usize]) -> Result<(Rows, Vec<usize>)> {
+    let &[n, c, ref spatial @ ..] = shape else {
+        return Err(Error::shape(format!("needs [n, c, ...], got {shape:?}")));
+    };
+    let segment = spatial.iter().product();
+    Ok((Rows { rows: c, segments: n, segment, groups: c, per_row: 1, inner: segment }, vec![c]))
+}
+
+/// The rows of a group norm: one for each image and group of channels of `[n, c, ...]`.
+fn channel_groups(shape: &[usize], groups: impl FnOnce(usize) -> usize) -> Result<(Rows, Vec<usize>)> {
+    let &[n, c, ref spatial @ ..] = shape else {
+        return Err(Error::shape(format!("needs [n, c, ...], got {shape:?}")));
+    };
+    let groups = groups(c);
+    if groups == 0 || groups > c.max(1) || !c.is_multiple_of(groups) {
+        return Err(Error::shape(format!("the {c} channels of {shape:?} do not divide into {groups} groups")));
+    }
+    let (per_row, inner) = (c / groups, spatial.iter().product());
+    Ok((Rows { rows: n * groups, segments: 1, segment: per_row * inner, groups, per_row, inner }, vec![c]))
+}
+
+/// The rows of a layer norm: the last axes, which have the lengths `normalized`.
+fn last_axes(shape: &[usize], normalized: &[usize]) -> Result<(Rows, Vec<usize>)> {
+    let Some(leading) = shape.strip_suffix(normalized).filter(|_| !normalized.is_empty()) else {
+        return Err(Error::shape(format!("{shape:?} does not end with the normalized axes {normalized:?}")));
+    };
+    let (rows, len) = (leading.iter().product(), normalized.iter().product());
+    Ok((Rows { rows, segments: 1, segment: len, groups: 1, per_row: len, inner: 1 }, normalized.to_vec()))
+}
+
+impl Tensor {
+    /// Batch normalisation with given statistics, as in evaluation: `(x - mean) / sqrt(var + eps) * gamma + beta` for each
+    /// channel of `[n, c, ...]`; the others are `[c]`. All tensors are inputs of the op, so a low region rounds them all.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
+    pub fn batch_norm(
+        &self,
+        mean: &Tensor,
+        var: &Tensor,
+        gamma: Option<&Tensor>,
+        beta: Option<&Tensor>,
+        eps: f64,
+    ) -> Result<Tensor> {
+        let given = [mean, var];
+        Ok(normalized(Op::BatchNorm, Statistics::Given, self, &given, (gamma, beta), eps, channels)?.0)
+    }
+
+    /// Batch normalisation with the batch's own statistics, as in training: the result, and each channel's mean and biased
+    /// variance in f32 (f64 for f64), off the tape, for running statistics.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or a channel has no elements,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
+    pub fn batch_norm_train(
+        &self,
+        gamma: Option<&Tensor>,
+        beta: Option<&Tensor>,
+        eps: f64,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
+        let layout = |shape: &[usize]| match channels(shape)? {
+            (rows, _) if rows.len() == 0 => {
+                Err(Error::shape(format!("the channels of {shape:?} have no elements to take statistics of")))
+            }
+            layout => Ok(layout),
+        };
+        let (y, used) = normalized(Op::BatchNorm, Statistics::Moments, self, &[], (gamma, beta), eps, layout)?;
+        Ok((y, used.mean, used.variance))
+    }
+
+    /// Layer normalisation over the last axes, which have the lengths `normalized`; gamma and beta have that shape.
+    /// (J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer normalization", 2016.)
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
+    pub fn layer_norm(
+        &self,
+        normalized_shape: &[usize],
+        gamma: Option<&Tensor>,
+        beta: Option<&Tensor>,
+        eps: f64,
+    ) -> Result<Tensor> {
+        let layout = |shape: &[usize]| last_axes(shape, normalized_shape);
+        Ok(normalized(Op::LayerNorm, Statistics::Moments, self, &[], (gamma, beta), eps, layout)?.0)
+    }
+
+    /// Group normalisation: each image's channels of `[n, c, ...]` in `groups` groups; gamma and beta are `[c]`.
+    /// (Y. Wu, K. He, "Group normalization", 2018.)
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or the channels do not divide,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
+    pub fn group_norm(&self, groups: usize, gamma: Option<&Tensor>, beta: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+        let layout = |shape: &[usize]| channel_groups(shape, |_| groups);
+        Ok(normalized(Op::GroupNorm, Statistics::Moments, self, &[], (gamma, beta), eps, layout)?.0)
+    }
+
+    /// Instance normalisation: each channel of each image of `[n, c, ...]` by itself; gamma and beta are `[c]`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
+    pub fn instance_norm(&self, gamma: Option<&Tensor>, beta: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+        let layout = |shape: &[usize]| channel_groups(shape, |channels| channels.max(1));
+        Ok(normalized(Op::InstanceNorm, Statistics::Moments, self, &[], (gamma, beta), eps, layout)?.0)
+    }
+
+    /// Root-mean-square normalisation over the last axis: `x / sqrt(mean(x^2) + eps) * gamma`.
+    /// (B. Zhang, R. Sennrich, "Root mean square layer normalization", 2019.)
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
+    pub fn rms_norm(&self, gamma: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+        let layout = |shape: &[usize]| last_axes(shape, &shape[shape.len().saturating_sub(1)..]);
+        Ok(normalized(Op::RmsNorm, Statistics::MeanSquare, self, &[], (gamma, None), eps, layout)?.0)
+    }
+}

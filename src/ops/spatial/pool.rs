@@ -1,0 +1,279 @@
+//! Pools over one, two or three spatial axes, channels first.
+
+use std::iter;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ops::{
+    by_float, dispatch, elements,
+    spatial::windows::{Padding, checked_shape, positive_per_axis, spatial_axes},
+};
+use crate::{
+    Op, Tensor,
+    error::{Error, Result},
+    kernels::{
+        buffers::{Lent, lend, take},
+        pool::{self, AxisWindows, Windows},
+    },
+    tensor::{Array, Forward},
+};
+
+/// How a pool's window moves. Lists have one number for each spatial axis; a list of one holds for all axes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PoolOptions {
+    /// Lengths of the window, at least 1.
+    pub kernel: Vec<usize>,
+    /// Steps of the window; empty means the kernel's lengths, so that windows touch.
+    pub stride: Vec<usize>,
+    /// What is put around the input: less than the kernel on each side. It never is the maximum.
+    pub padding: Padding,
+    /// Whether a last window counts that begins inside the input and ends outside (as in torch's `ceil_mode`).
+    pub ceil: bool,
+    /// Whether an average divides by the padded elements, too. [`Padding::Same`] never does, as in TensorFlow.
+    pub count_include_pad: bool,
+}
+
+impl Default for PoolOptions {
+    /// Windows of one element; set `kernel`.
+    fn default() -> Self {
+        PoolOptions { kernel: vec![1], stride: vec![], padding: Padding::Valid, ceil: false, count_include_pad: true }
+    }
+}
+
+impl PoolOptions {
+    /// Windows alike along every axis, without padding.
+    pub fn new(kernel: usize, stride: usize) -> Self {
+        PoolOptions { kernel: vec![kernel], stride: vec![stride], ..PoolOptions::default() }
+    }
+}
+
+/// The windows of up to three axes as exactly three.
+fn three(axes: Vec<AxisWindows>) -> Windows {
+    let mut axes = axes.into_iter().rev();
+    let mut next =
+        || axes.next().unwrap_or(AxisWindows { input: 1, ranges: iter::once(0..1).collect(), counts: vec![1] });
+    let (w, h, d) = (next(), next(), next());
+    [d, h, w]
+}
+
+fn sliding(input: &[usize], options: &PoolOptions) -> Result<Vec<AxisWindows>> {
+    let axes = input.len();
+    let kernel = positive_per_axis("kernel", &options.kernel, axes)?;
+    let stride = if options.stride.is_empty() { &options.kernel } else { &options.stride };
+    let stride = positive_per_axis("stride", stride, axes)?;
+    let padding = options.padding.resolve(input, &kernel, &stride)?;
+    let count_padding = options.count_include_pad && options.padding != Padding::Same;
+    (0..axes)
+        .map(|i| {
+            let (len, k, s, (before, after)) = (input[i], kernel[i], stride[i], padding[i]);
+            if before >= k || after >= k {
+                return Err(Error::value(format!(
+                    "the padding {padding:?} must be smaller than the kernel {kernel:?}, or windows are empty"
+                )));
+            }
+            let Some(room) = (len + before + after).checked_sub(k) else {
+                return Err(Error::shape(format!(
+                    "the window of {kernel:?} does not fit into {input:?} with the padding {padding:?}"
+                )));
+            };
+            // With `ceil`, a window that would begin in the padding behind the input is left out.
+            let whole = room / s + 1;
+            let part = options.ceil && room % s != 0 && whole * s < len + before;
+            let (mut ranges, mut counts) = (Vec::new(), Vec::new());
+            for o in 0..whole + usize::from(part) {
+                let (start, end) = (o * s, o * s + k);
+                let range = start.saturating_sub(before)..(end - before).min(len);
+                counts.push(if count_padding { end.min(len + before + after) - start } else { range.len() });
+                ranges.push(range);
+            }
+            Ok(AxisWindows { input: len, ranges, counts })
+        })
+        .collect()
+}
+
+/// Window `i` of `out` covers `floor(i * len / out)` to `ceil((i + 1) * len / out)`.
+fn adaptive(input: &[usize], output: &[usize]) -> Result<Vec<AxisWindows>> {
+    let output = positive_per_axis("output size", output, input.len())?;
+    let axis = |(&len, out): (&usize, usize)| {
+        let ranges: Vec<_> = (0..out).map(|i| i * len / out..((i + 1) * len).div_ceil(out)).collect();
+        AxisWindows { input: len, counts: ranges.iter().map(ExactSizeIterator::len).collect(), ranges }
+    };
+    Ok(input.iter().zip(output).map(axis).collect())
+}
+
+/// Indices in as few bytes as their range needs, eight, four or two to an i64.
+struct Packed {
+    bytes: usize,
+}
+
+impl Packed {
+    fn below(volume: usize) -> Packed {
+        Packed {
+            bytes: if volume <= 1 << 8 {
+                1
+            } else if volume <= 1 << 16 {
+                2
+            } else {
+                4
+            },
+        }
+    }
+
+    fn pack(&self, indices: &[u32]) -> Result<Tensor> {
+        let mut words = take(indices.len().div_ceil(8 / self.bytes));
+        match self.bytes {
+            1 => pack::<8>(indices, &mut words),
+            2 => pack::<4>(indices, &mut words),
+            _ => pack::<2>(indices, &mut words),
+        }
+        let len = words.len();
+        Tensor::from_vec(words, &[len])
+    }
+
+    /// As many indices as were packed, or a few more.
+    fn unpack(&self, words: &Tensor) -> Lent<u32> {
+        let words = elements::<i64>(words);
+        let mut indices = lend(words.len() * (8 / self.bytes));
+        match self.bytes {
+            1 => unpack::<8>(&words, &mut indices),
+            2 => unpack::<4>(&words, &mut indices),
+            _ => unpack::<2>(&words, &mut indices),
+        }
+        indices
+    }
+}
+
+/// `COUNT` indices to a word; the last word may have fewer.
+fn pack<const COUNT: usize>(indices: &[u32], words: &mut [i64]) {
+    let word = |indices: &[u32]| {
+        indices.iter().rev().fold(0u64, |word, &index| word << (64 / COUNT) | u64::from(index)) as i64
+    };
+    let whole = indices.chunks_exact(COUNT);
+    if let (rest @ [_, ..], Some(last)) = (whole.remainder(), words.last_mut()) {
+        *last = word(rest);
+    }
+    whole.zip(words).for_each(|(indices, to)| *to = word(indices));
+}
+
+fn unpack<const COUNT: usize>(words: &[i64], indices: &mut [u32]) {
+    for (to, &word) in indices.chunks_exact_mut(COUNT).zip(words) {
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = (word as u64 >> (i * 64 / COUNT) & (u64::MAX >> (64 - 64 / COUNT))) as u32;
+        }
+    }
+}
+
+impl Tensor {
+    fn pool(
+        &self,
+        op: Op,
+        axes: usize,
+        windows: impl FnOnce(&[usize]) -> Result<Vec<AxisWindows>>,
+        largest: bool,
+    ) -> Result<Tensor> {
+        dispatch(op, &[self], |inputs| {
+            let x = &inputs[0];
+            let shape = x.shape().to_vec();
+            let windows = windows(spatial_axes(&shape, axes)?)?;
+            let lengths: Vec<usize> = windows.iter().map(|axis| axis.ranges.len()).collect();
+            let (out, planes) = (checked_shape([&shape[..2], &lengths].concat())?, shape[0] * shape[1]);
+            let windows = three(windows);
+            if !largest {
+                let value =
+                    by_float!(x, T => Array::from_vec(pool::average(&windows, planes, &elements::<T>(x)), &out))?;
+                return Ok(Forward::new(value, vec![], move |b| {
+                    let grad = by_float!(b.grad, T => {
+                        Array::from_vec(pool::average_backward(&windows, planes, &elements::<T>(b.grad)), &shape)
+                    })?;
+                    Ok(vec![Some(Tensor::from_array(grad))])
+                }));
+            }
+            let packed = Packed::below(pool::window_volume(&windows));
+            let (value, indices) = by_float!(x, T => {
+                let (value, indices) = pool::max(&windows, planes, &elements::<T>(x));
+                Ok((Array::from_vec(value, &out)?, packed.pack(&indices)?))
+            })?;
+            Ok(Forward::new(value, vec![indices], move |b| {
+                let indices = packed.unpack(&b.saved[0]);
+                let grad = by_float!(b.grad, T => {
+                    Array::from_vec(pool::max_backward(&windows, planes, &indices, &elements::<T>(b.grad)), &shape)
+                })?;
+                Ok(vec![Some(Tensor::from_array(grad))])
+            }))
+        })
+    }
+}
+
+macro_rules! pools {
+    ($($axes:literal $spatial:literal:
+        $max:ident $max_with:ident $max_op:ident, $avg:ident $avg_with:ident $avg_op:ident, $adaptive:ident $adaptive_op:ident,
+        $adaptive_max:ident $adaptive_max_op:ident;)*) => {
+        impl Tensor { $(
+            #[doc = concat!("The largest element of each window of `[n, c, ", $spatial, "]`; NaN wins.")]
+            ///
+            /// # Errors
+            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::Value`](crate::ErrorKind::Value) when the
+            /// window does not fit.
+            pub fn $max(&self, kernel: usize, stride: usize) -> Result<Tensor> {
+                self.$max_with(&PoolOptions::new(kernel, stride))
+            }
+
+            #[doc = concat!("The largest element of each window of `[n, c, ", $spatial, "]`; NaN wins.")]
+            ///
+            /// # Errors
+            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::Value`](crate::ErrorKind::Value) when the
+            /// window does not fit or the options are out of range.
+            pub fn $max_with(&self, options: &PoolOptions) -> Result<Tensor> {
+                self.pool(Op::$max_op, $axes, |input| sliding(input, options), true)
+            }
+
+            #[doc = concat!("The mean of each window of `[n, c, ", $spatial, "]`, summed in f32, rounded once.")]
+            ///
+            /// # Errors
+            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::Value`](crate::ErrorKind::Value) when the
+            /// window does not fit.
+            pub fn $avg(&self, kernel: usize, stride: usize) -> Result<Tensor> {
+                self.$avg_with(&PoolOptions::new(kernel, stride))
+            }
+
+            #[doc = concat!("The mean of each window of `[n, c, ", $spatial, "]`, summed in f32, rounded once.")]
+            ///
+            /// # Errors
+            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::Value`](crate::ErrorKind::Value) when the
+            /// window does not fit or the options are out of range.
+            pub fn $avg_with(&self, options: &PoolOptions) -> Result<Tensor> {
+                self.pool(Op::$avg_op, $axes, |input| sliding(input, options), false)
+            }
+
+            #[doc = concat!("Means of `[n, c, ", $spatial, "]` over windows of nearly equal length, as many along each ",
+                "axis as `output` says: window i of `out` covers `floor(i * len / out)` to `ceil((i + 1) * len / out)`.")]
+            ///
+            /// # Errors
+            /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `output` has not one positive number for each axis,
+            /// or one for all.
+            pub fn $adaptive(&self, output: &[usize]) -> Result<Tensor> {
+                self.pool(Op::$adaptive_op, $axes, |input| adaptive(input, output), false)
+            }
+
+            #[doc = concat!("The largest elements of `[n, c, ", $spatial, "]` in the windows of [`", stringify!($adaptive),
+                "`](Tensor::", stringify!($adaptive), "); NaN wins.")]
+            ///
+            /// # Errors
+            /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `output` has not one positive number for each axis,
+            /// or one for all.
+            pub fn $adaptive_max(&self, output: &[usize]) -> Result<Tensor> {
+                self.pool(Op::$adaptive_max_op, $axes, |input| adaptive(input, output), true)
+            }
+        )* }
+    };
+}
+
+pools! {
+    1 "w": max_pool1d max_pool1d_with MaxPool1d, avg_pool1d avg_pool1d_with AvgPool1d, adaptive_avg_pool1d AdaptiveAvgPool1d,
+        adaptive_max_pool1d AdaptiveMaxPool1d;
+    2 "h, w": max_pool2d max_pool2d_with MaxPool2d, avg_pool2d avg_pool2d_with AvgPool2d, adaptive_avg_pool2d AdaptiveAvgPool2d,
+        adaptive_max_pool2d AdaptiveMaxPool2d;
+    3 "d, h, w": max_pool3d max_pool3d_with MaxPool3d, avg_pool3d avg_pool3d_with AvgPool3d, adaptive_avg_pool3d AdaptiveAvgPool3d,
+        adaptive_max_pool3d AdaptiveMaxPool3d;
+}

@@ -1,0 +1,110 @@
+//! Windows that slide over the spatial axes, as convolutions and pools do: padding, and settings given per axis.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// What is put around the spatial axes before a window slides over them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Padding {
+    /// Nothing: only whole windows count.
+    #[default]
+    Valid,
+    /// So much that the output has `ceil(input / stride)` elements; an odd one goes to the end (TensorFlow, MindSpore).
+    Same,
+    /// So much before and after each axis; one pair means all axes alike.
+    Explicit(Vec<(usize, usize)>),
+}
+
+impl Padding {
+    /// `amount` on both sides of every axis.
+    pub fn all(amount: usize) -> Self {
+        Padding::Explicit(vec![(amount, amount)])
+    }
+
+    /// The padding before and after each axis, for windows that reach over `extent` elements.
+    pub(in crate::ops) fn resolve(
+        &self,
+        input: &[usize],
+        extent: &[usize],
+        stride: &[usize],
+    ) -> Result<Vec<(usize, usize)>> {
+        match self {
+            Padding::Valid => Ok(vec![(0, 0); input.len()]),
+            Padding::Same => Ok((0..input.len())
+                .map(|i| {
+                    let last_start = (input[i].div_ceil(stride[i]) - 1) * stride[i];
+                    let total = (last_start + extent[i]).saturating_sub(input[i]);
+                    (total / 2, total - total / 2)
+                })
+                .collect()),
+            Padding::Explicit(pairs) => {
+                let pairs = per_axis("padding", pairs, input.len())?;
+                let largest = pairs.iter().map(|&(before, after)| before.max(after)).max().unwrap_or(0);
+                within("padding", largest, 0)?;
+                Ok(pairs)
+            }
+        }
+    }
+}
+
+/// Lengths and settings of the spatial axes stay below this, so that no sum or product of two of them overflows.
+const LIMIT: usize = i32::MAX as usize;
+
+fn within(what: &str, value: usize, least: usize) -> Result<()> {
+    if (least..=LIMIT).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::value(format!("{what} {value} is out of range: {least} to {LIMIT} is allowed")))
+}
+
+/// One setting for each axis; a list of one holds for all.
+pub(in crate::ops) fn per_axis<T: Clone>(what: &str, given: &[T], axes: usize) -> Result<Vec<T>> {
+    match given.len() {
+        1 => Ok(vec![given[0].clone(); axes]),
+        n if n == axes => Ok(given.to_vec()),
+        n => Err(Error::value(format!("{what} is given for {n} axes; allowed: 1 (all alike) or {axes}"))),
+    }
+}
+
+/// As [`per_axis`], of positive numbers.
+pub(in crate::ops) fn positive_per_axis(what: &str, given: &[usize], axes: usize) -> Result<Vec<usize>> {
+    let given = per_axis(what, given, axes)?;
+    given.iter().try_for_each(|&value| within(what, value, 1))?;
+    Ok(given)
+}
+
+/// How many elements of each axis a dilated window reaches over.
+pub(in crate::ops) fn extents(kernel: &[usize], dilation: &[usize]) -> Vec<usize> {
+    kernel.iter().zip(dilation).map(|(k, d)| (k - 1) * d + 1).collect()
+}
+
+/// The spatial axes of `[n, c, spatial...]`.
+pub(in crate::ops) fn spatial_axes(shape: &[usize], axes: usize) -> Result<&[usize]> {
+    let [_, _, spatial @ ..] = shape else {
+        return Err(Error::shape(format!("needs [n, c] and {axes} spatial axes, got {shape:?}")));
+    };
+    if spatial.len() != axes {
+        return Err(Error::shape(format!("needs [n, c] and {axes} spatial axes, got {shape:?}")));
+    }
+    spatial.iter().try_for_each(|&len| within("the length of a spatial axis", len, 1))?;
+    Ok(spatial)
+}
+
+/// Up to three axes as exactly three: axes of length `fill` are put in front.
+pub(in crate::ops) fn three<T: Copy>(axes: &[T], fill: T) -> [T; 3] {
+    let mut all = [fill; 3];
+    all[3 - axes.len()..].copy_from_slice(axes);
+    all
+}
+
+/// The shape with its number of elements, unless that is more than memory can address.
+pub(in crate::ops) fn checked_shape(shape: Vec<usize>) -> Result<Vec<usize>> {
+    // 16 bytes for each element leave room for any dtype and for the widened copy beside it.
+    let bytes = shape.iter().filter(|&&len| len > 0).try_fold(16usize, |n, &len| n.checked_mul(len));
+    match bytes {
+        Some(bytes) if bytes <= isize::MAX as usize => Ok(shape),
+        _ => Err(Error::shape(format!("the result would have the shape {shape:?}, more than memory can address"))),
+    }
+}
