@@ -88,7 +88,7 @@ pub mod train;
 
 pub use autocast::{Autocast, autocast};
 pub use catalogue::Op;
-pub use cell::{Cell, Child, Param};
+pub use cell::{Cell, Child};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 #[doc(hidden)]
@@ -103,5 +103,5 @@ pub use policy::{Level, Policy};
 pub use rewrite::Plan;
 pub use run::run;
 pub use scale::{LossScale, Outcome};
-pub use tensor::{Grads, Tensor, TensorElement, no_grad};
+pub use tensor::{Grads, Param, Tensor, TensorElement, no_grad};
 pub use train::data;

@@ -1,4 +1,4 @@
-//! Text from files and arguments, as it may be shown to people.
+//! Text from files and arguments, made safe to show.
 
 use std::borrow::Cow;
 

@@ -115,7 +115,7 @@ fn adapters_change_neither_paths_nor_bytes() {
     weights::save(&net, folder.file("plain")).unwrap();
     net.walk_mut(&mut |_, slot| {
         let cast = Cast { inward: DType::F16, outward: DType::F32 };
-        *slot.adapter = Some(precast::cell::Adapter::Cast(cast));
+        slot.set_adapter(Some(precast::cell::Adapter::Cast(cast))).unwrap();
     });
     net.call(&Tensor::ones(&[1, 2], DType::F32)).unwrap();
     weights::save(&net, folder.file("wrapped")).unwrap();

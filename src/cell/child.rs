@@ -30,6 +30,7 @@ impl fmt::Display for Cast {
 /// What a plan puts into a slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Adapter {
     /// The cell is one region of a fixed dtype.
     Cast(Cast),
@@ -40,8 +41,9 @@ pub enum Adapter {
 /// The slot of a cell in a tree: the cell, the user's `to_float`, and the adapter that a plan put there.
 ///
 /// A `Child<Dense>` knows the type of its cell, a plain `Child` holds any. The adapter stands in the slot, not between two
-/// cells, so wrapping renames nothing and cannot happen twice. The only way to run the cell is through the slot, so no
-/// call slips past the adapter.
+/// cells, so wrapping renames nothing and cannot happen twice. [`call`](Child::call) runs the cell through its adapter. A
+/// slot does not deref to its cell, so `child.forward(&x)` does not compile; `child.cell().forward(&x)` does, and runs the
+/// cell without its adapter.
 ///
 /// In files a `Child` reads and writes as its cell; with `to_float`, as `{to_float: float32, cell: {...}}`.
 pub struct Child<C: ?Sized = dyn Cell> {
@@ -68,10 +70,57 @@ pub struct Slot<'a> {
 pub struct SlotMut<'a> {
     /// The cell.
     pub cell: &'a mut dyn Cell,
+    to_float: &'a mut Option<DType>,
+    adapter: &'a mut Option<Adapter>,
+}
+
+impl SlotMut<'_> {
     /// The dtype that the user asked for in code.
-    pub to_float: &'a mut Option<DType>,
+    pub fn to_float(&self) -> Option<DType> {
+        *self.to_float
+    }
+
+    /// As [`Child::set_to_float`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f32, f16 or bf16.
+    pub fn set_to_float(&mut self, dtype: Option<DType>) -> Result<()> {
+        check_castable("to_float", dtype)?;
+        *self.to_float = dtype;
+        Ok(())
+    }
+
     /// What a plan put here.
-    pub adapter: &'a mut Option<Adapter>,
+    pub fn adapter(&self) -> Option<&Adapter> {
+        self.adapter.as_ref()
+    }
+
+    /// Puts an adapter here, as a plan does.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when it casts to another dtype than f32, f16 or bf16.
+    pub fn set_adapter(&mut self, adapter: Option<Adapter>) -> Result<()> {
+        if let Some(Adapter::Cast(cast)) = &adapter {
+            check_castable("an adapter", Some(cast.inward))?;
+            check_castable("an adapter", Some(cast.outward))?;
+        }
+        *self.adapter = adapter;
+        Ok(())
+    }
+
+    /// Puts the adapter of a plan here and returns the one that was here.
+    pub(crate) fn replace_adapter(&mut self, adapter: Option<Adapter>) -> Option<Adapter> {
+        std::mem::replace(self.adapter, adapter)
+    }
+}
+
+fn check_castable(what: &str, dtype: Option<DType>) -> Result<()> {
+    match dtype {
+        Some(dtype) if !dtype.is_castable() => {
+            Err(Error::dtype(format!("{what} takes float32, float16 or bfloat16, got {}", dtype.long_name())))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl<C: Cell> Child<C> {
@@ -123,19 +172,13 @@ impl<C: ?Sized> Child<C> {
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f32, f16 or bf16.
     pub fn set_to_float(&mut self, dtype: Option<DType>) -> Result<()> {
-        if let Some(dtype) = dtype
-            && !dtype.is_castable()
-        {
-            return Err(Error::dtype(format!(
-                "to_float takes float32, float16 or bfloat16, got {}",
-                dtype.long_name()
-            )));
-        }
+        check_castable("to_float", dtype)?;
         self.to_float = dtype;
         Ok(())
     }
 
-    /// The cell itself, for its fields. Run it through the slot: [`call`](Child::call) or [`with`](Child::with).
+    /// The cell itself, for its fields. To run it, use [`call`](Child::call) or [`with`](Child::with): what is called on
+    /// the cell itself runs without the adapter.
     pub fn cell(&self) -> &C {
         &self.cell
     }
@@ -155,13 +198,13 @@ impl<C: ?Sized> Child<C> {
         self.to_float
     }
 
-    /// Address of the slot: every slot is a value of its own with a size, even when its cell has none.
+    /// Address of the slot. A slot has a size even where its cell has none, so no two slots share an address.
     fn id(&self) -> usize {
         std::ptr::from_ref(self).cast::<()>() as usize
     }
 
-    /// The adapter in force: the plan's, or, where no plan has spoken, what `to_float` asks for. Without a plan the
-    /// surrounding region is known only while running: a root returns what it computed, an inner cell returns f32.
+    /// The adapter in force: the plan's; without a plan, the one that `to_float` asks for. The surrounding region is then known
+    /// only while the cell runs: a root returns what it computed, an inner cell returns f32.
     fn in_force(&self) -> Option<Adapter> {
         if self.adapter.is_some() {
             return self.adapter.clone();
@@ -169,7 +212,7 @@ impl<C: ?Sized> Child<C> {
         let inward = self.to_float?;
         let outward = match precision::current() {
             Some(Frame::Fixed(dtype)) => dtype,
-            _ if observe::slot_depth() == 0 => inward,
+            _ if precision::slot().is_none() => inward,
             _ => DType::F32,
         };
         Some(Adapter::Cast(Cast { inward, outward }))
@@ -202,18 +245,18 @@ impl<C: ?Sized + AsCell> Child<C> {
         inputs: I,
         body: impl FnOnce(&C, I::Owned) -> Result<O>,
     ) -> Result<O::Owned> {
-        let outermost = observe::slot_depth() == 0;
+        let outermost = precision::slot().is_none();
         let adapter = self.in_force();
         let entering = observe::is_watched().then(|| inputs.elements());
         let body = |cell: &C, inputs: I::Owned| {
             let outputs = body(cell, inputs)?;
             if let Some(entering) = entering {
-                observe::emit_crossing(self.id(), entering, outputs.elements());
+                observe::emit_cell_call(self.id(), entering, outputs.elements());
             }
             Ok::<O, Error>(outputs)
         };
         let result = {
-            let _slot = observe::enter_slot(self.id());
+            let _slot = precision::enter_slot(self.id());
             match &adapter {
                 None => body(&self.cell, inputs.into_owned()).map(Castable::into_owned),
                 Some(Adapter::Ops(rules)) => {
@@ -339,7 +382,7 @@ impl<C: ?Sized + AsCell> fmt::Debug for Child<C> {
 }
 
 impl<C: Clone> Clone for Child<C> {
-    /// The same layer in another place: parameters are shared handles, so the two are tied; the adapter stays behind.
+    /// The same layer in another place. The two share their parameters. The adapter is not copied.
     fn clone(&self) -> Self {
         Child { to_float: self.to_float, adapter: None, cell: self.cell.clone() }
     }

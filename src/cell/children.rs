@@ -2,8 +2,8 @@
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
 
-use super::{AsCell, Cell, Child, Node, NodeMut, Param};
-use crate::DType;
+use super::{AsCell, Cell, Child, Node, NodeMut};
+use crate::{DType, Param};
 
 /// What may stand in a field that [`children!`](crate::children) lists: a [`Child`], a [`Param`], or a list or option of them.
 #[diagnostic::on_unimplemented(
@@ -62,8 +62,8 @@ impl<M: Member> Member for Vec<M> {
     }
 }
 
-/// What may be marked `field: _`. A cell or parameter so marked would be hidden from plans, optimizers and weight files:
-/// for those a second implementation applies, and the compiler refuses to choose.
+/// What may be marked `field: _`. A cell or parameter with this mark would be hidden from plans, optimizers and weight files.
+/// Cells and parameters have a second implementation, so the compiler cannot choose and refuses.
 #[doc(hidden)]
 pub trait PlainDataNotACellOrParameter<Why> {}
 impl<T: ?Sized> PlainDataNotACellOrParameter<()> for T {}

@@ -2,7 +2,6 @@
 
 mod child;
 mod children;
-mod param;
 mod params;
 mod trace;
 mod walk;
@@ -13,7 +12,6 @@ pub use child::{Adapter, Cast, Castable, Child, Slot, SlotMut};
 pub use children::Member;
 #[doc(hidden)]
 pub use children::{BareCell, PlainDataNotACellOrParameter, SitsInTheTree, marked_as_plain_data, name_of_field};
-pub use param::Param;
 pub use params::Params;
 pub use trace::{Trace, TracedOp};
 pub(crate) use walk::no_such_path;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::Param;
+use crate::Param;
 
 /// Trained parameters with their paths, each parameter once: under its first path when it is tied.
 ///

@@ -1,4 +1,4 @@
-//! Which op ran in which cell: a run watched and its slots named.
+//! Which op ran in which cell: an observed run whose slots are named by their paths.
 
 use super::{AsCell, Child};
 use crate::{
@@ -19,7 +19,7 @@ pub struct TracedOp {
     pub output: DType,
     /// Whether it ran in a backward pass.
     pub backward: bool,
-    /// How large all that was.
+    /// Shapes of inputs and result, and what the tape keeps.
     pub sizes: Sizes,
 }
 
@@ -50,14 +50,14 @@ impl Trace {
 impl<C: ?Sized + AsCell> Child<C> {
     /// Runs `f`, which calls this network, and tells beside its result every op that ran and in which cell.
     pub fn trace<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Trace) {
-        let (result, events, crossings) = observe::watch_cells(|| f(self));
+        let (result, events, cell_calls) = observe::watch_cells(|| f(self));
         let mut paths = std::collections::HashMap::new();
         self.walk(&mut |entry| {
             paths.insert(entry.slot.id, (entry.path.to_string(), entry.slot.cell.kind().to_string()));
         });
         let cell = |slot: usize| paths.get(&slot).cloned().unwrap_or_default();
         let name = |slot: Option<usize>| slot.map(|id| cell(id).0).unwrap_or_default();
-        // What two ops keep of one storage is kept once, by the first.
+        // Storage that two ops keep is counted once, for the first.
         let mut kept = std::collections::HashSet::new();
         let ops = events
             .into_iter()
@@ -74,7 +74,7 @@ impl<C: ?Sized + AsCell> Child<C> {
                 sizes: e.sizes,
             })
             .collect();
-        let cells = crossings
+        let cells = cell_calls
             .into_iter()
             .map(|c| {
                 let (path, kind) = cell(c.slot);

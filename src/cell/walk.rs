@@ -1,7 +1,10 @@
 //! Walking a tree of cells in a fixed order: a cell, then its children as they are listed.
 
-use super::{AsCell, Cell, Child, Param, Params, Slot, SlotMut};
-use crate::error::{Error, Result, did_you_mean};
+use super::{AsCell, Cell, Child, Params, Slot, SlotMut};
+use crate::{
+    Param,
+    error::{Error, Result, did_you_mean},
+};
 
 /// What a cell shows of itself: a child in its slot, or a parameter.
 #[derive(Debug)]
@@ -134,7 +137,6 @@ fn below(path: &mut String, name: &str, f: impl FnOnce(&mut String)) {
     path.truncate(len);
 }
 
-/// The kinds of cells that stand directly in a cell; for tests and printing.
 impl dyn Cell {
     /// Whether no other cell stands inside this one.
     pub fn is_leaf(&self) -> bool {

@@ -18,8 +18,8 @@ pub(crate) fn read_text(path: &Path, limit: usize) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| Error::io(path, &io::Error::other("not a text in UTF-8")))
 }
 
-/// The bytes of a file that is not longer than a limit. Of a longer one nothing is read where its length is known, and one
-/// byte more than the limit where it is not, as of a pipe.
+/// The bytes of a file that is not longer than a limit. A longer file is not read where its length is known. Of a pipe, whose
+/// length is not known, one byte more than the limit is read.
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, or is longer.
@@ -46,17 +46,17 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|e| Error::io(path, &e))
 }
 
-/// Writes a file in one step: whoever reads it, even after a crash, meets the whole old or the whole new one. The bytes go
-/// into a new file in the same folder, which then takes the name, and the permissions of the old one. A link is followed;
-/// what is no file of a disk, such as `/dev/stdout`, is written as it stands.
+/// Writes a file in one step: a reader finds the whole old file or the whole new one, even after a crash. The bytes go into a
+/// new file in the same folder, which then takes the name and the permissions of the old one. Links are followed. Devices and
+/// pipes, such as `/dev/stdout`, cannot be replaced and are written to directly.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be written, or is read-only; an older file then stays as it was.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written or is read-only. An older file then stays as it was.
 pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     replace_by(path.as_ref(), |file| file.write_all(bytes))
 }
 
-/// Tries whether [`replace`] can write a file there, and leaves everything as it was.
+/// Checks that [`replace`] can write a file there. Nothing is changed.
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the place is a folder or a read-only file, or no file can be made beside it.
@@ -85,8 +85,7 @@ fn replace_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> R
             let whole = keep(&file).and_then(|()| write(&mut file)).and_then(|()| file.sync_all());
             drop(file);
             whole.and_then(|()| fs::rename(&new, &path)).inspect_err(|_| {
-                // What is left of the new file is of no use; that it cannot be removed matters less than why it was not
-                // written.
+                // An error while removing the rest of the new file would hide why it could not be written.
                 let _ = fs::remove_file(&new);
             })
         }
@@ -106,7 +105,7 @@ fn target(path: &Path) -> io::Result<Target> {
     match fs::metadata(path) {
         Ok(met) if met.is_file() || met.is_dir() => fs::canonicalize(path).map(Target::File),
         Ok(_) => Ok(Target::Device),
-        // A link to what is not there yet is followed, too. Links that lead round in a circle are another error.
+        // A link is followed even if its target does not exist yet. A circle of links is an error of its own.
         Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
             Ok(to) => target(&path.parent().unwrap_or(Path::new("")).join(to)),
             Err(_) => Ok(Target::File(path.to_path_buf())),
@@ -115,10 +114,10 @@ fn target(path: &Path) -> io::Result<Target> {
     }
 }
 
-/// The permissions of the file that is to be replaced, which the new one takes over.
+/// The permissions of the file that is to be replaced; the new file takes them over.
 ///
 /// # Errors
-/// Where nobody may write it: that it can be replaced all the same is not what its owner meant.
+/// When the file is read-only. The folder may allow to replace it all the same, but its owner did not mean that.
 fn permissions(path: &Path) -> io::Result<Option<fs::Permissions>> {
     match fs::metadata(path) {
         Ok(met) if met.is_file() && met.permissions().readonly() => {

@@ -17,9 +17,9 @@
 //! ```
 //!
 //! Each cell is a map of its `kind` and its options; `{to_float: float32, cell: {...}}` asks for a precision. The kinds
-//! are those of [`cells::kinds`](crate::layers::kinds), the program's own cells among them. A file holds no weights: they are drawn from the
-//! seed, and saved and loaded with [`weights`](crate::io::weights). Parameters that two cells share are not shared in a file.
-//! The key `input` may say what one example looks like, without the axis of the batch: `input: [1, 32, 32]`.
+//! are those of [`layers::kinds`](crate::layers::kinds), the program's own cells among them. A file holds no weights: they are
+//! drawn from the seed, and [`weights`](crate::io::weights) saves and loads them. A file cannot say that two cells share a
+//! parameter. The key `input` gives the shape of one example, without the axis of the batch: `input: [1, 32, 32]`.
 
 use std::path::Path;
 
@@ -182,7 +182,7 @@ pub fn save(net: &Child, path: impl AsRef<Path>) -> Result<()> {
 fn write(net: &Child, name: Option<&str>) -> Result<String> {
     let mut deepest = 0;
     net.walk(&mut |cell| deepest = deepest.max(cell.depth));
-    // Each cell is a map inside that of its parent. Writing goes down with the cells, so this is looked at before.
+    // Each cell is a map inside the map of its parent, and writing recurses. The depth is checked before.
     if deepest >= MAX_DEPTH {
         return Err(Error::model(format!("{WRITTEN}: {}", too_deep())));
     }
@@ -193,7 +193,7 @@ fn write(net: &Child, name: Option<&str>) -> Result<String> {
     Ok(text)
 }
 
-/// What is written, in errors.
+/// How errors name the text that is written.
 const WRITTEN: &str = "the file of the network";
 
 fn not_too_long(text: &str, origin: &str) -> Result<()> {
@@ -220,12 +220,12 @@ fn read<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
     serde_yaml::from_str_with_options(text, options).map_err(|e| Error::model(message(&e, origin)))
 }
 
-/// `file:line:column: what is wrong`, with the nearest name that would have been right.
+/// `file:line:column: what is wrong`, with the nearest allowed name.
 ///
-/// Cells are read through trait objects, which turn the errors inside into text. The text is all there is, and each
-/// level has appended a place to it: the first appended is the innermost.
+/// Cells are read through trait objects, which turn the errors inside into text. Each level has appended a place to that
+/// text; the first one is the innermost.
 fn message(error: &serde_yaml::Error, origin: &str) -> String {
-    // The head is read before any cell, and all of the file is parsed for it: what breaks a limit is met there.
+    // The whole file is parsed to read its head, before any cell. A file beyond a limit fails there.
     if let serde_yaml::Error::Budget { breach, location } = error.without_snippet() {
         return format!("{origin}:{}:{}: {}", location.line().max(1), location.column().max(1), over_limit(breach));
     }
@@ -252,7 +252,7 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
     format!("{origin}{place}: {what}")
 }
 
-/// The parser's errors, which were text before they came here, in the words of this library.
+/// Rewords the parser's errors, of which only the text is known.
 fn in_our_words(what: &str) -> String {
     if let Some(key) = what.strip_prefix("duplicate mapping key: ") {
         let key = key.split(',').next().unwrap_or(key);
@@ -274,7 +274,7 @@ fn in_our_words(what: &str) -> String {
 
 const ANCHORS: &str = "YAML anchors (`&`) and aliases (`*`) are not allowed here; put text with them in quotes";
 
-/// Which limit a file goes beyond.
+/// The limit that a file exceeds.
 fn over_limit(breach: &BudgetBreach) -> String {
     match breach {
         BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => ANCHORS.to_string(),

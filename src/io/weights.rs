@@ -1,11 +1,11 @@
 //! Weight files: parameters and buffers by path, in the safetensors format.
 //!
-//! A parameter is stored under its path, in its own dtype; one with an f32 [master](Param::master) as the master, so that a
-//! run goes on from the file as if it had not been stopped. [`decorate`](crate::rewrite::decorate) may ask for another
-//! dtype: then it is rounded to that, once. One that stands under several paths (tied weights) is stored
-//! once, under the first; the metadata entry `tied` is a JSON map of each other path to that one. Loading takes it from
-//! whichever of its paths the file has. Adapters change neither paths nor values, so a network is saved the same with a
-//! policy applied as without.
+//! A parameter is stored under its path, in its own dtype. A parameter with an f32 [master](Param::master) is stored as the
+//! master, so that a run continues from the file as if it had not been stopped. [`decorate`](crate::rewrite::decorate) may ask
+//! for another dtype; the parameter is then rounded to it, once. A parameter under several paths (tied weights) is stored
+//! once, under the first path; the metadata entry `tied` is a JSON map of each other path to the first. Loading takes it from
+//! any of its paths that the file has. Adapters change neither paths nor values, so applying a policy does not change what is
+//! saved.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,15 +25,15 @@ use crate::{
 /// The metadata entry that says which paths share a parameter.
 const TIED: &str = "tied";
 
-/// What [`load_with`] may do beyond reading exactly what the network has.
+/// What [`load_with`] may do beside reading exactly the tensors that the network has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Round or widen floating tensors of another dtype to the parameter's. Otherwise another dtype is an error, but f32
-    /// for a parameter with a [master](Param::master): that takes it as it is.
+    /// Round or widen floating tensors of another dtype to the parameter's dtype. Without it, another dtype is an error; only
+    /// a parameter with a [master](Param::master) takes f32 as well.
     pub cast: bool,
 }
 
-/// Writes every parameter and buffer of a network. A file that is there already is replaced in one step.
+/// Writes every parameter and buffer of a network. An existing file is replaced in one step.
 ///
 /// # Errors
 /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when two parameters have one path,
@@ -83,7 +83,7 @@ pub fn load_bytes<C: ?Sized + AsCell>(net: &Child<C>, bytes: &[u8], options: Loa
     found.iter().try_for_each(|(param, value)| param.set(value))
 }
 
-/// A parameter with all its paths, the first first.
+/// A parameter with all its paths, in the order of the walk.
 type Named = (Vec<String>, Param);
 
 /// Parameters in the order of their first paths, each once.
@@ -127,7 +127,7 @@ fn encode(params: &[Named]) -> Result<Vec<u8>> {
     safetensors::serialize(views, metadata).map_err(|e| failed(&e))
 }
 
-/// The new value of each parameter. Everything that can be wrong is found here, before anything is set.
+/// The new value of each parameter. All errors are found here, before any parameter is set.
 fn decode(bytes: &[u8], params: &[Named], options: LoadOptions) -> Result<Vec<(Param, Tensor)>> {
     let damaged = |e| Error::weights(format!("not a whole safetensors file: {e}"));
     let file = SafeTensors::deserialize(bytes).map_err(damaged)?;

@@ -8,8 +8,8 @@ use super::{
     spec::{is_yes, setters, written_as_spec, yes},
 };
 use crate::{
-    Tensor,
-    cell::{Cell, Param},
+    Param, Tensor,
+    cell::Cell,
     children,
     error::{Error, Result},
 };

@@ -8,8 +8,8 @@ use super::{
     spec::{is_yes, setters, written_as_spec, yes},
 };
 use crate::{
-    ConvOptions, ConvTransposeOptions, Padding, Tensor,
-    cell::{Cell, Param},
+    ConvOptions, ConvTransposeOptions, Padding, Param, Tensor,
+    cell::Cell,
     children,
     error::{Error, Result},
 };

@@ -6,12 +6,7 @@ use super::{
     init::{Init, Rng},
     spec::{is_yes, setters, written_as_spec, yes},
 };
-use crate::{
-    Tensor,
-    cell::{Cell, Param},
-    children,
-    error::Result,
-};
+use crate::{Param, Tensor, cell::Cell, children, error::Result};
 
 /// Options of a [`Dense`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,12 +6,7 @@ use super::{
     init::{Init, Rng},
     spec::written_as_spec,
 };
-use crate::{
-    Tensor,
-    cell::{Cell, Param},
-    children,
-    error::Result,
-};
+use crate::{Param, Tensor, cell::Cell, children, error::Result};
 
 /// Options of an [`Embedding`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,8 +1,7 @@
 //! One step of recurrent networks.
 //!
 //! The formulas and the order of the gates in the weights are torch's (`torch/nn/modules/rnn.py`) and MindSpore's
-//! (`nn/layer/rnn_cells.py`). A step is one op. Under lists that do not name that op, as MindSpore's, the step is written
-//! with ordinary ops, and each goes by the lists.
+//! (`nn/layer/rnn_cells.py`).
 
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +10,10 @@ use super::{
     spec::{is_yes, setters, written_as_spec, yes},
 };
 use crate::{
-    Op, RecurrentWeights, Tensor,
-    cell::{Cell, Child, Param},
+    Param, RecurrentWeights, Tensor,
+    cell::{Cell, Child},
     children,
     error::{Error, Result},
-    precision::{self, Frame},
 };
 
 /// Options of a recurrent cell with so many gates.
@@ -125,81 +123,24 @@ impl<const GATES: usize> Recurrent<GATES> {
         let biases = self.bias_ih.as_ref().zip(self.bias_hh.as_ref()).map(|(a, b)| (a.tensor(), b.tensor()));
         f(&RecurrentWeights { ih: &ih, hh: &hh, biases: biases.as_ref().map(|(a, b)| (a, b)) })
     }
-
-    /// Whether a step is run as the ops it is made of: where lists decide and do not name it.
-    fn in_pieces(&self, step: Op) -> bool {
-        let unnamed = matches!(precision::current(), Some(Frame::Lists(rules)) if !rules.ops.contains_key(&step));
-        unnamed || self.bias_ih.is_some() != self.bias_hh.is_some()
-    }
-
-    /// What the input and the state bring to the gates, each `[..., GATES * hidden_size]`.
-    fn gates(&self, x: &Tensor, h: &Tensor) -> Result<(Tensor, Tensor)> {
-        self.check_state(x, h)?;
-        let bias = |bias: &Option<Param>| bias.as_ref().map(Param::tensor);
-        let from_input = x.linear(&self.weight_ih.tensor(), bias(&self.bias_ih).as_ref())?;
-        let from_state = h.linear(&self.weight_hh.tensor(), bias(&self.bias_hh).as_ref())?;
-        Ok((from_input, from_state))
-    }
-
-    /// A state of another batch would be broadcast in silence.
-    fn check_state(&self, x: &Tensor, state: &Tensor) -> Result<()> {
-        let batch = x.shape().split_last().map_or(&[][..], |(_, batch)| batch);
-        if state.shape().split_last() != Some((&self.spec.hidden_size, batch)) {
-            return Err(Error::shape(format!(
-                "an input of shape {:?} goes with a state of shape {:?}, got {:?}",
-                x.shape(),
-                [batch, &[self.spec.hidden_size]].concat(),
-                state.shape()
-            )));
-        }
-        Ok(())
-    }
 }
 
 impl RNNCell {
     fn next(&self, x: &Tensor, h: &Tensor) -> Result<Tensor> {
-        if !self.in_pieces(Op::RnnCell) {
-            return self.with_weights(|weights| x.rnn_cell(weights, h, false));
-        }
-        let (from_input, from_state) = self.gates(x, h)?;
-        from_input.add(&from_state)?.tanh()
+        self.with_weights(|weights| x.rnn_cell(weights, h, false))
     }
 }
 
 impl GRUCell {
     fn next(&self, x: &Tensor, h: &Tensor) -> Result<Tensor> {
-        if !self.in_pieces(Op::GruCell) {
-            return self.with_weights(|weights| x.gru_cell(weights, h));
-        }
-        let (from_input, from_state) = self.gates(x, h)?;
-        let [i_r, i_z, i_n] = parts(&from_input)?;
-        let [h_r, h_z, h_n] = parts(&from_state)?;
-        let r = i_r.add(&h_r)?.sigmoid()?;
-        let z = i_z.add(&h_z)?.sigmoid()?;
-        let n = i_n.add(&r.mul(&h_n)?)?.tanh()?;
-        // (1 - z) * n + z * h, with one product less
-        n.add(&z.mul(&h.sub(&n)?)?)
+        self.with_weights(|weights| x.gru_cell(weights, h))
     }
 }
 
 impl LSTMCell {
     fn next(&self, x: &Tensor, (h, c): (&Tensor, &Tensor)) -> Result<(Tensor, Tensor)> {
-        if !self.in_pieces(Op::LstmCell) {
-            return self.with_weights(|weights| x.lstm_cell(weights, (h, c)));
-        }
-        self.check_state(x, c)?;
-        let (from_input, from_state) = self.gates(x, h)?;
-        let [i, f, g, o] = parts(&from_input.add(&from_state)?)?;
-        let c = f.sigmoid()?.mul(c)?.add(&i.sigmoid()?.mul(&g.tanh()?)?)?;
-        let h = o.sigmoid()?.mul(&c.tanh()?)?;
-        Ok((h, c))
+        self.with_weights(|weights| x.lstm_cell(weights, (h, c)))
     }
-}
-
-/// The gates, which stand one after the other on the last axis.
-fn parts<const GATES: usize>(x: &Tensor) -> Result<[Tensor; GATES]> {
-    let parts = x.chunk(GATES, -1)?;
-    parts.try_into().map_err(|parts: Vec<_>| Error::shape(format!("{GATES} gates expected, got {}", parts.len())))
 }
 
 pub(super) fn wrong_inputs(kind: &str, wanted: &str, got: usize) -> Error {

@@ -1,6 +1,6 @@
-//! Watching what runs: every op call tells its dtypes here, and the cell slot it ran in.
+//! Observers: they are told of every op call with its dtypes and the slot of the cell it ran in. They change nothing.
 //!
-//! Nothing is recorded unless somebody on this thread [watches](watch); then each event costs one push.
+//! Nothing is recorded unless this thread [watches](watch); then each event costs one push.
 
 mod stats;
 
@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 
 pub use stats::{Calls, OpStats, collect_op_stats};
 
-use crate::{DType, Op};
+use crate::{DType, Op, precision};
 
 /// One op call, or one cast that was really done.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,11 +23,11 @@ pub struct Event {
     pub output: DType,
     /// Whether it ran in a backward pass.
     pub backward: bool,
-    /// How large all that was.
+    /// Shapes of inputs and result, and what the tape keeps.
     pub sizes: Sizes,
 }
 
-/// How much there was to do in one op call.
+/// The sizes of one op call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Shapes of the inputs.
@@ -36,31 +36,31 @@ pub struct Sizes {
     pub output: Vec<usize>,
     /// Which inputs will be sent a gradient.
     pub needs: Vec<bool>,
-    /// What the tape keeps of it for the way back, parameters left out.
-    pub(crate) kept: Vec<Kept>,
+    /// What the tape keeps of it for the backward pass, parameters left out.
+    pub(crate) kept: Vec<Activation>,
 }
 
 /// An activation that the tape keeps.
 #[derive(Clone, Copy, Debug, Eq)]
-pub(crate) struct Kept {
-    /// Where its storage begins: what two ops keep of one storage is kept once.
+pub(crate) struct Activation {
+    /// Where its storage begins. Storage that two ops keep is counted once.
     pub address: usize,
     pub dtype: DType,
     pub len: usize,
-    /// Whether it is what came in.
+    /// Whether it is an input of the op.
     pub came_in: bool,
 }
 
-impl PartialEq for Kept {
-    /// Two runs did the same wherever their storages lie.
-    fn eq(&self, other: &Kept) -> bool {
+impl PartialEq for Activation {
+    /// Without the addresses, which differ between two equal runs.
+    fn eq(&self, other: &Activation) -> bool {
         (self.dtype, self.len, self.came_in) == (other.dtype, other.len, other.came_in)
     }
 }
 
 /// One call of a cell: how many elements that a cast would touch went in and came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crossing {
+pub(crate) struct CellCall {
     pub slot: usize,
     pub inputs: usize,
     pub outputs: usize,
@@ -70,14 +70,12 @@ pub(crate) struct Crossing {
 #[derive(Default)]
 struct Seen {
     events: Vec<Event>,
-    crossings: Vec<Crossing>,
+    cell_calls: Vec<CellCall>,
 }
 
 thread_local! {
     static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
     static WATCHED: Cell<bool> = const { Cell::new(false) };
-    static BACKWARD: Cell<bool> = const { Cell::new(false) };
-    static SLOTS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Runs `f` and returns, beside its result, every event of this thread in order. An outer watch sees them too.
@@ -87,7 +85,7 @@ pub fn watch<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>) {
 }
 
 /// As [`watch`], with every call of a cell in the order in which they ended.
-pub(crate) fn watch_cells<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>, Vec<Crossing>) {
+pub(crate) fn watch_cells<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>, Vec<CellCall>) {
     struct Restore(Option<Seen>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -98,27 +96,27 @@ pub(crate) fn watch_cells<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>, Vec<Cross
     let mut outer = Restore(SEEN.replace(Some(Seen::default())));
     WATCHED.set(true);
     let result = f();
-    let Seen { events, crossings } = SEEN.take().unwrap_or_default();
+    let Seen { events, cell_calls } = SEEN.take().unwrap_or_default();
     if let Some(seen) = &mut outer.0 {
         seen.events.extend_from_slice(&events);
-        seen.crossings.extend_from_slice(&crossings);
+        seen.cell_calls.extend_from_slice(&cell_calls);
     }
-    (result, events, crossings)
+    (result, events, cell_calls)
 }
 
-/// Tells watchers of an op call; its sizes are asked for only where there are any.
+/// Tells observers of an op call. `sizes` is called only where somebody watches.
 pub(crate) fn emit(op: Op, inputs: impl IntoIterator<Item = DType>, output: DType, sizes: impl FnOnce() -> Sizes) {
     if is_watched() {
         let (inputs, sizes) = (inputs.into_iter().collect(), sizes());
-        let event = Event { slot: innermost_slot(), op, inputs, output, backward: BACKWARD.get(), sizes };
+        let event = Event { slot: precision::slot(), op, inputs, output, backward: precision::in_backward(), sizes };
         note(|seen| seen.events.push(event));
     }
 }
 
-/// Tells watchers of the call of a cell.
-pub(crate) fn emit_crossing(slot: usize, inputs: usize, outputs: usize) {
+/// Tells observers of the call of a cell.
+pub(crate) fn emit_cell_call(slot: usize, inputs: usize, outputs: usize) {
     if is_watched() {
-        note(|seen| seen.crossings.push(Crossing { slot, inputs, outputs }));
+        note(|seen| seen.cell_calls.push(CellCall { slot, inputs, outputs }));
     }
 }
 
@@ -131,57 +129,20 @@ fn note(what: impl FnOnce(&mut Seen)) {
     SEEN.with_borrow_mut(|seen| seen.as_mut().map(what));
 }
 
-/// Marks the backward pass until dropped.
-pub(crate) fn enter_backward() -> Flag {
-    Flag::set(&BACKWARD, true)
+/// Hides what runs from observers until dropped: for ops that are made of other ops.
+pub(crate) fn silence() -> Silence {
+    Silence { watched: WATCHED.replace(false) }
 }
 
-/// Hides what runs from watchers until dropped: for ops that are made of other ops.
-pub(crate) fn silence() -> Flag {
-    Flag::set(&WATCHED, false)
+/// Observers are told nothing, until dropped.
+pub(crate) struct Silence {
+    watched: bool,
 }
 
-/// A thread-local flag that is put back when dropped, also on panic.
-pub(crate) struct Flag {
-    flag: &'static std::thread::LocalKey<Cell<bool>>,
-    before: bool,
-}
-
-impl Flag {
-    fn set(flag: &'static std::thread::LocalKey<Cell<bool>>, value: bool) -> Flag {
-        Flag { flag, before: flag.replace(value) }
-    }
-}
-
-impl Drop for Flag {
+impl Drop for Silence {
     fn drop(&mut self) {
-        self.flag.set(self.before);
+        WATCHED.set(self.watched);
     }
-}
-
-/// Notes that a slot is being run, until dropped.
-pub(crate) struct InSlot;
-
-pub(crate) fn enter_slot(slot: usize) -> InSlot {
-    SLOTS.with_borrow_mut(|slots| slots.push(slot));
-    InSlot
-}
-
-impl Drop for InSlot {
-    fn drop(&mut self) {
-        SLOTS.with_borrow_mut(|slots| {
-            slots.pop();
-        });
-    }
-}
-
-/// How many slots are being run on this thread.
-pub(crate) fn slot_depth() -> usize {
-    SLOTS.with_borrow(Vec::len)
-}
-
-fn innermost_slot() -> Option<usize> {
-    SLOTS.with_borrow(|slots| slots.last().copied())
 }
 
 #[cfg(test)]

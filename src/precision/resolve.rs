@@ -128,6 +128,8 @@ mod tests {
         let frame = Frame::Fixed(F16);
         assert_eq!(after(&frame, Op::Exp, &[F32]), [F16]);
         assert_eq!(after(&frame, Op::Cast, &[F32]), [F32]);
+        assert_eq!(after(&frame, Op::Exp, &[F64]), [F64]);
+        assert_eq!(after(&frame, Op::Where, &[Bool, F32, Bf16]), [Bool, F16, F16]);
     }
 
     #[test]

@@ -38,8 +38,8 @@ impl Plan {
         let mut decisions = self.decisions.iter();
         net.walk_mut(&mut |_, slot| {
             let wanted = decisions.next().and_then(|decision| decision.adapter.clone());
-            changed += usize::from(*slot.adapter != wanted);
-            before.push(std::mem::replace(slot.adapter, wanted));
+            changed += usize::from(slot.adapter() != wanted.as_ref());
+            before.push(slot.replace_adapter(wanted));
         });
         Applied { plan: self, changed, before }
     }
@@ -88,14 +88,18 @@ impl Applied {
             )));
         }
         let mut before = self.before.into_iter();
-        net.walk_mut(&mut |_, slot| *slot.adapter = before.next().flatten());
+        net.walk_mut(&mut |_, slot| {
+            slot.replace_adapter(before.next().flatten());
+        });
         Ok(())
     }
 }
 
 /// Clears every adapter: the network as it was written. `to_float` requests stay, they are the user's.
 pub fn undo<C: ?Sized + AsCell>(net: &mut Child<C>) {
-    net.walk_mut(&mut |_, slot| *slot.adapter = None);
+    net.walk_mut(&mut |_, slot| {
+        slot.replace_adapter(None);
+    });
 }
 
 impl Policy {

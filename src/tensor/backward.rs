@@ -9,7 +9,6 @@ use super::{
 use crate::{
     DType,
     error::{Error, Result},
-    observe,
     precision::{self, Frame},
 };
 
@@ -100,7 +99,7 @@ impl Tensor {
             )));
         }
         let _off = precision::enter(Frame::Off);
-        let _phase = observe::enter_backward();
+        let _phase = precision::enter_backward();
         with_recording(false, || walk_back(self.place(), seed.detach()))
     }
 

@@ -4,6 +4,7 @@ mod array;
 mod backward;
 mod build;
 mod fmt;
+mod param;
 mod tape;
 
 use std::sync::{Arc, Mutex, OnceLock};
@@ -11,12 +12,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 pub(crate) use array::{Array, Stored, with_array, with_float};
 pub use backward::Grads;
 pub use build::TensorElement;
+pub use param::Param;
 pub use tape::no_grad;
 pub(crate) use tape::{Backward, Forward, LeafId, Place, record, with_recording};
 
 use crate::{
     DType, Op,
-    observe::{self, Kept, Sizes},
+    observe::{self, Activation, Sizes},
 };
 
 /// An n-dimensional array with a run-time dtype and, when it takes part in training, its place on the tape.
@@ -240,21 +242,26 @@ impl Tensor {
     }
 
     /// What the op that made this tensor of some inputs keeps for its way back.
-    pub(crate) fn kept(&self, inputs: &[Tensor]) -> Vec<Kept> {
+    pub(crate) fn kept(&self, inputs: &[Tensor]) -> Vec<Activation> {
         let Place::Node(node) = &self.0.place else { return Vec::new() };
         let came: Vec<usize> = inputs.iter().filter_map(Tensor::activation).map(|kept| kept.address).collect();
         let kept = node.saved.iter().filter_map(Tensor::activation);
-        kept.map(|kept| Kept { came_in: came.contains(&kept.address), ..kept }).collect()
+        kept.map(|kept| Activation { came_in: came.contains(&kept.address), ..kept }).collect()
     }
 
     /// What is kept in memory when this tensor is saved; `None` for what belongs to a parameter.
-    pub(crate) fn activation(&self) -> Option<Kept> {
+    pub(crate) fn activation(&self) -> Option<Activation> {
         if self.0.of_parameter {
             return None;
         }
         match (&self.0.data.get(), &self.0.narrow) {
             (None, Some(narrow)) => narrow.activation(),
-            _ => Some(Kept { address: self.array().address(), dtype: self.dtype(), len: self.len(), came_in: false }),
+            _ => Some(Activation {
+                address: self.array().address(),
+                dtype: self.dtype(),
+                len: self.len(),
+                came_in: false,
+            }),
         }
     }
 }

@@ -6,6 +6,7 @@ mod attention;
 mod golden;
 mod norms;
 mod recurrent;
+mod slots;
 mod weighted;
 mod without_parameters;
 

@@ -105,7 +105,7 @@ fn batch_norm_keeps_f32_statistics_in_a_low_region() {
     net.set_train(true);
     net.walk_mut(&mut |path, slot| {
         if path == "0" {
-            *slot.adapter = Some(Adapter::Cast(Cast { inward: DType::F16, outward: DType::F32 }));
+            slot.set_adapter(Some(Adapter::Cast(Cast { inward: DType::F16, outward: DType::F32 }))).unwrap();
         }
     });
     // The batch is exact in f16, its mean 1/3 is not: rounded to f16 it would be 0.33325.

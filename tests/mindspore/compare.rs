@@ -177,7 +177,7 @@ fn compare_cells(case: &Case<'_>, ours: &Ours, found: &mut Vec<Mismatch>) {
             let theirs = format!("{} {}{wrapped}", seat.class, seat.flag.as_deref().unwrap_or("without flag"));
             let adapter = match &decision.adapter {
                 Some(Adapter::Cast(cast)) => format!(", {cast}"),
-                Some(Adapter::Ops(_)) => ", by op lists".into(),
+                Some(_) => ", by op lists".into(),
                 None => String::new(),
             };
             found.push(Mismatch::Cell {

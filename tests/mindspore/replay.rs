@@ -103,8 +103,8 @@ fn repeated(case: &Case<'_>, run: &Run, script: &Script) -> Result<Vec<Tensor>> 
         let arriving = calls.iter().flat_map(|call| call.arriving);
         let returned = calls.iter().filter(|call| call.wrapper == wrapped).flat_map(|call| call.results).flatten();
         let (inward, outward) = (the_low_one(arriving), the_low_one(returned));
-        *slot.to_float = None;
-        *slot.adapter = Some(Adapter::Cast(Cast { inward, outward }));
+        slot.set_to_float(None).unwrap();
+        slot.set_adapter(Some(Adapter::Cast(Cast { inward, outward }))).unwrap();
     });
     calls::repeated(script, || net.call_many(&case.inputs()))
 }

@@ -91,7 +91,7 @@ pub fn broken(case: &Case<'_>, ours: &Ours, calls: &[Call]) -> Vec<String> {
         let demanded = adapter(&effect, row, run, around);
         let found = decision.adapter.as_ref().map(|adapter| match adapter {
             Adapter::Cast(cast) => Ok(*cast),
-            Adapter::Ops(_) => Err(decision.run),
+            _ => Err(decision.run),
         });
         if (run, &demanded) != (decision.run, &found) {
             let (path, kind) = (&row.path, &row.class);

@@ -4,8 +4,8 @@
 //! name here, so that two types carry one kind does no harm.
 
 use precast::{
-    ConvOptions, ConvTransposeOptions, DType, Padding, Tensor,
-    cell::{Cell, Child, Member, Node, NodeMut, Param},
+    ConvOptions, ConvTransposeOptions, DType, Padding, Param, Tensor,
+    cell::{Cell, Child, Member, Node, NodeMut},
     children,
     error::{Error, Result},
     layers::Sequential,

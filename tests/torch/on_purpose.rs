@@ -204,8 +204,8 @@ fn one_op_under_two_names_is_treated_alike() {
     }
 }
 
-/// torch's layers fall to pieces where oneDNN has no kernel, and the pieces mix the dtypes of states and inputs; so do its
-/// cells on a CPU, where they are on no list.
+/// torch runs a layer as single ops where oneDNN has no kernel, and these mix the dtypes of states and inputs. Outside a
+/// region a cell of torch on a CPU is single ops, too.
 #[test]
 fn a_recurrent_layer_is_one_op() {
     for low in DType::LOW {
@@ -214,14 +214,20 @@ fn a_recurrent_layer_is_one_op() {
                 precision::resolve(precision::current().as_ref(), Op::FusedRnn, &[input, DType::F32, DType::F32])
             });
             assert_eq!(casts.unwrap().after(&[input, DType::F32, DType::F32]), [low; 3]);
-            // A cell: one dtype in and out, and mixed ones are refused as a product refuses them.
+            // A cell is on no list of a CPU: its products run low, and the rest promotes. Outside a region it is one op,
+            // which has one dtype in and out and refuses mixed ones as a product does.
             let (x, gates) = (ramp(&[2, 4], input), ramp(&[16, 4], input));
             let cell = |h: &Tensor| {
                 let weights = RecurrentWeights { ih: &gates, hh: &gates, biases: None };
-                autocast(cpu(low), || x.lstm_cell(&weights, (h, &x)).map(|(h, c)| [h.dtype(), c.dtype()]))
+                x.lstm_cell(&weights, (h, &x)).map(|(h, c)| [h.dtype(), c.dtype()])
             };
+            assert_eq!(autocast(cpu(low), || cell(&x)).unwrap(), [low.promote(input); 2]);
             assert_eq!(cell(&x).unwrap(), [input; 2]);
-            assert_eq!(cell(&x.cast(DType::F64)).unwrap_err().kind(), ErrorKind::DType);
+            let other = if input == DType::F32 { DType::F16 } else { DType::F32 };
+            for h in [x.cast(DType::F64), x.cast(other)] {
+                assert_eq!(cell(&h).unwrap_err().kind(), ErrorKind::DType);
+            }
+            assert_eq!(autocast(cpu(low), || cell(&x.cast(DType::F64))).unwrap_err().kind(), ErrorKind::DType);
         }
     }
 }

@@ -292,6 +292,28 @@ pub fn demands(form: &str, region: Region, inputs: &[DType]) -> Answer {
         // What is no number of the inputs' kind.
         "argmax" => result().map(|_| vec![I64]),
         "topk" | "sort" => Ok(vec![result()?, I64]),
+        // On a CPU these cells are on no list, so a region runs them as the ops that they are made of.
+        "lstm_cell" if region.low.is_some() && region.device == "cpu" => {
+            let (input, hidden) =
+                (region.op("linear", Refuse, &[x[0], x[3], x[5]])?, region.op("linear", Refuse, &[x[1], x[4], x[6]])?);
+            let gates = region.op("add", Promote, &[input, hidden])?;
+            let gate = region.op("sigmoid", First, &[gates])?;
+            let (old, new) = (
+                region.op("mul", Promote, &[gate, x[2]])?,
+                region.op("mul", Promote, &[gate, region.op("tanh", First, &[gates])?])?,
+            );
+            let c = region.op("add", Promote, &[old, new])?;
+            Ok(vec![region.op("mul", Promote, &[gate, region.op("tanh", First, &[c])?])?, c])
+        }
+        "gru_cell" if region.low.is_some() && region.device == "cpu" => {
+            let (input, hidden) =
+                (region.op("linear", Refuse, &[x[0], x[2], x[4]])?, region.op("linear", Refuse, &[x[1], x[3], x[5]])?);
+            let gate = region.op("sigmoid", First, &[region.op("add", Promote, &[input, hidden])?])?;
+            let new = region.op("add", Promote, &[input, region.op("mul", Promote, &[gate, hidden])?])?;
+            let new = region.op("tanh", First, &[new])?;
+            let step = region.op("mul", Promote, &[gate, region.op("sub", Promote, &[x[1], new])?])?;
+            Ok(vec![region.op("add", Promote, &[new, step])?])
+        }
         "lstm_cell" => result().map(|dtype| vec![dtype; 2]),
         "nn.GRU(f32 params)" => result().map(|dtype| vec![dtype; 2]),
         "nn.LSTM(f32 params)" => result().map(|dtype| vec![dtype; 3]),

@@ -5,10 +5,10 @@ use std::{
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
+use super::{Array, Grads, LeafId};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
-    tensor::{Array, LeafId},
 };
 
 /// A place for a tensor that is trained, or for a buffer that is not. A handle: clones share it, so tied weights are one
@@ -198,7 +198,7 @@ impl State {
     }
 }
 
-impl crate::Grads {
+impl Grads {
     /// The gradient of a parameter, in the parameter's dtype; `None` when the loss does not depend on it.
     pub fn get(&self, param: &Param) -> Option<&Tensor> {
         self.of_leaf(param.id())

@@ -1,5 +1,7 @@
 //! Recurrent networks: one step, and a whole sequence in one op.
 
+mod step;
+
 use crate::ops::{by_float, dispatch, elements, one_float_dtype, spatial::windows::checked_shape};
 use crate::{
     Op, Tensor,
@@ -197,12 +199,15 @@ impl Tensor {
     /// One step of a recurrent network: `tanh(W_ih x + b_ih + W_hh h + b_hh)`, or with the rectifier for the tangent.
     ///
     /// Inputs are `[..., inputs]`, states `[..., hidden]`. Both products, the biases and the function are computed in f32
-    /// and rounded once.
+    /// and rounded once. In a region whose lists do not name the step, it is run as ordinary ops, and each goes by the lists.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn rnn_cell(&self, weights: &RecurrentWeights<'_>, h: &Tensor, relu: bool) -> Result<Tensor> {
+        if step::is_split(Op::RnnCell) {
+            return step::rnn(self, weights, h, relu);
+        }
         let gating = if relu { Gating::Relu } else { Gating::Tanh };
         recurrent(Op::RnnCell, gating, Reading::Step, self, weights, &[h], |_| h.shape().to_vec())
     }
@@ -214,6 +219,9 @@ impl Tensor {
     /// # Errors
     /// As [`rnn_cell`](Tensor::rnn_cell).
     pub fn gru_cell(&self, weights: &RecurrentWeights<'_>, h: &Tensor) -> Result<Tensor> {
+        if step::is_split(Op::GruCell) {
+            return step::gru(self, weights, h);
+        }
         recurrent(Op::GruCell, Gating::Gru, Reading::Step, self, weights, &[h], |_| h.shape().to_vec())
     }
 
@@ -224,6 +232,9 @@ impl Tensor {
     /// # Errors
     /// As [`rnn_cell`](Tensor::rnn_cell).
     pub fn lstm_cell(&self, weights: &RecurrentWeights<'_>, (h, c): (&Tensor, &Tensor)) -> Result<(Tensor, Tensor)> {
+        if step::is_split(Op::LstmCell) {
+            return step::lstm(self, weights, (h, c));
+        }
         let shape = [&[2], h.shape()].concat();
         let both = recurrent(Op::LstmCell, Gating::Lstm, Reading::Step, self, weights, &[h, c], |_| shape)?;
         Ok((both.at(0, 0)?, both.at(0, 1)?))

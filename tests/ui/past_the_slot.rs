@@ -1,0 +1,8 @@
+//! A slot does not deref to its cell, so that nobody slips past the adapter by a slip of the pen.
+
+use precast::prelude::*;
+
+fn main() {
+    let fc = Child::new(Dense::new(2, 2, &mut Rng::seed(1)));
+    let _ = fc.forward(&Tensor::ones(&[1, 2], DType::F32));
+}
