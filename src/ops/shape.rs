@@ -5,8 +5,8 @@ use ndarray::IxDyn;
 use super::{dispatch, padding::checked_shape, pairwise::sum_to};
 use crate::{
     Op, Tensor,
-    dtype::Float,
     error::{Error, Result},
+    kernels::float::Float,
     tensor::{Array, Forward, Stored, with_array, with_float},
 };
 

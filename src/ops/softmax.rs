@@ -4,7 +4,7 @@ use super::{axes, composed::composed, reduce::along, shape::axis_at};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::softmax,
+    kernels::reduce::softmax,
 };
 
 impl Tensor {
