@@ -1,18 +1,12 @@
-//! The dtypes a [`Tensor`](crate::Tensor) can have: their facts, their names, and the only rules of promotion.
+//! The dtypes a [`Tensor`](crate::Tensor) can have: their facts, their names, and the only rules of promotion. What is computed
+//! with them stands in the kernels.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
 use half::{bf16, f16};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{
-    error::{Error, Result, did_you_mean},
-    kernels::{
-        buffers::{self, Elements},
-        cast::{Convert, converted},
-        elementwise::{Function, by_blocks},
-    },
-};
+use crate::error::{Error, Result, did_you_mean};
 
 /// The run-time element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -165,130 +159,10 @@ pub trait Element: Copy + PartialEq + PartialOrd + Default + fmt::Debug + Send +
     const DTYPE: DType;
 }
 
-/// A floating-point element, and the type in which the kernels compute with it.
-pub trait Float: Element {
-    /// f64 for f64, f32 for everything narrower.
-    type Wide: Real;
-    /// Exact.
-    fn widen(self) -> Self::Wide;
-    /// One rounding, to nearest even; overflow to infinity; NaN stays NaN.
-    fn narrow(wide: Self::Wide) -> Self;
-    /// [`widen`](Float::widen) of each element; free where nothing is to be widened.
-    fn widen_slice(x: &[Self]) -> Elements<'_, Self::Wide>;
-    /// [`narrow`](Float::narrow) of each element; free where nothing is to be rounded.
-    fn narrow_vec(wide: Vec<Self::Wide>) -> Vec<Self>;
-    /// [`widen`](Float::widen) of each element, to a slice of the same length.
-    fn widen_into(x: &[Self], wide: &mut [Self::Wide]);
-    /// [`narrow`](Float::narrow) of each element, to a slice of the same length.
-    fn narrow_into(wide: &[Self::Wide], narrow: &mut [Self]);
-    /// [`widen`](Float::widen) of each element: the slice itself where nothing is to be widened, else in `space`, which has
-    /// room for as many.
-    fn widened<'a>(x: &'a [Self], space: &'a mut [Self::Wide]) -> &'a [Self::Wide];
-    /// Fills `y` with a function of slices of its length, each element rounded once.
-    fn map(f: &dyn Function, x: &[&[Self]], y: &mut [Self]);
-}
-
-/// A type in which kernels compute: f32 or f64.
-pub trait Real: num_traits::Float + Float<Wide = Self> + std::iter::Sum + std::ops::AddAssign {
-    /// The nearest value.
-    fn of(value: f64) -> Self;
-    /// The function of this type.
-    fn apply(self, f32: impl Fn(f32) -> f32, f64: impl Fn(f64) -> f64) -> Self;
-    /// `1 - erf(x)`, accurate for large x.
-    fn erfc(self) -> Self;
-    /// The nearest integer; the even one of two equally near.
-    fn round_even(self) -> Self;
-}
-
 macro_rules! element {
     ($($t:ty => $d:ident),*) => { $(impl Element for $t { const DTYPE: DType = DType::$d; })* };
 }
 element!(f64 => F64, f32 => F32, f16 => F16, bf16 => Bf16, i64 => I64, bool => Bool);
-
-macro_rules! wide_float {
-    ($($t:ty: $map:ident),*) => { $(
-        impl Float for $t {
-            type Wide = $t;
-            #[inline(always)]
-            fn widen(self) -> $t { self }
-            #[inline(always)]
-            fn narrow(wide: $t) -> Self { wide }
-            fn widen_slice(x: &[Self]) -> Elements<'_, $t> { Elements::Borrowed(x) }
-            fn narrow_vec(wide: Vec<$t>) -> Vec<Self> { wide }
-            fn widen_into(x: &[Self], wide: &mut [$t]) { wide.copy_from_slice(x) }
-            fn narrow_into(wide: &[$t], narrow: &mut [Self]) { narrow.copy_from_slice(wide) }
-            fn widened<'a>(x: &'a [Self], _space: &'a mut [$t]) -> &'a [$t] { x }
-            fn map(f: &dyn Function, x: &[&[$t]], y: &mut [$t]) { f.$map(x, y) }
-        }
-    )* };
-}
-wide_float!(f64: doubles, f32: singles);
-
-macro_rules! half_float {
-    ($($t:ty, $map:ident: $x:ident => $widened:expr),*) => { $(
-        impl Float for $t {
-            type Wide = f32;
-            #[inline(always)]
-            fn widen(self) -> f32 { let $x = self; $widened }
-            #[inline(always)]
-            fn narrow(wide: f32) -> Self { <$t>::from_f32(wide) }
-            fn widen_slice(x: &[Self]) -> Elements<'_, f32> {
-                Elements::Lent(converted(x).into())
-            }
-            fn narrow_vec(wide: Vec<f32>) -> Vec<Self> {
-                let narrow = converted(&wide);
-                buffers::give(wide);
-                narrow
-            }
-            fn widen_into(x: &[Self], wide: &mut [f32]) { Convert::convert(x, wide) }
-            fn narrow_into(wide: &[f32], narrow: &mut [Self]) { Convert::convert(wide, narrow) }
-            fn widened<'a>(x: &'a [Self], space: &'a mut [f32]) -> &'a [f32] {
-                let space = &mut space[..x.len()];
-                Convert::convert(x, space);
-                space
-            }
-            fn map(f: &dyn Function, x: &[&[$t]], y: &mut [$t]) {
-                if !f.$map(x, y) {
-                    by_blocks(f, x, y);
-                }
-            }
-        }
-    )* };
-}
-// `bf16::to_f32` looks for NaN to make it quiet, which the upper half of an f32 does not need.
-half_float!(f16, halves: x => x.to_f32(), bf16, brain_halves: x => f32::from_bits(u32::from(x.to_bits()) << 16));
-
-impl Real for f32 {
-    fn of(value: f64) -> Self {
-        value as f32
-    }
-    #[inline(always)]
-    fn apply(self, f32: impl Fn(f32) -> f32, _f64: impl Fn(f64) -> f64) -> Self {
-        f32(self)
-    }
-    fn erfc(self) -> Self {
-        libm::erfcf(self)
-    }
-    fn round_even(self) -> Self {
-        self.round_ties_even()
-    }
-}
-
-impl Real for f64 {
-    fn of(value: f64) -> Self {
-        value
-    }
-    #[inline(always)]
-    fn apply(self, _f32: impl Fn(f32) -> f32, f64: impl Fn(f64) -> f64) -> Self {
-        f64(self)
-    }
-    fn erfc(self) -> Self {
-        libm::erfc(self)
-    }
-    fn round_even(self) -> Self {
-        self.round_ties_even()
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -93,7 +93,7 @@ pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 #[doc(hidden)]
 pub use kernels::bench as kernel_benches;
-pub use kernels::{buffers::MAX_KEPT_BYTES, threads::set_threads};
+pub use kernels::{memory::MAX_KEPT_BYTES, threads::set_threads};
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, Padding, PoolOptions,
     RecurrentWeights, Reduction, Resize,

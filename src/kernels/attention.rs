@@ -1,14 +1,13 @@
 //! Scaled dot product attention, a block of queries at a time: the scores of all queries never stand in memory together.
 
 use super::{
-    buffers::{Item, Lent, lend, zeros},
+    float::{Float, Real},
     gemm::{Added, Gemm, Layout, Products, products},
-    reduce,
+    memory::{Item, Pooled, zeros},
+    reduce::{largest, softmax, sum_of},
     simd::{Body, vectorized},
-    softmax,
     threads::{self, Shared},
 };
-use crate::dtype::{Float, Real};
 
 /// Queries whose scores are computed together.
 const QUERIES: usize = 64;
@@ -58,11 +57,11 @@ pub(crate) struct Gradients<R> {
 
 /// What one thread works with: one item, widened, and one block of its queries.
 struct Workspace<R: Item> {
-    q: Lent<R>,
-    k: Lent<R>,
-    v: Lent<R>,
-    scores: Lent<R>,
-    out: Lent<R>,
+    q: Pooled<R>,
+    k: Pooled<R>,
+    v: Pooled<R>,
+    scores: Pooled<R>,
+    out: Pooled<R>,
 }
 
 impl<T: Float<Wide: Gemm>> Attention<'_, T> {
@@ -114,8 +113,9 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
             [&mut all.q, &mut all.k, &mut all.v, &mut all.scores].map(|x: &mut Vec<T::Wide>| Shared::new(x));
         threads::split(items, 1, 3 * items * self.work(), |items| {
             let mut work = self.workspace();
-            let (mut dout, mut dscores) = (lend(QUERIES.min(l) * e), lend(QUERIES.min(l) * s));
-            let [mut dk, mut dv] = [s * d, s * e].map(|len| Sums { now: lend(len), next: lend(len) });
+            let (mut dout, mut dscores) = (Pooled::uninit(QUERIES.min(l) * e), Pooled::uninit(QUERIES.min(l) * s));
+            let [mut dk, mut dv] =
+                [s * d, s * e].map(|len| Sums { now: Pooled::uninit(len), next: Pooled::uninit(len) });
             for item in items {
                 self.widen(item, &mut work);
                 [&mut dk, &mut dv].into_iter().for_each(Sums::clear);
@@ -157,7 +157,13 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
     fn workspace(&self) -> Workspace<T::Wide> {
         let [l, s, d, e] = self.lengths;
         let rows = QUERIES.min(l);
-        Workspace { q: lend(rows * d), k: lend(s * d), v: lend(s * e), scores: lend(rows * s), out: lend(rows * e) }
+        Workspace {
+            q: Pooled::uninit(rows * d),
+            k: Pooled::uninit(s * d),
+            v: Pooled::uninit(s * e),
+            scores: Pooled::uninit(rows * s),
+            out: Pooled::uninit(rows * e),
+        }
     }
 
     fn widen(&self, item: usize, work: &mut Workspace<T::Wide>) {
@@ -217,8 +223,8 @@ fn multiply<R: Gemm>(layout: Layout, mkn: (usize, usize, usize), a: &[R], b: &[R
 
 /// A matrix to which products are added. Rows that no product has reached yet are zeros in both.
 struct Sums<R: Item> {
-    now: Lent<R>,
-    next: Lent<R>,
+    now: Pooled<R>,
+    next: Pooled<R>,
 }
 
 impl<R: Gemm + Real> Sums<R> {
@@ -254,7 +260,7 @@ impl<R: Real> Body for Weights<'_, R> {
             let seen = self.keys.min(self.first + if self.causal { i } else { 0 });
             let (row, unseen) = row.split_at_mut(seen);
             unseen.fill(R::zero());
-            let largest = reduce::largest(row);
+            let largest = largest(row);
             // A query that sees nothing; a NaN among its scores would not be the largest.
             if largest == R::neg_infinity() && !row.iter().any(|score| score.is_nan()) {
                 row.fill(R::zero());
@@ -277,7 +283,7 @@ impl<R: Real> Body for Slopes<'_, R> {
     #[inline(always)]
     fn run(self) {
         for (grad, weights) in self.grad.chunks_exact_mut(self.keys).zip(self.weights.chunks_exact(self.keys)) {
-            let mean = reduce::sum_of([weights, grad], |[weight, grad]| weight * grad);
+            let mean = sum_of([weights, grad], |[weight, grad]| weight * grad);
             for (grad, &weight) in grad.iter_mut().zip(weights) {
                 *grad = weight * (*grad - mean);
             }

@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use super::simd::{self, Kernel, Vector};
+use super::simd::{self, Kernel, Simd};
 
 /// Vectors that are multiplied and added to side by side: more than a fused multiply-add takes cycles, times two units.
 const CHAINS: usize = 12;
@@ -16,25 +16,24 @@ impl Kernel for MultiplyAdd {
     /// Multiplications and additions done.
     type Output = f64;
 
-    // SAFETY: called where the instructions of `V` are there.
     #[inline(always)]
-    unsafe fn run<V: Vector>(self) -> f64 {
+    fn run<S: Simd>(self, simd: S) -> f64 {
         let mut out = [0f32; 16];
-        // SAFETY: the promise of `Kernel::run`; `out` has room for the widest vector.
+        // SAFETY: `out` has room for the widest vector.
         unsafe {
-            let (a, b) = (V::splat(black_box(0.999)), V::splat(black_box(1e-3)));
-            let mut sums = [V::splat(1.0); CHAINS];
+            let (a, b) = (simd.splat(black_box(0.999)), simd.splat(black_box(1e-3)));
+            let mut sums = [simd.splat(1.0); CHAINS];
             for _ in 0..self.rounds {
                 for sum in &mut sums {
-                    *sum = V::mul_add(*sum, a, b);
+                    *sum = simd.mul_add(*sum, a, b);
                 }
             }
             for sum in sums {
-                V::store_f32(sum, out.as_mut_ptr());
+                simd.store_f32(sum, out.as_mut_ptr());
                 black_box(&out);
             }
         }
-        (2 * CHAINS * V::LANES * self.rounds) as f64
+        (2 * CHAINS * S::LANES * self.rounds) as f64
     }
 }
 
@@ -72,23 +71,22 @@ struct Read<'a>(&'a [f32]);
 impl Kernel for Read<'_> {
     type Output = ();
 
-    // SAFETY: called where the instructions of `V` are there.
     #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
+    fn run<S: Simd>(self, simd: S) {
         let mut out = [0f32; 16];
-        let step = V::LANES * 4;
-        // SAFETY: the promise of `Kernel::run`; whole steps lie inside the slice, and `out` has room for the widest vector.
+        let step = S::LANES * 4;
+        // SAFETY: whole steps are inside the slice, and `out` has room for the widest vector.
         unsafe {
-            let mut sums = [V::splat(0.0); 4];
+            let mut sums = [simd.splat(0.0); 4];
             let mut at = 0;
             while at + step <= self.0.len() {
                 for (i, sum) in sums.iter_mut().enumerate() {
-                    *sum = V::add(*sum, V::load_f32(self.0.as_ptr().add(at + i * V::LANES)));
+                    *sum = simd.add(*sum, simd.load_f32(self.0.as_ptr().add(at + i * S::LANES)));
                 }
                 at += step;
             }
             for sum in sums {
-                V::store_f32(sum, out.as_mut_ptr());
+                simd.store_f32(sum, out.as_mut_ptr());
                 black_box(&out);
             }
         }

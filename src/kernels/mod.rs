@@ -7,24 +7,16 @@ pub(crate) mod attention;
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod bench;
-pub(crate) mod broadcast;
-pub(crate) mod buffers;
 pub(crate) mod cast;
 pub(crate) mod conv;
-pub(crate) mod cross_entropy;
 pub(crate) mod elementwise;
-pub(crate) mod finite;
+pub(crate) mod float;
 pub(crate) mod gemm;
-pub(crate) mod grid_sample;
-pub(crate) mod lanes;
 pub(crate) mod limits;
-pub(crate) mod math;
-pub(crate) mod norm;
-pub(crate) mod pool;
+pub(crate) mod memory;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;
-pub(crate) mod resample;
+pub(crate) mod sample;
 pub(crate) mod simd;
-pub(crate) mod softmax;
-pub(crate) mod strided;
+pub(crate) mod strides;
 pub(crate) mod threads;

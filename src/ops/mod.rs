@@ -22,7 +22,7 @@ pub use spatial::windows::Padding;
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::{buffers::Elements, elementwise::Kept},
+    kernels::{elementwise::Saved, memory::Elements},
     observe, precision,
     tensor::{self, Array, Forward, Stored},
 };
@@ -69,11 +69,11 @@ fn finish(op: Op, inputs: &[Tensor], forward: Forward, cast_back: Option<DType>)
 }
 
 /// What is saved of an op of one input, for a way back that reads no more.
-fn saved(kept: Kept, x: &Tensor, value: &Array) -> Vec<Tensor> {
+fn saved(kept: Saved, x: &Tensor, value: &Array) -> Vec<Tensor> {
     match kept {
-        Kept::Nothing => vec![],
-        Kept::Input => vec![x.clone()],
-        Kept::Output => vec![Tensor::from_array(value.clone())],
+        Saved::Nothing => vec![],
+        Saved::Input => vec![x.clone()],
+        Saved::Output => vec![Tensor::from_array(value.clone())],
     }
 }
 
@@ -113,6 +113,6 @@ pub(crate) fn one_float_dtype(inputs: &[Tensor]) -> Result<()> {
 pub(crate) fn elements<T: Stored>(x: &Tensor) -> Elements<'_, T> {
     match x.array().slice::<T>() {
         Some(slice) => Elements::Borrowed(slice),
-        None => Elements::Lent(x.to_vec_stored::<T>().into()),
+        None => Elements::Pooled(x.to_vec_stored::<T>().into()),
     }
 }

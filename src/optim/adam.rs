@@ -6,9 +6,11 @@ use super::{Optimizer, Rule, Trained, check, check_common};
 use crate::{
     Grads,
     cell::Params,
-    dtype::{Float, Real},
     error::Result,
-    kernels::simd::vectorized,
+    kernels::{
+        float::{Float, Real},
+        simd::vectorized,
+    },
 };
 
 /// Adam, in the form of `torch.optim.Adam` and `torch.optim.AdamW`. At update t of a parameter:

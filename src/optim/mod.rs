@@ -11,9 +11,8 @@ pub use sgd::Sgd;
 use crate::{
     DType, Grads, Tensor,
     cell::Params,
-    dtype::Float,
     error::{Error, Result},
-    kernels::{buffers::take, threads},
+    kernels::{float::Float, memory::uninit_vec, threads},
     tensor::{Array, Stored, with_float},
 };
 
@@ -106,7 +105,7 @@ fn updated(rule: &impl Rule, value: &Tensor, grad: &Tensor, memory: &mut Option<
         let grad = grad.slice::<T::Wide>().expect("cast and contiguous");
         let mut moments: Vec<&mut [T::Wide]> =
             memory.moments.iter_mut().map(|m| m.slice_mut::<T::Wide>().expect("made in this dtype")).collect();
-        let (steps, mut new) = (memory.steps, take(value.len()));
+        let (steps, mut new) = (memory.steps, uninit_vec(value.len()));
         threads::together(&mut new, &mut moments, value.len() * WORK, |range, new, moments| {
             new.copy_from_slice(&value[range.clone()]);
             rule.apply(steps, new, &grad[range], moments);

@@ -4,9 +4,11 @@ use super::{Optimizer, Rule, Trained, check, check_common};
 use crate::{
     Grads,
     cell::Params,
-    dtype::{Float, Real},
     error::{Error, Result},
-    kernels::simd::vectorized,
+    kernels::{
+        float::{Float, Real},
+        simd::vectorized,
+    },
 };
 
 /// Stochastic gradient descent with momentum, in the form of `torch.optim.SGD`:

@@ -9,7 +9,7 @@ use crate::{
     DType, Grads, Tensor,
     cell::Params,
     error::{Error, Result},
-    kernels::finite,
+    kernels::elementwise::finite,
     optim::Optimizer,
     policy::LossScaleSpec,
     precision::{self, Frame},
@@ -170,8 +170,8 @@ fn times<'a>(arrays: impl Iterator<Item = &'a mut Array>, factor: f32) -> Vec<bo
             singles.extend(array.slice_mut::<f32>());
         }
     }
-    let mut singles = finite::scale(&mut singles, factor).into_iter();
-    let mut doubles = finite::scale(&mut doubles, f64::from(factor)).into_iter();
+    let mut singles = finite::unscale_and_check(&mut singles, factor).into_iter();
+    let mut doubles = finite::unscale_and_check(&mut doubles, f64::from(factor)).into_iter();
     let mut next = |double| if double { doubles.next() } else { singles.next() };
     is_double.into_iter().map(|double| next(double).expect("one for each")).collect()
 }

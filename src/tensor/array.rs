@@ -7,13 +7,13 @@ use ndarray::{ArcArray, ArrayD, ArrayViewD, IxDyn};
 
 use crate::{
     DType,
-    dtype::{Element, Float},
+    dtype::Element,
     error::{Error, Result},
     kernels::{
-        buffers::{Lent, give},
         cast::{Convert, converted},
-        elementwise::{Sum, map},
-        strided::row_major,
+        elementwise::{MapSlices, Sum, map},
+        memory::{Pooled, recycle},
+        strides::row_major,
     },
 };
 
@@ -55,7 +55,7 @@ impl<T: Element> DerefMut for Storage<T> {
 impl<T: Element> Drop for Storage<T> {
     fn drop(&mut self) {
         if let Some(Ok(alone)) = self.0.take().map(ArcArray::try_into_owned_nocopy) {
-            give(alone.into_raw_vec_and_offset().0);
+            recycle(alone.into_raw_vec_and_offset().0);
         }
     }
 }
@@ -211,7 +211,7 @@ impl Array {
         fn go<A: Stored + Convert<B>, B: Stored>(a: &ArcArray<A, IxDyn>) -> Array {
             let data = match a.as_slice() {
                 Some(from) => converted(from),
-                None => converted(&Lent::from(row_major(&a.view()))),
+                None => converted(&Pooled::from(row_major(&a.view()))),
             };
             B::wrap(ArcArray::from_shape_vec(a.raw_dim(), data).expect("one element for each"))
         }
@@ -230,7 +230,7 @@ impl Array {
 
     /// The sum of two floating arrays of one shape and dtype, each element rounded once.
     pub fn add(&self, other: &Array) -> Array {
-        fn go<T: Stored + Float>(a: &Array, b: &Array) -> Array {
+        fn go<T: Stored + MapSlices>(a: &Array, b: &Array) -> Array {
             let (a, b) = (a.contiguous(), b.contiguous());
             let slices = [&a, &b].map(|x| x.slice::<T>().expect("contiguous arrays of one dtype"));
             Array::from_vec(map(&Sum, &slices), a.shape()).expect("one element for each")

@@ -7,7 +7,7 @@ use super::{Array, Tensor, array::Stored, with_array};
 use crate::{
     DType,
     error::{Error, Result},
-    kernels::{buffers::take, strided::row_major},
+    kernels::{memory::uninit_vec, strides::row_major},
 };
 
 /// Rust element types that tensors are made from and read into: f64, f32, f16, bf16, i64, bool.
@@ -58,7 +58,7 @@ impl Tensor {
     pub fn full(shape: &[usize], value: f64, dtype: DType) -> Tensor {
         let one = f64::wrap(ndarray::arr0(value).into_dyn().into_shared()).cast(dtype);
         Tensor::from_array(with_array!(&one, a: T => {
-            let mut data = take(shape.iter().copied().try_fold(1, usize::checked_mul).expect("as many elements as memory has"));
+            let mut data = uninit_vec(shape.iter().copied().try_fold(1, usize::checked_mul).expect("as many elements as memory has"));
             data.fill(*a.first().expect("a scalar has one element"));
             Array::from_vec::<T>(data, shape).expect("one element for each")
         }))

@@ -1,4 +1,4 @@
-//! How near f32 results are to the exact ones, held to the table in `src/kernels/math.rs`; and the inverse hyperbolic
+//! How near f32 results are to the exact ones, held to the table in `src/kernels/elementwise/math.rs`; and the inverse hyperbolic
 //! functions in f64 against numbers of 60 digits.
 
 use precast::{Result, Tensor};
@@ -15,7 +15,7 @@ const STEP: usize = if cfg!(debug_assertions) { 65_537 } else { 8_191 };
 fn allowed(name: &str) -> f64 {
     let (name, range) = name.split_once(' ').map_or((name, String::new()), |(name, rest)| (name, format!(" {rest}")));
     let row = format!("//! | `{name}`{range} | ");
-    let row = include_str!("../../src/kernels/math.rs").lines().find_map(|line| line.strip_prefix(&row));
+    let row = include_str!("../../src/kernels/elementwise/math.rs").lines().find_map(|line| line.strip_prefix(&row));
     // Rounding to the nearest f32 is half a unit; the reference in f64 has an error of its own, of about 2^-27 of that.
     row.and_then(|row| row.trim_end_matches(" |").parse::<f64>().ok()).expect("a row of the table") + 1e-6
 }

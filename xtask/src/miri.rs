@@ -10,7 +10,7 @@ pub const ABOUT: &str =
 
 /// Where pointers and threads are handled: unit tests, and tests of `tests/ops`. They take a few minutes. Elementwise
 /// functions are left out: some of libm's are assembly, which Miri does not run.
-const UNITS: &[&str] = &["kernels::threads", "kernels::buffers", "kernels::cast"];
+const UNITS: &[&str] = &["kernels::threads", "kernels::memory", "kernels::cast"];
 const OPS: &[&str] = &["elementwise::operators", "index_and_resample::what_is_put", "reduce::known_values"];
 
 /// Floors 0 to 2 of ARCHITECTURE.md, those first that are soon through; and all ops. They take hours.

@@ -5,7 +5,7 @@ mod vectors;
 use half::{bf16, f16};
 
 use super::{
-    buffers::{self, Item},
+    memory::{self, Item},
     threads,
 };
 
@@ -19,7 +19,7 @@ const WORK: usize = 4;
 
 /// A slice converted, on several threads when it is long.
 pub(crate) fn converted<A: Convert<B> + Sync, B: Item>(from: &[A]) -> Vec<B> {
-    let mut to = buffers::take(from.len());
+    let mut to = memory::uninit_vec(from.len());
     threads::together(&mut to, &mut [] as &mut [&mut [B]], from.len() * WORK, |range, to, _| {
         A::convert(&from[range], to)
     });

@@ -1,6 +1,6 @@
 //! f32 to and from the 16-bit formats, a vector at a time.
 
-use crate::kernels::simd::{self, Kernel, Lanes, Vector};
+use crate::kernels::simd::{self, Kernel, Lanes, Simd};
 
 /// One rounding of each element.
 pub(super) fn convert<A: Lanes, B: Lanes>(from: &[A], to: &mut [B]) {
@@ -15,7 +15,7 @@ pub(super) fn convert<A: Lanes, B: Lanes>(from: &[A], to: &mut [B]) {
 /// The scalar twin of [`Slices`].
 fn one_by_one<A: Lanes, B: Lanes>(from: &[A], to: &mut [B]) {
     for (to, from) in to.iter_mut().zip(from) {
-        *to = B::narrow(from.widen());
+        *to = B::store_one(from.load_one());
     }
 }
 
@@ -29,32 +29,32 @@ struct Slices<'a, A, B> {
 impl<A: Lanes, B: Lanes> Kernel for Slices<'_, A, B> {
     type Output = ();
 
-    // SAFETY: reads and writes `at..at + lanes` below the length of both slices; what is streamed to is aligned.
     #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let (len, lanes) = (self.from.len(), V::LANES);
+    fn run<S: Simd>(self, simd: S) {
+        let (len, lanes) = (self.from.len(), S::LANES);
+        assert_eq!(len, self.to.len(), "slices of one length");
         let (from, to) = (self.from.as_ptr(), self.to.as_mut_ptr());
         let mut at = 0;
         if self.past_caches {
             at = to.align_offset(64).min(len);
             one_by_one(&self.from[..at], &mut self.to[..at]);
             while at + lanes <= len {
-                // SAFETY: as above.
-                unsafe { B::stream(A::load::<V>(from.add(at)), to.add(at)) };
+                // SAFETY: a vector at `at` is inside both slices, and that of `to` is aligned.
+                unsafe { B::stream(simd, A::load(simd, from.add(at)), to.add(at)) };
                 at += lanes;
             }
             simd::store_fence();
         }
         while at + 4 * lanes <= len {
             for i in 0..4 {
-                // SAFETY: as above.
-                unsafe { B::store(A::load::<V>(from.add(at + i * lanes)), to.add(at + i * lanes)) };
+                // SAFETY: vector i of four from `at` on is inside both slices.
+                unsafe { B::store(simd, A::load(simd, from.add(at + i * lanes)), to.add(at + i * lanes)) };
             }
             at += 4 * lanes;
         }
         while at + lanes <= len {
-            // SAFETY: as above.
-            unsafe { B::store(A::load::<V>(from.add(at)), to.add(at)) };
+            // SAFETY: a vector at `at` is inside both slices.
+            unsafe { B::store(simd, A::load(simd, from.add(at)), to.add(at)) };
             at += lanes;
         }
         one_by_one(&self.from[at..], &mut self.to[at..]);
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     /// Every width that the machine has against the twin, bit for bit.
-    fn check<A: Lanes, B: Lanes>(from: &[A], bits: impl Fn(&B) -> u32) {
+    fn check<A: Lanes + std::fmt::Debug, B: Lanes + std::fmt::Debug>(from: &[A], bits: impl Fn(&B) -> u32) {
         let mut want = vec![B::default(); from.len()];
         one_by_one(from, &mut want);
         for (width, past_caches) in simd::widths().flat_map(|width| [(width, false), (width, true)]) {

@@ -1,12 +1,16 @@
-//! Every path against the convolution's definition: in the order of sums that `strips` documents bit for bit, and exactly.
+//! Every path against the convolution's definition: bit for bit in the documented order of sums, and near the exact sums.
 
 use half::{bf16, f16};
 use rand::{Rng, SeedableRng};
 
-use super::*;
+use super::{across::Across, *};
 use crate::{
-    dtype::{Element, Float},
-    kernels::{gemm::DEPTH, simd::Lanes, threads},
+    dtype::Element,
+    kernels::{
+        float::{Float, VectorFloat},
+        gemm::blocking::KC,
+        simd, threads,
+    },
 };
 
 fn random<T: Float<Wide = f32>>(len: usize, seed: u64) -> Vec<T> {
@@ -45,7 +49,7 @@ fn geometries() -> Vec<Geometry> {
     ]
 }
 
-/// Calls `f(output, row of the matrix of columns, pixel)` with every pixel that an output's patch has, as places in the
+/// Calls `f(output, row of the im2col matrix, pixel)` with every pixel that an output's patch has, as places in the
 /// output's channel, the patch, and the input of one group.
 fn patches(g: &Geometry, mut f: impl FnMut(usize, usize, usize)) {
     let place = |at: [usize; 3], size: [usize; 3]| (at[0] * size[1] + at[1]) * size[2] + at[2];
@@ -106,13 +110,13 @@ fn check_near<T: Element + Float<Wide = f32>>(
     }
 }
 
-/// Sums in blocks of DEPTH terms whose places among `all` are the terms' order.
+/// Sums in blocks of KC terms whose places among `all` are the terms' order.
 fn in_blocks<T: Float<Wide = f32>>(terms: &[[usize; 3]], a: &[T], b: &[T]) -> f32 {
     let mut sum: Option<f32> = None;
     let mut rest = terms;
     let last = terms.last().map_or(0, |term| term[0]);
-    for block in 0..=last / DEPTH {
-        let count = rest.iter().take_while(|term| term[0] / DEPTH == block).count();
+    for block in 0..=last / KC {
+        let count = rest.iter().take_while(|term| term[0] / KC == block).count();
         let part = rest[..count].iter().fold(0f32, |s, &[_, l, r]| a[l].widen().mul_add(b[r].widen(), s));
         sum = Some(sum.map_or(part, |sum| sum + part));
         rest = &rest[count..];
@@ -120,7 +124,7 @@ fn in_blocks<T: Float<Wide = f32>>(terms: &[[usize; 3]], a: &[T], b: &[T]) -> f3
     sum.unwrap_or(0.0)
 }
 
-fn check_all<T: Convolve<Wide = f32> + Lanes>() {
+fn check_all<T: Convolve + VectorFloat>() {
     for g in geometries() {
         let [xs, ws, ys] = g.sizes();
         let (x, weight, grad) = (random::<T>(xs, 1), random::<T>(ws, 2), random::<T>(ys, 3));
@@ -149,16 +153,16 @@ fn check_all<T: Convolve<Wide = f32> + Lanes>() {
                 let want = T::narrow(in_blocks(terms, &weight, &grad) + of_in(i));
                 assert!(*got == want, "input gradient {what} {i}: {got:?} for {want:?}");
             }
-            let got = gradient::of_weight(way, &g, &x, &grad);
+            let got = weight_grad::weight_gradient(way, &g, &x, &grad);
             check_near(&format!("weight gradient {what}"), &got, &of_weight, &grad, &x, |_| 0.0);
             for (i, (got, terms)) in got.iter().zip(&of_weight).enumerate().filter(|_| way.1 == Across::Channels) {
                 let want = T::narrow(in_blocks(terms, &grad, &x));
                 assert!(*got == want, "weight gradient {what} {i}: {got:?} for {want:?}");
             }
         }
-        check_near("portable", &portable::forward(&g, &x, &weight, None), &forward, &weight, &x, |_| 0.0);
-        check_near("portable", &portable::input_gradient(&g, &grad, &weight, None), &back, &weight, &grad, |_| 0.0);
-        check_near("portable", &portable::weight_gradient(&g, &x, &grad), &of_weight, &grad, &x, |_| 0.0);
+        check_near("im2col", &im2col::forward(&g, &x, &weight, None), &forward, &weight, &x, |_| 0.0);
+        check_near("im2col", &im2col::input_gradient(&g, &grad, &weight, None), &back, &weight, &grad, |_| 0.0);
+        check_near("im2col", &im2col::weight_gradient(&g, &x, &grad), &of_weight, &grad, &x, |_| 0.0);
     }
 }
 

@@ -1,100 +1,224 @@
-//! Copies of operands in the order in which tiles read them, widened to f32.
+//! Packing: copies of operands, widened to f32, in the order in which the micro-kernel reads them.
+//!
+//! The packed format is a sequence of panels of `width` rows of the left operand (`MR`) or columns of the right one (`NR`).
+//! Within a panel, the `width` numbers of a term follow one another, term after term. A panel has room for a multiple of
+//! [`STEP`] terms, and rows or columns that are not there are 0.
 
-use super::blocks::load_some;
-use crate::kernels::simd::{Lanes, Vector};
+use std::ops::Range;
 
-/// Terms that [`across`] transposes at a time; packed panels have room for a multiple of so many.
+use super::{
+    blocking::{KC, MAX_NR, parts},
+    product::{Layout, Product},
+};
+use crate::kernels::{
+    float::VectorFloat,
+    simd::{Lanes, Simd, load_first},
+};
+
+/// Terms that [`pack_transposed`] transposes at a time.
 pub(crate) const STEP: usize = 8;
 
-/// Packs a panel whose numbers follow one another in memory: `to[p * width + i] = from[p * row + i]` for `len` numbers i,
-/// and 0 for those up to `width`, over `depth` rows p.
-///
-// SAFETY: the caller has the instructions of `V`; `from` is valid for all of that, and `to` for `depth * width` numbers and
-// the rest of a vector.
+/// Numbers after the last panel that stores of whole vectors may overwrite.
+pub(crate) const SLACK: usize = 64;
+
+/// Numbers of a panel.
+pub(crate) const fn panel_len(width: usize, depth: usize) -> usize {
+    width * depth.next_multiple_of(STEP)
+}
+
+/// Memory for the panels of `count` rows or columns.
+pub(crate) const fn packed_len(count: usize, width: usize, depth: usize) -> usize {
+    count.div_ceil(width) * panel_len(width, depth) + SLACK
+}
+
+/// An operand before it is packed.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<'a, T> {
+    matrix: &'a [T],
+    /// Whether the numbers of one term follow one another. Otherwise the terms of one row or column do.
+    contiguous: bool,
+    /// Distance between terms where they are contiguous, else between rows or columns.
+    stride: usize,
+}
+
+impl<'a, T> Operand<'a, T> {
+    /// The left operand of a term of a product.
+    pub fn left(product: &Product<'a, T>, term: (usize, usize)) -> Self {
+        let ((m, k, _), (a, _)) = (product.mkn, product.operands(term));
+        let contiguous = product.layout == Layout::TN;
+        Operand { matrix: a, contiguous, stride: if contiguous { m } else { k } }
+    }
+
+    /// The right operand of a term of a product.
+    pub fn right(product: &Product<'a, T>, term: (usize, usize)) -> Self {
+        let (_, k, n) = product.mkn;
+        Operand::right_of(product.layout, (k, n), product.operands(term).1)
+    }
+
+    /// A right operand `k x n`, stored as `n x k` where the layout says that it is transposed.
+    pub fn right_of(layout: Layout, (k, n): (usize, usize), b: &'a [T]) -> Self {
+        let contiguous = layout != Layout::NT;
+        Operand { matrix: b, contiguous, stride: if contiguous { n } else { k } }
+    }
+
+    /// The index of a number of row or column `i` and of term `p`.
+    fn index(&self, i: usize, p: usize) -> usize {
+        if self.contiguous { p * self.stride + i } else { i * self.stride + p }
+    }
+}
+
+/// Packs rows of the left operand.
 #[inline(always)]
-pub(crate) unsafe fn along<V: Vector, T: Lanes>(
+pub(super) fn pack_a<S: Simd, T: VectorFloat>(
+    simd: S,
+    a: Operand<T>,
+    rows: Range<usize>,
+    terms: Range<usize>,
+    to: &mut [f32],
+    space: &mut Rows,
+) {
+    pack_panels(simd, a, rows, terms, S::MR, to, space);
+}
+
+/// Packs columns of the right operand.
+#[inline(always)]
+pub(super) fn pack_b<S: Simd, T: VectorFloat>(
+    simd: S,
+    b: Operand<T>,
+    columns: Range<usize>,
+    terms: Range<usize>,
+    to: &mut [f32],
+    space: &mut Rows,
+) {
+    pack_panels(simd, b, columns, terms, S::NR, to, space);
+}
+
+/// Packs rows or columns `range` of an operand to panels of `width`.
+#[inline(always)]
+fn pack_panels<S: Simd, T: VectorFloat>(
+    simd: S,
+    operand: Operand<T>,
+    range: Range<usize>,
+    terms: Range<usize>,
+    width: usize,
+    to: &mut [f32],
+    space: &mut Rows,
+) {
+    let depth = terms.len();
+    assert!(depth > 0 && depth <= KC && width <= MAX_NR && !range.is_empty());
+    assert!(operand.index(range.end - 1, terms.end - 1) < operand.matrix.len(), "inside the matrix");
+    assert!(to.len() >= packed_len(range.len(), width, depth), "memory for all panels");
+    for (panel, some) in parts(range, width).enumerate() {
+        // SAFETY: the numbers of these rows or columns and terms are inside the matrix, and `to` has memory for all panels
+        // and slack, as was asserted.
+        unsafe {
+            let from = operand.matrix.as_ptr().add(operand.index(some.start, terms.start));
+            let to = to.as_mut_ptr().add(panel * panel_len(width, depth));
+            if operand.contiguous {
+                pack_contiguous(simd, from, operand.stride, some.len(), depth, to, width);
+            } else {
+                pack_transposed(simd, from, operand.stride, some.len(), depth, to, width, space);
+            }
+        }
+    }
+}
+
+/// Packs one panel whose numbers of a term are contiguous: `to[p * width + i] = from[p * stride + i]` for `len` numbers i
+/// and `depth` terms p; 0 for i up to `width`.
+///
+/// # Safety
+/// `from` is valid for reads of all these numbers, and `to` for writes of `depth * width` numbers and a vector more. `width`
+/// is at most [`MAX_NR`].
+#[inline(always)]
+pub(crate) unsafe fn pack_contiguous<S: Simd, T: Lanes>(
+    simd: S,
     from: *const T,
-    row: usize,
+    stride: usize,
     len: usize,
     depth: usize,
     to: *mut f32,
     width: usize,
 ) {
-    let whole = len == width && width.is_multiple_of(V::LANES);
-    let mut rest = [T::default(); super::tile::TILE_WIDTH];
+    let whole = len == width && width.is_multiple_of(S::LANES);
+    let mut padded = [T::default(); MAX_NR];
     for p in 0..depth {
-        // SAFETY: the caller's promise; what does not fill vectors is read by way of `rest`. A store may reach into the
-        // next row, which is written after it.
+        // SAFETY: the caller's promise. Numbers that do not fill vectors are read from a padded copy. A store may reach into
+        // the next term, which is written after it.
         unsafe {
-            let mut from = from.add(p * row);
+            let mut from = from.add(p * stride);
             if !whole {
-                std::ptr::copy_nonoverlapping(from, rest.as_mut_ptr(), len);
-                from = rest.as_ptr();
+                std::ptr::copy_nonoverlapping(from, padded.as_mut_ptr(), len);
+                from = padded.as_ptr();
             }
             let mut at = 0;
             while at < width {
-                V::store_f32(T::load(from.add(at)), to.add(p * width + at));
-                at += V::LANES;
+                simd.store_f32(T::load(simd, from.add(at)), to.add(p * width + at));
+                at += S::LANES;
             }
         }
     }
 }
 
-/// Packs a panel whose numbers are `row` apart in memory: `to[p * width + i] = from[i * row + p]` for `len` numbers i, and
-/// 0 for those up to `width`, over `depth` terms p. `rows` is memory to work in.
+/// Packs one panel whose numbers of a row or column are contiguous: `to[p * width + i] = from[i * stride + p]` for `len`
+/// numbers i and `depth` terms p; 0 for i up to `width`.
 ///
-// SAFETY: the caller has the instructions of `V`; `from` is valid for all of that, `to` for `width` times `depth` rounded up
-// to `STEP`, and `STEP` numbers more.
+/// # Safety
+/// `from` is valid for reads of all these numbers, and `to` for writes of [`panel_len`] numbers and [`STEP`] more. `depth` is
+/// at most [`KC`].
 #[inline(always)]
-pub(crate) unsafe fn across<V: Vector, T: Lanes>(
+#[allow(clippy::too_many_arguments)]
+pub(crate) unsafe fn pack_transposed<S: Simd, T: Lanes>(
+    simd: S,
     from: *const T,
-    row: usize,
+    stride: usize,
     len: usize,
     depth: usize,
     to: *mut f32,
     width: usize,
-    rows: &mut Eight,
+    space: &mut Rows,
 ) {
-    let mut first = 0;
-    while first < width {
-        for (i, wide) in rows.iter_mut().enumerate() {
+    for first in (0..width).step_by(STEP) {
+        for (i, row) in space.iter_mut().enumerate() {
             if first + i < len {
-                // SAFETY: row `first + i` is one of the caller's, and has `depth` numbers; `wide` has room for whole vectors.
-                unsafe { widen::<V, T>(from.add((first + i) * row), depth, wide.as_mut_ptr()) };
+                // SAFETY: row `first + i` is one of the caller's and has `depth` numbers, which fill whole vectors of KC.
+                unsafe { widen(simd, from.add((first + i) * stride), depth, row.as_mut_ptr()) };
             } else {
-                wide[..depth].fill(0.0);
+                row[..depth].fill(0.0);
             }
         }
-        // SAFETY: `to` has room for whole steps, and rows[..] have `DEPTH`, a multiple of `STEP`. Where `width` is no multiple
-        // of it, a store reaches into the next term, which is written after it.
+        // SAFETY: `to` has room for whole steps, and so have the rows. Where `width` is no multiple of STEP, a store reaches
+        // into the next term, which is written after it.
         unsafe {
             let mut p = 0;
             while p < depth {
-                V::transpose(rows[0].as_ptr().add(p), super::DEPTH, to.add(p * width + first), width);
+                simd.transpose(space[0].as_ptr().add(p), KC, to.add(p * width + first), width);
                 p += STEP;
             }
         }
-        first += STEP;
     }
 }
 
-/// Rows that [`across`] transposes together.
-pub(crate) type Eight = [[f32; super::DEPTH]; STEP];
+/// Rows that [`pack_transposed`] widens and then transposes.
+pub(crate) type Rows = [[f32; KC]; STEP];
+
+/// [`Rows`] to begin with.
+pub(crate) const ROWS: Rows = [[0.0; KC]; STEP];
 
 /// Widens `len` numbers.
 ///
-// SAFETY: the caller has the instructions of `V`; `from` is valid for `len` numbers, and `to` for these in whole vectors.
+/// # Safety
+/// `from` is valid for reads of `len` numbers, and `to` for writes of so many, rounded up to whole vectors.
 #[inline(always)]
-pub(crate) unsafe fn widen<V: Vector, T: Lanes>(from: *const T, len: usize, to: *mut f32) {
+pub(crate) unsafe fn widen<S: Simd, T: Lanes>(simd: S, from: *const T, len: usize, to: *mut f32) {
     let mut at = 0;
     // SAFETY: the caller's promise.
     unsafe {
-        while at + V::LANES <= len {
-            V::store_f32(T::load(from.add(at)), to.add(at));
-            at += V::LANES;
+        while at + S::LANES <= len {
+            simd.store_f32(T::load(simd, from.add(at)), to.add(at));
+            at += S::LANES;
         }
         if at < len {
-            V::store_f32(load_some(from.add(at), len - at), to.add(at));
+            simd.store_f32(load_first(simd, from.add(at), len - at), to.add(at));
         }
     }
 }

@@ -1,15 +1,15 @@
 //! The path for f64, and for machines without vectors: widened copies, multiplied by `matrixmultiply`.
 
-use super::{Added, Gemm, Layout, One};
-use crate::kernels::buffers::{Lent, zeros};
+use super::product::{Added, Layout, Product};
+use crate::kernels::{float::Float, memory::Pooled};
 
-pub(super) fn product<T: Gemm>(one: &One<T>, out: &mut [T]) {
-    let mut sums = Lent::from(zeros::<T::Wide>(out.len()));
-    for &term in one.terms {
-        let (a, b) = one.operands(term);
-        Multiplied::add_product(one.layout, one.mkn, &T::widen_slice(a), &T::widen_slice(b), &mut sums);
+pub(super) fn product<T: Float<Wide: MatrixMultiply>>(product: &Product<T>, out: &mut [T]) {
+    let mut sums = Pooled::<T::Wide>::zeros(out.len());
+    for &term in product.terms {
+        let (a, b) = product.operands(term);
+        MatrixMultiply::add_product(product.layout, product.mkn, &T::widen_slice(a), &T::widen_slice(b), &mut sums);
     }
-    match one.added {
+    match product.added {
         Added::Nothing => {}
         Added::ToColumns(x) => {
             for row in sums.chunks_exact_mut(x.len()) {
@@ -22,14 +22,14 @@ pub(super) fn product<T: Gemm>(one: &One<T>, out: &mut [T]) {
 }
 
 /// A type that `matrixmultiply` multiplies.
-pub(crate) trait Multiplied: Sized {
+pub(crate) trait MatrixMultiply: Sized {
     /// `c += a · b`, all contiguous.
     fn add_product(layout: Layout, mkn: (usize, usize, usize), a: &[Self], b: &[Self], c: &mut [Self]);
 }
 
 macro_rules! multiplied {
     ($t:ty, $multiply:path) => {
-        impl Multiplied for $t {
+        impl MatrixMultiply for $t {
             fn add_product(layout: Layout, (m, k, n): (usize, usize, usize), a: &[$t], b: &[$t], c: &mut [$t]) {
                 assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n, "matrices fill their slices");
                 let of_rows = |columns: usize| (columns as isize, 1);

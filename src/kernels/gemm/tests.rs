@@ -3,8 +3,11 @@
 use half::{bf16, f16};
 use rand::{Rng, SeedableRng};
 
-use super::{dot::Dots, packed::Panels, *};
-use crate::kernels::simd;
+use super::{blocking::KC, dot::Dots, few_rows, loops, panels::Panels, portable, product::Product, *};
+use crate::kernels::{
+    float::{Float, VectorFloat},
+    simd, threads,
+};
 
 fn random<T: Float<Wide = f32>>(len: usize, seed: u64) -> Vec<T> {
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
@@ -21,16 +24,16 @@ fn places(
     (left, right)
 }
 
-/// The scalar twin of `blocks`: one sum after the other, in the order that the module documents.
-fn twin<T: Float<Wide = f32>>(one: &One<T>) -> Vec<T> {
+/// The scalar twin of `loops`: one sum after the other, in the order that the module documents.
+fn twin<T: Float<Wide = f32>>(one: &Product<T>) -> Vec<T> {
     let (m, k, n) = one.mkn;
     let (left, right) = places(one.layout, one.mkn);
     let element = |i: usize, j: usize| {
         let mut sum = None;
         for &term in one.terms {
             let (a, b) = one.operands(term);
-            for p0 in (0..k).step_by(DEPTH) {
-                let terms = p0..(p0 + DEPTH).min(k);
+            for p0 in (0..k).step_by(KC) {
+                let terms = p0..(p0 + KC).min(k);
                 let block = terms.fold(0f32, |s, p| a[left(i, p)].widen().mul_add(b[right(p, j)].widen(), s));
                 sum = Some(sum.map_or(block, |before| before + block));
             }
@@ -46,7 +49,7 @@ fn twin<T: Float<Wide = f32>>(one: &One<T>) -> Vec<T> {
 }
 
 /// Within what rounding f32 sums and one result can explain of the exact sum.
-fn check_near<T: Float<Wide = f32>>(one: &One<T>, got: &[T]) {
+fn check_near<T: Float<Wide = f32>>(one: &Product<T>, got: &[T]) {
     let (_, k, n) = one.mkn;
     let (left, right) = places(one.layout, one.mkn);
     for (at, got) in got.iter().enumerate() {
@@ -95,7 +98,7 @@ const SIZES: [(usize, usize, usize); 19] = [
     (8, 5, 600),
 ];
 
-fn check_all<T: Gemm<Wide = f32> + simd::Lanes>(bits: impl Fn(&T) -> u32) {
+fn check_all<T: Gemm + VectorFloat>(bits: impl Fn(&T) -> u32) {
     for (mkn, layout) in SIZES.into_iter().flat_map(|mkn| [Layout::NN, Layout::NT, Layout::TN].map(|l| (mkn, l))) {
         let (m, k, n) = mkn;
         let (a, b, added) = (random::<T>(2 * m * k, 1), random::<T>(3 * k * n, 2), random::<T>(m * n, 3));
@@ -104,17 +107,17 @@ fn check_all<T: Gemm<Wide = f32> + simd::Lanes>(bits: impl Fn(&T) -> u32) {
             (vec![(1, 2), (0, 1)], Added::ToEach(&added[..])),
             (vec![(0, 1)], Added::ToColumns(&added[..n])),
         ] {
-            let one = One { layout, mkn, a: &a, b: &b, terms: &terms, added };
+            let one = Product { layout, mkn, a: &a, b: &b, terms: &terms, added };
             let want = twin(&one);
             check_near(&one, &want);
             for width in simd::widths() {
                 let mut got = vec![T::default(); m * n];
-                blocks::with_width(width, &one, &mut got);
+                loops::with_width(width, &one, &mut got);
                 let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
                 assert!(same, "{mkn:?} {layout:?} {width:?}: {got:?} for {want:?}");
                 if layout != Layout::NT && one.terms.len() == 1 {
                     let mut got = vec![T::default(); m * n];
-                    rows::with_width(width, &one, &mut got);
+                    few_rows::with_width(width, &one, &mut got);
                     let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
                     assert!(same, "by rows, {mkn:?} {layout:?} {width:?}: {got:?} for {want:?}");
                 }
@@ -214,7 +217,7 @@ fn a_product_without_terms_is_what_is_added() {
 
 #[test]
 fn packed_operands_take_the_same_order() {
-    fn go<T: Gemm<Wide = f32> + simd::Lanes>() {
+    fn go<T: Gemm + VectorFloat>() {
         for (m, k, n) in [(1, 1, 1), (3, 7, 33), (16, 256, 40), (9, 300, 65), (17, 521, 31), (2, 0, 5)] {
             for layout in [Layout::NN, Layout::NT] {
                 let stride = k + 3;
@@ -222,7 +225,7 @@ fn packed_operands_take_the_same_order() {
                 let a: Vec<f32> = rows.chunks(stride).flat_map(|row| row[..k].iter().copied()).collect();
                 let wide = T::widen_slice(&b);
                 let terms = [(0, 0)];
-                let one = One { layout, mkn: (m, k, n), a: &a, b: &wide, terms: &terms, added: Added::Nothing };
+                let one = Product { layout, mkn: (m, k, n), a: &a, b: &wide, terms: &terms, added: Added::Nothing };
                 let expected = if k == 0 { vec![0.0; m * n] } else { twin(&one) };
                 for width in simd::widths() {
                     let mut out = vec![f32::NAN; m * n];

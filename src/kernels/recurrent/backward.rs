@@ -2,17 +2,15 @@
 
 use std::ops::Range;
 
-use super::{Gating, Given, Kept, Layer, each, few, parts, product, put, sum};
-use crate::{
-    dtype::Real,
-    kernels::{
-        buffers::{Lent, lend, zeros},
-        gemm::{Added, Gemm, Layout, Packed},
-        math::tanh,
-        reduce,
-        simd::{Body, vectorized},
-        threads::{self, Shared},
-    },
+use super::layer::{Gating, Given, Layer, Saved, each, few, parts, product, put, sum};
+use crate::kernels::{
+    elementwise::math::tanh,
+    float::Real,
+    gemm::{Added, Gemm, Layout, Packed},
+    memory::{Pooled, zeros},
+    reduce,
+    simd::{Body, vectorized},
+    threads::{self, Shared},
 };
 
 /// Which gradients are asked for.
@@ -42,28 +40,28 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
     layer: &Layer,
     given: &Given<T>,
     y: &[T],
-    kept: &Kept<&[T]>,
+    saved: &Saved<&[T]>,
     grad: &[T],
     needs: Needs,
 ) -> Gradients<T> {
     let Layer { gating, batch, time, inputs, hidden, .. } = *layer;
     let (places, width) = (batch * time, layer.width());
     let weight = (time > 1 || needs.state).then(|| Packed::<T>::new(Layout::NN, (width, hidden), given.weight_hh));
-    let mut to_gates = lend(places * width);
+    let mut to_gates = Pooled::uninit(places * width);
     // Of a GRU, gate n gets its part of the state times r.
-    let mut to_state_gates = lend(if gating == Gating::Gru { places * width } else { 0 });
-    let mut before = lend(places * hidden);
-    let mut h = Lent::from(zeros(batch * hidden));
-    let mut carried = Lent::from(match gating {
+    let mut to_state_gates = Pooled::uninit(if gating == Gating::Gru { places * width } else { 0 });
+    let mut before = Pooled::uninit(places * hidden);
+    let mut h = Pooled::zeros(batch * hidden);
+    let mut carried = Pooled::from(match gating {
         Gating::Lstm => T::widen_slice(&grad[places * hidden..]).into_vec(),
         _ => zeros(batch * hidden),
     });
-    let steps = StepsBack {
+    let steps = StepsBackward {
         layer,
         weight: weight.as_ref(),
         given,
         y,
-        kept,
+        saved,
         grad,
         to_the_start: needs.state,
         to_gates: Shared::new(&mut to_gates),
@@ -100,13 +98,13 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
 }
 
 /// All steps of some rows of the batch, from the last to the first.
-struct StepsBack<'a, T: Gemm> {
+struct StepsBackward<'a, T: Gemm> {
     layer: &'a Layer,
     /// Of the state; none when its gradient goes no further than the only step.
     weight: Option<&'a Packed<T>>,
     given: &'a Given<'a, T>,
     y: &'a [T],
-    kept: &'a Kept<&'a [T]>,
+    saved: &'a Saved<&'a [T]>,
     grad: &'a [T],
     /// Whether the state before the first step wants a gradient.
     to_the_start: bool,
@@ -119,7 +117,7 @@ struct StepsBack<'a, T: Gemm> {
     carried: Shared<'a, T::Wide>,
 }
 
-impl<T: Gemm<Wide: Gemm + Real>> StepsBack<'_, T> {
+impl<T: Gemm<Wide: Gemm + Real>> StepsBackward<'_, T> {
     fn run(&self, rows: Range<usize>) {
         let Layer { gating, time, hidden, .. } = *self.layer;
         let width = self.layer.width();
@@ -136,7 +134,8 @@ impl<T: Gemm<Wide: Gemm + Real>> StepsBack<'_, T> {
             )
         };
         self.states_before(&rows, before);
-        let (mut gates, mut cell, mut dy, mut cell_before) = (lend(width), lend(hidden), lend(hidden), lend(hidden));
+        let (mut gates, mut cell, mut dy, mut cell_before) =
+            (Pooled::uninit(width), Pooled::uninit(hidden), Pooled::uninit(hidden), Pooled::uninit(hidden));
         for step in (0..time).rev() {
             let t = self.layer.at(step);
             for i in 0..rows.len() {
@@ -146,17 +145,17 @@ impl<T: Gemm<Wide: Gemm + Real>> StepsBack<'_, T> {
                 if gating.is_plain() {
                     T::widen_into(&self.y[place * hidden..][..hidden], &mut gates);
                 } else {
-                    T::widen_into(&self.kept.gates[place * width..][..width], &mut gates);
-                    T::widen_into(&self.kept.cells[place * hidden..][..hidden], &mut cell);
+                    T::widen_into(&self.saved.gates[place * width..][..width], &mut gates);
+                    T::widen_into(&self.saved.cells[place * hidden..][..hidden], &mut cell);
                 }
                 if lstm {
                     let from = match step.checked_sub(1) {
                         None => &self.given.c[(rows.start + i) * hidden..],
-                        Some(step) => &self.kept.cells[((rows.start + i) * time + self.layer.at(step)) * hidden..],
+                        Some(step) => &self.saved.cells[((rows.start + i) * time + self.layer.at(step)) * hidden..],
                     };
                     T::widen_into(&from[..hidden], &mut cell_before);
                 }
-                vectorized(GatesBack {
+                vectorized(GatesBackward {
                     gating,
                     gates: &gates,
                     cell: &cell,
@@ -203,7 +202,7 @@ impl<T: Gemm<Wide: Gemm + Real>> StepsBack<'_, T> {
 }
 
 /// One step of one row, backward.
-pub(super) struct GatesBack<'a, R> {
+pub(super) struct GatesBackward<'a, R> {
     pub gating: Gating,
     /// Of an RNN the output.
     pub gates: &'a [R],
@@ -218,12 +217,12 @@ pub(super) struct GatesBack<'a, R> {
     pub to_state_gates: &'a mut [R],
 }
 
-impl<R: Real> Body for GatesBack<'_, R> {
+impl<R: Real> Body for GatesBackward<'_, R> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let GatesBack { gating, gates, cell, before, dy, dh, carried, to_gates, to_state_gates } = self;
+        let GatesBackward { gating, gates, cell, before, dy, dh, carried, to_gates, to_state_gates } = self;
         let hidden = dy.len();
         let one = R::one();
         match gating {

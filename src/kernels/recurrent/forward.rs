@@ -2,26 +2,24 @@
 
 use std::ops::Range;
 
-use super::{Gating, Given, Kept, Layer, each, few, parts, product, put, sum};
-use crate::{
-    dtype::Real,
-    kernels::{
-        buffers::{Lent, lend, take, zeros},
-        gemm::{Added, Gemm, Layout, Packed},
-        math::{sigmoid, tanh},
-        simd::{Body, vectorized},
-        threads::{self, Shared},
-    },
+use super::layer::{Gating, Given, Layer, Saved, each, few, parts, product, put, sum};
+use crate::kernels::{
+    elementwise::math::{sigmoid, tanh},
+    float::Real,
+    gemm::{Added, Gemm, Layout, Packed},
+    memory::{Pooled, uninit_vec},
+    simd::{Body, vectorized},
+    threads::{self, Shared},
 };
 
-/// The layer over its input: the output `[batch, time, hidden]`, with the last c of an LSTM behind it, and what is kept.
-pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T>) -> (Vec<T>, Kept<Vec<T>>) {
+/// The layer over its input: the output `[batch, time, hidden]`, with the last c of an LSTM behind it, and what the backward pass needs.
+pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T>) -> (Vec<T>, Saved<Vec<T>>) {
     let Layer { gating, batch, time, inputs, hidden, .. } = *layer;
     let (places, width) = (batch * time, layer.width());
     // The two biases are added at once where nothing comes between them.
-    let mut own = Lent::from(zeros(hidden));
+    let mut own = Pooled::zeros(hidden);
     let bias = given.biases.map(|[of_input, of_state]| {
-        let (mut bias, of_state) = (Lent::from(T::widen_slice(of_input).into_vec()), T::widen_slice(of_state));
+        let (mut bias, of_state) = (Pooled::from(T::widen_slice(of_input).into_vec()), T::widen_slice(of_state));
         let together = if gating == Gating::Gru { 2 * hidden } else { width };
         bias.iter_mut().zip(&of_state[..together]).for_each(|(bias, &other)| *bias += other);
         own[..width - together].copy_from_slice(&of_state[together..]);
@@ -29,13 +27,13 @@ pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T
     });
     let (x, weight) = (T::widen_slice(given.x), T::widen_slice(given.weight_ih));
     let added = bias.as_deref().map_or(Added::Nothing, Added::ToColumns);
-    let mut gates = Lent::from(product(Layout::NT, (places, inputs, width), &x, &weight, added));
+    let mut gates = Pooled::from(product(Layout::NT, (places, inputs, width), &x, &weight, added));
     // The first step by itself: of one step there is nothing to be packed for.
     let (h, weight) = (T::widen_slice(given.h), T::widen_slice(given.weight_hh));
-    let from_first = Lent::from(product(Layout::NT, (batch, hidden, width), &h, &weight, Added::Nothing));
+    let from_first = Pooled::from(product(Layout::NT, (batch, hidden, width), &h, &weight, Added::Nothing));
     let weight = (time > 1).then(|| Packed::<T>::new(Layout::NT, (hidden, width), given.weight_hh));
-    let mut states = take(places * hidden + given.c.len());
-    let mut cells = take(if gating.is_plain() { 0 } else { places * hidden });
+    let mut states = uninit_vec(places * hidden + given.c.len());
+    let mut cells = uninit_vec(if gating.is_plain() { 0 } else { places * hidden });
     let steps = Steps {
         layer,
         weight: weight.as_ref(),
@@ -52,7 +50,7 @@ pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T
         c.copy_from_slice(&cells[(row * time + layer.at(time - 1)) * hidden..][..hidden]);
     }
     let gates = if gating.is_plain() { Vec::new() } else { T::narrow_vec(gates.into_vec()) };
-    (T::narrow_vec(states), Kept { gates, cells: T::narrow_vec(cells) })
+    (T::narrow_vec(states), Saved { gates, cells: T::narrow_vec(cells) })
 }
 
 /// All steps of some rows of the batch.
@@ -85,8 +83,8 @@ impl<T: Gemm<Wide: Gemm + Real>> Steps<'_, T> {
             )
         };
         let first = rows.start * hidden;
-        let mut from_state = lend(rows.len() * width);
-        let (mut before, mut rounded) = (lend(hidden), lend(hidden));
+        let mut from_state = Pooled::uninit(rows.len() * width);
+        let (mut before, mut rounded) = (Pooled::uninit(hidden), Pooled::uninit(hidden));
         for step in 0..time {
             let (t, previous) = (self.layer.at(step), step.checked_sub(1).map(|step| self.layer.at(step)));
             match previous.zip(self.weight) {

@@ -6,69 +6,97 @@ use std::{arch::x86_64::*, sync::OnceLock};
 
 use half::{bf16, f16};
 
-use super::{Body, Kernel, Vector, Width, widest};
+use super::vector::{Body, Kernel, Simd, Width};
 
 /// The widest vectors of which this machine has all instructions.
 pub(super) fn of_machine() -> Width {
-    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
-    let avx512 = is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl");
-    match (avx2, avx512) {
-        (true, true) => Width::Sixteen,
-        (true, false) => Width::Eight,
-        (false, _) => Width::One,
-    }
+    static WIDTH: OnceLock<Width> = OnceLock::new();
+    *WIDTH.get_or_init(|| {
+        let avx2 =
+            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        match (avx2, avx512) {
+            (true, true) => Width::Sixteen,
+            (true, false) => Width::Eight,
+            (false, _) => Width::One,
+        }
+    })
 }
 
+/// The instructions of [`Simd`] for AVX2. See there for what a value proves.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(());
+
+/// The instructions of [`Simd`] for AVX-512.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(());
+
+/// The functions that run kernels and plain loops with one instruction set. This is the only place that makes its proof.
 macro_rules! entry {
-    ($needs:ident, $with:ident, $call:ident, $v:ty, $features:literal) => {
-        pub(super) fn $with<K: Kernel>(kernel: K) -> K::Output {
+    ($simd:ident, $width:ident, $run:ident, $vectorized:ident, $features:literal) => {
+        pub(super) fn $run<K: Kernel>(kernel: K) -> K::Output {
             #[target_feature(enable = $features)]
             fn go<K: Kernel>(kernel: K) -> K::Output {
-                // SAFETY: this function is compiled with the instructions of the vector.
-                unsafe { kernel.run::<$v>() }
+                kernel.run($simd(()))
             }
-            assert!(widest() >= Width::$needs);
+            assert!(of_machine() >= Width::$width);
             // SAFETY: the machine has these instructions, as was just asserted.
             unsafe { go(kernel) }
         }
 
-        pub(super) fn $call<B: Body>(body: B) -> B::Output {
+        pub(super) fn $vectorized<B: Body>(body: B) -> B::Output {
             #[target_feature(enable = $features)]
             fn go<B: Body>(body: B) -> B::Output {
                 body.run()
             }
-            assert!(widest() >= Width::$needs);
+            assert!(of_machine() >= Width::$width);
             // SAFETY: the machine has these instructions, as was just asserted.
             unsafe { go(body) }
         }
     };
 }
-entry!(Eight, with_avx2, call_avx2, __m256, "avx2,fma,f16c");
-entry!(Sixteen, with_avx512, call_avx512, __m512, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl");
+entry!(Avx2, Eight, run_avx2, vectorized_avx2, "avx2,fma,f16c");
+entry!(Avx512, Sixteen, run_avx512, vectorized_avx512, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl");
 
-macro_rules! vector {
-    ($v:ty, $lanes:literal, $tile:expr, $(fn $name:ident($($arg:ident: $t:ty),*) $(-> $r:ty)? { $body:expr })*) => {
-        impl Vector for $v {
+macro_rules! simd {
+    (
+        $simd:ty, $v:ty, $lanes:literal, $rows:literal,
+        arithmetic: $(fn $name:ident($($arg:ident: $t:ty),*) -> $r:ty { $body:expr })*
+        memory: $(fn $mem:ident($($mem_arg:ident: $mem_t:ty),*) $(-> $mem_r:ty)? { $mem_body:expr })*
+    ) => {
+        impl Simd for $simd {
+            type F32s = $v;
             const LANES: usize = $lanes;
-            const TILE: (usize, usize) = $tile;
+            const MR: usize = $rows;
             $(
-                // SAFETY: the caller has the instructions, and its pointers are valid for all lanes.
                 #[inline(always)]
-                unsafe fn $name($($arg: $t),*) $(-> $r)? { unsafe { $body } }
+                fn $name(self, $($arg: $t),*) -> $r {
+                    // SAFETY: `self` proves that the machine has the instructions.
+                    unsafe { $body }
+                }
+            )*
+            $(
+                #[inline(always)]
+                unsafe fn $mem(self, $($mem_arg: $mem_t),*) $(-> $mem_r)? {
+                    // SAFETY: `self` proves that the machine has the instructions; the pointers are the caller's promise.
+                    unsafe { $mem_body }
+                }
             )*
         }
     };
 }
 
 // Twelve sums, two columns and a factor fill the sixteen registers.
-vector! { __m256, 8, (6, 2),
+simd! { Avx2, __m256, 8, 6,
+    arithmetic:
     fn splat(x: f32) -> __m256 { _mm256_set1_ps(x) }
     fn add(a: __m256, b: __m256) -> __m256 { _mm256_add_ps(a, b) }
     fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 { _mm256_fmadd_ps(a, b, c) }
     fn sum(v: __m256) -> f32 { sum_of_eight(v) }
+    memory:
     fn load_f32(from: *const f32) -> __m256 { _mm256_loadu_ps(from) }
     fn load_f16(from: *const f16) -> __m256 { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
     fn load_bf16(from: *const bf16) -> __m256 {
@@ -77,19 +105,21 @@ vector! { __m256, 8, (6, 2),
     fn store_f32(v: __m256, to: *mut f32) { _mm256_storeu_ps(to, v) }
     fn store_f16(v: __m256, to: *mut f16) { _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<0>(v)) }
     fn store_bf16(v: __m256, to: *mut bf16) { _mm_storeu_si128(to.cast(), bf16_of_eight(v)) }
-    fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) { transpose(from, row, to, to_row) }
     fn stream_f32(v: __m256, to: *mut f32) { _mm256_stream_ps(to, v) }
     fn stream_f16(v: __m256, to: *mut f16) { _mm_stream_si128(to.cast(), _mm256_cvtps_ph::<0>(v)) }
     fn stream_bf16(v: __m256, to: *mut bf16) { _mm_stream_si128(to.cast(), bf16_of_eight(v)) }
+    fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) { transpose(from, row, to, to_row) }
 }
 
-vector! { __m512, 16, (8, 2),
+simd! { Avx512, __m512, 16, 8,
+    arithmetic:
     fn splat(x: f32) -> __m512 { _mm512_set1_ps(x) }
     fn add(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }
     fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 { _mm512_fmadd_ps(a, b, c) }
     fn sum(v: __m512) -> f32 {
         sum_of_eight(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)))
     }
+    memory:
     fn load_f32(from: *const f32) -> __m512 { _mm512_loadu_ps(from) }
     fn load_f16(from: *const f16) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
     fn load_bf16(from: *const bf16) -> __m512 {
@@ -98,13 +128,13 @@ vector! { __m512, 16, (8, 2),
     fn store_f32(v: __m512, to: *mut f32) { _mm512_storeu_ps(to, v) }
     fn store_f16(v: __m512, to: *mut f16) { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_NO_EXC>(v)) }
     fn store_bf16(v: __m512, to: *mut bf16) { _mm256_storeu_si256(to.cast(), bf16_of_sixteen(v)) }
-    fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) { transpose(from, row, to, to_row) }
     fn stream_f32(v: __m512, to: *mut f32) { _mm512_stream_ps(to, v) }
     fn stream_f16(v: __m512, to: *mut f16) { _mm256_stream_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_NO_EXC>(v)) }
     fn stream_bf16(v: __m512, to: *mut bf16) { _mm256_stream_si256(to.cast(), bf16_of_sixteen(v)) }
+    fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) { transpose(from, row, to, to_row) }
 }
 
-/// The upper halves, after half a unit in their last place was added (a tie goes to the even one); NaN becomes quiet.
+/// bf16 is the upper half of an f32. Half a unit in its last place is added first; a tie goes to even, and a NaN becomes quiet.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn bf16_of_eight(v: __m256) -> __m128i {
@@ -141,7 +171,7 @@ fn bf16_of_sixteen(v: __m512) -> __m256i {
     _mm512_castsi512_si256(_mm512_permutexvar_epi16(upper, _mm512_castps_si512(kept)))
 }
 
-/// See [`Vector::sum`].
+/// See [`Simd::sum`].
 #[inline]
 #[target_feature(enable = "avx2")]
 fn sum_of_eight(v: __m256) -> f32 {
@@ -150,8 +180,10 @@ fn sum_of_eight(v: __m256) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
 }
 
-/// See [`Vector::transpose`].
-// SAFETY: the caller has eight rows of eight numbers at `from` and `to`.
+/// See [`Simd::transpose`].
+///
+/// # Safety
+/// Eight rows of eight numbers are valid for reads at `from`, and for writes at `to`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
@@ -178,9 +210,9 @@ unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
     }
 }
 
-/// Bytes of the largest cache, where the processor tells.
+/// Bytes of the last-level cache, where CPUID says.
 pub(super) fn last_level_cache() -> Option<usize> {
-    // Miri has no CPUID; the standard library tells it that there are no vectors.
+    // Miri has no CPUID. There, the standard library detects no vector instructions.
     if cfg!(miri) {
         return None;
     }
@@ -193,9 +225,9 @@ pub(super) fn last_level_cache() -> Option<usize> {
         let known = |leaf: u32| ask(leaf & 0x8000_0000, 0).eax >= leaf && ask(leaf, 0).eax & 0x1f != 0;
         let leaf = [4, 0x8000_001d].into_iter().find(|&leaf| known(leaf))?;
         let size = |index| {
-            let told = ask(leaf, index);
-            let field = |at: u32, bits: u32| (told.ebx >> at & ((1 << bits) - 1)) as usize + 1;
-            (told.eax & 0x1f != 0).then(|| field(22, 10) * field(12, 10) * field(0, 12) * (told.ecx as usize + 1))
+            let info = ask(leaf, index);
+            let field = |at: u32, bits: u32| (info.ebx >> at & ((1 << bits) - 1)) as usize + 1;
+            (info.eax & 0x1f != 0).then(|| field(22, 10) * field(12, 10) * field(0, 12) * (info.ecx as usize + 1))
         };
         (0..8).map_while(size).max()
     })

@@ -3,9 +3,8 @@
 use crate::ops::{Reduction, elementwise::pairwise::pairwise};
 use crate::{
     DType, Op, Tensor,
-    dtype::Real,
     error::{Error, Result},
-    kernels::elementwise::Binary,
+    kernels::{elementwise::Binary, float::Real},
 };
 
 macro_rules! binary_ops {

@@ -8,9 +8,11 @@ use crate::ops::{
 };
 use crate::{
     DType, Op, Tensor,
-    dtype::Float,
     error::{Error, Result},
-    kernels::broadcast::{Broadcast, zip, zip3},
+    kernels::{
+        float::Float,
+        strides::{Broadcast, zip, zip3},
+    },
     tensor::{Array, Forward, Stored, with_array},
 };
 

@@ -6,9 +6,11 @@ use rand_chacha::ChaCha8Rng;
 use crate::ops::{by_float, dispatch, elements};
 use crate::{
     Op, Tensor,
-    dtype::{Float, Real},
     error::{Error, Result},
-    kernels::buffers::room,
+    kernels::{
+        float::{Float, Real},
+        memory::with_capacity,
+    },
     tensor::{Array, Forward, Stored},
 };
 
@@ -27,7 +29,7 @@ impl Tensor {
         dispatch(Op::Dropout, &[self], |inputs| {
             let x = &inputs[0];
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
-            let mut kept = room(x.len());
+            let mut kept = with_capacity(x.len());
             kept.extend((0..x.len()).map(|_| !rng.random_bool(p)));
             let value = by_float!(x, T => masked::<T>(x, &kept, 1.0 - p))?;
             let mask = Tensor::from_vec(kept, x.shape())?;
@@ -45,7 +47,7 @@ fn masked<T: Stored + Float>(x: &Tensor, mask: &[bool], keep: f64) -> Result<Arr
     let keep = T::Wide::of(keep);
     let x_elements = elements::<T>(x);
     let wide = T::widen_slice(&x_elements);
-    let mut masked = room(wide.len());
+    let mut masked = with_capacity(wide.len());
     masked.extend(wide.iter().zip(mask).map(|(&x, &kept)| if kept { x / keep } else { T::Wide::default() }));
     Array::from_vec(T::narrow_vec(masked), x.shape())
 }

@@ -5,13 +5,13 @@ use ndarray::{ArrayViewD, IxDyn};
 use crate::ops::{Reduction, by_float, dispatch, elements};
 use crate::{
     DType, Op, Tensor,
-    dtype::{Float, Real},
     error::{Error, Result},
     kernels::{
-        broadcast::{Broadcast, zip},
-        buffers::{Lent, room, take},
-        elementwise::{Binary, Function, Input, PairSlope, PairValue, Times, map, map_stretched},
+        elementwise::{Binary, Function, Input, MapSlices, PairSlope, PairValue, Times, map, map_stretched},
+        float::{Float, Real},
+        memory::{Pooled, uninit_vec, with_capacity},
         reduce,
+        strides::{Broadcast, zip},
     },
     tensor::{Array, Backward, Forward, Stored},
 };
@@ -59,13 +59,13 @@ pub(crate) fn sum_to<R: Real>(x: Vec<R>, from: &[usize], to: &[usize]) -> Vec<R>
     if stretched.is_empty() {
         return x;
     }
-    sum_over::<R>(&Lent::from(x), from, &stretched)
+    sum_over::<R>(&Pooled::from(x), from, &stretched)
 }
 
 /// Sums over axes, given in rising order, in a fixed pairwise order, not yet rounded. What is left is in row-major order.
 pub(crate) fn sum_over<T: Float>(x: &[T], shape: &[usize], axes: &[usize]) -> Vec<T::Wide> {
     let mut shape = shape.to_vec();
-    let mut sums: Option<Lent<T::Wide>> = None;
+    let mut sums: Option<Pooled<T::Wide>> = None;
     let mut left = axes;
     // Neighbouring axes are summed as one, the last ones first.
     while let Some(&last) = left.last() {
@@ -82,7 +82,7 @@ pub(crate) fn sum_over<T: Float>(x: &[T], shape: &[usize], axes: &[usize]) -> Ve
         sums = Some(next.into());
         shape[first..=last].fill(1);
     }
-    sums.map_or_else(|| T::widen_slice(x).into_vec(), Lent::into_vec)
+    sums.map_or_else(|| T::widen_slice(x).into_vec(), Pooled::into_vec)
 }
 
 /// A differentiable function of two tensors, reduced or not, with one rounding.
@@ -167,7 +167,7 @@ fn map_pairs(
     })
 }
 
-fn value_of<T: Stored + Float>(
+fn value_of<T: Stored + MapSlices + Float<Wide: MapSlices>>(
     f: &dyn Function,
     [a, b]: [&Tensor; 2],
     shapes: &[Vec<usize>; 2],
@@ -183,16 +183,20 @@ fn value_of<T: Stored + Float>(
     if reduction == Reduction::None {
         return Array::from_vec(rounded(f, &walk, inputs), shape);
     }
-    let mut pairs = room(walk.len());
+    let mut pairs = with_capacity(walk.len());
     map_stretched(f, &walk, inputs, &mut |part| pairs.extend_from_slice(part));
-    let pairs = Lent::from(pairs);
+    let pairs = Pooled::from(pairs);
     let divisor = T::Wide::of(reduction.divisor(pairs.len()));
     Array::from_vec(vec![T::narrow(reduce::sum(&pairs) / divisor)], &[])
 }
 
 /// [`map_stretched`], each element rounded once.
-fn rounded<T: Float, const N: usize>(f: &dyn Function, walk: &Broadcast<N>, inputs: [Input<'_, T>; N]) -> Vec<T> {
-    let (mut values, mut done) = (take(walk.len()), 0);
+fn rounded<T: Float<Wide: MapSlices>, const N: usize>(
+    f: &dyn Function,
+    walk: &Broadcast<N>,
+    inputs: [Input<'_, T>; N],
+) -> Vec<T> {
+    let (mut values, mut done) = (uninit_vec(walk.len()), 0);
     map_stretched(f, walk, inputs, &mut |part| {
         T::narrow_into(part, &mut values[done..][..part.len()]);
         done += part.len();
@@ -201,7 +205,7 @@ fn rounded<T: Float, const N: usize>(f: &dyn Function, walk: &Broadcast<N>, inpu
 }
 
 /// The gradient of one of the two inputs; `shapes` are those in which they met in `shape`.
-fn gradient<T: Stored + Float>(
+fn gradient<T: Stored + MapSlices>(
     slopes: &Slopes,
     back: &Backward<'_>,
     which: usize,
@@ -210,7 +214,7 @@ fn gradient<T: Stored + Float>(
     reduction: Reduction,
 ) -> Result<Vec<T>>
 where
-    T::Wide: Stored,
+    T::Wide: Stored + MapSlices,
 {
     let grad = elements::<T>(back.grad);
     // Where nothing was stretched and nothing summed: one rounding.
@@ -231,8 +235,8 @@ where
             let divisor = T::Wide::of(reduction.divisor(shape.iter().product()));
             let mut grad = T::widen_slice(&grad).into_vec();
             grad.iter_mut().for_each(|grad| *grad = *grad / divisor);
-            let grad = Lent::from(grad);
-            let mut product = room(walk.len());
+            let grad = Pooled::from(grad);
+            let mut product = with_capacity(walk.len());
             let each = &mut |part: &[T::Wide]| product.extend_from_slice(part);
             map_stretched(slope, &walk, [Input::Wide(&grad), others[0], others[1]], each);
             product

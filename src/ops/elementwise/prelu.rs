@@ -3,9 +3,8 @@
 use crate::ops::{Reduction, elementwise::pairwise::pairwise_as};
 use crate::{
     Op, Tensor,
-    dtype::Real,
     error::{Error, Result},
-    kernels::elementwise::Binary,
+    kernels::{elementwise::Binary, float::Real},
 };
 
 #[derive(Clone, Copy)]

@@ -3,26 +3,26 @@
 use crate::ops::{dispatch, elements, elementwise::arithmetic::power_slope, float_kernel, saved};
 use crate::{
     Op, Tensor,
-    dtype::Real,
     error::{Error, Result},
     kernels::{
-        elementwise::{Function, Kept, Slope, Times, Unary, Value, map},
-        math::{self, density, normal, sigmoid},
+        elementwise::math::{self, density, normal, sigmoid},
+        elementwise::{Function, Saved, Slope, Times, Unary, Value, map},
+        float::Real,
     },
     tensor::Forward,
 };
 
 /// A differentiable elementwise op. One rounding forward, one backward.
 pub(in crate::ops) fn unary<F: Unary>(op: Op, x: &Tensor, f: F) -> Result<Tensor> {
-    let slope: Box<dyn Function> = match F::KEPT {
-        Kept::Nothing => Box::new(Times(f.slope(0.0))),
+    let slope: Box<dyn Function> = match F::SAVED {
+        Saved::Nothing => Box::new(Times(f.slope(0.0))),
         _ => Box::new(Slope(f)),
     };
-    map_one(op, x, &Value(f), F::KEPT, slope)
+    map_one(op, x, &Value(f), F::SAVED, slope)
 }
 
 /// [`unary`] of compiled functions; `slope` is one of the gradient and of what is kept.
-fn map_one(op: Op, x: &Tensor, value: &dyn Function, kept: Kept, slope: Box<dyn Function>) -> Result<Tensor> {
+fn map_one(op: Op, x: &Tensor, value: &dyn Function, kept: Saved, slope: Box<dyn Function>) -> Result<Tensor> {
     dispatch(op, &[x], |inputs| {
         let x = &inputs[0];
         let value = float_kernel!(x, x.shape(), |s: T| map(value, &[s]))?;
@@ -50,7 +50,7 @@ macro_rules! unary_ops {
         #[derive(Clone, Copy)]
         struct $struct { $($parameter: f64),* }
         impl Unary for $struct {
-            const KEPT: Kept = Kept::$kept;
+            const SAVED: Saved = Saved::$kept;
             const DIRECT: bool = matches!(Op::$op, Op::Relu | Op::LeakyRelu | Op::Gelu | Op::Neg);
             fn value<R: Real>(self, $x: R) -> R {
                 $(let $parameter = R::of(self.$parameter);)*
@@ -206,7 +206,7 @@ struct Clamp {
 }
 
 impl Unary for Clamp {
-    const KEPT: Kept = Kept::Input;
+    const SAVED: Saved = Saved::Input;
     fn value<R: Real>(self, x: R) -> R {
         between(x, R::of(self.min), R::of(self.max))
     }

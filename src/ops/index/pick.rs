@@ -4,9 +4,11 @@
 use crate::ops::{by_float, dispatch, elements, index::shape::axis_at, spatial::windows::checked_shape};
 use crate::{
     DType, Op, Tensor,
-    dtype::Float,
     error::{Error, Result},
-    kernels::buffers::{room, zeros},
+    kernels::{
+        float::Float,
+        memory::{with_capacity, zeros},
+    },
     tensor::{Array, Forward, Stored, with_array},
 };
 
@@ -26,7 +28,7 @@ pub(in crate::ops) fn checked_indices(index: &Tensor, len: usize) -> Result<Vec<
 pub(in crate::ops) fn picked(x: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
     with_array!(&x.array().contiguous(), a: T => {
         let data: &[T] = a.as_slice().unwrap_or_default();
-        let mut out = room(at.len() * run);
+        let mut out = with_capacity(at.len() * run);
         at.iter().for_each(|i| out.extend_from_slice(&data[i * run..(i + 1) * run]));
         Array::from_vec::<T>(out, shape)
     })

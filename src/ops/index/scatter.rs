@@ -8,9 +8,11 @@ use crate::ops::{
 };
 use crate::{
     Op, Tensor,
-    dtype::Float,
     error::{Error, Result},
-    kernels::buffers::{self, Elements},
+    kernels::{
+        float::Float,
+        memory::{self, Elements},
+    },
     tensor::{Array, Forward, Stored, with_array},
 };
 
@@ -40,7 +42,7 @@ fn replaced<T: Stored>(x: Elements<'_, T>, values: &[T], at: &[usize], run: usiz
 /// The gradients of a tensor and of the runs put into it: what is at the places of those that stayed, 0 for the others.
 fn replaced_backward(grad: &Tensor, shape: &[usize], at: &[usize], run: usize) -> Result<Vec<Option<Tensor>>> {
     fn go<T: Stored>(grad: &[T], at: &[usize], run: usize) -> [Vec<T>; 2] {
-        let (mut left, mut parts) = (buffers::copied(grad), buffers::zeros(at.len() * run));
+        let (mut left, mut parts) = (memory::copied(grad), memory::zeros(at.len() * run));
         let mut stayed = std::collections::HashSet::new();
         for (n, i) in at.iter().enumerate().rev() {
             if stayed.insert(i) {

@@ -5,8 +5,8 @@ use ndarray::IxDyn;
 use crate::ops::{dispatch, elementwise::pairwise::sum_to, spatial::windows::checked_shape};
 use crate::{
     Op, Tensor,
-    dtype::Float,
     error::{Error, Result},
+    kernels::float::Float,
     tensor::{Array, Forward, Stored, with_array, with_float},
 };
 

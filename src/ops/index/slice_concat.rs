@@ -12,7 +12,7 @@ use crate::ops::{
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::buffers,
+    kernels::memory,
     tensor::{Array, Forward, Stored, with_array},
 };
 
@@ -26,7 +26,7 @@ fn sliced(x: &Array, axis: usize, range: Range<usize>) -> Array {
 
 /// `fill` with `x` laid into it from the offset `at` of each axis.
 fn laid_into<T: Stored>(x: &ArcArray<T, IxDyn>, shape: &[usize], at: &[usize], fill: T) -> Array {
-    let mut whole = buffers::take(shape.iter().product());
+    let mut whole = memory::uninit_vec(shape.iter().product());
     whole.fill(fill);
     let mut whole = ArrayD::from_shape_vec(IxDyn(shape), whole).expect("one element for each");
     let mut part = whole.view_mut();

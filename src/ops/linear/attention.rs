@@ -9,13 +9,13 @@ use crate::ops::{
 };
 use crate::{
     DType, Op, Tensor,
-    dtype::Float,
     error::{Error, Result},
     kernels::{
         attention::{Attention, Mask, Stretched},
-        broadcast::places,
-        buffers::Lent,
+        float::Float,
         gemm::Gemm,
+        memory::Pooled,
+        strides::places,
     },
     tensor::{Array, Backward, Forward, Stored},
 };
@@ -131,7 +131,7 @@ fn with_attention<T: Stored + Float<Wide: Gemm>, R>(
     };
     let (seen, added) = match inputs.get(3) {
         Some(mask) if mask.dtype() == DType::Bool => (Some(elements::<bool>(mask)), None),
-        Some(mask) => (None, Some(Lent::from(T::widen_slice(&elements::<T>(mask)).into_vec()))),
+        Some(mask) => (None, Some(Pooled::from(T::widen_slice(&elements::<T>(mask)).into_vec()))),
         None => (None, None),
     };
     let mask = match (inputs.get(3).map(stretch), seen.as_deref(), added.as_deref()) {

@@ -3,11 +3,11 @@
 use crate::ops::{by_float, dispatch, elements, linear::matmul::one_product, one_float_dtype};
 use crate::{
     Op, Tensor,
-    dtype::Float,
     error::{Error, Result},
     kernels::{
-        buffers::{lend, take, zeros},
+        float::Float,
         gemm::{Added, Gemm, Layout, Products, products},
+        memory::{Pooled, uninit_vec, zeros},
         reduce,
     },
     tensor::{Array, Forward, Stored},
@@ -20,7 +20,7 @@ pub(in crate::ops) fn channel_sums(x: &Tensor, (outer, channels, inner): (usize,
         if inner == 1 {
             return T::narrow_vec(reduce::sum_middle::<T>(&x, 1, outer, channels));
         }
-        let (mut sums, mut wide) = (zeros(channels), lend(inner));
+        let (mut sums, mut wide) = (zeros(channels), Pooled::uninit(inner));
         for (i, x) in x.chunks_exact(inner.max(1)).enumerate() {
             T::widen_into(x, &mut wide);
             sums[i % channels] += reduce::sum(&wide);
@@ -43,7 +43,7 @@ fn linear<T: Stored + Gemm>(inputs: &[Tensor], rows: usize, width: usize, out: u
     let (x, weight) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let bias = inputs.get(2).map(elements::<T>);
     let added = bias.as_deref().map_or(Added::Nothing, Added::ToColumns);
-    let mut y = take(rows * out);
+    let mut y = uninit_vec(rows * out);
     let (layout, mkn, terms) = (Layout::NT, (rows, width, out), &[vec![(0, 0)]]);
     products(&Products { layout, mkn, a: &x, b: &weight, terms, added }, &mut y);
     y

@@ -11,10 +11,10 @@ use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::{
-        broadcast::places,
-        buffers::take,
         gemm::{Added, Layout, Products, products},
-        strided::row_major,
+        memory::uninit_vec,
+        strides::places,
+        strides::row_major,
     },
     tensor::{Array, Forward},
 };
@@ -38,7 +38,7 @@ fn sums_of_products(
         let stretch = |added: &Tensor| stretched::<T>(added.array(), shape).map(|x| row_major(&x));
         let added = added.map(stretch).transpose()?;
         let added = added.as_deref().map_or(Added::Nothing, Added::ToEach);
-        let mut sums = take(terms.len() * m * n);
+        let mut sums = uninit_vec(terms.len() * m * n);
         products(&Products { layout, mkn, a: &a, b: &b, terms, added }, &mut sums);
         Array::from_vec(sums, shape)
     })

@@ -6,12 +6,13 @@ use crate::ops::{
 };
 use crate::{
     DType, Op, Tensor,
-    dtype::{Element, Float, Real},
+    dtype::Element,
     error::{Error, Result},
     kernels::{
-        buffers::take,
-        cross_entropy::{Targets, Wanted},
+        float::{Float, Real},
+        memory::uninit_vec,
         reduce,
+        reduce::cross_entropy::{Targets, Wanted},
     },
     tensor::{Array, Backward, Forward, Stored},
 };
@@ -95,12 +96,12 @@ impl CrossEntropy {
         let g = |i: usize| grad[if self.reduction == Reduction::None { i } else { 0 }].widen() / divisor;
         let mut grads = vec![None, None];
         if back.needs[0] {
-            let mut dx = take(x.len());
+            let mut dx = uninit_vec(x.len());
             (0..lanes.count).for_each(|i| targets.back(i, &x[lane(i)], g(i), &mut dx[lane(i)]));
             grads[0] = Some(Tensor::from_array(lanes.unpack(T::narrow_vec(dx))?));
         }
         if back.needs[1] {
-            let mut dt = take(x.len());
+            let mut dt = uninit_vec(x.len());
             (0..lanes.count).for_each(|i| targets.back_wanted(&x[lane(i)], g(i), &mut dt[lane(i)]));
             grads[1] = Some(Tensor::from_array(lanes.unpack(dt)?.cast(target.dtype())));
         }

@@ -6,11 +6,11 @@ use crate::ops::{
 };
 use crate::{
     Op, Tensor,
-    dtype::Real,
     error::{Error, Result},
     kernels::{
         elementwise::Binary,
-        math::{self, sigmoid},
+        elementwise::math::{self, sigmoid},
+        float::Real,
     },
 };
 

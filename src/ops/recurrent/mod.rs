@@ -5,12 +5,12 @@ mod step;
 use crate::ops::{by_float, dispatch, elements, one_float_dtype, spatial::windows::checked_shape};
 use crate::{
     Op, Tensor,
-    dtype::Real,
     error::{Error, Result},
     kernels::{
-        buffers::Elements,
+        float::Real,
         gemm::Gemm,
-        recurrent::{self, Gating, Given, Kept, Layer, Needs},
+        memory::Elements,
+        recurrent::{self, Gating, Given, Layer, Needs, Saved},
     },
     tensor::{Array, Backward, Forward, Stored},
 };
@@ -128,7 +128,7 @@ fn backward<T: Stored + Gemm<Wide: Gemm + Real>>(
         biases: b.needs[states.end..].contains(&true),
         state: b.needs[states.clone()].contains(&true),
     };
-    let kept = Kept { gates: &gates[..], cells: &cells[..] };
+    let kept = Saved { gates: &gates[..], cells: &cells[..] };
     let grads = recurrent::backward(layer, &given, &y, &kept, &elements::<T>(b.grad), needs);
     let mut data = vec![grads.x, grads.weight_ih, grads.weight_hh, grads.h];
     if layer.gating == Gating::Lstm {

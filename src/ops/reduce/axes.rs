@@ -7,8 +7,8 @@ use crate::{
     Tensor,
     error::{Error, Result},
     kernels::{
-        buffers::{Elements, give},
-        strided::row_major,
+        memory::{Elements, recycle},
+        strides::row_major,
     },
     tensor::{Array, Stored},
 };
@@ -64,7 +64,7 @@ impl Lanes {
     pub fn pack<'a, T: Stored>(&self, x: &'a Tensor) -> Elements<'a, T> {
         match x.array().view::<T>() {
             Some(view) if !self.order.is_sorted() => {
-                Elements::Lent(row_major(&view.permuted_axes(IxDyn(&self.order))).into())
+                Elements::Pooled(row_major(&view.permuted_axes(IxDyn(&self.order))).into())
             }
             _ => elements::<T>(x),
         }
@@ -82,7 +82,7 @@ impl Lanes {
             places[axis] = place;
         }
         let back = row_major(&packed.view().permuted_axes(IxDyn(&places)));
-        give(packed.into_raw_vec_and_offset().0);
+        recycle(packed.into_raw_vec_and_offset().0);
         Array::from_vec(back, &self.shape)
     }
 }

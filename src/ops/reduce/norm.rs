@@ -6,11 +6,11 @@
 use crate::ops::{by_float, dispatch, elements};
 use crate::{
     DType, Op, Tensor,
-    dtype::{Float, Real},
     error::{Error, Result},
     kernels::{
-        buffers::Elements,
-        norm::{self, Rows, Statistics},
+        float::{Float, Real},
+        memory::Elements,
+        reduce::norm::{self, Rows, Statistics},
     },
     tensor::{Array, Backward, Forward, Stored},
 };
@@ -35,7 +35,7 @@ fn wide<R: Stored>(x: &Tensor) -> Result<Elements<'_, R>> {
     match x.dtype() {
         dtype if dtype == R::DTYPE => Ok(elements(x)),
         dtype if dtype.is_float() => {
-            Ok(Elements::Lent(Tensor::from_array(x.array().cast(R::DTYPE)).to_vec_stored().into()))
+            Ok(Elements::Pooled(Tensor::from_array(x.array().cast(R::DTYPE)).to_vec_stored().into()))
         }
         dtype => Err(Error::dtype(format!("needs floating tensors, got {dtype}"))),
     }

@@ -4,7 +4,7 @@ use crate::ops::{composed::composed, index::shape::axis_at, reduce::axes, reduce
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::softmax,
+    kernels::reduce::softmax,
 };
 
 impl Tensor {

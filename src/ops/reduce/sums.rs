@@ -9,45 +9,47 @@ use crate::ops::{
 };
 use crate::{
     Op, Tensor,
-    dtype::{Float, Real},
     error::{Error, Result},
     kernels::{
-        lanes::{Along, OnLanes, along as kernel, along_backward},
-        reduce::{Deviation, Extreme, PNorm, Product, RunningProduct, RunningSum, Variance},
-        strided::row_major,
+        float::{Float, Real},
+        reduce::{
+            AlongAxis, Deviation, Extreme, PNorm, Product, RunningProduct, RunningSum, SliceFunction, Variance,
+            over_slices, over_slices_backward,
+        },
+        strides::row_major,
     },
     tensor::{Array, Forward, Stored, with_array},
 };
 
-/// A differentiable function of the lanes along some axes. One rounding forward, one backward.
+/// A differentiable function of the slices along some axes. One rounding forward, one backward.
 ///
 /// `axes` are resolved against the input inside the op, so that an error names it.
-pub(in crate::ops) fn along<A: Along>(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, f: A) -> Result<Tensor> {
+pub(in crate::ops) fn along<A: AlongAxis>(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, f: A) -> Result<Tensor> {
     on_lanes(op, x, axes, keep_dims, Box::new(f))
 }
 
 /// A function in both types in which kernels compute.
-trait LaneFunction: OnLanes<f32> + OnLanes<f64> {}
-impl<F: OnLanes<f32> + OnLanes<f64>> LaneFunction for F {}
+trait AnySliceFunction: SliceFunction<f32> + SliceFunction<f64> {}
+impl<F: SliceFunction<f32> + SliceFunction<f64>> AnySliceFunction for F {}
 
 /// [`along`] of a compiled function.
-fn on_lanes(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, f: Box<dyn LaneFunction>) -> Result<Tensor> {
+fn on_lanes(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, f: Box<dyn AnySliceFunction>) -> Result<Tensor> {
     dispatch(op, &[x], move |inputs| {
         let x = &inputs[0];
         let axes = axes::axes(axes, x.rank())?;
         let lanes = Lanes::new(x.shape(), &axes);
         let out = reduced(x.shape(), &axes, keep_dims);
-        let reduces = OnLanes::<f32>::reduces(&*f);
+        let reduces = SliceFunction::<f32>::reduces(&*f);
         let value = by_float!(x, T => {
-            let y = kernel::<T>(&*f, &lanes.pack(x), lanes.count, lanes.n);
+            let y = over_slices::<T>(&*f, &lanes.pack(x), lanes.count, lanes.n);
             if reduces { Array::from_vec(y, &out) } else { lanes.unpack(y) }
         })?;
-        let saved = saved(OnLanes::<f32>::kept(&*f), x, &value);
+        let saved = saved(SliceFunction::<f32>::saved(&*f), x, &value);
         Ok(Forward::new(value, saved, move |back| {
             let grad = by_float!(back.grad, T => {
                 let kept = back.saved.first().map(|kept| lanes.pack::<T>(kept)).unwrap_or_default();
                 let dy = if reduces { elements::<T>(back.grad) } else { lanes.pack(back.grad) };
-                lanes.unpack(along_backward::<T>(&*f, &kept, &dy, lanes.count, lanes.n))
+                lanes.unpack(over_slices_backward::<T>(&*f, &kept, &dy, lanes.count, lanes.n))
             })?;
             Ok(vec![Some(Tensor::from_array(grad))])
         }))

@@ -8,9 +8,11 @@ use crate::ops::{
 };
 use crate::{
     DType, Op, Tensor,
-    dtype::Float,
     error::{Error, Result},
-    kernels::grid_sample::{Sampling, Sizes, grid_sample, grid_sample_backward},
+    kernels::{
+        float::Float,
+        sample::grid_sample::{Sampling, Sizes, grid_sample, grid_sample_backward},
+    },
     tensor::{Array, Forward},
 };
 

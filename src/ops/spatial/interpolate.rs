@@ -6,9 +6,11 @@ use crate::ops::{
 };
 use crate::{
     Op, Tensor,
-    dtype::Float,
     error::{Error, Result},
-    kernels::resample::{Along, Taps, resample, resample_backward},
+    kernels::{
+        float::Float,
+        sample::resample::{ResampledAxis, Taps, resample, resample_backward},
+    },
     tensor::{Array, Forward},
 };
 
@@ -143,10 +145,10 @@ impl Tensor {
             let lengths: Vec<usize> = axes.iter().map(|axis| axis.len).collect();
             let shape = checked_shape([&x.shape()[..2], &lengths].concat())?;
             // One axis after the other, the last first; without a sample there is nothing to do, whatever the lengths.
-            let mut steps: Vec<(Along, Taps)> = Vec::new();
+            let mut steps: Vec<(ResampledAxis, Taps)> = Vec::new();
             for axis in (0..spatial.len()).rev().filter(|_| !x.is_empty()) {
                 let outer = x.shape()[..axis + 2].iter().product();
-                let along = Along { outer, len: spatial[axis], inner: lengths[axis + 1..].iter().product() };
+                let along = ResampledAxis { outer, len: spatial[axis], inner: lengths[axis + 1..].iter().product() };
                 steps.push((along, axes[axis].taps(mode, align_corners, spatial[axis])));
             }
             let value = by_float!(x, T => {

@@ -12,8 +12,8 @@ use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::{
-        buffers::{Lent, lend, take},
-        pool::{self, AxisWindows, Windows},
+        memory::{Pooled, uninit_vec},
+        sample::pool::{self, AxisWindows, Windows},
     },
     tensor::{Array, Forward},
 };
@@ -121,7 +121,7 @@ impl Packed {
     }
 
     fn pack(&self, indices: &[u32]) -> Result<Tensor> {
-        let mut words = take(indices.len().div_ceil(8 / self.bytes));
+        let mut words = uninit_vec(indices.len().div_ceil(8 / self.bytes));
         match self.bytes {
             1 => pack::<8>(indices, &mut words),
             2 => pack::<4>(indices, &mut words),
@@ -132,9 +132,9 @@ impl Packed {
     }
 
     /// As many indices as were packed, or a few more.
-    fn unpack(&self, words: &Tensor) -> Lent<u32> {
+    fn unpack(&self, words: &Tensor) -> Pooled<u32> {
         let words = elements::<i64>(words);
-        let mut indices = lend(words.len() * (8 / self.bytes));
+        let mut indices = Pooled::uninit(words.len() * (8 / self.bytes));
         match self.bytes {
             1 => unpack::<8>(&words, &mut indices),
             2 => unpack::<4>(&words, &mut indices),

@@ -285,13 +285,13 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "the gradient of softmax is twice as large",
-        "src/kernels/softmax.rs",
+        "src/kernels/reduce/softmax.rs",
         &[("*dx = y * (dy - mean);", "*dx = y * (dy - mean) * R::of(2.0);")],
         &["ops", "gradients"],
     ),
     mutation(
         "the parameters of a norm get the gradient of its first rows only",
-        "src/kernels/norm.rs",
+        "src/kernels/reduce/norm.rs",
         &[("sum_middle(&parts, 1, blocks, count)", "parts[..count].to_vec()")],
         &["gradients", "layers"],
     ),

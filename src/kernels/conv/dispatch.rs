@@ -1,0 +1,89 @@
+//! Which kernel computes a convolution or a gradient of one.
+
+use half::{bf16, f16};
+
+use super::{across::Across, geometry::Geometry, im2col, weight_grad, windows};
+use crate::kernels::{
+    gemm::Gemm,
+    memory::zeros,
+    simd::{self, Width},
+};
+
+/// A type whose arrays are convolved.
+pub(crate) trait Convolve: Gemm {
+    // These three are called where there are vectors.
+    fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self>;
+    fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self>;
+    fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self>;
+}
+
+macro_rules! convolve {
+    ($($t:ty),*) => { $(
+        impl Convolve for $t {
+            fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
+                let choice = Across::of_windows(simd::widest(), g.out_channels, g.output[2]);
+                windows::forward(choice, g, x, weight, bias)
+            }
+            fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
+                let choice = Across::of_windows(simd::widest(), g.in_channels, g.input[2].div_ceil(g.stride[2]));
+                windows::input_gradient(choice, g, grad, weight, bias)
+            }
+            fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self> {
+                weight_grad::weight_gradient(Across::of_weight(simd::widest(), g, x), g, x, grad)
+            }
+        }
+    )* };
+}
+convolve!(f32, f16, bf16);
+
+impl Convolve for f64 {
+    fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
+        im2col::forward(g, x, weight, bias)
+    }
+    fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
+        im2col::input_gradient(g, grad, weight, bias)
+    }
+    fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self> {
+        im2col::weight_gradient(g, x, grad)
+    }
+}
+
+/// The result of a convolution without channels or images: the bias alone, of channels of `volume` elements.
+fn bias_alone<T: Convolve>(len: usize, volume: usize, bias: Option<&[T]>) -> Vec<T> {
+    let mut out = zeros(len);
+    windows::fill_with_bias(&mut out, volume, bias);
+    out
+}
+
+/// The convolution `[n, groups * in, input] -> [n, groups * out, output]` with a weight `[groups * out, in, kernel]`.
+pub(crate) fn forward<T: Convolve>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
+    assert_eq!([x.len(), weight.len()], g.sizes()[..2], "arrays of the sizes of the convolution");
+    assert!(bias.is_none_or(|bias| bias.len() == g.groups * g.out_channels), "one number for each channel");
+    match simd::widest() {
+        _ if g.work() == 0 => bias_alone(g.sizes()[2], g.out_volume(), bias),
+        Width::One => im2col::forward(g, x, weight, bias),
+        _ => T::forward(g, x, weight, bias),
+    }
+}
+
+/// The gradient of [`forward`] with respect to its input, and so the transposed convolution of `grad`, which then has a
+/// bias for its `groups * in` channels.
+pub(crate) fn input_gradient<T: Convolve>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
+    assert_eq!([weight.len(), grad.len()], g.sizes()[1..], "arrays of the sizes of the convolution");
+    assert!(bias.is_none_or(|bias| bias.len() == g.groups * g.in_channels), "one number for each channel");
+    match simd::widest() {
+        _ if g.work() == 0 => bias_alone(g.sizes()[0], g.in_volume(), bias),
+        Width::One => im2col::input_gradient(g, grad, weight, bias),
+        _ => T::input_gradient(g, grad, weight, bias),
+    }
+}
+
+/// The gradient of [`forward`] with respect to its weight, summed over the batch in the wide dtype and rounded once.
+pub(crate) fn weight_gradient<T: Convolve>(g: &Geometry, x: &[T], grad: &[T]) -> Vec<T> {
+    assert_eq!([x.len(), grad.len()], [g.sizes()[0], g.sizes()[2]], "arrays of the sizes of the convolution");
+    match simd::widest() {
+        _ if g.work() == 0 => zeros(g.sizes()[1]),
+        Width::One => im2col::weight_gradient(g, x, grad),
+        _ => T::weight_gradient(g, x, grad),
+    }
+}

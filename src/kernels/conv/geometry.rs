@@ -1,0 +1,68 @@
+//! The sizes of a convolution, and indices of three axes.
+
+/// The sizes of one convolution. Spatial axes that do not exist have length 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    pub batch: usize,
+    pub groups: usize,
+    /// Channels of one group.
+    pub in_channels: usize,
+    /// Channels of one group.
+    pub out_channels: usize,
+    pub input: [usize; 3],
+    pub output: [usize; 3],
+    pub kernel: [usize; 3],
+    pub stride: [usize; 3],
+    pub dilation: [usize; 3],
+    /// Padding before each axis; the padding after it follows from the sizes.
+    pub before: [usize; 3],
+}
+
+impl Geometry {
+    pub fn in_volume(&self) -> usize {
+        self.input.iter().product()
+    }
+
+    pub fn out_volume(&self) -> usize {
+        self.output.iter().product()
+    }
+
+    pub fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    /// Elements of one patch: rows of the im2col matrix.
+    pub fn patch(&self) -> usize {
+        self.in_channels * self.taps()
+    }
+
+    /// Multiply-adds of one convolution.
+    pub fn work(&self) -> usize {
+        self.batch * self.groups * self.out_channels * self.patch() * self.out_volume()
+    }
+
+    /// Elements of input, weight and output, all groups together.
+    pub fn sizes(&self) -> [usize; 3] {
+        [
+            self.batch * self.groups * self.in_channels * self.in_volume(),
+            self.groups * self.out_channels * self.patch(),
+            self.batch * self.groups * self.out_channels * self.out_volume(),
+        ]
+    }
+}
+
+/// Three numbers, one for each axis.
+pub(super) fn each(f: impl Fn(usize) -> usize) -> [usize; 3] {
+    std::array::from_fn(f)
+}
+
+/// The row-major index of `[a, b, c]` in a box of `size`.
+pub(super) fn index(at: [usize; 3], size: [usize; 3]) -> usize {
+    (at[0] * size[1] + at[1]) * size[2] + at[2]
+}
+
+/// All positions of a box of `size` in row-major order.
+pub(super) fn positions(size: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
+    let all = size.iter().product::<usize>();
+    (0..all).map(move |i| [i / (size[1] * size[2]), i / size[2] % size[1], i % size[2]])
+}

@@ -1,0 +1,114 @@
+//! The padded layout of images: copies with their padding, so that every output of a convolution reads at the same offsets
+//! from a start of its own.
+//!
+//! In the phase-split layout, the padded pixels of an axis are split into as many phases as the stride: pixel p is at
+//! position `p / stride` of phase `p % stride`. Then neighbouring outputs read neighbouring numbers. Each channel becomes one
+//! plane for each phase of the three axes, all of one size.
+
+use std::ops::Range;
+
+use super::geometry::{Geometry, each, index, positions};
+use crate::kernels::{
+    float::VectorFloat,
+    memory::{Pooled, Scratch},
+};
+
+/// Numbers after the last plane that the last vector may read.
+pub(super) const SLACK: usize = 64;
+
+/// The padded layout of a convolution's images.
+pub(super) struct PaddedLayout {
+    geometry: Geometry,
+    /// Phases of each axis.
+    pub phases: [usize; 3],
+    /// Positions of a phase along each axis.
+    pub size: [usize; 3],
+}
+
+impl PaddedLayout {
+    /// Images with one phase.
+    pub fn whole(g: &Geometry) -> PaddedLayout {
+        PaddedLayout::of_phases(g, [1; 3])
+    }
+
+    /// Images split into the phases of the stride.
+    pub fn phase_split(g: &Geometry) -> PaddedLayout {
+        PaddedLayout::of_phases(g, g.stride)
+    }
+
+    fn of_phases(g: &Geometry, phases: [usize; 3]) -> PaddedLayout {
+        let size =
+            each(|a| (g.output[a] - 1) * g.stride[a] / phases[a] + (g.kernel[a] - 1) * g.dilation[a] / phases[a] + 1);
+        PaddedLayout { geometry: *g, phases, size }
+    }
+
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Numbers of a plane.
+    pub fn plane(&self) -> usize {
+        self.size.iter().product()
+    }
+
+    /// Numbers of one channel.
+    pub fn channel(&self) -> usize {
+        self.phases.iter().product::<usize>() * self.plane()
+    }
+
+    /// Distance between neighbouring outputs along each axis, in positions of a phase.
+    pub fn step(&self) -> [usize; 3] {
+        each(|a| self.geometry.stride[a] / self.phases[a])
+    }
+
+    /// The index from which an output reads.
+    pub fn start(&self, output: [usize; 3]) -> usize {
+        index(each(|a| output[a] * self.step()[a]), self.size)
+    }
+
+    /// The distance from that index at which each row of the im2col matrix reads, for the channels of one group, which are
+    /// `step` numbers apart.
+    pub fn offsets(&self, step: usize) -> Pooled<usize> {
+        let g = &self.geometry;
+        let taps = positions(g.kernel).map(|tap| {
+            let pixel = each(|a| tap[a] * g.dilation[a]);
+            let phase = index(each(|a| pixel[a] % self.phases[a]), self.phases);
+            phase * self.plane() + index(each(|a| pixel[a] / self.phases[a]), self.size)
+        });
+        let taps: Vec<usize> = taps.collect();
+        Pooled::collect(g.patch(), (0..g.in_channels).flat_map(|c| taps.iter().map(move |tap| c * step + tap)))
+    }
+
+    /// Along an axis, the positions of a phase that are pixels of the image, and the pixel at the first of them.
+    pub fn pixels(&self, axis: usize, phase: usize) -> (Range<usize>, usize) {
+        let (phases, before, len) = (self.phases[axis], self.geometry.before[axis], self.geometry.input[axis]);
+        let first = before.saturating_sub(phase).div_ceil(phases);
+        let end = (len + before).saturating_sub(phase).div_ceil(phases).min(self.size[axis]);
+        (first..end.max(first), first * phases + phase - before.min(first * phases + phase))
+    }
+
+    /// Copies some channels of one image to the layout, `step` numbers apart. Padding is not written; it was set to 0.
+    pub fn fill<T: VectorFloat>(&self, image: &[T], to: &mut [f32], step: usize, wide: &mut Scratch) {
+        let g = &self.geometry;
+        let wide = wide.uninit(image.len());
+        T::widen_into(image, wide);
+        for (image, to) in wide.chunks_exact(g.in_volume().max(1)).zip(to.chunks_mut(step)) {
+            for (phase, to) in positions(self.phases).zip(to[..self.channel()].chunks_exact_mut(self.plane())) {
+                let [(ds, d0), (hs, h0), (ws, w0)] = std::array::from_fn(|a| self.pixels(a, phase[a]));
+                for (i, d) in ds.enumerate().filter(|_| !ws.is_empty()) {
+                    for (j, h) in hs.clone().enumerate() {
+                        let from = index([d0 + i * self.phases[0], h0 + j * self.phases[1], w0], g.input);
+                        let to = &mut to[index([d, h, ws.start], self.size)..][..ws.len()];
+                        if self.phases[2] == 1 {
+                            to.copy_from_slice(&image[from..from + ws.len()]);
+                        } else {
+                            to.iter_mut()
+                                .zip(image[from..].iter().step_by(self.phases[2]))
+                                .for_each(|(to, &x)| *to = x);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The gradient of a convolution with respect to its weight: the sum over all outputs of their gradients times the patches
+//! that they read.
+
+use std::ops::Range;
+
+use super::{
+    across::Across,
+    by_channels::Columns,
+    geometry::{Geometry, index, positions},
+    padded::{PaddedLayout, SLACK},
+    windows::images_together,
+};
+use crate::kernels::{
+    float::VectorFloat,
+    gemm::{
+        blocking::{KC, MAX_MR, MAX_NR},
+        dot::Dots,
+        micro_kernel::{Panel, TILE, Windows, micro_kernel},
+        pack::{ROWS, Rows, STEP, pack_transposed},
+    },
+    memory::{Pooled, Scratch, with_scratch, zeros},
+    simd::{self, Kernel, Simd, Width},
+    threads::{self, Shared},
+};
+
+/// The most parts of a batch that are summed by themselves. The sums are then added in order, whatever the number of threads.
+const PARTS: usize = 8;
+
+/// With fewer terms to a sum, several images are summed together. Otherwise adding up the lanes would dominate.
+const TERMS: usize = 1024;
+
+/// See [`weight_gradient`](super::dispatch::weight_gradient).
+pub(super) fn weight_gradient<T: VectorFloat>(
+    (vectors, across): (Width, Across),
+    g: &Geometry,
+    x: &[T],
+    grad: &[T],
+) -> Vec<T> {
+    let mut weight = zeros(g.sizes()[1]);
+    if x.is_empty() || grad.is_empty() || weight.is_empty() {
+        return weight;
+    }
+    if across == Across::Outputs {
+        return by_dot_products(vectors, &PaddedLayout::phase_split(g), x, grad);
+    }
+    let source = PaddedLayout::whole(g);
+    let offsets = source.offsets(source.channel());
+    let starts = Pooled::collect(g.out_volume(), positions(g.output).map(|output| source.start(output)));
+    let (patch, work, out) = (g.patch(), g.work(), Shared::new(&mut weight));
+    let region = |group: usize, rows: Range<usize>, channels: Range<usize>| {
+        with_scratch(|memory| {
+            let (source, offsets, starts) = (&source, &offsets, &starts);
+            let region = Region { source, offsets, starts, x, grad, group, rows, channels, out, memory };
+            assert!(simd::run_with(vectors, region).is_ok(), "a width that the machine has");
+        });
+    };
+    if g.groups > 1 {
+        threads::split(g.groups, 1, work, |groups| groups.for_each(|group| region(group, 0..patch, 0..g.out_channels)));
+    } else if g.out_channels > patch {
+        threads::split(g.out_channels, MAX_NR, work, |channels| region(0, 0..patch, channels));
+    } else {
+        threads::split(patch, MAX_MR * 3, work, |rows| region(0, rows, 0..g.out_channels));
+    }
+    weight
+}
+
+/// The gradient of some weights of a group as a packed matrix product.
+///
+/// The rows of the left operand are rows of the im2col matrix, read in place from the padded images. The columns of the right
+/// operand are channels of the output's gradient, packed. The terms are the outputs of as many images as are padded together.
+/// They are summed in blocks of [`KC`], and then the sums of blocks one after the other.
+struct Region<'a, T> {
+    source: &'a PaddedLayout,
+    /// Of all rows of the im2col matrix.
+    offsets: &'a [usize],
+    /// Where each output of an image begins to read.
+    starts: &'a [usize],
+    x: &'a [T],
+    grad: &'a [T],
+    group: usize,
+    /// Of the im2col matrix.
+    rows: Range<usize>,
+    channels: Range<usize>,
+    /// All weights.
+    out: Shared<'a, T>,
+    memory: [&'a mut Scratch; 4],
+}
+
+impl<T: VectorFloat> Kernel for Region<'_, T> {
+    type Output = ();
+
+    /// The loops over images, over channels, and over blocks of outputs.
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Region { source, offsets, starts, x, grad, group, rows, channels, out, memory } = self;
+        let [padded, wide, panel, sums] = memory;
+        let g = source.geometry();
+        // The channels of the input that these rows read.
+        let read = rows.start / g.taps()..rows.end.div_ceil(g.taps());
+        let image = read.len() * source.channel();
+        let together = images_together(g.in_channels * source.channel(), g.batch);
+        let padded = padded.uninit(together * image);
+        padded.fill(0.0);
+        let first = read.start * source.channel();
+        let offsets = Pooled::collect(rows.len(), offsets[rows.clone()].iter().map(|offset| offset - first));
+        let outputs = (0..together).flat_map(|i| starts.iter().map(move |start| i * image + start));
+        let outputs = Pooled::collect(together * starts.len(), outputs);
+        let last = outputs.iter().max().unwrap_or(&0) + offsets.iter().max().unwrap_or(&0);
+        assert!(last < padded.len(), "factors are inside the padded images");
+        let panel = panel.uninit((KC + STEP) * S::NR + SLACK);
+        let sums_len = rows.len().next_multiple_of(MAX_MR) * S::NR;
+        let sums = sums.uninit(channels.len().div_ceil(S::NR) * sums_len);
+        sums.fill(0.0);
+        let mut space = ROWS;
+        for first in (0..g.batch).step_by(together) {
+            let images = first..(first + together).min(g.batch);
+            for (i, padded) in images.clone().zip(padded.chunks_exact_mut(image)) {
+                let at = (i * g.groups + group) * g.in_channels + read.start;
+                let x = &x[at * g.in_volume()..(at + read.len()) * g.in_volume()];
+                source.fill(x, padded, source.channel(), wide);
+            }
+            let terms = images.len() * g.out_volume();
+            for (c, sums) in channels.clone().step_by(S::NR).zip(sums.chunks_exact_mut(sums_len)) {
+                let some = c..(c + S::NR).min(channels.end);
+                for block in (0..terms).step_by(KC) {
+                    let block = block..(block + KC).min(terms);
+                    pack_gradient(simd, g, grad, (images.start, group), some.clone(), block.clone(), panel, &mut space);
+                    // SAFETY: all outputs plus offsets were asserted to be inside the padded images; the panel is packed, and
+                    // there is a row of sums for each offset.
+                    unsafe { add_products(simd, padded, &outputs[block], &offsets, (panel, some.len()), sums) };
+                }
+            }
+        }
+        let mut columns = Columns::default();
+        for (c, sums) in channels.clone().step_by(S::NR).zip(sums.chunks_exact(sums_len)) {
+            let some = c..(c + S::NR).min(channels.end);
+            epilogue(simd, g, group, some, rows.clone(), sums, &mut columns, out);
+        }
+    }
+}
+
+/// Packs a block of outputs of some channels of the gradient, which may span images, as a panel of `NR` columns.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn pack_gradient<S: Simd, T: VectorFloat>(
+    simd: S,
+    g: &Geometry,
+    grad: &[T],
+    (image, group): (usize, usize),
+    channels: Range<usize>,
+    block: Range<usize>,
+    panel: &mut [f32],
+    space: &mut Rows,
+) {
+    let volume = g.out_volume();
+    let mut p = block.start;
+    while p < block.end {
+        let (i, output) = (p / volume, p % volume);
+        let len = (volume - output).min(block.end - p);
+        let from = (((image + i) * g.groups + group) * g.out_channels + channels.start) * volume + output;
+        assert!(from + (channels.len() - 1) * volume + len <= grad.len(), "outputs are inside the gradient");
+        let to = &mut panel[(p - block.start) * S::NR..];
+        assert!(to.len() >= (len + STEP) * S::NR && len <= KC);
+        // SAFETY: asserted.
+        unsafe {
+            let from = grad.as_ptr().add(from);
+            pack_transposed(simd, from, volume, channels.len(), len, to.as_mut_ptr(), S::NR, space);
+        }
+        p += len;
+    }
+}
+
+/// Adds the products of a block of terms to sums of rows of `NR`, one row for each offset.
+///
+/// # Safety
+/// Each of `outputs` plus each offset is inside `padded`. The panel has so many columns for each of `outputs`.
+#[inline(always)]
+unsafe fn add_products<S: Simd>(
+    simd: S,
+    padded: &[f32],
+    outputs: &[usize],
+    offsets: &[usize],
+    (panel, columns): (&[f32], usize),
+    sums: &mut [f32],
+) {
+    let mut tile = TILE;
+    for (offsets, sums) in offsets.chunks(S::MR).zip(sums.chunks_mut(S::MR * S::NR)) {
+        let mut starts = [padded.as_ptr(); MAX_MR];
+        starts.iter_mut().zip(offsets).for_each(|(start, offset)| *start = start.wrapping_add(*offset));
+        let windows = Windows { starts, offsets: outputs.as_ptr() };
+        let panel = Panel { start: panel.as_ptr(), row: S::NR, step: S::LANES };
+        let size = (offsets.len(), columns.div_ceil(S::LANES));
+        assert!(sums.len() >= size.0 * S::NR);
+        // SAFETY: the caller's promise; whole vectors are inside the tile and the rows of sums.
+        unsafe {
+            micro_kernel(simd, size, outputs.len(), windows, panel, &mut tile);
+            for (r, row) in tile[..size.0].iter().enumerate() {
+                for c in (0..size.1 * S::LANES).step_by(S::LANES) {
+                    let to = sums.as_mut_ptr().add(r * S::NR + c);
+                    simd.store_f32(simd.add(simd.load_f32(to), simd.load_f32(row.as_ptr().add(c))), to);
+                }
+            }
+        }
+    }
+}
+
+/// Rounds the sums of some channels and stores them.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn epilogue<S: Simd, T: VectorFloat>(
+    simd: S,
+    g: &Geometry,
+    group: usize,
+    channels: Range<usize>,
+    rows: Range<usize>,
+    sums: &[f32],
+    columns: &mut Columns<T>,
+    out: Shared<'_, T>,
+) {
+    for (first, sums) in rows.clone().step_by(MAX_MR).zip(sums.chunks_exact(MAX_MR * S::NR)) {
+        let count = MAX_MR.min(rows.end - first);
+        // SAFETY: there are eight rows of NR sums; the elements are weights of these rows and channels, which no other
+        // thread writes.
+        unsafe {
+            columns.round(simd, sums.as_ptr(), S::NR, channels.len());
+            for (c, low) in channels.clone().zip(&columns.low) {
+                let to = out.at((group * g.out_channels + c) * g.patch() + first);
+                match count {
+                    MAX_MR => std::ptr::copy_nonoverlapping(low.as_ptr(), to, MAX_MR),
+                    _ => std::ptr::copy_nonoverlapping(low.as_ptr(), to, count),
+                }
+            }
+        }
+    }
+}
+
+/// The gradient as dot products of rows of the output's gradient with windows on the images.
+fn by_dot_products<T: VectorFloat>(vectors: Width, layout: &PaddedLayout, x: &[T], grad: &[T]) -> Vec<T> {
+    let g = layout.geometry();
+    let len = g.sizes()[1];
+    let mut sum = zeros(len);
+    let together = TERMS.div_ceil(layout.plane()).min(g.batch);
+    // The images of a part are summed `together` at a time.
+    let images = g.batch.div_ceil(PARTS).next_multiple_of(together);
+    let mut parts = Pooled::zeros(g.batch.div_ceil(images) * len);
+    threads::chunks(&mut parts, len, g.work(), |part, sums| {
+        let end = ((part + 1) * images).min(g.batch);
+        for first in (part * images..end).step_by(together) {
+            add_images(vectors, layout, first..(first + together).min(end), x, grad, sums);
+        }
+    });
+    for part in parts.chunks_exact(len) {
+        sum.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
+    }
+    T::narrow_vec(sum)
+}
+
+/// Adds the gradient of some images. The planes of a channel of all these images follow one another. The output's gradient
+/// has the same layout, with 0 between its rows. So one dot product of two rows is the sum over all these images.
+fn add_images<T: VectorFloat>(
+    vectors: Width,
+    layout: &PaddedLayout,
+    images: Range<usize>,
+    x: &[T],
+    grad: &[T],
+    sums: &mut [f32],
+) {
+    let g = layout.geometry();
+    let image = layout.channel();
+    let (step, patch) = (images.len() * image, g.patch());
+    let offsets = layout.offsets(step);
+    let last = [g.output[0] - 1, g.output[1] - 1, g.output[2] - 1];
+    // A row ends with the last number that an output reads; there may be no plane after it.
+    let span = step - image + index(last, layout.size) + 1;
+    let (x_image, grad_image) = (x.len() / g.batch, grad.len() / g.batch);
+    let grad_rows = Pooled::collect(g.out_channels, (0..g.out_channels).map(|o| o * step));
+    with_scratch(|[padded, wide, gradient]| {
+        let padded = padded.uninit(g.groups * g.in_channels * step + SLACK);
+        let gradient = gradient.uninit(g.groups * g.out_channels * step);
+        padded.fill(0.0);
+        gradient.fill(0.0);
+        for (i, number) in images.enumerate() {
+            layout.fill(&x[number * x_image..(number + 1) * x_image], &mut padded[i * image..], step, wide);
+            let wide = wide.uninit(grad_image);
+            T::widen_into(&grad[number * grad_image..(number + 1) * grad_image], wide);
+            for (row, from) in wide.chunks_exact(g.output[2]).enumerate() {
+                let (channel, at) = (row / (g.output[0] * g.output[1]), row % (g.output[0] * g.output[1]));
+                let start = index([at / g.output[1], at % g.output[1], 0], layout.size);
+                let to = channel * step + i * image + start;
+                gradient[to..to + g.output[2]].copy_from_slice(from);
+            }
+        }
+        let mut products = Pooled::uninit(g.out_channels * patch);
+        for (group, sums) in sums.chunks_exact_mut(g.out_channels * patch).enumerate() {
+            let dots = Dots {
+                a: &gradient[group * g.out_channels * step..],
+                a_rows: &grad_rows,
+                b: &padded[group * g.in_channels * step..],
+                b_rows: &offsets,
+                len: span,
+                sums: &mut products,
+            };
+            assert!(simd::run_with(vectors, dots).is_ok(), "a width that the machine has");
+            sums.iter_mut().zip(&*products).for_each(|(sum, x)| *sum += x);
+        }
+    });
+}

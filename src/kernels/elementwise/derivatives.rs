@@ -1,0 +1,119 @@
+//! Differentiable functions of one and of two numbers, as functions of slices: their values, and their gradients.
+
+use super::function::Pointwise;
+use crate::kernels::float::Real;
+
+/// What the backward pass needs of the forward pass, and so what is saved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Saved {
+    Nothing,
+    Input,
+    Output,
+}
+
+/// A differentiable function of one number.
+pub(crate) trait Unary: Copy + Send + Sync + 'static {
+    /// What [`slope`](Unary::slope) is given.
+    const SAVED: Saved;
+    /// As [`Pointwise::DIRECT`], for value and slope.
+    const DIRECT: bool = false;
+    /// f(x).
+    fn value<R: Real>(self, x: R) -> R;
+    /// f'(x), given x or f(x) as [`SAVED`](Unary::SAVED) says.
+    fn slope<R: Real>(self, saved: R) -> R;
+}
+
+/// A differentiable function of two numbers.
+pub(crate) trait Binary: Copy + Send + Sync + 'static {
+    /// Whether the slopes are constants, so that nothing is saved.
+    const CONSTANT_SLOPES: bool = false;
+    /// As [`Pointwise::DIRECT`], for value and slopes.
+    const DIRECT: bool = false;
+    /// f(a, b).
+    fn value<R: Real>(self, a: R, b: R) -> R;
+    /// The two partial derivatives.
+    fn slopes<R: Real>(self, a: R, b: R) -> (R, R);
+    /// f of two integers, with wrapping arithmetic; `None` where it is not defined for integers.
+    fn integer(self, _a: i64, _b: i64) -> Option<i64> {
+        None
+    }
+}
+
+/// f(x).
+#[derive(Clone, Copy)]
+pub(crate) struct Value<F>(pub F);
+
+impl<F: Unary> Pointwise for Value<F> {
+    const INPUTS: usize = 1;
+    const DIRECT: bool = F::DIRECT;
+    #[inline(always)]
+    fn at<R: Real>(self, x: &[R]) -> R {
+        self.0.value(x[0])
+    }
+}
+
+/// The gradient times f', as a function of the gradient and of what was saved.
+#[derive(Clone, Copy)]
+pub(crate) struct Slope<F>(pub F);
+
+impl<F: Unary> Pointwise for Slope<F> {
+    const INPUTS: usize = 2;
+    const DIRECT: bool = F::DIRECT;
+    #[inline(always)]
+    fn at<R: Real>(self, x: &[R]) -> R {
+        x[0] * self.0.slope(x[1])
+    }
+}
+
+/// f(a, b).
+#[derive(Clone, Copy)]
+pub(crate) struct PairValue<F>(pub F);
+
+impl<F: Binary> Pointwise for PairValue<F> {
+    const INPUTS: usize = 2;
+    const DIRECT: bool = F::DIRECT;
+    #[inline(always)]
+    fn at<R: Real>(self, x: &[R]) -> R {
+        self.0.value(x[0], x[1])
+    }
+}
+
+/// The gradient times one of the partial derivatives, as a function of the gradient, a and b.
+#[derive(Clone, Copy)]
+pub(crate) struct PairSlope<F, const SECOND: bool>(pub F);
+
+impl<F: Binary, const SECOND: bool> Pointwise for PairSlope<F, SECOND> {
+    const INPUTS: usize = 3;
+    const DIRECT: bool = F::DIRECT;
+    #[inline(always)]
+    fn at<R: Real>(self, x: &[R]) -> R {
+        let (first, second) = self.0.slopes(x[1], x[2]);
+        x[0] * if SECOND { second } else { first }
+    }
+}
+
+/// A product with a constant.
+#[derive(Clone, Copy)]
+pub(crate) struct Times(pub f64);
+
+impl Pointwise for Times {
+    const INPUTS: usize = 1;
+    const DIRECT: bool = true;
+    #[inline(always)]
+    fn at<R: Real>(self, x: &[R]) -> R {
+        x[0] * R::of(self.0)
+    }
+}
+
+/// A sum.
+#[derive(Clone, Copy)]
+pub(crate) struct Sum;
+
+impl Pointwise for Sum {
+    const INPUTS: usize = 2;
+    const DIRECT: bool = true;
+    #[inline(always)]
+    fn at<R: Real>(self, x: &[R]) -> R {
+        x[0] + x[1]
+    }
+}

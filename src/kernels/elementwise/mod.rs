@@ -1,0 +1,11 @@
+//! Elementwise functions: applied to slices of any float, with their derivatives; the exponential and its kin.
+
+mod derivatives;
+pub(crate) mod finite;
+mod function;
+pub(crate) mod math;
+mod stretched;
+
+pub(crate) use derivatives::{Binary, PairSlope, PairValue, Saved, Slope, Sum, Times, Unary, Value};
+pub(crate) use function::{BLOCK, Function, MapSlices, map};
+pub(crate) use stretched::{Input, map_stretched};

@@ -1,0 +1,125 @@
+//! The floating-point types, their slices, and the types in which kernels compute with them.
+
+use half::{bf16, f16};
+
+use super::{
+    cast::{Convert, converted},
+    memory::{self, Elements},
+    simd::Lanes,
+};
+use crate::dtype::Element;
+
+/// A floating-point element, and the type in which the kernels compute with it.
+pub(crate) trait Float: Element {
+    /// f64 for f64, f32 for everything narrower.
+    type Wide: Real;
+    /// Exact.
+    fn widen(self) -> Self::Wide;
+    /// One rounding, to nearest even; overflow to infinity; NaN stays NaN.
+    fn narrow(wide: Self::Wide) -> Self;
+    /// [`widen`](Float::widen) of each element; free where nothing is to be widened.
+    fn widen_slice(x: &[Self]) -> Elements<'_, Self::Wide>;
+    /// [`narrow`](Float::narrow) of each element; free where nothing is to be rounded.
+    fn narrow_vec(wide: Vec<Self::Wide>) -> Vec<Self>;
+    /// [`widen`](Float::widen) of each element, to a slice of the same length.
+    fn widen_into(x: &[Self], wide: &mut [Self::Wide]);
+    /// [`narrow`](Float::narrow) of each element, to a slice of the same length.
+    fn narrow_into(wide: &[Self::Wide], narrow: &mut [Self]);
+    /// [`widen`](Float::widen) of each element: the slice itself where nothing is to be widened, else written to `space`,
+    /// which has room for as many.
+    fn widened<'a>(x: &'a [Self], space: &'a mut [Self::Wide]) -> &'a [Self::Wide];
+}
+
+/// A type in which kernels compute: f32 or f64.
+pub(crate) trait Real: num_traits::Float + Float<Wide = Self> + std::iter::Sum + std::ops::AddAssign {
+    /// The nearest value.
+    fn of(value: f64) -> Self;
+    /// The function of this type.
+    fn apply(self, f32: impl Fn(f32) -> f32, f64: impl Fn(f64) -> f64) -> Self;
+    /// `1 - erf(x)`, accurate for large x.
+    fn erfc(self) -> Self;
+    /// The nearest integer; the even one of two equally near.
+    fn round_even(self) -> Self;
+}
+
+/// A float that is computed with in vectors of f32.
+pub(crate) trait VectorFloat: Float<Wide = f32> + Lanes {}
+impl<T: Float<Wide = f32> + Lanes> VectorFloat for T {}
+
+macro_rules! wide_float {
+    ($($t:ty),*) => { $(
+        impl Float for $t {
+            type Wide = $t;
+            #[inline(always)]
+            fn widen(self) -> $t { self }
+            #[inline(always)]
+            fn narrow(wide: $t) -> Self { wide }
+            fn widen_slice(x: &[Self]) -> Elements<'_, $t> { Elements::Borrowed(x) }
+            fn narrow_vec(wide: Vec<$t>) -> Vec<Self> { wide }
+            fn widen_into(x: &[Self], wide: &mut [$t]) { wide.copy_from_slice(x) }
+            fn narrow_into(wide: &[$t], narrow: &mut [Self]) { narrow.copy_from_slice(wide) }
+            fn widened<'a>(x: &'a [Self], _space: &'a mut [$t]) -> &'a [$t] { x }
+        }
+    )* };
+}
+wide_float!(f64, f32);
+
+macro_rules! low_float {
+    ($($t:ty),*) => { $(
+        impl Float for $t {
+            type Wide = f32;
+            #[inline(always)]
+            fn widen(self) -> f32 { self.load_one() }
+            #[inline(always)]
+            fn narrow(wide: f32) -> Self { Self::store_one(wide) }
+            fn widen_slice(x: &[Self]) -> Elements<'_, f32> {
+                Elements::Pooled(converted(x).into())
+            }
+            fn narrow_vec(wide: Vec<f32>) -> Vec<Self> {
+                let narrow = converted(&wide);
+                memory::recycle(wide);
+                narrow
+            }
+            fn widen_into(x: &[Self], wide: &mut [f32]) { Convert::convert(x, wide) }
+            fn narrow_into(wide: &[f32], narrow: &mut [Self]) { Convert::convert(wide, narrow) }
+            fn widened<'a>(x: &'a [Self], space: &'a mut [f32]) -> &'a [f32] {
+                let space = &mut space[..x.len()];
+                Convert::convert(x, space);
+                space
+            }
+        }
+    )* };
+}
+low_float!(f16, bf16);
+
+impl Real for f32 {
+    fn of(value: f64) -> Self {
+        value as f32
+    }
+    #[inline(always)]
+    fn apply(self, f32: impl Fn(f32) -> f32, _f64: impl Fn(f64) -> f64) -> Self {
+        f32(self)
+    }
+    fn erfc(self) -> Self {
+        libm::erfcf(self)
+    }
+    fn round_even(self) -> Self {
+        self.round_ties_even()
+    }
+}
+
+impl Real for f64 {
+    fn of(value: f64) -> Self {
+        value
+    }
+    #[inline(always)]
+    fn apply(self, _f32: impl Fn(f32) -> f32, f64: impl Fn(f64) -> f64) -> Self {
+        f64(self)
+    }
+    fn erfc(self) -> Self {
+        libm::erfc(self)
+    }
+    fn round_even(self) -> Self {
+        self.round_ties_even()
+    }
+}

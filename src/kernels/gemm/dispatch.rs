@@ -1,0 +1,78 @@
+//! Which kernel computes a product.
+
+use half::{bf16, f16};
+
+use super::{
+    dot, few_rows, loops,
+    panels::Panels,
+    portable::{self, MatrixMultiply},
+    product::{Layout, Product, Products},
+};
+use crate::kernels::{float::Float, simd::Width, threads};
+
+/// The most rows of a product for which its right operand is read once and not packed.
+const FEW: usize = 8;
+
+/// A type whose matrices are multiplied.
+pub(crate) trait Gemm: Float<Wide: MatrixMultiply> {
+    /// Computes one product with vectors; `false`, and nothing done, where there are none.
+    fn with_vectors(product: &Product<Self>, out: &mut [Self]) -> bool;
+    /// Packs a right operand for many products; `None` where there are no vectors.
+    fn panels(width: Width, layout: Layout, kn: (usize, usize), b: &[Self]) -> Option<Panels>;
+    /// A product with such an operand, unrounded.
+    fn multiply_panels(panels: &Panels, a: &[Self::Wide], stride: usize, out: &mut [Self::Wide]);
+}
+
+macro_rules! gemm_with_vectors {
+    ($($t:ty),*) => { $(
+        impl Gemm for $t {
+            fn with_vectors(product: &Product<Self>, out: &mut [Self]) -> bool {
+                let (m, _, n) = product.mkn;
+                if product.terms.len() > 1 {
+                    return loops::product(product, out);
+                }
+                match product.layout {
+                    Layout::NT if m <= FEW => dot::few_rows(product, out),
+                    _ if n == 1 => product.with_transposed(|row| Self::with_vectors(row, out)),
+                    Layout::NN | Layout::TN if m <= FEW && n >= few_rows::LEAST => few_rows::few_rows(product, out),
+                    _ => loops::product(product, out),
+                }
+            }
+            fn panels(width: Width, layout: Layout, kn: (usize, usize), b: &[Self]) -> Option<Panels> {
+                Panels::new(width, layout, kn, b)
+            }
+            fn multiply_panels(panels: &Panels, a: &[f32], stride: usize, out: &mut [f32]) {
+                panels.multiply(a, stride, out)
+            }
+        }
+    )* };
+}
+gemm_with_vectors!(f32, f16, bf16);
+
+impl Gemm for f64 {
+    fn with_vectors(_: &Product<Self>, _: &mut [Self]) -> bool {
+        false
+    }
+    fn panels(_: Width, _: Layout, _: (usize, usize), _: &[Self]) -> Option<Panels> {
+        None
+    }
+    fn multiply_panels(_: &Panels, _: &[f64], _: usize, _: &mut [f64]) {
+        unreachable!("panels of f64 are never packed")
+    }
+}
+
+/// All results of `p`, which follow one another in `out`.
+pub(crate) fn products<T: Gemm>(p: &Products<T>, out: &mut [T]) {
+    let (m, k, n) = p.mkn;
+    p.check(out.len());
+    if out.is_empty() {
+        return;
+    }
+    let work = p.terms.iter().map(Vec::len).sum::<usize>() * m * k * n;
+    threads::chunks(out, m * n, work, |i, out| {
+        let product = p.get(i);
+        if k == 0 || product.terms.is_empty() || !T::with_vectors(&product, out) {
+            portable::product(&product, out);
+        }
+    });
+}

@@ -1,0 +1,83 @@
+//! The epilogue: what is done with the sums of a block of terms when they leave the registers.
+
+use super::{micro_kernel::Tile, product::Added};
+use crate::kernels::{
+    float::VectorFloat,
+    simd::{Simd, load_first, store_first},
+    threads::Shared,
+};
+
+/// The epilogue of one block of terms. The block's sums are added to those of the blocks before. After the last block,
+/// what is added to the product is added, and the result is rounded and stored; before it, the sums are kept as partial sums.
+#[derive(Clone, Copy)]
+pub(super) struct Epilogue<'a, T> {
+    /// Whether this is the first block of terms, and whether it is the last.
+    pub first: bool,
+    pub last: bool,
+    pub added: Added<'a, T>,
+    /// The whole result, of rows of `n`.
+    pub out: Shared<'a, T>,
+    pub n: usize,
+}
+
+impl<T: VectorFloat> Epilogue<'_, T> {
+    /// The epilogue of a vector of sums, of which the first `count` are those of row i from column j on.
+    ///
+    /// # Safety
+    /// `partial` is valid for reads and writes of a vector, unless the block is both the first and the last. `count` elements
+    /// from the place on are inside the result and inside what is added, and no other thread uses these of the result.
+    #[inline(always)]
+    pub unsafe fn vector<S: Simd>(
+        &self,
+        simd: S,
+        mut sum: S::F32s,
+        partial: *mut f32,
+        (i, j): (usize, usize),
+        count: usize,
+    ) {
+        let at = i * self.n + j;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !self.first {
+                sum = simd.add(simd.load_f32(partial), sum);
+            }
+            if !self.last {
+                return simd.store_f32(sum, partial);
+            }
+            match self.added {
+                Added::Nothing => {}
+                Added::ToColumns(x) => sum = simd.add(sum, load_first(simd, x.as_ptr().add(j), count)),
+                Added::ToEach(x) => sum = simd.add(sum, load_first(simd, x.as_ptr().add(at), count)),
+            }
+            store_first(simd, sum, self.out.at(at), count);
+        }
+    }
+
+    /// The epilogue of the first `rows` rows and `columns` columns of a tile whose first sum is that of row i and column j.
+    /// Rows of partial sums are `stride` apart.
+    ///
+    /// # Safety
+    /// As for [`vector`](Epilogue::vector), for each vector of the tile.
+    #[inline(always)]
+    pub unsafe fn tile<S: Simd>(
+        &self,
+        simd: S,
+        tile: &Tile,
+        (rows, columns): (usize, usize),
+        (partial, stride): (*mut f32, usize),
+        (i, j): (usize, usize),
+    ) {
+        for (r, row) in tile[..rows].iter().enumerate() {
+            let mut at = 0;
+            while at < columns {
+                let partial = partial.wrapping_add(r * stride + at);
+                // SAFETY: a vector at `at` is inside the tile's row; the rest is the caller's promise.
+                unsafe {
+                    let sum = simd.load_f32(row.as_ptr().add(at));
+                    self.vector(simd, sum, partial, (i + r, j + at), S::LANES.min(columns - at));
+                }
+                at += S::LANES;
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Products of few rows with a right operand that is read once, row by row, and not packed. Each element is summed in the same
+//! order as in [`loops`](super::loops).
+
+use std::ops::Range;
+
+use super::{
+    blocking::{KC, UNROLL, parts, with_constants},
+    epilogue::Epilogue,
+    product::{Layout, Product},
+};
+use crate::kernels::{
+    float::VectorFloat,
+    memory::{Scratch, with_scratch},
+    simd::{self, Kernel, Lanes, Simd, Width, load_first, prefetch},
+    threads::{self, Shared},
+};
+
+/// The sums that are computed together, of all rows: they and the partial sums stay in the nearest cache.
+const SUMS: usize = 4096;
+
+/// Fewer columns do not fill a vector.
+pub(super) const LEAST: usize = 16;
+
+/// `a · b` or `aᵀ · b` for few rows of the result; `false` where there are no vectors.
+pub(super) fn few_rows<T: VectorFloat>(product: &Product<T>, out: &mut [T]) -> bool {
+    let width = simd::widest();
+    if width == Width::One {
+        return false;
+    }
+    let (m, k, n) = product.mkn;
+    with_left(product, |left| {
+        let out = Shared::new(out);
+        threads::split(n, LEAST, m * k * n, |columns| region(width, product, left, columns, out));
+    });
+    true
+}
+
+/// Gives `f` the left operand widened, row by row.
+fn with_left<T: VectorFloat>(product: &Product<T>, f: impl FnOnce(&[f32])) {
+    let (m, k, _) = product.mkn;
+    let (a, _) = product.operands(product.terms[0]);
+    with_scratch(|[left]| {
+        let left = left.uninit(m * k);
+        if product.layout == Layout::TN {
+            for (p, column) in a.chunks_exact(m).enumerate() {
+                for (i, x) in column.iter().enumerate() {
+                    left[i * k + p] = x.widen();
+                }
+            }
+        } else {
+            T::widen_into(a, left);
+        }
+        f(left);
+    });
+}
+
+fn region<T: VectorFloat>(width: Width, product: &Product<T>, left: &[f32], columns: Range<usize>, out: Shared<'_, T>) {
+    with_scratch(|[sums, partial]| {
+        let done = simd::run_with(width, Columns { product, left, columns, out, sums, partial });
+        assert!(done.is_ok(), "a width that the machine has");
+    });
+}
+
+/// A whole product with vectors of one width, on one thread.
+#[cfg(test)]
+pub(super) fn with_width<T: VectorFloat>(width: Width, product: &Product<T>, out: &mut [T]) {
+    with_left(product, |left| region(width, product, left, 0..product.mkn.2, Shared::new(out)));
+}
+
+/// The columns of a product that one thread computes.
+struct Columns<'a, T> {
+    product: &'a Product<'a, T>,
+    /// m x k.
+    left: &'a [f32],
+    columns: Range<usize>,
+    /// Of the whole product.
+    out: Shared<'a, T>,
+    /// Sums of one block of terms.
+    sums: &'a mut Scratch,
+    /// Sums of the blocks before.
+    partial: &'a mut Scratch,
+}
+
+impl<T: VectorFloat> Kernel for Columns<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Columns { product, left, columns, out, sums, partial } = self;
+        let (m, k, n) = product.mkn;
+        let (_, right) = product.operands(product.terms[0]);
+        assert!(left.len() == m * k && columns.end <= n);
+        // Sums in a row, a multiple of all vectors.
+        let stride = SUMS / m.next_power_of_two();
+        let (sums, partial) = (sums.uninit(m * stride), partial.uninit(m * stride));
+        for columns in parts(columns, stride) {
+            for terms in parts(0..k, KC) {
+                let epilogue = Epilogue { first: terms.start == 0, last: terms.end == k, added: product.added, out, n };
+                sums.fill(0.0);
+                for rows in parts(0..m, UNROLL) {
+                    for terms in parts(terms.clone(), UNROLL) {
+                        let right = right[terms.start * n + columns.start..].as_ptr();
+                        let left = &left[rows.start * k + terms.start..];
+                        let sums = &mut sums[rows.start * stride..];
+                        with_constants!((rows.len(), terms.len()), R, P => {
+                            // SAFETY: these columns of P terms are inside the right operand; sums are rows of whole vectors.
+                            unsafe { add::<S, T, R, P>(simd, (left, k), (right, n), (sums, stride), columns.len()) }
+                        });
+                    }
+                }
+                for i in 0..m {
+                    for at in (0..columns.len()).step_by(S::LANES) {
+                        let place = i * stride + at;
+                        // SAFETY: sums and partial sums are rows of whole vectors; the elements are of these columns.
+                        unsafe {
+                            let sum = simd.load_f32(sums.as_ptr().add(place));
+                            let count = S::LANES.min(columns.len() - at);
+                            let partial = partial.as_mut_ptr().add(place);
+                            epilogue.vector(simd, sum, partial, (i, columns.start + at), count);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds P terms to `len` sums of each of R rows. Rows of the operands and of the sums are a stride apart.
+///
+/// # Safety
+/// `right` is valid for reads of `len` elements in P rows. R rows of sums have `len` numbers, rounded up to whole vectors.
+#[inline(always)]
+unsafe fn add<S: Simd, T: Lanes, const R: usize, const P: usize>(
+    simd: S,
+    (left, k): (&[f32], usize),
+    (right, n): (*const T, usize),
+    (sums, stride): (&mut [f32], usize),
+    len: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut factors = [[simd.splat(0.0); P]; R];
+        for (r, factors) in factors.iter_mut().enumerate() {
+            for (p, factor) in factors.iter_mut().enumerate() {
+                *factor = simd.splat(left[r * k + p]);
+            }
+        }
+        let right: [*const T; P] = std::array::from_fn(|p| right.wrapping_add(p * n));
+        let sums = sums.as_mut_ptr();
+        let mut at = 0;
+        while at < len {
+            let count = S::LANES.min(len - at);
+            // The hardware prefetches along a row only, so the next rows are prefetched here.
+            for right in right {
+                prefetch(right.wrapping_add(P * n + at));
+            }
+            let numbers: [S::F32s; P] = std::array::from_fn(|p| load_first(simd, right[p].add(at), count));
+            for (r, factors) in factors.iter().enumerate() {
+                let to = sums.add(r * stride + at);
+                let mut sum = simd.load_f32(to);
+                for (factor, number) in factors.iter().zip(&numbers) {
+                    sum = simd.mul_add(*factor, *number, sum);
+                }
+                simd.store_f32(sum, to);
+            }
+            at += S::LANES;
+        }
+    }
+}

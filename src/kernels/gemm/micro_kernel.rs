@@ -1,0 +1,136 @@
+//! The micro-kernel: a tile of `MR x NR` sums that stays in registers over all terms of a block.
+
+use super::blocking::{MAX_MR, MAX_NR};
+use crate::kernels::simd::Simd;
+
+/// A tile in memory.
+pub(crate) type Tile = [[f32; MAX_NR]; MAX_MR];
+
+/// A tile to begin with.
+pub(crate) const TILE: Tile = [[0.0; MAX_NR]; MAX_MR];
+
+/// Where the micro-kernel reads an operand: of each term some numbers, for the rows of a tile or for its vectors of columns.
+pub(crate) trait Source: Copy {
+    type Term: Copy;
+    /// What the addresses of all numbers of term `p` have in common.
+    ///
+    /// # Safety
+    /// There is such a term.
+    unsafe fn term(self, p: usize) -> Self::Term;
+    /// The address of the number of row `i`, or of the first of vector `i`.
+    fn at(self, term: Self::Term, i: usize) -> *const f32;
+}
+
+/// A panel: `row` numbers for each term, of which those of `i` are `step` apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Panel {
+    pub start: *const f32,
+    pub row: usize,
+    pub step: usize,
+}
+
+impl Source for Panel {
+    type Term = *const f32;
+
+    #[inline(always)]
+    unsafe fn term(self, p: usize) -> *const f32 {
+        self.start.wrapping_add(p * self.row)
+    }
+
+    #[inline(always)]
+    fn at(self, term: *const f32, i: usize) -> *const f32 {
+        term.wrapping_add(i * self.step)
+    }
+}
+
+/// Numbers of an image, without im2col: row or vector `i` begins at a start of its own, and all of them are read at the
+/// offset of a term.
+#[derive(Clone, Copy)]
+pub(crate) struct Windows<const N: usize> {
+    pub starts: [*const f32; N],
+    pub offsets: *const usize,
+}
+
+impl<const N: usize> Source for Windows<N> {
+    type Term = usize;
+
+    #[inline(always)]
+    unsafe fn term(self, p: usize) -> usize {
+        // SAFETY: there is an offset for each term.
+        unsafe { *self.offsets.add(p) }
+    }
+
+    #[inline(always)]
+    fn at(self, term: usize, i: usize) -> *const f32 {
+        self.starts[i].wrapping_add(term)
+    }
+}
+
+/// The sums of `rows` rows and `vectors` vectors of columns: see [`micro_kernel_of`].
+///
+/// # Safety
+/// `rows` is at most `S::MR` and `vectors` at most 2. Each of `depth` terms of `a` has `rows` numbers, and each of `b`
+/// `vectors` vectors that are valid for reads.
+#[inline(always)]
+pub(crate) unsafe fn micro_kernel<S: Simd, A: Source, B: Source>(
+    simd: S,
+    (rows, vectors): (usize, usize),
+    depth: usize,
+    a: A,
+    b: B,
+    to: &mut Tile,
+) {
+    macro_rules! sizes {
+        ($(($rows:literal, $vectors:literal))*) => {
+            match (rows, vectors) {
+                // SAFETY: the caller's promise.
+                $( ($rows, $vectors) if $rows <= S::MR => unsafe {
+                    micro_kernel_of::<S, A, B, $rows, $vectors, MAX_NR>(simd, depth, a, b, to)
+                }, )*
+                _ => unreachable!("no such tile"),
+            }
+        };
+    }
+    sizes! { (1, 1) (2, 1) (3, 1) (4, 1) (5, 1) (6, 1) (7, 1) (8, 1) (1, 2) (2, 2) (3, 2) (4, 2) (5, 2) (6, 2) (7, 2) (8, 2) }
+}
+
+/// `to[r][c] = Σ a(p)[r] * b(p)[c]` over `depth` terms p, fused and in order, for R rows and C vectors of columns.
+///
+/// # Safety
+/// Each of `depth` terms of `a` has R numbers, and each of `b` C vectors that are valid for reads.
+#[inline(always)]
+pub(crate) unsafe fn micro_kernel_of<
+    S: Simd,
+    A: Source,
+    B: Source,
+    const R: usize,
+    const C: usize,
+    const WIDTH: usize,
+>(
+    simd: S,
+    depth: usize,
+    a: A,
+    b: B,
+    to: &mut [[f32; WIDTH]; MAX_MR],
+) {
+    const { assert!(R <= MAX_MR && C * S::LANES <= WIDTH) };
+    // SAFETY: the caller's promise; a row of the tile has room for C vectors.
+    unsafe {
+        let mut sums = [[simd.splat(0.0); C]; R];
+        for p in 0..depth {
+            let (rows, columns) = (a.term(p), b.term(p));
+            let columns: [S::F32s; C] = std::array::from_fn(|c| simd.load_f32(b.at(columns, c)));
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let factor = simd.splat(*a.at(rows, r));
+                for (sum, &column) in sums.iter_mut().zip(&columns) {
+                    *sum = simd.mul_add(factor, column, *sum);
+                }
+            }
+        }
+        for (sums, to) in sums.into_iter().zip(to) {
+            for (c, sum) in sums.into_iter().enumerate() {
+                simd.store_f32(sum, to.as_mut_ptr().add(c * S::LANES));
+            }
+        }
+    }
+}

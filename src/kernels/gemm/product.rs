@@ -1,0 +1,104 @@
+//! What a matrix product is given.
+
+/// Which of the operands is transposed before the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// `a · b`
+    NN,
+    /// `a · bᵀ`
+    NT,
+    /// `aᵀ · b`
+    TN,
+}
+
+/// What is added to a product of `m x n` before it is rounded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Added<'a, T> {
+    Nothing,
+    /// n numbers, one for each column.
+    ToColumns(&'a [T]),
+    /// As many numbers as the product has.
+    ToEach(&'a [T]),
+}
+
+/// Several products of one size: result i is the sum over `terms[i]` of the products of those matrices of `a` and `b`,
+/// each `m x k` times `k x n` after the layout's transposition, all contiguous.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Products<'a, T> {
+    pub layout: Layout,
+    pub mkn: (usize, usize, usize),
+    pub a: &'a [T],
+    pub b: &'a [T],
+    pub terms: &'a [Vec<(usize, usize)>],
+    /// To all results, which follow one another in [`ToEach`](Added::ToEach).
+    pub added: Added<'a, T>,
+}
+
+/// One result of [`Products`].
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a, T> {
+    pub layout: Layout,
+    pub mkn: (usize, usize, usize),
+    pub a: &'a [T],
+    pub b: &'a [T],
+    pub terms: &'a [(usize, usize)],
+    pub added: Added<'a, T>,
+}
+
+impl<'a, T> Products<'a, T> {
+    /// Panics unless all operands lie inside their slices, and `len` is the number of all results' elements.
+    pub fn check(&self, len: usize) {
+        let (m, k, n) = self.mkn;
+        assert_eq!(len, self.terms.len() * m * n, "one place for each element");
+        for &(a, b) in self.terms.iter().flatten() {
+            assert!(
+                (a + 1) * m * k <= self.a.len() && (b + 1) * k * n <= self.b.len(),
+                "a matrix lies outside its slice"
+            );
+        }
+        match self.added {
+            Added::Nothing => {}
+            Added::ToColumns(x) => assert_eq!(x.len(), n, "one number for each column"),
+            Added::ToEach(x) => assert_eq!(x.len(), len, "one number for each element"),
+        }
+    }
+
+    /// Result `i`.
+    pub fn get(&self, i: usize) -> Product<'_, T> {
+        let len = self.mkn.0 * self.mkn.2;
+        let added = match self.added {
+            Added::Nothing => Added::Nothing,
+            Added::ToColumns(x) => Added::ToColumns(x),
+            Added::ToEach(x) => Added::ToEach(&x[i * len..(i + 1) * len]),
+        };
+        Product { layout: self.layout, mkn: self.mkn, a: self.a, b: self.b, terms: &self.terms[i], added }
+    }
+}
+
+impl<'a, T> Product<'a, T> {
+    /// The two matrices of a term.
+    pub fn operands(&self, (a, b): (usize, usize)) -> (&'a [T], &'a [T]) {
+        let (m, k, n) = self.mkn;
+        (&self.a[a * m * k..(a + 1) * m * k], &self.b[b * k * n..(b + 1) * k * n])
+    }
+
+    /// Calls `f` with the product of one term whose result is this column as a row: `(a · b)ᵀ = bᵀ · aᵀ`.
+    pub fn with_transposed<R>(&self, f: impl FnOnce(&Product<T>) -> R) -> R
+    where
+        T: Copy,
+    {
+        let (m, k, _) = self.mkn;
+        let (a, b) = self.operands(self.terms[0]);
+        // What was added to the one column.
+        let repeated;
+        let added = match self.added {
+            Added::ToColumns(x) => {
+                repeated = vec![x[0]; m];
+                Added::ToColumns(&repeated[..])
+            }
+            other => other,
+        };
+        let layout = if self.layout == Layout::TN { Layout::NN } else { Layout::NT };
+        f(&Product { layout, mkn: (1, k, m), a: b, b: a, terms: &[(0, 0)], added })
+    }
+}

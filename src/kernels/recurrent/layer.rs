@@ -1,0 +1,141 @@
+//! What a recurrent layer is: its gates, sizes, inputs and saved values; and the loops that both passes share.
+
+use crate::kernels::{
+    float::Real,
+    gemm::{Added, Gemm, Layout, Products, products},
+    memory::uninit_vec,
+};
+
+/// How the next state follows from the gates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gating {
+    /// `h' = tanh(i + s)`, with i from the input and s from the state, each with its bias.
+    Tanh,
+    /// `h' = max(i + s, 0)`.
+    Relu,
+    /// `r, z = sigmoid(i + s)`, `n = tanh(i + r * s)`, `h' = n + z * (h - n)`.
+    Gru,
+    /// `i, f, o = sigmoid(i + s)`, `g = tanh(i + s)`, `c' = f * c + i * g`, `h' = o * tanh(c')`; gates in the order i, f, g, o.
+    Lstm,
+}
+
+impl Gating {
+    pub fn gates(self) -> usize {
+        match self {
+            Gating::Tanh | Gating::Relu => 1,
+            Gating::Gru => 3,
+            Gating::Lstm => 4,
+        }
+    }
+
+    pub fn is_plain(self) -> bool {
+        self.gates() == 1
+    }
+}
+
+/// The sizes of a layer and its input `[batch, time, inputs]`; none but `batch` and `inputs` is 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layer {
+    pub gating: Gating,
+    pub batch: usize,
+    pub time: usize,
+    pub inputs: usize,
+    pub hidden: usize,
+    /// From the last time to the first.
+    pub reverse: bool,
+}
+
+impl Layer {
+    /// All gates of one row at one time.
+    pub fn width(&self) -> usize {
+        self.gating.gates() * self.hidden
+    }
+
+    /// Multiply-adds with the state.
+    pub fn work(&self) -> usize {
+        self.batch * self.time * self.hidden * self.width()
+    }
+
+    /// The time of a step.
+    pub fn at(&self, step: usize) -> usize {
+        if self.reverse { self.time - 1 - step } else { step }
+    }
+}
+
+/// The inputs, weights and first state of a layer.
+pub(crate) struct Given<'a, T> {
+    pub x: &'a [T],
+    /// `[gates * hidden, inputs]`.
+    pub weight_ih: &'a [T],
+    /// `[gates * hidden, hidden]`.
+    pub weight_hh: &'a [T],
+    /// Of the input and of the state, each `[gates * hidden]`.
+    pub biases: Option<[&'a [T]; 2]>,
+    /// `[batch, hidden]`.
+    pub h: &'a [T],
+    /// As `h`; empty but for an LSTM.
+    pub c: &'a [T],
+}
+
+/// What the backward pass needs beside the output.
+pub(crate) struct Saved<S> {
+    /// The gates `[batch, time, gates * hidden]`; of an RNN nothing, since the output is the gate.
+    pub gates: S,
+    /// `[batch, time, hidden]`: c of an LSTM; of a GRU, the part of gate n that comes from the state.
+    pub cells: S,
+}
+
+/// One product of the whole sequence.
+pub(super) fn product<R: Gemm>(
+    layout: Layout,
+    mkn: (usize, usize, usize),
+    a: &[R],
+    b: &[R],
+    added: Added<R>,
+) -> Vec<R> {
+    let mut out = uninit_vec(mkn.0 * mkn.2);
+    products(&Products { layout, mkn, a, b, terms: &[vec![(0, 0)]], added }, &mut out);
+    out
+}
+
+/// Numbers that are computed together. They are copied to arrays of their own, so that the compiler sees that no memory
+/// overlaps.
+const SIDE_BY_SIDE: usize = 64;
+
+pub(super) type Few<R> = [R; SIDE_BY_SIDE];
+
+/// The start and the length of each part of `0..len`.
+#[inline(always)]
+pub(super) fn parts(len: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..len).step_by(SIDE_BY_SIDE).map(move |at| (at, SIDE_BY_SIDE.min(len - at)))
+}
+
+#[inline(always)]
+pub(super) fn few<R: Real>(from: &[R], at: usize, n: usize) -> Few<R> {
+    let mut few = [R::zero(); SIDE_BY_SIDE];
+    few[..n].copy_from_slice(&from[at..at + n]);
+    few
+}
+
+/// The sum of two slices from `at` on.
+#[inline(always)]
+pub(super) fn sum<R: Real>(a: &[R], b: &[R], at: usize, n: usize) -> Few<R> {
+    let mut sum = few(a, at, n);
+    for (sum, &b) in sum[..n].iter_mut().zip(&b[at..at + n]) {
+        *sum += b;
+    }
+    sum
+}
+
+#[inline(always)]
+pub(super) fn put<R: Real>(few: &Few<R>, to: &mut [R], at: usize, n: usize) {
+    to[at..at + n].copy_from_slice(&few[..n]);
+}
+
+/// Applies `f` to each number.
+#[inline(always)]
+pub(super) fn each<R: Real>(x: &mut Few<R>, n: usize, f: impl Fn(R) -> R) {
+    for x in &mut x[..n] {
+        *x = f(*x);
+    }
+}

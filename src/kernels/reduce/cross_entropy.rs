@@ -1,0 +1,110 @@
+//! The cross entropy of softmax(logits), sample by sample, without forming the probabilities.
+
+use super::{softmax::LogSumExp, sum::sum};
+use crate::kernels::{elementwise::math, float::Real, simd::vectorized};
+
+/// What the samples should be: one class each, or a probability for each class.
+pub(crate) struct Targets<R> {
+    pub wanted: Wanted<R>,
+    /// The factor of each class.
+    pub weight: Vec<R>,
+    /// The part of each target that is spread evenly over all classes.
+    pub smoothing: R,
+}
+
+/// The classes or the probabilities wanted of the samples.
+pub(crate) enum Wanted<R> {
+    /// The class of each sample; none where the sample is ignored.
+    Classes(Vec<Option<usize>>),
+    /// A probability for each class, sample after sample.
+    Probabilities(Vec<R>),
+}
+
+impl<R: Real> Targets<R> {
+    /// What the sum of the losses is divided by to get their mean.
+    pub fn mean_divisor(&self, samples: usize) -> R {
+        match &self.wanted {
+            Wanted::Classes(classes) => {
+                sum(&classes.iter().flatten().map(|&class| self.weight[class]).collect::<Vec<R>>())
+            }
+            Wanted::Probabilities(_) => R::of(samples as f64),
+        }
+    }
+
+    /// Fills `t` with the targets of a sample after smoothing and weighting, and returns their sum. An ignored sample
+    /// has no targets.
+    fn fill(&self, sample: usize, t: &mut [R]) -> R {
+        let classes = t.len();
+        match &self.wanted {
+            Wanted::Classes(wanted) => {
+                t.fill(R::zero());
+                let Some(class) = wanted[sample] else { return R::zero() };
+                t[class] = R::one();
+            }
+            Wanted::Probabilities(wanted) => t.copy_from_slice(&wanted[sample * classes..(sample + 1) * classes]),
+        }
+        let even = self.smoothing / R::of(classes as f64);
+        for (t, &weight) in t.iter_mut().zip(&self.weight) {
+            *t = (*t * (R::one() - self.smoothing) + even) * weight;
+        }
+        sum(t)
+    }
+
+    /// The class of a sample that is all that is wanted of it, and its weight.
+    fn only(&self, sample: usize) -> Option<(usize, R)> {
+        match &self.wanted {
+            Wanted::Classes(wanted) if self.smoothing == R::zero() => {
+                wanted[sample].map(|class| (class, self.weight[class]))
+            }
+            _ => None,
+        }
+    }
+
+    /// The loss of a sample with logits `x`. `space` has as many elements.
+    pub fn loss(&self, sample: usize, x: &[R], space: &mut [R]) -> R {
+        if let Some((class, weight)) = self.only(sample) {
+            let (largest, rest) = vectorized(LogSumExp(x));
+            return if weight == R::zero() { weight } else { weight * (rest - (x[class] - largest)) };
+        }
+        self.fill(sample, space);
+        let (largest, rest) = vectorized(LogSumExp(x));
+        for (t, &x) in space.iter_mut().zip(x) {
+            // A class that is ruled out (its logit is minus infinity) and not wanted costs nothing.
+            *t = if *t == R::zero() { *t } else { *t * (rest - (x - largest)) };
+        }
+        sum(space)
+    }
+
+    /// Fills `dx` with the gradient of the logits of a sample whose loss has the gradient `g`.
+    pub fn back(&self, sample: usize, x: &[R], g: R, dx: &mut [R]) {
+        if let Wanted::Classes(wanted) = &self.wanted
+            && wanted[sample].is_none()
+        {
+            return dx.fill(R::zero());
+        }
+        let total = match self.only(sample) {
+            Some((class, weight)) => {
+                dx.fill(R::zero());
+                dx[class] = weight;
+                weight
+            }
+            None => self.fill(sample, dx),
+        };
+        let (largest, rest) = vectorized(LogSumExp(x));
+        vectorized(|| {
+            for (dx, &x) in dx.iter_mut().zip(x) {
+                *dx = g * (total * math::exp((x - largest) - rest) - *dx);
+            }
+        });
+    }
+
+    /// Fills `dt` with the gradient of the wanted probabilities of such a sample.
+    pub fn back_wanted(&self, x: &[R], g: R, dt: &mut [R]) {
+        let (largest, rest) = vectorized(LogSumExp(x));
+        vectorized(|| {
+            for ((dt, &x), &weight) in dt.iter_mut().zip(x).zip(&self.weight) {
+                *dt = g * weight * (R::one() - self.smoothing) * (rest - (x - largest));
+            }
+        });
+    }
+}

@@ -1,0 +1,330 @@
+//! Normalisation: rows of elements are shifted to mean 0 and scaled to variance 1, then scaled and shifted by parameters.
+//!
+//! Each row is widened once and stays in cache until its results are rounded. Statistics take two passes over it, the mean
+//! and then the squared deviations from it, so that they do not cancel.
+
+use std::{borrow::Cow, ops::Range};
+
+use num_traits::{Float as _, One, Zero};
+
+use super::sum::{sum_middle, sum_of};
+use crate::kernels::{
+    float::{Float, Real},
+    memory::{Pooled, uninit_vec, zeros},
+    simd::{Body, vectorized},
+    threads::{self, Shared},
+};
+
+/// Which elements are normalised together, and which parameter belongs to each of them.
+///
+/// Row r is the segments `s * rows + r` of `segment` elements each, for s below `segments`: a layer norm's row is one
+/// segment; a batch norm's row is a channel, with one segment in every image. Element j of a segment belongs to parameter
+/// `r % groups * per_row + j / inner`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows {
+    pub rows: usize,
+    pub segments: usize,
+    pub segment: usize,
+    pub groups: usize,
+    pub per_row: usize,
+    pub inner: usize,
+}
+
+impl Rows {
+    /// Elements of one row.
+    pub fn len(&self) -> usize {
+        self.segments * self.segment
+    }
+
+    /// How many parameters there are.
+    pub fn params(&self) -> usize {
+        self.groups * self.per_row
+    }
+
+    /// Whether every element of a segment has a parameter of its own.
+    fn elementwise(&self) -> bool {
+        self.inner == 1 && self.segments == 1
+    }
+
+    /// The parameters of a row.
+    fn own(&self, row: usize) -> Range<usize> {
+        let first = row % self.groups.max(1) * self.per_row;
+        first..first + self.per_row
+    }
+
+    /// Where the segments of a row begin.
+    fn starts(&self, row: usize) -> impl Iterator<Item = usize> {
+        let Rows { rows, segments, segment, .. } = *self;
+        (0..segments).map(move |s| (s * rows + row) * segment)
+    }
+
+    /// The elements of a row, widened, segment after segment.
+    fn gather<T: Float>(&self, x: &[T], row: usize, to: &mut [T::Wide]) {
+        for (start, to) in self.starts(row).zip(to.chunks_exact_mut(self.segment.max(1))) {
+            T::widen_into(&x[start..start + self.segment], to);
+        }
+    }
+
+    /// Rounds the elements of a row, gathered, to their places.
+    fn scatter<T: Float>(&self, x: &[T::Wide], row: usize, to: Shared<T>) {
+        for (start, x) in self.starts(row).zip(x.chunks_exact(self.segment.max(1))) {
+            // SAFETY: every row has segments of its own, and every row is one thread's.
+            T::narrow_into(x, unsafe { to.part(start, x.len()) });
+        }
+    }
+
+    /// Calls `f(elements, parameter)` for every stretch of a gathered row whose elements share a parameter.
+    #[inline(always)]
+    fn stretches(&self, row: usize, mut f: impl FnMut(Range<usize>, usize)) {
+        let first = self.own(row).start;
+        if self.per_row == 1 {
+            return f(0..self.len(), first);
+        }
+        for at in 0..self.len().checked_div(self.inner).unwrap_or(0) {
+            f(at * self.inner..(at + 1) * self.inner, first + at % self.per_row);
+        }
+    }
+
+    /// Rows whose parameters' gradients are added up before others are; each thread takes some of these blocks.
+    fn block(&self) -> usize {
+        if self.groups > 1 { self.groups.div_ceil(8) } else { 64 }
+    }
+
+    /// About how many multiplications and additions a pass over all rows costs.
+    fn work(&self) -> usize {
+        self.rows * self.len() * 8
+    }
+}
+
+/// A parameter for each place, with what stands for it where there is none.
+fn params<'a, R: Real>(params: Option<&'a [R]>, rows: &Rows, none: R) -> Cow<'a, [R]> {
+    params.map_or_else(|| vec![none; rows.params()].into(), Cow::Borrowed)
+}
+
+/// What [`normalize`] gives: the result, and for each row the statistics used.
+pub(crate) struct Normalized<T: Float> {
+    pub y: Vec<T>,
+    pub means: Vec<T::Wide>,
+    /// Mean squared deviations from the mean: the biased variances.
+    pub variances: Vec<T::Wide>,
+    /// `sqrt(variance + eps)`.
+    pub deviations: Vec<T::Wide>,
+}
+
+/// `(x - mean) * (gamma / deviation) + beta`: in this order MindSpore's CPU kernel gives the same bits. Where each element
+/// has its own gamma, one division for the row does instead: `(x - mean) * (1 / deviation) * gamma + beta`.
+///
+/// `given` are means and variances, where those are not to be taken from x.
+pub(crate) fn normalize<T: Float>(
+    rows: &Rows,
+    statistics: Statistics,
+    eps: f64,
+    x: &[T],
+    given: (Vec<T::Wide>, Vec<T::Wide>),
+    gamma: Option<&[T::Wide]>,
+    beta: Option<&[T::Wide]>,
+) -> Normalized<T> {
+    let (zero, one) = (T::Wide::zero(), T::Wide::one());
+    let (gamma, beta) = (params(gamma, rows, one), params(beta, rows, zero));
+    let eps = T::Wide::of(eps);
+    let (mut means, mut variances) = match statistics {
+        Statistics::Given => given,
+        _ => (zeros(rows.rows), zeros(rows.rows)),
+    };
+    let (mut y, mut deviations) = (uninit_vec(x.len()), uninit_vec(rows.rows));
+    let (to, to_means, to_variances) = (Shared::new(&mut y), Shared::new(&mut means), Shared::new(&mut variances));
+    let to_deviations = Shared::new(&mut deviations);
+    threads::split(rows.rows, 1, rows.work(), |some| {
+        let mut x_row = Pooled::uninit(rows.len());
+        for row in some {
+            rows.gather(x, row, &mut x_row);
+            // SAFETY: every row is one thread's.
+            let (mean, variance) = unsafe { (&mut *to_means.at(row), &mut *to_variances.at(row)) };
+            // SAFETY: as above.
+            let deviation = unsafe { &mut *to_deviations.at(row) };
+            let (x, gamma, beta) = (&mut x_row[..], &gamma[..], &beta[..]);
+            vectorized(RowForward { rows, statistics, eps, row, x, gamma, beta, mean, variance, deviation });
+            rows.scatter(&x_row, row, to);
+        }
+    });
+    Normalized { y, means, variances, deviations }
+}
+
+/// One gathered row of [`normalize`].
+struct RowForward<'a, R> {
+    rows: &'a Rows,
+    statistics: Statistics,
+    eps: R,
+    row: usize,
+    x: &'a mut [R],
+    gamma: &'a [R],
+    beta: &'a [R],
+    mean: &'a mut R,
+    variance: &'a mut R,
+    deviation: &'a mut R,
+}
+
+impl<R: Real> Body for RowForward<'_, R> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let RowForward { rows, statistics, eps, row, x, gamma, beta, mean, variance, deviation } = self;
+        let len = R::of(x.len() as f64);
+        if statistics == Statistics::Moments {
+            *mean = sum_of([&*x], |[x]| x) / len;
+        }
+        let mean = *mean;
+        if statistics != Statistics::Given {
+            *variance = sum_of([&*x], |[x]| (x - mean) * (x - mean)) / len;
+        }
+        *deviation = (*variance + eps).sqrt();
+        let deviation = *deviation;
+        if rows.elementwise() {
+            let (own, rstd) = (rows.own(row), deviation.recip());
+            for ((x, &gamma), &beta) in x.iter_mut().zip(&gamma[own.clone()]).zip(&beta[own]) {
+                *x = (*x - mean) * rstd * gamma + beta;
+            }
+        } else {
+            rows.stretches(row, |at, i| {
+                let (scale, beta) = (gamma[i] / deviation, beta[i]);
+                x[at].iter_mut().for_each(|x| *x = (*x - mean) * scale + beta);
+            });
+        }
+    }
+}
+
+/// What flows back through [`normalize`].
+pub(crate) struct Gradients<T: Float> {
+    pub x: Vec<T>,
+    pub gamma: Vec<T::Wide>,
+    pub beta: Vec<T::Wide>,
+}
+
+/// How the statistics depend on x, and so how the gradient of x is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Statistics {
+    /// Mean and variance of the rows themselves.
+    Moments,
+    /// The mean square of the rows themselves; there is no mean.
+    MeanSquare,
+    /// They are given.
+    Given,
+}
+
+/// The gradients of [`normalize`]. With `rstd = 1 / deviation`, `n = (x - mean) * rstd` and `g = grad * gamma`, the
+/// gradient of x is `rstd * (g - mean(g) - n * mean(g * n))`; the last two terms come from the mean and the deviation, where
+/// those depend on x (S. Ioffe, C. Szegedy, "Batch normalization", 2015, section 3).
+pub(crate) fn backward<T: Float>(
+    rows: &Rows,
+    statistics: Statistics,
+    x: &[T],
+    means: &[T::Wide],
+    deviations: &[T::Wide],
+    gamma: Option<&[T::Wide]>,
+    grad: &[T],
+) -> Gradients<T> {
+    let one = T::Wide::one();
+    let (count, block) = (rows.params(), rows.block());
+    let gamma = params(gamma, rows, one);
+    let mut to_x = uninit_vec(x.len());
+    // For each block of rows the gradients of gamma and beta.
+    let blocks = rows.rows.div_ceil(block);
+    let (mut to_gamma, mut to_beta) = (zeros(blocks * count), zeros(blocks * count));
+    let (to, gammas, betas) = (Shared::new(&mut to_x), Shared::new(&mut to_gamma), Shared::new(&mut to_beta));
+    threads::split(rows.rows, block, 2 * rows.work(), |some| {
+        let (mut x_row, mut grad_row) = (Pooled::uninit(rows.len()), Pooled::uninit(rows.len()));
+        for row in some {
+            rows.gather(x, row, &mut x_row);
+            rows.gather(grad, row, &mut grad_row);
+            let at = row / block * count;
+            // SAFETY: every block is one thread's, and so are its gradients.
+            let to_gamma = unsafe { gammas.part(at, count) };
+            // SAFETY: as above.
+            let to_beta = unsafe { betas.part(at, count) };
+            let (mean, rstd) = (means[row], deviations[row].recip());
+            let (x, grad, gamma) = (&mut x_row[..], &grad_row[..], &gamma[..]);
+            vectorized(RowBackward { rows, statistics, row, x, mean, rstd, grad, gamma, to_gamma, to_beta });
+            rows.scatter(&x_row, row, to);
+        }
+    });
+    let over_blocks = |parts: Vec<T::Wide>| if blocks == 1 { parts } else { sum_middle(&parts, 1, blocks, count) };
+    Gradients { x: to_x, gamma: over_blocks(to_gamma), beta: over_blocks(to_beta) }
+}
+
+/// One gathered row of [`backward`]; its gradient takes the place of x, those of the parameters are added.
+struct RowBackward<'a, R> {
+    rows: &'a Rows,
+    statistics: Statistics,
+    row: usize,
+    x: &'a mut [R],
+    mean: R,
+    rstd: R,
+    grad: &'a [R],
+    gamma: &'a [R],
+    to_gamma: &'a mut [R],
+    to_beta: &'a mut [R],
+}
+
+impl<R: Real> Body for RowBackward<'_, R> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let RowBackward { rows, statistics, row, x, mean, rstd, grad, gamma, to_gamma, to_beta } = self;
+        let (zero, len) = (R::zero(), R::of(x.len() as f64));
+        x.iter_mut().for_each(|x| *x = (*x - mean) * rstd);
+        let (mut sum_g, mut sum_gn) = (zero, zero);
+        let own = rows.own(row);
+        if rows.elementwise() {
+            let gamma = &gamma[own.clone()];
+            sum_g = sum_of([grad, gamma], |[grad, gamma]| grad * gamma);
+            sum_gn = sum_of([grad, gamma, &*x], |[grad, gamma, n]| grad * gamma * n);
+            for (to, &grad) in to_beta[own.clone()].iter_mut().zip(grad) {
+                *to += grad;
+            }
+            for ((to, &grad), &n) in to_gamma[own.clone()].iter_mut().zip(grad).zip(&*x) {
+                *to += grad * n;
+            }
+        } else {
+            rows.stretches(row, |at, i| {
+                let sum = sum_of([&grad[at.clone()]], |[grad]| grad);
+                let sum_n = sum_of([&grad[at.clone()], &x[at]], |[grad, n]| grad * n);
+                to_gamma[i] += sum_n;
+                to_beta[i] += sum;
+                sum_g += sum * gamma[i];
+                sum_gn += sum_n * gamma[i];
+            });
+        }
+        let (mean_g, mean_gn) = match statistics {
+            Statistics::Moments => (sum_g / len, sum_gn / len),
+            Statistics::MeanSquare => (zero, sum_gn / len),
+            Statistics::Given => (zero, zero),
+        };
+        let back = |n: R, g: R| rstd * (g - mean_g - n * mean_gn);
+        if rows.elementwise() {
+            for ((x, &grad), &gamma) in x.iter_mut().zip(grad).zip(&gamma[own]) {
+                *x = back(*x, grad * gamma);
+            }
+        } else {
+            rows.stretches(row, |at, i| {
+                let gamma = gamma[i];
+                for (x, &grad) in x[at.clone()].iter_mut().zip(&grad[at]) {
+                    *x = back(*x, grad * gamma);
+                }
+            });
+        }
+    }
+}
+
+/// The gradients of a given mean and variance, from those of gamma and beta: each row has one parameter.
+pub(crate) fn given_gradients<R: Real>(
+    deviations: &[R],
+    gamma: Option<&[R]>,
+    to_gamma: &[R],
+    to_beta: &[R],
+) -> (Vec<R>, Vec<R>) {
+    let scale = |row: usize| gamma.map_or(R::one(), |gamma| gamma[row]) / deviations[row];
+    let mean = (0..deviations.len()).map(|row| -scale(row) * to_beta[row]).collect();
+    let half = R::of(-0.5);
+    let variance = (0..deviations.len()).map(|row| half * scale(row) / deviations[row] * to_gamma[row]).collect();
+    (mean, variance)
+}

@@ -1,0 +1,84 @@
+//! Softmax and its logarithm, stable for any finite input.
+
+use super::{
+    slices::AlongAxis,
+    sum::{fill, largest, sum_of},
+};
+use crate::kernels::{
+    elementwise::{Saved, math},
+    float::Real,
+    simd::Body,
+};
+
+/// Fills `y` with `exp(x) / sum exp(x)`, of itself where there is no `x`. `largest` is the largest element.
+#[inline(always)]
+pub(crate) fn weights<R: Real>(x: Option<&[R]>, y: &mut [R], largest: R) {
+    fill(x, y, |x| math::raised_exp(x - largest));
+    let scale = sum_of([y], |[y]| y).recip();
+    fill(None, y, |y| y * scale);
+}
+
+/// The two terms of `ln(sum exp(x))`: the largest x, and the rest. They are returned apart, because their sum would lose the
+/// second when the first is large.
+#[inline(always)]
+fn log_sum_exp<R: Real>(x: &[R]) -> (R, R) {
+    let most = largest(x);
+    (most, (sum_of([x], |[x]| math::raised_exp(x - most)) * R::of(math::RAISED_ONE.recip())).ln())
+}
+
+/// [`log_sum_exp`] as a body of [`vectorized`](crate::kernels::simd::vectorized).
+pub(crate) struct LogSumExp<'a, R>(pub &'a [R]);
+
+impl<R: Real> Body for LogSumExp<'_, R> {
+    type Output = (R, R);
+    #[inline(always)]
+    fn run(self) -> (R, R) {
+        log_sum_exp(self.0)
+    }
+}
+
+/// `exp(x) / sum exp(x)`.
+#[derive(Clone, Copy)]
+pub(crate) struct Softmax;
+
+impl AlongAxis for Softmax {
+    const SAVED: Saved = Saved::Output;
+    const REDUCES: bool = false;
+    #[inline(always)]
+    fn value<R: Real>(self, x: &[R], y: &mut [R]) {
+        weights(Some(x), y, largest(x));
+    }
+    /// The sum of rounded probabilities is not exactly 1. Dividing by it removes that error from small differences.
+    #[inline(always)]
+    fn backward<R: Real>(self, y: &[R], dy: &[R], dx: &mut [R]) {
+        let mean = sum_of([y, dy], |[y, dy]| y * dy) / sum_of([y], |[y]| y);
+        for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
+            *dx = y * (dy - mean);
+        }
+    }
+}
+
+/// `x - ln(sum exp(x))`.
+#[derive(Clone, Copy)]
+pub(crate) struct LogSoftmax;
+
+impl AlongAxis for LogSoftmax {
+    const SAVED: Saved = Saved::Output;
+    const REDUCES: bool = false;
+    #[inline(always)]
+    fn value<R: Real>(self, x: &[R], y: &mut [R]) {
+        let (largest, rest) = log_sum_exp(x);
+        for (y, &x) in y.iter_mut().zip(x) {
+            *y = (x - largest) - rest;
+        }
+    }
+    /// Divides by the sum of the rounded probabilities as [`Softmax`] does.
+    #[inline(always)]
+    fn backward<R: Real>(self, y: &[R], dy: &[R], dx: &mut [R]) {
+        fill(Some(y), dx, math::exp);
+        let scale = sum_of([dy], |[dy]| dy) / sum_of([dx], |[dx]| dx);
+        for (dx, &dy) in dx.iter_mut().zip(dy) {
+            *dx = dy - *dx * scale;
+        }
+    }
+}

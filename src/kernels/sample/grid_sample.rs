@@ -1,0 +1,137 @@
+//! Reading a picture at places that a grid names.
+
+use crate::kernels::float::Real;
+
+/// How a place between elements, or outside of them, is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Sampling {
+    /// The nearest element alone, instead of a weighted mean of the neighbours.
+    pub nearest: bool,
+    /// Places outside are moved to the border, instead of reading 0.
+    pub border: bool,
+    /// -1 and 1 are the centres of the outermost elements, instead of their outer edges.
+    pub align_corners: bool,
+}
+
+/// Sizes: `x [n, c, from]` and `grid [n, places, axes]` give `[n, c, places]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    pub n: usize,
+    pub c: usize,
+    pub from: [usize; 3],
+    pub places: usize,
+    /// Coordinates of each place, the last axis of the picture first.
+    pub axes: usize,
+}
+
+/// An element of an axis, its weight, and how that grows with the coordinate.
+#[derive(Clone, Copy)]
+struct Tap<R> {
+    at: usize,
+    weight: R,
+    slope: R,
+}
+
+impl Sampling {
+    /// The elements of an axis that make up what is at a coordinate, which lies between -1 and 1 inside.
+    fn taps<R: Real>(self, coordinate: R, len: usize) -> [Option<Tap<R>>; 2] {
+        if coordinate.is_nan() {
+            return [Some(Tap { at: 0, weight: coordinate, slope: coordinate }), None];
+        }
+        let (size, last, half) = (R::of(len as f64), R::of(len as f64 - 1.0), R::of(0.5));
+        let (mut place, mut slope) = match self.align_corners {
+            true => ((coordinate + R::one()) * half * last, last * half),
+            false => (((coordinate + R::one()) * size - R::one()) * half, size * half),
+        };
+        if self.border && (place <= R::zero() || place >= last) {
+            (place, slope) = (place.max(R::zero()).min(last), R::zero());
+        }
+        let tap = |at: R, weight, slope| {
+            let inside = at >= R::zero() && at <= last;
+            at.to_usize().filter(|_| inside).map(|at| Tap { at, weight, slope })
+        };
+        if self.nearest {
+            return [tap(place.round_even(), R::one(), R::zero()), None];
+        }
+        let before = place.floor();
+        let part = place - before;
+        [tap(before, R::one() - part, -slope), tap(before + R::one(), part, slope)]
+    }
+}
+
+impl Sizes {
+    fn picture_len(&self) -> usize {
+        self.from.iter().product()
+    }
+
+    /// Calls `f` with the sample and the place, and for each element read there its offset, its weight, and how that
+    /// grows with each coordinate.
+    fn each_place<R: Real>(
+        &self,
+        grid: &[R],
+        sampling: Sampling,
+        mut f: impl FnMut(usize, usize, &[(usize, R, [R; 3])]),
+    ) {
+        let only = [Some(Tap { at: 0, weight: R::one(), slope: R::zero() }), None];
+        let mut read = Vec::with_capacity(8);
+        for sample in 0..self.n {
+            for place in 0..self.places {
+                let coordinates = &grid[(sample * self.places + place) * self.axes..][..self.axes];
+                let taps = |axis: usize| coordinates.get(axis).map_or(only, |&x| sampling.taps(x, self.from[2 - axis]));
+                let axes = [taps(0), taps(1), taps(2)];
+                read.clear();
+                for z in axes[2].iter().flatten() {
+                    for y in axes[1].iter().flatten() {
+                        for x in axes[0].iter().flatten() {
+                            let offset = (z.at * self.from[1] + y.at) * self.from[2] + x.at;
+                            let slopes = [
+                                x.slope * y.weight * z.weight,
+                                x.weight * y.slope * z.weight,
+                                x.weight * y.weight * z.slope,
+                            ];
+                            read.push((offset, x.weight * y.weight * z.weight, slopes));
+                        }
+                    }
+                }
+                f(sample, place, &read);
+            }
+        }
+    }
+}
+
+/// What the grid reads.
+pub(crate) fn grid_sample<R: Real>(x: &[R], grid: &[R], sizes: &Sizes, sampling: Sampling) -> Vec<R> {
+    let (len, places) = (sizes.picture_len(), sizes.places);
+    let mut y = vec![R::zero(); sizes.n * sizes.c * places];
+    sizes.each_place(grid, sampling, |sample, place, read| {
+        for channel in sample * sizes.c..(sample + 1) * sizes.c {
+            let x = &x[channel * len..][..len];
+            y[channel * places + place] = read.iter().fold(R::zero(), |sum, &(at, weight, _)| sum + x[at] * weight);
+        }
+    });
+    y
+}
+
+/// The gradients of the picture and of the grid, given that of what was read.
+pub(crate) fn grid_sample_backward<R: Real>(
+    dy: &[R],
+    x: &[R],
+    grid: &[R],
+    sizes: &Sizes,
+    sampling: Sampling,
+) -> (Vec<R>, Vec<R>) {
+    let (len, places, axes) = (sizes.picture_len(), sizes.places, sizes.axes);
+    let (mut dx, mut dgrid) = (vec![R::zero(); x.len()], vec![R::zero(); grid.len()]);
+    sizes.each_place(grid, sampling, |sample, place, read| {
+        let dgrid = &mut dgrid[(sample * places + place) * axes..][..axes];
+        for channel in sample * sizes.c..(sample + 1) * sizes.c {
+            let dy = dy[channel * places + place];
+            for &(at, weight, slopes) in read {
+                dx[channel * len + at] += dy * weight;
+                let x = x[channel * len + at];
+                dgrid.iter_mut().zip(slopes).for_each(|(dgrid, slope)| *dgrid += dy * x * slope);
+            }
+        }
+    });
+    (dx, dgrid)
+}

@@ -1,0 +1,313 @@
+//! Pools over up to three spatial axes. A pool is a list of ranges for each axis; adaptive pools differ only in the ranges.
+
+use std::ops::Range;
+
+use crate::kernels::{
+    float::{Float, Real},
+    memory::{Pooled, uninit_vec, with_capacity},
+    simd::{Body, vectorized},
+};
+
+/// Along one axis: which elements each window covers, without padding, and by how many an average divides.
+#[derive(Clone, Debug)]
+pub(crate) struct AxisWindows {
+    pub input: usize,
+    pub ranges: Vec<Range<usize>>,
+    pub counts: Vec<usize>,
+}
+
+/// The windows of a pool. Axes that do not exist have one window over one element.
+pub(crate) type Windows = [AxisWindows; 3];
+
+fn in_volume(windows: &Windows) -> usize {
+    windows.iter().map(|axis| axis.input).product()
+}
+
+fn out_volume(windows: &Windows) -> usize {
+    windows.iter().map(|axis| axis.ranges.len()).product()
+}
+
+/// The longest range of each axis: what an index inside a window counts in.
+fn longest([_, h, w]: &Windows) -> (usize, usize) {
+    let longest = |axis: &AxisWindows| axis.ranges.iter().map(Range::len).max().unwrap_or(1);
+    (longest(h), longest(w))
+}
+
+/// How many different indices inside a window there are.
+pub(crate) fn window_volume(windows: &Windows) -> usize {
+    windows.iter().map(|axis| axis.ranges.iter().map(Range::len).max().unwrap_or(1)).product()
+}
+
+/// Calls `f(ranges, count)` for each window in row-major order.
+fn for_each_window([d, h, w]: &Windows, mut f: impl FnMut([&Range<usize>; 3], usize)) {
+    for (rd, nd) in d.ranges.iter().zip(&d.counts) {
+        for (rh, nh) in h.ranges.iter().zip(&h.counts) {
+            for (rw, nw) in w.ranges.iter().zip(&w.counts) {
+                f([rd, rh, rw], nd * nh * nw);
+            }
+        }
+    }
+}
+
+/// Takes `value` in the place of `best` when it is larger or the first NaN. Without a branch, which data could not predict.
+#[inline(always)]
+fn take_larger<R: Real>(value: R, tap: u32, best: &mut R, index: &mut u32) {
+    let larger = (value > *best) | (value.is_nan() & !best.is_nan());
+    *best = if larger { value } else { *best };
+    *index = if larger { tap } else { *index };
+}
+
+/// Windows of an output row that are looked at side by side.
+const SIDE: usize = 16;
+
+/// The step from each window to the next along the last axis, where all windows are of one size and it is always the same.
+fn even_step(windows: &Windows) -> Option<usize> {
+    let alike = |axis: &AxisWindows| axis.ranges.windows(2).all(|pair| pair[0].len() == pair[1].len());
+    let steps = || windows[2].ranges.windows(2).map(|pair| pair[1].start - pair[0].start);
+    let first = steps().next().unwrap_or(1);
+    (windows.iter().all(alike) && first > 0 && steps().all(|step| step == first)).then_some(first)
+}
+
+/// The largest element of each window, and its index inside the window; the first NaN wins over everything.
+pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Vec<T>, Pooled<u32>) {
+    let (len, outputs) = (in_volume(windows), out_volume(windows));
+    let (mut out, mut indices) = (uninit_vec(planes * outputs), Pooled::uninit(planes * outputs));
+    if out.is_empty() {
+        return (out, indices);
+    }
+    let step = even_step(windows);
+    let (mut wide, mut phases) =
+        (Pooled::uninit(len), Pooled::uninit(step.map_or(0, |step| step * phase_room(len, step))));
+    // What is written past the end of a row, the next row overwrites.
+    let (mut best, mut index) = (Pooled::uninit(outputs + SIDE), Pooled::uninit(outputs + SIDE));
+    for plane in 0..planes {
+        T::widen_into(&x[plane * len..(plane + 1) * len], &mut wide);
+        let (best, index) = (&mut best[..], &mut index[..]);
+        match step {
+            None => max_of_each(windows, &wide, best, index),
+            Some(step) => {
+                match step {
+                    1 => vectorized(Deal::<_, 1> { x: &wide, phases: &mut phases }),
+                    2 => vectorized(Deal::<_, 2> { x: &wide, phases: &mut phases }),
+                    3 => vectorized(Deal::<_, 3> { x: &wide, phases: &mut phases }),
+                    _ => deal(&wide, step, &mut phases),
+                }
+                vectorized(MaxOfRows { windows, step, room: phase_room(len, step), phases: &phases, best, index });
+            }
+        }
+        indices[plane * outputs..(plane + 1) * outputs].copy_from_slice(&index[..outputs]);
+        T::narrow_into(&best[..outputs], &mut out[plane * outputs..(plane + 1) * outputs]);
+    }
+    (out, indices)
+}
+
+/// Numbers of one phase of a plane, and behind them what a row may read past its end, without use.
+fn phase_room(len: usize, step: usize) -> usize {
+    len / step + 1 + SIDE
+}
+
+/// Deals the elements of a plane out to `step` phases: what windows side by side read is then side by side.
+#[inline(always)]
+fn deal<R: Real>(x: &[R], step: usize, phases: &mut [R]) {
+    for (phase, to) in phases.chunks_exact_mut(phase_room(x.len(), step)).enumerate() {
+        for (to, x) in to.iter_mut().zip(x[phase.min(x.len())..].iter().step_by(step)) {
+            *to = *x;
+        }
+    }
+}
+
+/// [`deal`] where the step is known to the compiler.
+struct Deal<'a, R, const STEP: usize> {
+    x: &'a [R],
+    phases: &'a mut [R],
+}
+
+impl<R: Real, const STEP: usize> Body for Deal<'_, R, STEP> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        deal(self.x, STEP, self.phases);
+    }
+}
+
+/// [`max`] of one plane whose windows are `step` apart, from its phases.
+struct MaxOfRows<'a, R> {
+    windows: &'a Windows,
+    step: usize,
+    /// Numbers of each phase.
+    room: usize,
+    phases: &'a [R],
+    best: &'a mut [R],
+    index: &'a mut [u32],
+}
+
+impl<R: Real> Body for MaxOfRows<'_, R> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let MaxOfRows { windows: [ds, hs, w], step, room, phases, best, index } = self;
+        let (width, taps) = (w.ranges.len(), w.ranges[0].len());
+        let mut row = 0;
+        for d in &ds.ranges {
+            for h in &hs.ranges {
+                for first in (0..width).step_by(SIDE) {
+                    let (mut largest, mut found, mut tap) = ([R::neg_infinity(); SIDE], [0; SIDE], 0);
+                    for d in d.clone() {
+                        for h in h.clone() {
+                            let from = (d * hs.input + h) * w.input + w.ranges[first].start;
+                            let (mut phase, mut at) = (from % step, from / step);
+                            for _ in 0..taps {
+                                let x = &phases[phase * room + at..][..SIDE];
+                                for i in 0..SIDE {
+                                    take_larger(x[i], tap, &mut largest[i], &mut found[i]);
+                                }
+                                tap += 1;
+                                phase += 1;
+                                if phase == step {
+                                    (phase, at) = (0, at + 1);
+                                }
+                            }
+                        }
+                    }
+                    let to = row * width + first;
+                    best[to..to + SIDE].copy_from_slice(&largest);
+                    index[to..to + SIDE].copy_from_slice(&found);
+                }
+                row += 1;
+            }
+        }
+    }
+}
+
+/// [`max`] of one plane, window by window.
+fn max_of_each<R: Real>(windows: &Windows, x: &[R], best: &mut [R], index: &mut [u32]) {
+    let [_, h, w] = windows;
+    let (long_h, long_w) = longest(windows);
+    let mut places = best.iter_mut().zip(index);
+    for_each_window(windows, |[rd, rh, rw], _| {
+        let Some((best, index)) = places.next() else { return };
+        (*best, *index) = (R::neg_infinity(), 0);
+        for (i, d) in rd.clone().enumerate() {
+            for (j, row) in rh.clone().enumerate() {
+                let (start, tap) = ((d * h.input + row) * w.input, (i * long_h + j) * long_w);
+                for (k, &value) in x[start + rw.start..start + rw.end].iter().enumerate() {
+                    take_larger(value, (tap + k) as u32, best, index);
+                }
+            }
+        }
+    });
+}
+
+/// Sends each gradient to the element that was the largest; overlapping windows add in the wide dtype, rounded once.
+pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: &[u32], grad: &[T]) -> Vec<T> {
+    let [_, h, w] = windows;
+    let (long_h, long_w) = longest(windows);
+    let (len, outputs) = (in_volume(windows), out_volume(windows));
+    let mut out = uninit_vec(planes * len);
+    if outputs == 0 {
+        out.fill(T::default());
+        return out;
+    }
+    // Where each window begins, and how far from there the element of each index is.
+    let mut starts = with_capacity(outputs);
+    for_each_window(windows, |[rd, rh, rw], _| starts.push((rd.start * h.input + rh.start) * w.input + rw.start));
+    let starts = Pooled::from(starts);
+    let offset =
+        |index: usize| (index / long_w / long_h * h.input + index / long_w % long_h) * w.input + index % long_w;
+    let offsets: Vec<usize> = (0..window_volume(windows)).map(offset).collect();
+    let (mut wide, mut sums) = (Pooled::uninit(outputs), Pooled::uninit(len));
+    for (plane, indices) in indices.chunks_exact(outputs).enumerate().take(planes) {
+        T::widen_into(&grad[plane * outputs..(plane + 1) * outputs], &mut wide);
+        sums.fill(T::Wide::default());
+        for ((&start, &grad), &index) in starts.iter().zip(&*wide).zip(indices) {
+            sums[start + offsets[index as usize]] += grad;
+        }
+        T::narrow_into(&sums, &mut out[plane * len..(plane + 1) * len]);
+    }
+    out
+}
+
+/// The sum of each window divided by its count, rounded once.
+pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Vec<T> {
+    let [_, h, w] = windows;
+    let (len, outputs) = (in_volume(windows), out_volume(windows));
+    let mut out = uninit_vec(planes * outputs);
+    let (mut wide, mut values) = (Pooled::uninit(len), Pooled::uninit(outputs));
+    for plane in 0..planes {
+        T::widen_into(&x[plane * len..(plane + 1) * len], &mut wide);
+        let mut values_left = values.iter_mut();
+        for_each_window(windows, |[rd, rh, rw], count| {
+            let Some(value) = values_left.next() else { return };
+            let mut sum = T::Wide::default();
+            for d in rd.clone() {
+                for row in rh.clone() {
+                    let start = (d * h.input + row) * w.input;
+                    sum += wide[start + rw.start..start + rw.end].iter().copied().sum();
+                }
+            }
+            *value = sum / T::Wide::of(count as f64);
+        });
+        T::narrow_into(&values, &mut out[plane * outputs..(plane + 1) * outputs]);
+    }
+    out
+}
+
+/// Spreads each gradient evenly over its window; overlapping windows add in the wide dtype, rounded once.
+pub(crate) fn average_backward<T: Float>(windows: &Windows, planes: usize, grad: &[T]) -> Vec<T> {
+    let [_, h, w] = windows;
+    let (len, outputs) = (in_volume(windows), out_volume(windows));
+    let (mut out, mut sums) = (uninit_vec(planes * len), Pooled::uninit(len));
+    for plane in 0..planes {
+        let mut grads = grad[plane * outputs..(plane + 1) * outputs].iter();
+        sums.fill(T::Wide::default());
+        for_each_window(windows, |[rd, rh, rw], count| {
+            let Some(grad) = grads.next() else { return };
+            let share = grad.widen() / T::Wide::of(count as f64);
+            for d in rd.clone() {
+                for row in rh.clone() {
+                    let start = (d * h.input + row) * w.input;
+                    sums[start + rw.start..start + rw.end].iter_mut().for_each(|sum| *sum += share);
+                }
+            }
+        });
+        T::narrow_into(&sums, &mut out[plane * len..(plane + 1) * len]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Windows of `kernel` elements, `step` apart.
+    fn axis(input: usize, kernel: usize, step: usize) -> AxisWindows {
+        let ranges: Vec<_> = (0..=(input - kernel) / step).map(|i| i * step..i * step + kernel).collect();
+        AxisWindows { input, counts: vec![kernel; ranges.len()], ranges }
+    }
+
+    /// Windows side by side against windows one by one, bit for bit: ties, both zeros, infinities and NaN among them.
+    #[test]
+    fn windows_side_by_side_find_what_each_finds() {
+        let values = [0.0, -0.0, 1.0, 1.0, -2.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.0, -f32::NAN];
+        for (input, kernel, step) in (1..60)
+            .flat_map(|input| (1..=input.min(5)).flat_map(move |kernel| (1..5).map(move |step| (input, kernel, step))))
+        {
+            let windows = [axis(2, 2, 1), axis(4, 2, step.min(2)), axis(input, kernel, step)];
+            assert!(even_step(&windows).is_some());
+            let len = in_volume(&windows);
+            let at = |i: usize, plane: usize| (i * 7919 + plane * 31 + i / 7 * 13) % (values.len() + plane);
+            let x: Vec<f32> =
+                (0..3).flat_map(|plane| (0..len).map(move |i| at(i, plane))).map(|at| values[at.min(9)]).collect();
+            let (got, got_indices) = max(&windows, 3, &x);
+            let outputs = out_volume(&windows);
+            for (plane, x) in x.chunks_exact(len).enumerate() {
+                let (mut want, mut indices) = (vec![0.0; outputs], vec![0; outputs]);
+                max_of_each(&windows, x, &mut want, &mut indices);
+                let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                let here = plane * outputs..(plane + 1) * outputs;
+                assert_eq!(bits(&got[here.clone()]), bits(&want), "{input} {kernel} {step}");
+                assert_eq!(got_indices[here], indices, "{input} {kernel} {step}");
+            }
+        }
+    }
+}

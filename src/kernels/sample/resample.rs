@@ -1,0 +1,49 @@
+//! Changing the length of an axis: each element of the result is a weighted sum of few elements of the axis.
+
+use crate::kernels::float::Real;
+
+/// For each element of the result, the elements of the axis it is made of, with their weights.
+pub(crate) type Taps = Vec<Vec<(usize, f64)>>;
+
+/// An axis of length `len` between `outer` and `inner` others.
+#[derive(Clone, Copy)]
+pub(crate) struct ResampledAxis {
+    pub outer: usize,
+    pub len: usize,
+    pub inner: usize,
+}
+
+/// The sums, in place of the axis.
+pub(crate) fn resample<R: Real>(x: &[R], axis: ResampledAxis, taps: &Taps) -> Vec<R> {
+    let mut out = vec![R::zero(); axis.outer * taps.len() * axis.inner];
+    each_row(axis, taps, |from, to, weight: R| add(&mut out[to..][..axis.inner], &x[from..][..axis.inner], weight));
+    out
+}
+
+/// The gradient of `x`, given that of the sums.
+pub(crate) fn resample_backward<R: Real>(dy: &[R], axis: ResampledAxis, taps: &Taps) -> Vec<R> {
+    let mut dx = vec![R::zero(); axis.outer * axis.len * axis.inner];
+    each_row(axis, taps, |from, to, weight: R| add(&mut dx[from..][..axis.inner], &dy[to..][..axis.inner], weight));
+    dx
+}
+
+/// Calls `f` with the offset of a row of x, that of the row of the result it goes into, and its weight there.
+fn each_row<R: Real>(
+    ResampledAxis { outer, len, inner }: ResampledAxis,
+    taps: &Taps,
+    mut f: impl FnMut(usize, usize, R),
+) {
+    for o in 0..outer {
+        for (i, taps_of_one) in taps.iter().enumerate() {
+            for &(at, weight) in taps_of_one {
+                f((o * len + at) * inner, (o * taps.len() + i) * inner, R::of(weight));
+            }
+        }
+    }
+}
+
+fn add<R: Real>(to: &mut [R], from: &[R], weight: R) {
+    for (to, &from) in to.iter_mut().zip(from) {
+        *to += from * weight;
+    }
+}

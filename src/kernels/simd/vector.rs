@@ -1,0 +1,218 @@
+//! Vectors of f32: their instructions as a trait, the formats they are loaded from, and the kernels written over them.
+
+use half::{bf16, f16};
+
+/// How many f32 one vector holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Width {
+    One,
+    Eight,
+    Sixteen,
+}
+
+/// One vector instruction set.
+///
+/// A value of such a type is the proof that this machine has the instructions: only [`run_with`](super::run_with) makes one,
+/// after it has looked. So arithmetic is safe, and what remains unsafe is memory.
+///
+/// # Safety of loads and stores
+///
+/// Pointers are valid for [`LANES`](Simd::LANES) elements. They need no alignment, but for `stream_*`: that of the vector.
+pub(crate) trait Simd: Copy {
+    /// A vector of f32.
+    type F32s: Copy;
+    /// Numbers in a vector.
+    const LANES: usize;
+    /// Rows of the tile of sums that the micro-kernel of a matrix product keeps in registers.
+    const MR: usize;
+    /// Columns of that tile.
+    const NR: usize = 2 * Self::LANES;
+
+    /// One number in all lanes.
+    fn splat(self, x: f32) -> Self::F32s;
+    fn add(self, a: Self::F32s, b: Self::F32s) -> Self::F32s;
+    /// `a * b + c`, rounded once.
+    fn mul_add(self, a: Self::F32s, b: Self::F32s, c: Self::F32s) -> Self::F32s;
+    /// The sum of the lanes: the upper half is added to the lower until one is left.
+    fn sum(self, v: Self::F32s) -> f32;
+
+    /// # Safety
+    /// `from` is valid for reads of `LANES` elements.
+    unsafe fn load_f32(self, from: *const f32) -> Self::F32s;
+    /// # Safety
+    /// `from` is valid for reads of `LANES` elements.
+    unsafe fn load_f16(self, from: *const f16) -> Self::F32s;
+    /// # Safety
+    /// `from` is valid for reads of `LANES` elements.
+    unsafe fn load_bf16(self, from: *const bf16) -> Self::F32s;
+
+    /// # Safety
+    /// `to` is valid for writes of `LANES` elements.
+    unsafe fn store_f32(self, v: Self::F32s, to: *mut f32);
+    /// Rounded to nearest even.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `LANES` elements.
+    unsafe fn store_f16(self, v: Self::F32s, to: *mut f16);
+    /// Rounded to nearest even.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `LANES` elements.
+    unsafe fn store_bf16(self, v: Self::F32s, to: *mut bf16);
+
+    /// A store past the caches, to be followed by [`store_fence`](super::store_fence).
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `LANES` elements and aligned to all of them.
+    unsafe fn stream_f32(self, v: Self::F32s, to: *mut f32);
+    /// As [`stream_f32`](Simd::stream_f32), rounded to nearest even.
+    ///
+    /// # Safety
+    /// As for `stream_f32`.
+    unsafe fn stream_f16(self, v: Self::F32s, to: *mut f16);
+    /// As [`stream_f16`](Simd::stream_f16).
+    ///
+    /// # Safety
+    /// As for `stream_f32`.
+    unsafe fn stream_bf16(self, v: Self::F32s, to: *mut bf16);
+
+    /// Transposes 8 x 8 numbers whose rows are `row` apart to rows that are `to_row` apart.
+    ///
+    /// # Safety
+    /// Eight rows of eight numbers are valid for reads at `from`, and for writes at `to`.
+    unsafe fn transpose(self, from: *const f32, row: usize, to: *mut f32, to_row: usize);
+}
+
+/// A storage format that vectors of f32 are loaded from and stored to.
+pub(crate) trait Lanes: Copy + Default {
+    /// One number, exact: the scalar twin of [`load`](Lanes::load).
+    fn load_one(self) -> f32;
+    /// One number, rounded to nearest even: the scalar twin of [`store`](Lanes::store).
+    fn store_one(x: f32) -> Self;
+
+    /// # Safety
+    /// `from` is valid for reads of `S::LANES` elements.
+    unsafe fn load<S: Simd>(simd: S, from: *const Self) -> S::F32s;
+    /// # Safety
+    /// `to` is valid for writes of `S::LANES` elements.
+    unsafe fn store<S: Simd>(simd: S, v: S::F32s, to: *mut Self);
+    /// See [`Simd::stream_f32`].
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `S::LANES` elements and aligned to all of them.
+    unsafe fn stream<S: Simd>(simd: S, v: S::F32s, to: *mut Self);
+}
+
+macro_rules! lanes {
+    ($($t:ty: $x:ident => $widened:expr, $narrow:path; $load:ident, $store:ident, $stream:ident;)*) => { $(
+        impl Lanes for $t {
+            #[inline(always)]
+            fn load_one(self) -> f32 {
+                let $x = self;
+                $widened
+            }
+            #[inline(always)]
+            fn store_one(x: f32) -> Self {
+                $narrow(x)
+            }
+            #[inline(always)]
+            unsafe fn load<S: Simd>(simd: S, from: *const $t) -> S::F32s {
+                // SAFETY: the caller's promise is the same.
+                unsafe { simd.$load(from) }
+            }
+            #[inline(always)]
+            unsafe fn store<S: Simd>(simd: S, v: S::F32s, to: *mut $t) {
+                // SAFETY: the caller's promise is the same.
+                unsafe { simd.$store(v, to) }
+            }
+            #[inline(always)]
+            unsafe fn stream<S: Simd>(simd: S, v: S::F32s, to: *mut $t) {
+                // SAFETY: the caller's promise is the same.
+                unsafe { simd.$stream(v, to) }
+            }
+        }
+    )* };
+}
+lanes! {
+    f32: x => x, std::convert::identity; load_f32, store_f32, stream_f32;
+    f16: x => x.to_f32(), f16::from_f32; load_f16, store_f16, stream_f16;
+    // `bf16::to_f32` makes a NaN quiet, which the upper half of an f32 does not need.
+    bf16: x => f32::from_bits(u32::from(x.to_bits()) << 16), bf16::from_f32; load_bf16, store_bf16, stream_bf16;
+}
+
+/// A kernel written over vectors of any width.
+pub(crate) trait Kernel {
+    type Output;
+    /// `#[inline(always)]`, so that it is compiled for the instructions of `S`.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// Plain loops, to be run by [`vectorized`](super::vectorized): a small closure, or a type whose `run` is
+/// `#[inline(always)]`. The compiler keeps a large closure out of line, where it has no vector instructions.
+pub(crate) trait Body {
+    type Output;
+    fn run(self) -> Self::Output;
+}
+
+impl<R, F: FnOnce() -> R> Body for F {
+    type Output = R;
+    #[inline(always)]
+    fn run(self) -> R {
+        self()
+    }
+}
+
+/// Loads the first `count` lanes from memory that holds no more; the others are 0.
+///
+/// # Safety
+/// `count` is at most `S::LANES`, and `from` is valid for reads of `count` elements.
+#[inline(always)]
+pub(crate) unsafe fn load_first<S: Simd, T: Lanes>(simd: S, from: *const T, count: usize) -> S::F32s {
+    // SAFETY: the caller's promise; `all` has room for any vector.
+    unsafe {
+        if count == S::LANES {
+            return T::load(simd, from);
+        }
+        let mut all = [T::default(); 16];
+        copy_few(from, all.as_mut_ptr(), count);
+        T::load(simd, all.as_ptr())
+    }
+}
+
+/// Stores the first `count` lanes to memory that has room for no more.
+///
+/// # Safety
+/// `count` is at most `S::LANES`, and `to` is valid for writes of `count` elements.
+#[inline(always)]
+pub(crate) unsafe fn store_first<S: Simd, T: Lanes>(simd: S, v: S::F32s, to: *mut T, count: usize) {
+    // SAFETY: the caller's promise; `all` has room for any vector.
+    unsafe {
+        if count == S::LANES {
+            return T::store(simd, v, to);
+        }
+        let mut all = [T::default(); 16];
+        T::store(simd, v, all.as_mut_ptr());
+        copy_few(all.as_ptr(), to, count);
+    }
+}
+
+/// Copies fewer than 16 elements by two copies of one size that may overlap, which is cheaper than a call of `memcpy`.
+///
+/// # Safety
+/// `from` is valid for reads and `to` for writes of `count` elements, and they do not overlap.
+#[inline(always)]
+unsafe fn copy_few<T>(from: *const T, to: *mut T, count: usize) {
+    macro_rules! sizes {
+        ($($size:literal)*) => { $(
+            if count >= $size {
+                // SAFETY: the caller's promise, and `count` is at least the size and less than twice that.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(from, to, $size);
+                    std::ptr::copy_nonoverlapping(from.add(count - $size), to.add(count - $size), $size);
+                }
+                return;
+            }
+        )* };
+    }
+    sizes! { 8 4 2 1 }
+}

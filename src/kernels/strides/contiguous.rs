@@ -1,0 +1,153 @@
+//! Copies of views that are not in row-major order.
+
+use ndarray::ArrayViewD;
+
+use crate::kernels::memory::{Item, copied, uninit_vec};
+
+/// Length and distance in elements of one axis of a view.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Axis {
+    len: usize,
+    step: isize,
+}
+
+/// Rows and columns that are transposed together, so that both sides stay in the nearest cache.
+const TILE: usize = 16;
+
+/// The elements of a view in row-major order.
+pub(crate) fn row_major<T: Item>(x: &ArrayViewD<'_, T>) -> Vec<T> {
+    if let Some(slice) = x.as_slice() {
+        return copied(slice);
+    }
+    let mut out = uninit_vec(x.len());
+    if !out.is_empty() {
+        let axes = merged(x.shape(), x.strides());
+        // SAFETY: every index within the lengths lies inside the view, and there is one place in `out` for each.
+        unsafe { copy(x.as_ptr(), &axes, out.as_mut_ptr()) };
+    }
+    out
+}
+
+/// The axes longer than 1, neighbours that are walked in one go made one.
+fn merged(shape: &[usize], steps: &[isize]) -> Vec<Axis> {
+    let mut axes: Vec<Axis> = Vec::new();
+    for (&len, &step) in shape.iter().zip(steps).filter(|(len, _)| **len != 1) {
+        match axes.last_mut() {
+            Some(outer) if outer.step == step * len as isize => *outer = Axis { len: outer.len * len, step },
+            _ => axes.push(Axis { len, step }),
+        }
+    }
+    axes
+}
+
+// SAFETY: `from` plus any index within the axes is readable, and `to` has a place for each.
+unsafe fn copy<T: Copy>(from: *const T, axes: &[Axis], to: *mut T) {
+    let place = |i: usize, axis: Axis| i as isize * axis.step;
+    let inner: usize = axes.iter().skip(1).map(|axis| axis.len).product();
+    // SAFETY: the promise of this function, for each part of what it covers.
+    unsafe {
+        match axes {
+            [] => *to = *from,
+            [row] if row.step == 1 => std::ptr::copy_nonoverlapping(from, to, row.len),
+            [row] => (0..row.len).for_each(|i| *to.add(i) = *from.offset(place(i, *row))),
+            [rows, columns] if columns.step != 1 => transpose(from, [*rows, *columns], to),
+            // Whatever axis is contiguous there is brought next to the last.
+            [first, .., last] if last.step != 1 && first.step == 1 => {
+                for i in 0..axes[1].len {
+                    let rest: Vec<Axis> = std::iter::once(*first).chain(axes[2..].iter().copied()).collect();
+                    copy_rows(from.offset(place(i, axes[1])), &rest, to.add(i * (inner / axes[1].len)), inner);
+                }
+            }
+            [first, rest @ ..] => {
+                for i in 0..first.len {
+                    copy(from.offset(place(i, *first)), rest, to.add(i * inner));
+                }
+            }
+        }
+    }
+}
+
+/// As [`copy`], where what belongs to one index of the first axis is `apart` from the next.
+// SAFETY: as for `copy`, with the places of `to` that far apart.
+unsafe fn copy_rows<T: Copy>(from: *const T, axes: &[Axis], to: *mut T, apart: usize) {
+    // SAFETY: the promise of this function.
+    unsafe {
+        match axes {
+            [rows, columns] => tiles(from, [*rows, *columns], to, apart),
+            [first, next, rest @ ..] => {
+                let inner: usize = rest.iter().map(|axis| axis.len).product();
+                for i in 0..next.len {
+                    let axes: Vec<Axis> = std::iter::once(*first).chain(rest.iter().copied()).collect();
+                    copy_rows(from.offset(i as isize * next.step), &axes, to.add(i * inner), apart);
+                }
+            }
+            _ => copy(from, axes, to),
+        }
+    }
+}
+
+// SAFETY: as for `copy`.
+unsafe fn transpose<T: Copy>(from: *const T, axes: [Axis; 2], to: *mut T) {
+    // SAFETY: as for `copy`; rows follow one another.
+    unsafe { tiles(from, axes, to, axes[1].len) }
+}
+
+// SAFETY: as for `copy`, with rows of `to` that are `apart`.
+unsafe fn tiles<T: Copy>(from: *const T, [rows, columns]: [Axis; 2], to: *mut T, apart: usize) {
+    for top in (0..rows.len).step_by(TILE) {
+        for left in (0..columns.len).step_by(TILE) {
+            for row in top..rows.len.min(top + TILE) {
+                for column in left..columns.len.min(left + TILE) {
+                    let place = row as isize * rows.step + column as isize * columns.step;
+                    // SAFETY: the promise of this function; both indices are within the axes.
+                    unsafe { *to.add(row * apart + column) = *from.offset(place) };
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{ArrayD, Axis, IxDyn, Slice};
+
+    use super::*;
+
+    /// Every order of the axes, with pieces taken and directions turned, as ndarray walks them.
+    #[test]
+    fn views_are_copied_as_ndarray_walks_them() {
+        let shape = [3, 1, 17, 5, 2];
+        let len: usize = shape.iter().product();
+        let whole = ArrayD::from_shape_vec(IxDyn(&shape), (0..len as i64).collect()).unwrap();
+        let mut orders = vec![vec![]];
+        for _ in 0..shape.len() {
+            orders = orders
+                .into_iter()
+                .flat_map(|order: Vec<usize>| {
+                    (0..shape.len())
+                        .filter(|i| !order.contains(i))
+                        .map(|i| [&order[..], &[i]].concat())
+                        .collect::<Vec<_>>()
+                })
+                .collect();
+        }
+        assert_eq!(orders.len(), 120);
+        for order in orders {
+            for variant in 0..4 {
+                let mut view = whole.view();
+                if variant & 1 == 1 {
+                    view.slice_axis_inplace(Axis(2), Slice::new(1, Some(16), 3));
+                }
+                if variant & 2 == 2 {
+                    view.invert_axis(Axis(3));
+                }
+                let view = view.permuted_axes(IxDyn(&order));
+                assert_eq!(row_major(&view), view.iter().copied().collect::<Vec<_>>(), "{order:?} {variant}");
+            }
+        }
+        let row = ArrayD::from_shape_vec(IxDyn(&[4]), vec![1, 2, 3, 4]).unwrap();
+        let stretched = row.broadcast(IxDyn(&[3, 2, 4])).unwrap();
+        assert_eq!(row_major(&stretched), stretched.iter().copied().collect::<Vec<_>>());
+        assert!(row_major(&whole.slice_axis(Axis(0), Slice::from(0..0))).is_empty());
+    }
+}

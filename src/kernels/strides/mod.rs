@@ -1,0 +1,7 @@
+//! Walks through arrays by the strides of their axes: copies of views, and arrays that are stretched to one shape.
+
+mod broadcast;
+mod contiguous;
+
+pub(crate) use broadcast::{Broadcast, places, zip, zip3};
+pub(crate) use contiguous::row_major;
