@@ -113,6 +113,18 @@ fn commands_print_what_the_documents_show() {
     assert!(compared >= 3, "{compared} commands were compared");
 }
 
+/// A policy that a document shows can be read.
+#[test]
+fn policies_in_the_documents_are_policies() {
+    let documents = documents();
+    let read_policies = documents.iter().flat_map(|document| {
+        let blocks = blocks(&read(document)).into_iter();
+        let whole = blocks.filter(|block| block.language == "yaml" && block.text.starts_with("version: 1"));
+        whole.map(|block| precast::Policy::parse(&block.text, &document.to_string_lossy()).unwrap())
+    });
+    assert!(read_policies.count() >= 2);
+}
+
 /// What the tape keeps depends on shapes and dtypes alone, so it can be compared where times cannot.
 #[test]
 fn half_precision_keeps_half_the_bytes() {
