@@ -11,7 +11,7 @@ use precast::{
     prelude::*,
 };
 
-/// Prints a dtype, and insists that it is the one the documentation names.
+/// Prints a dtype, and checks that it is the one that the documentation names.
 fn show(what: &str, x: &Tensor, documented: DType) {
     println!("  {what:<58} {}", x.dtype().long_name());
     assert_eq!(x.dtype(), documented, "{what}");
@@ -63,7 +63,7 @@ fn torch(pack: &str, low: DType) -> Result<()> {
     })?;
     show("e = mm(a, b)", &e, low);
     show("f = mm(d, e)", &f, low);
-    // Outside the region dtypes no longer meet by themselves.
+    // Outside the region, different dtypes are an error.
     assert!(d.matmul(&f).is_err());
     show("g = mm(d, f.float())", &d.matmul(&f.cast(DType::F32))?, DType::F32);
 
@@ -129,7 +129,7 @@ fn tensorflow() -> Result<()> {
     })
 }
 
-/// A region belongs to its thread; whoever wants it in others carries it there.
+/// A region belongs to its thread. `precision::carry` takes it to other threads.
 fn threads() -> Result<()> {
     println!("threads");
     let x = Tensor::ones(&[2, 2], DType::F32);
@@ -146,7 +146,7 @@ fn threads() -> Result<()> {
     })
 }
 
-/// Which op ran how often in which dtype.
+/// How often each op ran in each dtype.
 fn statistics() -> Result<()> {
     println!("collect_op_stats");
     let x = Tensor::ones(&[4, 4], DType::F32);

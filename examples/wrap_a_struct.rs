@@ -1,15 +1,15 @@
-//! A network of one's own, a struct with a skip connection, is planned, wrapped, trained and unwrapped again.
+//! A network that is a struct with a skip connection: it is planned, wrapped, trained and unwrapped again.
 //!
 //! `cargo run --release --example wrap_a_struct`
 
 use precast::{
-    LossScale, Outcome, Sgd, data,
+    data,
     policy::{Rule, Run},
     prelude::*,
     train::accuracy,
 };
 
-/// Two convolutions with a skip connection. Not a word of precision.
+/// Two convolutions with a skip connection. Nothing in it says in which precision it runs.
 #[derive(Debug, Serialize, Deserialize)]
 struct Residual {
     conv1: Child<Conv2d>,
@@ -77,7 +77,7 @@ fn main() -> Result<()> {
         classes: 10,
     });
 
-    // The default keeps BatchNorm in f32. Here the second block's are lowered too, all but the last one.
+    // The default keeps BatchNorm in f32. These rules lower the norms of the second block too, but for the last one.
     let policy = Policy::new(Level::O2, DType::Bf16)?
         .rule(Rule::path("blocks.1.bn2", Run::Full)?.because("its statistics feed the head"))?
         .rule(Rule::path("blocks.1.*", Run::Low)?.because("a try: how bad is a bf16 BatchNorm?"))?;
@@ -101,7 +101,7 @@ fn main() -> Result<()> {
     net.set_train(false);
     println!("after one epoch  {:5.1} %", 100.0 * accuracy(&net, &digits.test, 100)?);
 
-    // Undo is exact: the network is as it was written, its trained weights are its own, and f32 as always.
+    // Undo is exact: the network is as it was written, with its trained f32 weights.
     applied.undo(&mut net)?;
     println!("the same in f32  {:5.1} %", 100.0 * accuracy(&net, &digits.test, 100)?);
     assert!(net.params().iter().all(|(_, param)| param.value().dtype() == DType::F32));

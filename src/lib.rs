@@ -68,6 +68,7 @@ pub mod cost;
 mod dtype;
 pub mod error;
 pub mod gradcheck;
+pub mod guide;
 pub mod io;
 #[allow(unsafe_code)]
 mod kernels;

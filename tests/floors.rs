@@ -18,7 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["policy"],
     &["rewrite", "autocast", "run"],
     &["scale", "optim", "train"],
-    &["report", "cli", "main"],
+    &["report", "cli", "main", "guide"],
 ];
 
 fn sources() -> Vec<(PathBuf, String)> {

@@ -205,7 +205,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "undo clears what stood there before",
         "src/rewrite/apply.rs",
-        &[("*slot.adapter = before.next().flatten()", "*slot.adapter = before.next().and(None)")],
+        &[("slot.replace_adapter(before.next().flatten());", "slot.replace_adapter(before.next().and(None));")],
         &["properties", "levels"],
     ),
     // Parameters.
