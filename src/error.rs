@@ -121,6 +121,11 @@ impl Error {
         self
     }
 
+    /// Names the op around the one that is named already; the op itself, if none is.
+    pub(crate) fn within(self, op: &'static str) -> Self {
+        if self.0.op.is_some() { self.context(format_args!("in {op}")) } else { self.in_op(op) }
+    }
+
     /// Notes the slot being run, unless an inner one is noted already.
     pub(crate) fn in_slot(mut self, slot: usize) -> Self {
         self.0.slot.get_or_insert(slot);
@@ -165,19 +170,25 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// `; did you mean ...?` for the nearest of the allowed names, or nothing when none is near.
+/// ` (did you mean ...?)` for the nearest of the allowed names, or nothing when none is near.
 pub(crate) fn did_you_mean<'a>(met: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
+    let allowed: Vec<&str> = allowed.into_iter().collect();
+    nearest(met, &allowed, |name| name).map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
+}
+
+/// The one of `all` whose name is nearest to the one met, the first of several; `None` when none is near.
+pub(crate) fn nearest<'a, T>(met: &str, all: &'a [T], name: impl Fn(&'a T) -> &'a str) -> Option<&'a T> {
     let met_lower = met.to_lowercase();
     // In a name of two letters one other letter makes another name.
     let limit = |name: &str| name.len().max(met.len()) / 3;
-    allowed
-        .into_iter()
+    all.iter()
+        .map(|one| (one, name(one)))
         // The distance is at least the difference of the lengths; without this a very long name would take seconds.
-        .filter(|name| name.len().abs_diff(met.len()) <= limit(name))
-        .map(|name| (strsim::damerau_levenshtein(&met_lower, &name.to_lowercase()), name))
-        .filter(|&(distance, name)| distance <= limit(name))
-        .min_by_key(|&(distance, _)| distance)
-        .map_or(String::new(), |(_, name)| format!(" (did you mean `{name}`?)"))
+        .filter(|(_, name)| name.len().abs_diff(met.len()) <= limit(name))
+        .map(|(one, name)| (strsim::damerau_levenshtein(&met_lower, &name.to_lowercase()), one, name))
+        .filter(|(distance, _, name)| *distance <= limit(name))
+        .min_by_key(|(distance, ..)| *distance)
+        .map(|(_, one, _)| one)
 }
 
 /// The one of `all` that is called `text`; else `unknown` (`unknown level`), what was met, what is near and what is allowed.

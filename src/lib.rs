@@ -82,13 +82,12 @@ pub mod prelude;
 mod printable;
 pub mod report;
 pub mod rewrite;
-mod run;
 pub mod scale;
 mod tensor;
 pub mod train;
 
 pub use autocast::{Autocast, autocast};
-pub use catalogue::Op;
+pub use catalogue::{Op, Precision};
 pub use cell::{Cell, Child};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
@@ -96,13 +95,12 @@ pub use error::{Error, ErrorKind, Result};
 pub use kernels::bench as kernel_benches;
 pub use kernels::{memory::MAX_KEPT_BYTES, threads::set_threads};
 pub use ops::{
-    ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, Padding, PoolOptions,
-    RecurrentWeights, Reduction, Resize,
+    ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
+    RecurrentWeights, Reduction, Resize, run,
 };
 pub use optim::{Adam, Optimizer, Sgd};
 pub use policy::{Level, Policy};
 pub use rewrite::Plan;
-pub use run::run;
 pub use scale::{LossScale, Outcome};
-pub use tensor::{Grads, Param, Tensor, TensorElement, no_grad};
+pub use tensor::{Backward, Grads, Param, Tensor, TensorElement, no_grad};
 pub use train::data;

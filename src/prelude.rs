@@ -8,7 +8,7 @@ pub use typetag;
 
 pub use crate::{
     Adam, Autocast, Cell, Child, DType, Error, ErrorKind, Level, LossScale, Op, Optimizer, Outcome, Padding, Param,
-    Policy, Result, Sgd, Tensor, autocast, children,
+    Policy, Precision, Result, Sgd, Tensor, autocast, children,
     layers::*,
     policy::{List, black_list, white_list},
     rewrite::{Custom, Decorate, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, decorate},

@@ -16,7 +16,7 @@ const FLOORS: &[&[&str]] = &[
     &["tensor", "ops", "gradcheck"],
     &["cell", "layers", "cost", "io"],
     &["policy"],
-    &["rewrite", "autocast", "run"],
+    &["rewrite", "autocast"],
     &["scale", "optim", "train"],
     &["report", "cli", "main", "guide"],
 ];

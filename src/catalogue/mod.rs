@@ -2,16 +2,20 @@
 //!
 //! The catalogue says what an op *is*. Which precision it runs in is decided by lists, and those are data (`policies/packs/`).
 
+mod custom;
+mod op;
 mod table;
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub(crate) use table::Mixing;
-pub use table::Op;
+pub use custom::{Custom, Precision};
+pub use op::Op;
+pub(crate) use op::{Family, Mixing};
+pub(crate) use table::op_table;
 
-use crate::error::{Error, Result, by_name, did_you_mean};
+use crate::error::{Error, Result, by_name, did_you_mean, nearest};
 
 /// A system whose names of ops the catalogue knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -115,8 +119,8 @@ impl Op {
         if let Some((system, name)) = System::of_prefix(name)? {
             return Op::in_system(system, name);
         }
-        if let Some(op) = Op::ALL.iter().find(|op| op.name() == name) {
-            return Ok(vec![*op]);
+        if let Some(op) = Op::by_own_name(name) {
+            return Ok(vec![op]);
         }
         let mut hits: Vec<(System, Vec<Op>)> = System::ALL
             .into_iter()
@@ -135,6 +139,12 @@ impl Op {
         all.sort_unstable();
         all.dedup();
         Ok(all)
+    }
+
+    /// The op that this library, or a [`CustomOp`](crate::CustomOp), calls so.
+    fn by_own_name(name: &str) -> Option<Op> {
+        let in_table = Op::ALL.iter().copied().find(|op| op.name() == name);
+        in_table.or_else(|| Custom::named(name).map(Op::Custom))
     }
 
     /// The ops that a name means to somebody who speaks the names of `system`: its own name first, else as
@@ -188,16 +198,16 @@ impl Op {
 /// The error for a name that nobody knows. Of names that are equally near, the speaker's own is suggested.
 fn unknown(name: &str, speaker: Option<System>) -> Error {
     let own = Op::ALL.iter().map(|op| (op.name(), None, *op));
+    let custom = Custom::names().into_iter().filter_map(|name| Some((name, None, Op::Custom(Custom::named(name)?))));
     let theirs = System::ALL.into_iter().flat_map(|system| {
         Op::ALL.iter().flat_map(move |op| op.names(system).map(move |name| (name, Some(system), *op)))
     });
-    let mut all: Vec<(&str, Option<System>, Op)> = own.chain(theirs).collect();
+    let mut all: Vec<(&str, Option<System>, Op)> = own.chain(custom).chain(theirs).collect();
     all.sort_by_key(|(_, system, _)| speaker.is_some() && *system != speaker);
-    let near = did_you_mean(name, all.iter().map(|(name, ..)| *name));
-    let whose = all.iter().find(|(known, ..)| near.contains(&format!("`{known}`")));
-    let near = match whose {
-        Some((_, Some(system), op)) => near.replace("?)", &format!(", as {system} calls {op}?)")),
-        _ => near,
+    let near = match nearest(name, &all, |(known, ..)| *known) {
+        Some((known, Some(system), op)) => format!(" (did you mean `{known}`, as {system} calls {op}?)"),
+        Some((known, None, _)) => format!(" (did you mean `{known}`?)"),
+        None => "; a custom op is known once it is registered".into(),
     };
     Error::list(format!("no op is called `{name}`{near}"))
 }
@@ -215,11 +225,11 @@ impl Serialize for Op {
 }
 
 impl<'de> Deserialize<'de> for Op {
-    /// By the name in this library.
+    /// By the name in this library; a [`CustomOp`](crate::CustomOp) must be registered before.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        let op = Op::ALL.iter().find(|op| op.name() == name);
-        op.copied().ok_or_else(|| serde::de::Error::custom(format!("no op is called `{name}`")))
+        let unknown = || format!("no op is called `{name}`; a custom op is known once it is registered");
+        Op::by_own_name(&name).ok_or_else(|| serde::de::Error::custom(unknown()))
     }
 }
 

@@ -1,321 +1,295 @@
-//! The table of ops: each with its names in four systems.
+//! The table of ops: a row for each op, in which everything stands that is said of an op outside of its own file.
+//!
+//! A row is `Op Mixing Family method(arguments) [MindSpore, Paddle, torch, TensorFlow]`:
+//!
+//! - [`Mixing`](super::Mixing): what the op does with floating inputs of different dtypes;
+//! - [`Family`](super::Family): what kind of work it is, for the cost model;
+//! - the method of `Tensor` that runs it. `relu(x)`, `linear(x, weight, bias?)` and `multi_dot(tensors..)` take tensors
+//!   only, and [`run`](crate::run) can call them. `softmax(x; axis)` takes after the semicolon what `run` cannot know;
+//! - its names in four systems, separated by spaces; `""` is none. torch's names are those of `aten`, without the
+//!   overload.
+//!
+//! A row of `decided_only` has names and nothing else: lists name the op, and this library cannot run it.
+//!
+//! The table is handed to a macro, which takes from it what it needs: the enum here, the calls in `ops/run.rs`.
 
-use super::System;
-
-/// How an op treats floating inputs of different dtypes when no policy has spoken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mixing {
-    /// All are promoted to the widest, as arithmetic does.
-    Promotes,
-    /// An error: silently widening a matrix product would hide that a cast was forgotten.
-    Refuses,
-    /// Each input keeps its dtype; the op itself says what that means.
-    Keeps,
-}
-
-/// A row is `Op Mixing [MindSpore, Paddle, torch, TensorFlow]`; names are separated by spaces, and `""` is none. torch's
-/// names are those of `aten`, without the overload.
-macro_rules! catalogue {
-    (
-        kernels { $($(#[$doc:meta])* $op:ident $mixing:ident [$($names:literal),*];)* }
-        decided_only { $($(#[$without_doc:meta])* $without:ident [$($without_names:literal),*];)* }
-    ) => {
-        /// One primitive operation.
-        ///
-        /// The catalogue knows every op that a list of MindSpore, Paddle, torch or TensorFlow names. Those that networks
-        /// use have a [kernel](Op::has_kernel) here; of the others precast says in which precision they would run.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[non_exhaustive]
-        #[allow(missing_docs, reason = "the name says it; ops with a kernel are documented at their function")]
-        pub enum Op {
-            $($(#[$doc])* $op,)*
-            $($(#[$without_doc])* $without,)*
-        }
-
-        impl Op {
-            /// Every op of the catalogue.
-            pub const ALL: &[Op] = &[$(Op::$op,)* $(Op::$without,)*];
-
-            /// The name in this library.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Op::$op => stringify!($op),)*
-                    $(Op::$without => stringify!($without),)*
-                }
-            }
-
-            /// Whether this library can run it. Of an op without a kernel it says the precision only.
-            pub fn has_kernel(self) -> bool {
-                match self {
-                    $(Op::$op => true,)*
-                    $(Op::$without => false,)*
-                }
-            }
-
-            /// The names that a system has for this op; empty when it has none.
-            pub fn names(self, system: System) -> impl Iterator<Item = &'static str> + Clone {
-                let columns: [&'static str; 4] = match self {
-                    $(Op::$op => [$($names),*],)*
-                    $(Op::$without => [$($without_names),*],)*
-                };
-                columns[system as usize].split_whitespace()
-            }
-
-            pub(crate) fn mixing(self) -> Mixing {
-                match self {
-                    $(Op::$op => Mixing::$mixing,)*
-                    $(Op::$without => Mixing::Keeps,)*
-                }
-            }
-        }
-    };
-}
-
-catalogue! {
+macro_rules! op_table {
+    ($use:ident) => { $use! {
     kernels {
-        Cast Keeps ["Cast", "cast", "to _to_copy", "Cast"];
+        Cast Keeps Elementwise cast(x; dtype) ["Cast", "cast", "to _to_copy", "Cast"];
         // products
-        MatMul Refuses ["MatMul", "matmul_v2 matmul mul", "matmul mm", "MatMul"];
+        MatMul Refuses Product matmul(a, b) ["MatMul", "matmul_v2 matmul mul", "matmul mm", "MatMul"];
         /// Matrix product with broadcast batch dimensions and vectors.
-        MatMulExt Refuses ["MatMulExt", "matmul_v2 matmul", "matmul", "BatchMatMulV2"];
-        BatchMatMul Refuses ["BatchMatMul BatchMatMulExt", "bmm", "bmm", "BatchMatMul BatchMatMulV2"];
+        MatMulExt Refuses Product matmul_ext(a, b) ["MatMulExt", "matmul_v2 matmul", "matmul", "BatchMatMulV2"];
+        BatchMatMul Refuses Product batch_matmul(a, b)
+            ["BatchMatMul BatchMatMulExt", "bmm", "bmm", "BatchMatMul BatchMatMulV2"];
         /// `x · wᵀ + b` with one rounding.
-        Linear Refuses ["Dense", "linear_v2 fused_gemm_epilogue", "linear", ""];
-        BiasAdd Refuses ["BiasAdd", "", "", "BiasAdd BiasAddV1"];
-        Ger Promotes ["Ger", "outer", "outer ger", ""];
-        Dot Promotes ["Dot", "dot", "dot", ""];
-        Einsum Refuses ["Einsum", "einsum", "einsum", "Einsum"];
-        Addmm Refuses ["Addmm", "addmm", "addmm", ""];
-        Addbmm Refuses ["Addbmm", "", "addbmm", ""];
-        Baddbmm Refuses ["Baddbmm", "baddbmm", "baddbmm", ""];
-        Addmv Refuses ["Addmv", "", "addmv", ""];
-        Mv Refuses ["Mv", "mv", "mv", ""];
-        Conv1d Refuses ["Conv1DExt", "", "conv1d convolution _convolution cudnn_convolution", ""];
-        Conv2d Refuses [
+        Linear Refuses Product linear(x, weight, bias?) ["Dense", "linear_v2 fused_gemm_epilogue", "linear", ""];
+        BiasAdd Refuses Elementwise bias_add(a, b) ["BiasAdd", "", "", "BiasAdd BiasAddV1"];
+        Ger Promotes Elementwise outer(a, b) ["Ger", "outer", "outer ger", ""];
+        Dot Promotes Product dot(a, b) ["Dot", "dot", "dot", ""];
+        Einsum Refuses Contraction einsum(; equation, operands) ["Einsum", "einsum", "einsum", "Einsum"];
+        Addmm Refuses AddedProduct addmm(a, b, c) ["Addmm", "addmm", "addmm", ""];
+        Addbmm Refuses SummedProduct addbmm(a, b, c) ["Addbmm", "", "addbmm", ""];
+        Baddbmm Refuses AddedProduct baddbmm(a, b, c) ["Baddbmm", "baddbmm", "baddbmm", ""];
+        Addmv Refuses AddedProduct addmv(a, b, c) ["Addmv", "", "addmv", ""];
+        Mv Refuses Product mv(a, b) ["Mv", "mv", "mv", ""];
+        Conv1d Refuses Convolution conv1d(x; weight, bias, options)
+            ["Conv1DExt", "", "conv1d convolution _convolution cudnn_convolution", ""];
+        Conv2d Refuses Convolution conv2d(x; weight, bias, options) [
             "Conv2D Conv2DExt Convolution", "conv2d", "conv2d convolution _convolution cudnn_convolution",
             "Conv2D FusedConv2DBiasActivation FusedPadConv2D"
         ];
-        Conv3d Refuses ["Conv3D Conv3DExt", "conv3d", "conv3d convolution _convolution cudnn_convolution", "Conv3D"];
-        ConvTranspose1d Refuses ["", "", "conv_transpose1d convolution _convolution cudnn_convolution_transpose", ""];
-        ConvTranspose2d Refuses [
+        Conv3d Refuses Convolution conv3d(x; weight, bias, options)
+            ["Conv3D Conv3DExt", "conv3d", "conv3d convolution _convolution cudnn_convolution", "Conv3D"];
+        ConvTranspose1d Refuses TransposedConvolution conv_transpose1d(x; weight, bias, options)
+            ["", "", "conv_transpose1d convolution _convolution cudnn_convolution_transpose", ""];
+        ConvTranspose2d Refuses TransposedConvolution conv_transpose2d(x; weight, bias, options) [
             "Conv2DTranspose ConvTranspose2D Conv2DBackpropInput", "conv2d_transpose",
             "conv_transpose2d convolution _convolution cudnn_convolution_transpose", "Conv2DBackpropInput"
         ];
-        ConvTranspose3d Refuses [
+        ConvTranspose3d Refuses TransposedConvolution conv_transpose3d(x; weight, bias, options) [
             "Conv3DTranspose", "conv3d_transpose",
             "conv_transpose3d convolution _convolution cudnn_convolution_transpose",
             "Conv3DBackpropInput Conv3DBackpropInputV2"
         ];
-        ScaledDotProductAttention Refuses [
+        ScaledDotProductAttention Refuses Attention scaled_dot_product_attention(x; k, v, mask, causal, scale) [
             "", "flash_attn",
-            "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu",
-            ""
+            "scaled_dot_product_attention _scaled_dot_product_flash_attention
+             _scaled_dot_product_flash_attention_for_cpu", ""
         ];
         /// Matrix product of several matrices.
-        MultiDot Refuses ["", "multi_dot", "linalg_multi_dot chain_matmul", ""];
-        Inner Refuses ["", "", "inner", ""];
-        Vecdot Refuses ["", "", "linalg_vecdot", ""];
-        Tensordot Refuses ["", "", "tensordot", ""];
-        Bilinear Refuses ["", "bilinear", "bilinear", ""];
-        Addr Promotes ["", "", "addr", ""];
+        MultiDot Refuses ProductChain multi_dot(tensors..) ["", "multi_dot", "linalg_multi_dot chain_matmul", ""];
+        Inner Refuses Product inner(a, b) ["", "", "inner", ""];
+        Vecdot Refuses Product vecdot(a, b) ["", "", "linalg_vecdot", ""];
+        Tensordot Refuses Contraction tensordot(x; other, axes, others) ["", "", "tensordot", ""];
+        Bilinear Refuses Bilinear bilinear(a, b, weight, bias?) ["", "bilinear", "bilinear", ""];
+        Addr Promotes Elementwise addr(a, b, c) ["", "", "addr", ""];
         // recurrent networks
-        RnnCell Keeps ["", "", "rnn_tanh_cell rnn_relu_cell", ""];
-        GruCell Keeps ["", "", "gru_cell _thnn_fused_gru_cell", "GRUBlockCell"];
-        LstmCell Keeps ["", "", "lstm_cell _thnn_fused_lstm_cell", "LSTMBlockCell"];
+        RnnCell Keeps Recurrent rnn_cell(x; weights, h, relu) ["", "", "rnn_tanh_cell rnn_relu_cell", ""];
+        GruCell Keeps Recurrent gru_cell(x; weights, h) ["", "", "gru_cell _thnn_fused_gru_cell", "GRUBlockCell"];
+        LstmCell Keeps Recurrent lstm_cell(x; weights, state)
+            ["", "", "lstm_cell _thnn_fused_lstm_cell", "LSTMBlockCell"];
         /// Whole recurrent layers in one call.
-        FusedRnn Keeps ["", "", "_cudnn_rnn mkldnn_rnn_layer", "BlockLSTM BlockLSTMV2 CudnnRNN CudnnRNNV2 CudnnRNNV3"];
+        FusedRnn Keeps Recurrent lstm(x; weights, state, reverse)
+            ["", "", "_cudnn_rnn mkldnn_rnn_layer", "BlockLSTM BlockLSTMV2 CudnnRNN CudnnRNNV2 CudnnRNNV3"];
         // pools
-        MaxPool1d Keeps ["", "", "max_pool1d", ""];
-        MaxPool2d Keeps ["MaxPool", "pool2d", "max_pool2d", "MaxPool MaxPoolV2"];
-        MaxPool3d Keeps ["MaxPool3D", "pool3d", "max_pool3d", "MaxPool3D"];
-        AvgPool1d Keeps ["", "", "avg_pool1d", ""];
-        AvgPool2d Keeps ["AvgPool", "pool2d", "avg_pool2d", "AvgPool"];
-        AvgPool3d Keeps ["AvgPool3D", "pool3d", "avg_pool3d", "AvgPool3D"];
-        AdaptiveAvgPool1d Keeps ["", "", "adaptive_avg_pool1d", ""];
-        AdaptiveAvgPool2d Keeps ["AdaptiveAvgPool2D", "pool2d", "adaptive_avg_pool2d", ""];
-        AdaptiveAvgPool3d Keeps ["AdaptiveAvgPool3D", "pool3d", "adaptive_avg_pool3d", ""];
-        AdaptiveMaxPool1d Keeps ["", "", "adaptive_max_pool1d", ""];
-        AdaptiveMaxPool2d Keeps ["", "", "adaptive_max_pool2d", ""];
-        AdaptiveMaxPool3d Keeps ["", "", "adaptive_max_pool3d", ""];
+        MaxPool1d Keeps Pool max_pool1d(x; kernel, stride) ["", "", "max_pool1d", ""];
+        MaxPool2d Keeps Pool max_pool2d(x; kernel, stride) ["MaxPool", "pool2d", "max_pool2d", "MaxPool MaxPoolV2"];
+        MaxPool3d Keeps Pool max_pool3d(x; kernel, stride) ["MaxPool3D", "pool3d", "max_pool3d", "MaxPool3D"];
+        AvgPool1d Keeps Pool avg_pool1d(x; kernel, stride) ["", "", "avg_pool1d", ""];
+        AvgPool2d Keeps Pool avg_pool2d(x; kernel, stride) ["AvgPool", "pool2d", "avg_pool2d", "AvgPool"];
+        AvgPool3d Keeps Pool avg_pool3d(x; kernel, stride) ["AvgPool3D", "pool3d", "avg_pool3d", "AvgPool3D"];
+        AdaptiveAvgPool1d Keeps Pool adaptive_avg_pool1d(x; output) ["", "", "adaptive_avg_pool1d", ""];
+        AdaptiveAvgPool2d Keeps Pool adaptive_avg_pool2d(x; output)
+            ["AdaptiveAvgPool2D", "pool2d", "adaptive_avg_pool2d", ""];
+        AdaptiveAvgPool3d Keeps Pool adaptive_avg_pool3d(x; output)
+            ["AdaptiveAvgPool3D", "pool3d", "adaptive_avg_pool3d", ""];
+        AdaptiveMaxPool1d Keeps Pool adaptive_max_pool1d(x; output) ["", "", "adaptive_max_pool1d", ""];
+        AdaptiveMaxPool2d Keeps Pool adaptive_max_pool2d(x; output) ["", "", "adaptive_max_pool2d", ""];
+        AdaptiveMaxPool3d Keeps Pool adaptive_max_pool3d(x; output) ["", "", "adaptive_max_pool3d", ""];
         // normalisation
-        BatchNorm Keeps [
+        BatchNorm Keeps Norm batch_norm(x; mean, var, gamma, beta, eps) [
             "BatchNorm BatchNormExt", "batch_norm sync_batch_norm", "batch_norm native_batch_norm",
             "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 _FusedBatchNormEx"
         ];
-        LayerNorm Keeps ["LayerNorm LayerNormExt", "layer_norm", "layer_norm native_layer_norm", ""];
-        GroupNorm Keeps ["GroupNorm", "group_norm", "group_norm native_group_norm", ""];
-        InstanceNorm Keeps ["InstanceNorm", "instance_norm", "instance_norm", ""];
-        RmsNorm Keeps ["RmsNorm", "rms_norm", "rms_norm", ""];
+        LayerNorm Keeps Norm layer_norm(x; normalized_shape, gamma, beta, eps)
+            ["LayerNorm LayerNormExt", "layer_norm", "layer_norm native_layer_norm", ""];
+        GroupNorm Keeps Norm group_norm(x; groups, gamma, beta, eps)
+            ["GroupNorm", "group_norm", "group_norm native_group_norm", ""];
+        InstanceNorm Keeps Norm instance_norm(x; gamma, beta, eps)
+            ["InstanceNorm", "instance_norm", "instance_norm", ""];
+        RmsNorm Keeps Norm rms_norm(x; gamma, eps) ["RmsNorm", "rms_norm", "rms_norm", ""];
         // activations
-        Relu Keeps ["ReLU", "relu", "relu", "Relu"];
-        Prelu Refuses ["PReLU", "prelu", "prelu", ""];
-        LeakyRelu Keeps ["LeakyReLU", "leaky_relu", "leaky_relu", "LeakyRelu"];
-        Elu Keeps ["Elu", "elu", "elu", "Elu"];
-        Gelu Keeps ["GeLU", "gelu", "gelu", ""];
-        Silu Keeps ["SiLU", "silu swish", "silu", ""];
-        Sigmoid Keeps ["Sigmoid", "sigmoid", "sigmoid", "Sigmoid"];
-        Tanh Keeps ["Tanh", "tanh", "tanh", "Tanh"];
-        Mish Keeps ["Mish", "mish", "mish", ""];
-        LogSigmoid Keeps ["LogSigmoid", "logsigmoid", "log_sigmoid", ""];
-        Softplus Keeps ["Softplus SoftplusExt", "softplus", "softplus", "Softplus"];
-        HardSigmoid Keeps ["HSigmoid", "hard_sigmoid", "hardsigmoid", ""];
-        HardSwish Keeps ["HSwish", "hard_swish", "hardswish", ""];
-        HardTanh Keeps ["HardTanh", "brelu", "hardtanh", ""];
-        Relu6 Keeps ["ReLU6", "relu6", "relu6", "Relu6"];
-        Softmax Keeps ["Softmax", "softmax", "softmax _softmax", "Softmax"];
-        LogSoftmax Keeps ["LogSoftmax LogSoftmaxExt", "log_softmax", "log_softmax _log_softmax", "LogSoftmax"];
-        Dropout Keeps ["Dropout", "dropout", "dropout native_dropout", ""];
-        Selu Keeps ["", "selu", "selu", "Selu"];
-        Celu Keeps ["", "celu", "celu", ""];
-        Glu Keeps ["", "", "glu", ""];
-        Softsign Keeps ["", "softsign", "softsign", "Softsign"];
-        Softmin Keeps ["", "softmin", "softmin", ""];
-        TanhShrink Keeps ["", "tanh_shrink", "tanhshrink", ""];
-        Softshrink Keeps ["", "softshrink", "softshrink", ""];
+        Relu Keeps Elementwise relu(x) ["ReLU", "relu", "relu", "Relu"];
+        Prelu Refuses Elementwise prelu(a, b) ["PReLU", "prelu", "prelu", ""];
+        LeakyRelu Keeps Elementwise leaky_relu(x; slope) ["LeakyReLU", "leaky_relu", "leaky_relu", "LeakyRelu"];
+        Elu Keeps Function elu(x; alpha) ["Elu", "elu", "elu", "Elu"];
+        Gelu Keeps Function gelu(x) ["GeLU", "gelu", "gelu", ""];
+        Silu Keeps Function silu(x) ["SiLU", "silu swish", "silu", ""];
+        Sigmoid Keeps Function sigmoid(x) ["Sigmoid", "sigmoid", "sigmoid", "Sigmoid"];
+        Tanh Keeps Function tanh(x) ["Tanh", "tanh", "tanh", "Tanh"];
+        Mish Keeps Function mish(x) ["Mish", "mish", "mish", ""];
+        LogSigmoid Keeps Function log_sigmoid(x) ["LogSigmoid", "logsigmoid", "log_sigmoid", ""];
+        Softplus Keeps Function softplus(x) ["Softplus SoftplusExt", "softplus", "softplus", "Softplus"];
+        HardSigmoid Keeps Elementwise hard_sigmoid(x) ["HSigmoid", "hard_sigmoid", "hardsigmoid", ""];
+        HardSwish Keeps Elementwise hard_swish(x) ["HSwish", "hard_swish", "hardswish", ""];
+        HardTanh Keeps Elementwise hard_tanh(x) ["HardTanh", "brelu", "hardtanh", ""];
+        Relu6 Keeps Elementwise relu6(x) ["ReLU6", "relu6", "relu6", "Relu6"];
+        Softmax Keeps Function softmax(x; axis) ["Softmax", "softmax", "softmax _softmax", "Softmax"];
+        LogSoftmax Keeps Function log_softmax(x; axis)
+            ["LogSoftmax LogSoftmaxExt", "log_softmax", "log_softmax _log_softmax", "LogSoftmax"];
+        Dropout Keeps Function dropout(x; p, seed) ["Dropout", "dropout", "dropout native_dropout", ""];
+        Selu Keeps Function selu(x) ["", "selu", "selu", "Selu"];
+        Celu Keeps Function celu(x; alpha) ["", "celu", "celu", ""];
+        Glu Keeps Function glu(x; axis) ["", "", "glu", ""];
+        Softsign Keeps Elementwise softsign(x) ["", "softsign", "softsign", "Softsign"];
+        Softmin Keeps Function softmin(x; axis) ["", "softmin", "softmin", ""];
+        TanhShrink Keeps Function tanh_shrink(x) ["", "tanh_shrink", "tanhshrink", ""];
+        Softshrink Keeps Elementwise softshrink(x; lambda) ["", "softshrink", "softshrink", ""];
         // arithmetic
-        Add Promotes ["Add AddExt", "elementwise_add", "add", "Add AddV2"];
-        Sub Promotes ["Sub SubExt", "elementwise_sub", "sub subtract rsub", "Sub"];
-        Mul Promotes ["Mul Muls", "elementwise_mul", "mul multiply", "Mul"];
-        Div Promotes ["Div RealDiv", "elementwise_div", "div divide true_divide", "RealDiv Div"];
-        Maximum Promotes ["Maximum", "elementwise_max", "maximum", "Maximum"];
-        Minimum Promotes ["Minimum", "elementwise_min", "minimum", "Minimum"];
-        Pow Promotes ["Pow", "pow elementwise_pow", "pow", "Pow"];
-        Addcdiv Promotes ["Addcdiv", "", "addcdiv", ""];
-        Addcmul Promotes ["Addcmul", "", "addcmul", ""];
-        Cross Promotes ["Cross _PyboostCrossPrim", "cross", "cross linalg_cross", "Cross"];
-        Neg Keeps ["Neg", "", "neg negative", "Neg"];
-        Exp Keeps ["Exp", "exp", "exp", "Exp"];
-        Expm1 Keeps ["Expm1", "expm1", "expm1", "Expm1"];
-        Log Keeps ["Log", "log", "log", "Log"];
-        Log2 Keeps ["Log2", "log2", "log2", ""];
-        Log10 Keeps ["Log10", "log10", "log10", ""];
-        Log1p Keeps ["Log1p", "log1p", "log1p", "Log1p"];
-        Sqrt Keeps ["Sqrt", "sqrt", "sqrt", "Sqrt"];
-        Rsqrt Keeps ["Rsqrt", "rsqrt", "rsqrt", "Rsqrt"];
-        Reciprocal Keeps ["Reciprocal", "reciprocal", "reciprocal", "Reciprocal Inv"];
-        Square Keeps ["Square", "square", "square", "Square"];
-        Abs Keeps ["Abs", "abs", "abs absolute", "Abs"];
-        Sign Keeps ["Sign", "sign", "sign", "Sign"];
-        Floor Keeps ["Floor", "floor", "floor", "Floor"];
-        Ceil Keeps ["Ceil", "ceil", "ceil", "Ceil"];
-        Round Keeps ["Round", "round", "round", "Round"];
-        Sin Keeps ["Sin", "sin", "sin", "Sin"];
-        Cos Keeps ["Cos", "cos", "cos", "Cos"];
-        Tan Keeps ["Tan", "tan", "tan", "Tan"];
-        Asin Keeps ["Asin", "asin", "asin", "Asin"];
-        Acos Keeps ["ACos", "acos", "acos", "Acos"];
-        Atan Keeps ["Atan", "atan", "atan", "Atan"];
-        Sinh Keeps ["Sinh", "sinh", "sinh", "Sinh"];
-        Cosh Keeps ["Cosh", "cosh", "cosh", "Cosh"];
-        Erf Keeps ["Erf", "erf", "erf", "Erf"];
-        Erfinv Keeps ["Erfinv", "erfinv", "erfinv", "Erfinv"];
-        Clamp Keeps ["ClampScalar", "clip", "clamp clip", "ClipByValue"];
-        Fmod Promotes ["", "", "fmod", ""];
-        Remainder Promotes ["", "elementwise_mod", "remainder", ""];
-        Atan2 Promotes ["", "atan2", "atan2", ""];
-        Hypot Promotes ["", "", "hypot", ""];
-        Lerp Promotes ["", "lerp", "lerp", ""];
-        Erfc Keeps ["", "", "erfc", "Erfc"];
-        Asinh Keeps ["", "asinh", "asinh", ""];
-        Acosh Keeps ["", "acosh", "acosh", ""];
-        Atanh Keeps ["", "atanh", "atanh", ""];
-        Trunc Keeps ["", "trunc", "trunc", ""];
+        Add Promotes Elementwise add(a, b) ["Add AddExt", "elementwise_add", "add", "Add AddV2"];
+        Sub Promotes Elementwise sub(a, b) ["Sub SubExt", "elementwise_sub", "sub subtract rsub", "Sub"];
+        Mul Promotes Elementwise mul(a, b) ["Mul Muls", "elementwise_mul", "mul multiply", "Mul"];
+        Div Promotes Elementwise div(a, b) ["Div RealDiv", "elementwise_div", "div divide true_divide", "RealDiv Div"];
+        Maximum Promotes Elementwise maximum(a, b) ["Maximum", "elementwise_max", "maximum", "Maximum"];
+        Minimum Promotes Elementwise minimum(a, b) ["Minimum", "elementwise_min", "minimum", "Minimum"];
+        Pow Promotes Function pow(a, b) ["Pow", "pow elementwise_pow", "pow", "Pow"];
+        Addcdiv Promotes Elementwise addcdiv(x; a, b, value) ["Addcdiv", "", "addcdiv", ""];
+        Addcmul Promotes Elementwise addcmul(x; a, b, value) ["Addcmul", "", "addcmul", ""];
+        Cross Promotes Elementwise cross(x; other, axis)
+            ["Cross _PyboostCrossPrim", "cross", "cross linalg_cross", "Cross"];
+        Neg Keeps Elementwise neg(x) ["Neg", "", "neg negative", "Neg"];
+        Exp Keeps Function exp(x) ["Exp", "exp", "exp", "Exp"];
+        Expm1 Keeps Function expm1(x) ["Expm1", "expm1", "expm1", "Expm1"];
+        Log Keeps Function log(x) ["Log", "log", "log", "Log"];
+        Log2 Keeps Function log2(x) ["Log2", "log2", "log2", ""];
+        Log10 Keeps Function log10(x) ["Log10", "log10", "log10", ""];
+        Log1p Keeps Function log1p(x) ["Log1p", "log1p", "log1p", "Log1p"];
+        Sqrt Keeps Elementwise sqrt(x) ["Sqrt", "sqrt", "sqrt", "Sqrt"];
+        Rsqrt Keeps Elementwise rsqrt(x) ["Rsqrt", "rsqrt", "rsqrt", "Rsqrt"];
+        Reciprocal Keeps Elementwise reciprocal(x) ["Reciprocal", "reciprocal", "reciprocal", "Reciprocal Inv"];
+        Square Keeps Elementwise square(x) ["Square", "square", "square", "Square"];
+        Abs Keeps Elementwise abs(x) ["Abs", "abs", "abs absolute", "Abs"];
+        Sign Keeps Elementwise sign(x) ["Sign", "sign", "sign", "Sign"];
+        Floor Keeps Elementwise floor(x) ["Floor", "floor", "floor", "Floor"];
+        Ceil Keeps Elementwise ceil(x) ["Ceil", "ceil", "ceil", "Ceil"];
+        Round Keeps Elementwise round(x) ["Round", "round", "round", "Round"];
+        Sin Keeps Function sin(x) ["Sin", "sin", "sin", "Sin"];
+        Cos Keeps Function cos(x) ["Cos", "cos", "cos", "Cos"];
+        Tan Keeps Function tan(x) ["Tan", "tan", "tan", "Tan"];
+        Asin Keeps Function asin(x) ["Asin", "asin", "asin", "Asin"];
+        Acos Keeps Function acos(x) ["ACos", "acos", "acos", "Acos"];
+        Atan Keeps Function atan(x) ["Atan", "atan", "atan", "Atan"];
+        Sinh Keeps Function sinh(x) ["Sinh", "sinh", "sinh", "Sinh"];
+        Cosh Keeps Function cosh(x) ["Cosh", "cosh", "cosh", "Cosh"];
+        Erf Keeps Function erf(x) ["Erf", "erf", "erf", "Erf"];
+        Erfinv Keeps Function erfinv(x) ["Erfinv", "erfinv", "erfinv", "Erfinv"];
+        Clamp Keeps Elementwise clamp(x; min, max) ["ClampScalar", "clip", "clamp clip", "ClipByValue"];
+        Fmod Promotes Function fmod(a, b) ["", "", "fmod", ""];
+        Remainder Promotes Function remainder(a, b) ["", "elementwise_mod", "remainder", ""];
+        Atan2 Promotes Function atan2(a, b) ["", "atan2", "atan2", ""];
+        Hypot Promotes Function hypot(a, b) ["", "", "hypot", ""];
+        Lerp Promotes Elementwise lerp(x; end, weight) ["", "lerp", "lerp", ""];
+        Erfc Keeps Function erfc(x) ["", "", "erfc", "Erfc"];
+        Asinh Keeps Function asinh(x) ["", "asinh", "asinh", ""];
+        Acosh Keeps Function acosh(x) ["", "acosh", "acosh", ""];
+        Atanh Keeps Function atanh(x) ["", "atanh", "atanh", ""];
+        Trunc Keeps Elementwise trunc(x) ["", "trunc", "trunc", ""];
         // comparison and choice
-        Equal Promotes ["Equal", "equal", "eq", "Equal"];
-        NotEqual Promotes ["NotEqual", "not_equal", "ne", "NotEqual"];
-        Less Promotes ["Less", "less_than", "lt", "Less"];
-        LessEqual Promotes ["LessEqual", "less_equal", "le", "LessEqual"];
-        Greater Promotes ["Greater", "greater_than", "gt", "Greater"];
-        GreaterEqual Promotes ["GreaterEqual", "greater_equal", "ge", "GreaterEqual"];
-        Where Promotes ["Select", "where", "where", "Select SelectV2"];
-        LogicalNot Keeps ["LogicalNot", "logical_not", "logical_not", "LogicalNot"];
-        LogicalAnd Keeps ["LogicalAnd", "logical_and", "logical_and", "LogicalAnd"];
-        LogicalOr Keeps ["LogicalOr", "logical_or", "logical_or", "LogicalOr"];
-        IsFinite Keeps ["IsFinite", "isfinite_v2", "isfinite", "IsFinite"];
+        Equal Promotes Elementwise eq(a, b) ["Equal", "equal", "eq", "Equal"];
+        NotEqual Promotes Elementwise ne(a, b) ["NotEqual", "not_equal", "ne", "NotEqual"];
+        Less Promotes Elementwise lt(a, b) ["Less", "less_than", "lt", "Less"];
+        LessEqual Promotes Elementwise le(a, b) ["LessEqual", "less_equal", "le", "LessEqual"];
+        Greater Promotes Elementwise gt(a, b) ["Greater", "greater_than", "gt", "Greater"];
+        GreaterEqual Promotes Elementwise ge(a, b) ["GreaterEqual", "greater_equal", "ge", "GreaterEqual"];
+        Where Promotes Elementwise select(mask, a, b) ["Select", "where", "where", "Select SelectV2"];
+        LogicalNot Keeps Elementwise logical_not(x) ["LogicalNot", "logical_not", "logical_not", "LogicalNot"];
+        LogicalAnd Keeps Elementwise logical_and(a, b) ["LogicalAnd", "logical_and", "logical_and", "LogicalAnd"];
+        LogicalOr Keeps Elementwise logical_or(a, b) ["LogicalOr", "logical_or", "logical_or", "LogicalOr"];
+        IsFinite Keeps Elementwise is_finite(x) ["IsFinite", "isfinite_v2", "isfinite", "IsFinite"];
         // reductions
-        Sum Keeps ["ReduceSum SumExt", "reduce_sum sum", "sum", "Sum"];
-        Mean Keeps ["ReduceMean", "reduce_mean mean", "mean", "Mean"];
-        Var Keeps ["Var", "", "var", ""];
-        Max Keeps ["ReduceMax", "reduce_max reduce_amax", "max amax", "Max"];
-        Min Keeps ["ReduceMin", "reduce_min reduce_amin", "min amin", "Min"];
-        Prod Keeps ["ReduceProd ProdExt", "reduce_prod", "prod", "Prod"];
-        CumSum Keeps ["CumSum CumsumExt", "cumsum", "cumsum", "Cumsum"];
-        CumProd Keeps ["CumProd", "cumprod", "cumprod", "Cumprod"];
-        Norm Keeps ["Norm", "p_norm pnorm", "norm linalg_vector_norm", ""];
-        ArgMax Keeps ["Argmax", "arg_max", "argmax", "ArgMax"];
-        ArgMin Keeps ["Argmin", "arg_min", "argmin", "ArgMin"];
-        LogSumExp Keeps ["", "logsumexp", "logsumexp", ""];
-        Std Keeps ["", "", "std", ""];
-        Renorm Keeps ["Renorm", "renorm", "renorm", ""];
-        Dist Promotes ["", "dist", "dist", ""];
-        Pdist Keeps ["Pdist", "", "pdist", ""];
-        CosineSimilarity Promotes ["", "", "cosine_similarity", ""];
-        Trace Keeps ["", "", "trace", ""];
+        Sum Keeps Elementwise sum(x; axes, keep_dims) ["ReduceSum SumExt", "reduce_sum sum", "sum", "Sum"];
+        Mean Keeps Elementwise mean(x; axes, keep_dims) ["ReduceMean", "reduce_mean mean", "mean", "Mean"];
+        Var Keeps Elementwise var(x; axes, correction, keep_dims) ["Var", "", "var", ""];
+        Max Keeps Elementwise max(x; axes, keep_dims) ["ReduceMax", "reduce_max reduce_amax", "max amax", "Max"];
+        Min Keeps Elementwise min(x; axes, keep_dims) ["ReduceMin", "reduce_min reduce_amin", "min amin", "Min"];
+        Prod Keeps Elementwise prod(x; axes, keep_dims) ["ReduceProd ProdExt", "reduce_prod", "prod", "Prod"];
+        CumSum Keeps Elementwise cumsum(x; axis) ["CumSum CumsumExt", "cumsum", "cumsum", "Cumsum"];
+        CumProd Keeps Elementwise cumprod(x; axis) ["CumProd", "cumprod", "cumprod", "Cumprod"];
+        Norm Keeps Elementwise norm(x; p, axes, keep_dims) ["Norm", "p_norm pnorm", "norm linalg_vector_norm", ""];
+        ArgMax Keeps Elementwise argmax(x; axis, keep_dims) ["Argmax", "arg_max", "argmax", "ArgMax"];
+        ArgMin Keeps Elementwise argmin(x; axis, keep_dims) ["Argmin", "arg_min", "argmin", "ArgMin"];
+        LogSumExp Keeps Function logsumexp(x; axes, keep_dims) ["", "logsumexp", "logsumexp", ""];
+        Std Keeps Elementwise std(x; axes, correction, keep_dims) ["", "", "std", ""];
+        Renorm Keeps Elementwise renorm(x; p, axis, max_norm) ["Renorm", "renorm", "renorm", ""];
+        Dist Promotes Elementwise dist(x; other, p) ["", "dist", "dist", ""];
+        Pdist Keeps Distance pdist(x; p) ["Pdist", "", "pdist", ""];
+        CosineSimilarity Promotes Elementwise cosine_similarity(x; other, axis, eps) ["", "", "cosine_similarity", ""];
+        Trace Keeps Elementwise trace(x) ["", "", "trace", ""];
         // places
-        Reshape Keeps ["Reshape", "reshape reshape2", "reshape view", "Reshape"];
-        Flatten Keeps ["Flatten", "flatten_contiguous_range", "flatten", ""];
-        Unsqueeze Keeps ["ExpandDims", "unsqueeze2", "unsqueeze", "ExpandDims"];
-        Squeeze Keeps ["Squeeze", "squeeze2", "squeeze", "Squeeze"];
-        Transpose Keeps ["Transpose", "transpose2", "transpose permute t", "Transpose"];
-        Broadcast Keeps ["BroadcastTo", "expand_v2", "expand", "BroadcastTo"];
-        Slice Keeps ["Slice StridedSlice", "slice", "slice select", "Slice StridedSlice"];
-        Concat Promotes ["Concat", "concat", "cat", "Concat ConcatV2"];
-        Stack Promotes ["Stack", "stack", "stack", "Pack"];
-        Split Keeps ["Split", "split split_with_num", "split chunk", "Split SplitV"];
-        Pad Keeps ["Pad", "pad", "constant_pad_nd", "Pad PadV2"];
-        Gather Keeps ["GatherD", "take_along_axis", "gather", ""];
-        IndexSelect Keeps ["IndexSelect", "index_select gather", "index_select", ""];
-        Embedding Keeps ["Gather", "lookup_table_v2 lookup_table", "embedding", "Gather GatherV2"];
-        ScatterAdd Promotes ["ScatterAddExt", "", "scatter_add", ""];
-        IndexPut Promotes ["IndexPut", "index_put", "index_put", ""];
-        TopK Keeps ["TopK TopkExt", "top_k_v2", "topk", "TopK TopKV2"];
-        Sort Keeps ["Sort SortExt", "argsort", "sort", ""];
-        Interpolate Keeps [
-            "UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleLinear1D UpsampleBilinear2D UpsampleTrilinear3D",
+        Reshape Keeps View reshape(x; shape) ["Reshape", "reshape reshape2", "reshape view", "Reshape"];
+        Flatten Keeps View flatten(x; start_axis) ["Flatten", "flatten_contiguous_range", "flatten", ""];
+        Unsqueeze Keeps View unsqueeze(x; axis) ["ExpandDims", "unsqueeze2", "unsqueeze", "ExpandDims"];
+        Squeeze Keeps View squeeze(x; axis) ["Squeeze", "squeeze2", "squeeze", "Squeeze"];
+        Transpose Keeps Elementwise transpose(x; a, b) ["Transpose", "transpose2", "transpose permute t", "Transpose"];
+        Broadcast Keeps Elementwise broadcast_to(x; shape) ["BroadcastTo", "expand_v2", "expand", "BroadcastTo"];
+        Slice Keeps Elementwise slice(x; axis, range)
+            ["Slice StridedSlice", "slice", "slice select", "Slice StridedSlice"];
+        Concat Promotes Elementwise concat(; tensors, axis) ["Concat", "concat", "cat", "Concat ConcatV2"];
+        Stack Promotes Elementwise stack(; tensors, axis) ["Stack", "stack", "stack", "Pack"];
+        Split Keeps Elementwise split(x; lengths, axis)
+            ["Split", "split split_with_num", "split chunk", "Split SplitV"];
+        Pad Keeps Elementwise pad(x; pairs, value) ["Pad", "pad", "constant_pad_nd", "Pad PadV2"];
+        Gather Keeps Elementwise gather(x; axis, index) ["GatherD", "take_along_axis", "gather", ""];
+        IndexSelect Keeps Elementwise index_select(x; axis, index)
+            ["IndexSelect", "index_select gather", "index_select", ""];
+        Embedding Keeps Elementwise embedding(a, b)
+            ["Gather", "lookup_table_v2 lookup_table", "embedding", "Gather GatherV2"];
+        ScatterAdd Promotes Elementwise scatter_add(x; axis, index, src) ["ScatterAddExt", "", "scatter_add", ""];
+        IndexPut Promotes Elementwise index_put(x; index, values, accumulate)
+            ["IndexPut", "index_put", "index_put", ""];
+        TopK Keeps Function topk(x; k, axis, largest) ["TopK TopkExt", "top_k_v2", "topk", "TopK TopKV2"];
+        Sort Keeps Function sort(x; axis, descending) ["Sort SortExt", "argsort", "sort", ""];
+        Interpolate Keeps Function interpolate(x; size, mode, align_corners) [
+            "UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleLinear1D UpsampleBilinear2D
+             UpsampleTrilinear3D",
             "nearest_interp_v2 linear_interp_v2 bilinear_interp_v2 bicubic_interp_v2 trilinear_interp_v2",
             "upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
              upsample_bicubic2d upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d
              _upsample_nearest_exact3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa",
             "ResizeBilinear ResizeNearestNeighbor"
         ];
-        GridSampler2d Promotes [
-            "GridSampler2D", "grid_sampler", "grid_sampler grid_sampler_2d _grid_sampler_2d_cpu_fallback", ""
-        ];
-        AffineGrid Keeps ["", "", "affine_grid_generator", ""];
-        GridSampler3d Promotes ["GridSampler3D", "grid_sampler", "grid_sampler grid_sampler_3d", ""];
-        ReflectionPad Keeps ["", "", "reflection_pad1d reflection_pad2d reflection_pad3d", "MirrorPad"];
-        ReplicationPad Keeps ["", "", "replication_pad1d replication_pad2d replication_pad3d", ""];
-        PixelShuffle Keeps ["", "", "pixel_shuffle", "DepthToSpace"];
-        SpaceToDepth Keeps ["", "", "pixel_unshuffle", "SpaceToDepth"];
-        Scatter Promotes ["", "scatter", "scatter", "ScatterNd"];
-        IndexCopy Promotes ["", "", "index_copy", ""];
-        IndexAdd Promotes ["", "", "index_add", ""];
-        MaskedFill Keeps ["", "masked_fill", "masked_fill", ""];
+        GridSampler2d Promotes Function grid_sample(x; grid, mode, padding, align_corners)
+            ["GridSampler2D", "grid_sampler", "grid_sampler grid_sampler_2d _grid_sampler_2d_cpu_fallback", ""];
+        AffineGrid Keeps Elementwise affine_grid(x; size, align_corners) ["", "", "affine_grid_generator", ""];
+        GridSampler3d Promotes Function grid_sample(x; grid, mode, padding, align_corners)
+            ["GridSampler3D", "grid_sampler", "grid_sampler grid_sampler_3d", ""];
+        ReflectionPad Keeps Elementwise reflection_pad(x; pairs)
+            ["", "", "reflection_pad1d reflection_pad2d reflection_pad3d", "MirrorPad"];
+        ReplicationPad Keeps Elementwise replication_pad(x; pairs)
+            ["", "", "replication_pad1d replication_pad2d replication_pad3d", ""];
+        PixelShuffle Keeps Elementwise pixel_shuffle(x; r) ["", "", "pixel_shuffle", "DepthToSpace"];
+        SpaceToDepth Keeps Elementwise pixel_unshuffle(x; r) ["", "", "pixel_unshuffle", "SpaceToDepth"];
+        Scatter Promotes Elementwise scatter(x; axis, index, src) ["", "scatter", "scatter", "ScatterNd"];
+        IndexCopy Promotes Elementwise index_copy(x; axis, index, values) ["", "", "index_copy", ""];
+        IndexAdd Promotes Elementwise index_add(x; axis, index, values) ["", "", "index_add", ""];
+        MaskedFill Keeps Elementwise masked_fill(x; mask, value) ["", "masked_fill", "masked_fill", ""];
         // losses
-        CrossEntropy Promotes [
+        CrossEntropy Promotes Function cross_entropy(a, b) [
             "", "softmax_with_cross_entropy cross_entropy cross_entropy2", "cross_entropy_loss",
             "SparseSoftmaxCrossEntropyWithLogits SoftmaxCrossEntropyWithLogits"
         ];
-        NllLoss Keeps ["NLLLoss", "nll_loss", "nll_loss nll_loss2d", ""];
-        MseLoss Promotes ["MSELossExt", "", "mse_loss", ""];
-        L1Loss Promotes ["L1LossExt", "", "l1_loss", ""];
-        SmoothL1Loss Promotes ["SmoothL1Loss", "", "smooth_l1_loss", ""];
-        BceWithLogits Promotes [
-            "BCEWithLogitsLoss", "sigmoid_cross_entropy_with_logits", "binary_cross_entropy_with_logits", ""
-        ];
-        KlDiv Promotes ["KLDivLoss", "kldiv_loss", "kl_div", ""];
-        Cdist Promotes ["Cdist", "", "cdist _cdist_forward", ""];
-        BinaryCrossEntropy Promotes ["", "bce_loss", "binary_cross_entropy", ""];
-        CosineEmbeddingLoss Promotes ["", "", "cosine_embedding_loss", ""];
-        HingeEmbeddingLoss Promotes ["", "", "hinge_embedding_loss", ""];
-        HuberLoss Promotes ["", "huber_loss", "huber_loss", ""];
-        MarginRankingLoss Promotes ["", "", "margin_ranking_loss", ""];
-        MultilabelMarginLoss Keeps ["MultilabelMarginLoss", "", "multilabel_margin_loss multilabel_margin_loss_forward", ""];
-        MultiMarginLoss Keeps ["MultiMarginLoss", "", "multi_margin_loss", ""];
-        PoissonNllLoss Promotes ["", "", "poisson_nll_loss", ""];
-        SoftMarginLoss Promotes ["SoftMarginLoss", "", "soft_margin_loss", ""];
-        TripletMarginLoss Promotes ["TripletMarginLoss", "triplet_margin_loss", "triplet_margin_loss", ""];
-        GaussianNllLoss Promotes ["", "", "gaussian_nll_loss", ""];
+        NllLoss Keeps Elementwise nll_loss(x; target, reduction) ["NLLLoss", "nll_loss", "nll_loss nll_loss2d", ""];
+        MseLoss Promotes Elementwise mse_loss(x; target, reduction) ["MSELossExt", "", "mse_loss", ""];
+        L1Loss Promotes Elementwise l1_loss(x; target, reduction) ["L1LossExt", "", "l1_loss", ""];
+        SmoothL1Loss Promotes Elementwise smooth_l1_loss(x; target, beta, reduction)
+            ["SmoothL1Loss", "", "smooth_l1_loss", ""];
+        BceWithLogits Promotes Function bce_with_logits(x; target, reduction)
+            ["BCEWithLogitsLoss", "sigmoid_cross_entropy_with_logits", "binary_cross_entropy_with_logits", ""];
+        KlDiv Promotes Function kl_div(x; target, reduction) ["KLDivLoss", "kldiv_loss", "kl_div", ""];
+        Cdist Promotes Distance cdist(x; other, p) ["Cdist", "", "cdist _cdist_forward", ""];
+        BinaryCrossEntropy Promotes Function binary_cross_entropy(x; target, reduction)
+            ["", "bce_loss", "binary_cross_entropy", ""];
+        CosineEmbeddingLoss Promotes Elementwise cosine_embedding_loss(x; other, target, margin, reduction)
+            ["", "", "cosine_embedding_loss", ""];
+        HingeEmbeddingLoss Promotes Elementwise hinge_embedding_loss(x; target, margin, reduction)
+            ["", "", "hinge_embedding_loss", ""];
+        HuberLoss Promotes Elementwise huber_loss(x; target, delta, reduction) ["", "huber_loss", "huber_loss", ""];
+        MarginRankingLoss Promotes Elementwise margin_ranking_loss(x; other, target, margin, reduction)
+            ["", "", "margin_ranking_loss", ""];
+        MultilabelMarginLoss Keeps Elementwise multilabel_margin_loss(x; target, reduction)
+            ["MultilabelMarginLoss", "", "multilabel_margin_loss multilabel_margin_loss_forward", ""];
+        MultiMarginLoss Keeps Elementwise multi_margin_loss(x; target, p, margin, reduction)
+            ["MultiMarginLoss", "", "multi_margin_loss", ""];
+        PoissonNllLoss Promotes Function poisson_nll_loss(x; target, log_input, reduction)
+            ["", "", "poisson_nll_loss", ""];
+        SoftMarginLoss Promotes Function soft_margin_loss(x; target, reduction)
+            ["SoftMarginLoss", "", "soft_margin_loss", ""];
+        TripletMarginLoss Promotes Elementwise triplet_margin_loss(x; alike, different, margin, p, reduction)
+            ["TripletMarginLoss", "triplet_margin_loss", "triplet_margin_loss", ""];
+        GaussianNllLoss Promotes Function gaussian_nll_loss(x; target, var, eps, reduction)
+            ["", "", "gaussian_nll_loss", ""];
     }
 
     decided_only {
@@ -445,4 +419,7 @@ catalogue! {
         StridedSliceGrad ["", "", "", "StridedSliceGrad"];
         TanhGrad ["", "", "", "TanhGrad"];
     }
+    } };
 }
+
+pub(crate) use op_table;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     DType, Op,
+    catalogue::Family,
     error::{Error, Result},
     kernels::threads,
     observe::Sizes,
@@ -178,51 +179,44 @@ impl Work {
         let output = count(&sizes.output);
         let elements = sizes.inputs.iter().map(|shape| count(shape)).sum::<f64>() + output;
         let axis = |shape: &[usize], back: usize| shape.len().checked_sub(back).map_or(1.0, |i| shape[i] as f64);
-        let (kind, multiply_adds) = match op {
-            Op::Reshape | Op::Flatten | Op::Unsqueeze | Op::Squeeze => (Kind::View, 0.0),
-            Op::MatMul | Op::MatMulExt | Op::BatchMatMul | Op::Linear | Op::Mv | Op::Dot | Op::Inner | Op::Vecdot => {
-                (Kind::Product, output * axis(input(0), 1))
+        // Traces have no op that this library cannot run.
+        let (kind, multiply_adds) = match op.family().unwrap_or(Family::Elementwise) {
+            Family::View => (Kind::View, 0.0),
+            Family::Product => (Kind::Product, output * axis(input(0), 1)),
+            Family::AddedProduct => (Kind::Product, output * axis(input(1), 1)),
+            Family::SummedProduct => (Kind::Product, count(input(1)) * axis(input(2), 1)),
+            // Of [m, k] and [k, n] this is m k n; an einsum may have more or less.
+            Family::Contraction => (Kind::Product, (count(input(0)) * count(input(1)) * output).sqrt()),
+            Family::Bilinear => {
+                (Kind::Product, count(input(0)) * count(input(2)).max(1.0) / axis(input(0), 1).max(1.0))
             }
-            Op::Addmm | Op::Baddbmm | Op::Addmv => (Kind::Product, output * axis(input(1), 1)),
-            Op::Addbmm => (Kind::Product, count(input(1)) * axis(input(2), 1)),
-            // Of [m, k] and [k, n] this is m k n; einsum may have it otherwise.
-            Op::Einsum | Op::Tensordot => (Kind::Product, (count(input(0)) * count(input(1)) * output).sqrt()),
-            Op::Bilinear => (Kind::Product, count(input(0)) * count(input(2)).max(1.0) / axis(input(0), 1).max(1.0)),
-            Op::MultiDot => {
+            Family::ProductChain => {
                 let products = sizes.inputs.windows(2).map(|pair| count(&pair[0]) * axis(&pair[1], 1));
                 (Kind::Product, products.sum())
             }
-            Op::ScaledDotProductAttention => {
+            Family::Attention => {
                 let (q, keys, width) = (count(input(0)), axis(input(1), 2), axis(input(0), 1));
                 let elements = elements + q / width.max(1.0) * keys;
                 return Work { kind: Kind::Attention, multiply_adds: 2.0 * q * keys, elements };
             }
-            // Every step multiplies what comes and the state by their weights.
-            Op::RnnCell | Op::GruCell | Op::LstmCell | Op::FusedRnn => {
+            // Each step multiplies the input and the state by their weights.
+            Family::Recurrent => {
                 let steps = count(input(0)) / axis(input(0), 1).max(1.0);
                 (Kind::Product, steps * (count(input(1)) + count(input(2))))
             }
-            Op::Conv1d | Op::Conv2d | Op::Conv3d => {
-                (Kind::Convolution, output * count(input(1).get(1..).unwrap_or_default()))
-            }
-            Op::ConvTranspose1d | Op::ConvTranspose2d | Op::ConvTranspose3d => {
+            Family::Convolution => (Kind::Convolution, output * count(input(1).get(1..).unwrap_or_default())),
+            Family::TransposedConvolution => {
                 (Kind::Convolution, count(input(0)) * count(input(1).get(1..).unwrap_or_default()))
             }
-            Op::BatchNorm | Op::LayerNorm | Op::GroupNorm | Op::InstanceNorm | Op::RmsNorm => (Kind::Norm, 0.0),
-            Op::MaxPool1d | Op::MaxPool2d | Op::MaxPool3d | Op::AvgPool1d | Op::AvgPool2d | Op::AvgPool3d => {
-                (Kind::Pool, 0.0)
+            Family::Norm => (Kind::Norm, 0.0),
+            Family::Pool => (Kind::Pool, 0.0),
+            // Each result reads two rows.
+            Family::Distance => {
+                let elements = output * 2.0 * axis(input(0), 1);
+                return Work { kind: Kind::Elementwise, multiply_adds: 0.0, elements };
             }
-            Op::Elu | Op::Gelu | Op::Silu | Op::Sigmoid | Op::Tanh | Op::Mish | Op::LogSigmoid | Op::Softplus => {
-                (Kind::Function, 0.0)
-            }
-            Op::Softmax | Op::LogSoftmax | Op::Softmin | Op::LogSumExp | Op::CrossEntropy | Op::BceWithLogits => {
-                (Kind::Function, 0.0)
-            }
-            Op::Selu | Op::Celu | Op::Glu | Op::TanhShrink | Op::Pow | Op::Exp | Op::Expm1 | Op::Log | Op::Log1p => {
-                (Kind::Function, 0.0)
-            }
-            Op::Sin | Op::Cos | Op::Tan | Op::Sinh | Op::Cosh | Op::Erf | Op::Erfc => (Kind::Function, 0.0),
-            _ => (Kind::Elementwise, 0.0),
+            Family::Function => (Kind::Function, 0.0),
+            Family::Elementwise => (Kind::Elementwise, 0.0),
         };
         Work { kind, multiply_adds, elements }
     }

@@ -10,10 +10,10 @@ use crate::{
 };
 
 /// Runs an op whose formula is written with other ops: they run on the widened inputs in f32 (f64 for f64), and only
-/// their result is rounded to the dtype of the inputs. Watchers see one op.
+/// their result is rounded to the dtype of the inputs. Observers see one op.
 ///
-/// `plan` checks the inputs and returns the formula. For the way back the inputs alone are kept: the formula is run again,
-/// on a tape of its own, and the gradients it gives in f32 are rounded once.
+/// `plan` checks the inputs and returns the formula. Only the inputs are saved. The backward pass runs the formula again, on
+/// a tape of its own, and rounds the gradients it gives in f32 once.
 pub(in crate::ops) fn composed<F>(
     op: Op,
     inputs: &[&Tensor],
@@ -25,7 +25,7 @@ where
     dispatch(op, inputs, |inputs| {
         let dtype = floating(inputs)?;
         let formula = plan(inputs)?;
-        // A cast from outside that is only done now, as its value is first read, is no secret.
+        // An input may be a widening that nobody has read yet. It is done here, so that observers see its cast.
         inputs.iter().for_each(|x| _ = x.array());
         let value = inside(false, || Ok(formula(&widened(inputs))?.cast(dtype).array().clone()))?;
         Ok(Forward::new(value, inputs.to_vec(), move |back| {
@@ -57,8 +57,8 @@ fn widened(inputs: &[Tensor]) -> Vec<Tensor> {
     inputs.iter().map(|x| if x.dtype().is_low() { x.detach().cast(DType::F32) } else { x.detach() }).collect()
 }
 
-/// In no region, unseen by watchers, with or without a tape.
-fn inside<R>(recording: bool, f: impl FnOnce() -> Result<R>) -> Result<R> {
+/// In no region, unseen by observers, with or without a tape.
+pub(in crate::ops) fn inside<R>(recording: bool, f: impl FnOnce() -> Result<R>) -> Result<R> {
     let _off = precision::enter(Frame::Off);
     let _silence = observe::silence();
     with_recording(recording, f)

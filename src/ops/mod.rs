@@ -1,18 +1,22 @@
 //! Every op, forward and backward, each through one [`dispatch`] that asks precision first and tells observers after.
 
 mod composed;
+mod custom;
 mod elementwise;
 mod index;
 mod linear;
 mod loss;
 mod recurrent;
 mod reduce;
+mod run;
 mod spatial;
 mod with_dtype;
 
+pub use custom::CustomOp;
 pub use loss::cross_entropy::CrossEntropy;
 pub use loss::elementwise::Reduction;
 pub use recurrent::RecurrentWeights;
+pub use run::run;
 pub use spatial::conv::{ConvOptions, ConvTransposeOptions};
 pub use spatial::grid_sample::GridPadding;
 pub use spatial::interpolate::{Interpolation, Resize};

@@ -8,7 +8,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DType, Op};
+use crate::{
+    DType, Op,
+    catalogue::{Custom, Precision},
+};
 
 /// The precision of a region of running code. The innermost frame wins.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,8 +140,22 @@ impl OpRules {
         }
     }
 
-    /// What is done with an op.
+    /// What is done with an op: its entry; without one, what a custom op declares; else what is done with every other op.
     pub fn treatment(&self, op: Op) -> Treatment {
-        self.ops.get(&op).copied().unwrap_or(self.unlisted)
+        match (self.ops.get(&op), op) {
+            (Some(treatment), _) => *treatment,
+            (None, Op::Custom(op)) => declared(op),
+            (None, _) => self.unlisted,
+        }
+    }
+}
+
+/// What a custom op declares, as a list would say it. A fixed dtype is for [`resolve`](super::resolve()) to know.
+fn declared(op: Custom) -> Treatment {
+    match op.precision() {
+        Precision::Low => Treatment::Low,
+        Precision::Full => Treatment::Full,
+        Precision::Widest => Treatment::Widest,
+        Precision::Fixed(_) | Precision::AsIs => Treatment::AsIs,
     }
 }

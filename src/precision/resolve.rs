@@ -3,7 +3,7 @@
 use super::{Frame, OpRules, Treatment};
 use crate::{
     DType, Op,
-    catalogue::Mixing,
+    catalogue::{Mixing, Precision},
     error::{Error, Result},
 };
 
@@ -38,7 +38,10 @@ pub fn resolve(frame: Option<&Frame>, op: Op, inputs: &[DType]) -> Result<Casts>
     }
     match frame {
         None | Some(Frame::Off) => {}
-        Some(Frame::Fixed(dtype)) => cast_all(&mut casts, inputs, *dtype, DType::is_castable),
+        Some(Frame::Fixed(dtype)) => match fixed(op) {
+            Some(dtype) => cast_all(&mut casts, inputs, dtype, DType::is_castable),
+            None => cast_all(&mut casts, inputs, *dtype, DType::is_castable),
+        },
         Some(Frame::Lists(rules)) => by_rules(&mut casts, rules, op, inputs)?,
     }
     let floats = || casts.inputs.iter().zip(inputs).map(|(to, from)| to.unwrap_or(*from)).filter(|d| d.is_float());
@@ -65,8 +68,23 @@ pub fn resolve(frame: Option<&Frame>, op: Op, inputs: &[DType]) -> Result<Casts>
     Ok(casts)
 }
 
+/// The one dtype in which a custom op says that it works.
+fn fixed(op: Op) -> Option<DType> {
+    match op {
+        Op::Custom(op) => match op.precision() {
+            Precision::Fixed(dtype) => Some(dtype),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 fn by_rules(casts: &mut Casts, rules: &OpRules, op: Op, inputs: &[DType]) -> Result<()> {
     let eligible = |dtype: DType| rules.eligible.contains(&dtype);
+    if let Some(dtype) = fixed(op).filter(|_| !rules.ops.contains_key(&op)) {
+        cast_all(casts, inputs, dtype, eligible);
+        return Ok(());
+    }
     let by_first = rules.by_first.contains(&op);
     let treatment = rules.treatment(op);
     let to = match treatment {

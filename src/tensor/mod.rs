@@ -13,8 +13,8 @@ pub(crate) use array::{Array, Stored, with_array, with_float};
 pub use backward::Grads;
 pub use build::TensorElement;
 pub use param::Param;
-pub use tape::no_grad;
-pub(crate) use tape::{Backward, Forward, LeafId, Place, record, with_recording};
+pub use tape::{Backward, no_grad};
+pub(crate) use tape::{Forward, LeafId, Place, record, with_recording};
 
 use crate::{
     DType, Op,

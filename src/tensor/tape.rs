@@ -56,8 +56,10 @@ pub(crate) enum Place {
     Node(Arc<Node>),
 }
 
-/// What a backward function is given.
-pub(crate) struct Backward<'a> {
+/// What the backward pass of an op is given.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Backward<'a> {
     /// Gradient of the output, with the output's dtype and shape.
     pub grad: &'a Tensor,
     /// What the forward pass saved.
@@ -70,7 +72,7 @@ pub(crate) struct Backward<'a> {
 /// It runs outside every region and off the tape.
 pub(crate) type BackwardFn = Box<dyn Fn(&Backward<'_>) -> Result<Vec<Option<Tensor>>> + Send + Sync>;
 
-/// What a kernel hands to `dispatch`: the value, what to keep, and the way back.
+/// What a kernel hands to `dispatch`: the value, what the backward pass reads, and the backward pass.
 pub(crate) struct Forward {
     pub value: Array,
     pub saved: Vec<Tensor>,

@@ -217,7 +217,7 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a master is rounded at each update",
-        "src/cell/param.rs",
+        "src/tensor/param.rs",
         &[("*master = new.cast(DType::F32);", "*master = new.cast(dtype).cast(DType::F32);")],
         &["decorate"],
     ),
