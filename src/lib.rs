@@ -83,6 +83,7 @@ pub mod report;
 pub mod rewrite;
 mod run;
 pub mod scale;
+mod table;
 mod tensor;
 pub mod train;
 

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use comfy_table::{CellAlignment, Table, presets};
 use precast::cost::{Bound, Limits, Measured, Speeds};
 use serde::Serialize;
 
-use super::{Failure, Format, Result, print, print_json, say};
+use super::{Failure, Format, Result, print, print_json, say, table::table};
 
 /// Measure this machine's limits on one thread, and the share of them that kernels reach; about fifteen seconds. Policies that
 /// prefer speed reckon with its speeds, which are measured anew
@@ -62,28 +61,20 @@ fn text(Report { limits, kernels, .. }: &Report) -> String {
         Bound::CopyCached => "copying, in the caches",
         Bound::Read => "reading, beyond the caches",
     };
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN).set_header(["work", "dtype", "time", "rate", "share", "of"]);
-    for row in kernels {
-        table.add_row([
+    let rows = kernels.iter().map(|row| {
+        [
             row.work.clone(),
             row.dtype.to_string(),
             format!("{:.1} us", row.micros),
             format!("{:.1} {}", row.rate, unit(row.bound)),
             row.share.map_or(String::new(), |share| format!("{:.0} %", share * 100.0)),
             of(row.bound).into(),
-        ]);
-    }
-    for column in 2..5 {
-        table.column_mut(column).expect("six columns").set_cell_alignment(CellAlignment::Right);
-    }
+        ]
+    });
+    let table = table(&["work", "dtype", "time", "rate", "share", "of"], rows, &[2, 3, 4]);
     format!(
         "one thread, vectors: {}\nmultiply-adds in registers  {gflops}\ncopying, in the caches      {:.1} GB/s\n\
          copying, beyond the caches  {:.1} GB/s\nreading, beyond the caches  {:.1} GB/s\n\n{}",
-        limits.vectors,
-        limits.copy_cached,
-        limits.copy,
-        limits.read,
-        table.trim_fmt()
+        limits.vectors, limits.copy_cached, limits.copy, limits.read, table
     )
 }

@@ -6,7 +6,9 @@ mod inputs;
 mod levels;
 mod ops;
 mod plan;
+mod progress;
 mod results;
+mod table;
 mod train;
 
 use std::{

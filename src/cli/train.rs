@@ -8,7 +8,7 @@ use precast::{
     data::{self, Split},
     io::weights,
     policy::Prefer,
-    report::{Progress, TrainingRun, joint_name, printable, runs_table, same_course},
+    report::{TrainingRun, joint_name, printable, runs_table, same_course},
     train::{Event, Fit, FitOptions, Method, Schedule},
 };
 
@@ -16,6 +16,7 @@ use super::{
     Failure, Format, Result, digits,
     inputs::{self, Read},
     print, print_json,
+    progress::Progress,
     results::{self, Data, Finished, Options, Results},
 };
 

@@ -1,12 +1,12 @@
-//! Plans and training runs for people: tables, a picture, a progress bar.
+//! Plans and training runs for people: tables, and, with the feature `cli`, a picture.
 
+#[cfg(feature = "cli")]
 mod chart;
-mod progress;
 mod table;
 
+#[cfg(feature = "cli")]
 pub use chart::{chart, save_chart};
-pub use progress::Progress;
-pub use table::{epochs_table, plan_table, runs_table};
+pub use table::{plan_table, runs_table};
 
 pub use crate::printable::{printable, printable_lines};
 use crate::train::History;

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::printable;
-use crate::train::{Epoch, Step};
+use precast::{
+    report::printable,
+    train::{Epoch, Step},
+};
 
 /// A progress bar on standard error. Shown on a terminal only: nothing is written when the output is piped, or when it
 /// is [quiet](Progress::quiet).
