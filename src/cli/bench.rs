@@ -1,4 +1,4 @@
-//! `precast bench`: what this machine can do, and what of it the kernels reach.
+//! `precast bench`: the limits of this machine, and the share of them that the kernels reach.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use serde::Serialize;
 use super::{Failure, Format, Result, print, print_json, say, table::table};
 
 /// Measure this machine's limits on one thread, and the share of them that kernels reach; about fifteen seconds. Policies that
-/// prefer speed reckon with its speeds, which are measured anew
+/// prefer speed use its speeds, which are measured again
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Measure only these speeds, about a second, and write them to this file instead
     #[arg(long, value_name = "FILE")]
     speeds: Option<PathBuf>,
-    /// How to write it
+    /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
 }
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args) -> Result {
         Speeds::measure().save(file)?;
         return print(format_args!("written: {}", file.display()));
     }
-    // These are of all threads, the limits of one.
+    // Speeds are measured with all threads, limits with one.
     let speeds = Speeds::measure();
     let kept = match Speeds::cache_file() {
         None => "speeds for `prefer: speed` are not kept: there is no cache folder".to_string(),

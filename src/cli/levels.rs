@@ -12,7 +12,7 @@ use super::{Format, Result, print, print_json, table::table};
 /// List the levels, the built-in policies, and the lists of cells and ops that the levels go by
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// How to write it
+    /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
 }

@@ -20,7 +20,7 @@ pub(super) struct Args {
     /// The pack whose lists are shown; with an op, that pack alone
     #[arg(long, short)]
     pack: Option<String>,
-    /// How to write it
+    /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
 }

@@ -7,8 +7,8 @@ use crate::{
     table::table,
 };
 
-/// A table of runs: a row for each, with what each gained and what it cost. The column `time` is the time of
-/// a step as a multiple of the first run's: [`History::relative_time`].
+/// A table with a row for each run: accuracy, loss, steps, time and bytes. The column `time` is the time of a step relative to
+/// the first run; see [`History::relative_time`](crate::train::History::relative_time).
 pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
     let header = [
         "run",

@@ -5,6 +5,7 @@ use crate::{
     DType, Policy,
     cell::{Adapter, AsCell, Child},
     error::{Error, Result},
+    logging::event,
     policy::{Level, List, check_low},
     precision::{self, Frame},
 };
@@ -41,6 +42,15 @@ impl Plan {
             changed += usize::from(*slot.adapter != wanted);
             before.push(std::mem::replace(slot.adapter, wanted));
         });
+        event!(
+            INFO,
+            level = %self.policy.level,
+            dtype = %self.policy.dtype,
+            cells = self.decisions.len(),
+            wrapped = self.decisions.iter().filter(|decision| decision.adapter.is_some()).count(),
+            changed,
+            "plan applied"
+        );
         Applied { plan: self, changed, before }
     }
 
@@ -89,6 +99,7 @@ impl Applied {
         }
         let mut before = self.before.into_iter();
         net.walk_mut(&mut |_, slot| *slot.adapter = before.next().flatten());
+        event!(INFO, level = %self.plan.policy.level, cells = self.plan.decisions.len(), "plan undone");
         Ok(())
     }
 }
