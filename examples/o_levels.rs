@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example o_levels`
 
-use precast::{LossScale, Outcome, Sgd, data, io::models, prelude::*, train::accuracy};
+use precast::{data, io::models, prelude::*, train::accuracy};
 
 const POLICY: &str = "
 version: 1

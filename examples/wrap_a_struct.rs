@@ -1,15 +1,15 @@
-//! A network of one's own, a struct with a skip connection, is planned, wrapped, trained and unwrapped again.
+//! A network of your own, a struct with a skip connection, is planned, wrapped, trained and unwrapped again.
 //!
 //! `cargo run --release --example wrap_a_struct`
 
 use precast::{
-    LossScale, Outcome, Sgd, data,
+    data,
     policy::{Rule, Run},
     prelude::*,
     train::accuracy,
 };
 
-/// Two convolutions with a skip connection. Not a word of precision.
+/// Two convolutions with a skip connection. Precision is not mentioned here.
 #[derive(Debug, Serialize, Deserialize)]
 struct Residual {
     conv1: Child<Conv2d>,
