@@ -5,6 +5,7 @@ mod chart;
 mod table;
 
 #[cfg(feature = "cli")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
 pub use chart::{chart, save_chart};
 pub use table::{plan_table, runs_table};
 
