@@ -5,7 +5,7 @@
 //! [loss scale](LossScale).
 //!
 //! ```
-//! use precast::{LossScale, Outcome, Sgd, data, prelude::*};
+//! use precast::{data, prelude::*};
 //!
 //! #[derive(Debug, Serialize, Deserialize)]
 //! struct Net {
@@ -18,7 +18,7 @@
 //! impl Cell for Net {
 //!     children!(Self { conv, norm, head }); // a forgotten field does not compile
 //!
-//!     fn forward(&self, x: &Tensor) -> Result<Tensor> { // no word of precision
+//!     fn forward(&self, x: &Tensor) -> Result<Tensor> { // precision is not mentioned here
 //!         let x = self.norm.call(&self.conv.call(x)?)?.relu()?.max_pool2d(2, 2)?;
 //!         self.head.call(&x.flatten(1)?)
 //!     }
@@ -43,10 +43,10 @@
 //! let mut scale = LossScale::new(policy.loss_scale.clone())?;
 //! for batch in data::digits()?.batches(32).take(3) {
 //!     let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
-//!     match scale.step(&mut optimizer, &loss)? { // scale, back-propagate, vote, unscale, update
-//!         Outcome::Stepped => {}
+//!     match scale.step(&mut optimizer, &loss)? { // scale, backward pass, unscale, check for non-finite gradients, update
 //!         Outcome::Skipped { cause, first } => eprintln!("skipped: {cause}, first seen in {first}"),
 //!         Outcome::Stalled { .. } => break,
+//!         _ => {} // the parameters were updated
 //!     }
 //! }
 //!
@@ -57,6 +57,30 @@
 //!
 //! Read on in this order: [`Tensor`] and [`Op`]; [`precision`] (what a region does to an op); [`cell`] (trees) and [`layers`]
 //! (layers); [`policy`] (what you want), [`rewrite`] (what will happen and why); [`scale`], [`optim`] and [`train`].
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! | --- | --- | --- |
+//! | `cli` | yes | the command `precast`, and the picture of training runs, `report::chart` |
+//! | `tracing` | no | events for subscribers of the crate [`tracing`](https://docs.rs/tracing), all with the target `precast` |
+//!
+//! Everything else needs no feature. A program that uses the library alone sets `default-features = false`, and does not build
+//! clap, comfy-table, indicatif and plotters.
+//!
+//! The events of `tracing`, each with its fields:
+//!
+//! | level | event | when |
+//! | --- | --- | --- |
+//! | error | `training has stalled` | a step returned [`Outcome::Stalled`] |
+//! | warn | `step skipped` | a gradient was not finite: the cause, and the first parameter |
+//! | info | `plan applied`, `plan undone` | a network was wrapped by a policy: level, dtype, how many cells |
+//! | info | `parameters decorated` | parameters are stored in 16 bits: how many, and how many are not |
+//! | info | `weights read`, `weights written` | a weight file: its name and size |
+//! | info | `epoch finished` | an epoch of [`train::fit`]: loss and accuracy |
+//! | debug | `loss scale grows`, `loss scale shrinks` | the scale before and after |
+//! | debug | `policy read`, `model read` | a file was read |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 #![warn(missing_debug_implementations)]
 #![deny(unsafe_code)]
@@ -73,6 +97,7 @@ pub mod io;
 #[allow(unsafe_code)]
 mod kernels;
 pub mod layers;
+mod logging;
 pub mod observe;
 mod ops;
 pub mod optim;
@@ -83,6 +108,7 @@ mod printable;
 pub mod report;
 pub mod rewrite;
 pub mod scale;
+mod table;
 mod tensor;
 pub mod train;
 

@@ -1,4 +1,4 @@
-//! The command `precast`; `precast --help` tells what it does.
+//! The command `precast`; see `precast --help`.
 
 mod cli;
 

@@ -1,15 +1,16 @@
 //! What programs that define and run networks need, in one `use precast::prelude::*`.
 //!
-//! Networks of your own that stand in files are marked `#[derive(Serialize, Deserialize)]` and `#[typetag::serde]`. What
-//! these write names the crates `serde` and `typetag`, so your `Cargo.toml` lists both beside `precast`.
+//! A network of your own that is written to files is marked `#[derive(Serialize, Deserialize)]` and `#[typetag::serde]`. The
+//! code that these generate names the crates `serde` and `typetag`, so your `Cargo.toml` must list both beside `precast`.
 
 pub use serde::{Deserialize, Serialize};
 pub use typetag;
 
 pub use crate::{
     Adam, Autocast, Cell, Child, DType, Error, ErrorKind, Level, LossScale, Op, Optimizer, Outcome, Padding, Param,
-    Policy, Precision, Result, Sgd, Tensor, autocast, children,
+    Plan, Policy, Precision, Result, Sgd, Tensor, autocast, children,
     layers::*,
+    no_grad,
     policy::{List, black_list, white_list},
     rewrite::{Custom, Decorate, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, decorate},
     sequential,

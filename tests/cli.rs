@@ -283,7 +283,7 @@ fn built_in_files_are_found_anywhere_and_files_of_that_name_come_first() {
 }
 
 #[test]
-fn wrong_use_is_told_with_what_is_allowed_and_changes_nothing() {
+fn wrong_use_is_refused_with_what_is_allowed_and_changes_nothing() {
     let folder = Folder::new("wrong");
     let policy = |name: &str, rest: &str| folder.write(name, &format!("version: 1\n{rest}"));
     let level = policy("level.yaml", "level: O7\ndtype: float16\n");
@@ -310,13 +310,13 @@ fn wrong_use_is_told_with_what_is_allowed_and_changes_nothing() {
         (&["plan", ".", "-p", "o2"], &["there is no file `.`"]),
         (&["explain", "lenet5", "77", "-p", "o2"], &["no cell stands at `77`", "`precast plan lenet5 --policy o2`"]),
         (&["explain", &nested, "0.0.1", "-p", "o2"], &["no cell stands at `0.0.1` (did you mean `0.0.0`?)"]),
-        (&["diff", "lenet5", "-p", "o2"], &["two policies are compared", "1 times"]),
+        (&["diff", "lenet5", "-p", "o2"], &["diff compares two policies", "1 times"]),
         (&["plan", "lenet5"], &["--policy"]),
         (&["plan", "lenet5", "-p", "o2", "--format", "xml"], &["xml", "tree, table, json"]),
         (&["train", "lenet5", "--epochs", "0"], &["--epochs"]),
         (&["train", "lenet5", "--lr", "nan"], &["--lr", "finite and above 0"]),
         (&["train", "lenet5", "--examples", "1797"], &["1797 of 1797 examples"]),
-        (&["train", "lenet5", "-p", "o2", "-p", "o2"], &["two policies are called `o2`"]),
+        (&["train", "lenet5", "-p", "o2", "-p", "o2"], &["two policies are named `o2`"]),
         (&["train", &narrow], &["[2, 3]", "10 numbers"]),
         (&["train", &unfit], &["does not take digits of shape [64]", "65"]),
         (&["train", &odd], &["shape [3, 32, 32]", "[1, 32, 32]"]),
@@ -428,7 +428,7 @@ fn training_compares_policies_and_writes_what_it_promises() {
     assert!(plans.contains("o3-bf16: level O3, bfloat16"), "{plans}");
     let svg = fs::read_to_string(out.join("curves.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("o3-bf16"));
-    // The weights are those that were judged: in f32, and as good as was said.
+    // The weights are those that were tested: in f32, and with the same accuracy.
     let net = models::load("models/mlp.yaml", 5).unwrap();
     weights::load(&net, out.join("o0.safetensors")).unwrap();
     assert!(net.named_params().iter().all(|(_, param)| param.value().dtype() == DType::F32));
@@ -443,7 +443,7 @@ fn training_prints_a_plan_and_a_table_and_repeats_itself() {
     let shown = text(precast_in(&folder.0, &args));
     for word in [
         "model   mlp (built in)",
-        "96 digits to learn from",
+        "96 training digits",
         "o2: level O2",
         "BatchNorm1d",
         "| casts/step |",
@@ -454,7 +454,7 @@ fn training_prints_a_plan_and_a_table_and_repeats_itself() {
     assert!(!shown.contains('\u{1b}') && !shown.contains('\r'), "no progress bar where nobody watches");
     let quiet = text(precast_in(&folder.0, &[&args[..], &["--quiet"]].concat()));
     assert!(quiet.starts_with("| run") && quiet.contains("1.00x"), "{quiet}");
-    // All but the times is the same again: accuracy, loss, skipped steps, bytes, casts.
+    // A second run gives the same but for the times: accuracy, loss, skipped steps, bytes, casts.
     let untimed = |table: &str| -> Vec<String> {
         let fields = |row: &str| -> Vec<String> { row.split('|').map(|field| field.trim().to_string()).collect() };
         let (header, times) = (fields(table.lines().find(|row| row.contains("ms/step")).unwrap()), ["ms/step", "time"]);
@@ -493,7 +493,7 @@ fn a_run_that_cannot_go_on_ends_with_its_reason() {
         stderr.starts_with("error: o0 stalled at step ") && stderr.contains("loss itself was not finite"),
         "{stderr}"
     );
-    assert!(String::from_utf8(output.stdout).unwrap().contains("| o0 "), "the table is there all the same");
+    assert!(String::from_utf8(output.stdout).unwrap().contains("| o0 "), "the table is still printed");
     let metrics = fs::read_to_string(folder.0.join("precast-out/metrics.json")).unwrap();
     let metrics: Value = serde_json::from_str(&metrics).unwrap();
     assert!(metrics["runs"][0]["stalled"].as_str().unwrap().contains("changed nothing"));

@@ -42,7 +42,7 @@ fn weights_too_large_for_memory_are_refused_before_any_is_drawn() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_told_before_training() {
+fn a_folder_that_cannot_be_written_is_refused_before_training() {
     let folder = Folder::new("unwritable");
     fs::create_dir_all(folder.0.join("out/metrics.json")).unwrap();
     let message = error(2, precast_in(&folder.0, &[&SHORT[..], &["--output", "out"]].concat()));
@@ -82,9 +82,9 @@ fn a_full_disk_costs_the_files_that_do_not_fit_and_nothing_else() {
     let output = precast_in(&folder.0, &["train", "mlp", "--epochs", "4", "--examples", "1200", "-p", "o0", "--quiet"]);
     let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stdout.contains("| o0 "), "the table is there: {stdout}");
+    assert!(stdout.contains("| o0 "), "the table is printed: {stdout}");
     assert!(stderr.contains("precast-out/metrics.json: ") && stderr.contains("space"), "{stderr}");
-    assert!(stdout.contains("written: precast-out/plans.txt"), "what fits is written: {stdout}");
+    assert!(stdout.contains("written: precast-out/plans.txt"), "what fits on the disk is written: {stdout}");
     assert_eq!(fs::read_to_string(out.join("metrics.json")).unwrap(), old);
     let names = || fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(names().all(|name| !name.ends_with(".tmp")), "{:?}", names().collect::<Vec<_>>());
@@ -131,14 +131,14 @@ fn an_example_that_would_be_left_alone_joins_the_last_batch() {
         precast_in(&folder.0, &[&["train", "mlp", "--epochs", "1", "-p", "o0", "--examples", examples], more].concat())
     };
     let shown = text(train("65", &[]));
-    assert_eq!(shown.matches("the last batch has 33, for one digit would be left alone").count(), 1, "{shown}");
+    assert_eq!(shown.matches("the last batch has 33, so that no digit is left over").count(), 1, "{shown}");
     assert_eq!(metrics(&folder.0)["runs"][0]["steps"], 2);
-    assert!(!text(train("66", &[])).contains("left alone"));
+    assert!(!text(train("66", &[])).contains("left over"));
     assert_eq!(metrics(&folder.0)["runs"][0]["steps"], 3);
     // Where every batch is of one, nothing can be joined: a batch norm says so before the first step.
     for (examples, more) in [("64", &["--batch", "1"][..]), ("1", &[])] {
         let message = error(2, train(examples, more));
-        assert!(message.contains("cannot be trained by a single example at a time: in cell `1`: "), "{message}");
+        assert!(message.contains("cannot be trained with a single example: in cell `1`: "), "{message}");
     }
 }
 

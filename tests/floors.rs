@@ -11,7 +11,7 @@ use precast::Op;
 
 /// Modules by floor, as the table in ARCHITECTURE.md has them.
 const FLOORS: &[&[&str]] = &[
-    &["error", "printable", "dtype", "kernels"],
+    &["error", "logging", "printable", "table", "dtype", "kernels"],
     &["catalogue", "precision", "observe"],
     &["tensor", "ops", "gradcheck"],
     &["cell", "layers", "cost", "io"],

@@ -227,7 +227,7 @@ fn what_cannot_recover_is_called_stalled() {
     assert_eq!(stalls(LossScale::fixed(8.0).unwrap(), f64::NAN), (20, 8.0));
     assert_eq!(stalls(LossScale::dynamic(), f64::NAN), (20, 65536.0));
 
-    // 1e30 * 1e10 overflows in f32 on the way back at every scale, while its product with 1e-30 does not on the way forth.
+    // 1e30 * 1e10 overflows in f32 in the backward pass at every scale, while its product with 1e-30 in the forward pass does not.
     let weight = Param::new(Tensor::full(&[1, 1], 1e-30, DType::F32));
     let mut optimizer = Sgd::new([weight.clone()].into_iter().collect(), 0.5);
     let mut scale = LossScale::dynamic();

@@ -1,21 +1,20 @@
-//! `precast bench`: what this machine can do, and what of it the kernels reach.
+//! `precast bench`: the limits of this machine, and the share of them that the kernels reach.
 
 use std::path::PathBuf;
 
-use comfy_table::{CellAlignment, Table, presets};
 use precast::cost::{Bound, Limits, Measured, Speeds};
 use serde::Serialize;
 
-use super::{Failure, Format, Result, print, print_json, say};
+use super::{Failure, Format, Result, print, print_json, say, table::table};
 
 /// Measure this machine's limits on one thread, and the share of them that kernels reach; about fifteen seconds. Policies that
-/// prefer speed reckon with its speeds, which are measured anew
+/// prefer speed use its speeds, which are measured again
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Measure only these speeds, about a second, and write them to this file instead
     #[arg(long, value_name = "FILE")]
     speeds: Option<PathBuf>,
-    /// How to write it
+    /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
 }
@@ -32,7 +31,7 @@ pub(super) fn run(args: &Args) -> Result {
         Speeds::measure().save(file)?;
         return print(format_args!("written: {}", file.display()));
     }
-    // These are of all threads, the limits of one.
+    // Speeds are measured with all threads, limits with one.
     let speeds = Speeds::measure();
     let kept = match Speeds::cache_file() {
         None => "speeds for `prefer: speed` are not kept: there is no cache folder".to_string(),
@@ -62,28 +61,20 @@ fn text(Report { limits, kernels, .. }: &Report) -> String {
         Bound::CopyCached => "copying, in the caches",
         Bound::Read => "reading, beyond the caches",
     };
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN).set_header(["work", "dtype", "time", "rate", "share", "of"]);
-    for row in kernels {
-        table.add_row([
+    let rows = kernels.iter().map(|row| {
+        [
             row.work.clone(),
             row.dtype.to_string(),
             format!("{:.1} us", row.micros),
             format!("{:.1} {}", row.rate, unit(row.bound)),
             row.share.map_or(String::new(), |share| format!("{:.0} %", share * 100.0)),
             of(row.bound).into(),
-        ]);
-    }
-    for column in 2..5 {
-        table.column_mut(column).expect("six columns").set_cell_alignment(CellAlignment::Right);
-    }
+        ]
+    });
+    let table = table(&["work", "dtype", "time", "rate", "share", "of"], rows, &[2, 3, 4]);
     format!(
         "one thread, vectors: {}\nmultiply-adds in registers  {gflops}\ncopying, in the caches      {:.1} GB/s\n\
          copying, beyond the caches  {:.1} GB/s\nreading, beyond the caches  {:.1} GB/s\n\n{}",
-        limits.vectors,
-        limits.copy_cached,
-        limits.copy,
-        limits.read,
-        table.trim_fmt()
+        limits.vectors, limits.copy_cached, limits.copy, limits.read, table
     )
 }

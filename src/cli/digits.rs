@@ -8,8 +8,8 @@ use precast::{
 
 use super::{Failure, Result};
 
-/// The digits, 8 by 8 pixels, as a model takes them: in any shape of 64 elements as they are; in any other shape of one
-/// image, such as `[1, 32, 32]`, resized.
+/// The digits in the input shape of a model. A shape of 64 elements takes the 8 by 8 pixels as they are; for another shape of
+/// one image, such as `[1, 32, 32]`, they are resized.
 pub(super) fn shaped(digits: Dataset, shape: &[usize]) -> Result<Dataset> {
     let pixels: usize = digits.shape().iter().product();
     if shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis)) == Some(pixels) {
@@ -29,7 +29,7 @@ pub(super) fn shaped(digits: Dataset, shape: &[usize]) -> Result<Dataset> {
 /// Most memory that all digits may take in the shape of a model: 1 GiB, which holds the 1797 at 386 x 386.
 const MOST_BYTES: u128 = 1 << 30;
 
-/// Refuses what would not fit, before anything is made of it.
+/// Refuses a size that would not fit into memory, before anything is allocated.
 fn check_size(digits: usize, height: usize, width: usize) -> Result {
     let bytes = [height, width, size_of::<f32>()].iter().fold(digits as u128, |all, &n| all.saturating_mul(n as u128));
     if bytes <= MOST_BYTES {
@@ -44,8 +44,8 @@ fn check_size(digits: usize, height: usize, width: usize) -> Result {
     )))
 }
 
-/// Checks that a network can be trained by the smallest batch of an epoch: what a batch norm, say, refuses is told before
-/// the first step.
+/// Checks that a network can be trained with the smallest batch of an epoch, which a batch norm may refuse, before the first
+/// step.
 pub(super) fn check_training(net: &mut Child, data: &Split, batch: usize) -> Result {
     net.set_train(true);
     let few = batch.min(2);
@@ -53,13 +53,13 @@ pub(super) fn check_training(net: &mut Child, data: &Split, batch: usize) -> Res
     match no_grad(|| net.call(&batch.x)) {
         Ok(_) => Ok(()),
         Err(error) => {
-            let by = if batch.y.len() == 1 { "a single example at a time".into() } else { format!("{few} examples") };
-            Err(Failure::Usage(format!("the model cannot be trained by {by}: {error}")))
+            let by = if batch.y.len() == 1 { "a single example".into() } else { format!("{few} examples") };
+            Err(Failure::Usage(format!("the model cannot be trained with {by}: {error}")))
         }
     }
 }
 
-/// Checks with a few examples that a network takes the digits and has an output for each of their classes.
+/// Checks with two examples that a network accepts the digits and has an output for each class.
 pub(super) fn check(net: &Child, data: &Split) -> Result {
     let classes = data.train.classes().max(data.test.classes());
     let Some(batch) = data.test.batches(2).next() else { return Ok(()) };
@@ -72,7 +72,7 @@ pub(super) fn check(net: &Child, data: &Split) -> Result {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "the model answers {} {:?} to {} digits; there must be {classes} numbers to each, one for each class",
+        "the model returns {} {:?} for {} digits; it must return {classes} numbers for each, one for each class",
         outputs.dtype(),
         outputs.shape(),
         batch.y.len(),

@@ -1,4 +1,4 @@
-//! Models and policies by file or by name, and a policy laid on a model.
+//! Models and policies by file or by name, and the plan of a policy for a model.
 
 use std::{
     fmt,
@@ -20,7 +20,7 @@ pub(super) struct Read<T> {
 }
 
 impl<T> Read<T> {
-    /// What it goes by: the name, or the name of the file without folder and ending.
+    /// The built-in name, or the name of the file without folder and extension.
     pub fn short_name(&self) -> String {
         match self.argument.file_stem() {
             Some(stem) if !self.built_in => stem.to_string_lossy().into_owned(),
@@ -36,12 +36,12 @@ impl<T> fmt::Display for Read<T> {
     }
 }
 
-/// A path as people see it.
+/// A path without control characters.
 pub(super) fn shown(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
 
-/// Reads a model; its weights are drawn from the seed.
+/// Reads a model, with initial weights drawn from the seed.
 pub(super) fn model(argument: &Path, seed: u64) -> Result<Read<Model>> {
     read(argument, |file| Model::load(file, seed), |name| Model::named(name, seed))
 }
@@ -51,13 +51,13 @@ pub(super) fn policy(argument: &Path) -> Result<Read<Policy>> {
     read(argument, |file| Policy::load(file), Policy::named)
 }
 
-/// Elements of the input of a call for a plan at most: 64 MiB, beyond which what lies inside the network may not fit.
+/// Most elements of the input of the call that a plan is made on: 64 MiB in f32. Activations are a multiple of that.
 const MOST_ELEMENTS: usize = 16 << 20;
 
-/// What a prediction is made for.
+/// The batch and the machine that a prediction is made for.
 #[derive(Debug, clap::Args)]
 pub(super) struct Predicting {
-    /// Examples in a batch, for a policy that prefers speed: what pays depends on it [default: 32]
+    /// Batch size, which decides what pays for a policy that prefers speed [default: 32]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
     /// Speeds of another machine, for a policy that prefers speed: a file that `precast bench --speeds` wrote
@@ -66,7 +66,7 @@ pub(super) struct Predicting {
 }
 
 impl Predicting {
-    /// Refuses what nobody reads.
+    /// Refuses options that would have no effect.
     pub fn check(&self, predict: bool, policies: &[&Policy]) -> Result {
         let unread = !predict && policies.iter().all(|policy| policy.prefer == Prefer::Memory);
         let given = [("--speeds", self.speeds.is_some()), ("--batch", self.batch.is_some())];
@@ -78,15 +78,15 @@ impl Predicting {
         }
     }
 
-    /// The plan of a policy for a model. It is predicted, too, where the policy or the user wants it.
+    /// The plan of a policy for a model, with a prediction if `predict` is set or the policy prefers speed.
     pub fn plan(&self, model: &Read<Model>, policy: &Policy, predict: bool) -> Result<Plan> {
         if policy.prefer == Prefer::Memory && !predict {
             return Ok(policy.plan(&model.value.net)?);
         }
         let Some(shape) = &model.value.input else {
             return Err(Failure::Usage(format!(
-                "what a plan takes depends on the size of the input, and {model} does not say it; write the shape of one \
-                 example into the file, as `input: [1, 28, 28]`"
+                "a prediction depends on the size of the input, and {model} does not say it; write the shape of one example \
+                 into the file, as `input: [1, 28, 28]`"
             )));
         };
         let batch = self.batch.unwrap_or(32);
@@ -105,14 +105,14 @@ impl Predicting {
     }
 }
 
-/// A call in training on a batch of this shape.
+/// The trace of a call in training mode on a batch of this shape.
 pub(super) fn traced(model: &Model, shape: &[usize]) -> Result<Trace> {
     let (called, trace) = model.net.trace(|net| net.call(&Tensor::ones(shape, DType::F32)));
     called?;
     Ok(trace)
 }
 
-/// The speeds of this machine. People are told why they wait, the first time.
+/// The speeds of this machine. A status line is shown while they are measured for the first time.
 pub(super) fn speeds_here() -> Speeds {
     if Speeds::cache_file().is_some_and(|file| file.exists()) {
         return Speeds::here();
@@ -123,13 +123,13 @@ pub(super) fn speeds_here() -> Speeds {
     speeds
 }
 
-/// A file where there is one; otherwise what is built in under that name.
+/// Reads the file if there is one, otherwise the built-in model or policy of that name.
 fn read<T>(
     argument: &Path,
     load: impl FnOnce(&Path) -> precast::Result<T>,
     named: impl FnOnce(&str) -> precast::Result<T>,
 ) -> Result<Read<T>> {
-    // A folder of a built-in name hides nothing.
+    // A folder does not hide a built-in name.
     let built_in = !argument.exists() || argument.is_dir();
     let value = if built_in {
         let missing = |error| Failure::Usage(format!("there is no file `{}`, and {error}", shown(argument)));

@@ -1,6 +1,5 @@
 //! `precast levels`: what a policy can ask for.
 
-use comfy_table::{ContentArrangement, Table, presets};
 use precast::{
     DType, Level, Policy,
     policy::{List, Pack},
@@ -8,18 +7,15 @@ use precast::{
 };
 use serde::Serialize;
 
-use super::{Format, Result, print, print_json};
+use super::{Format, Result, print, print_json, table::table};
 
 /// List the levels, the built-in policies, and the lists of cells and ops that the levels go by
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// How to write it
+    /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
 }
-
-/// Wider tables have their texts broken.
-const WIDTH: u16 = 120;
 
 #[derive(Serialize)]
 struct Levels {
@@ -94,15 +90,8 @@ fn text(all: &Levels) -> String {
         .map(|row| [format!("{}, read at {}", row.list, row.level), row.cells.join(", "), row.ops.join(", ")]);
     format!(
         "{}\n\nlists of {}\n\n{}",
-        table(["level", "meaning", "built-in policies"], levels),
+        table(&["level", "meaning", "built-in policies"], levels, &[]),
         all.pack,
-        table(["list", "cells", "ops"], lists)
+        table(&["list", "cells", "ops"], lists, &[])
     )
-}
-
-fn table(header: [&str; 3], rows: impl Iterator<Item = [String; 3]>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN).set_header(header).add_rows(rows);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
-    table.trim_fmt()
 }

@@ -6,7 +6,9 @@ mod inputs;
 mod levels;
 mod ops;
 mod plan;
+mod progress;
 mod results;
+mod table;
 mod train;
 
 use std::{
@@ -39,10 +41,10 @@ Examples:
   precast explain lenet5_bn 1 --policy o2            why one cell runs as it does
   precast diff lenet5_bn --policy o2 --policy o3     what another policy would change
   precast ops softmax                                what every pack of lists does with an op, and why
-  precast bench                                      how fast this machine is, and what kernels make of it
+  precast bench                                      how fast this machine is, and how near its limits the kernels come
 
 Exit status: 0 done; 1 the work failed (a training run that cannot go on, a disk that is full); 2 wrong use or bad input.
-A reader that goes away (precast train | head) changes neither the work nor its status."
+If standard output is closed early (precast train | head), the work and the exit status stay the same."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -60,7 +62,7 @@ enum Command {
     Bench(bench::Args),
 }
 
-/// How a result is written to standard output.
+/// Output format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Format {
     /// Text for people
@@ -69,26 +71,26 @@ enum Format {
     Json,
 }
 
-/// Why a command ended before its end.
+/// Why a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// It was asked for something that cannot be.
+    /// Wrong use, or bad input.
     Usage(String),
-    /// It was asked rightly, and failed.
+    /// The request was valid; doing it failed.
     Work(String),
-    /// Whoever read standard output has gone: `precast ... | head`.
+    /// Standard output was closed by its reader: `precast ... | head`.
     Unread,
 }
 
 impl From<Error> for Failure {
-    /// What the library refuses before the work has begun is bad input.
+    /// An error of the library before the work has begun is bad input.
     fn from(error: Error) -> Self {
         Failure::Usage(error.to_string())
     }
 }
 
 impl Failure {
-    /// For what the library refuses once the work has begun.
+    /// An error after the work has begun.
     fn work(error: impl Display) -> Self {
         Failure::Work(error.to_string())
     }
@@ -96,7 +98,7 @@ impl Failure {
 
 type Result<T = (), E = Failure> = std::result::Result<T, E>;
 
-/// Does what the command line says.
+/// Runs the command line and returns its exit status.
 pub fn main() -> ExitCode {
     let command = Cli::parse().command;
     let (message, code) = match environment().and_then(|()| run(&command)) {
@@ -104,7 +106,7 @@ pub fn main() -> ExitCode {
         Err(Failure::Work(message)) => (message, 1),
         Err(Failure::Usage(message)) => (message, 2),
     };
-    // When standard error is gone as well, the exit status is all that is left to say.
+    // If standard error is closed as well, only the exit status is left.
     let _ = writeln!(io::stderr(), "error: {}", printable_lines(&message));
     ExitCode::from(code)
 }
@@ -121,11 +123,11 @@ fn run(command: &Command) -> Result {
     }
 }
 
-/// Refuses a `PRECAST_THREADS` or a `PRECAST_VECTORS` that means nothing; the library, which has nobody to tell, uses every
-/// core and the widest vectors then.
+/// Refuses invalid values of `PRECAST_THREADS` and `PRECAST_VECTORS`. The library itself cannot report them: it ignores them,
+/// and uses every core and the widest vectors.
 fn environment() -> Result {
     let check = |name, allowed: fn(&str) -> bool, what| match std::env::var_os(name) {
-        // Empty is how a shell unsets it for one command.
+        // A shell unsets a variable for one command by setting it empty.
         Some(text) if !text.is_empty() && !text.to_str().is_some_and(allowed) => {
             Err(Failure::Usage(format!("{name} is {text:?}; allowed is {what}")))
         }
@@ -136,7 +138,7 @@ fn environment() -> Result {
     check("PRECAST_VECTORS", |text| ["1", "8", "16"].contains(&text), "1, 8 or 16, the most f32 in a vector")
 }
 
-/// Tells people who wait at a terminal why, in place of what was told before.
+/// Shows a status line on a terminal, in place of the one before.
 fn say(text: &str) {
     if io::stderr().is_terminal() {
         let _ = write!(io::stderr(), "\r\x1b[2K{text}");
@@ -152,13 +154,13 @@ fn print(text: impl Display) -> Result {
     })
 }
 
-/// Writes a value as JSON to standard output. What could drive a terminal is escaped, as it is in every other format.
+/// Writes a value as JSON to standard output, with control characters escaped, as in every other format.
 fn print_json(value: &impl Serialize) -> Result {
     let json = serde_json::to_string_pretty(value).map_err(Failure::work)?;
     print(json_for_a_terminal(&json))
 }
 
-/// The same JSON without control characters but line ends. They stand in strings only, where `\uXXXX` means the same.
+/// The same JSON with every control character but line ends written as `\uXXXX`. They occur in strings only.
 fn json_for_a_terminal(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {

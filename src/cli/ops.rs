@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use comfy_table::{ContentArrangement, Table, presets};
 use precast::{
     DType, Op,
     catalogue::System,
@@ -11,7 +10,7 @@ use precast::{
 };
 use serde::Serialize;
 
-use super::{Format, Result, print, print_json};
+use super::{Format, Result, print, print_json, table::table};
 
 /// Show what packs of lists do with ops: one op in all packs, or all ops of one pack
 #[derive(Debug, clap::Args)]
@@ -21,13 +20,10 @@ pub(super) struct Args {
     /// The pack whose lists are shown; with an op, that pack alone
     #[arg(long, short)]
     pack: Option<String>,
-    /// How to write it
+    /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
 }
-
-/// Wider tables have their texts broken.
-const WIDTH: u16 = 120;
 
 /// The name of the lists by which a policy lowers the ops that cells call directly.
 const WHITE: &str = "nets O1";
@@ -198,20 +194,20 @@ fn op_text(row: &OpRow) -> String {
         let treatments = [cell(decision.float16), cell(decision.bfloat16)];
         [vec![pack, decision.level.clone()], treatments.into(), vec![decision.because.clone()]].concat()
     });
-    let header = ["pack", "level", "float16", "bfloat16", "because"].map(String::from).into();
-    format!("{text}\n\n{}", table(header, rows))
+    format!("{text}\n\n{}", table(&["pack", "level", "float16", "bfloat16", "because"], rows, &[]))
 }
 
 fn pack_text(pack: &Pack, rows: &PackRows) -> String {
-    let levels = rows.ops.first().map(|row| row.decisions.iter().map(|decision| decision.level.clone()));
+    let levels = rows.ops.first().map(|row| row.decisions.iter().map(|decision| decision.level.as_str()));
+    let in_system = rows.system.map(|system| format!("in {system}"));
     // The pack's own words; what a list means by itself is said once, below.
     let because = |op: &Op| pack.regions.iter().find_map(|lists| lists.entries().get(op)?.because.as_deref());
     let reasons = rows.ops.iter().any(|row| because(&row.op).is_some());
-    let mut header = vec!["op".to_string()];
-    header.extend(rows.system.map(|system| format!("in {system}")));
+    let mut header = vec!["op"];
+    header.extend(in_system.as_deref());
     header.extend(levels.into_iter().flatten());
-    header.extend(reasons.then(|| "because".to_string()));
-    header.push("kernel".into());
+    header.extend(reasons.then_some("because"));
+    header.push("kernel");
     let cells = rows.ops.iter().map(|row| {
         let mut cells = vec![row.op.to_string()];
         cells.extend(rows.system.map(|system| row.names[&system].join(" ")));
@@ -220,7 +216,7 @@ fn pack_text(pack: &Pack, rows: &PackRows) -> String {
         cells.push(if row.kernel { "yes" } else { "no" }.into());
         cells
     });
-    let mut text = format!("{}: {}\n\n{}\n", rows.pack, rows.source, table(header, cells));
+    let mut text = format!("{}: {}\n\n{}\n", rows.pack, rows.source, table(&header, cells, &[]));
     if rows.ops.iter().flat_map(|row| &row.decisions).any(|decision| treatments(decision).contains('/')) {
         text += "\n`a / b`: a for float16, b for bfloat16";
     }
@@ -233,11 +229,4 @@ fn pack_text(pack: &Pack, rows: &PackRows) -> String {
         text += &format!("\n{:<18}{}", treatment.name(), treatment.meaning());
     }
     text
-}
-
-fn table(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN).set_header(header).add_rows(rows);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
-    table.trim_fmt()
 }

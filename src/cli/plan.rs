@@ -1,4 +1,4 @@
-//! `precast plan`, `explain` and `diff`: policies laid on a network, before anything is run.
+//! `precast plan`, `explain` and `diff`: plans of policies for a network, before anything is run.
 
 use std::path::{Path, PathBuf};
 
@@ -19,19 +19,19 @@ Examples:
   precast plan models/mlp.yaml --policy my-policy.yaml --format json
   precast plan mlp --policy o2 --predict --batch 64   with times and bytes of a training step
 
-Cells marked with * are wrapped: what goes in is cast, and what comes out is cast back.")]
+Cells marked with * are wrapped: their inputs and their outputs are cast.")]
 pub(super) struct PlanArgs {
     /// A model file, or the name of a built-in model
     model: PathBuf,
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
     policy: PathBuf,
-    /// Say what every cell is predicted to take, also where the policy does not prefer speed
+    /// Also predict the time and the bytes of every cell, where the policy does not prefer speed
     #[arg(long)]
     predict: bool,
     #[command(flatten)]
     predicting: Predicting,
-    /// How to write it
+    /// Output format
     #[arg(long, default_value = "tree")]
     format: PlanFormat,
 }
@@ -46,7 +46,7 @@ enum PlanFormat {
     Json,
 }
 
-/// Tell why one cell of a network would run as it does, and what else spoke and lost
+/// Explain why one cell of a network would run as it does, and which rules were overridden
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -62,7 +62,7 @@ pub(super) struct ExplainArgs {
     policy: PathBuf,
     #[command(flatten)]
     predicting: Predicting,
-    /// How to write it
+    /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
 }
@@ -80,7 +80,7 @@ pub(super) struct DiffArgs {
     policy: Vec<PathBuf>,
     #[command(flatten)]
     predicting: Predicting,
-    /// How to write it
+    /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
 }
@@ -118,7 +118,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result {
 pub(super) fn diff(args: &DiffArgs) -> Result {
     let [from, to] = &args.policy[..] else {
         let met = args.policy.len();
-        return Err(Failure::Usage(format!("two policies are compared, and --policy is there {met} times")));
+        return Err(Failure::Usage(format!("diff compares two policies; --policy was given {met} times")));
     };
     let model = model(&args.model)?;
     let (from, to) = (inputs::policy(from)?, inputs::policy(to)?);
@@ -131,14 +131,14 @@ pub(super) fn diff(args: &DiffArgs) -> Result {
     }
 }
 
-/// The weights do not matter to a plan. Predicted are steps of training.
+/// A model in training mode, since predictions are of training steps. Its weights do not matter.
 fn model(argument: &Path) -> Result<Read<Model>> {
     let mut model = inputs::model(argument, 0)?;
     model.value.net.set_train(true);
     Ok(model)
 }
 
-/// What was read, a line each.
+/// A line for the model, and one for each policy.
 pub(super) fn header(model: &Read<Model>, policies: &[&Read<Policy>]) -> String {
     let policies: String = policies.iter().map(|policy| format!("policy  {policy}\n")).collect();
     format!("model   {model}\n{policies}")

@@ -1,4 +1,4 @@
-//! What training runs came to, as JSON and as files.
+//! The results of training runs, as JSON and as files.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ pub(super) struct Results<R> {
     pub runs: Vec<R>,
 }
 
-/// What was trained with.
+/// The data of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Data {
     pub train_examples: usize,
@@ -32,7 +32,7 @@ pub(super) struct Data {
     pub shape: Vec<usize>,
 }
 
-/// How it was trained.
+/// The options of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Options {
     pub epochs: usize,
@@ -43,7 +43,7 @@ pub(super) struct Options {
     pub optimizer: &'static str,
 }
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Serialize)]
 pub(super) struct RunResult {
     pub name: String,
@@ -51,7 +51,7 @@ pub(super) struct RunResult {
     pub policy: String,
     pub level: Level,
     pub dtype: DType,
-    /// Share of the test examples classified rightly after the last epoch, from 0 to 1.
+    /// Accuracy on the test examples after the last epoch, from 0 to 1.
     pub accuracy: Option<f64>,
     /// Mean loss of the last epoch.
     pub last_loss: Option<f64>,
@@ -60,16 +60,16 @@ pub(super) struct RunResult {
     pub last_scale: Option<f32>,
     /// Median.
     pub seconds_per_step: Option<f64>,
-    /// Time of a step as a multiple of the first run's, paired by epoch.
+    /// Time of a step relative to the first run; see [`History::relative_time`].
     pub relative_time: Option<f64>,
     pub activation_bytes: usize,
     pub parameter_bytes: usize,
     pub casts_per_step: usize,
-    /// Why the run ended early, if it did.
+    /// Why the run stalled, if it did.
     pub stalled: Option<String>,
 }
 
-/// A run with everything that is known of it.
+/// A result with its plan and its history.
 #[derive(Serialize)]
 struct FullRun<'a> {
     #[serde(flatten)]
@@ -78,7 +78,7 @@ struct FullRun<'a> {
     history: &'a History,
 }
 
-/// What a result is made from.
+/// A run that has ended.
 pub(super) struct Finished<'a> {
     pub run: TrainingRun<'a>,
     pub policy: String,
@@ -86,7 +86,7 @@ pub(super) struct Finished<'a> {
 }
 
 impl Finished<'_> {
-    /// The result, beside that of the first run.
+    /// The result; `first` is the history of the first run.
     pub fn result(&self, first: &History) -> RunResult {
         let history = self.run.history;
         RunResult {
@@ -127,7 +127,7 @@ pub(super) fn weights_file(run: &str) -> String {
     format!("{run}.safetensors")
 }
 
-/// Makes the folder for the files, and tries that each can be written, before there is anything to lose.
+/// Creates the output folder and checks that each file can be written, before any training is done.
 pub(super) fn prepare(folder: &Path, more: &[String]) -> Result {
     fs::create_dir_all(folder).map_err(|error| Failure::Usage(format!("--output {}: {error}", shown(folder))))?;
     for name in [METRICS, PLANS, CURVES].into_iter().chain(more.iter().map(String::as_str)) {
@@ -137,7 +137,7 @@ pub(super) fn prepare(folder: &Path, more: &[String]) -> Result {
     Ok(())
 }
 
-/// What was written, and why something was not: one file that fails does not keep the next from being written.
+/// The files that were written, and the errors of those that were not: one that fails does not stop the next.
 #[derive(Default)]
 pub(super) struct Written {
     pub files: Vec<PathBuf>,
@@ -175,7 +175,7 @@ pub(super) fn write(folder: &Path, results: &Results<RunResult>, finished: &[Fin
     let plans: Vec<String> = finished.iter().map(|finished| format!("{}\n", finished.plan)).collect();
     written.put(folder.join(PLANS), |file| files::replace(file, plans.join("\n").as_bytes()));
     let runs: Vec<TrainingRun<'_>> = finished.iter().map(|finished| finished.run).collect();
-    // A run whose every loss was NaN has no curve, and one of an earlier run would not be its.
+    // Runs without a finite loss have no curve. A picture of earlier runs must not stay beside their metrics.
     if runs.iter().flat_map(|run| &run.history.steps).any(|step| step.loss.is_finite()) {
         written.put(folder.join(CURVES), |file| save_chart(file, &runs));
     } else {

@@ -8,7 +8,7 @@ use precast::{
     data::{self, Split},
     io::weights,
     policy::Prefer,
-    report::{Progress, TrainingRun, joint_name, printable, runs_table, same_course},
+    report::{TrainingRun, joint_name, printable, runs_table, same_course},
     train::{Event, Fit, FitOptions, Method, Schedule},
 };
 
@@ -16,6 +16,7 @@ use super::{
     Failure, Format, Result, digits,
     inputs::{self, Read},
     print, print_json,
+    progress::Progress,
     results::{self, Data, Finished, Options, Results},
 };
 
@@ -37,7 +38,7 @@ pub(super) struct Args {
     /// A policy file, or the name of a built-in policy; once for each run [default: those built in for O0 to O3]
     #[arg(short, long)]
     policy: Vec<PathBuf>,
-    /// How often the examples are gone through
+    /// Passes over the training digits
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: u32,
     /// Examples in a step
@@ -46,28 +47,28 @@ pub(super) struct Args {
     /// Learning rate at the start [default: 0.03 for sgd, 0.001 for adam]
     #[arg(long, value_parser = learning_rate)]
     lr: Option<f64>,
-    /// How the learning rate changes during the run
+    /// Schedule of the learning rate
     #[arg(long, default_value = "cosine")]
     schedule: ScheduleName,
-    /// Decides the first weights, which digits are learnt from, and their order
+    /// Seed for the initial weights, the choice of training digits, and their order
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// How weights are updated
+    /// The optimizer
     #[arg(long, default_value = "sgd")]
     optimizer: OptimizerName,
-    /// How many digits to learn from; the others are the test
+    /// Number of training digits; the others are for testing
     #[arg(long, default_value_t = 1200)]
     examples: usize,
-    /// Folder for metrics.json, plans.txt and curves.svg; made if it is not there
+    /// Folder for metrics.json, plans.txt and curves.svg; created if missing
     #[arg(short, long, default_value = "precast-out")]
     output: PathBuf,
-    /// Write the weights of each run into the folder, too
+    /// Also write the weights of each run into the folder
     #[arg(long)]
     save_weights: bool,
-    /// How to write the comparison
+    /// Format of the comparison
     #[arg(long, default_value = "text")]
     format: Format,
-    /// Write the comparison only: no plan, no progress bar
+    /// Print only the comparison: no plan, no progress bar
     #[arg(short, long)]
     quiet: bool,
 }
@@ -76,15 +77,15 @@ pub(super) struct Args {
 enum OptimizerName {
     /// Gradient descent with momentum 0.9
     Sgd,
-    /// Adam with its usual numbers
+    /// Adam with its default hyperparameters
     Adam,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ScheduleName {
-    /// It stays
+    /// It does not change
     Constant,
-    /// It falls to nearly 0 along half a cosine wave
+    /// It decays to nearly 0 along half a cosine wave
     Cosine,
 }
 
@@ -117,10 +118,10 @@ pub(super) fn run(args: &Args) -> Result {
     let facts =
         Data { train_examples: data.train.len(), test_examples: data.test.len(), shape: data.train.shape().to_vec() };
     if args.format == Format::Text && !args.quiet {
-        // The level with most to see: low regions and full islands.
+        // The plan of O2 shows most: low regions, and cells kept in f32.
         let shown = runners.iter().find(|runner| runner.plan.policy.level == Level::O2).unwrap_or(&runners[0]);
-        anyway(print(format_args!(
-            "model   {model}\ndata    {} digits to learn from, {} to be judged by, as {:?}{}\nplan    {}\n\n{}\n",
+        unless_unread(print(format_args!(
+            "model   {model}\ndata    {} training digits, {} test digits, as {:?}{}\nplan    {}\n\n{}\n",
             facts.train_examples,
             facts.test_examples,
             facts.shape,
@@ -129,7 +130,7 @@ pub(super) fn run(args: &Args) -> Result {
             shown.plan
         )))?;
     }
-    // From here on nothing that fails keeps what was reached from being told and written.
+    // From here on, failures are collected: whatever was computed is still printed and written.
     let mut failures: Vec<String> = Vec::new();
     failures.extend(train(&mut runners, &options, &data, args.quiet).err().map(|error| error.to_string()));
 
@@ -141,7 +142,7 @@ pub(super) fn run(args: &Args) -> Result {
         runs: finished.iter().map(|run| run.result(finished[0].run.history)).collect(),
     };
     let runs: Vec<TrainingRun<'_>> = finished.iter().map(|finished| finished.run).collect();
-    // The table comes before the files: a disk may be full.
+    // The table is printed before the files are written, since the disk may be full.
     let printed = match args.format {
         Format::Json => print_json(&results),
         Format::Text => print(format_args!("{}\n\n{}", runs_table(&runs), notes(&runs))),
@@ -151,13 +152,13 @@ pub(super) fn run(args: &Args) -> Result {
         written.put(args.output.join(name), |file| weights::save(&runner.net, file));
     }
     let files: Vec<String> = written.files.iter().map(|file| inputs::shown(file)).collect();
-    let told = match args.format {
+    let listed = match args.format {
         Format::Text if !files.is_empty() && printed.is_ok() => print(format_args!("written: {}", files.join(", "))),
         _ => Ok(()),
     };
     failures.append(&mut written.failures);
-    for failed in [printed, told] {
-        if let Err(Failure::Work(message) | Failure::Usage(message)) = anyway(failed) {
+    for failed in [printed, listed] {
+        if let Err(Failure::Work(message) | Failure::Usage(message)) = unless_unread(failed) {
             failures.push(message);
         }
     }
@@ -167,28 +168,28 @@ pub(super) fn run(args: &Args) -> Result {
     if failures.is_empty() { Ok(()) } else { Err(Failure::Work(failures.join("\n"))) }
 }
 
-/// A reader that has gone does not end a run, whose results go into files, and whose status says how it went.
-fn anyway(printed: Result) -> Result {
+/// A closed standard output does not end a run: its results also go into files, and its exit status says how it went.
+fn unless_unread(printed: Result) -> Result {
     match printed {
         Err(Failure::Unread) => Ok(()),
         other => other,
     }
 }
 
-/// Says so where the last batch of an epoch is larger than was asked for.
+/// A note where the last batch of an epoch is one larger than `--batch`.
 fn largest_batch(examples: usize, batch: usize) -> String {
     match data::batches_of_epoch(examples, batch) {
         batches if batches > 0 && batches < examples.div_ceil(batch) => {
-            format!("; the last batch has {}, for one digit would be left alone", batch + 1)
+            format!("; the last batch has {}, so that no digit is left over", batch + 1)
         }
         _ => String::new(),
     }
 }
 
-/// What the table does not say.
+/// The legend of the table, and which runs were identical.
 fn notes(runs: &[TrainingRun<'_>]) -> String {
     let mut notes = format!(
-        "accuracy: on the test digits; time: of a step, as a multiple of {}'s; activations: kept for the backward pass",
+        "accuracy: on the test digits; time: of a step, relative to {}; activations: kept for the backward pass",
         printable(runs[0].name)
     );
     for group in same_course(runs).iter().filter(|group| group.len() > 1) {
@@ -227,7 +228,7 @@ impl Args {
     }
 }
 
-/// A network for each policy, all with the same weights, each wrapped as its policy says.
+/// A network for each policy, all with the same initial weights, each wrapped by its policy.
 fn runners(args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner>> {
     let names: Vec<PathBuf> = match &args.policy[..] {
         [] => Policy::names().filter(|name| !name.starts_with("auto")).map(PathBuf::from).collect(),
@@ -239,7 +240,7 @@ fn runners(args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner
         let policy = inputs::policy(name)?;
         let name = policy.short_name();
         if !seen.insert(name.clone()) {
-            return Err(Failure::Usage(format!("two policies are called `{name}`; each run needs a name of its own")));
+            return Err(Failure::Usage(format!("two policies are named `{name}`; the names of runs must differ")));
         }
         let mut net = inputs::model(&args.model, args.seed)?.value.net;
         let plan = plan(args, options, data, &policy.value)?;
@@ -252,8 +253,8 @@ fn runners(args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner
     Ok(runners)
 }
 
-/// The plan of a policy. One that prefers speed is made for a batch of the data, on a network of its own: a call in training
-/// leaves its traces in the buffers of norms.
+/// The plan of a policy. A policy that prefers speed is planned for a batch of the data. That call runs on a separate network,
+/// because batch norms update their running statistics in training.
 fn plan(args: &Args, options: &FitOptions, data: &Split, policy: &Policy) -> Result<Plan> {
     let mut model = inputs::model(&args.model, args.seed)?.value;
     if policy.prefer == Prefer::Memory {
@@ -266,7 +267,7 @@ fn plan(args: &Args, options: &FitOptions, data: &Split, policy: &Policy) -> Res
     Ok(policy.plan_for(&model.net, &trace, &inputs::speeds_here())?)
 }
 
-/// Trains all networks in turns of an epoch.
+/// Trains all networks, which take turns epoch by epoch.
 fn train(runners: &mut [Runner], options: &FitOptions, data: &Split, quiet: bool) -> precast::Result<()> {
     let steps = options.steps(data.train.len()).saturating_mul(runners.len());
     let mut bar = if quiet { Progress::quiet() } else { Progress::new("", steps) };
@@ -276,6 +277,7 @@ fn train(runners: &mut [Runner], options: &FitOptions, data: &Split, quiet: bool
             runner.fit.epoch(&mut runner.net, data, &mut |event| match event {
                 Event::Step(step) => bar.step(step),
                 Event::Epoch(epoch) => bar.epoch(epoch),
+                _ => {}
             })?;
         }
     }

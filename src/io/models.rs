@@ -31,6 +31,7 @@ use crate::{
     error::{Error, Result, did_you_mean},
     io::files,
     layers::{Rng, kinds},
+    logging::event,
 };
 
 /// The version of the form that is written.
@@ -118,7 +119,9 @@ impl Model {
     pub fn load(path: impl AsRef<Path>, seed: u64) -> Result<Self> {
         let path = path.as_ref();
         let text = files::read_text(path, MAX_BYTES)?;
-        Model::parse(&text, &path.display().to_string(), seed)
+        let model = Model::parse(&text, &path.display().to_string(), seed)?;
+        event!(DEBUG, file = %path.display(), "model read");
+        Ok(model)
     }
 
     /// As [`parse`], with all that the file says.

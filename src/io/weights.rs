@@ -20,6 +20,7 @@ use crate::{
     cell::AsCell,
     error::{Error, Result, did_you_mean},
     io::files,
+    logging::event,
 };
 
 /// The metadata entry that says which paths share a parameter.
@@ -52,7 +53,9 @@ pub struct LoadOptions {
 pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let bytes = encode(&by_param(net.named_params())).map_err(|e| e.context(path.display()))?;
-    files::replace(path, &bytes)
+    files::replace(path, &bytes)?;
+    event!(INFO, file = %path.display(), bytes = bytes.len(), "weights written");
+    Ok(())
 }
 
 /// Reads every parameter and buffer of a network; dtypes must be the same (see [`LoadOptions::cast`]).
@@ -71,7 +74,10 @@ pub fn load<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Resul
 /// that the options do not allow to be cast. On any error the network is as it was.
 pub fn load_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, options: LoadOptions) -> Result<()> {
     let path = path.as_ref();
-    load_bytes(net, &files::read(path)?, options).map_err(|e| e.context(path.display()))
+    let bytes = files::read(path)?;
+    load_bytes(net, &bytes, options).map_err(|e| e.context(path.display()))?;
+    event!(INFO, file = %path.display(), bytes = bytes.len(), "weights read");
+    Ok(())
 }
 
 /// As [`load_with`], from the bytes of a file.

@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, watch};
-use crate::{DType, Op, error::Result};
+use crate::{DType, Op, error::Result, table::table};
 
 /// The calls of one op, by the dtype it ran in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,14 +78,10 @@ impl fmt::Display for OpStats {
         let row = |name: &str, calls: Calls| {
             [name.into(), calls.f16.to_string(), calls.bf16.to_string(), calls.f32.to_string(), calls.other.to_string()]
         };
-        let mut table = Table::new();
-        table.load_style(presets::ASCII_MARKDOWN).set_header(["op", "f16", "bf16", "f32", "other"]);
-        table.add_rows(self.iter().map(|(op, calls)| row(op.name(), calls)));
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        let rows = self.iter().map(|(op, calls)| row(op.name(), calls));
+        let table = table(&["op", "f16", "bf16", "f32", "other"], rows, |column| column > 0);
         let total: usize = self.by_op.values().map(Calls::total).sum();
-        write!(f, "{}\n{total} calls of {} ops", table.trim_fmt(), self.by_op.len())
+        write!(f, "{table}\n{total} calls of {} ops", self.by_op.len())
     }
 }
 

@@ -54,18 +54,21 @@ impl Adam {
     }
 
     /// Sets the decay rates of the two running averages, each at least 0 and below 1.
+    #[must_use]
     pub fn betas(mut self, first: f64, second: f64) -> Self {
         self.formula.betas = (first, second);
         self
     }
 
     /// Sets the number that keeps the division from exploding, at least 0.
+    #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.formula.eps = eps;
         self
     }
 
     /// Sets the weight decay, at least 0.
+    #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.formula.weight_decay = weight_decay;
         self

@@ -1,4 +1,4 @@
-//! Optimizers: what a step does with the gradients. State and arithmetic are f32 (f64 for f64 parameters).
+//! Optimizers. Their state and their arithmetic are f32, or f64 for f64 parameters.
 
 mod adam;
 mod sgd;
@@ -40,12 +40,12 @@ trait Rule: Sync {
     /// How many running averages it keeps of each parameter.
     fn moments(&self) -> usize;
 
-    /// Changes some elements of the value. `steps` counts the updates of this parameter, this one included. `grad` has as
+    /// Updates some elements of the value. `steps` counts the updates of this parameter, this one included. `grad` has as
     /// many elements as `value`, and so has each of the [`moments`](Rule::moments), which begin as zeros.
     fn apply<T: Float>(&self, steps: u64, value: &mut [T], grad: &[T::Wide], moments: &mut [&mut [T::Wide]]);
 }
 
-/// What an optimizer remembers of one parameter.
+/// The state that an optimizer keeps for one parameter.
 #[derive(Clone)]
 struct Memory {
     /// Updates so far.
@@ -54,7 +54,7 @@ struct Memory {
     moments: Vec<Array>,
 }
 
-/// Parameters, and what is remembered of each once it has had a gradient.
+/// Parameters, and the state of each that has had a gradient.
 #[derive(Clone)]
 struct Trained {
     params: Params,
@@ -94,7 +94,7 @@ impl Debug for Trained {
     }
 }
 
-/// About how many multiplications the update of an element takes the time of.
+/// Cost of updating an element, in multiplications, by which work is divided among threads.
 const WORK: usize = 16;
 
 fn updated(rule: &impl Rule, value: &Tensor, grad: &Tensor, memory: &mut Option<Memory>) -> Result<Tensor> {

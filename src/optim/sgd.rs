@@ -44,24 +44,28 @@ impl Sgd {
     }
 
     /// Sets the momentum, at least 0.
+    #[must_use]
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.formula.momentum = momentum;
         self
     }
 
     /// Sets the dampening of the momentum, at most 1.
+    #[must_use]
     pub fn dampening(mut self, dampening: f64) -> Self {
         self.formula.dampening = dampening;
         self
     }
 
-    /// Looks ahead by the momentum. Needs a momentum and no dampening.
+    /// Uses Nesterov momentum, which needs a momentum above 0 and no dampening.
+    #[must_use]
     pub fn nesterov(mut self) -> Self {
         self.formula.nesterov = true;
         self
     }
 
     /// Sets the weight decay (an L2 penalty), at least 0.
+    #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.formula.weight_decay = weight_decay;
         self

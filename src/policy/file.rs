@@ -17,6 +17,7 @@ use super::{
 use crate::{
     error::{Error, Result, did_you_mean},
     io::files,
+    logging::event,
 };
 
 /// The largest policy file. A policy is written by people; whatever is larger is something else.
@@ -46,7 +47,11 @@ impl Policy {
         // A character may be cut at the limit, so the size comes before the encoding.
         check_size(&bytes, &name)?;
         match std::str::from_utf8(&bytes) {
-            Ok(text) => Policy::parse(text, &name),
+            Ok(text) => {
+                let policy = Policy::parse(text, &name)?;
+                event!(DEBUG, file = name, level = %policy.level, dtype = %policy.dtype, "policy read");
+                Ok(policy)
+            }
             Err(error) => {
                 let text = String::from_utf8_lossy(&bytes);
                 let place = Place::of_byte(&bytes, error.valid_up_to());

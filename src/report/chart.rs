@@ -1,4 +1,4 @@
-//! Training runs as an SVG picture: the loss above, the loss scale below, skipped steps marked.
+//! Training runs as an SVG picture of losses and loss scales.
 
 use std::{error::Error as StdError, ops::Range, path::Path};
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 const SIZE: (u32, u32) = (960, 640);
-/// Height of the picture of the loss; that of the scale has the rest.
+/// Height of the upper part.
 const LOSS_HEIGHT: u32 = 380;
 
 /// Colours that people with the common colour-vision deficiencies can tell apart (Okabe and Ito 2008).
@@ -30,9 +30,10 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// The runs as an SVG document.
 ///
-/// Above, the loss of each step, thin, and its running mean, thick; below, the loss scale; both axes are logarithmic. A
-/// step that changed nothing is a cross on the scale. Losses that are not finite are left out; those far below the means,
-/// and those not above 0, lie on the lower edge. Runs that took the [same course](same_course) are one curve.
+/// The upper part shows the loss of each step as a thin line and its running mean as a thick one, the lower part the loss
+/// scale; both axes are logarithmic. A cross on the scale marks a skipped step. Losses that are not finite are left out.
+/// Losses far below the means, or not above 0, are drawn at the lower edge. Runs with the [same course](same_course) share
+/// one curve.
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when no run has a step with a finite loss.
@@ -157,7 +158,7 @@ fn losses(run: &TrainingRun<'_>) -> Vec<(f64, f64)> {
     steps.map(|(x, step)| (x as f64, step.loss)).filter(|(_, loss)| loss.is_finite()).collect()
 }
 
-/// The mean of each loss and those before it, a fortieth of the run in all.
+/// The mean of each loss and the losses before it, over a fortieth of the run.
 fn running_mean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let window = (points.len() / 40).max(1);
     let mean = |i: usize| {
@@ -175,13 +176,13 @@ fn range_of(losses: &[Vec<(f64, f64)>], means: &[Vec<(f64, f64)>]) -> Range<f64>
     low / 1.5..high * 1.5
 }
 
-/// A scale holds until the step at which it changes: corners instead of slopes.
+/// The points with corners: a scale is constant until the step at which it changes.
 fn staircase(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let corners = points.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
     corners.chain(points.last().copied()).collect()
 }
 
-/// `65536` as `2¹⁶`; what is no power of the base as it is.
+/// `65536` as `2¹⁶`; a number that is no power of the base as it is.
 fn power_of(base: f64, number: f64) -> String {
     let exponent = number.log(base).round();
     if (number / base.powf(exponent) - 1.0).abs() > 1e-9 {

@@ -1,12 +1,13 @@
-//! Plans and training runs for people: tables, a picture, a progress bar.
+//! Plans and training runs for people: tables, and, with the feature `cli`, a picture.
 
+#[cfg(feature = "cli")]
 mod chart;
-mod progress;
 mod table;
 
+#[cfg(feature = "cli")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
 pub use chart::{chart, save_chart};
-pub use progress::Progress;
-pub use table::{epochs_table, plan_table, runs_table};
+pub use table::{plan_table, runs_table};
 
 pub use crate::printable::{printable, printable_lines};
 use crate::train::History;
@@ -16,12 +17,12 @@ use crate::train::History;
 pub struct TrainingRun<'a> {
     /// Its name: `O2 float16`.
     pub name: &'a str,
-    /// What happened.
+    /// Its steps and epochs.
     pub history: &'a History,
 }
 
-/// Runs in groups that took the same course: the same loss and the same loss scale at every step, bit for bit. Policies
-/// that differ only in where they cast what would not change, such as a widening, do this.
+/// Runs in groups with the same loss and the same loss scale at every step, bit for bit. Policies that differ only in casts
+/// that lose nothing, such as a widening, give such runs.
 pub fn same_course<'a>(runs: &[TrainingRun<'a>]) -> Vec<Vec<TrainingRun<'a>>> {
     let course =
         |run: &TrainingRun<'a>| run.history.steps.iter().map(|step| (step.loss.to_bits(), step.scale.to_bits()));

@@ -1,16 +1,14 @@
-//! Training runs as text tables.
-
-use comfy_table::{CellAlignment, Table, presets};
+//! Plans and training runs as text tables.
 
 use super::{TrainingRun, printable};
 use crate::{
     Plan,
     rewrite::{Decision, Predicted, bytes, time},
-    train::History,
+    table::table,
 };
 
-/// A table of runs: a row for each, with what each gained and what it cost. The column `time` is the time of
-/// a step as a multiple of the first run's: [`History::relative_time`].
+/// A table with a row for each run: accuracy, loss, steps, time and bytes. The column `time` is the time of a step relative to
+/// the first run; see [`History::relative_time`](crate::train::History::relative_time).
 pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
     let header = [
         "run",
@@ -42,28 +40,14 @@ pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
             history.casts.to_string(),
         ]
     });
-    table(header, rows)
-}
-
-/// A table of the epochs of one run.
-pub fn epochs_table(history: &History) -> String {
-    let rows = history.epochs.iter().map(|epoch| {
-        [
-            (epoch.epoch + 1).to_string(),
-            format!("{:.4}", epoch.loss),
-            format!("{:.2} %", 100.0 * epoch.accuracy),
-            epoch.skipped.to_string(),
-            format!("{:.2}", epoch.seconds),
-        ]
-    });
-    table(["epoch", "mean loss", "test accuracy", "skipped", "seconds"], rows)
+    table(&header, rows, |column| column > 0)
 }
 
 /// A table of a plan: a row for each cell. Cells that get an adapter are marked with `*`.
 pub fn plan_table(plan: &Plan) -> String {
-    let told = plan.prediction.is_some();
+    let predicted = plan.prediction.is_some();
     let mut header = vec!["path", "kind", "", "effect"];
-    header.extend(if told { &["predicted", "kept", "because"][..] } else { &["because"] });
+    header.extend(if predicted { &["predicted", "kept", "because"][..] } else { &["because"] });
     let rows = plan.decisions.iter().map(|decision: &Decision| {
         let Predicted { nanos, kept } = decision.predicted.unwrap_or_default();
         let mut row = vec![
@@ -72,34 +56,15 @@ pub fn plan_table(plan: &Plan) -> String {
             if decision.adapter.is_some() { "*".into() } else { String::new() },
             decision.effect(),
         ];
-        if told {
+        if predicted {
             row.extend([time(nanos), bytes(kept)]);
         }
         row.push(decision.because.to_string());
         row
     });
-    let mut table = text(&header, rows);
-    for column in table.column_iter_mut().skip(4).take(if told { 2 } else { 0 }) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let table = table(&header, rows, |column| predicted && matches!(column, 4 | 5));
     let prediction = plan.prediction.as_ref().map_or(String::new(), |prediction| format!("\n{prediction}"));
-    table.trim_fmt() + &prediction
-}
-
-/// A table that Markdown reads, too.
-fn text<R: IntoIterator<Item = String>>(header: &[&str], rows: impl Iterator<Item = R>) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN).set_header(header.to_vec()).add_rows(rows.map(Vec::from_iter));
-    table
-}
-
-/// As [`text`], with numbers flush right in all columns but the first.
-fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let mut table = text(&header, rows);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.trim_fmt()
+    table + &prediction
 }
 
 fn or_dash<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
@@ -109,6 +74,7 @@ fn or_dash<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::train::History;
 
     #[test]
     fn an_empty_run_is_shown_with_dashes() {

@@ -5,6 +5,7 @@ use crate::{
     DType, Policy,
     cell::{Adapter, AsCell, Child},
     error::{Error, Result},
+    logging::event,
     policy::{Level, List, check_low},
     precision::{self, Frame},
 };
@@ -41,6 +42,15 @@ impl Plan {
             changed += usize::from(slot.adapter() != wanted.as_ref());
             before.push(slot.replace_adapter(wanted));
         });
+        event!(
+            INFO,
+            level = %self.policy.level,
+            dtype = %self.policy.dtype,
+            cells = self.decisions.len(),
+            wrapped = self.decisions.iter().filter(|decision| decision.adapter.is_some()).count(),
+            changed,
+            "plan applied"
+        );
         Applied { plan: self, changed, before }
     }
 
@@ -91,6 +101,7 @@ impl Applied {
         net.walk_mut(&mut |_, slot| {
             slot.replace_adapter(before.next().flatten());
         });
+        event!(INFO, level = %self.plan.policy.level, cells = self.plan.decisions.len(), "plan undone");
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     DType, Param, Tensor,
     cell::{AsCell, Child, Node, join},
     error::{Error, Result},
+    logging::event,
     policy::{Pack, Select},
     printable::printable,
 };
@@ -209,6 +210,14 @@ pub fn decorate<C: ?Sized + AsCell>(net: &Child<C>, how: Decorate) -> Result<Dec
         stored.param.save_as(save_dtype);
         stored.after = stored.param.dtype();
     }
+    event!(
+        INFO,
+        %dtype,
+        stored_low = params.iter().filter(|stored| stored.kept.is_none()).count(),
+        kept = params.iter().filter(|stored| stored.kept.is_some()).count(),
+        masters,
+        "parameters decorated"
+    );
     Ok(Decorated { params, dtype, masters, save_dtype })
 }
 

@@ -1,4 +1,4 @@
-//! Loss scaling: one state machine, the step that uses it, and the pieces for a loop of one's own.
+//! Loss scaling: the state machine, a training step that uses it, and its parts for a training loop of your own.
 
 mod step;
 
@@ -8,12 +8,14 @@ pub use step::{Cause, Outcome, all_finite};
 
 use crate::{
     error::{Error, Result},
+    logging::event,
     policy::{DynamicScale, LossScaleSpec},
 };
 
-/// Multiplies the loss before the backward pass so that small gradients survive 16 bits, and divides the gradients after.
+/// Multiplies the loss before the backward pass, so that small gradients do not underflow in 16 bits, and divides the
+/// gradients by the same number after it.
 ///
-/// [`step`](LossScale::step) does all of it. A loop of one's own calls [`scale`](LossScale::scale),
+/// [`step`](LossScale::step) does all of it. A training loop of your own calls [`scale`](LossScale::scale),
 /// [`unscale`](LossScale::unscale), and [`adjust`](LossScale::adjust) once a step.
 ///
 /// The rule of the dynamic scale is that of MindSpore's `DynamicLossScaler`; see [`adjust`](LossScale::adjust).
@@ -26,9 +28,9 @@ use crate::{
 ///
 /// let loss = Tensor::ones(&[1, 2], DType::F16).matmul(&weight.tensor().cast(DType::F16))?.cast(DType::F32);
 /// match scale.step(&mut optimizer, &loss)? {
-///     Outcome::Stepped => {}
 ///     Outcome::Skipped { cause, first } => println!("skipped: {cause}, first seen in {first}"),
 ///     Outcome::Stalled { cause, .. } => panic!("{cause}"),
+///     _ => {} // the parameters were updated
 /// }
 /// // 65536 does not fit into f16, so the first step only finds a lower scale.
 /// assert_eq!(scale.value(), 32768.0);
@@ -40,13 +42,13 @@ pub struct LossScale {
     state: ScaleState,
 }
 
-/// Everything that changes in a [`LossScale`], for checkpoints.
+/// The state of a [`LossScale`], for checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleState {
     /// The number the loss is multiplied by.
     pub scale: f32,
-    /// Finite steps since the scale last changed (or could not grow).
+    /// Finite steps since the scale last changed, or was last due to grow.
     pub counter: u32,
     /// Skipped steps in a row.
     pub skipped: u32,
@@ -68,7 +70,7 @@ impl LossScale {
         LossScale::start(LossScaleSpec::Dynamic(DynamicScale::default()))
     }
 
-    /// A scale that never changes.
+    /// A scale that never changes: static loss scaling.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless the scale is finite and above 0.
@@ -76,7 +78,7 @@ impl LossScale {
         LossScale::new(LossScaleSpec::Fixed { scale })
     }
 
-    /// No scale. A step whose gradients are not finite is skipped all the same.
+    /// No loss scale. A step whose gradients are not finite is still skipped.
     pub fn none() -> Self {
         LossScale::start(LossScaleSpec::None)
     }
@@ -95,12 +97,12 @@ impl LossScale {
         self.state.scale
     }
 
-    /// What it was made from.
+    /// The specification it was made from.
     pub fn spec(&self) -> &LossScaleSpec {
         &self.spec
     }
 
-    /// What has changed since, for a checkpoint.
+    /// The current state, for a checkpoint.
     pub fn state(&self) -> ScaleState {
         self.state
     }
@@ -130,11 +132,12 @@ impl LossScale {
         Ok(())
     }
 
-    /// Tells whether the gradients of a step were all finite; the scale of the next step follows.
+    /// Sets the scale of the next step; `finite` says whether all gradients of this step were finite.
     ///
-    /// Dynamic, in f32: with `interval` finite steps in a row the scale grows by `growth` if that stays finite and at most
-    /// `max`; a step that was not finite shrinks it by `backoff`, to `min` at least. The count of finite steps starts
-    /// again after either, also when the scale could not grow. (MindSpore 2.10, `mindspore.amp.DynamicLossScaler.adjust`.)
+    /// A dynamic scale is computed in f32. After `interval` finite steps in a row it is multiplied by `growth`, unless the
+    /// product is not finite or above `max`. After a step that was not finite it is multiplied by `backoff`, and is then at
+    /// least `min`. The count of finite steps starts again in both cases, also when the scale could not grow.
+    /// (MindSpore 2.10, `mindspore.amp.DynamicLossScaler.adjust`.)
     pub fn adjust(&mut self, finite: bool) {
         let state = &mut self.state;
         state.skipped = if finite { 0 } else { state.skipped.saturating_add(1) };
@@ -142,13 +145,16 @@ impl LossScale {
         // Each product is exact or nearly so in f64 and rounded once to f32.
         let times = |factor: f64| (f64::from(state.scale) * factor) as f32;
         if !finite {
-            state.scale = times(d.backoff).max(d.min);
+            let shrunk = times(d.backoff).max(d.min);
+            event!(DEBUG, from = state.scale, to = shrunk, "loss scale shrinks");
+            state.scale = shrunk;
             state.counter = 0;
             return;
         }
         if state.counter == d.interval - 1 {
             let grown = times(d.growth);
             if grown.is_finite() && grown <= d.max {
+                event!(DEBUG, from = state.scale, to = grown, "loss scale grows");
                 state.scale = grown;
             }
         }

@@ -1,4 +1,4 @@
-//! One training step: scale, back-propagate, vote, unscale, update.
+//! One training step: scale the loss, run the backward pass, unscale the gradients and check them, update.
 
 use std::fmt;
 
@@ -10,19 +10,21 @@ use crate::{
     cell::Params,
     error::{Error, Result},
     kernels::elementwise::finite,
+    logging::event,
     optim::Optimizer,
     policy::LossScaleSpec,
     precision::{self, Frame},
     tensor::{Array, with_float},
 };
 
-/// So many skipped steps in a row that the scale can do nothing about are called [`Outcome::Stalled`].
+/// After this many skipped steps in a row, at a scale that cannot fall, a step is [`Outcome::Stalled`].
 const PATIENCE: u32 = 20;
 
 /// What a training step did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[must_use = "a step may have been skipped"]
+#[non_exhaustive]
 pub enum Outcome {
     /// The parameters were updated.
     Stepped,
@@ -48,6 +50,7 @@ pub enum Outcome {
 /// Why a step was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Cause {
     /// The loss was not finite before it was scaled. The scale is not to blame and stays.
     Loss,
@@ -68,11 +71,11 @@ impl fmt::Display for Cause {
 }
 
 impl LossScale {
-    /// One training step from a loss: scales it, computes the gradients, takes the scale out of them again, and lets the
-    /// optimizer update its parameters if every gradient is finite. Then [adjusts](LossScale::adjust) the scale.
+    /// One training step from a loss: scales the loss, runs the backward pass, unscales the gradients, and lets the optimizer
+    /// update its parameters if every gradient is finite. Then [adjusts](LossScale::adjust) the scale.
     ///
-    /// The gradients decide, as in all of MindSpore, PyTorch, Paddle and TensorFlow. Unlike there, a step whose loss was
-    /// not finite before scaling does not shrink the scale, which had no part in it.
+    /// As in MindSpore, PyTorch, Paddle and TensorFlow, a gradient that is not finite skips the update. Unlike there, a loss
+    /// that was not finite before it was scaled leaves the scale as it is: a smaller scale would not help.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar,
@@ -98,14 +101,16 @@ impl LossScale {
         }
         let skipped = self.state.skipped;
         Ok(if skipped >= PATIENCE && self.value() == scale {
+            event!(ERROR, %cause, first, skipped, scale, "training has stalled");
             Outcome::Stalled { cause, first, skipped }
         } else {
+            event!(WARN, %cause, first, skipped, scale, "step skipped");
             Outcome::Skipped { cause, first }
         })
     }
 
-    /// The loss times the scale, in f32 for a 16-bit loss (which would overflow in its own dtype), and on the tape.
-    /// No region reaches this product.
+    /// The loss times the scale, on the tape. A 16-bit loss is widened to f32 first, since the product would overflow in its
+    /// own dtype. The multiplication runs outside of every autocast region.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar.
@@ -125,8 +130,8 @@ impl LossScale {
         }
     }
 
-    /// Divides the gradients of `params` by the scale, in f32 (f64 for f64 gradients), in which they then are. What nobody
-    /// else holds is changed where it stands.
+    /// Divides the gradients of `params` by the scale and checks that they are finite. The gradients are f32 afterwards, or f64
+    /// where they were f64. A gradient that nothing else shares is changed in place.
     /// Returns the path of the first parameter whose gradient is not finite.
     pub fn unscale(&self, grads: &mut Grads, params: &Params) -> Option<String> {
         let inverse = 1.0 / self.value();
@@ -158,20 +163,20 @@ fn is_finite(x: &Array) -> bool {
     with_float!(x.contiguous(), a: T => finite::all_finite::<T>(a.as_slice().expect("contiguous")), else true)
 }
 
-/// Multiplies arrays of f32 and f64 by a number, in place. Says of each whether it is finite then.
+/// Multiplies arrays of f32 and f64 by a number, in place, and returns whether each result is finite.
 fn times<'a>(arrays: impl Iterator<Item = &'a mut Array>, factor: f32) -> Vec<bool> {
-    let (mut singles, mut doubles) = (Vec::new(), Vec::new());
-    let mut is_double = Vec::new();
+    let (mut f32s, mut f64s) = (Vec::new(), Vec::new());
+    let mut is_f64 = Vec::new();
     for array in arrays {
-        is_double.push(array.dtype() == DType::F64);
+        is_f64.push(array.dtype() == DType::F64);
         if array.dtype() == DType::F64 {
-            doubles.extend(array.slice_mut::<f64>());
+            f64s.extend(array.slice_mut::<f64>());
         } else {
-            singles.extend(array.slice_mut::<f32>());
+            f32s.extend(array.slice_mut::<f32>());
         }
     }
-    let mut singles = finite::unscale_and_check(&mut singles, factor).into_iter();
-    let mut doubles = finite::unscale_and_check(&mut doubles, f64::from(factor)).into_iter();
-    let mut next = |double| if double { doubles.next() } else { singles.next() };
-    is_double.into_iter().map(|double| next(double).expect("one for each")).collect()
+    let mut f32s = finite::unscale_and_check(&mut f32s, factor).into_iter();
+    let mut f64s = finite::unscale_and_check(&mut f64s, f64::from(factor)).into_iter();
+    let mut next = |is_f64| if is_f64 { f64s.next() } else { f32s.next() };
+    is_f64.into_iter().map(|is_f64| next(is_f64).expect("one for each")).collect()
 }

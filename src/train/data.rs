@@ -22,12 +22,12 @@ pub struct Dataset {
     labels: Vec<i64>,
 }
 
-/// Examples to learn from and examples to be judged by.
+/// Training examples and test examples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
-    /// To learn from.
+    /// The training examples.
     pub train: Dataset,
-    /// To be judged by.
+    /// The test examples.
     pub test: Dataset,
 }
 
@@ -133,7 +133,7 @@ impl Dataset {
         Ok(Dataset { shape, values, labels: self.labels })
     }
 
-    /// Shuffles by the seed and splits: the first `train` examples to learn from, the rest to be judged by.
+    /// Shuffles by the seed and splits: the first `train` examples are for training, the rest for testing.
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) unless both parts get an example.

@@ -12,6 +12,7 @@ use crate::{
     Child, DType, Tensor,
     cell::{AsCell, Params},
     error::{Error, Result},
+    logging::event,
     no_grad,
     optim::{Adam, Optimizer, Sgd},
     policy::LossScaleSpec,
@@ -22,16 +23,16 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FitOptions {
-    /// How often the data is gone through; 10.
+    /// Passes over the training data; 10.
     pub epochs: usize,
-    /// Examples in a step, at least 1; 32. The last step of an epoch has what is left: fewer, or one more, so that none is
-    /// left alone; see [`Dataset::shuffled_batches`].
+    /// Examples in a step, at least 1; 32. The last step of an epoch has the rest: fewer, or one more where a single example
+    /// would be left; see [`Dataset::shuffled_batches`].
     pub batch: usize,
     /// The learning rate; 0.05.
     pub lr: f64,
     /// How it changes during the epochs; not at all.
     pub schedule: Schedule,
-    /// Decides the order of the examples in every epoch; 0.
+    /// Seed for the order of the examples in every epoch; 0.
     pub seed: u64,
     /// The optimizer; gradient descent with momentum 0.9.
     pub method: Method,
@@ -42,13 +43,14 @@ pub struct FitOptions {
 /// Which optimizer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum Method {
     /// Gradient descent: [`Sgd`].
     Sgd {
         /// Its momentum.
         momentum: f64,
     },
-    /// [`Adam`] with its usual numbers.
+    /// [`Adam`] with its default hyperparameters.
     Adam,
 }
 
@@ -74,8 +76,9 @@ impl FitOptions {
     }
 }
 
-/// What an observer of a run is told.
+/// Progress of a training run, as its observer receives it.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Event<'a> {
     /// After every step.
     Step(&'a Step),
@@ -83,11 +86,11 @@ pub enum Event<'a> {
     Epoch(&'a Epoch),
 }
 
-/// Trains a network to classify: cross entropy of its outputs `[n, classes]`, in f32. After each epoch it is judged by
-/// the test examples.
+/// Trains a classifier by the cross entropy of its outputs `[n, classes]`, in f32. Its accuracy on the test examples is
+/// measured after each epoch.
 ///
-/// The run ends early when it [stalls](crate::Outcome::Stalled); see [`History::stalled`]. The network is left in evaluation.
-/// The same network, data and options give the same weights, bit for bit.
+/// The run ends early when it [stalls](crate::Outcome::Stalled); see [`History::stalled`]. The network is left in evaluation
+/// mode. The same network, data and options give the same weights, bit for bit.
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range,
@@ -105,7 +108,7 @@ pub fn fit<C: ?Sized + AsCell>(
     Ok(fit.history)
 }
 
-/// A training run that is taken epoch by epoch: what [`fit`] does at once. Several runs can so take turns.
+/// A training run that advances epoch by epoch, so that several runs can take turns. [`fit`] does all epochs in one call.
 #[derive(Debug)]
 pub struct Fit {
     options: FitOptions,
@@ -115,7 +118,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// A run that has not begun, for all trained parameters of a network.
+    /// A new run over all trained parameters of a network.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range.
@@ -138,7 +141,7 @@ impl Fit {
         &self.history
     }
 
-    /// Goes once through the data with the network that the run was made for. A run that has stalled does nothing more.
+    /// Trains for one epoch; `net` is the network that the run was made for. A run that has stalled does nothing.
     ///
     /// # Errors
     /// As [`fit`].
@@ -149,7 +152,7 @@ impl Fit {
         observer: &mut dyn FnMut(Event<'_>),
     ) -> Result<()> {
         if data.train.is_empty() || data.test.is_empty() {
-            return Err(Error::data("there must be examples to train with and to test with"));
+            return Err(Error::data("a training run needs examples to train with and examples to test with"));
         }
         net.set_train(true);
         let first = self.history.steps.len();
@@ -167,6 +170,7 @@ impl Fit {
             skipped: steps.iter().filter(|step| step.is_skipped()).count(),
             seconds: steps.iter().map(|step| step.seconds).sum(),
         };
+        event!(INFO, epoch = epoch.epoch, loss = epoch.loss, accuracy = epoch.accuracy, "epoch finished");
         observer(Event::Epoch(&epoch));
         self.history.epochs.push(epoch);
         Ok(())
@@ -219,29 +223,32 @@ fn train_step<C: ?Sized + AsCell>(
     Ok((Step { epoch, loss: loss.item()?, scale: before, outcome, seconds }, loss.tape_bytes()))
 }
 
-/// Mean cross entropy in f32, whatever precision the network answers in: a 16-bit loss could not be scaled far.
+/// Mean cross entropy in f32, whatever the dtype of the outputs: a 16-bit loss would overflow when it is scaled.
 fn loss(outputs: &Tensor, labels: &Tensor) -> Result<Tensor> {
     let outputs = if outputs.dtype().is_low() { outputs.cast(DType::F32) } else { outputs.clone() };
     outputs.cross_entropy(labels)
 }
 
-/// Share of the examples that the network, as it is now, gives the highest output at their class; from 0 to 1.
+/// Share of the examples whose class has the highest output, from 0 to 1. The network is called in its current mode.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs are not `[n, classes]`,
 /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, and what the network reports.
 pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
     if data.is_empty() {
-        return Err(Error::data("there are no examples to judge by"));
+        return Err(Error::data("there are no examples to measure the accuracy on"));
     }
     let mut right = 0;
     for Batch { x, y } in data.batches(batch) {
         let outputs = no_grad(|| net.call(&x))?;
         let &[n, classes] = outputs.shape() else {
-            return Err(Error::shape(format!("a classifier answers [n, classes]; this is {:?}", outputs.shape())));
+            return Err(Error::shape(format!(
+                "a classifier returns [n, classes]; this network returned {:?}",
+                outputs.shape()
+            )));
         };
         if n != y.len() || classes == 0 {
-            return Err(Error::shape(format!("{} examples were answered by {:?}", y.len(), outputs.shape())));
+            return Err(Error::shape(format!("the network returned {:?} for {} examples", outputs.shape(), y.len())));
         }
         let answers = outputs.argmax(1, false)?.to_vec::<i64>()?;
         right += answers.iter().zip(y.to_vec::<i64>()?).filter(|(answer, label)| **answer == *label).count();

@@ -15,7 +15,7 @@ pub struct History {
     pub tape_bytes: usize,
     /// Bytes of the trained parameters, their masters included.
     pub param_bytes: usize,
-    /// Casts that were really done in the first step, forward and backward.
+    /// Casts that changed a dtype in the first step, in the forward and the backward pass.
     pub casts: usize,
 }
 
@@ -28,7 +28,7 @@ pub struct Step {
     pub loss: f64,
     /// The loss scale that it was multiplied by.
     pub scale: f32,
-    /// What became of it.
+    /// Whether the parameters were updated.
     pub outcome: Outcome,
     /// Wall-clock time of forward pass, backward pass and update.
     pub seconds: f64,
@@ -41,7 +41,7 @@ pub struct Epoch {
     pub epoch: usize,
     /// Mean loss of its steps.
     pub loss: f64,
-    /// Share of the test examples that were classified rightly after it, from 0 to 1.
+    /// Accuracy on the test examples after it, from 0 to 1.
     pub accuracy: f64,
     /// Steps that changed nothing.
     pub skipped: usize,
@@ -77,8 +77,9 @@ impl History {
         median(self.steps.iter().map(|step| step.seconds))
     }
 
-    /// Time of a step as a multiple of another run's: the median over the epochs that both have of the ratio of their
-    /// median steps. When the runs took turns, a slow spell of the machine falls on both of an epoch and cancels out.
+    /// Time of a step relative to another run. For each epoch that both runs have, the median step time of this run is divided
+    /// by that of the other; the result is the median of these ratios. When the runs take turns by epoch, a slow phase of the
+    /// machine affects both and cancels out.
     pub fn relative_time(&self, other: &History) -> Option<f64> {
         let of_epoch = |history: &History, epoch: usize| {
             median(history.steps.iter().filter(|step| step.epoch == epoch).map(|step| step.seconds))
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_spell_of_the_machine_does_not_change_the_relative_time() {
+    fn a_slow_phase_of_the_machine_does_not_change_the_relative_time() {
         // The machine is four times as slow from the middle of the second epoch on.
         let one = timed(&[&[1.0, 1.0, 1.0], &[1.0, 1.0, 4.0], &[4.0, 4.0, 4.0], &[4.0, 9.0, 4.0]]);
         let two = timed(&[&[2.0, 2.0, 2.0], &[8.0, 8.0, 8.0], &[8.0, 8.0, 8.0], &[8.0, 8.0, 8.0]]);

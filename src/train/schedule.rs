@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Schedule {
-    /// It stays.
+    /// It does not change.
     #[default]
     Constant,
     /// It falls from its full value to nearly 0 along half a cosine wave: `(1 + cos(pi * step / steps)) / 2` of it.

@@ -1,10 +1,12 @@
 //! `cargo xtask NAME`: checks that take too long, or need too much, for `cargo test`.
 
+mod deny;
 mod fuzz;
 mod miri;
 mod mutants;
 mod mutate;
 mod nightly;
+mod package;
 mod peers;
 mod sanitizers;
 mod shell;
@@ -22,10 +24,12 @@ struct Command {
 
 const COMMANDS: &[Command] = &[
     Command { name: "asan", about: sanitizers::ASAN, run: sanitizers::asan },
+    Command { name: "deny", about: deny::ABOUT, run: deny::run },
     Command { name: "fuzz", about: fuzz::ABOUT, run: fuzz::run },
     Command { name: "miri", about: miri::ABOUT, run: miri::run },
     Command { name: "mutants", about: mutants::ABOUT, run: mutants::run },
     Command { name: "mutate", about: mutate::ABOUT, run: mutate::run },
+    Command { name: "package", about: package::ABOUT, run: package::run },
     Command { name: "peers", about: peers::ABOUT, run: peers::run },
     Command { name: "tsan", about: sanitizers::TSAN, run: sanitizers::tsan },
 ];

@@ -1,4 +1,4 @@
-//! The library's tests under Miri, which finds undefined behaviour: in `unsafe` code, and in what threads share.
+//! The library's tests under Miri, which finds undefined behaviour in `unsafe` code and data races between threads.
 
 use crate::{
     nightly::{self, IF_PRESENT},
@@ -8,12 +8,12 @@ use crate::{
 pub const ABOUT: &str =
     "tests under Miri: of memory, threads, casts, tensors, or of floors 0 to 2 [--all] [--if-present]";
 
-/// Where pointers and threads are handled: unit tests, and tests of `tests/ops`. They take a few minutes. Elementwise
-/// functions are left out: some of libm's are assembly, which Miri does not run.
+/// Unit tests, and tests of `tests/ops`, of the code that handles pointers and threads. They take a few minutes. Elementwise
+/// functions are left out, because some of libm's are assembly, which Miri cannot run.
 const UNITS: &[&str] = &["kernels::threads", "kernels::memory", "kernels::cast"];
 const OPS: &[&str] = &["elementwise::operators", "index_and_resample::what_is_put", "reduce::known_values"];
 
-/// Floors 0 to 2 of ARCHITECTURE.md, those first that are soon through; and all ops. They take hours.
+/// Floors 0 to 2 of ARCHITECTURE.md, the fast ones first, and all ops. They take hours.
 const ALL_UNITS: &[&str] = &[
     "error::",
     "io::files::",
@@ -40,8 +40,8 @@ pub fn run(words: &[String]) -> Result {
 
 fn test(target: &[&str], filters: &[&str]) -> Result {
     let arguments = [&["+nightly", "miri", "test"], target, &["--"], filters].concat();
-    // Tests read files and the environment. There are three cores, so that helpers also wait awake. Those of the one team
-    // live as long as the process, which Miri takes for a leak. Of itself it makes results of functions of floats inexact.
+    // Tests read files and the environment, so isolation is off. With three CPUs, helper threads also wait by spinning. They
+    // live as long as the process, which Miri would report as a leak. By default Miri makes float functions inexact on purpose.
     let flags = "-Zmiri-disable-isolation -Zmiri-num-cpus=3 -Zmiri-ignore-leaks \
                  -Zmiri-deterministic-floats";
     shell::run("cargo", &arguments, &[("MIRIFLAGS", flags), ("PRECAST_VECTORS", "1"), ("PROPTEST_CASES", "4")])

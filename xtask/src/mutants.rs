@@ -6,10 +6,10 @@ use crate::shell::{Result, program, run as shell};
 /// What it does, in a line.
 pub const ABOUT: &str = "[FOLDER ...] [--shard K/N]: cargo-mutants on precision, rewrite, policy and scale";
 
-/// What decides, without numerics.
+/// The folders of `src` that decide precision, without the numerics.
 const FOLDERS: &[&str] = &["precision", "rewrite", "policy", "scale"];
 
-/// The tests that hold it. The recordings are among them, the kernels' tests are not.
+/// The tests of that code: recordings of other systems among them, but none of the kernels.
 const TESTS: &[&str] = &[
     "autocast",
     "cost",
@@ -54,7 +54,7 @@ pub fn run(words: &[String]) -> Result {
     }
     arguments.extend(["--", "--lib"]);
     TESTS.iter().for_each(|test| arguments.extend(["--test", test]));
-    // Built without optimisation it is through soonest: most of the time goes into building.
+    // Without optimisation, since building takes most of the time.
     let variables = [("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_INCREMENTAL", "1"), ("PROPTEST_CASES", "200")];
     shell("cargo", &arguments, &variables)
 }

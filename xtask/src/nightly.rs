@@ -4,13 +4,13 @@ use std::process::Stdio;
 
 use crate::shell::{Result, program};
 
-/// Allows a machine without the toolchain: nothing is checked there, which a line says, and the command succeeds.
+/// The option that allows a tool to be missing: the command then prints that nothing was checked, and succeeds.
 pub const IF_PRESENT: &str = "--if-present";
 
-/// Whether a component of the nightly toolchain is there, as is seen by a program that only runs with it.
+/// Whether a component of the nightly toolchain is installed. `probe` is a program that succeeds only with it.
 ///
 /// # Errors
-/// Where it is not, unless the words of the command allow that; where these are not among the `allowed`.
+/// If it is not installed and the words of the command lack `--if-present`, or if a word is not among the `allowed`.
 pub fn has(component: &str, probe: (&str, &[&str]), words: &[String], allowed: &[&str]) -> Result<bool> {
     if let Some(unknown) = words.iter().find(|word| !allowed.contains(&word.as_str())) {
         return Err(format!("`{unknown}` is not understood; allowed: {}", allowed.join(", ")));

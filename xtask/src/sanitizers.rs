@@ -18,7 +18,7 @@ pub fn tsan(words: &[String]) -> Result {
     sanitize("thread", words)
 }
 
-/// Both need a standard library that is compiled alike, and a target that is named, or build scripts would be sanitized too.
+/// The standard library is compiled with the sanitizer too. An explicit target keeps build scripts free of it.
 const BUILD: &[&str] = &["+nightly", "test", "-Zbuild-std", "--target", "x86_64-unknown-linux-gnu"];
 
 fn sanitize(sanitizer: &str, words: &[String]) -> Result {
@@ -27,7 +27,7 @@ fn sanitize(sanitizer: &str, words: &[String]) -> Result {
     if !nightly::has("rust-src", probe, words, &[IF_PRESENT])? {
         return Ok(());
     }
-    // Apart from other builds, which would be thrown away.
+    // A target folder of its own, so that other builds are kept.
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| shell::root().join("target"), PathBuf::from);
     let target = target.join(sanitizer).display().to_string();
     let variables = [

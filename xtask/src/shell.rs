@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-/// What a named command comes to: nothing, or why it failed.
+/// The result of a named command; the error says why it failed.
 pub type Result<T = ()> = std::result::Result<T, String>;
 
 /// The root of the repository.
@@ -17,7 +17,7 @@ pub fn root() -> PathBuf {
 pub fn program(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root()).args(arguments).envs(variables.iter().copied());
-    // Another toolchain (`cargo +nightly`) is only heeded where the one that runs this does not stand in its way.
+    // Cargo sets these for the toolchain that runs this; they would override `cargo +nightly`.
     ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"].iter().for_each(|variable| {
         command.env_remove(variable);
     });

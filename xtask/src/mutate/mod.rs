@@ -15,7 +15,7 @@ use std::{
 use self::list::{MUTATIONS, Mutation};
 use crate::shell::{Result, program, root};
 
-/// A suite that runs longer than this does not end by itself.
+/// A suite that runs longer than this is taken to hang.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
 const USAGE: &str = "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]
@@ -28,18 +28,18 @@ const USAGE: &str = "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]
 /// What it does, in a line.
 pub const ABOUT: &str = "makes forty mistakes, one after the other, which the tests have to notice";
 
-/// How the tests took a mutation.
+/// The result of the tests on a mutation.
 enum Verdict {
     /// A test failed: which.
     Caught(String),
     Survived,
-    /// The text that is to be changed does not stand there.
+    /// The text to be changed is not in the file.
     Misplaced(String),
-    /// The changed source is no program.
+    /// The changed source does not compile.
     Invalid(String),
 }
 
-/// What was asked for on the command line.
+/// The options of the command line.
 #[derive(Default)]
 struct Options {
     list: bool,
@@ -144,7 +144,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Removes what an earlier copy had and this one has not.
+    /// Removes files of an earlier copy that this one does not have.
     fn remove_others(&self, files: &[&str]) -> Result {
         let wanted: HashSet<PathBuf> = files.iter().map(|file| self.path.join(file)).collect();
         let mut folders = vec![self.path.clone()];
@@ -161,7 +161,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes a mistake, runs the tests, and takes the mistake back.
+    /// Makes a mistake, runs the tests, and reverts it.
     fn judge(&self, mutation: &Mutation, only_first: bool) -> Result<Verdict> {
         let file = self.path.join(mutation.file);
         let Ok(right) = fs::read_to_string(&file) else {
@@ -247,13 +247,13 @@ fn changed(right: &str, mutation: &Mutation) -> Result<String> {
     })
 }
 
-/// What a program printed, and whether it ended well.
+/// The output of a program, and whether it succeeded.
 struct Ran {
     passed: bool,
     text: String,
 }
 
-/// Runs a program that may hang: one that does has failed.
+/// Runs a program that may hang, which counts as a failure.
 fn patient(mut command: Command, log: &Path) -> Result<Ran> {
     let failed = |e: std::io::Error| format!("{}: {e}", log.display());
     if let Some(folder) = log.parent() {
@@ -286,7 +286,7 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Keeps the time of a file that stays as it is, so that nothing is built anew because of it.
+/// Leaves an unchanged file alone, so that its modification time causes no rebuild.
 fn write_if_changed(path: &Path, content: &[u8]) -> Result {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     if fs::read(path).is_ok_and(|there| there == content) {

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::printable;
-use crate::train::{Epoch, Step};
+use precast::{
+    report::printable,
+    train::{Epoch, Step},
+};
 
 /// A progress bar on standard error. Shown on a terminal only: nothing is written when the output is piped, or when it
 /// is [quiet](Progress::quiet).
@@ -30,13 +32,13 @@ impl Progress {
         Progress { bar: ProgressBar::hidden(), accuracy: None }
     }
 
-    /// Shows another name from now on: that of the run whose turn it is.
+    /// Shows the name of another run from now on.
     pub fn rename(&mut self, name: impl Into<String>) {
         self.bar.set_prefix(printable(&name.into()).into_owned());
         self.accuracy = None;
     }
 
-    /// Moves on by one step.
+    /// Advances by one step.
     pub fn step(&mut self, step: &Step) {
         let accuracy = self.accuracy.map_or(String::new(), |accuracy| format!(", accuracy {:.1} %", 100.0 * accuracy));
         self.bar.set_message(format!("loss {:.4}, scale {}{accuracy}", step.loss, step.scale));
@@ -48,7 +50,7 @@ impl Progress {
         self.accuracy = Some(epoch.accuracy);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

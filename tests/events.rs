@@ -1,0 +1,141 @@
+//! The events of the feature `tracing`, as a subscriber receives them.
+
+use std::{
+    fmt::{Debug, Write},
+    fs,
+    sync::{Arc, Mutex},
+};
+
+use precast::{data::Split, io::weights, policy::LossScaleSpec, prelude::*, train};
+use tracing::{
+    Event, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
+
+/// Collects events as lines: `INFO plan applied level=O2 ...`.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+/// The text of one event, of which `message` is one field.
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        match field.name() {
+            "message" => write!(self.message, "{value:?}").unwrap(),
+            name => write!(self.fields, " {name}={value:?}").unwrap(),
+        }
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "precast"
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let level = event.metadata().level();
+        self.0.lock().unwrap().push(format!("{level} {}{}", line.message, line.fields));
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// What `f` returns, and the events of it.
+fn events<R>(f: impl FnOnce() -> Result<R>) -> (R, Vec<String>) {
+    let lines = Lines::default();
+    let result = tracing::subscriber::with_default(lines.clone(), f).unwrap();
+    let lines = lines.0.lock().unwrap().clone();
+    (result, lines)
+}
+
+fn dense() -> Child<Dense> {
+    Child::new(Dense::new(2, 1, &mut Rng::seed(1)))
+}
+
+#[test]
+fn a_plan_is_reported_when_it_is_applied_and_when_it_is_undone() {
+    let mut net = dense();
+    let (applied, lines) = events(|| auto_mixed_precision(&mut net, Level::O2, DType::F16));
+    assert_eq!(lines, [r#"INFO plan applied level=O2 dtype=f16 cells=1 wrapped=1 changed=1"#]);
+    let (_, lines) = events(|| applied.undo(&mut net));
+    assert_eq!(lines, ["INFO plan undone level=O2 cells=1"]);
+}
+
+#[test]
+fn a_skipped_step_is_reported_with_its_cause_and_a_stalled_one_as_an_error() {
+    let weight = Param::new(Tensor::ones(&[1], DType::F32));
+    let mut optimizer = Sgd::new([weight.clone()].into_iter().collect(), 0.1);
+    let loss = |factor: f64| weight.tensor().mul(&Tensor::full(&[1], factor, DType::F32))?.sum_all();
+    let mut scale = LossScale::dynamic();
+    // 1e36 is finite in f32, and 65536e36 is not.
+    let (outcome, lines) = events(|| scale.step(&mut optimizer, &loss(1e36)?));
+    assert!(matches!(outcome, Outcome::Skipped { .. }));
+    assert_eq!(
+        lines,
+        [
+            "DEBUG loss scale shrinks from=65536.0 to=32768.0",
+            "WARN step skipped cause=a gradient was not finite at loss scale 65536 first=\"0\" skipped=1 scale=65536.0",
+        ]
+    );
+    let (_, lines) = events(|| scale.step(&mut optimizer, &loss(1.0)?));
+    assert!(lines.is_empty(), "an ordinary step is not reported: {lines:?}");
+
+    let mut none = LossScale::none();
+    let (_, lines) = events(|| (0..20).try_for_each(|_| none.step(&mut optimizer, &loss(f64::NAN)?).map(drop)));
+    assert_eq!(lines.len(), 20);
+    assert!(lines[18].starts_with("WARN step skipped cause=the loss itself was not finite"), "{}", lines[18]);
+    assert!(lines[19].starts_with("ERROR training has stalled"), "{}", lines[19]);
+    assert!(lines[19].ends_with("skipped=20 scale=1.0"), "{}", lines[19]);
+}
+
+#[test]
+fn files_are_reported_with_their_names() {
+    let folder = std::env::temp_dir().join(format!("precast-events-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (file, policy) = (folder.join("net.safetensors"), folder.join("policy.yaml"));
+    let net = dense();
+    let (_, lines) = events(|| weights::save(&net, &file));
+    let bytes = fs::metadata(&file).unwrap().len();
+    assert_eq!(lines, [format!("INFO weights written file={} bytes={bytes}", file.display())]);
+    let (_, lines) = events(|| weights::load(&net, &file));
+    assert_eq!(lines, [format!("INFO weights read file={} bytes={bytes}", file.display())]);
+    fs::write(&policy, "version: 1\nlevel: O2\ndtype: bfloat16\n").unwrap();
+    let (_, lines) = events(|| Policy::load(&policy));
+    assert_eq!(lines, [format!("DEBUG policy read file={:?} level=O2 dtype=bf16", policy.display().to_string())]);
+    // What fails is an error of the caller's, and no event.
+    fs::write(&file, "").unwrap();
+    let (refused, lines) = events(|| Ok(weights::load(&net, &file)));
+    assert!(refused.is_err() && lines.is_empty(), "{lines:?}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn epochs_and_stored_parameters_are_reported() {
+    let examples = train::data::Dataset::new(vec![0.0, 1.0, 1.0, 0.0], &[2], vec![0, 1]).unwrap();
+    let data = Split { train: examples.clone(), test: examples };
+    let mut net = Child::new(Dense::new(2, 2, &mut Rng::seed(1)));
+    let options = train::FitOptions { epochs: 2, loss_scale: LossScaleSpec::None, ..Default::default() };
+    let (history, lines) = events(|| train::fit(&mut net, &data, &options, &mut |_| {}));
+    let expected =
+        history.epochs.iter().enumerate().map(|(i, epoch)| {
+            format!("INFO epoch finished epoch={i} loss={:?} accuracy={:?}", epoch.loss, epoch.accuracy)
+        });
+    assert_eq!(lines, expected.collect::<Vec<_>>());
+    let (_, lines) = events(|| decorate(&net, Decorate::new(DType::F16)));
+    assert_eq!(lines, ["INFO parameters decorated dtype=f16 stored_low=2 kept=0 masters=true"]);
+}
