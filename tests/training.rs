@@ -102,6 +102,7 @@ fn the_record_adds_up() {
             assert_eq!((epoch.epoch, steps), (epochs, 15 * (epochs + 1)));
             epochs += 1;
         }
+        other => panic!("{other:?}"),
     })
     .unwrap();
     assert_eq!((steps, epochs, options.steps(1500)), (30, 2, 30));
@@ -159,7 +160,7 @@ fn what_cannot_be_trained_is_refused() {
 }
 
 #[test]
-fn a_run_is_shown_as_tables_and_a_picture() {
+fn a_run_is_shown_as_a_table_and_a_picture() {
     let mut net = net();
     let history = train(&mut net, &options(2)).unwrap();
     let runs = [TrainingRun { name: "O0", history: &history }];
