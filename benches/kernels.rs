@@ -9,7 +9,7 @@ mod sizes;
 use std::{hint::black_box, time::Instant};
 
 use half::{bf16, f16};
-use precast::{DType, Tensor, kernel_benches};
+use precast::{__bench, DType, Tensor};
 
 /// A name and a thing to do.
 type Candidate<'a> = (&'static str, Box<dyn FnMut() + 'a>);
@@ -66,11 +66,11 @@ fn casts(filter: &str) {
                 let mut low_out = low.clone();
                 compare(filter, &format!("cast f32 to {} {len}", stringify!($t)), vec![
                     ("memcpy of as many bytes", Box::new(|| black_box(&mut bytes_out).copy_from_slice(&bytes[..3 * len]))),
-                    ("precast", Box::new(|| kernel_benches::$narrow(&wide, black_box(&mut low_out)))),
+                    ("precast", Box::new(|| __bench::$narrow(&wide, black_box(&mut low_out)))),
                 ]);
                 compare(filter, &format!("cast {} to f32 {len}", stringify!($t)), vec![
                     ("memcpy of as many bytes", Box::new(|| black_box(&mut bytes_out).copy_from_slice(&bytes[..3 * len]))),
-                    ("precast", Box::new(|| kernel_benches::$widen(&low, black_box(&mut wide_out)))),
+                    ("precast", Box::new(|| __bench::$widen(&low, black_box(&mut wide_out)))),
                 ]);
             )* };
         }
@@ -155,7 +155,7 @@ fn convolutions(filter: &str) {
         ("three axes 8-16", ([2, 1, 8, 16], [axis(8, 3, 1, 1), axis(12, 3, 1, 1), axis(12, 3, 1, 1)])),
     ];
     for (name, (sizes, axes)) in all {
-        let c = kernel_benches::Convolution { sizes, axes };
+        let c = __bench::Convolution { sizes, axes };
         let [x, weight, grad] = c.elements().map(numbers);
         let low = |from: &[f32]| from.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>();
         let (x16, weight16, grad16) = (low(&x), low(&weight), low(&grad));
@@ -163,9 +163,9 @@ fn convolutions(filter: &str) {
         let (xb, weightb, gradb) = (low(&x), low(&weight), low(&grad));
         for (which, what) in ["forward", "input gradient", "weight gradient"].into_iter().enumerate() {
             let work = format!("convolution {name} {what}");
-            let f32 = || drop(black_box(kernel_benches::convolution_f32(which, &c, &x, &weight, &grad)));
-            let f16 = || drop(black_box(kernel_benches::convolution_f16(which, &c, &x16, &weight16, &grad16)));
-            let bf16 = || drop(black_box(kernel_benches::convolution_bf16(which, &c, &xb, &weightb, &gradb)));
+            let f32 = || drop(black_box(__bench::convolution_f32(which, &c, &x, &weight, &grad)));
+            let f16 = || drop(black_box(__bench::convolution_f16(which, &c, &x16, &weight16, &grad16)));
+            let bf16 = || drop(black_box(__bench::convolution_bf16(which, &c, &xb, &weightb, &gradb)));
             dtypes(filter, &work, c.flops(), [Box::new(f32), Box::new(f16), Box::new(bf16)]);
         }
     }

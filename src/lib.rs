@@ -118,7 +118,7 @@ pub use cell::{Cell, Child};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 #[doc(hidden)]
-pub use kernels::bench as kernel_benches;
+pub use kernels::bench as __bench;
 pub use kernels::{memory::MAX_KEPT_BYTES, threads::set_threads};
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use precast::{LossScale, MAX_KEPT_BYTES, Sgd, kernel_benches, prelude::*, sequential, set_threads};
+use precast::{__bench, LossScale, MAX_KEPT_BYTES, Sgd, prelude::*, sequential, set_threads};
 
 /// Blocks of at least so many bytes are counted: of the tensors of a step only the logits are smaller. So are the map of ten
 /// parameters' gradients and the queue of the tape's nodes (at most 2,048 bytes), which are made anew in each step.
@@ -156,7 +156,7 @@ const MAPS: usize = 2048;
 fn a_step_allocates_no_tensor_after_the_first_ones() {
     let _turn = alone();
     // Without vectors `matrixmultiply` multiplies.
-    let packs_itself = kernel_benches::vectors() != "no vectors";
+    let packs_itself = __bench::vectors() != "no vectors";
     for (name, net) in NETS {
         for (level, dtype) in LEVELS {
             for optimizer in ["sgd", "adam"] {

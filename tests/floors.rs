@@ -1,5 +1,8 @@
-//! The invariants of ARCHITECTURE.md that a test can hold: imports run downwards, no `unsafe` outside the kernels, YAML is
-//! parsed in two places only.
+//! The invariants of ARCHITECTURE.md that a test can hold: imports run downwards and in no circle, no `unsafe` outside the
+//! kernels, YAML is parsed in two places only.
+
+#[path = "floors/circles.rs"]
+mod circles;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -225,19 +228,34 @@ fn imports_run_downwards() {
     assert!(wrong.is_empty(), "imports that run upwards:\n{}", wrong.join("\n"));
 }
 
+/// Folders and files of `src` among whose files there are no circles.
+const WITHOUT_CIRCLES: &[&str] = &["dtype", "kernels"];
+
 #[test]
-fn unsafe_stands_in_kernels_only_and_each_has_its_reason() {
-    for (path, source) in sources() {
-        for (number, line) in source.lines().enumerate() {
-            let code = line.split("//").next().unwrap();
-            if code.contains("unsafe ") && !code.contains("unsafe_code") {
-                let place = format!("{}:{}", path.display(), number + 1);
-                assert_eq!(module_of(&path), "kernels", "{place} has unsafe code");
-                let before: Vec<&str> = source.lines().take(number).collect();
-                let reason = before.iter().rev().take(4).any(|line| line.contains("SAFETY:"));
-                assert!(reason, "{place}: an unsafe block without `// SAFETY:`");
-            }
-        }
+fn files_import_each_other_in_no_circle() {
+    let modules: Vec<(circles::Module, String)> = sources()
+        .iter()
+        .filter(|(path, _)| WITHOUT_CIRCLES.contains(&module_of(path).as_str()))
+        .filter(|(path, _)| !path.ends_with("tests.rs"))
+        .map(|(path, source)| {
+            let inside = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
+            let names = inside.with_extension("");
+            let names = names.iter().map(|name| name.to_string_lossy().to_string()).filter(|name| name != "mod");
+            (names.collect(), without_tests(&code_of(source)))
+        })
+        .collect();
+    assert!(circles::count(&modules) > modules.len(), "the reader of imports found too few");
+    let found = circles::circles(&modules);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// What an unsafe function asks for and why each block is sound, clippy asks for (`[lints.clippy]` in Cargo.toml).
+#[test]
+fn unsafe_stands_in_kernels_only() {
+    for (path, source) in sources().into_iter().filter(|(path, _)| module_of(path) != "kernels") {
+        let code = code_of(&source);
+        let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+        assert!(!words.into_iter().any(|word| word == "unsafe"), "{} has unsafe code", path.display());
     }
 }
 

@@ -11,9 +11,8 @@ use std::{hint::black_box, time::Instant};
 
 use peers::{Options, Torch, fastest, median};
 use precast::{
-    ConvOptions,
+    __bench, ConvOptions,
     cell::Params,
-    kernel_benches,
     policy::{DynamicScale, LossScaleSpec},
     prelude::*,
 };
@@ -150,7 +149,7 @@ fn main() -> Result<()> {
         Some(python) => {
             let (torch, version) =
                 Torch::start(python, "torch_ops.py", options.threads).map_err(|e| Error::io(python.as_ref(), &e))?;
-            let (vectors, threads) = (kernel_benches::vectors(), options.threads);
+            let (vectors, threads) = (__bench::vectors(), options.threads);
             println!(
                 "{version}, precast with {vectors}, {threads} threads; time relative to its f32, median (fastest)"
             );

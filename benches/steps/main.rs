@@ -16,9 +16,8 @@ use std::time::Instant;
 use nets::{NAMES, Task, task};
 use peers::{Options, Torch, fastest, median};
 use precast::{
-    Outcome,
+    __bench, Outcome,
     cost::Speeds,
-    kernel_benches,
     policy::{DynamicScale, LossScaleSpec, Prefer},
     prelude::*,
     rewrite::{Prediction, undo},
@@ -158,7 +157,7 @@ fn main() -> Result<()> {
         Some(python) => {
             let (torch, version) =
                 Torch::start(python, "torch_steps.py", options.threads).map_err(|e| Error::io(python.as_ref(), &e))?;
-            println!("{version}, precast with {}, {} threads", kernel_benches::vectors(), options.threads);
+            println!("{version}, precast with {}, {} threads", __bench::vectors(), options.threads);
             Some(torch)
         }
     };

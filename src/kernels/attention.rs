@@ -1,4 +1,4 @@
-//! Scaled dot product attention, a block of queries at a time: the scores of all queries never stand in memory together.
+//! Scaled dot product attention, a block of queries at a time, so that the scores of all queries are never in memory together.
 
 use super::{
     float::{Float, Real},
@@ -12,21 +12,21 @@ use super::{
 /// Queries whose scores are computed together.
 const QUERIES: usize = 64;
 
-/// What the queries of a batch may see.
+/// Which keys the queries of a batch attend to.
 pub(crate) enum Mask<'a, R> {
     All,
-    /// Which keys.
-    Seen(Stretched<'a, bool>),
+    /// True for a key that is attended to.
+    Keys(BroadcastMatrix<'a, bool>),
     /// Numbers added to the scores.
-    Added(Stretched<'a, R>),
+    Added(BroadcastMatrix<'a, R>),
 }
 
-/// Matrices that are stretched to `queries x keys` each.
-pub(crate) struct Stretched<'a, T> {
+/// Matrices that are broadcast to `queries x keys` each.
+pub(crate) struct BroadcastMatrix<'a, T> {
     pub data: &'a [T],
     /// Where the matrix of each item begins.
     pub starts: Vec<usize>,
-    /// From one row, and from one column, to the next; 0 where it is stretched.
+    /// The strides of rows and of columns; 0 where the matrix is broadcast.
     pub steps: [usize; 2],
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Attention<'a, T: Float> {
     /// Which matrix of q, k and v belongs to each item.
     pub places: Vec<[usize; 3]>,
     pub mask: Mask<'a, T::Wide>,
-    /// Query i sees only the keys 0 to i.
+    /// Query i attends only to the keys 0 to i.
     pub causal: bool,
     pub scale: f64,
 }
@@ -51,11 +51,11 @@ pub(crate) struct Gradients<R> {
     pub q: Vec<R>,
     pub k: Vec<R>,
     pub v: Vec<R>,
-    /// Of the scores, where it was asked for: that of an added mask.
+    /// Of the scores, which is that of an added mask; empty unless asked for.
     pub scores: Vec<R>,
 }
 
-/// What one thread works with: one item, widened, and one block of its queries.
+/// The memory of one thread: one item, widened, and one block of its queries.
 struct Workspace<R: Item> {
     q: Pooled<R>,
     k: Pooled<R>,
@@ -65,7 +65,7 @@ struct Workspace<R: Item> {
 }
 
 impl<T: Float<Wide: Gemm>> Attention<'_, T> {
-    /// Multiplications of one item.
+    /// Multiply-adds of one item.
     fn work(&self) -> usize {
         let [l, s, d, e] = self.lengths;
         l * s * (d + e + 16)
@@ -87,7 +87,7 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
                 for start in (0..l).step_by(QUERIES) {
                     let (rows, keys) = self.weights(item, start, &mut work);
                     multiply(Layout::NN, (rows, keys, e), &work.scores, &work.v, &mut work.out[..rows * e]);
-                    // SAFETY: these queries of this item are written by nobody else.
+                    // SAFETY: no other thread writes these queries of this item.
                     let to = unsafe { shared.part((item * l + start) * e, rows * e) };
                     T::narrow_into(&work.out[..rows * e], to);
                 }
@@ -125,12 +125,12 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
                     T::widen_into(&grad[from..from + rows * e], &mut dout[..rows * e]);
                     multiply(Layout::NT, (rows, e, keys), &dout, &work.v, &mut dscores[..rows * keys]);
                     dv.add((keys, rows, e), &work.scores, &dout);
-                    vectorized(Slopes {
+                    vectorized(SoftmaxBackward {
                         weights: &work.scores[..rows * keys],
                         grad: &mut dscores[..rows * keys],
                         keys,
                     });
-                    // SAFETY: these queries of this item are written by nobody else.
+                    // SAFETY: no other thread writes these queries of this item.
                     unsafe {
                         let dq = q.part((item * l + start) * d, rows * d);
                         multiply(Layout::NN, (rows, keys, d), &dscores, &work.k, dq);
@@ -144,7 +144,7 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
                     // The queries were scaled as they were widened.
                     dk.add((keys, rows, d), &dscores, &work.q);
                 }
-                // SAFETY: the keys and values of this item are written by nobody else.
+                // SAFETY: no other thread writes the keys and values of this item.
                 unsafe {
                     k.part(item * s * d, s * d).copy_from_slice(&dk.now);
                     v.part(item * s * e, s * e).copy_from_slice(&dv.now);
@@ -173,8 +173,8 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
         T::widen_into(&self.v[v * s * e..(v + 1) * s * e], &mut work.v);
     }
 
-    /// The weights of a block of queries that begins at `start`: rows, and in each the first keys, which are all that any of
-    /// these queries sees.
+    /// The softmax weights of a block of queries from `start` on. Returns the number of queries, and of the first keys, to which
+    /// alone these queries attend.
     fn weights(&self, item: usize, start: usize, work: &mut Workspace<T::Wide>) -> (usize, usize) {
         let [l, s, d, _] = self.lengths;
         let rows = QUERIES.min(l - start);
@@ -189,12 +189,12 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
         for (row, scores) in scores.chunks_exact_mut(keys).enumerate() {
             match &self.mask {
                 Mask::All => {}
-                Mask::Seen(mask) => {
+                Mask::Keys(mask) => {
                     let mask = mask.row(item, start + row);
                     scores
                         .iter_mut()
                         .zip(mask)
-                        .filter(|(_, seen)| !seen)
+                        .filter(|(_, attended)| !attended)
                         .for_each(|(score, _)| *score = minus_infinity);
                 }
                 Mask::Added(mask) => {
@@ -208,10 +208,9 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
     }
 }
 
-impl<T: Copy> Stretched<'_, T> {
+impl<T: Copy> BroadcastMatrix<'_, T> {
     fn row(&self, item: usize, row: usize) -> impl Iterator<Item = T> {
         let row = &self.data[self.starts[item] + row * self.steps[0]..];
-        // A step of 0 reads one element again and again.
         (0..).map(|column| row[column * self.steps[1]])
     }
 }
@@ -221,7 +220,7 @@ fn multiply<R: Gemm>(layout: Layout, mkn: (usize, usize, usize), a: &[R], b: &[R
     products(&Products { layout, mkn, a, b, terms: &[vec![(0, 0)]], added: Added::Nothing }, out);
 }
 
-/// A matrix to which products are added. Rows that no product has reached yet are zeros in both.
+/// A matrix to which products are added, double-buffered. Rows without a product yet are zeros in both buffers.
 struct Sums<R: Item> {
     now: Pooled<R>,
     next: Pooled<R>,
@@ -233,7 +232,7 @@ impl<R: Gemm + Real> Sums<R> {
         self.next.fill(R::of(0.0));
     }
 
-    /// Adds `aᵀ · b` to the first rows; no fewer than the time before.
+    /// Adds `aᵀ · b` to the first rows, at least as many as the last time.
     fn add(&mut self, mkn: (usize, usize, usize), a: &[R], b: &[R]) {
         let len = mkn.0 * mkn.2;
         let added = Added::ToEach(&self.now[..len]);
@@ -243,11 +242,11 @@ impl<R: Gemm + Real> Sums<R> {
     }
 }
 
-/// Rows of scores become weights.
+/// The softmax of rows of scores, in place.
 struct Weights<'a, R> {
     scores: &'a mut [R],
     keys: usize,
-    /// How many keys the first row sees; with `causal` each further row sees one more.
+    /// How many keys the first row attends to. With `causal`, each further row attends to one more.
     first: usize,
     causal: bool,
 }
@@ -257,11 +256,11 @@ impl<R: Real> Body for Weights<'_, R> {
     #[inline(always)]
     fn run(self) {
         for (i, row) in self.scores.chunks_exact_mut(self.keys).enumerate() {
-            let seen = self.keys.min(self.first + if self.causal { i } else { 0 });
-            let (row, unseen) = row.split_at_mut(seen);
-            unseen.fill(R::zero());
+            let attended = self.keys.min(self.first + if self.causal { i } else { 0 });
+            let (row, masked) = row.split_at_mut(attended);
+            masked.fill(R::zero());
             let largest = largest(row);
-            // A query that sees nothing; a NaN among its scores would not be the largest.
+            // A query without keys. (`largest` ignores NaN, so a row of NaN looks the same.)
             if largest == R::neg_infinity() && !row.iter().any(|score| score.is_nan()) {
                 row.fill(R::zero());
                 continue;
@@ -271,14 +270,14 @@ impl<R: Real> Body for Weights<'_, R> {
     }
 }
 
-/// Rows of the weights' gradients become those of the scores.
-struct Slopes<'a, R> {
+/// The backward pass of softmax: rows of gradients of the weights become those of the scores, in place.
+struct SoftmaxBackward<'a, R> {
     weights: &'a [R],
     grad: &'a mut [R],
     keys: usize,
 }
 
-impl<R: Real> Body for Slopes<'_, R> {
+impl<R: Real> Body for SoftmaxBackward<'_, R> {
     type Output = ();
     #[inline(always)]
     fn run(self) {

@@ -1,4 +1,5 @@
-//! Kernels that benchmarks call by themselves. No part of the interface.
+//! The kernels that benches call directly, as `precast::__bench`. It is hidden and no part of the interface: anything in it may
+//! change or go in any release.
 
 use half::{bf16, f16};
 

@@ -1,10 +1,10 @@
-//! What the machine can do at most: what kernels are measured against.
+//! The peak rates of this machine: what kernels are measured against.
 
 use std::{hint::black_box, time::Instant};
 
 use super::simd::{self, Kernel, Simd};
 
-/// Vectors that are multiplied and added to side by side: more than a fused multiply-add takes cycles, times two units.
+/// Independent chains of fused multiply-adds: more than their latency in cycles times two units.
 const CHAINS: usize = 12;
 
 /// A loop of fused multiply-adds in registers.
@@ -13,7 +13,7 @@ struct MultiplyAdd {
 }
 
 impl Kernel for MultiplyAdd {
-    /// Multiplications and additions done.
+    /// Floating-point operations done.
     type Output = f64;
 
     #[inline(always)]
@@ -37,7 +37,7 @@ impl Kernel for MultiplyAdd {
     }
 }
 
-/// Multiplications and additions of f32 a second that one thread can do at most; `None` where no vectors are known.
+/// The peak of f32 operations a second of one thread; `None` where there are no vectors.
 pub(crate) fn multiply_adds() -> Option<f64> {
     let once = |rounds: usize| {
         let start = Instant::now();
@@ -57,15 +57,14 @@ pub(crate) fn vectors() -> &'static str {
     }
 }
 
-/// Bytes a second that one thread copies, read and written ones counted, from and to slices of `bytes`; measured for some
-/// seconds.
+/// Bytes a second that one thread copies between slices of `bytes`, counting reads and writes; measured for some seconds.
 pub(crate) fn copied(bytes: usize, seconds: f64) -> f64 {
     let from = vec![1u8; bytes];
     let mut to = vec![0u8; bytes];
     best(seconds, || black_box(&mut to).copy_from_slice(black_box(&from)), 2 * bytes)
 }
 
-/// Sums a slice, for the sake of reading it.
+/// Sums a slice in order to read it.
 struct Read<'a>(&'a [f32]);
 
 impl Kernel for Read<'_> {

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use ndarray::Array1;
-use precast::{DType, kernel_benches};
+use precast::{DType, __bench};
 
 use crate::{
     Options, Run,
@@ -35,8 +35,8 @@ pub fn rows(options: &Options) {
             )* };
         }
         both_ways! {
-            f16, DType::F16, kernel_benches::f32_to_f16, kernel_benches::f16_to_f32;
-            bf16, DType::Bf16, kernel_benches::f32_to_bf16, kernel_benches::bf16_to_f32;
+            f16, DType::F16, __bench::f32_to_f16, __bench::f16_to_f32;
+            bf16, DType::Bf16, __bench::f32_to_bf16, __bench::bf16_to_f32;
         }
     }
 }

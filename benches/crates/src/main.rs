@@ -154,7 +154,7 @@ fn main() {
         }
     }
     precast::set_threads(1);
-    println!("precast with {}; its time by that of others, median (fastest)", precast::kernel_benches::vectors());
+    println!("precast with {}; its time by that of others, median (fastest)", precast::__bench::vectors());
     products::rows(&options);
     casts::rows(&options);
     functions::rows(&options);

@@ -14,7 +14,7 @@ pub(crate) trait Convert<To>: Sized {
     fn convert(from: &[Self], to: &mut [To]);
 }
 
-/// About how many multiplications the conversion of an element takes the time of.
+/// About how many multiply-adds the conversion of one element costs.
 const WORK: usize = 4;
 
 /// A slice converted, on several threads when it is long.

@@ -6,8 +6,8 @@ use crate::kernels::simd::{self, Kernel, Lanes, Simd};
 pub(super) fn convert<A: Lanes, B: Lanes>(from: &[A], to: &mut [B]) {
     assert_eq!(from.len(), to.len());
     let bytes = size_of_val(from) + size_of_val(to);
-    let past_caches = bytes > simd::last_level_cache();
-    if let Err(slices) = simd::run(Slices { from, to, past_caches }) {
+    let streaming = bytes > simd::last_level_cache();
+    if let Err(slices) = simd::run(Slices { from, to, streaming }) {
         one_by_one(slices.from, slices.to);
     }
 }
@@ -22,8 +22,8 @@ fn one_by_one<A: Lanes, B: Lanes>(from: &[A], to: &mut [B]) {
 struct Slices<'a, A, B> {
     from: &'a [A],
     to: &'a mut [B],
-    /// Whether `to` is written past the caches: it does not fit into them together with `from`.
-    past_caches: bool,
+    /// Whether to use streaming stores: both slices together do not fit into the caches.
+    streaming: bool,
 }
 
 impl<A: Lanes, B: Lanes> Kernel for Slices<'_, A, B> {
@@ -35,7 +35,7 @@ impl<A: Lanes, B: Lanes> Kernel for Slices<'_, A, B> {
         assert_eq!(len, self.to.len(), "slices of one length");
         let (from, to) = (self.from.as_ptr(), self.to.as_mut_ptr());
         let mut at = 0;
-        if self.past_caches {
+        if self.streaming {
             at = to.align_offset(64).min(len);
             one_by_one(&self.from[..at], &mut self.to[..at]);
             while at + lanes <= len {
@@ -72,9 +72,9 @@ mod tests {
     fn check<A: Lanes + std::fmt::Debug, B: Lanes + std::fmt::Debug>(from: &[A], bits: impl Fn(&B) -> u32) {
         let mut want = vec![B::default(); from.len()];
         one_by_one(from, &mut want);
-        for (width, past_caches) in simd::widths().flat_map(|width| [(width, false), (width, true)]) {
+        for (width, streaming) in simd::widths().flat_map(|width| [(width, false), (width, true)]) {
             let mut got = vec![B::default(); from.len()];
-            assert!(simd::run_with(width, Slices { from, to: &mut got, past_caches }).is_ok());
+            assert!(simd::run_with(width, Slices { from, to: &mut got, streaming }).is_ok());
             for (i, (got, want)) in got.iter().zip(&want).enumerate() {
                 assert_eq!(bits(got), bits(want), "element {i} of {}: {:?}, {width:?}", from.len(), from[i]);
             }

@@ -1,5 +1,5 @@
-//! The exponential and its kin in f32, as polynomials without a branch, so that loops over them are compiled to vector
-//! instructions. In f64 they are those of the standard library and of libm.
+//! The exponential and its kin in f32, as polynomials without a branch, so that loops over them are vectorised. In f64 they are
+//! those of the standard library and of libm.
 //!
 //! Every step is one IEEE operation (a `mul_add` is one, too), so the bits are the same with vectors and without, on every
 //! machine. The coefficients are minimax fits of our own (Lawson's iteration, each coefficient rounded to f32 before the
@@ -65,8 +65,8 @@ macro_rules! functions {
 functions! {
     /// `e^x`.
     exp, f64::exp;
-    /// `e^x` times [`RAISED_ONE`] for x up to 0, at less work than [`exp`]: such numbers
-    /// are not subnormal, and divided by their sum they need not be lowered. Where `e^x` is 0 as an f32 it is below 2^-87.
+    /// `e^x` times [`RAISED_ONE`], for x up to 0. It is cheaper than [`exp`], because such numbers are not subnormal. Where they
+    /// are divided by their sum, the factor cancels. Where `e^x` is 0 as an f32, the result is below 2^-87.
     raised_exp, |x| x.exp() * RAISED_ONE;
     /// `e^x - 1`.
     expm1, f64::exp_m1;
@@ -79,11 +79,11 @@ functions! {
     };
     /// The error function.
     erf, libm::erf;
-    /// The distribution function of the standard normal, by the nearer tail: no cancellation. Its error is largest far out.
+    /// The distribution function of the standard normal, by the nearer tail, without cancellation. Its error is largest far out.
     normal, |x| 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2);
     /// The density of the standard normal.
     density, |x| (-0.5 * x * x).exp() * (0.5 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
-    /// The inverse of the hyperbolic sine. As the two below in f32 by way of f64, rounded once.
+    /// The inverse of the hyperbolic sine. In f32 it is computed in f64 and rounded once, as the two below are.
     asinh, libm::asinh;
     /// The inverse of the hyperbolic cosine; NaN below 1.
     acosh, from_one_acosh;
@@ -91,7 +91,7 @@ functions! {
     atanh, libm::atanh;
 }
 
-/// libm's `acosh` has numbers for some negative x, where its formula cancels.
+/// `acosh` with NaN below 1. That of libm returns numbers for some negative x.
 fn from_one_acosh(x: f64) -> f64 {
     if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }
@@ -122,7 +122,7 @@ mod single {
         sum
     }
 
-    /// 2^n for n from -126 to 127; anything for another n, which only NaN brings about.
+    /// 2^n for n from -126 to 127. Only NaN leads to another n, with any result.
     #[inline(always)]
     fn power_of_two(n: i32) -> f32 {
         f32::from_bits((n.wrapping_add(127) as u32) << 23)
@@ -151,7 +151,7 @@ mod single {
         // Beyond these bounds the result is 0 or infinite anyway.
         let (n, r, rest) = reduced(between(x, -105.0, 89.0));
         let p = polynomial(r, [0.499_999_94, 0.166_665_21, 0.041_668_27, 0.008_368_677, 0.001_382_041_1]);
-        // In two steps, since the power itself may be no normal number.
+        // In two steps, because the power itself may be subnormal or infinite.
         let half = n >> 1;
         ((r * r).mul_add(p, rest) + r + 1.0) * power_of_two(half) * power_of_two(n.wrapping_sub(half))
     }

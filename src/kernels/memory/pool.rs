@@ -135,7 +135,7 @@ pub(crate) fn recycle<T: Item>(vector: Vec<T>) {
 fn return_to_system() {
     #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
     {
-        // SAFETY: this is the declaration in glibc's `malloc.h`.
+        // As glibc declares it in `malloc.h`.
         unsafe extern "C" {
             fn malloc_trim(pad: usize) -> i32;
         }

@@ -3,7 +3,7 @@
 use super::{softmax::LogSumExp, sum::sum};
 use crate::kernels::{elementwise::math, float::Real, simd::vectorized};
 
-/// What the samples should be: one class each, or a probability for each class.
+/// The targets of all samples: one class each, or a probability for each class.
 pub(crate) struct Targets<R> {
     pub wanted: Wanted<R>,
     /// The factor of each class.
@@ -12,7 +12,7 @@ pub(crate) struct Targets<R> {
     pub smoothing: R,
 }
 
-/// The classes or the probabilities wanted of the samples.
+/// The classes or the probabilities of the samples.
 pub(crate) enum Wanted<R> {
     /// The class of each sample; none where the sample is ignored.
     Classes(Vec<Option<usize>>),
@@ -21,7 +21,7 @@ pub(crate) enum Wanted<R> {
 }
 
 impl<R: Real> Targets<R> {
-    /// What the sum of the losses is divided by to get their mean.
+    /// The divisor that makes a mean of the sum of losses.
     pub fn mean_divisor(&self, samples: usize) -> R {
         match &self.wanted {
             Wanted::Classes(classes) => {
@@ -50,7 +50,7 @@ impl<R: Real> Targets<R> {
         sum(t)
     }
 
-    /// The class of a sample that is all that is wanted of it, and its weight.
+    /// The class of a sample and its weight, where the target is that class alone.
     fn only(&self, sample: usize) -> Option<(usize, R)> {
         match &self.wanted {
             Wanted::Classes(wanted) if self.smoothing == R::zero() => {
@@ -69,14 +69,14 @@ impl<R: Real> Targets<R> {
         self.fill(sample, space);
         let (largest, rest) = vectorized(LogSumExp(x));
         for (t, &x) in space.iter_mut().zip(x) {
-            // A class that is ruled out (its logit is minus infinity) and not wanted costs nothing.
+            // A class with target 0 costs nothing, even where its logit is minus infinity.
             *t = if *t == R::zero() { *t } else { *t * (rest - (x - largest)) };
         }
         sum(space)
     }
 
     /// Fills `dx` with the gradient of the logits of a sample whose loss has the gradient `g`.
-    pub fn back(&self, sample: usize, x: &[R], g: R, dx: &mut [R]) {
+    pub fn backward(&self, sample: usize, x: &[R], g: R, dx: &mut [R]) {
         if let Wanted::Classes(wanted) = &self.wanted
             && wanted[sample].is_none()
         {
@@ -98,8 +98,8 @@ impl<R: Real> Targets<R> {
         });
     }
 
-    /// Fills `dt` with the gradient of the wanted probabilities of such a sample.
-    pub fn back_wanted(&self, x: &[R], g: R, dt: &mut [R]) {
+    /// Fills `dt` with the gradient of the target probabilities of such a sample.
+    pub fn backward_targets(&self, x: &[R], g: R, dt: &mut [R]) {
         let (largest, rest) = vectorized(LogSumExp(x));
         vectorized(|| {
             for ((dt, &x), &weight) in dt.iter_mut().zip(x).zip(&self.weight) {

@@ -1,7 +1,7 @@
 //! Normalisation: rows of elements are shifted to mean 0 and scaled to variance 1, then scaled and shifted by parameters.
 //!
-//! Each row is widened once and stays in cache until its results are rounded. Statistics take two passes over it, the mean
-//! and then the squared deviations from it, so that they do not cancel.
+//! Each row is widened once and stays in cache until its results are rounded. The statistics take two passes, one for the mean
+//! and one for the squared deviations from it, so that nothing cancels.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -58,24 +58,24 @@ impl Rows {
         (0..segments).map(move |s| (s * rows + row) * segment)
     }
 
-    /// The elements of a row, widened, segment after segment.
+    /// Copies the elements of a row, widened, segment after segment.
     fn gather<T: Float>(&self, x: &[T], row: usize, to: &mut [T::Wide]) {
         for (start, to) in self.starts(row).zip(to.chunks_exact_mut(self.segment.max(1))) {
             T::widen_into(&x[start..start + self.segment], to);
         }
     }
 
-    /// Rounds the elements of a row, gathered, to their places.
+    /// Rounds the elements of a gathered row and stores them in their segments.
     fn scatter<T: Float>(&self, x: &[T::Wide], row: usize, to: Shared<T>) {
         for (start, x) in self.starts(row).zip(x.chunks_exact(self.segment.max(1))) {
-            // SAFETY: every row has segments of its own, and every row is one thread's.
+            // SAFETY: rows have disjoint segments, and each row belongs to one thread.
             T::narrow_into(x, unsafe { to.part(start, x.len()) });
         }
     }
 
-    /// Calls `f(elements, parameter)` for every stretch of a gathered row whose elements share a parameter.
+    /// Calls `f(elements, parameter)` for every part of a gathered row whose elements share a parameter.
     #[inline(always)]
-    fn stretches(&self, row: usize, mut f: impl FnMut(Range<usize>, usize)) {
+    fn parts(&self, row: usize, mut f: impl FnMut(Range<usize>, usize)) {
         let first = self.own(row).start;
         if self.per_row == 1 {
             return f(0..self.len(), first);
@@ -85,23 +85,23 @@ impl Rows {
         }
     }
 
-    /// Rows whose parameters' gradients are added up before others are; each thread takes some of these blocks.
+    /// Rows whose gradients of parameters are summed together. Threads share whole blocks of so many rows.
     fn block(&self) -> usize {
         if self.groups > 1 { self.groups.div_ceil(8) } else { 64 }
     }
 
-    /// About how many multiplications and additions a pass over all rows costs.
+    /// About how many multiply-adds a pass over all rows costs.
     fn work(&self) -> usize {
         self.rows * self.len() * 8
     }
 }
 
-/// A parameter for each place, with what stands for it where there is none.
+/// The parameters, or the number that stands for them where there are none.
 fn params<'a, R: Real>(params: Option<&'a [R]>, rows: &Rows, none: R) -> Cow<'a, [R]> {
     params.map_or_else(|| vec![none; rows.params()].into(), Cow::Borrowed)
 }
 
-/// What [`normalize`] gives: the result, and for each row the statistics used.
+/// The result of [`normalize`], and the statistics of each row.
 pub(crate) struct Normalized<T: Float> {
     pub y: Vec<T>,
     pub means: Vec<T::Wide>,
@@ -111,10 +111,10 @@ pub(crate) struct Normalized<T: Float> {
     pub deviations: Vec<T::Wide>,
 }
 
-/// `(x - mean) * (gamma / deviation) + beta`: in this order MindSpore's CPU kernel gives the same bits. Where each element
-/// has its own gamma, one division for the row does instead: `(x - mean) * (1 / deviation) * gamma + beta`.
+/// `(x - mean) * (gamma / deviation) + beta`: in this order, the bits are those of MindSpore's CPU kernel. Where each element
+/// has its own gamma, there is one division for a row instead: `(x - mean) * (1 / deviation) * gamma + beta`.
 ///
-/// `given` are means and variances, where those are not to be taken from x.
+/// `given` are means and variances, for [`Statistics::Given`].
 pub(crate) fn normalize<T: Float>(
     rows: &Rows,
     statistics: Statistics,
@@ -138,9 +138,9 @@ pub(crate) fn normalize<T: Float>(
         let mut x_row = Pooled::uninit(rows.len());
         for row in some {
             rows.gather(x, row, &mut x_row);
-            // SAFETY: every row is one thread's.
+            // SAFETY: each row belongs to one thread.
             let (mean, variance) = unsafe { (&mut *to_means.at(row), &mut *to_variances.at(row)) };
-            // SAFETY: as above.
+            // SAFETY: each row belongs to one thread.
             let deviation = unsafe { &mut *to_deviations.at(row) };
             let (x, gamma, beta) = (&mut x_row[..], &gamma[..], &beta[..]);
             vectorized(RowForward { rows, statistics, eps, row, x, gamma, beta, mean, variance, deviation });
@@ -185,7 +185,7 @@ impl<R: Real> Body for RowForward<'_, R> {
                 *x = (*x - mean) * rstd * gamma + beta;
             }
         } else {
-            rows.stretches(row, |at, i| {
+            rows.parts(row, |at, i| {
                 let (scale, beta) = (gamma[i] / deviation, beta[i]);
                 x[at].iter_mut().for_each(|x| *x = (*x - mean) * scale + beta);
             });
@@ -193,21 +193,21 @@ impl<R: Real> Body for RowForward<'_, R> {
     }
 }
 
-/// What flows back through [`normalize`].
+/// The gradients of [`normalize`].
 pub(crate) struct Gradients<T: Float> {
     pub x: Vec<T>,
     pub gamma: Vec<T::Wide>,
     pub beta: Vec<T::Wide>,
 }
 
-/// How the statistics depend on x, and so how the gradient of x is made.
+/// Where the statistics come from, and so how they depend on x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Statistics {
     /// Mean and variance of the rows themselves.
     Moments,
     /// The mean square of the rows themselves; there is no mean.
     MeanSquare,
-    /// They are given.
+    /// Numbers that do not depend on x.
     Given,
 }
 
@@ -237,9 +237,9 @@ pub(crate) fn backward<T: Float>(
             rows.gather(x, row, &mut x_row);
             rows.gather(grad, row, &mut grad_row);
             let at = row / block * count;
-            // SAFETY: every block is one thread's, and so are its gradients.
+            // SAFETY: each block belongs to one thread, and so do its gradients.
             let to_gamma = unsafe { gammas.part(at, count) };
-            // SAFETY: as above.
+            // SAFETY: as for `to_gamma`.
             let to_beta = unsafe { betas.part(at, count) };
             let (mean, rstd) = (means[row], deviations[row].recip());
             let (x, grad, gamma) = (&mut x_row[..], &grad_row[..], &gamma[..]);
@@ -251,7 +251,7 @@ pub(crate) fn backward<T: Float>(
     Gradients { x: to_x, gamma: over_blocks(to_gamma), beta: over_blocks(to_beta) }
 }
 
-/// One gathered row of [`backward`]; its gradient takes the place of x, those of the parameters are added.
+/// One gathered row of [`backward`]. Its gradient replaces x; those of the parameters are added.
 struct RowBackward<'a, R> {
     rows: &'a Rows,
     statistics: Statistics,
@@ -285,7 +285,7 @@ impl<R: Real> Body for RowBackward<'_, R> {
                 *to += grad * n;
             }
         } else {
-            rows.stretches(row, |at, i| {
+            rows.parts(row, |at, i| {
                 let sum = sum_of([&grad[at.clone()]], |[grad]| grad);
                 let sum_n = sum_of([&grad[at.clone()], &x[at]], |[grad, n]| grad * n);
                 to_gamma[i] += sum_n;
@@ -299,16 +299,16 @@ impl<R: Real> Body for RowBackward<'_, R> {
             Statistics::MeanSquare => (zero, sum_gn / len),
             Statistics::Given => (zero, zero),
         };
-        let back = |n: R, g: R| rstd * (g - mean_g - n * mean_gn);
+        let to_x = |n: R, g: R| rstd * (g - mean_g - n * mean_gn);
         if rows.elementwise() {
             for ((x, &grad), &gamma) in x.iter_mut().zip(grad).zip(&gamma[own]) {
-                *x = back(*x, grad * gamma);
+                *x = to_x(*x, grad * gamma);
             }
         } else {
-            rows.stretches(row, |at, i| {
+            rows.parts(row, |at, i| {
                 let gamma = gamma[i];
                 for (x, &grad) in x[at.clone()].iter_mut().zip(&grad[at]) {
-                    *x = back(*x, grad * gamma);
+                    *x = to_x(*x, grad * gamma);
                 }
             });
         }

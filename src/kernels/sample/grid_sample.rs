@@ -1,13 +1,13 @@
-//! Reading a picture at places that a grid names.
+//! Sampling of a picture at the positions of a grid.
 
 use crate::kernels::float::Real;
 
-/// How a place between elements, or outside of them, is read.
+/// How positions between elements, or outside of them, are read.
 #[derive(Clone, Copy)]
 pub(crate) struct Sampling {
     /// The nearest element alone, instead of a weighted mean of the neighbours.
     pub nearest: bool,
-    /// Places outside are moved to the border, instead of reading 0.
+    /// Positions outside are moved to the border, instead of reading 0.
     pub border: bool,
     /// -1 and 1 are the centres of the outermost elements, instead of their outer edges.
     pub align_corners: bool,
@@ -20,11 +20,11 @@ pub(crate) struct Sizes {
     pub c: usize,
     pub from: [usize; 3],
     pub places: usize,
-    /// Coordinates of each place, the last axis of the picture first.
+    /// Coordinates of each position, the last axis of the picture first.
     pub axes: usize,
 }
 
-/// An element of an axis, its weight, and how that grows with the coordinate.
+/// An element of an axis, its weight, and the derivative of the weight by the coordinate.
 #[derive(Clone, Copy)]
 struct Tap<R> {
     at: usize,
@@ -33,7 +33,7 @@ struct Tap<R> {
 }
 
 impl Sampling {
-    /// The elements of an axis that make up what is at a coordinate, which lies between -1 and 1 inside.
+    /// The elements of an axis that are read at a coordinate. From -1 to 1, it is inside the picture.
     fn taps<R: Real>(self, coordinate: R, len: usize) -> [Option<Tap<R>>; 2] {
         if coordinate.is_nan() {
             return [Some(Tap { at: 0, weight: coordinate, slope: coordinate }), None];
@@ -64,8 +64,8 @@ impl Sizes {
         self.from.iter().product()
     }
 
-    /// Calls `f` with the sample and the place, and for each element read there its offset, its weight, and how that
-    /// grows with each coordinate.
+    /// Calls `f` with the sample and the position, and for each element read there its offset, its weight, and the derivative of
+    /// the weight by each coordinate.
     fn each_place<R: Real>(
         &self,
         grid: &[R],
@@ -99,7 +99,7 @@ impl Sizes {
     }
 }
 
-/// What the grid reads.
+/// The sampled picture.
 pub(crate) fn grid_sample<R: Real>(x: &[R], grid: &[R], sizes: &Sizes, sampling: Sampling) -> Vec<R> {
     let (len, places) = (sizes.picture_len(), sizes.places);
     let mut y = vec![R::zero(); sizes.n * sizes.c * places];
@@ -112,7 +112,7 @@ pub(crate) fn grid_sample<R: Real>(x: &[R], grid: &[R], sizes: &Sizes, sampling:
     y
 }
 
-/// The gradients of the picture and of the grid, given that of what was read.
+/// The gradients of the picture and of the grid, given that of the sampled picture.
 pub(crate) fn grid_sample_backward<R: Real>(
     dy: &[R],
     x: &[R],

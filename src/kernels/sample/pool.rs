@@ -1,4 +1,4 @@
-//! Pools over up to three spatial axes. A pool is a list of ranges for each axis; adaptive pools differ only in the ranges.
+//! Pools over up to three spatial axes. A pool is a list of ranges for each axis. Adaptive pools differ only in these.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::kernels::{
     simd::{Body, vectorized},
 };
 
-/// Along one axis: which elements each window covers, without padding, and by how many an average divides.
+/// The windows along one axis: the range of elements of each, without padding, and the divisor of an average.
 #[derive(Clone, Debug)]
 pub(crate) struct AxisWindows {
     pub input: usize,
@@ -27,7 +27,7 @@ fn out_volume(windows: &Windows) -> usize {
     windows.iter().map(|axis| axis.ranges.len()).product()
 }
 
-/// The longest range of each axis: what an index inside a window counts in.
+/// The longest range of the last two axes: the strides of an index inside a window.
 fn longest([_, h, w]: &Windows) -> (usize, usize) {
     let longest = |axis: &AxisWindows| axis.ranges.iter().map(Range::len).max().unwrap_or(1);
     (longest(h), longest(w))
@@ -49,7 +49,7 @@ fn for_each_window([d, h, w]: &Windows, mut f: impl FnMut([&Range<usize>; 3], us
     }
 }
 
-/// Takes `value` in the place of `best` when it is larger or the first NaN. Without a branch, which data could not predict.
+/// Replaces `best` by `value` when that is larger or the first NaN. There is no branch, which data would make unpredictable.
 #[inline(always)]
 fn take_larger<R: Real>(value: R, tap: u32, best: &mut R, index: &mut u32) {
     let larger = (value > *best) | (value.is_nan() & !best.is_nan());
@@ -57,10 +57,10 @@ fn take_larger<R: Real>(value: R, tap: u32, best: &mut R, index: &mut u32) {
     *index = if larger { tap } else { *index };
 }
 
-/// Windows of an output row that are looked at side by side.
+/// Windows of an output row that are computed together.
 const SIDE: usize = 16;
 
-/// The step from each window to the next along the last axis, where all windows are of one size and it is always the same.
+/// The step between windows along the last axis, where it is the same for all and all windows have one size.
 fn even_step(windows: &Windows) -> Option<usize> {
     let alike = |axis: &AxisWindows| axis.ranges.windows(2).all(|pair| pair[0].len() == pair[1].len());
     let steps = || windows[2].ranges.windows(2).map(|pair| pair[1].start - pair[0].start);
@@ -78,7 +78,7 @@ pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Vec<T
     let step = even_step(windows);
     let (mut wide, mut phases) =
         (Pooled::uninit(len), Pooled::uninit(step.map_or(0, |step| step * phase_room(len, step))));
-    // What is written past the end of a row, the next row overwrites.
+    // The next row overwrites what is written past the end of a row.
     let (mut best, mut index) = (Pooled::uninit(outputs + SIDE), Pooled::uninit(outputs + SIDE));
     for plane in 0..planes {
         T::widen_into(&x[plane * len..(plane + 1) * len], &mut wide);
@@ -87,10 +87,10 @@ pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Vec<T
             None => max_of_each(windows, &wide, best, index),
             Some(step) => {
                 match step {
-                    1 => vectorized(Deal::<_, 1> { x: &wide, phases: &mut phases }),
-                    2 => vectorized(Deal::<_, 2> { x: &wide, phases: &mut phases }),
-                    3 => vectorized(Deal::<_, 3> { x: &wide, phases: &mut phases }),
-                    _ => deal(&wide, step, &mut phases),
+                    1 => vectorized(SplitPhases::<_, 1> { x: &wide, phases: &mut phases }),
+                    2 => vectorized(SplitPhases::<_, 2> { x: &wide, phases: &mut phases }),
+                    3 => vectorized(SplitPhases::<_, 3> { x: &wide, phases: &mut phases }),
+                    _ => split_phases(&wide, step, &mut phases),
                 }
                 vectorized(MaxOfRows { windows, step, room: phase_room(len, step), phases: &phases, best, index });
             }
@@ -101,14 +101,14 @@ pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Vec<T
     (out, indices)
 }
 
-/// Numbers of one phase of a plane, and behind them what a row may read past its end, without use.
+/// Numbers of one phase of a plane, and those that a row may read past its end.
 fn phase_room(len: usize, step: usize) -> usize {
     len / step + 1 + SIDE
 }
 
-/// Deals the elements of a plane out to `step` phases: what windows side by side read is then side by side.
+/// Splits the elements of a plane into `step` phases. Then neighbouring windows read neighbouring numbers.
 #[inline(always)]
-fn deal<R: Real>(x: &[R], step: usize, phases: &mut [R]) {
+fn split_phases<R: Real>(x: &[R], step: usize, phases: &mut [R]) {
     for (phase, to) in phases.chunks_exact_mut(phase_room(x.len(), step)).enumerate() {
         for (to, x) in to.iter_mut().zip(x[phase.min(x.len())..].iter().step_by(step)) {
             *to = *x;
@@ -116,17 +116,17 @@ fn deal<R: Real>(x: &[R], step: usize, phases: &mut [R]) {
     }
 }
 
-/// [`deal`] where the step is known to the compiler.
-struct Deal<'a, R, const STEP: usize> {
+/// [`split_phases`] where the step is known to the compiler.
+struct SplitPhases<'a, R, const STEP: usize> {
     x: &'a [R],
     phases: &'a mut [R],
 }
 
-impl<R: Real, const STEP: usize> Body for Deal<'_, R, STEP> {
+impl<R: Real, const STEP: usize> Body for SplitPhases<'_, R, STEP> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        deal(self.x, STEP, self.phases);
+        split_phases(self.x, STEP, self.phases);
     }
 }
 
@@ -198,7 +198,7 @@ fn max_of_each<R: Real>(windows: &Windows, x: &[R], best: &mut [R], index: &mut 
     });
 }
 
-/// Sends each gradient to the element that was the largest; overlapping windows add in the wide dtype, rounded once.
+/// Adds each gradient to the element that was the largest. Overlapping windows are summed in the wide dtype and rounded once.
 pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: &[u32], grad: &[T]) -> Vec<T> {
     let [_, h, w] = windows;
     let (long_h, long_w) = longest(windows);
@@ -208,7 +208,7 @@ pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: 
         out.fill(T::default());
         return out;
     }
-    // Where each window begins, and how far from there the element of each index is.
+    // The start of each window, and the offset of each index inside a window.
     let mut starts = with_capacity(outputs);
     for_each_window(windows, |[rd, rh, rw], _| starts.push((rd.start * h.input + rh.start) * w.input + rw.start));
     let starts = Pooled::from(starts);
@@ -252,7 +252,7 @@ pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Ve
     out
 }
 
-/// Spreads each gradient evenly over its window; overlapping windows add in the wide dtype, rounded once.
+/// Spreads each gradient evenly over its window. Overlapping windows are summed in the wide dtype and rounded once.
 pub(crate) fn average_backward<T: Float>(windows: &Windows, planes: usize, grad: &[T]) -> Vec<T> {
     let [_, h, w] = windows;
     let (len, outputs) = (in_volume(windows), out_volume(windows));
@@ -285,9 +285,9 @@ mod tests {
         AxisWindows { input, counts: vec![kernel; ranges.len()], ranges }
     }
 
-    /// Windows side by side against windows one by one, bit for bit: ties, both zeros, infinities and NaN among them.
+    /// Windows computed together against windows one by one, bit for bit: ties, both zeros, infinities and NaN among them.
     #[test]
-    fn windows_side_by_side_find_what_each_finds() {
+    fn windows_together_find_what_each_finds() {
         let values = [0.0, -0.0, 1.0, 1.0, -2.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.0, -f32::NAN];
         for (input, kernel, step) in (1..60)
             .flat_map(|input| (1..=input.min(5)).flat_map(move |kernel| (1..5).map(move |step| (input, kernel, step))))

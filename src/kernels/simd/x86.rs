@@ -38,6 +38,8 @@ pub(super) struct Avx512(());
 macro_rules! entry {
     ($simd:ident, $width:ident, $run:ident, $vectorized:ident, $features:literal) => {
         pub(super) fn $run<K: Kernel>(kernel: K) -> K::Output {
+            /// # Safety
+            /// The machine has the features.
             #[target_feature(enable = $features)]
             fn go<K: Kernel>(kernel: K) -> K::Output {
                 kernel.run($simd(()))
@@ -48,6 +50,8 @@ macro_rules! entry {
         }
 
         pub(super) fn $vectorized<B: Body>(body: B) -> B::Output {
+            /// # Safety
+            /// The machine has the features.
             #[target_feature(enable = $features)]
             fn go<B: Body>(body: B) -> B::Output {
                 body.run()
@@ -135,6 +139,9 @@ simd! { Avx512, __m512, 16, 8,
 }
 
 /// bf16 is the upper half of an f32. Half a unit in its last place is added first; a tie goes to even, and a NaN becomes quiet.
+///
+/// # Safety
+/// The machine has AVX2.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn bf16_of_eight(v: __m256) -> __m128i {
@@ -148,6 +155,9 @@ fn bf16_of_eight(v: __m256) -> __m128i {
 }
 
 /// As [`bf16_of_eight`].
+///
+/// # Safety
+/// The machine has AVX-512 F and BW.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn bf16_of_sixteen(v: __m512) -> __m256i {
@@ -172,6 +182,9 @@ fn bf16_of_sixteen(v: __m512) -> __m256i {
 }
 
 /// See [`Simd::sum`].
+///
+/// # Safety
+/// The machine has AVX2.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn sum_of_eight(v: __m256) -> f32 {
@@ -183,7 +196,7 @@ fn sum_of_eight(v: __m256) -> f32 {
 /// See [`Simd::transpose`].
 ///
 /// # Safety
-/// Eight rows of eight numbers are valid for reads at `from`, and for writes at `to`.
+/// The machine has AVX2. Eight rows of eight numbers are valid for reads at `from`, and for writes at `to`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {

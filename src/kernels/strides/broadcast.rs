@@ -1,10 +1,10 @@
-//! Walking through several arrays that are stretched to one shape.
+//! Iteration over several arrays that are broadcast to one shape.
 
 use crate::kernels::memory::{Item, with_capacity};
 
-/// How `N` contiguous arrays are read when each is stretched to one common shape.
+/// How `N` contiguous arrays are read when each is broadcast to one common shape.
 ///
-/// Neighbouring axes that every array reads alike are one axis here, so arrays of one shape are a single row.
+/// Neighbouring axes that all arrays read alike become one axis, so arrays of one shape are a single row.
 pub(crate) struct Broadcast<const N: usize> {
     len: usize,
     row: (usize, [usize; N]),
@@ -83,7 +83,7 @@ impl<const N: usize> Broadcast<N> {
     }
 }
 
-/// Of an array of `shape`, stretched to `to`: which element stands at each place.
+/// The index of each element of an array of `shape` that is broadcast to `to`.
 pub(crate) fn places(to: &[usize], shape: &[usize]) -> Vec<usize> {
     let walk = Broadcast::new(to, [shape]);
     let mut places = Vec::with_capacity(walk.len());
@@ -132,14 +132,14 @@ pub(crate) fn zip3<A: Copy, B: Copy, C: Copy, O: Item>(
 mod tests {
     use super::*;
 
-    /// Row-major index of `index`, with axes of length 1 stretched, by the definition.
+    /// Row-major index of `index`, with axes of length 1 broadcast, by the definition.
     fn flat(index: &[usize], shape: &[usize]) -> usize {
         let index = &index[index.len() - shape.len()..];
         index.iter().zip(shape).fold(0, |at, (&i, &len)| at * len + if len == 1 { 0 } else { i })
     }
 
     #[test]
-    fn every_stretching_reads_what_the_definition_says() {
+    fn every_broadcast_reads_what_the_definition_says() {
         let to = [2, 3, 1, 2];
         let mut shapes: Vec<Vec<usize>> = vec![vec![], vec![2], vec![1], vec![1, 2], vec![3, 1, 1], vec![1, 1, 1]];
         for mask in 0..16 {

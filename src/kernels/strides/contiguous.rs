@@ -11,7 +11,7 @@ struct Axis {
     step: isize,
 }
 
-/// Rows and columns that are transposed together, so that both sides stay in the nearest cache.
+/// Rows and columns that are transposed together, so that both source and target stay in the nearest cache.
 const TILE: usize = 16;
 
 /// The elements of a view in row-major order.
@@ -22,13 +22,13 @@ pub(crate) fn row_major<T: Item>(x: &ArrayViewD<'_, T>) -> Vec<T> {
     let mut out = uninit_vec(x.len());
     if !out.is_empty() {
         let axes = merged(x.shape(), x.strides());
-        // SAFETY: every index within the lengths lies inside the view, and there is one place in `out` for each.
+        // SAFETY: every index within the axes is inside the view, and `out` has one element for each.
         unsafe { copy(x.as_ptr(), &axes, out.as_mut_ptr()) };
     }
     out
 }
 
-/// The axes longer than 1, neighbours that are walked in one go made one.
+/// The axes longer than 1. Neighbouring axes that one step walks become one.
 fn merged(shape: &[usize], steps: &[isize]) -> Vec<Axis> {
     let mut axes: Vec<Axis> = Vec::new();
     for (&len, &step) in shape.iter().zip(steps).filter(|(len, _)| **len != 1) {
@@ -40,18 +40,21 @@ fn merged(shape: &[usize], steps: &[isize]) -> Vec<Axis> {
     axes
 }
 
-// SAFETY: `from` plus any index within the axes is readable, and `to` has a place for each.
+/// Copies the elements of some axes to row-major order.
+///
+/// # Safety
+/// `from` plus any index within the axes is valid for reads, and `to` for writes of as many elements.
 unsafe fn copy<T: Copy>(from: *const T, axes: &[Axis], to: *mut T) {
     let place = |i: usize, axis: Axis| i as isize * axis.step;
     let inner: usize = axes.iter().skip(1).map(|axis| axis.len).product();
-    // SAFETY: the promise of this function, for each part of what it covers.
+    // SAFETY: the caller's promise, for each part of the axes.
     unsafe {
         match axes {
             [] => *to = *from,
             [row] if row.step == 1 => std::ptr::copy_nonoverlapping(from, to, row.len),
             [row] => (0..row.len).for_each(|i| *to.add(i) = *from.offset(place(i, *row))),
             [rows, columns] if columns.step != 1 => transpose(from, [*rows, *columns], to),
-            // Whatever axis is contiguous there is brought next to the last.
+            // The first axis is contiguous in the view: it is moved next to the last, and the two are transposed.
             [first, .., last] if last.step != 1 && first.step == 1 => {
                 for i in 0..axes[1].len {
                     let rest: Vec<Axis> = std::iter::once(*first).chain(axes[2..].iter().copied()).collect();
@@ -67,10 +70,12 @@ unsafe fn copy<T: Copy>(from: *const T, axes: &[Axis], to: *mut T) {
     }
 }
 
-/// As [`copy`], where what belongs to one index of the first axis is `apart` from the next.
-// SAFETY: as for `copy`, with the places of `to` that far apart.
+/// As [`copy`], with the elements of neighbouring indices of the first axis `apart` in `to`.
+///
+/// # Safety
+/// As for `copy`, with rows of `to` that are `apart`.
 unsafe fn copy_rows<T: Copy>(from: *const T, axes: &[Axis], to: *mut T, apart: usize) {
-    // SAFETY: the promise of this function.
+    // SAFETY: the caller's promise, for each part of the axes.
     unsafe {
         match axes {
             [rows, columns] => tiles(from, [*rows, *columns], to, apart),
@@ -86,20 +91,26 @@ unsafe fn copy_rows<T: Copy>(from: *const T, axes: &[Axis], to: *mut T, apart: u
     }
 }
 
-// SAFETY: as for `copy`.
+/// Copies two axes, of which the first is the contiguous one in memory.
+///
+/// # Safety
+/// As for [`copy`].
 unsafe fn transpose<T: Copy>(from: *const T, axes: [Axis; 2], to: *mut T) {
-    // SAFETY: as for `copy`; rows follow one another.
+    // SAFETY: the caller's promise; rows of `to` follow one another.
     unsafe { tiles(from, axes, to, axes[1].len) }
 }
 
-// SAFETY: as for `copy`, with rows of `to` that are `apart`.
+/// Copies two axes tile by tile.
+///
+/// # Safety
+/// As for [`copy`], with rows of `to` that are `apart`.
 unsafe fn tiles<T: Copy>(from: *const T, [rows, columns]: [Axis; 2], to: *mut T, apart: usize) {
     for top in (0..rows.len).step_by(TILE) {
         for left in (0..columns.len).step_by(TILE) {
             for row in top..rows.len.min(top + TILE) {
                 for column in left..columns.len.min(left + TILE) {
                     let place = row as isize * rows.step + column as isize * columns.step;
-                    // SAFETY: the promise of this function; both indices are within the axes.
+                    // SAFETY: the caller's promise; both indices are within the axes.
                     unsafe { *to.add(row * apart + column) = *from.offset(place) };
                 }
             }
@@ -113,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// Every order of the axes, with pieces taken and directions turned, as ndarray walks them.
+    /// Every order of the axes, also of slices and with inverted axes, as ndarray walks them.
     #[test]
     fn views_are_copied_as_ndarray_walks_them() {
         let shape = [3, 1, 17, 5, 2];

@@ -1,9 +1,9 @@
-//! The threads that help: awake for a while after a piece of work, because within a training step the next one follows soon
-//! and to wake a thread takes longer than many a kernel; asleep in a process that does something else.
+//! The helper threads. A helper spins for a while after a piece of work, because within a training step the next piece follows
+//! soon, and waking a thread takes longer than many kernels. Then it sleeps.
 //!
-//! There is one job at a time, in the [`Slot`]. Its caller alone puts it there, while it has the slot locked, and waits until
-//! each of its pieces is done. Whoever takes a piece has taken it off the count of those left, so the caller waits for it; whoever
-//! finds none left looks at nothing else of the job. So a helper that comes late finds no piece and is not waited for.
+//! There is one job at a time, in the [`Slot`]. A caller locks the slot, stores its job there, and waits until all pieces are
+//! done. A thread takes a piece by decrementing the count of pieces left, so the caller waits for that piece. A thread that
+//! finds no piece left reads nothing else of the job. So a helper that wakes late finds no piece, and nobody waits for it.
 
 use std::{
     any::Any,
@@ -18,19 +18,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a helper looks for the next piece before it sleeps: the kernels of a step mostly follow within 100 microseconds,
-/// and with this much a step of the benched networks wakes a helper about once in ten milliseconds.
+/// How long a helper spins before it sleeps. The kernels of a step mostly follow within 100 microseconds. With this time, a
+/// step of the networks in the benches wakes a helper about once in ten milliseconds.
 const AWAKE: Duration = Duration::from_millis(1);
 
-/// Looks at what another thread does, some tens of microseconds, before this one offers its core to others at every look:
-/// they may need it, above all the very thread that is waited for.
+/// Spins, some tens of microseconds, before a waiting thread yields its core at every spin. Others may need the core, above all
+/// the thread that is waited for.
 const SPINS: u32 = 2000;
 
-/// What is called with the number of each piece. A pointer and no reference: when the last piece is done the caller may
-/// drop what it points to, while the function that was handed the pointer still returns.
+/// What is called with the number of each piece. It is a pointer and not a reference, because the caller may drop its target
+/// once the last piece is done, while the function that got the pointer is still returning.
 type Work<'a> = *const (dyn Fn(usize) + Sync + 'a);
 
-/// Threads that help those who ask, until dropped.
+/// Helper threads, until dropped.
 pub(super) struct Helpers {
     slot: Arc<Slot>,
     threads: Vec<Thread>,
@@ -38,32 +38,32 @@ pub(super) struct Helpers {
 
 /// The place of one job, which callers and helpers share.
 struct Slot {
-    /// Held by the caller whose job it is.
-    occupied: Mutex<()>,
+    /// Held by the caller of the job.
+    lock: Mutex<()>,
     job: AtomicPtr<Work<'static>>,
-    /// Pieces that nobody has taken.
+    /// Pieces that no thread has taken.
     left: AtomicUsize,
     /// Pieces that are not done, taken or not.
     unfinished: AtomicUsize,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// Which helpers sleep, or are about to.
     asleep: Box<[AtomicBool]>,
-    stopped: AtomicBool,
+    shutdown: AtomicBool,
 }
 
 impl Helpers {
-    /// As many as the system gives.
+    /// Starts `count` helpers, or as many as the system allows.
     pub fn new(count: usize) -> Self {
         let slot = Arc::new(Slot {
-            occupied: Mutex::default(),
+            lock: Mutex::default(),
             job: AtomicPtr::default(),
             left: AtomicUsize::new(0),
             unfinished: AtomicUsize::new(0),
             panic: Mutex::default(),
             asleep: (0..count).map(|_| AtomicBool::new(false)).collect(),
-            stopped: AtomicBool::new(false),
+            shutdown: AtomicBool::new(false),
         });
-        // Those beyond the cores would only keep the others from theirs.
+        // Helpers beyond the number of cores do not spin: they would take cores from the others.
         let cores = available_parallelism().map_or(1, usize::from);
         let threads = (0..count).map_while(|number| {
             let slot = slot.clone();
@@ -80,33 +80,33 @@ impl Helpers {
         self.threads.len()
     }
 
-    /// Calls `work` with each number below `pieces`, of which there are some. The calling thread takes pieces at once and
-    /// goes on until none is left; it does all of them where the helpers work for another, or for this very call further
-    /// up. A panic in a piece is raised again when all pieces are done.
+    /// Calls `work` with each number below `pieces`, which is at least 1. The calling thread takes pieces until none is left.
+    /// Where the helpers work for another caller, or for an outer call of this thread, it does all of them. A panic in a
+    /// piece is raised again when all pieces are done.
     pub fn share(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
         let slot = &*self.slot;
-        let Ok(occupied) = slot.occupied.try_lock() else {
+        let Ok(lock) = slot.lock.try_lock() else {
             return (0..pieces).for_each(work);
         };
         let others = pieces - 1;
         let work: Work = work;
         slot.job.store(ptr::from_ref(&work).cast_mut().cast(), Ordering::Relaxed);
         slot.unfinished.store(pieces, Ordering::Relaxed);
-        // Release, for what stands above and what the caller wrote before; in one order with `asleep`, so that a helper either
-        // sees these pieces before it sleeps, or is seen asleep.
+        // Release, for the stores above and the caller's earlier writes. Sequentially consistent with `asleep`: a helper either
+        // sees these pieces before it sleeps, or is seen asleep here.
         slot.left.store(others, Ordering::SeqCst);
         for (thread, asleep) in self.threads.iter().zip(&slot.asleep).take(others) {
             if asleep.load(Ordering::SeqCst) && asleep.swap(false, Ordering::SeqCst) {
                 thread.unpark();
             }
         }
-        // SAFETY: `work` was a reference, which outlives this call.
-        unsafe { slot.finish(work, 0) };
-        while slot.take() {}
+        // SAFETY: `work` was a reference that outlives this call.
+        unsafe { slot.run_piece(work, 0) };
+        while slot.take_piece() {}
         // Acquire, for what the helpers wrote.
         wait(|| slot.unfinished.load(Ordering::Acquire) == 0, || false);
         let panic = slot.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(occupied);
+        drop(lock);
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
@@ -115,69 +115,70 @@ impl Helpers {
 
 impl Drop for Helpers {
     fn drop(&mut self) {
-        self.slot.stopped.store(true, Ordering::SeqCst);
+        self.slot.shutdown.store(true, Ordering::SeqCst);
         self.threads.iter().for_each(Thread::unpark);
     }
 }
 
 impl Slot {
-    /// What a helper does, until it is stopped.
+    /// The loop of a helper, until shutdown.
     fn help(&self, number: usize, awake: Duration) {
         let asleep = &self.asleep[number];
-        while !self.stopped.load(Ordering::SeqCst) {
-            while self.take() {}
+        while !self.shutdown.load(Ordering::SeqCst) {
+            while self.take_piece() {}
             let since = Instant::now();
-            if wait(|| self.has_news(), || since.elapsed() >= awake) {
+            if wait(|| self.is_signalled(), || since.elapsed() >= awake) {
                 continue;
             }
             asleep.store(true, Ordering::SeqCst);
-            // It may be woken for nothing.
-            while asleep.load(Ordering::SeqCst) && !self.has_news() {
+            // `park` may return spuriously.
+            while asleep.load(Ordering::SeqCst) && !self.is_signalled() {
                 thread::park();
             }
             asleep.store(false, Ordering::SeqCst);
         }
     }
 
-    /// Whether there is a piece to take, or no more to wait for.
-    fn has_news(&self) -> bool {
-        self.left.load(Ordering::SeqCst) > 0 || self.stopped.load(Ordering::SeqCst)
+    /// Whether there is a piece to take, or a shutdown.
+    fn is_signalled(&self) -> bool {
+        self.left.load(Ordering::SeqCst) > 0 || self.shutdown.load(Ordering::SeqCst)
     }
 
-    /// Takes a piece and does it; `false` where none is left.
-    fn take(&self) -> bool {
+    /// Takes a piece and runs it; `false` where none is left.
+    fn take_piece(&self) -> bool {
         let taken = self.left.fetch_update(Ordering::Acquire, Ordering::Relaxed, |left| left.checked_sub(1));
         let Ok(piece) = taken else { return false };
-        // SAFETY: the job's caller made `left` more than zero, with release, after it had stored `job`, and all that
-        // changed `left` since are the takers before this one; so this is that caller's pointer, to a place in its `share`.
-        // There it stays, and no other job takes its place, until `unfinished` is zero, which needs this piece to be done.
-        unsafe { self.finish(*self.job.load(Ordering::Relaxed), piece) };
+        // SAFETY: the caller of the job stored `job` before it made `left` positive, with release. Only threads that took
+        // pieces have changed `left` since. So `job` is that caller's pointer to a local variable of its `share`. It stays
+        // valid, and no other job replaces it, until `unfinished` is zero, which this piece prevents.
+        unsafe { self.run_piece(*self.job.load(Ordering::Relaxed), piece) };
         true
     }
 
-    /// Does a piece that was taken.
+    /// Runs a piece that was taken.
     ///
-    // SAFETY: what `work` points to is there until the piece is done.
-    unsafe fn finish(&self, work: Work, piece: usize) {
+    /// # Safety
+    /// `work` is valid until the piece is done.
+    unsafe fn run_piece(&self, work: Work, piece: usize) {
         // SAFETY: the caller's promise; the piece is not done before this returns.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| unsafe { (*work)(piece) })) {
             *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
         }
-        // Release, for what the piece wrote. From here on the caller may be gone, and what `work` points to with it.
+        // Release, for the writes of the piece. From here on, the caller may have returned, and `work` may be dangling.
         self.unfinished.fetch_sub(1, Ordering::Release);
     }
 }
 
-/// Looks until something is `done`, or `late`: whether it is done.
+/// Spins until `done` or until `late`. Returns whether it is done.
 fn wait(done: impl Fn() -> bool, late: impl Fn() -> bool) -> bool {
-    let mut looks = 0_u32;
+    let mut spins = 0_u32;
     while !done() {
-        looks = looks.wrapping_add(1);
-        // The clock takes as long as some looks.
-        if looks.is_multiple_of(16) && late() {
+        spins = spins.wrapping_add(1);
+        // Reading the clock takes as long as several spins.
+        if spins.is_multiple_of(16) && late() {
             return false;
         }
-        if looks < SPINS { hint::spin_loop() } else { thread::yield_now() }
+        if spins < SPINS { hint::spin_loop() } else { thread::yield_now() }
     }
     true
 }
@@ -193,7 +194,7 @@ mod tests {
         if cfg!(miri) { count.div_ceil(50) } else { count }
     }
 
-    /// Calls of `share` with several numbers of pieces, each piece done once and its work seen by the caller.
+    /// Calls `share` with several numbers of pieces. Each piece is done once, and the caller sees its work.
     fn share_often(helpers: &Helpers, times: usize, before: impl Fn(usize)) {
         for time in 0..times {
             before(time);
@@ -212,13 +213,13 @@ mod tests {
             let helpers = Helpers::new(count);
             assert_eq!(helpers.count(), count);
             share_often(&helpers, times(2000), |_| {});
-            // Some of these find the helpers asleep, or on their way there.
+            // Some of these calls find the helpers asleep, or falling asleep.
             share_often(&helpers, times(100).max(10), |time| thread::sleep(AWAKE * (time % 5) as u32 / 4));
         }
     }
 
     #[test]
-    fn who_comes_while_others_have_the_helpers_works_alone() {
+    fn a_caller_that_finds_the_helpers_busy_works_alone() {
         for count in [1, 7] {
             let helpers = Helpers::new(count);
             thread::scope(|scope| {

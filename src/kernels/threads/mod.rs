@@ -14,15 +14,15 @@ use std::{
 
 use helpers::Helpers;
 
-/// Multiplications and additions below which another thread does not help: at so many, 2 to 6 microseconds, two take about
-/// 0.7 of the time of one, at a quarter of them as long. To wake a helper takes some 9 microseconds, but at most one in so
-/// long as it stays awake.
+/// Work of fewer multiply-adds is not split. At this size, 2 to 6 microseconds, two threads take about 0.7 of the time of one;
+/// at a quarter of it they take as long as one. To wake a helper takes some 9 microseconds, but a helper sleeps only after it has
+/// spun for a while.
 pub(crate) const SMALL: usize = 1 << 18;
 
-/// Threads at most: more would only be in each other's way.
+/// The most threads.
 const MOST: usize = 256;
 
-/// How many threads work, and those that help the one that asks.
+/// How many threads work, and the helpers among them.
 #[derive(Clone)]
 struct Team {
     threads: usize,
@@ -67,7 +67,7 @@ pub fn set_threads(count: usize) {
 impl Team {
     fn of(count: usize) -> Team {
         let threads = if count == 0 { available_parallelism().map_or(1, usize::from) } else { count }.min(MOST);
-        // A machine that gives no threads still has the one that asks.
+        // Where no thread can be started, the calling one works alone.
         match Helpers::new(threads - 1) {
             helpers if helpers.count() > 0 => Team { threads: 1 + helpers.count(), helpers: Some(Arc::new(helpers)) },
             _ => Team { threads: 1, helpers: None },
@@ -99,10 +99,10 @@ pub(crate) fn count() -> usize {
     Team::get().threads
 }
 
-// What follows calls `f` through a pointer, so that its code stands in one place.
+// The functions below call `f` through a pointer, so that they are compiled once.
 
-/// Calls `f` with parts of `0..len` that begin at multiples of `unit`; on several threads when `work` multiplications and
-/// additions are worth it.
+/// Calls `f` with parts of `0..len` that begin at multiples of `unit`, on several threads when `work` multiply-adds are worth
+/// it.
 pub(crate) fn split(len: usize, unit: usize, work: usize, f: impl Fn(Range<usize>) + Sync) {
     split_by(len, unit, work, &f);
 }
@@ -115,33 +115,32 @@ fn split_by(len: usize, unit: usize, work: usize, f: &(dyn Fn(Range<usize>) + Sy
         };
     }
     let team = Team::get();
-    // On a machine of many cores no thread is called for less than it is worth.
+    // On a machine of many cores, each thread still gets work that is worth it.
     let parts = team.threads.min(units).min(work / (SMALL / 2));
     let start = |part: usize| (units * part / parts * unit).min(len);
     team.share(parts, &|part| f(start(part)..start(part + 1)));
 }
 
-/// Calls `f` with each chunk of `out` and its number; on several threads when `work` is worth it.
+/// Calls `f` with each chunk of `out` and its number, on several threads when `work` is worth it.
 pub(crate) fn chunks<T: Send>(out: &mut [T], size: usize, work: usize, f: impl Fn(usize, &mut [T]) + Sync) {
     let (len, out) = (out.len(), Shared::new(out));
     let chunk: &(dyn Fn(usize) + Sync) = &|i| {
         let (start, end) = (i * size, len.min((i + 1) * size));
-        // SAFETY: each piece is taken once, and pieces do not overlap.
+        // SAFETY: each chunk is taken once, and chunks do not overlap.
         f(i, unsafe { out.part(start, end - start) });
     };
     let pieces = len.div_ceil(size);
     if work < SMALL { (0..pieces).for_each(chunk) } else { Team::get().share(pieces, chunk) }
 }
 
-/// Calls `f` with parts of slices of one length that begin at the same place, and with that place; on several threads when
-/// `work` is worth it.
+/// Calls `f` with a range and that part of each of several slices of one length, on several threads when `work` is worth it.
 pub(crate) fn together<T: Send, U: Send>(
     first: &mut [T],
     others: &mut [&mut [U]],
     work: usize,
     f: impl Fn(Range<usize>, &mut [T], &mut [&mut [U]]) + Sync,
 ) {
-    /// Elements of a part at least, so that no two threads write to one line of a cache.
+    /// The least elements of a part, so that no two threads write to one cache line.
     const UNIT: usize = 1024;
     let len = first.len();
     assert!(others.iter().all(|other| other.len() == len), "slices of one length");
@@ -152,14 +151,14 @@ pub(crate) fn together<T: Send, U: Send>(
         let part = unsafe { first.part(range.start, range.len()) };
         let mut parts: Vec<&mut [U]> = others
             .iter()
-            // SAFETY: as above.
+            // SAFETY: parts do not overlap, and all slices have this length.
             .map(|other| unsafe { other.part(range.start, range.len()) })
             .collect();
         f(range, part, &mut parts);
     });
 }
 
-/// A slice to which several threads write, each to elements of its own.
+/// A slice to which several threads write, each to its own elements.
 pub(crate) struct Shared<'a, T> {
     start: *mut T,
     len: usize,
@@ -174,9 +173,9 @@ impl<T> Clone for Shared<'_, T> {
 
 impl<T> Copy for Shared<'_, T> {}
 
-// SAFETY: it is a borrowed slice whose users write to elements of their own; each use says why.
+// SAFETY: it is a mutable borrow of a slice. Its users write to disjoint elements, and each use says why.
 unsafe impl<T: Send> Send for Shared<'_, T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Send> Sync for Shared<'_, T> {}
 
 impl<'a, T> Shared<'a, T> {
@@ -184,7 +183,7 @@ impl<'a, T> Shared<'a, T> {
         Shared { start: slice.as_mut_ptr(), len: slice.len(), borrowed: PhantomData }
     }
 
-    /// The place of an element.
+    /// The address of an element.
     #[inline(always)]
     pub fn at(self, index: usize) -> *mut T {
         debug_assert!(index < self.len);
@@ -193,10 +192,11 @@ impl<'a, T> Shared<'a, T> {
 
     /// Some elements as a slice.
     ///
-    // SAFETY: they lie inside, and nobody else uses them while the slice lives.
+    /// # Safety
+    /// No one else uses these elements while the slice lives.
     pub unsafe fn part(self, start: usize, len: usize) -> &'a mut [T] {
         assert!(start <= self.len && len <= self.len - start);
-        // SAFETY: the caller's promise.
+        // SAFETY: the elements are inside, as was asserted; the rest is the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }
@@ -212,11 +212,11 @@ mod tests {
 
     #[test]
     fn the_number_of_threads_may_change_while_others_work() {
-        let over = AtomicBool::new(false);
+        let done = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    while !over.load(Ordering::Relaxed) {
+                    while !done.load(Ordering::Relaxed) {
                         let mut out = vec![0; 5000];
                         chunks(&mut out, 700, SMALL, |i, out| {
                             let inside = Shared::new(out);
@@ -229,12 +229,12 @@ mod tests {
                     }
                 });
             }
-            // Miri takes its time, above all for 255 threads.
+            // Miri is slow, above all with 255 threads.
             let counts: &[usize] = if cfg!(miri) { &[1, 2, 3] } else { &[1, 2, 3, 8, usize::MAX] };
             for count in counts.iter().cycle().take(8 * counts.len()) {
                 set_threads(*count);
             }
-            over.store(true, Ordering::Relaxed);
+            done.store(true, Ordering::Relaxed);
         });
         set_threads(0);
     }

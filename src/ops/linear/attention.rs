@@ -11,7 +11,7 @@ use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
     kernels::{
-        attention::{Attention, Mask, Stretched},
+        attention::{Attention, BroadcastMatrix, Mask},
         float::Float,
         gemm::Gemm,
         memory::Pooled,
@@ -135,8 +135,8 @@ fn with_attention<T: Stored + Float<Wide: Gemm>, R>(
         None => (None, None),
     };
     let mask = match (inputs.get(3).map(stretch), seen.as_deref(), added.as_deref()) {
-        (Some((starts, steps)), Some(data), _) => Mask::Seen(Stretched { data, starts, steps }),
-        (Some((starts, steps)), _, Some(data)) => Mask::Added(Stretched { data, starts, steps }),
+        (Some((starts, steps)), Some(data), _) => Mask::Keys(BroadcastMatrix { data, starts, steps }),
+        (Some((starts, steps)), _, Some(data)) => Mask::Added(BroadcastMatrix { data, starts, steps }),
         _ => Mask::All,
     };
     let places = of_q.into_iter().zip(of_k).zip(of_v).map(|((q, k), v)| [q, k, v]).collect();

@@ -97,12 +97,12 @@ impl CrossEntropy {
         let mut grads = vec![None, None];
         if back.needs[0] {
             let mut dx = uninit_vec(x.len());
-            (0..lanes.count).for_each(|i| targets.back(i, &x[lane(i)], g(i), &mut dx[lane(i)]));
+            (0..lanes.count).for_each(|i| targets.backward(i, &x[lane(i)], g(i), &mut dx[lane(i)]));
             grads[0] = Some(Tensor::from_array(lanes.unpack(T::narrow_vec(dx))?));
         }
         if back.needs[1] {
             let mut dt = uninit_vec(x.len());
-            (0..lanes.count).for_each(|i| targets.back_wanted(&x[lane(i)], g(i), &mut dt[lane(i)]));
+            (0..lanes.count).for_each(|i| targets.backward_targets(&x[lane(i)], g(i), &mut dt[lane(i)]));
             grads[1] = Some(Tensor::from_array(lanes.unpack(dt)?.cast(target.dtype())));
         }
         Ok(grads)
