@@ -1,4 +1,4 @@
-//! A network that is a struct with a skip connection: it is planned, wrapped, trained and unwrapped again.
+//! A network of your own, a struct with a skip connection, is planned, wrapped, trained and unwrapped again.
 //!
 //! `cargo run --release --example wrap_a_struct`
 
@@ -9,7 +9,7 @@ use precast::{
     train::accuracy,
 };
 
-/// Two convolutions with a skip connection. Nothing in it says in which precision it runs.
+/// Two convolutions with a skip connection. Precision is not mentioned here.
 #[derive(Debug, Serialize, Deserialize)]
 struct Residual {
     conv1: Child<Conv2d>,
