@@ -276,10 +276,10 @@ fn plans_say_what_an_op_ran_in_and_why() -> Result<()> {
 
 #[test]
 fn a_policy_file_names_it_once_it_is_registered() -> Result<()> {
-    let text = "version: 1\nlevel: auto\nops: { black: { add: [NamedInFile] } }\n";
+    let text = "version: 1\nlevel: auto\ndtype: bfloat16\nops: { black: { add: [NamedInFile] } }\n";
     let refused = Policy::parse(text, "p.yaml").unwrap_err().to_string();
     let words = "no op is called `NamedInFile`; a custom op is known once it is registered";
-    assert!(refused.starts_with("p.yaml:3:") && refused.contains(words), "{refused}");
+    assert!(refused.starts_with("p.yaml:4:") && refused.contains(words), "{refused}");
     NamedInFile::register()?;
     let policy = Policy::parse(text, "p.yaml")?;
     let again = Policy::parse(&policy.to_yaml()?, "again.yaml")?;

@@ -76,7 +76,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a three-dimensional convolution promotes mixed inputs",
         "src/catalogue/table.rs",
-        &[("Conv3d Refuses [", "Conv3d Promotes [")],
+        &[("Conv3d Refuses Convolution", "Conv3d Promotes Convolution")],
         &["torch"],
     ),
     mutation(
