@@ -59,8 +59,12 @@ fn wrong_names_are_refused_with_the_nearest() {
     for list in [Autocast::white, Autocast::black] {
         let with = |name: &str| list(region(PADDLE), [name.to_string()]);
         refused(with("elementwise_ad"), ErrorKind::List, "did you mean `elementwise_add`, as paddle calls Add?");
-        refused(with("not_an_op"), ErrorKind::List, "no op is called `not_an_op`");
-        refused(with(""), ErrorKind::List, "no op is called ``");
+        refused(
+            with("not_an_op"),
+            ErrorKind::List,
+            "no op is called `not_an_op`; a custom op is known once it is registered",
+        );
+        refused(with(""), ErrorKind::List, "no op is called ``; a custom op is known once it is registered");
         // A right one beside it does not help.
         refused(with("exp").white(["exq"]), ErrorKind::List, "did you mean `exp`, as paddle calls Exp?");
     }

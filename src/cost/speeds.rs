@@ -254,6 +254,13 @@ mod tests {
         let attention = [&[2, 6, 10][..], &[2, 9, 10], &[2, 9, 10]];
         assert_eq!(of(Op::ScaledDotProductAttention, &attention, &[2, 6, 10]), 2.0 * 2.0 * 6.0 * 9.0 * 10.0);
         assert_eq!(of(Op::Relu, &[&[3, 5]], &[3, 5]), 0.0);
+        // A distance reads two rows for each result.
+        let cdist = Work::of(Op::Cdist, &sizes(&[&[3, 5], &[4, 5]], &[3, 4]));
+        assert_eq!((cdist.kind, cdist.elements), (Kind::Elementwise, 2.0 * 12.0 * 5.0));
+        for function in [Op::Asin, Op::Erfinv, Op::Log2, Op::KlDiv, Op::Exp, Op::Softmax] {
+            assert_eq!(Work::of(function, &sizes(&[&[3]], &[3])).kind, Kind::Function, "{function}");
+        }
+        assert_eq!(Work::of(Op::AdaptiveAvgPool2d, &sizes(&[&[1, 2, 4, 4]], &[1, 2, 2, 2])).kind, Kind::Pool);
         // Shapes that no kernel would take are no reason to panic.
         for op in Op::ALL {
             assert!(of(*op, &[], &[]) >= 0.0 && of(*op, &[&[], &[]], &[0]) >= 0.0, "{op}");

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Decision, Plan, Reason, Region, display::shown};
 use crate::{
-    DType, Op,
+    DType, Op, Precision,
     cell::Trace,
     error::Result,
     policy::{OpEntry, Origin},
@@ -48,6 +48,8 @@ pub enum OpReason {
     Listed(ListedOp),
     /// Ops go by lists here, and it is on none; what those do.
     Unlisted(Treatment),
+    /// It is a custom op that is on no list; what it declares.
+    Declared(Precision),
     /// Every op runs in the dtype of the region of the cell at this path.
     Region(Arc<str>),
     /// Nothing is cast here.
@@ -110,13 +112,16 @@ impl Plan {
     }
 
     fn why(&self, decision: &Decision, op: Op) -> OpReason {
-        match decision.run {
-            Region::AsIs => OpReason::AsIs,
-            Region::Ops(_) | Region::Auto(_) => match self.listed.get(&op) {
-                Some(entry) => OpReason::Listed(entry.clone()),
-                None => OpReason::Unlisted(self.unlisted),
+        let declared = if let Op::Custom(op) = op { Some(op.precision()) } else { None };
+        match (decision.run, declared) {
+            (Region::AsIs, _) => OpReason::AsIs,
+            (Region::Fixed(_), Some(precision @ Precision::Fixed(_))) => OpReason::Declared(precision),
+            (Region::Ops(_) | Region::Auto(_), _) => match (self.listed.get(&op), declared) {
+                (Some(entry), _) => OpReason::Listed(entry.clone()),
+                (None, Some(precision)) => OpReason::Declared(precision),
+                (None, None) => OpReason::Unlisted(self.unlisted),
             },
-            Region::Fixed(_) => OpReason::Region(match &decision.because {
+            (Region::Fixed(_), _) => OpReason::Region(match &decision.because {
                 Reason::Inside(owner) => owner.clone(),
                 Reason::Level(_) => "".into(),
                 _ => decision.path.as_str().into(),
@@ -133,6 +138,7 @@ impl fmt::Display for OpReason {
                 because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
             }
             OpReason::Unlisted(treatment) => write!(f, "on no list: {}", treatment.meaning()),
+            OpReason::Declared(precision) => write!(f, "custom op, on no list: declares {precision}"),
             OpReason::Region(path) => write!(f, "region of {}", shown(path)),
             OpReason::AsIs => f.write_str("nothing is cast"),
         }

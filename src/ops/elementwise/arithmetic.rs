@@ -1,21 +1,32 @@
 //! Arithmetic of two tensors with broadcasting.
 
-use crate::ops::{Reduction, elementwise::pairwise::pairwise};
+use crate::ops::{
+    Reduction,
+    elementwise::{Path, pairwise::pairwise},
+};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
     kernels::{elementwise::Binary, float::Real},
 };
 
+/// Whether the partial derivatives are constants, so that the backward pass reads no input.
+enum Slopes {
+    Constant,
+    Varying,
+}
+
+/// A row is `method Op Slopes Path |a, b| value, slopes, integer`: whether the slopes are constants, how 16-bit numbers reach
+/// the function ([`Path`]), and the function of integers, if there is one.
 macro_rules! binary_ops {
-    ($($(#[$doc:meta])* $method:ident $op:ident $constant:literal
+    ($($(#[$doc:meta])* $method:ident $op:ident $slope:ident $path:ident
         |$a:ident, $b:ident| $value:expr, $slopes:expr, $integer:expr;)*) => {
         $(
             #[derive(Clone, Copy)]
             struct $op;
             impl Binary for $op {
-                const CONSTANT_SLOPES: bool = $constant;
-                const DIRECT: bool = matches!(Op::$op, Op::Add | Op::Sub | Op::Mul);
+                const CONSTANT_SLOPES: bool = matches!(Slopes::$slope, Slopes::Constant);
+                const DIRECT: bool = matches!(Path::$path, Path::Direct);
                 fn value<R: Real>(self, $a: R, $b: R) -> R { $value }
                 #[allow(unused_variables, reason = "constant slopes read neither")]
                 fn slopes<R: Real>(self, $a: R, $b: R) -> (R, R) { $slopes }
@@ -41,34 +52,34 @@ macro_rules! binary_ops {
 
 binary_ops! {
     /// `a + b`. Integers wrap.
-    add Add true |a, b| a + b, (R::one(), R::one()), Some(i64::wrapping_add);
+    add Add Constant Direct |a, b| a + b, (R::one(), R::one()), Some(i64::wrapping_add);
     /// `a - b`. Integers wrap.
-    sub Sub true |a, b| a - b, (R::one(), -R::one()), Some(i64::wrapping_sub);
+    sub Sub Constant Direct |a, b| a - b, (R::one(), -R::one()), Some(i64::wrapping_sub);
     /// `a * b`. Integers wrap.
-    mul Mul false |a, b| a * b, (b, a), Some(i64::wrapping_mul);
+    mul Mul Varying Direct |a, b| a * b, (b, a), Some(i64::wrapping_mul);
     /// `a / b` of floating tensors.
-    div Div false |a, b| a / b, (b.recip(), -(a / b) / b), None;
+    div Div Varying Blocks |a, b| a / b, (b.recip(), -(a / b) / b), None;
     /// `a` to the power `b`, of floating tensors. The gradient of `b` is 0 where `a` is 0 and `b` is not negative.
-    pow Pow false |a, b| a.powf(b), (power_slope(a, b), exponent_slope(a, b)), None;
+    pow Pow Varying Blocks |a, b| a.powf(b), (power_slope(a, b), exponent_slope(a, b)), None;
     /// The larger of the two, NaN if one is. The gradient of a tie is shared equally.
-    maximum Maximum false |a, b| if a > b || a.is_nan() { a } else { b }, shares(a > b, a < b), Some(i64::max);
+    maximum Maximum Varying Blocks |a, b| if a > b || a.is_nan() { a } else { b }, shares(a > b, a < b), Some(i64::max);
     /// The smaller of the two, NaN if one is. The gradient of a tie is shared equally.
-    minimum Minimum false |a, b| if a < b || a.is_nan() { a } else { b }, shares(a < b, a > b), Some(i64::min);
+    minimum Minimum Varying Blocks |a, b| if a < b || a.is_nan() { a } else { b }, shares(a < b, a > b), Some(i64::min);
     /// The angle in radians, between -π and π, of the point with the ordinate `a` and the abscissa `b`. The gradient at the
     /// origin is 0.
-    atan2 Atan2 false |a, b| a.atan2(b), {
+    atan2 Atan2 Varying Blocks |a, b| a.atan2(b), {
         let length = a.hypot(b);
         if length == R::zero() { (R::zero(), R::zero()) } else { (b / length / length, -a / length / length) }
     }, None;
     /// `sqrt(a² + b²)` without overflow between. The gradient at the origin is 0.
-    hypot Hypot false |a, b| a.hypot(b), {
+    hypot Hypot Varying Blocks |a, b| a.hypot(b), {
         let length = a.hypot(b);
         if length == R::zero() { (R::zero(), R::zero()) } else { (a / length, b / length) }
     }, None;
     /// The remainder of `a / b` with the sign of `a`, of floating tensors (C's `fmod`).
-    fmod Fmod false |a, b| a % b, (R::one(), -(a / b).trunc()), None;
+    fmod Fmod Varying Blocks |a, b| a % b, (R::one(), -(a / b).trunc()), None;
     /// The remainder of `a / b` with the sign of `b`, of floating tensors (Python's `%`).
-    remainder Remainder false |a, b| {
+    remainder Remainder Varying Blocks |a, b| {
         let rest = a % b;
         if rest != R::zero() && (rest < R::zero()) != (b < R::zero()) { rest + b } else { rest }
     }, (R::one(), -(a / b).floor()), None;
@@ -132,7 +143,7 @@ impl Operand for Tensor {
 
 impl Operand for f64 {
     fn beside(&self, left: &Tensor) -> Result<Tensor> {
-        // Up to here every whole number is an f64.
+        // f64 holds every whole number up to 2^53.
         let exact = self.fract() == 0.0 && self.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64;
         match left.dtype() {
             DType::I64 if exact => Ok(Tensor::scalar(*self, DType::I64)),

@@ -1,6 +1,10 @@
 //! Functions of one tensor, element by element.
 
-use crate::ops::{dispatch, elements, elementwise::arithmetic::power_slope, float_kernel, saved};
+use crate::ops::{
+    dispatch, elements,
+    elementwise::{Path, arithmetic::power_slope},
+    float_kernel, saved,
+};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
@@ -37,21 +41,24 @@ fn map_one(op: Op, x: &Tensor, value: &dyn Function, kept: Saved, slope: Box<dyn
     })
 }
 
+/// A row is `method Op (parameters) Path |x| value, Saved |saved| slope`, and the name of the struct after that of the op where
+/// an op has several functions. `Path` is how 16-bit numbers reach the function: `Direct` through registers
+/// ([`Unary::DIRECT`]), `Blocks` through blocks in the nearest cache.
 macro_rules! unary_ops {
-    ($($(#[$doc:meta])* $method:ident $op:ident $($struct:ident)? ($($parameter:ident),*) |$x:ident| $value:expr,
+    ($($(#[$doc:meta])* $method:ident $op:ident $($struct:ident)? ($($parameter:ident),*) $path:ident |$x:ident| $value:expr,
         $kept:ident |$k:ident| $slope:expr;)*) => { $(
-        unary_ops!(@ [$(#[$doc])*] $method $op [$($struct)? $op] ($($parameter),*) |$x| $value, $kept |$k| $slope);
+        unary_ops!(@ [$(#[$doc])*] $method $op [$($struct)? $op] ($($parameter),*) $path |$x| $value, $kept |$k| $slope);
     )* };
     (@ $doc:tt $method:ident $op:ident [$struct:ident $($rest:ident)?] $parameters:tt $($function:tt)*) => {
         unary_ops!(@@ $doc $method $op $struct $parameters $($function)*);
     };
-    (@@ [$(#[$doc:meta])*] $method:ident $op:ident $struct:ident ($($parameter:ident),*) |$x:ident| $value:expr,
+    (@@ [$(#[$doc:meta])*] $method:ident $op:ident $struct:ident ($($parameter:ident),*) $path:ident |$x:ident| $value:expr,
         $kept:ident |$k:ident| $slope:expr) => {
         #[derive(Clone, Copy)]
         struct $struct { $($parameter: f64),* }
         impl Unary for $struct {
             const SAVED: Saved = Saved::$kept;
-            const DIRECT: bool = matches!(Op::$op, Op::Relu | Op::LeakyRelu | Op::Gelu | Op::Neg);
+            const DIRECT: bool = matches!(Path::$path, Path::Direct);
             fn value<R: Real>(self, $x: R) -> R {
                 $(let $parameter = R::of(self.$parameter);)*
                 $value
@@ -77,123 +84,123 @@ macro_rules! unary_ops {
 // Comparisons below are written so that NaN falls into the branch that keeps it, forward and backward.
 unary_ops! {
     /// `max(x, 0)`, and -0 of -0; the slope at 0 is 0.
-    relu Relu () |x| if x < R::zero() { R::zero() } else { x },
+    relu Relu () Direct |x| if x < R::zero() { R::zero() } else { x },
         Output |y| if y <= R::zero() { R::zero() } else { unit(y) };
     /// `min(max(x, 0), 6)`; the slope at 0 and 6 is 0.
-    relu6 Relu6 () |x| between(x, R::zero(), R::of(6.0)), Output |y| inside(y, R::zero(), R::of(6.0));
+    relu6 Relu6 () Blocks |x| between(x, R::zero(), R::of(6.0)), Output |y| inside(y, R::zero(), R::of(6.0));
     /// `x` where it is positive, `slope * x` elsewhere.
-    leaky_relu LeakyRelu (slope) |x| if x <= R::zero() { slope * x } else { x },
+    leaky_relu LeakyRelu (slope) Direct |x| if x <= R::zero() { slope * x } else { x },
         Input |x| if x <= R::zero() { slope } else { unit(x) };
     /// `x` where it is positive, `alpha * (exp(x) - 1)` elsewhere.
-    elu Elu (alpha) |x| if x <= R::zero() { alpha * math::expm1(x) } else { x },
+    elu Elu (alpha) Blocks |x| if x <= R::zero() { alpha * math::expm1(x) } else { x },
         Input |x| if x <= R::zero() { alpha * math::exp(x) } else { unit(x) };
     /// `scale * x` where it is positive, `scale * alpha * (exp(x) - 1)` elsewhere, with the constants that keep mean 0 and
     /// variance 1 from layer to layer (Klambauer et al. 2017).
-    selu Selu () |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * math::expm1(x) } else { R::of(SELU_SCALE) * x },
+    selu Selu () Blocks |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * math::expm1(x) } else { R::of(SELU_SCALE) * x },
         Input |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * math::exp(x) } else { R::of(SELU_SCALE) * unit(x) };
     /// `x` where it is positive, `alpha * (exp(x / alpha) - 1)` elsewhere: smooth for every alpha (Barron 2017).
-    celu Celu (alpha) |x| if x <= R::zero() { alpha * math::expm1(x / alpha) } else { x },
+    celu Celu (alpha) Blocks |x| if x <= R::zero() { alpha * math::expm1(x / alpha) } else { x },
         Input |x| if x <= R::zero() { math::exp(x / alpha) } else { unit(x) };
     /// `x * Φ(x)` with the normal distribution's Φ, exact by the error function (Hendrycks, Gimpel 2016).
-    gelu Gelu () |x| x * normal(x), Input |x| normal(x) + x * density(x);
+    gelu Gelu () Direct |x| x * normal(x), Input |x| normal(x) + x * density(x);
     /// [`gelu`](Tensor::gelu) with Φ approximated by `(1 + tanh(sqrt(2/π) (x + 0.044715 x³))) / 2`.
-    gelu_tanh Gelu GeluTanh () |x| x * normal_tanh(x).0, Input |x| { let (value, slope) = normal_tanh(x); value + x * slope };
+    gelu_tanh Gelu GeluTanh () Direct |x| x * normal_tanh(x).0, Input |x| { let (value, slope) = normal_tanh(x); value + x * slope };
     /// `x * sigmoid(x)`.
-    silu Silu () |x| x * sigmoid(x), Input |x| { let s = sigmoid(x); s + x * s * sigmoid(-x) };
+    silu Silu () Blocks |x| x * sigmoid(x), Input |x| { let s = sigmoid(x); s + x * s * sigmoid(-x) };
     /// `1 / (1 + exp(-x))`.
-    sigmoid Sigmoid () |x| sigmoid(x), Output |y| y * (R::one() - y);
+    sigmoid Sigmoid () Blocks |x| sigmoid(x), Output |y| y * (R::one() - y);
     /// `tanh(x)`.
-    tanh Tanh () |x| math::tanh(x), Output |y| R::one() - y * y;
+    tanh Tanh () Blocks |x| math::tanh(x), Output |y| R::one() - y * y;
     /// `ln(1 + exp(x))`, without overflow.
-    softplus Softplus () |x| softplus(x), Input |x| sigmoid(x);
+    softplus Softplus () Blocks |x| softplus(x), Input |x| sigmoid(x);
     /// `ln(sigmoid(x))`, without overflow.
-    log_sigmoid LogSigmoid () |x| -softplus(-x), Input |x| sigmoid(-x);
+    log_sigmoid LogSigmoid () Blocks |x| -softplus(-x), Input |x| sigmoid(-x);
     /// `x * tanh(softplus(x))` (Misra 2019).
-    mish Mish () |x| x * math::tanh(softplus(x)),
+    mish Mish () Blocks |x| x * math::tanh(softplus(x)),
         Input |x| { let t = math::tanh(softplus(x)); t + x * (R::one() - t * t) * sigmoid(x) };
     /// `min(max(x + 3, 0), 6) / 6`; the slope at -3 and 3 is 0.
-    hard_sigmoid HardSigmoid () |x| between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
+    hard_sigmoid HardSigmoid () Blocks |x| between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
         Input |x| inside(x, R::of(-3.0), R::of(3.0)) / R::of(6.0);
     /// `x * min(max(x + 3, 0), 6) / 6`; the slope is 0 at -3 and 1 at 3.
-    hard_swish HardSwish () |x| x * between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
+    hard_swish HardSwish () Blocks |x| x * between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
         Input |x| if x <= R::of(-3.0) { R::zero() } else if x >= R::of(3.0) { R::one() }
             else { (R::of(2.0) * x + R::of(3.0)) / R::of(6.0) };
     /// `min(max(x, -1), 1)`; the slope at -1 and 1 is 0.
-    hard_tanh HardTanh () |x| between(x, -R::one(), R::one()), Output |y| inside(y, -R::one(), R::one());
+    hard_tanh HardTanh () Blocks |x| between(x, -R::one(), R::one()), Output |y| inside(y, -R::one(), R::one());
     /// `x / (1 + |x|)`.
-    softsign Softsign () |x| x / (R::one() + x.abs()), Input |x| { let d = R::one() + x.abs(); (d * d).recip() };
+    softsign Softsign () Blocks |x| x / (R::one() + x.abs()), Input |x| { let d = R::one() + x.abs(); (d * d).recip() };
     /// `x - tanh(x)`.
-    tanh_shrink TanhShrink () |x| tanh_shrink(x), Input |x| { let t = math::tanh(x); t * t };
+    tanh_shrink TanhShrink () Blocks |x| tanh_shrink(x), Input |x| { let t = math::tanh(x); t * t };
     /// `x` moved towards 0 by `lambda`, and 0 where it is no further away than that; the slope there is 0.
-    softshrink Softshrink (lambda) |x| if x.abs() <= lambda { R::zero() } else { x - lambda * sign(x) },
+    softshrink Softshrink (lambda) Blocks |x| if x.abs() <= lambda { R::zero() } else { x - lambda * sign(x) },
         Input |x| if x.abs() <= lambda { R::zero() } else { unit(x) };
     /// `exp(x)`.
-    exp Exp () |x| math::exp(x), Output |y| y;
+    exp Exp () Blocks |x| math::exp(x), Output |y| y;
     /// `exp(x) - 1`, accurate near 0.
-    expm1 Expm1 () |x| math::expm1(x), Input |x| math::exp(x);
+    expm1 Expm1 () Blocks |x| math::expm1(x), Input |x| math::exp(x);
     /// The natural logarithm: minus infinity at 0, NaN below.
-    log Log () |x| x.ln(), Input |x| x.recip();
+    log Log () Blocks |x| x.ln(), Input |x| x.recip();
     /// The logarithm to base 2.
-    log2 Log2 () |x| x.log2(), Input |x| (x * R::of(std::f64::consts::LN_2)).recip();
+    log2 Log2 () Blocks |x| x.log2(), Input |x| (x * R::of(std::f64::consts::LN_2)).recip();
     /// The logarithm to base 10.
-    log10 Log10 () |x| x.log10(), Input |x| (x * R::of(std::f64::consts::LN_10)).recip();
+    log10 Log10 () Blocks |x| x.log10(), Input |x| (x * R::of(std::f64::consts::LN_10)).recip();
     /// `ln(1 + x)`, accurate near 0.
-    log1p Log1p () |x| x.ln_1p(), Input |x| (x + R::one()).recip();
+    log1p Log1p () Blocks |x| x.ln_1p(), Input |x| (x + R::one()).recip();
     /// The square root; NaN below 0. The slope at 0 is infinite.
-    sqrt Sqrt () |x| x.sqrt(), Output |y| R::of(0.5) / y;
+    sqrt Sqrt () Blocks |x| x.sqrt(), Output |y| R::of(0.5) / y;
     /// `1 / sqrt(x)`.
-    rsqrt Rsqrt () |x| x.sqrt().recip(), Input |x| -(x.sqrt() * x * R::of(2.0)).recip();
+    rsqrt Rsqrt () Blocks |x| x.sqrt().recip(), Input |x| -(x.sqrt() * x * R::of(2.0)).recip();
     /// `1 / x`.
-    reciprocal Reciprocal () |x| x.recip(), Input |x| -(x * x).recip();
+    reciprocal Reciprocal () Blocks |x| x.recip(), Input |x| -(x * x).recip();
     /// `x * x`.
-    square Square () |x| x * x, Input |x| R::of(2.0) * x;
+    square Square () Blocks |x| x * x, Input |x| R::of(2.0) * x;
     /// `|x|`; the slope at 0 is 0.
-    abs Abs () |x| x.abs(), Input |x| sign(x);
+    abs Abs () Blocks |x| x.abs(), Input |x| sign(x);
     /// `-x`.
-    neg Neg () |x| -x, Nothing |_x| -R::one();
+    neg Neg () Direct |x| -x, Nothing |_x| -R::one();
     /// -1, 0 or 1. The gradient is 0.
-    sign Sign () |x| sign(x), Nothing |_x| R::zero();
+    sign Sign () Blocks |x| sign(x), Nothing |_x| R::zero();
     /// The nearest integer below. The gradient is 0.
-    floor Floor () |x| x.floor(), Nothing |_x| R::zero();
+    floor Floor () Blocks |x| x.floor(), Nothing |_x| R::zero();
     /// The nearest integer above. The gradient is 0.
-    ceil Ceil () |x| x.ceil(), Nothing |_x| R::zero();
+    ceil Ceil () Blocks |x| x.ceil(), Nothing |_x| R::zero();
     /// The integer part: the nearest integer towards 0. The gradient is 0.
-    trunc Trunc () |x| x.trunc(), Nothing |_x| R::zero();
+    trunc Trunc () Blocks |x| x.trunc(), Nothing |_x| R::zero();
     /// The nearest integer, the even one of two equally near. The gradient is 0.
-    round Round () |x| x.round_even(), Nothing |_x| R::zero();
+    round Round () Blocks |x| x.round_even(), Nothing |_x| R::zero();
     /// The sine of x in radians.
-    sin Sin () |x| x.sin(), Input |x| x.cos();
+    sin Sin () Blocks |x| x.sin(), Input |x| x.cos();
     /// The cosine of x in radians.
-    cos Cos () |x| x.cos(), Input |x| -x.sin();
+    cos Cos () Blocks |x| x.cos(), Input |x| -x.sin();
     /// The tangent of x in radians.
-    tan Tan () |x| x.tan(), Input |x| { let c = x.cos(); (c * c).recip() };
+    tan Tan () Blocks |x| x.tan(), Input |x| { let c = x.cos(); (c * c).recip() };
     /// The angle in radians whose sine is x; NaN outside [-1, 1].
-    asin Asin () |x| x.asin(), Input |x| ((R::one() - x) * (R::one() + x)).sqrt().recip();
+    asin Asin () Blocks |x| x.asin(), Input |x| ((R::one() - x) * (R::one() + x)).sqrt().recip();
     /// The angle in radians whose cosine is x; NaN outside [-1, 1].
-    acos Acos () |x| x.acos(), Input |x| -((R::one() - x) * (R::one() + x)).sqrt().recip();
+    acos Acos () Blocks |x| x.acos(), Input |x| -((R::one() - x) * (R::one() + x)).sqrt().recip();
     /// The angle in radians, between -π/2 and π/2, whose tangent is x.
-    atan Atan () |x| x.atan(), Input |x| (R::one() + x * x).recip();
+    atan Atan () Blocks |x| x.atan(), Input |x| (R::one() + x * x).recip();
     /// The hyperbolic sine.
-    sinh Sinh () |x| x.sinh(), Input |x| x.cosh();
+    sinh Sinh () Blocks |x| x.sinh(), Input |x| x.cosh();
     /// The hyperbolic cosine.
-    cosh Cosh () |x| x.cosh(), Input |x| x.sinh();
+    cosh Cosh () Blocks |x| x.cosh(), Input |x| x.sinh();
     /// The inverse of the hyperbolic sine.
-    asinh Asinh () |x| math::asinh(x), Input |x| x.hypot(R::one()).recip();
+    asinh Asinh () Blocks |x| math::asinh(x), Input |x| x.hypot(R::one()).recip();
     /// The inverse of the hyperbolic cosine; NaN below 1.
-    acosh Acosh () |x| math::acosh(x), Input |x| ((x - R::one()).sqrt() * (x + R::one()).sqrt()).recip();
+    acosh Acosh () Blocks |x| math::acosh(x), Input |x| ((x - R::one()).sqrt() * (x + R::one()).sqrt()).recip();
     /// The inverse of the hyperbolic tangent: infinite at -1 and 1, NaN outside.
-    atanh Atanh () |x| math::atanh(x), Input |x| ((R::one() - x) * (R::one() + x)).recip();
+    atanh Atanh () Blocks |x| math::atanh(x), Input |x| ((R::one() - x) * (R::one() + x)).recip();
     /// The error function.
-    erf Erf () |x| math::erf(x), Input |x| R::of(std::f64::consts::FRAC_2_SQRT_PI) * math::exp(-x * x);
+    erf Erf () Blocks |x| math::erf(x), Input |x| R::of(std::f64::consts::FRAC_2_SQRT_PI) * math::exp(-x * x);
     /// `1 - erf(x)`, accurate where that is small.
-    erfc Erfc () |x| x.erfc(), Input |x| -R::of(std::f64::consts::FRAC_2_SQRT_PI) * math::exp(-x * x);
+    erfc Erfc () Blocks |x| x.erfc(), Input |x| -R::of(std::f64::consts::FRAC_2_SQRT_PI) * math::exp(-x * x);
     /// The number whose error function is x: infinite at -1 and 1, NaN outside.
-    erfinv Erfinv () |x| erfinv(x), Input |x| {
+    erfinv Erfinv () Blocks |x| erfinv(x), Input |x| {
         let y = erfinv(x);
         R::of(std::f64::consts::FRAC_2_SQRT_PI).recip() * math::exp(y * y)
     };
     /// `x` to a power. NaN for a negative `x` unless the exponent is whole.
-    powf Pow (exponent) |x| x.powf(exponent), Input |x| power_slope(x, exponent);
+    powf Pow (exponent) Blocks |x| x.powf(exponent), Input |x| power_slope(x, exponent);
 }
 
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
