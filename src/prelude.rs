@@ -10,7 +10,7 @@ pub use crate::{
     Adam, Autocast, Cell, Child, DType, Error, ErrorKind, Level, LossScale, Op, Optimizer, Outcome, Padding, Param,
     Policy, Result, Sgd, Tensor, autocast, children,
     layers::*,
-    policy::{List, black_list, white_list},
+    policy::{Lists, black_list, white_list},
     rewrite::{Custom, Decorate, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, decorate},
     sequential,
 };

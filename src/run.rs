@@ -160,8 +160,8 @@ pub fn run(op: Op, inputs: &[&Tensor]) -> Result<Tensor> {
 fn no_kernel(op: Op) -> Error {
     let listed = |name| {
         let pack = Pack::shared(name).ok()?;
-        let entry = pack.auto().entries().get(&op)?;
-        Some(format!("{}: {}", pack.auto().name, entry.treatment))
+        let lists = pack.region(None).ok()?;
+        Some(format!("{}: {}", lists.name, lists.ops().get(&op)?.treatment))
     };
     let listed: Vec<String> = Pack::names().filter_map(listed).collect();
     let decided = match &listed[..] {

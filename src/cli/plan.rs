@@ -46,7 +46,7 @@ enum PlanFormat {
     Json,
 }
 
-/// Tell why one cell of a network would run as it does, and what else spoke and lost
+/// Tell why one cell of a network would run as it does, and what was overridden
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -58,6 +58,11 @@ pub(crate) fn vectors() -> &'static str {
     }
 }
 
+/// Whether kernels use vectors at all.
+pub(crate) fn has_vectors() -> bool {
+    simd::widest() != simd::Width::One
+}
+
 /// Bytes a second that one thread copies, read and written ones counted, from and to slices of `bytes`; measured for some
 /// seconds.
 pub(crate) fn copied(bytes: usize, seconds: f64) -> f64 {

@@ -1,18 +1,11 @@
-//! A plan told op by op: what a traced call ran, in which dtypes, and why.
+//! A plan op by op: what a traced call ran, in which dtypes, and why.
 
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Decision, Plan, Reason, Region, display::shown};
-use crate::{
-    DType, Op,
-    cell::Trace,
-    error::Result,
-    policy::{OpEntry, Origin},
-    precision::Treatment,
-    printable::printable,
-};
+use crate::{DType, Op, cell::Trace, error::Result, policy::Entry, precision::Treatment, printable::printable};
 
 /// The ops of a traced call, each with where it ran, its dtypes, and why. `println!("{table}")` is aligned text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +24,7 @@ pub struct OpRow {
     pub op: Op,
     /// Dtypes of the inputs as the kernel saw them, after casts.
     pub inputs: Vec<DType>,
-    /// Dtype of the kernel's result. At O1, what a lowered op returns is this cast back to f32.
+    /// Dtype of the kernel's result. What a listed op returns at O1 is this cast back to f32, at O2 to the low dtype.
     pub output: DType,
     /// How often it ran so.
     pub calls: usize,
@@ -45,31 +38,13 @@ pub struct OpRow {
 #[non_exhaustive]
 pub enum OpReason {
     /// It is on a list of ops.
-    Listed(ListedOp),
+    Listed(Entry),
     /// Ops go by lists here, and it is on none; what those do.
     Unlisted(Treatment),
     /// Every op runs in the dtype of the region of the cell at this path.
     Region(Arc<str>),
     /// Nothing is cast here.
     AsIs,
-}
-
-/// An op's entry on a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListedOp {
-    /// What the list says.
-    pub treatment: Treatment,
-    /// Why, in the words of the list.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<Arc<str>>,
-    /// Where the entry is from.
-    pub origin: Origin,
-}
-
-impl From<&OpEntry> for ListedOp {
-    fn from(entry: &OpEntry) -> Self {
-        ListedOp { treatment: entry.treatment, because: entry.because.clone(), origin: entry.origin.clone() }
-    }
 }
 
 impl Plan {
@@ -112,11 +87,12 @@ impl Plan {
     fn why(&self, decision: &Decision, op: Op) -> OpReason {
         match decision.run {
             Region::AsIs => OpReason::AsIs,
-            Region::Ops(_) | Region::Auto(_) => match self.listed.get(&op) {
+            Region::Lists(_) => match self.listed.get(&op) {
                 Some(entry) => OpReason::Listed(entry.clone()),
                 None => OpReason::Unlisted(self.unlisted),
             },
-            Region::Fixed(_) => OpReason::Region(match &decision.because {
+            Region::Except(_) if self.listed.contains_key(&op) => OpReason::Listed(self.listed[&op].clone()),
+            Region::Fixed(_) | Region::Except(_) => OpReason::Region(match &decision.because {
                 Reason::Inside(owner) => owner.clone(),
                 Reason::Level(_) => "".into(),
                 _ => decision.path.as_str().into(),
@@ -128,7 +104,7 @@ impl Plan {
 impl fmt::Display for OpReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpReason::Listed(ListedOp { treatment, because, origin }) => {
+            OpReason::Listed(Entry { treatment, because, origin, .. }) => {
                 write!(f, "{treatment} list of ops, {origin}")?;
                 because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
             }

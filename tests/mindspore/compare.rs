@@ -164,9 +164,8 @@ fn compare_cells(case: &Case<'_>, ours: &Ours, found: &mut Vec<Mismatch>) {
             _ => None,
         };
         let run = match decision.run {
-            Region::AsIs | Region::Ops(_) | Region::Auto(_) => None,
             Region::Fixed(_) if seat.flag.is_none() && in_white_cell(case, &seat.path) => None,
-            Region::Fixed(dtype) => Some(dtype),
+            run => run.dtype(),
         };
         let flag = seat.flag.as_deref().map(dtype);
         let agree = flag == run && (user_flagged || wrappers == border.into_iter().collect::<Vec<_>>());
@@ -177,7 +176,7 @@ fn compare_cells(case: &Case<'_>, ours: &Ours, found: &mut Vec<Mismatch>) {
             let theirs = format!("{} {}{wrapped}", seat.class, seat.flag.as_deref().unwrap_or("without flag"));
             let adapter = match &decision.adapter {
                 Some(Adapter::Cast(cast)) => format!(", {cast}"),
-                Some(Adapter::Ops(_)) => ", by op lists".into(),
+                Some(_) => ", by op lists".into(),
                 None => String::new(),
             };
             found.push(Mismatch::Cell {
