@@ -46,7 +46,7 @@ fn paddle() -> Result<()> {
     let added = auto_cast()?.white(["elementwise_add"]);
     let c = autocast(&added, || &a + &b)?;
     show("auto_cast(custom_white_list={'elementwise_add'}): a + b", &c, DType::F16);
-    let d = autocast(added.level("O2"), || &a + &b)?;
+    let d = autocast(added.op_level("O2"), || &a + &b)?;
     show("the same at level='O2': a + b", &d, DType::F16);
     Ok(())
 }

@@ -30,9 +30,10 @@ use std::{
 
 use crate::{
     DType, Op,
+    cost::{self, Speeds},
     error::{Error, Result},
-    policy::{OpLists, Origin, Pack, check_low},
-    precision::{self, Frame, OpRules, RegionState, Scope, Treatment},
+    policy::{Entry, Lists, Origin, Pack, check_low},
+    precision::{self, AutocastState, Frame, OpRules, Scope, Treatment},
 };
 
 /// A region to be entered: whose lists, in which low dtype, with which changes. A value: it can be kept, cloned and entered
@@ -60,7 +61,7 @@ use crate::{
 #[must_use = "a region does nothing until it is entered"]
 pub struct Autocast {
     pack: Arc<Pack>,
-    level: Option<String>,
+    op_level: Option<String>,
     dtype: Option<DType>,
     enabled: bool,
     cache: Option<bool>,
@@ -82,7 +83,7 @@ pub struct Autocast {
 /// ```
 /// use precast::prelude::*;
 /// let x = Tensor::ones(&[2, 2], DType::F32);
-/// let region = Autocast::new("paddle-3.3")?.level("O2").dtype(DType::Bf16).white(["elementwise_add"]);
+/// let region = Autocast::new("paddle-3.3")?.op_level("O2").dtype(DType::Bf16).white(["elementwise_add"]);
 /// assert_eq!(autocast(&region, || x.add(&x))?.dtype(), DType::Bf16);
 /// # Ok::<(), precast::Error>(())
 /// ```
@@ -95,11 +96,14 @@ impl Autocast {
     /// A region under the lists of a pack that comes with the library.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) when no pack has that name.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when no pack has that name;
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when it has no lists for regions of code, as `mindspore-2.3`.
     pub fn new(pack: &str) -> Result<Self> {
+        let pack = Pack::shared(pack)?;
+        pack.region(None)?;
         Ok(Autocast {
-            pack: Pack::shared(pack)?,
-            level: None,
+            pack,
+            op_level: None,
             dtype: None,
             enabled: true,
             cache: None,
@@ -117,10 +121,11 @@ impl Autocast {
         self
     }
 
-    /// The level, for packs that have several: `O1`, `O2` or `OD` of Paddle's. `O0` casts nothing. The pack's first unless
-    /// it is named.
-    pub fn level(mut self, level: impl Into<String>) -> Self {
-        self.level = Some(level.into());
+    /// Which of the pack's op lists, for packs that have several: `O1`, `O2` or `OD` of Paddle's, which calls it the level.
+    /// `O0` casts nothing. The pack's first unless it is named. The [`Level`](crate::Level) of a network is another thing: it
+    /// says which cells are lowered.
+    pub fn op_level(mut self, op_level: impl Into<String>) -> Self {
+        self.op_level = Some(op_level.into());
         self.changed()
     }
 
@@ -196,10 +201,10 @@ impl Autocast {
                 prepared.get_or_init(|| rules).clone()
             }
         };
-        let enabled = self.enabled && self.level.as_deref() != Some("O0");
+        let enabled = self.enabled && self.op_level.as_deref() != Some("O0");
         let cache = self.cache.or(around.map(|region| region.cache)).unwrap_or(true);
         let frame = if enabled { Frame::Lists(rules) } else { Frame::Off };
-        Ok(precision::enter_region(frame, RegionState { enabled, dtype, cache }))
+        Ok(precision::enter_region(frame, AutocastState { enabled, dtype, cache }))
     }
 
     /// What the region does with ops when its low dtype is `dtype`.
@@ -209,10 +214,7 @@ impl Autocast {
     pub fn rules(&self, dtype: DType) -> Result<OpRules> {
         check_low(dtype)?;
         self.pack.check_dtype(dtype)?;
-        let mut lists = match self.level.as_deref() {
-            None | Some("O0") => self.pack.auto().clone(),
-            Some(level) => self.pack.region(level)?.clone(),
-        };
+        let mut lists = self.pack.region(self.op_level.as_deref().filter(|op_level| *op_level != "O0"))?.clone();
         if !self.promote {
             lists.unlisted = lists.unlisted_unpromoted.ok_or_else(|| {
                 Error::level(format!("`use_promote` is a switch of Paddle's level O2; {} does not know it", lists.name))
@@ -222,12 +224,30 @@ impl Autocast {
         if let Some(op) = white.iter().find(|op| black.contains(op)) {
             return Err(Error::list(format!("{op} is on the custom white and on the custom black list")));
         }
-        let put = |lists: &mut OpLists, ops: &[Op], treatment| {
-            ops.iter().for_each(|op| lists.put(*op, treatment, Origin::Code));
+        let put = |lists: &mut Lists, ops: &[Op], treatment| {
+            ops.iter().for_each(|op| _ = lists.put_op(*op, Entry::new(treatment, Origin::Code)));
         };
         put(&mut lists, &white, Treatment::Low);
         put(&mut lists, &black, Treatment::Full);
         Ok(lists.rules(dtype))
+    }
+
+    /// A function that always runs in this region, whatever surrounds its call.
+    ///
+    /// # Errors
+    /// As [`enter`](Autocast::enter): the region is checked here, not at the first call.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let product = |a: &Tensor, b: &Tensor| a.matmul(b);
+    /// let product = Autocast::new("torch-2.15-cpu")?.wrap(product)?;
+    /// let x = Tensor::ones(&[2, 2], DType::F32);
+    /// assert_eq!(product.call((&x, &x))?.dtype(), DType::Bf16);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn wrap<F>(self, f: F) -> Result<Wrapped<F>> {
+        drop(self.enter()?);
+        Ok(Wrapped { region: self, f })
     }
 
     fn ops(&self, names: &[String]) -> Result<Vec<Op>> {
@@ -236,12 +256,139 @@ impl Autocast {
     }
 }
 
+/// A function that runs in a region of its own; see [`Autocast::wrap`].
+#[derive(Clone)]
+pub struct Wrapped<F> {
+    region: Autocast,
+    f: F,
+}
+
+impl<F> fmt::Debug for Wrapped<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wrapped").field("region", &self.region).finish_non_exhaustive()
+    }
+}
+
+impl<F> Wrapped<F> {
+    /// Calls the function in its region. The arguments are a tuple: `f.call((&x,))`, `f.call((&x, &y))`.
+    ///
+    /// # Errors
+    /// Those of the function.
+    pub fn call<A, R>(&self, arguments: A) -> Result<R>
+    where
+        F: Function<A, Output = Result<R>>,
+    {
+        autocast(&self.region, || self.f.apply(arguments))
+    }
+}
+
+/// A function of one to six arguments, which are given as a tuple; every `Fn` is one.
+pub trait Function<Arguments> {
+    /// What it returns.
+    type Output;
+    /// Calls it.
+    fn apply(&self, arguments: Arguments) -> Self::Output;
+}
+
+macro_rules! function_of {
+    ($($argument:ident),*) => {
+        impl<F: Fn($($argument),*) -> R, R, $($argument),*> Function<($($argument,)*)> for F {
+            type Output = R;
+            #[allow(non_snake_case, reason = "an argument is named as its type")]
+            fn apply(&self, ($($argument,)*): ($($argument,)*)) -> R {
+                self($($argument),*)
+            }
+        }
+    };
+}
+function_of!(A);
+function_of!(A, B);
+function_of!(A, B, C);
+function_of!(A, B, C, D);
+function_of!(A, B, C, D, E);
+function_of!(A, B, C, D, E, G);
+
+/// Whether the innermost region of this thread casts anything: torch's `is_autocast_enabled`.
+///
+/// ```
+/// use precast::{autocast, prelude::*};
+/// assert!(!autocast::is_enabled() && autocast::dtype().is_none());
+/// let region = Autocast::new("torch-2.15-cpu")?.dtype(DType::F16);
+/// autocast::autocast(region, || {
+///     assert!(autocast::is_enabled());
+///     assert_eq!(autocast::dtype(), Some(DType::F16));
+///     Ok(())
+/// })?;
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn is_enabled() -> bool {
+    precision::region().is_some_and(|region| region.enabled)
+}
+
+/// The low dtype of the innermost region of this thread, also of one that is switched off; `None` outside of any. torch's
+/// `get_autocast_dtype`.
+pub fn dtype() -> Option<DType> {
+    precision::region().map(|region| region.dtype)
+}
+
+/// Whether regions can run in a low dtype, and whether that takes longer than f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Support {
+    /// Whether ops run in it: f16 and bf16 everywhere. Paddle's `amp.is_float16_supported` and `is_bfloat16_supported`.
+    pub supported: bool,
+    /// Whether a matrix product in it takes no longer than in f32.
+    pub fast: bool,
+    /// What that rests on.
+    pub evidence: Evidence,
+}
+
+/// What is known of the speed of a dtype.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Evidence {
+    /// The [`Speeds`] of this machine that were measured once and kept.
+    Measured,
+    /// No speeds were measured here. It is fast where the kernels widen it in vector registers, and slow where they convert
+    /// element by element.
+    Processor,
+}
+
+/// What is known of a low dtype on this machine. Nothing is measured here: measured speeds count where
+/// [`Speeds::here`] has kept some.
+///
+/// ```
+/// use precast::{DType, autocast};
+/// assert!(autocast::support(DType::Bf16).supported);
+/// assert!(!autocast::support(DType::I64).supported);
+/// ```
+pub fn support(dtype: DType) -> Support {
+    Support::with(dtype, Speeds::known().as_ref())
+}
+
+impl Support {
+    /// By these speeds, or without any by what the processor has.
+    pub fn with(dtype: DType, speeds: Option<&Speeds>) -> Self {
+        /// Rates within this factor are equal: a measurement is no better.
+        const NOISE: f64 = 1.05;
+        let supported = dtype.is_low();
+        let (fast, evidence) = match speeds {
+            Some(speeds) => {
+                let nanos = |dtype| speeds.of(dtype).product.multiply_add;
+                (nanos(dtype) <= NOISE * nanos(DType::F32), Evidence::Measured)
+            }
+            None => (cost::has_vectors(), Evidence::Processor),
+        };
+        Support { supported, fast: supported && fast, evidence }
+    }
+}
+
 impl fmt::Debug for Autocast {
     /// What was asked for; not the pack's lists.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Autocast { pack, level, dtype, enabled, cache, promote, white, black, rules: _ } = self;
+        let Autocast { pack, op_level, dtype, enabled, cache, promote, white, black, rules: _ } = self;
         let mut shown = f.debug_struct("Autocast");
-        shown.field("pack", &pack.name).field("level", level).field("dtype", dtype).field("enabled", enabled);
+        shown.field("pack", &pack.name).field("op_level", op_level).field("dtype", dtype).field("enabled", enabled);
         shown.field("cache", cache).field("promote", promote).field("white", white).field("black", black).finish()
     }
 }

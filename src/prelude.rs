@@ -11,7 +11,7 @@ pub use crate::{
     Plan, Policy, Precision, Result, Sgd, Tensor, autocast, children,
     layers::*,
     no_grad,
-    policy::{List, black_list, white_list},
+    policy::{Lists, black_list, white_list},
     rewrite::{Custom, Decorate, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, decorate},
     sequential,
 };

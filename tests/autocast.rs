@@ -3,7 +3,10 @@
 use std::sync::Barrier;
 
 use precast::{
+    autocast::{self as regions, Evidence, Support},
+    cost::{Rate, Rates, Speeds},
     observe::{self, Event},
+    policy::Pack,
     precision,
     prelude::*,
 };
@@ -40,7 +43,7 @@ fn wrong_names_are_refused_with_the_nearest() {
         ("torch-cpu", "allowed: precast-1"),
         ("torch-2.15-cup", "did you mean `torch-2.15-cpu`?"),
         ("paddle-3.4", "did you mean `paddle-3.3`?"),
-        ("mindspore-2.9", "did you mean `mindspore-2.10`?"),
+        ("mindspore-2.5", "did you mean `mindspore-2.4`?"),
         ("", "allowed: precast-1"),
     ] {
         let error = Autocast::new(name).unwrap_err();
@@ -48,14 +51,14 @@ fn wrong_names_are_refused_with_the_nearest() {
         assert!(error.to_string().contains(near), "{error}");
     }
     for (level, words) in [
-        ("O3", "the pack paddle-3.3 has no level `O3`"),
+        ("O3", "the pack paddle-3.3 has no op level `O3`"),
         ("o1", "did you mean `O1`?"),
         ("", "it has: O0, O1, O2, OD"),
         ("auto", "it has: O0, O1, O2, OD"),
     ] {
-        refused(region(PADDLE).level(level), ErrorKind::Level, words);
+        refused(region(PADDLE).op_level(level), ErrorKind::Level, words);
     }
-    refused(region(CPU).level("O1"), ErrorKind::Level, "the pack torch-2.15-cpu has no level `O1`");
+    refused(region(CPU).op_level("O1"), ErrorKind::Level, "the pack torch-2.15-cpu has no op level `O1`");
     for list in [Autocast::white, Autocast::black] {
         let with = |name: &str| list(region(PADDLE), [name.to_string()]);
         refused(with("elementwise_ad"), ErrorKind::List, "did you mean `elementwise_add`, as paddle calls Add?");
@@ -89,17 +92,17 @@ fn an_op_cannot_be_white_and_black() {
     // Two names of one op are one op.
     refused(both("matmul", "matmul_v2"), ErrorKind::List, "MatMul is on the custom white and on the custom black list");
     // Also where nothing would be cast.
-    refused(both("exp", "exp").level("O0"), ErrorKind::List, "Exp is on");
+    refused(both("exp", "exp").op_level("O0"), ErrorKind::List, "Exp is on");
 }
 
 #[test]
 fn promotion_can_be_switched_off_where_the_level_knows_the_switch() {
     let x = square(DType::F32);
     let relu = |region: Autocast| autocast(region, || Ok(x.relu()?.dtype()));
-    let o2 = || region(PADDLE).level("O2").dtype(DType::Bf16);
+    let o2 = || region(PADDLE).op_level("O2").dtype(DType::Bf16);
     assert_eq!(relu(o2()).unwrap(), DType::F32);
     assert_eq!(relu(o2().use_promote(false)).unwrap(), DType::Bf16);
-    for other in [region(PADDLE).level("O1"), region(PADDLE).level("OD"), region(CPU)] {
+    for other in [region(PADDLE).op_level("O1"), region(PADDLE).op_level("OD"), region(CPU)] {
         refused(other.use_promote(false), ErrorKind::Level, "`use_promote` is a switch of Paddle's level O2");
     }
 }
@@ -166,7 +169,7 @@ fn a_thousand_regions_deep() {
         region(CPU).dtype(DType::F16),
         region(CPU).enabled(false),
         region(PADDLE).dtype(DType::Bf16),
-        region(PADDLE).level("O0"),
+        region(PADDLE).op_level("O0"),
     ];
     let expected = [DType::F16, DType::F32, DType::Bf16, DType::F32];
     let mut guards = Vec::new();
@@ -259,7 +262,7 @@ fn a_region_that_is_off_hides_those_around_it() {
     let x = [square(DType::F32), square(DType::Bf16)];
     autocast(region(CPU).dtype(DType::Bf16), || {
         for off in
-            [region(CPU).enabled(false), region(CPU).dtype(DType::F16).enabled(false), region(PADDLE).level("O0")]
+            [region(CPU).enabled(false), region(CPU).dtype(DType::F16).enabled(false), region(PADDLE).op_level("O0")]
         {
             autocast(off, || {
                 assert_eq!((here(), precision::region().unwrap().enabled), (DType::F32, false));
@@ -281,7 +284,7 @@ fn a_region_that_is_off_hides_those_around_it() {
 fn f64_integers_and_booleans_are_never_cast() {
     let wide = square(DType::F64);
     let whole = Tensor::arange(4).reshape(&[2, 2]).unwrap();
-    for pack in precast::policy::Pack::names() {
+    for pack in Pack::names().filter(|name| !Pack::named(name).unwrap().regions.is_empty()) {
         let ((), events) = observe::watch(|| {
             autocast(region(pack), || {
                 assert_eq!(wide.matmul(&wide)?.dtype(), DType::F64, "{pack}");
@@ -437,7 +440,7 @@ fn the_backward_pass_runs_in_the_dtypes_of_the_forward_pass() {
         region(CPU).dtype(DType::Bf16),
         region("torch-2.15-cuda").dtype(DType::F16),
         region("precast-1").dtype(DType::F16).cache(false),
-        region(PADDLE).level("O2").use_promote(false),
+        region(PADDLE).op_level("O2").use_promote(false),
         region(CPU).enabled(false),
     ] {
         assert_eq!(backward_in(Some(around.clone())), alone, "{around:?}");
@@ -483,4 +486,95 @@ fn an_op_without_a_kernel_or_banned_fails_inside_and_the_region_stays() {
     assert_eq!(error.kind(), ErrorKind::List);
     assert!(error.to_string().contains("use binary_cross_entropy_with_logits"), "{error}");
     assert_eq!(here(), DType::F16);
+}
+
+#[test]
+fn a_wrapped_function_always_runs_in_its_region() {
+    let product = |a: &Tensor, b: &Tensor| a.matmul(b);
+    let wrapped = region(CPU).dtype(DType::Bf16).wrap(product).unwrap();
+    let x = square(DType::F32);
+    let dtype = || wrapped.call((&x, &x)).unwrap().dtype();
+    assert_eq!(dtype(), DType::Bf16);
+    // Whatever surrounds the call, and whatever thread it is made on.
+    let around = region("torch-2.15-cuda").dtype(DType::F16);
+    autocast(&around, || {
+        assert_eq!((here(), dtype(), here()), (DType::F16, DType::Bf16, DType::F16));
+        Ok(())
+    })
+    .unwrap();
+    autocast(around.enabled(false), || {
+        assert_eq!((here(), dtype()), (DType::F32, DType::Bf16));
+        Ok(())
+    })
+    .unwrap();
+    let elsewhere = std::thread::scope(|threads| threads.spawn(dtype).join().unwrap());
+    assert_eq!(elsewhere, DType::Bf16);
+    assert_eq!(here(), DType::F32);
+
+    // An error of the function leaves no region, and a wrong region is found when the function is wrapped.
+    let wide = Tensor::ones(&[3, 3], DType::F32);
+    assert_eq!(wrapped.call((&x, &wide)).unwrap_err().kind(), ErrorKind::Shape);
+    assert_eq!(precision::current(), None);
+    assert_eq!(region(CPU).black(["nothing"]).wrap(product).unwrap_err().kind(), ErrorKind::List);
+    // One argument, and six.
+    let one = region(CPU).wrap(|x: &Tensor| x.matmul(x)).unwrap();
+    assert_eq!(one.call((&x,)).unwrap().dtype(), DType::Bf16);
+    let six = |a: &Tensor, b: &Tensor, axis: isize, _: u8, _: u8, _: u8| a.matmul(b)?.softmax(axis);
+    let six = region("mindspore-2.10").wrap(six).unwrap();
+    assert_eq!(six.call((&x, &x, -1, 0, 0, 0)).unwrap().dtype(), DType::F32);
+}
+
+/// As torch's `is_autocast_enabled` and `get_autocast_dtype` in the same nesting.
+#[test]
+fn a_region_can_be_asked_for() {
+    let state = || (regions::is_enabled(), regions::dtype());
+    assert_eq!(state(), (false, None));
+    let bf16 = region(CPU).dtype(DType::Bf16);
+    let outer = bf16.enter().unwrap();
+    assert_eq!(state(), (true, Some(DType::Bf16)));
+    {
+        let _off = region(CPU).enabled(false).enter().unwrap();
+        assert_eq!(state(), (false, Some(DType::Bf16)));
+        let _inner = region("torch-2.15-cuda").dtype(DType::F16).enter().unwrap();
+        assert_eq!(state(), (true, Some(DType::F16)));
+    }
+    let net = Child::new(Dense::new(2, 2, &mut Rng::seed(1))).to_float(DType::F32).unwrap();
+    net.with(&square(DType::F32), |_, _| {
+        assert_eq!(state(), (true, Some(DType::Bf16)), "a cell's own precision is inside the region");
+        Ok(square(DType::F32))
+    })
+    .unwrap();
+    std::thread::scope(|threads| threads.spawn(|| assert_eq!(state(), (false, None))).join().unwrap());
+    drop(outer);
+    assert_eq!(state(), (false, None));
+}
+
+#[test]
+fn a_dtype_is_fast_by_measured_speeds_where_there_are_any() {
+    let rates = |multiply_add| Rates { product: Rate { multiply_add, element: 0.0 }, ..Rates::default() };
+    let (host, call, cache, byte, parallel) = ("a machine".into(), 0.0, 1e6, 0.0, 1.0);
+    let speeds = Speeds { host, call, cache, byte, parallel, f32: rates(1.0), f16: rates(1.02), bf16: rates(3.0) };
+    let of = |dtype| {
+        let Support { supported, fast, evidence, .. } = Support::with(dtype, Some(&speeds));
+        (supported, fast, evidence)
+    };
+    assert_eq!(of(DType::F16), (true, true, Evidence::Measured), "as fast, but for the noise of a measurement");
+    assert_eq!(of(DType::Bf16), (true, false, Evidence::Measured));
+    for dtype in [DType::F32, DType::F64, DType::I64, DType::Bool] {
+        assert_eq!(of(dtype), (false, false, Evidence::Measured), "{dtype} is no low dtype");
+    }
+    // Without speeds the processor counts: as the bench names what kernels use.
+    let [f16, bf16] = DType::LOW.map(|dtype| Support::with(dtype, None));
+    assert_eq!((f16.supported, f16.evidence), (true, Evidence::Processor));
+    assert_eq!(f16, bf16);
+    if std::env::var("PRECAST_VECTORS").as_deref() == Ok("1") {
+        assert!(!f16.fast);
+    }
+}
+
+#[test]
+fn a_pack_without_regions_is_refused() {
+    let error = Autocast::new("mindspore-2.3").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Level);
+    assert_eq!(error.to_string(), "the pack mindspore-2.3 has no lists for regions of code, as MindSpore 2.3 has none");
 }

@@ -43,7 +43,7 @@ fn levels_are_listed_with_their_policies_and_lists() {
     assert!(cells(1).into_iter().eq(precast::policy::black_list().cells().keys()));
     let pack = Pack::named(Pack::DEFAULT).unwrap();
     for (i, treatment) in [Treatment::Low, Treatment::Full, Treatment::Widest].into_iter().enumerate() {
-        let names: Vec<&str> = pack.auto().list(treatment).map(|(op, _)| op.name()).collect();
+        let names: Vec<&str> = pack.region(None).unwrap().ops_with(treatment).map(|op| op.name()).collect();
         let row = serde_json::json!({"list": treatment.name(), "level": "auto", "cells": [], "ops": names});
         assert_eq!(levels["lists"][2 + i], row);
     }
@@ -70,7 +70,7 @@ fn an_op_is_shown_in_all_packs_side_by_side() {
     assert_eq!(of("paddle-3.3", "O1"), ["full", "full"]);
     assert_eq!(of("paddle-3.3", "O2"), ["gray", "gray"]);
     assert_eq!(of("torch-2.15-cpu", "auto"), ["as_is", "as_is"]);
-    assert_eq!(of("torch-2.15-cuda", "auto"), ["full_unless_dtype", "full_unless_dtype"]);
+    assert_eq!(of("torch-2.15-cuda", "auto"), ["full", "full"]);
     assert_eq!(of("tensorflow-2.21-fp16", "auto"), ["infer", "-"]);
     // Every pack has its rows, and JSON says the same.
     let json = json_of(&["ops", "aten::softmax", "--format", "json"]);
@@ -105,7 +105,8 @@ fn an_op_in_one_pack_is_named_as_its_users_name_it() {
     let row = rows(&shown).into_iter().find(|row| row[1] == "O1").unwrap();
     assert_eq!(row[..4], ["paddle-3.3", "O1", "low", "gray"]);
     // The reasons are the pack's own.
-    let because = Pack::named("precast-1").unwrap().auto().entry(precast::Op::Exp, DType::F16).unwrap().because.clone();
+    let pack = Pack::named("precast-1").unwrap();
+    let because = pack.region(None).unwrap().op(precast::Op::Exp, DType::F16).unwrap().because.clone();
     let json = json_of(&["ops", "Exp", "--pack", "precast-1", "--format", "json"]);
     let words = format!("{}; listed for float16 only", because.unwrap());
     assert_eq!(json[0]["decisions"][1]["because"], words);
@@ -117,13 +118,13 @@ fn a_pack_is_shown_with_every_op_that_it_lists() {
         let pack = Pack::named(name).unwrap();
         let json = json_of(&["ops", "--pack", name, "--format", "json"]);
         assert_eq!((&json["pack"], &json["source"]), (&name.into(), &pack.source.as_str().into()));
-        for lists in &pack.regions {
-            assert_eq!(json["unlisted"][&*lists.level], lists.unlisted.name());
-            for (op, entry) in lists.entries() {
+        for (op_level, lists) in &pack.regions {
+            assert_eq!(json["unlisted"][&**op_level], lists.unlisted.name());
+            for (op, entry) in lists.ops() {
                 let row = json["ops"].as_array().unwrap().iter().find(|row| row["op"] == op.name()).unwrap();
                 assert_eq!(row["kernel"], op.has_kernel());
                 let decided = row["decisions"].as_array().unwrap();
-                let decided = decided.iter().rfind(|decision| decision["level"] == *lists.level).unwrap();
+                let decided = decided.iter().rfind(|decision| decision["level"] == **op_level).unwrap();
                 let dtype = entry.only.unwrap_or(pack.dtypes[0]).long_name();
                 assert_eq!((&decided[dtype], &decided["listed"]), (&entry.treatment.name().into(), &true.into()));
             }

@@ -9,7 +9,8 @@ use precast::{
     Plan,
     cell::{Adapter, Cast},
     cost::{Rate, Speeds},
-    policy::{List, Prefer, Rule, Run},
+    policy::{Entry, Lists, Prefer, Rule, Run},
+    precision::Treatment,
     prelude::*,
     rewrite::{Cost, Predicted, Reason, Region},
 };
@@ -69,7 +70,7 @@ fn predictions_are_those_reckoned_by_hand() {
     assert_eq!((prediction.planned.nanos, prediction.lowered.nanos, prediction.full.nanos), (746, 778, 746));
     let cost = Cost { region: Region::Fixed(DType::F16), lowered: 778, full: 746 };
     assert_eq!(dear.decisions[0].because, Reason::Cost(cost));
-    assert_eq!(dear.decisions[0].beaten, [Reason::Level(Level::O2)]);
+    assert_eq!(dear.decisions[0].overridden, [Reason::Level(Level::O2)]);
     assert_eq!(reasons(&dear), [": runs f32, cost: f16 would take 0.8 us, f32 0.7 us"]);
     // The input is kept for the gradient of the weight: 16 elements.
     assert_eq!(cheap.decisions[0].predicted, Some(Predicted { nanos: 718, kept: 32 }));
@@ -105,7 +106,7 @@ fn where_casts_are_slow_small_layers_stay_f32() {
     assert!(matches!(found.decisions[0].because, Reason::Cost(cost) if cost.full < cost.lowered));
     assert_eq!(found.decisions[1].because.to_string(), "inside (root)");
     assert!(matches!(found.decisions[2].because, Reason::Cost(cost) if cost.lowered < cost.full));
-    assert_eq!(found.decisions[2].beaten, [Reason::Level(Level::O2)]);
+    assert_eq!(found.decisions[2].overridden, [Reason::Level(Level::O2)]);
     let island = Cast { inward: DType::F16, outward: DType::F32 };
     let adapters: Vec<_> = found.decisions.iter().map(|d| d.adapter.clone()).collect();
     assert_eq!(adapters[2], Some(Adapter::Cast(island)));
@@ -154,13 +155,13 @@ fn who_is_forced_is_not_asked_what_it_costs() {
     let found = decided(&policy(Level::O1), &lowered);
     assert_eq!(found.decisions[1].because, Reason::ToFloat(DType::F16));
     assert!(matches!(found.decisions[2].because, Reason::Cost(_)), "the white list does not force: {found}");
-    assert!(matches!(found.decisions[2].beaten[..], [Reason::White(_)]), "{found}");
+    assert!(matches!(found.decisions[2].overridden[..], [Reason::Listed(_)]), "{found}");
     assert_eq!(found.decisions[2].run, full);
 
     // What a black list keeps in f32 is no matter of cost.
     let normed = Child::of(sequential![dense(2, 2), LayerNorm::new(&[2])]);
     let found = plan(&policy(Level::O2), &normed, &speeds(0.0), &[64, 2]);
-    assert!(matches!(found.decisions[2].because, Reason::Black(_)), "{found}");
+    assert!(matches!(found.decisions[2].because, Reason::Listed(Entry { treatment: Treatment::Full, .. })), "{found}");
     // O0 lowers nothing, so there is nothing to weigh.
     let found = plan(&policy(Level::O0), &net, &speeds(0.0), &[64, 2]);
     assert!(found.decisions.iter().all(|d| d.run == Region::AsIs && d.adapter.is_none()));
@@ -185,7 +186,7 @@ fn op_lists_are_weighed_against_f32() {
         assert_eq!(prediction.planned.nanos, prediction.full.nanos);
     }
     // A list of one's own that a composite cell stands on does not force either.
-    let white = Policy::with_lists(Level::O1, DType::F16, List::new().cell("Sequential"), List::new()).unwrap();
+    let white = Policy::with_lists(Level::O1, DType::F16, Lists::new().white("Sequential")).unwrap();
     let white = Policy { prefer: Prefer::Speed, ..white };
     let found = plan(&white, &net, &speeds(1e6), &[64, 64]);
     assert!(found.decisions.iter().all(|d| d.run == Region::Fixed(DType::F32)), "{found}");

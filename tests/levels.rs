@@ -2,7 +2,8 @@
 
 use precast::{
     cell::Adapter,
-    policy::{List, Rule, Run},
+    observe,
+    policy::{Pack, Rule, Run},
     prelude::*,
     rewrite::{Reason, Region},
 };
@@ -90,7 +91,7 @@ fn o0_changes_nothing() {
 }
 
 #[test]
-fn at_o0_rules_are_told_as_beaten() {
+fn at_o0_rules_are_reported_as_overridden() {
     let policy = Policy::new(Level::O0, LOW).unwrap().rule(Rule::kind("Dense", Run::Low)).unwrap();
     let explanation = policy.plan(&net()).unwrap().explain("fc").unwrap();
     assert_eq!(explanation.decision.run, Region::AsIs);
@@ -159,6 +160,111 @@ fn o2_is_one_low_region_with_f32_islands() {
     assert_eq!(island, Some(Adapter::Cast(cast)));
 }
 
+/// What each op of a run computed in, what it took and what the op after it got.
+fn o2_with_black_ops(ops: &[&str]) -> (Tensor, Vec<String>, Child<Block>) {
+    let mut net = net();
+    let lists = ops.iter().fold(Lists::new().black("LayerNorm"), |lists, op| lists.black_op(op).unwrap());
+    custom_mixed_precision(&mut net, Custom::Black(lists), LOW).unwrap();
+    let (y, dtypes) = (ran(&net).0, dtypes(&net));
+    (y, dtypes, net)
+}
+
+#[test]
+fn a_black_op_at_o2_is_f32_and_returns_the_low_dtype() {
+    let (y, dtypes, net) = o2_with_black_ops(&["Tanh"]);
+    let (_, without) = {
+        let mut net = self::net();
+        let black = Custom::Black(Lists::new().black("LayerNorm"));
+        custom_mixed_precision(&mut net, black, LOW).unwrap();
+        (ran(&net).0, self::dtypes(&net))
+    };
+    // The same ops in the same order; each Tanh in f32, everything else as it was.
+    assert_eq!(dtypes.len(), without.len());
+    for (with, without) in dtypes.iter().zip(&without) {
+        let (place, _) = without.rsplit_once(':').unwrap();
+        let expected = if place.ends_with(":Tanh") { format!("{place}:f32") } else { without.clone() };
+        assert_eq!(*with, expected);
+    }
+    assert!(dtypes.iter().any(|op| op.ends_with("Tanh:f32")) && without.iter().any(|op| op.ends_with("Tanh:bf16")));
+    assert_eq!(y.dtype(), DType::F32, "O2 returns f32");
+
+    // Its result goes on low: one rounding of what f32 gives.
+    let x = Tensor::from_vec(vec![0.3f32, -1.7, 0.9], &[3]).unwrap();
+    let mut activation = Child::new(Tanh);
+    let black = Custom::Black(Lists::new().black_op("Tanh").unwrap());
+    let _applied = custom_mixed_precision(&mut activation, black, LOW).unwrap();
+    let low = x.cast(LOW);
+    let expected = low.cast(DType::F32).tanh().unwrap().cast(LOW).cast(DType::F32);
+    assert_eq!(activation.call(&x).unwrap().to_f64(), expected.to_f64());
+
+    // The plan says so.
+    let plan = Policy::with_lists(Level::O2, LOW, Lists::new().black_op("Tanh").unwrap()).unwrap().plan(&net).unwrap();
+    assert_eq!(plan.decision("").unwrap().run, Region::Except(LOW));
+    assert!(matches!(plan.decision("").unwrap().adapter, Some(Adapter::CastOps(..))));
+    let explanation = plan.explain("").unwrap().to_string();
+    assert!(explanation.contains("inputs are cast to bf16, outputs to f32; in f32: Tanh"), "{explanation}");
+    let table = plan.ops(&net.trace(|net| net.call(&input())).1).unwrap();
+    for row in &table.rows {
+        let because = row.because.to_string();
+        assert_eq!(because == "full list of ops, in code", row.op == Op::Tanh, "{because}");
+    }
+}
+
+/// A black op is f32 in every region that O2 lowers; a `to_float` in code is about all ops of its cell.
+#[test]
+fn a_black_op_at_o2_beside_rules_and_to_float() {
+    let net = |to_float: Option<DType>| {
+        let mut net = net();
+        net.cell_mut().tail.set_to_float(to_float).unwrap();
+        net
+    };
+    let lists = Lists::new().black("Sequential").black_op("Tanh").unwrap();
+    let policy = Policy::with_lists(Level::O2, LOW, lists).unwrap();
+    let tail = |net: &mut Child<Block>, policy: &Policy| {
+        let _applied = policy.apply(net).unwrap();
+        let dtypes = dtypes(net).into_iter().filter(|op| op.starts_with("tail"));
+        dtypes.map(|op| op.rsplit_once(':').unwrap().1.to_string()).collect::<Vec<_>>()
+    };
+    // tail is Sequential(Dense, Tanh).
+    assert_eq!(tail(&mut net(None), &policy), ["f32", "f32"], "a black cell");
+    let low = policy.clone().rule(Rule::path("tail", Run::Low).unwrap()).unwrap();
+    assert_eq!(tail(&mut net(None), &low), ["bf16", "f32"], "a rule makes it low, and the op stays f32");
+    assert_eq!(tail(&mut net(Some(LOW)), &policy), ["bf16", "bf16"], "the user asked for the cell");
+    assert_eq!(tail(&mut net(Some(DType::F16)), &policy), ["f16", "f16"]);
+}
+
+#[test]
+fn gradients_flow_through_a_black_op_at_o2() {
+    let gradient = |ops: &[&str]| {
+        let (_, _, net) = o2_with_black_ops(ops);
+        let loss = net.call(&input()).unwrap().sum_all().unwrap();
+        let grads = loss.backward().unwrap();
+        net.named_params().into_iter().map(|(_, param)| grads.get(&param).unwrap().clone()).collect::<Vec<_>>()
+    };
+    let (plain, black) = (gradient(&[]), gradient(&["Tanh"]));
+    for (plain, black) in plain.iter().zip(&black) {
+        assert_eq!((plain.dtype(), black.dtype()), (DType::F32, DType::F32));
+        // The same sum but for roundings to bf16, which has a step of 1/128 near 1.
+        let largest = plain.to_f64().into_iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+        let apart = plain.to_f64().into_iter().zip(black.to_f64()).map(|(a, b)| (a - b).abs());
+        assert!(apart.fold(0.0, f64::max) <= 0.05 * largest + 1e-6, "{plain:?} {black:?}");
+    }
+}
+
+#[test]
+fn black_ops_at_o2_can_be_written_in_a_file() {
+    let text = "version: 1\nlevel: O2\ndtype: bfloat16\ncells: { black: { add: [Sequential], remove: [] } }\nops: { black: { \
+                add: [Tanh] } }\n";
+    let policy = Policy::parse(text, "p").unwrap();
+    let mut net = net();
+    let _applied = policy.apply(&mut net).unwrap();
+    let dtypes = dtypes(&net);
+    assert!(dtypes.iter().filter(|op| op.contains(":Tanh:")).all(|op| op.ends_with(":f32")), "{dtypes:?}");
+    assert!(dtypes.contains(&"fc:Linear:bf16".to_string()), "{dtypes:?}");
+    let again = Policy::parse(&policy.to_yaml().unwrap(), "p").unwrap();
+    assert_eq!(again.lists.ops()[&Op::Tanh].treatment, precast::precision::Treatment::Full);
+}
+
 #[test]
 fn o3_is_one_low_region() {
     let mut net = net();
@@ -193,14 +299,33 @@ fn auto_treats_every_op_by_its_list_and_wraps_no_cell() {
 #[test]
 fn auto_wraps_functions_too_and_the_innermost_wins() {
     let x = Tensor::ones(&[2, 2], DType::F32);
-    let product = |x: &Tensor| x.matmul(x).unwrap();
-    let low = auto_mixed_precision_fn(product, LOW).unwrap();
-    assert_eq!(low(&x).dtype(), LOW);
-    assert_eq!(product(&x).dtype(), DType::F32, "the region ends with the call");
-    let outer = auto_mixed_precision_fn(|x: &Tensor| (product(x), low(x)), DType::F16).unwrap();
-    let (plain, inner) = outer(&x);
+    let product = |x: &Tensor| x.matmul(x);
+    let low = auto_mixed_precision_fn(product, Pack::DEFAULT, LOW).unwrap();
+    assert_eq!(low.call((&x,)).unwrap().dtype(), LOW);
+    assert_eq!(product(&x).unwrap().dtype(), DType::F32, "the region ends with the call");
+    let outer = |x: &Tensor| Ok((product(x)?, low.call((x,))?));
+    let outer = auto_mixed_precision_fn(outer, Pack::DEFAULT, DType::F16).unwrap();
+    let (plain, inner) = outer.call((&x,)).unwrap();
     assert_eq!((plain.dtype(), inner.dtype()), (DType::F16, LOW));
-    assert_eq!(auto_mixed_precision_fn(product, DType::F32).err().unwrap().kind(), ErrorKind::DType);
+    let refused = |pack, dtype| auto_mixed_precision_fn(product, pack, dtype).err().unwrap();
+    assert_eq!(refused(Pack::DEFAULT, DType::F32).kind(), ErrorKind::DType);
+    assert_eq!(refused("nobody", DType::F32).kind(), ErrorKind::DType, "the dtype is checked first");
+    assert_eq!(refused("nobody", LOW).kind(), ErrorKind::List);
+    assert_eq!(refused("mindspore-2.3", LOW).kind(), ErrorKind::Level);
+}
+
+/// `f(q, k, scale)` under the lists of several packs: torch on a CPU leaves a softmax as it comes, MindSpore widens it.
+#[test]
+fn a_function_of_several_arguments_runs_by_the_lists_of_any_pack() {
+    let x = Tensor::ones(&[2, 2], DType::F32);
+    let half = Tensor::scalar(0.5, LOW);
+    let scores = |q: &Tensor, k: &Tensor, scale: &Tensor| q.matmul(k)?.mul(scale)?.softmax(-1);
+    for (pack, expected) in [("torch-2.15-cpu", LOW), ("mindspore-2.4", DType::F32), (Pack::DEFAULT, LOW)] {
+        let scores = auto_mixed_precision_fn(scores, pack, LOW).unwrap();
+        let (result, ops) = observe::watch(|| scores.call((&x, &x, &half)));
+        assert_eq!(result.unwrap().dtype(), expected, "{pack}");
+        assert_eq!(ops.iter().find(|event| event.op == Op::MatMul).unwrap().output, LOW, "{pack}");
+    }
 }
 
 #[test]
@@ -232,8 +357,8 @@ fn an_inner_to_float_wins_over_an_outer_one() {
 #[test]
 fn precedence_is_the_numbered_list() {
     let policy = |rules: Vec<Rule>| {
-        let black = List::new().cell("Dense").cell("LayerNorm");
-        let mut policy = Policy::with_lists(Level::O2, LOW, List::new(), black).unwrap();
+        let black = Lists::new().black("Dense").black("LayerNorm");
+        let mut policy = Policy::with_lists(Level::O2, LOW, black).unwrap();
         for rule in rules {
             policy = policy.rule(rule).unwrap();
         }
@@ -242,7 +367,7 @@ fn precedence_is_the_numbered_list() {
     let run = |net: &Child<Block>, rules: Vec<Rule>, path: &str| {
         let plan = policy(rules).plan(net).unwrap();
         let decision = plan.decision(path).unwrap();
-        (decision.run, decision.because.to_string(), decision.beaten.len())
+        (decision.run, decision.because.to_string(), decision.overridden.len())
     };
     let low = Region::Fixed(LOW);
     let full = Region::Fixed(DType::F32);
@@ -261,19 +386,19 @@ fn precedence_is_the_numbered_list() {
     let above = || Rule::path("tail", Run::Low).unwrap();
     assert_eq!(run(&net(), vec![above()], "tail.0"), (low, "inside tail".into(), 1));
     // 3 the first matching rule beats the region and the lists, and later rules
-    let (found, because, beaten) = run(&net(), vec![kind(), pattern()], "fc");
-    assert_eq!((found, beaten), (low, 2));
+    let (found, because, overridden) = run(&net(), vec![kind(), pattern()], "fc");
+    assert_eq!((found, overridden), (low, 2));
     assert!(because.contains("kind Dense"), "{because}");
     let (found, because, _) = run(&net(), vec![pattern(), kind()], "fc");
     assert_eq!(found, full);
     assert!(because.contains("path *"), "{because}");
     // 2 an exact path beats earlier patterns
-    let (found, because, beaten) = run(&net(), vec![pattern(), exact()], "fc");
-    assert_eq!((found, beaten), (low, 2));
+    let (found, because, overridden) = run(&net(), vec![pattern(), exact()], "fc");
+    assert_eq!((found, overridden), (low, 2));
     assert!(because.contains("path fc"), "{because}");
     // 1 to_float beats all
-    let (found, because, beaten) = run(&asked, vec![pattern(), exact(), kind()], "fc");
-    assert_eq!((found, beaten), (Region::Fixed(DType::F16), 4));
+    let (found, because, overridden) = run(&asked, vec![pattern(), exact(), kind()], "fc");
+    assert_eq!((found, overridden), (Region::Fixed(DType::F16), 4));
     assert_eq!(because, "to_float(f16) in code");
 }
 
@@ -296,12 +421,12 @@ fn a_rule_that_matches_nothing_is_an_error_with_the_nearest_name() {
 #[test]
 fn a_kind_on_a_list_must_exist_somewhere() {
     let mut net = net();
-    let list = List::new().cell("LayerNrom");
+    let list = Lists::new().black("LayerNrom");
     let message = custom_mixed_precision(&mut net, Custom::Black(list), LOW).unwrap_err().to_string();
     assert!(message.contains("did you mean `LayerNorm`"), "{message}");
     // A user's own kind is as good as the library's, and kinds match exactly.
-    let applied = custom_mixed_precision(&mut net, Custom::Black(List::new().cell("Block")), LOW).unwrap();
-    assert!(matches!(applied.plan.decision("").unwrap().because, Reason::Black(_)));
+    let applied = custom_mixed_precision(&mut net, Custom::Black(Lists::new().black("Block")), LOW).unwrap();
+    assert!(matches!(applied.plan.decision("").unwrap().because, Reason::Listed(_)));
     assert!(dtypes(&net).iter().all(|op| op.ends_with(":f32")));
 }
 
@@ -314,8 +439,8 @@ fn checks_come_in_order_and_touch_nothing() {
     assert_eq!(error.kind(), ErrorKind::DType, "the dtype is checked before the level");
     assert_eq!(auto_mixed_precision(&mut net, "O9", DType::F16).unwrap_err().kind(), ErrorKind::Level);
     assert_eq!(auto_mixed_precision(&mut net, "O0", DType::F32).unwrap_err().kind(), ErrorKind::DType);
-    let ops = List::new().op("MatMul").unwrap();
-    assert_eq!(custom_mixed_precision(&mut net, Custom::Black(ops), LOW).unwrap_err().kind(), ErrorKind::List);
+    let white = Lists::new().white_op("MatMul").unwrap();
+    assert_eq!(custom_mixed_precision(&mut net, Custom::Black(white), LOW).unwrap_err().kind(), ErrorKind::List);
     assert_eq!(dtypes(&net), before);
 }
 

@@ -195,7 +195,7 @@ fn every_network_runs_at_every_level() {
                     Effect::Nothing => false,
                     Effect::Listed(list) => list.cells().contains_key("Dense"),
                     Effect::AllBut(_) => true,
-                    Effect::EachOp(lists) => lists.entry(Op::MatMul, low).is_some(),
+                    Effect::EachOp(lists) => lists.op(Op::MatMul, low).is_some(),
                 };
                 // Two dtypes in a product of which nothing was said: an error, as there.
                 if name == "mlp_f16_input" && !dense_is_lowered {

@@ -1,10 +1,14 @@
 //! The packs that come with the library: their lists against the recorded ones, op by op, and that none changes after its
 //! release.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use flate2::Crc;
-use precast::{DType, Op, catalogue::System, policy::Pack, precision::Treatment};
+use precast::{catalogue::System, policy::Pack, precision::Treatment, prelude::*};
 use serde_json::Value;
 
 #[path = "common/golden.rs"]
@@ -64,13 +68,8 @@ impl Known {
     fn demands<'a>(&'a self, recorded: &'a Lists) -> impl Iterator<Item = (Op, Treatment)> + 'a {
         self.stands_for.iter().filter_map(|(op, pieces)| {
             let mut on = recorded.iter().filter(|(_, names)| names.iter().any(|name| pieces.contains(&name.as_str())));
-            // Nobody names the dtype of what comes out of a piece.
-            let treatment = |list: &(Treatment, _)| match list.0 {
-                Treatment::FullUnlessDtype => Treatment::Full,
-                treatment => treatment,
-            };
-            let first = treatment(on.next()?);
-            assert!(on.all(|list| treatment(list) == first), "{op} stands for ops of several lists: {pieces:?}");
+            let first = on.next()?.0;
+            assert!(on.all(|list| list.0 == first), "{op} stands for ops of several lists: {pieces:?}");
             Some((*op, first))
         })
     }
@@ -79,7 +78,7 @@ impl Known {
 /// Compares the op lists of one level of a pack, for one low dtype, with the recorded ones: every recorded name is known and
 /// treated so, those that stand for others as these, and nothing else is listed.
 fn compare(pack: &Pack, level: &str, dtype: DType, recorded: &Lists, known: &Known) {
-    let (lists, system) = (pack.region(level).unwrap(), pack.system.unwrap());
+    let (lists, system) = (pack.region(Some(level)).unwrap(), pack.system.unwrap());
     let mut expected: BTreeMap<Op, Treatment> = BTreeMap::new();
     for (treatment, names) in recorded {
         for name in names {
@@ -101,7 +100,7 @@ fn compare(pack: &Pack, level: &str, dtype: DType, recorded: &Lists, known: &Kno
         assert_eq!(expected.insert(op, treatment), None, "{}: {op} is on a list of {system}'s by itself", lists.name);
     }
     for op in Op::ALL {
-        let said = lists.entry(*op, dtype).map(|entry| entry.treatment);
+        let said = lists.op(*op, dtype).map(|entry| entry.treatment);
         assert_eq!(said, expected.get(op).copied(), "{} for {dtype}: {op}", lists.name);
     }
 }
@@ -120,8 +119,10 @@ fn mindspores_lists_are_told_op_for_op() {
         (Treatment::Low, of("auto_white")),
         (Treatment::Full, of("auto_black")),
         (Treatment::Widest, of("promote")),
-        (Treatment::FullUnlessDtype, [of("set_dtype"), of("set_dtype_opt")].concat()),
     ];
+    for list in ["set_dtype", "set_dtype_opt"] {
+        assert!(of(list).is_empty(), "an op whose caller names a dtype is listed: {list}");
+    }
     for dtype in DType::LOW {
         compare(&pack, "auto", dtype, &auto, &Known::default());
     }
@@ -129,7 +130,8 @@ fn mindspores_lists_are_told_op_for_op() {
     let kind = |prefix: &str, names: &[String]| -> Vec<String> {
         names.iter().filter_map(|name| Some(name.strip_prefix(prefix)?.to_string())).collect()
     };
-    for (list, recorded) in [(&pack.white, of("white")), (&pack.black, of("black"))] {
+    for (level, recorded) in [(Level::O1, of("white")), (Level::O2, of("black"))] {
+        let list = pack.lists(level).unwrap();
         let mut cells = kind("nn.", &recorded);
         cells.sort();
         assert_eq!(list.cells().keys().map(|name| name.to_string()).collect::<Vec<_>>(), cells);
@@ -180,8 +182,8 @@ fn torchs_policies_are_told_op_for_op() {
         for (name, policy) in recorded[device].as_object().expect("a map of policies") {
             let treatment = match policy.as_str().expect("a policy") {
                 "lower_precision_fp" => Treatment::Low,
-                "fp32" => Treatment::Full,
-                "fp32_set_opt_dtype" | "fp32_append_dtype" => Treatment::FullUnlessDtype,
+                // The two that look at the caller's `dtype=` are full: here that counts in every region anyway.
+                "fp32" | "fp32_set_opt_dtype" | "fp32_append_dtype" => Treatment::Full,
                 "promote" => Treatment::Widest,
                 "banned" => Treatment::Banned,
                 custom if custom.contains("to lower_precision_fp") => Treatment::Low,
@@ -232,4 +234,112 @@ fn tensorflows_lists_are_told_op_for_op() {
         ];
         compare(&pack, "auto", pack.dtypes[0], &lists, &Known::default());
     }
+}
+
+/// The lists that the oldest documents write out, copied by hand: see `note` in the file.
+fn written_out(pack: &str, list: &str, count: usize) -> Vec<String> {
+    let all: Value = serde_json::from_str(include_str!("seeds/lists.json")).unwrap();
+    let names = names(&all[pack][list]);
+    assert_eq!(names.len(), count, "{pack}: {list}");
+    names
+}
+
+#[test]
+fn mindspore_2_4_is_its_documentation() {
+    let pack = Pack::named("mindspore-2.4").unwrap();
+    let of = |list, count| written_out("mindspore-2.4", list, count);
+    let auto = vec![
+        (Treatment::Low, of("auto_whitelist", 13)),
+        (Treatment::Full, of("auto_blacklist", 38)),
+        (Treatment::Widest, of("promote_list", 8)),
+    ];
+    for dtype in DType::LOW {
+        compare(&pack, "auto", dtype, &auto, &Known::default());
+    }
+    assert_eq!(pack.regions[0].1.unlisted, Treatment::AsIs, "other ops run in the dtype of their inputs");
+    // O1 and O2 are those of 2.3.
+    let older = Pack::named("mindspore-2.3").unwrap();
+    for level in [Level::O1, Level::O2] {
+        let [ours, theirs] = [&pack, &older].map(|pack| pack.lists(level).unwrap());
+        assert!(ours.cells().keys().eq(theirs.cells().keys()) && ours.ops().keys().eq(theirs.ops().keys()), "{level}");
+    }
+}
+
+#[test]
+fn mindspore_2_3_is_its_documentation() {
+    let pack = Pack::named("mindspore-2.3").unwrap();
+    for (level, list, count, treatment) in
+        [(Level::O1, "white_list", 19, Treatment::Low), (Level::O2, "black_list", 4, Treatment::Full)]
+    {
+        let lists = pack.lists(level).unwrap();
+        let (mut cells, mut ops) = (vec![], vec![]);
+        for name in written_out("mindspore-2.3", list, count) {
+            match name.strip_prefix("mindspore.nn.") {
+                Some(kind) => cells.push(kind.to_string()),
+                None => {
+                    let name = name.strip_prefix("mindspore.ops.").expect("a cell or an op");
+                    ops.extend(Op::named_in(System::MindSpore, name).unwrap());
+                }
+            }
+        }
+        cells.sort();
+        ops.sort();
+        ops.dedup();
+        assert_eq!(lists.cells().keys().cloned().collect::<Vec<_>>(), cells);
+        assert_eq!(lists.ops().keys().copied().collect::<Vec<_>>(), ops);
+        let entries = lists.cells().values().chain(lists.ops().values());
+        assert!(entries.clone().count() > 0 && entries.clone().all(|entry| entry.treatment == treatment));
+    }
+    // Level auto came later.
+    assert_eq!(pack.lists(Level::Auto).unwrap_err().kind(), ErrorKind::Level);
+    assert!(pack.regions.is_empty());
+}
+
+#[test]
+fn paddle_2_3_is_its_documentation() {
+    let pack = Pack::named("paddle-2.3").unwrap();
+    let white = written_out("paddle-2.3", "white_list", 6);
+    let mut black = written_out("paddle-2.3", "black_list", 13);
+    // The catalogue has no name of Paddle's for it.
+    black.retain(|name| name != "cos_sim");
+    black.push("CosineSimilarity".into());
+    let of = |names: &[String]| names.iter().flat_map(|name| pack.op(name).unwrap()).collect::<BTreeSet<Op>>();
+    let listed =
+        |op_level, treatment| pack.region(Some(op_level)).unwrap().ops_with(treatment).collect::<BTreeSet<Op>>();
+    // Paddle runs a convolution in one dimension as one in two.
+    let conv1d = BTreeSet::from([Op::Conv1d]);
+    assert_eq!(listed("O1", Treatment::Low), &of(&white) | &conv1d);
+    assert_eq!(listed("O1", Treatment::Full), of(&black));
+    assert_eq!(pack.region(Some("O1")).unwrap().unlisted, Treatment::Gray);
+    // "All ... will be casted to fp16, except operators in black_list, don't support fp16 kernel and batchnorm."
+    assert_eq!(listed("O2", Treatment::Full), &of(&black) | &BTreeSet::from([Op::BatchNorm]));
+    let o2 = pack.region(Some("O2")).unwrap();
+    assert_eq!((o2.unlisted, o2.ops().len()), (Treatment::Low, listed("O2", Treatment::Full).len()));
+}
+
+/// The five results that the documentation of Paddle 2.3 prints.
+#[test]
+fn the_examples_of_paddle_2_3() {
+    let o1 = || Autocast::new("paddle-2.3").unwrap();
+    let data = Tensor::ones(&[10, 3, 32, 32], DType::F32);
+    let conv2d = Child::new(Conv2d::new(3, 2, 3, &mut Rng::seed(1)));
+    let (a, b) = (Tensor::ones(&[2, 3], DType::F32), Tensor::ones(&[2, 3], DType::F32));
+    let conv = |region: Autocast| autocast(region, || conv2d.call(&data)).unwrap().dtype();
+    let sum = |region: Autocast| autocast(region, || a.add(&b)).unwrap().dtype();
+    assert_eq!(conv(o1()), DType::F16);
+    assert_eq!(conv(o1().enabled(false)), DType::F32);
+    assert_eq!(conv(o1().black(["conv2d"])), DType::F32);
+    assert_eq!(sum(o1().white(["elementwise_add"])), DType::F16);
+    assert_eq!(sum(o1().white(["elementwise_add"]).op_level("O2")), DType::F16);
+    // At O2 what is on no list is low, too, and batch norm is not.
+    assert_eq!(sum(o1().op_level("O2")), DType::F16);
+    assert_eq!(sum(o1()), DType::F32);
+    let norm = |op_level: &str| {
+        let mut norm = Child::new(BatchNorm2d::new(3));
+        norm.set_train(false);
+        autocast(o1().op_level(op_level), || norm.call(&data.cast(DType::F16))).unwrap().dtype()
+    };
+    assert_eq!((norm("O1"), norm("O2")), (DType::F16, DType::F32));
+    let softmax = autocast(o1().op_level("O2"), || a.softmax(-1)).unwrap();
+    assert_eq!(softmax.dtype(), DType::F32, "on the black list");
 }

@@ -6,9 +6,10 @@ use std::{
 };
 
 use precast::{
-    DType, ErrorKind, Level, Op, Policy,
+    Child, DType, ErrorKind, Level, Op, Policy,
     catalogue::System,
-    policy::{self, DynamicScale, List, LossScaleSpec, Origin, Pack, Prefer, Rule, Run},
+    layers::{Dense, Rng},
+    policy::{self, DynamicScale, Entry, Lists, LossScaleSpec, Origin, Pack, Prefer, Rule, Run},
     precision::Treatment,
 };
 
@@ -46,11 +47,12 @@ fn shipped_policies_say_what_their_names_say() {
 #[test]
 fn lists_are_fresh_copies_of_the_default_pack() {
     let pack = Pack::named(Pack::DEFAULT).unwrap();
+    let of_pack = |level| pack.lists(level).unwrap();
     let mut white = policy::white_list();
-    assert_eq!(white, pack.white);
-    assert!(white.remove_cell("Dense"));
-    assert_eq!(policy::white_list(), pack.white);
-    assert_eq!(policy::black_list(), pack.black);
+    assert_eq!(white, of_pack(Level::O1));
+    assert!(white.remove_cell("Dense").is_some());
+    assert_eq!(policy::white_list(), of_pack(Level::O1));
+    assert_eq!(policy::black_list(), of_pack(Level::O2));
 }
 
 /// The pack says name by name what MindSpore's own lists were recorded to be, and every name finds its op.
@@ -64,22 +66,23 @@ fn the_mindspore_pack_is_mindspores_lists() {
     let text = fs::read_to_string(folder("policies/packs/mindspore-2.10.yaml")).unwrap();
     let written: serde_json::Value = serde_yaml::from_str(&text).unwrap();
     let pack = Pack::named("mindspore-2.10").unwrap();
-    let kinds = |list: &List| list.cells().keys().cloned().collect::<Vec<_>>();
-    let ops = |treatment| pack.auto().list(treatment).map(|(op, _)| op).collect::<Vec<_>>();
+    let [o1, o2, auto] = [Level::O1, Level::O2, Level::Auto].map(|level| pack.lists(level).unwrap());
+    let kinds = |lists: &Lists| lists.cells().keys().cloned().collect::<Vec<_>>();
+    let ops = |treatment| auto.ops_with(treatment).collect::<Vec<_>>();
     let same_names = |place: &str, recorded: &[String]| {
         let written = written.pointer(place).unwrap().as_array().unwrap();
         assert_eq!(written.iter().map(|name| name.as_str().unwrap()).collect::<Vec<_>>(), recorded, "{place}");
     };
     for (mut recorded, place, cells) in [
-        (recorded("white", "nn."), "/cells/white", &pack.white),
-        (recorded("black", "nn."), "/cells/black", &pack.black),
+        (recorded("white", "nn."), "/levels/O1/cells/low", &o1),
+        (recorded("black", "nn."), "/levels/O2/cells/full", &o2),
     ] {
         same_names(place, &recorded);
         recorded.sort();
         assert_eq!(kinds(cells), recorded, "{place}");
     }
     for (recorded, place, ops) in [
-        (recorded("white", "ops."), "/ops/white", pack.white.ops().keys().copied().collect()),
+        (recorded("white", "ops."), "/levels/O1/ops/low", o1.ops().keys().copied().collect()),
         (recorded("auto_white", ""), "/regions/0/low", ops(Treatment::Low)),
         (recorded("auto_black", ""), "/regions/0/full", ops(Treatment::Full)),
         (recorded("promote", ""), "/regions/0/widest", ops(Treatment::Widest)),
@@ -144,19 +147,19 @@ fn every_broken_policy_is_answered_with_place_and_reason() {
 
 /// What a policy means: all of it but where each part was written.
 fn meaning(policy: &Policy) -> String {
-    let list = |list: &List| format!("{:?} {:?}", list.cells().keys(), list.ops().keys());
+    let cells = policy.lists.cells().iter().map(|(kind, entry)| (kind, entry.treatment));
+    let ops = policy.lists.ops().iter().map(|(op, entry)| (op, entry.treatment));
     let rules = policy.rules.iter().map(|r| format!("{} {} {:?} {:?}", r.select, r.run, r.because, r.expect));
     format!(
-        "{:?} {:?} {} {} {} {:?} {} {} {:?} {:?}",
+        "{:?} {:?} {} {} {} {:?} {:?} {:?} {:?}",
         policy.name,
         policy.pack,
         policy.level,
         policy.dtype,
         policy.prefer,
         rules.collect::<Vec<_>>(),
-        list(&policy.white),
-        list(&policy.black),
-        policy.auto.entries().iter().map(|(op, entry)| (op, entry.treatment)).collect::<Vec<_>>(),
+        cells.collect::<Vec<_>>(),
+        ops.collect::<Vec<_>>(),
         policy.loss_scale
     )
 }
@@ -177,10 +180,8 @@ rules:
   - kind: Embedding
     run: low
     expect: 1
-cells:
-  white: { add: [GroupNorm], remove: [Dense, LSTMCell] }
-  black: { add: [\"null\", Norm], remove: [LayerNorm] }
-ops: { white: { add: [Einsum, Gather], remove: [PReLU] } }
+cells: { black: { add: [\"null\", Norm], remove: [LayerNorm] } }
+ops: { black: { add: [Softmax, Gather] } }
 loss_scale: { kind: dynamic, init: 1024, growth: 1.5, backoff: 0.25, interval: 7, min: 2, max: 4096.5 }
 ";
 
@@ -203,18 +204,27 @@ fn a_full_policy_means_what_it_says() {
 
     let pack = Pack::named("mindspore-2.10").unwrap();
     let at = |line, column| Origin::File { file: "full.yaml".into(), line, column };
-    let mut white = pack.white;
-    assert!(white.remove_cell("Dense") && white.remove_cell("LSTMCell") && white.remove_op(Op::Prelu));
-    white.add_cell("GroupNorm".into(), at(17, 18));
-    white.add_op(Op::Einsum, at(19, 23));
+    let put = |lists: &mut Lists, op, treatment, place| {
+        assert_eq!(lists.put_op(op, Entry::new(treatment, place)), None);
+    };
+    let mut black = pack.lists(Level::O2).unwrap();
+    assert!(black.remove_cell("LayerNorm").is_some());
+    black.put_cell("null".into(), Entry::new(Treatment::Full, at(16, 26)));
+    black.put_cell("Norm".into(), Entry::new(Treatment::Full, at(16, 34)));
+    put(&mut black, Op::Softmax, Treatment::Full, at(17, 24));
     // In the language of MindSpore's pack `Gather` is our `Embedding`.
-    white.add_op(Op::Embedding, at(19, 31));
-    assert_eq!(policy.white, white);
-    let mut black = pack.black;
-    assert!(black.remove_cell("LayerNorm"));
-    black.add_cell("null".into(), at(18, 18));
-    black.add_cell("Norm".into(), at(18, 26));
-    assert_eq!(policy.black, black);
+    put(&mut black, Op::Embedding, Treatment::Full, at(17, 33));
+    assert_eq!(policy.lists, black);
+
+    let text = FULL.replace("level: O2", "level: O1");
+    let text = text
+        .replace("black: { add: [\"null\", Norm], remove: [LayerNorm] }", "white: { add: [Norm], remove: [Dense] }");
+    let text = text.replace("black: { add: [Softmax, Gather] }", "white: { add: [Einsum], remove: [PReLU] }");
+    let mut white = pack.lists(Level::O1).unwrap();
+    assert!(white.remove_cell("Dense").is_some() && white.remove_op(Op::Prelu).is_some());
+    white.put_cell("Norm".into(), Entry::new(Treatment::Low, at(16, 26)));
+    put(&mut white, Op::Einsum, Treatment::Low, at(17, 24));
+    assert_eq!(Policy::parse(&text, "full.yaml").unwrap().lists, white);
     let dynamic = DynamicScale { init: 1024.0, growth: 1.5, backoff: 0.25, interval: 7, min: 2.0, max: 4096.5 };
     assert_eq!(policy.loss_scale, LossScaleSpec::Dynamic(dynamic));
 }
@@ -244,17 +254,78 @@ fn what_is_written_is_read_back() {
 #[test]
 fn every_op_and_lists_from_code_can_be_written() {
     for op in Op::ALL {
-        let mut white = List::new().cell("Dense");
-        white.add_op(*op, Origin::Code);
-        let policy = Policy::with_lists(Level::O1, DType::F16, white, List::new().cell("Mine")).unwrap();
-        let again = Policy::parse(&policy.to_yaml().unwrap(), "again").unwrap();
-        assert_eq!(again.white.ops().keys().collect::<Vec<_>>(), [op]);
-        assert_eq!(again.white.cells().keys().collect::<Vec<_>>(), ["Dense"]);
-        assert_eq!(again.black.cells().keys().collect::<Vec<_>>(), ["Mine"]);
+        for (level, lists, treatment) in [
+            (Level::O1, Lists::new().white("Dense"), Treatment::Low),
+            (Level::O2, Lists::new().black("Dense"), Treatment::Full),
+            (Level::Auto, Lists::new(), Treatment::Widest),
+        ] {
+            let mut lists = lists;
+            lists.put_op(*op, Entry::new(treatment, Origin::Code));
+            let policy = Policy::with_lists(level, DType::F16, lists).unwrap();
+            let again = Policy::parse(&policy.to_yaml().unwrap(), "again").unwrap();
+            assert_eq!(meaning(&Policy { pack: None, ..again }), meaning(&policy));
+        }
     }
-    let black_op = List::new().op("Softmax").unwrap();
-    let policy = Policy::with_lists(Level::O2, DType::F16, List::new(), black_op).unwrap();
-    assert_eq!(policy.to_yaml().unwrap_err().kind(), ErrorKind::List);
+}
+
+/// A level reads what it reads, in code as in files.
+#[test]
+fn what_a_level_does_not_read_is_refused_in_code() {
+    for (level, lists, words) in [
+        (
+            Level::O1,
+            Lists::new().black("Dense"),
+            "the entry of `Dense` (in code): level O1 does not read the black list of cells",
+        ),
+        (
+            Level::O2,
+            Lists::new().white_op("Gelu").unwrap(),
+            "level O2 does not read the white list of ops; it reads the black",
+        ),
+        (Level::O3, Lists::new().black("Dense"), "level O3 does not read the black list of cells; it reads no list"),
+        (Level::O0, Lists::new().white("Dense"), "it reads no list"),
+        (
+            Level::Auto,
+            Lists::new().black("Dense"),
+            "it reads the white list of ops, the black list of ops, the promote list",
+        ),
+    ] {
+        let error = Policy::with_lists(level, DType::F16, lists.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::List);
+        assert!(error.to_string().contains(words), "{error}");
+        // The fields are open, so the same is asked when a network is planned and when a file is written.
+        let policy = Policy { lists, ..Policy::new(level, DType::F16).unwrap() };
+        let net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
+        assert_eq!(policy.plan(&net).unwrap_err(), error);
+        assert_eq!(policy.to_yaml().unwrap_err(), error);
+    }
+}
+
+#[test]
+fn what_a_file_has_no_words_for_is_not_written() {
+    let auto = || Policy::new(Level::Auto, DType::F16).unwrap();
+    let refused = |policy: Policy| policy.to_yaml().unwrap_err().to_string();
+    let mut policy = auto();
+    policy.lists.put_op(Op::Relu, Entry::new(Treatment::Infer, Origin::Code));
+    assert_eq!(
+        refused(policy),
+        "the lists differ from those of precast-1 in the entry of Relu, which a policy file cannot say"
+    );
+    let mut policy = auto();
+    policy.lists.unlisted = Treatment::Full;
+    assert!(refused(policy).contains("in what ops do that are on no list, which"));
+}
+
+/// `Exp` is listed for float16 only, so at bfloat16 it can be added.
+#[test]
+fn an_entry_for_one_dtype_is_none_for_the_other() {
+    let text = "version: 1\nlevel: auto\ndtype: bfloat16\nops: { black: { add: [Exp] } }\n";
+    let policy = Policy::parse(text, "p").unwrap();
+    assert_eq!(policy.lists.op(Op::Exp, DType::Bf16).unwrap().treatment, Treatment::Full);
+    let again = Policy::parse(&policy.to_yaml().unwrap(), "again").unwrap();
+    assert_eq!(meaning(&again), meaning(&policy));
+    let message = Policy::parse(&text.replace("bfloat16", "float16"), "p").unwrap_err().to_string();
+    assert!(message.contains("`Exp` is on the black list of ops already, from precast-1"), "{message}");
 }
 
 #[test]

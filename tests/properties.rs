@@ -12,7 +12,7 @@ use precast::layers::Rng;
 use precast::{
     cell::{Adapter, Cast},
     cost::{Rate, Speeds},
-    policy::{List, Prefer, Rule, Run},
+    policy::{Entry, Lists, Prefer, Rule, Run},
     precision::{OpRules, Treatment},
     prelude::*,
     rewrite::{Reason, Region},
@@ -197,16 +197,28 @@ fn policies() -> impl Strategy<Value = (usize, bool, u8, Vec<(usize, u8, u8)>)> 
 fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usize, u8, u8)>)) -> Known {
     let low = if *bf16 { DType::Bf16 } else { DType::F16 };
     let level = Level::ALL[*level];
-    let kinds = |white: &str, black: &str| {
-        Policy::with_lists(level, low, List::new().cell(white), List::new().cell(black)).unwrap()
+    // White at O1, black at O2, and nothing at the levels that read no list of cells.
+    let named = |white: &[&str], black: &[&str], ops: &[&str]| {
+        let lists = match level {
+            Level::O1 => white.iter().fold(Lists::new(), |lists, kind| lists.white(*kind)),
+            Level::O2 => black.iter().fold(Lists::new(), |lists, kind| lists.black(*kind)),
+            _ => Lists::new(),
+        };
+        let lists = ops.iter().fold(lists, |lists, op| match level {
+            Level::O1 | Level::Auto => lists.white_op(op).unwrap(),
+            Level::O2 => lists.black_op(op).unwrap(),
+            _ => lists,
+        });
+        Policy::with_lists(level, low, lists).unwrap()
     };
     let mut policy = match lists {
-        0..4 => Policy::new(level, low).unwrap(),
-        4 => kinds("Tanh", "Sequential"),
-        5 => kinds("Sequential", "Dense"),
-        6 => Policy::with_lists(level, low, List::new().op("Tanh").unwrap(), List::new()).unwrap(),
-        7 => Policy::with_lists(level, low, List::new().op("MatMul").unwrap().cell("Sequential"), List::new()).unwrap(),
-        _ => Policy::with_lists(level, low, List::new(), List::new()).unwrap(),
+        0..3 => Policy::new(level, low).unwrap(),
+        3 => named(&["Dense"], &["Tanh"], &["Tanh"]),
+        4 => named(&["Tanh"], &["Sequential"], &[]),
+        5 => named(&["Sequential"], &["Dense"], &[]),
+        6 => named(&[], &[], &["Tanh"]),
+        7 => named(&["Sequential"], &[], &["MatMul", "Linear"]),
+        _ => named(&[], &[], &[]),
     };
     let mut cells = Vec::new();
     net.walk(&mut |entry| cells.push((entry.path.to_string(), entry.slot.cell.kind())));
@@ -234,14 +246,11 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
 fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adapter>)> {
     let Known { policy, rules } = known;
     let (level, low) = (policy.level, policy.dtype);
-    let ops_go_by_lists = match level {
-        Level::O1 => !policy.white.ops().is_empty(),
-        _ => level == Level::Auto && !policy.auto.is_empty(),
-    };
+    let ops_are_listed = !policy.lists.ops().is_empty();
+    let lowered = if level == Level::O2 && ops_are_listed { Region::Except(low) } else { Region::Fixed(low) };
     let default = match level {
-        Level::O2 | Level::O3 => Region::Fixed(low),
-        Level::O1 if ops_go_by_lists => Region::Ops(low),
-        Level::Auto if ops_go_by_lists => Region::Auto(low),
+        Level::O2 | Level::O3 => lowered,
+        Level::O1 | Level::Auto if ops_are_listed => Region::Lists(low),
         _ => Region::AsIs,
     };
     let mut said: Vec<(String, Region, bool, Option<Adapter>)> = vec![];
@@ -262,15 +271,15 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
         } else if let Some((_, run)) = rule {
             let run = match run {
                 Run::Full => Region::Fixed(DType::F32),
-                Run::Low => Region::Fixed(low),
+                Run::Low => lowered,
                 Run::Inherit => surrounding,
             };
             (run, true)
         } else if let Some((run, true)) = around {
             (run, true)
-        } else if level == Level::O1 && policy.white.cells().contains_key(kind) {
+        } else if level == Level::O1 && policy.lists.cells().contains_key(kind) {
             (Region::Fixed(low), true)
-        } else if level == Level::O2 && policy.black.cells().contains_key(kind) {
+        } else if level == Level::O2 && policy.lists.cells().contains_key(kind) {
             (Region::Fixed(DType::F32), true)
         } else {
             (around.map_or(default, |(run, _)| run), false)
@@ -280,30 +289,39 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
         let adapter = match run {
             _ if level == Level::O0 || run == surrounding => None,
             Region::AsIs => None,
-            Region::Fixed(inward) => {
+            Region::Lists(_) => Some(Adapter::Ops(rules_of_ops(policy))),
+            Region::Fixed(inward) | Region::Except(inward) => {
                 let bare = path.is_empty() && asked.is_some() && !matches!(level, Level::O2 | Level::O3);
                 let outward = match surrounding {
-                    Region::Fixed(dtype) => dtype,
+                    Region::Fixed(dtype) | Region::Except(dtype) => dtype,
                     _ if bare => inward,
                     _ => DType::F32,
                 };
-                Some(Adapter::Cast(Cast { inward, outward }))
+                let cast = Cast { inward, outward };
+                Some(match run {
+                    Region::Except(_) => Adapter::CastOps(cast, rules_of_ops(policy)),
+                    _ => Adapter::Cast(cast),
+                })
             }
-            Region::Ops(_) | Region::Auto(_) => Some(Adapter::Ops(rules_of_ops(policy))),
+            other => panic!("a region that this test does not know: {other}"),
         };
         said.push((path, run, decided, adapter));
     });
     said.into_iter().map(|(path, run, _, adapter)| (path, run, adapter)).collect()
 }
 
-/// What ops do by the lists of O1 and level auto.
+/// What ops do by the lists of O1, O2 and level auto.
 fn rules_of_ops(policy: &Policy) -> std::sync::Arc<OpRules> {
-    if policy.level == Level::Auto {
-        return policy.auto.rules(policy.dtype).into();
-    }
-    let ops = policy.white.ops().keys().map(|op| (*op, Treatment::Low)).collect();
-    let name = policy.pack.as_deref().unwrap_or("code");
-    OpRules { back: true, ops, ..OpRules::new(name, policy.dtype) }.into()
+    let low = policy.dtype;
+    let counts =
+        |(op, entry): (&Op, &Entry)| entry.only.is_none_or(|only| only == low).then_some((*op, entry.treatment));
+    let ops = policy.lists.ops().iter().filter_map(counts).collect();
+    let (back, unlisted) = match policy.level {
+        Level::O1 => (Some(DType::F32), Treatment::AsIs),
+        Level::O2 => (Some(low), Treatment::Low),
+        _ => (None, Treatment::AsIs),
+    };
+    OpRules { back, unlisted, ops, ..OpRules::new(policy.pack.as_deref().unwrap_or("code"), low) }.into()
 }
 
 fn adapters(net: &Child) -> Vec<(String, Option<precast::cell::Adapter>)> {
@@ -407,7 +425,8 @@ proptest! {
         // Who is forced runs as without regard to time.
         let plain = Policy { prefer: Prefer::Memory, ..policy }.plan(&net).unwrap();
         for (decision, plain) in plan.decisions.iter().zip(&plain.decisions) {
-            if matches!(plain.because, Reason::ToFloat(_) | Reason::Black(_)) {
+            let black = |entry: &Entry| entry.treatment == Treatment::Full;
+            if matches!(&plain.because, Reason::ToFloat(_)) || matches!(&plain.because, Reason::Listed(entry) if black(entry)) {
                 prop_assert_eq!((decision.run, &decision.because), (plain.run, &plain.because));
             }
         }
@@ -435,20 +454,24 @@ fn holds(net: &Child, policy: &Policy, region: impl Fn(&str) -> Region) -> std::
                 prop_assert!(op.inputs.iter().all(|d| *d == dtype), "{}: {:?} under {region:?}", op.path, op);
                 prop_assert_eq!(op.output, dtype);
             }
-            Region::Ops(low) => {
-                let wanted = if policy.white.ops().contains_key(&op.op) { low } else { DType::F32 };
-                prop_assert_eq!(op.output, wanted, "{} under {:?}", op.path, region);
+            Region::Except(low) => {
+                let dtype = if policy.lists.ops().contains_key(&op.op) { DType::F32 } else { low };
+                prop_assert!(op.inputs.iter().all(|d| *d == dtype), "{}: {:?} under {region:?}", op.path, op);
+                prop_assert_eq!(op.output, dtype);
             }
-            Region::Auto(low) => {
-                match policy.auto.entry(op.op, low).map(|entry| entry.treatment) {
+            Region::Lists(low) => {
+                match policy.lists.op(op.op, low).map(|entry| entry.treatment) {
                     Some(Treatment::Low) => prop_assert_eq!(op.output, low),
                     Some(Treatment::Full) => prop_assert_eq!(op.output, DType::F32),
+                    // At O1 what a listed op returned is f32 again.
+                    _ if policy.level == Level::O1 => prop_assert_eq!(op.output, DType::F32, "{}", op.path),
                     // As it comes: what arrived is what leaves.
                     _ => prop_assert_eq!(op.inputs[0], op.output),
                 }
             }
             // Nothing is lowered around it, so what arrives is f32.
             Region::AsIs => prop_assert_eq!(op.output, DType::F32, "{} under {:?}", op.path, region),
+            other => panic!("a region that this test does not know: {other}"),
         }
     }
     Ok(ran)

@@ -36,6 +36,9 @@ pub enum Adapter {
     Cast(Cast),
     /// The cell runs under op lists; nothing is cast at its border.
     Ops(Arc<OpRules>),
+    /// The cell is one region of a dtype in which some ops run otherwise, as their lists say: level O2 with ops on its black
+    /// list.
+    CastOps(Cast, Arc<OpRules>),
 }
 
 /// The slot of a cell in a tree: the cell, the user's `to_float`, and the adapter that a plan put there.
@@ -263,9 +266,13 @@ impl<C: ?Sized + AsCell> Child<C> {
                     let _region = precision::enter(Frame::Lists(rules.clone()));
                     body(&self.cell, inputs.into_owned()).map(Castable::into_owned)
                 }
-                Some(Adapter::Cast(cast)) => {
+                Some(Adapter::Cast(cast) | Adapter::CastOps(cast, _)) => {
+                    let frame = match &adapter {
+                        Some(Adapter::CastOps(_, rules)) => Frame::Lists(rules.clone()),
+                        _ => Frame::Fixed(cast.inward),
+                    };
                     let outputs = {
-                        let _region = precision::enter(Frame::Fixed(cast.inward));
+                        let _region = precision::enter(frame);
                         body(&self.cell, inputs.cast_to(cast.inward))
                     };
                     outputs.map(|y| y.cast_to(cast.outward))

@@ -2,7 +2,7 @@
 
 use precast::{
     DType, Level, Policy,
-    policy::{List, Pack},
+    policy::{Lists, Pack},
     precision::Treatment,
 };
 use serde::Serialize;
@@ -38,7 +38,7 @@ struct PolicyRow {
     dtype: DType,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct ListRow {
     list: &'static str,
     level: Level,
@@ -48,21 +48,9 @@ struct ListRow {
 
 pub(super) fn run(args: &Args) -> Result {
     let pack = Pack::named(Pack::DEFAULT)?;
-    let row = |list, level, names: &List| ListRow {
-        list,
-        level,
-        cells: names.cells().keys().cloned().collect(),
-        ops: names.ops().keys().map(|op| op.name()).collect(),
-    };
-    let auto = |treatment: Treatment| ListRow {
-        list: treatment.name(),
-        level: Level::Auto,
-        cells: Vec::new(),
-        ops: pack.auto().list(treatment).map(|(op, _)| op.name()).collect(),
-    };
-    let by_level = [row("white", Level::O1, &pack.white), row("black", Level::O2, &pack.black)];
-    let lists =
-        by_level.into_iter().chain(Treatment::ALL.map(auto).into_iter().filter(|row| !row.ops.is_empty())).collect();
+    let of_level = |level| pack.lists(level).map(|lists| rows(level, &lists));
+    let lists = [Level::O1, Level::O2, Level::Auto].map(of_level).into_iter().collect::<precast::Result<Vec<_>>>()?;
+    let lists = lists.concat();
     let mut levels: Vec<LevelRow> =
         Level::ALL.map(|level| LevelRow { level, meaning: level.meaning(), policies: Vec::new() }).into();
     for name in Policy::names() {
@@ -76,6 +64,22 @@ pub(super) fn run(args: &Args) -> Result {
         Format::Json => print_json(&all),
         Format::Text => print(text(&all)),
     }
+}
+
+/// The lists of a level that have an entry, by what they say.
+fn rows(level: Level, lists: &Lists) -> Vec<ListRow> {
+    let row = |treatment: Treatment| ListRow {
+        list: treatment.name(),
+        level,
+        cells: lists
+            .cells()
+            .iter()
+            .filter(|(_, entry)| entry.treatment == treatment)
+            .map(|(kind, _)| kind.clone())
+            .collect(),
+        ops: lists.ops_with(treatment).map(|op| op.name()).collect(),
+    };
+    Treatment::ALL.map(row).into_iter().filter(|row| !row.cells.is_empty() || !row.ops.is_empty()).collect()
 }
 
 fn text(all: &Levels) -> String {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use precast::{
-    DType, Op,
+    DType, Level, Op,
     catalogue::System,
-    policy::{OpLists, Pack},
+    policy::{Lists, Pack},
     precision::Treatment,
 };
 use serde::Serialize;
@@ -24,9 +24,6 @@ pub(super) struct Args {
     #[arg(long, default_value = "text")]
     format: Format,
 }
-
-/// The name of the lists by which a policy lowers the ops that cells call directly.
-const WHITE: &str = "nets O1";
 
 /// What is known of an op, whoever decides.
 #[derive(Serialize)]
@@ -89,16 +86,13 @@ fn show_ops(ops: &[Op], packs: &[Pack], format: Format) -> Result {
 }
 
 fn show_pack(pack: &Pack, format: Format) -> Result {
-    let listed = |op: &Op| {
-        pack.white.ops().contains_key(op) || pack.regions.iter().any(|lists| lists.entries().contains_key(op))
-    };
-    let white = (!pack.white.ops().is_empty()).then(|| (WHITE.to_string(), Treatment::AsIs));
-    let regions = pack.regions.iter().map(|lists| (lists.level.to_string(), lists.unlisted));
+    let listed = |op: &Op| lists_of(pack).iter().any(|(_, lists, _)| lists.ops().contains_key(op));
+    let unlisted = lists_of(pack).into_iter().map(|(level, _, unlisted)| (level, unlisted)).collect();
     let rows = PackRows {
         pack: pack.name.to_string(),
         source: pack.source.clone(),
         system: pack.system,
-        unlisted: white.into_iter().chain(regions).collect(),
+        unlisted,
         ops: Op::ALL
             .iter()
             .filter(|op| listed(op))
@@ -115,50 +109,45 @@ fn names(op: Op) -> BTreeMap<System, Vec<&'static str>> {
     System::ALL.into_iter().map(|system| (system, op.names(system).collect())).collect()
 }
 
-/// What each level of a pack does with an op: the level O1 of networks, if the pack has lists for it, and every region's.
-fn decisions(op: Op, pack: &Pack, name: Option<String>) -> Vec<Decision> {
-    let white = (!pack.white.ops().is_empty()).then(|| {
-        let listed = pack.white.ops().contains_key(&op);
-        let treatment = |dtype: &DType| {
-            let treatment = if listed { Treatment::Low } else { Treatment::AsIs };
-            pack.dtypes.contains(dtype).then_some(treatment)
-        };
-        let because = if listed { "white list of networks: runs low and returns f32" } else { "not on the white list" };
-        Decision {
-            pack: name.clone(),
-            level: WHITE.into(),
-            float16: treatment(&DType::F16),
-            bfloat16: treatment(&DType::Bf16),
-            listed,
-            because: because.into(),
-        }
+/// Every set of op lists of a pack, by the level that reads it, with what its other ops do: the levels of networks that list
+/// ops (`nets O1`), and the op levels of regions.
+fn lists_of(pack: &Pack) -> Vec<(String, &Lists, Treatment)> {
+    let networks = pack.levels.iter().filter(|(_, lists)| !lists.ops().is_empty()).map(|(level, lists)| {
+        let unlisted = if *level == Level::O2 { Treatment::Low } else { lists.unlisted };
+        (format!("nets {level}"), lists, unlisted)
     });
-    let region = |lists: &OpLists| {
+    let regions = pack.regions.iter().map(|(op_level, lists)| (op_level.to_string(), lists, lists.unlisted));
+    networks.chain(regions).collect()
+}
+
+/// What each level of a pack does with an op.
+fn decisions(op: Op, pack: &Pack, name: Option<String>) -> Vec<Decision> {
+    let decision = |(level, lists, unlisted): (String, &Lists, Treatment)| {
         let treatment = |dtype: DType| {
-            let listed = lists.entry(op, dtype).map_or(lists.unlisted, |entry| entry.treatment);
+            let listed = lists.op(op, dtype).map_or(unlisted, |entry| entry.treatment);
             pack.dtypes.contains(&dtype).then_some(listed)
         };
         Decision {
             pack: name.clone(),
-            level: lists.level.to_string(),
+            level,
             float16: treatment(DType::F16),
             bfloat16: treatment(DType::Bf16),
-            listed: lists.entries().contains_key(&op),
-            because: because(op, lists),
+            listed: lists.ops().contains_key(&op),
+            because: because(op, lists, unlisted),
         }
     };
-    white.into_iter().chain(pack.regions.iter().map(region)).collect()
+    lists_of(pack).into_iter().map(decision).collect()
 }
 
 /// The pack's own words where it has some, else what the list means.
-fn because(op: Op, lists: &OpLists) -> String {
-    let entry = lists.entries().get(&op);
+fn because(op: Op, lists: &Lists, unlisted: Treatment) -> String {
+    let entry = lists.ops().get(&op);
     let mut words = match entry {
         Some(entry) => match &entry.because {
             Some(words) => words.to_string(),
             None => format!("list `{}`: {}", entry.treatment, entry.treatment.meaning()),
         },
-        None => format!("on no list: {}", lists.unlisted.meaning()),
+        None => format!("on no list: {}", unlisted.meaning()),
     };
     if let Some(only) = entry.and_then(|entry| entry.only) {
         words += &format!("; listed for {} only", only.long_name());
@@ -201,7 +190,7 @@ fn pack_text(pack: &Pack, rows: &PackRows) -> String {
     let levels = rows.ops.first().map(|row| row.decisions.iter().map(|decision| decision.level.as_str()));
     let in_system = rows.system.map(|system| format!("in {system}"));
     // The pack's own words; what a list means by itself is said once, below.
-    let because = |op: &Op| pack.regions.iter().find_map(|lists| lists.entries().get(op)?.because.as_deref());
+    let because = |op: &Op| pack.regions.iter().find_map(|(_, lists)| lists.ops().get(op)?.because.as_deref());
     let reasons = rows.ops.iter().any(|row| because(&row.op).is_some());
     let mut header = vec!["op"];
     header.extend(in_system.as_deref());

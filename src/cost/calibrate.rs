@@ -31,16 +31,20 @@ impl Speeds {
     /// The speeds of this machine: from the user's cache folder, or [measured](Speeds::measure) and put there when it has
     /// none for this processor, number of threads and version. A cache that cannot be read or written is no error.
     pub fn here() -> Self {
-        let host = host();
-        let Some(file) = Speeds::cache_file() else { return Speeds::measure() };
-        match Speeds::load(&file) {
-            Ok(known) if known.host == host => known,
-            _ => {
-                let speeds = Speeds::measure();
-                let _ = speeds.save(&file);
-                speeds
+        Speeds::known().unwrap_or_else(|| {
+            let speeds = Speeds::measure();
+            if let Some(file) = Speeds::cache_file() {
+                let _ = speeds.save(file);
             }
-        }
+            speeds
+        })
+    }
+
+    /// The speeds of this machine where the user's cache folder has them for this processor, number of threads and version.
+    /// Nothing is measured.
+    pub fn known() -> Option<Self> {
+        let known = Speeds::load(Speeds::cache_file()?).ok()?;
+        (known.host == host()).then_some(known)
     }
 
     /// Where the speeds of this machine are kept: in `precast` in `XDG_CACHE_HOME`, `~/.cache` or, on Windows,

@@ -17,6 +17,11 @@ use crate::{
     ops::{ConvOptions, Padding},
 };
 
+/// Whether the kernels use vector instructions here.
+pub(crate) fn has_vectors() -> bool {
+    limits::has_vectors()
+}
+
 /// The limits of a machine, measured on one thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limits {

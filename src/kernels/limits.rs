@@ -57,6 +57,11 @@ pub(crate) fn vectors() -> &'static str {
     }
 }
 
+/// Whether kernels use vectors at all.
+pub(crate) fn has_vectors() -> bool {
+    simd::widest() != simd::Width::One
+}
+
 /// Bytes a second that one thread copies between slices of `bytes`, counting reads and writes; measured for some seconds.
 pub(crate) fn copied(bytes: usize, seconds: f64) -> f64 {
     let from = vec![1u8; bytes];

@@ -1,4 +1,4 @@
-//! Reading and writing policy files: limits first, then the version, then that version's document.
+//! Reading and writing policy files: limits first, then the document, then what it means.
 
 use std::{io::Read, path::Path};
 
@@ -80,17 +80,15 @@ impl Policy {
         check_size(text.as_bytes(), name)?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let source = Source { name: name.into(), text };
-        check_form(&source)?;
-        check_version(&source, "policy")?;
-        v1::policy(read(&source)?, &source)
+        v1::policy(document(&source, "policy")?, &source)
     }
 
     /// The text of a policy file of the same meaning. It is complete: the loss scale is written even where it is the usual
     /// one, and the lists as what is added to and removed from those of the pack.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) when the policy names an unknown pack or has ops on its black list,
-    /// which a file cannot say.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when the policy names an unknown pack, or its lists say what its level does
+    /// not read or a file cannot say.
     pub fn to_yaml(&self) -> Result<String> {
         let written = v1::written(self)?;
         serde_yaml::to_string(&written).map_err(|error| Error::policy(format!("the policy cannot be written: {error}")))
@@ -116,7 +114,7 @@ fn check_size(bytes: &[u8], name: &str) -> Result<()> {
 
 /// Walks the events of the parser before anything is built from them: one document, no anchors, aliases, tags or merge
 /// keys, nothing deep, nothing long.
-pub(super) fn check_form(source: &Source<'_>) -> Result<()> {
+fn check_form(source: &Source<'_>) -> Result<()> {
     // The parser takes a NUL for the end of the text.
     if let Some(byte) = source.text.bytes().position(|b| b.is_ascii_control() && !matches!(b, b'\t' | b'\n' | b'\r')) {
         let place = Place::of_byte(source.text.as_bytes(), byte);
@@ -189,13 +187,31 @@ fn not_yaml(source: &Source<'_>, error: &ScanError) -> Error {
     source.error(error.marker(), Error::policy(format!("not YAML: {}", error.info())))
 }
 
-/// Reads `version` alone, so that a file of a later version is told from a wrong file of this one.
-pub(super) fn check_version(source: &Source<'_>, what: &str) -> Result<()> {
+/// A document that says of which version it is.
+pub(super) trait Versioned: DeserializeOwned {
+    fn version(&self) -> &Spanned<u32>;
+}
+
+/// Checks the form of a text and reads it as a document of version 1.
+///
+/// A text that is no such document is read again for its version alone: a later version may have other keys, and its reader
+/// should be told that, not that a key is unknown.
+pub(super) fn document<T: Versioned>(source: &Source<'_>, what: &str) -> Result<T> {
     #[derive(Deserialize)]
     struct Head {
         version: Spanned<u32>,
     }
-    let Head { version } = read(source)?;
+    check_form(source)?;
+    match read::<T>(source) {
+        Ok(document) => check_version(source, document.version(), what).map(|()| document),
+        Err(error) => {
+            let Head { version } = read(source)?;
+            Err(check_version(source, &version, what).err().unwrap_or(error))
+        }
+    }
+}
+
+fn check_version(source: &Source<'_>, version: &Spanned<u32>, what: &str) -> Result<()> {
     if version.value == 1 {
         return Ok(());
     }
@@ -204,7 +220,7 @@ pub(super) fn check_version(source: &Source<'_>, what: &str) -> Result<()> {
 }
 
 /// Reads a document that [`check_form`] has passed.
-pub(super) fn read<T: DeserializeOwned>(source: &Source<'_>) -> Result<T> {
+fn read<T: DeserializeOwned>(source: &Source<'_>) -> Result<T> {
     let options = serde_yaml::options! {
         strict_booleans: true,
         merge_keys: MergeKeyPolicy::Error,

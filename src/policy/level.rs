@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result, by_name};
 
 /// How much of a network is lowered.
+///
+/// A region of code has no such level: there ops go by the lists of a pack. Which of a pack's lists, where it has several, is
+/// said by [`Autocast::op_level`](crate::Autocast::op_level).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Level {
@@ -15,11 +18,11 @@ pub enum Level {
     /// Cells on the white list run low and return f32; ops on the white list that other cells call directly are cast low
     /// and back.
     O1,
-    /// The whole network is one low region; cells on the black list are f32 islands in it; the root returns f32.
+    /// The whole network is one low region; cells and ops on the black list are f32 islands in it; the root returns f32.
     O2,
     /// The whole network is one low region; the root returns f32.
     O3,
-    /// No cell is wrapped: every op runs by the pack's op lists, and what is on none takes its inputs as they come. The
+    /// No cell is wrapped: every op runs by the pack's op lists, and in most packs an op on none takes its inputs as they come. The
     /// output may be low.
     #[serde(rename = "auto")]
     Auto,
@@ -45,7 +48,7 @@ impl Level {
         match self {
             Level::O0 => "nothing is lowered",
             Level::O1 => "cells and ops on the white list run low and return f32",
-            Level::O2 => "all runs low but the cells on the black list; the network returns f32",
+            Level::O2 => "all runs low but the cells and ops on the black list; the network returns f32",
             Level::O3 => "all runs low; the network returns f32",
             Level::Auto => "each op runs by its list: low, f32, or as its widest input",
         }

@@ -3,12 +3,13 @@
 //! This floor knows kinds, paths and names, never a tensor.
 
 mod diagnostic;
+mod embedded;
 mod file;
 mod level;
 mod lists;
 mod loss_scale;
-mod op_lists;
 mod pack;
+mod pack_file;
 mod pattern;
 mod prefer;
 mod rule;
@@ -16,9 +17,9 @@ mod shipped;
 mod v1;
 
 pub use level::Level;
-pub use lists::{List, Origin};
+pub(crate) use lists::color;
+pub use lists::{Entry, Lists, Origin};
 pub use loss_scale::{DynamicScale, LossScaleSpec};
-pub use op_lists::{OpEntry, OpLists};
 pub use pack::Pack;
 pub use pattern::Pattern;
 pub use prefer::Prefer;
@@ -27,20 +28,25 @@ pub use rule::{Rule, Run, Select};
 use crate::{
     DType,
     error::{Error, Result},
+    precision::{OpRules, Treatment},
 };
 
-/// What precision a network shall run in. Laid on a network it becomes a [`Plan`](crate::Plan).
+/// What precision a network shall run in. For one network it gives a [`Plan`](crate::Plan).
 ///
 /// Which cell runs in which dtype is decided by this numbered list; the first that speaks wins:
 /// 1. `to_float` set in code on the cell;
 /// 2. a rule with the exact path of the cell;
 /// 3. the first rule in order whose pattern or kind matches the cell;
 /// 4. the region of the nearest cell above that 1, 2, 3 or a list has decided;
-/// 5. the lists of cells of the level: white at O1, black at O2;
+/// 5. the list of cells: a level has one, white at O1 and black at O2;
 /// 6. the level's default.
 ///
-/// O0 lowers nothing: there only 1 speaks, and rules are told as beaten. With [`Prefer::Speed`], a cell that 5 or 6 would
-/// lower stays f32 where that takes less time.
+/// O0 lowers nothing: there only 1 speaks, and rules are reported as overridden. With [`Prefer::Speed`], a cell that 5 or 6
+/// would lower stays f32 where that takes less time.
+///
+/// Listed ops are treated one by one. At O1 and level auto that is so in cells that only 6 decides: white ops run low and
+/// return f32 at O1, each op goes by its entry at auto. At O2 black ops run in f32 and return the low dtype, in every cell
+/// that 2, 3 or 6 makes low. In a cell with `to_float` every op runs in its dtype.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// Name, for people; the file's `name:`.
@@ -55,12 +61,9 @@ pub struct Policy {
     pub prefer: Prefer,
     /// Rules by path or kind, in order.
     pub rules: Vec<Rule>,
-    /// Cells and ops that run low at O1.
-    pub white: List,
-    /// Cells that stay f32 at O2. White is read at O1 and black at O2 only, so a kind may stand on both.
-    pub black: List,
-    /// What ops do at level auto.
-    pub auto: OpLists,
+    /// The lists of the level. What the level does not read is refused: O0 and O3 read none, O1 what runs low, O2 what stays
+    /// f32, auto what ops do.
+    pub lists: Lists,
     /// The loss scale to train with.
     pub loss_scale: LossScaleSpec,
 }
@@ -76,7 +79,7 @@ impl Policy {
     /// ```
     /// use precast::{DType, Level, Policy};
     /// let policy = Policy::new(Level::O2, DType::F16)?;
-    /// assert!(policy.black.cells().contains_key("LayerNorm"));
+    /// assert!(policy.lists.cells().contains_key("LayerNorm"));
     /// assert_eq!(Policy::new("O2", DType::F16)?, policy);
     /// # Ok::<(), precast::Error>(())
     /// ```
@@ -89,23 +92,24 @@ impl Policy {
         Policy::from_pack(level, dtype, Pack::named(Pack::DEFAULT)?)
     }
 
-    /// A level and a low dtype with the given lists; at level auto, with the op lists empty (see [`Policy::auto`]).
+    /// A level and a low dtype with the given lists.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 (also at O0, which lowers nothing).
-    pub fn with_lists(level: Level, dtype: DType, white: List, black: List) -> Result<Self> {
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 (also at O0, which lowers nothing);
+    /// [`ErrorKind::List`](crate::ErrorKind::List) for an entry that the level does not read.
+    pub fn with_lists(level: Level, dtype: DType, lists: Lists) -> Result<Self> {
         check_low(dtype)?;
+        level.check_lists(&lists)?;
         let loss_scale = LossScaleSpec::usual(level, dtype);
-        let auto = OpLists::new("code", "auto");
         let (pack, prefer, rules) = (None, Prefer::Memory, Vec::new());
-        Ok(Policy { name: None, pack, level, dtype, prefer, rules, white, black, auto, loss_scale })
+        Ok(Policy { name: None, pack, level, dtype, prefer, rules, lists, loss_scale })
     }
 
     /// A level and a low dtype with the lists of a pack.
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 and the pack is made for it;
-    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for O1 or O2 when the pack lists no cells.
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for a level that the pack has no lists for.
     ///
     /// ```
     /// use precast::{DType, Level, Policy, policy::Pack};
@@ -120,12 +124,27 @@ impl Policy {
     {
         check_low(dtype)?;
         let level = level.try_into()?;
-        pack.check_serves(level, dtype)?;
-        let auto = pack.auto().clone();
-        let Pack { name, white, black, .. } = pack;
-        let loss_scale = LossScaleSpec::usual(level, dtype);
-        let (pack, prefer, rules) = (Some(name.to_string()), Prefer::Memory, Vec::new());
-        Ok(Policy { name: None, pack, level, dtype, prefer, rules, white, black, auto, loss_scale })
+        pack.check_dtype(dtype)?;
+        let policy = Policy::with_lists(level, dtype, pack.lists(level)?)?;
+        Ok(Policy { pack: Some(pack.name.to_string()), ..policy })
+    }
+
+    /// Checks what the type cannot hold: the fields are open to code.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_low(self.dtype)?;
+        self.level.check_lists(&self.lists)
+    }
+
+    /// What ops do in the regions that the level makes, where it treats any op by a list.
+    pub(crate) fn op_rules(&self) -> Option<OpRules> {
+        let rules = self.lists.rules(self.dtype);
+        match self.level {
+            _ if self.lists.ops().is_empty() => None,
+            Level::O0 | Level::O3 => None,
+            Level::O1 => Some(OpRules { back: Some(DType::F32), ..rules }),
+            Level::O2 => Some(OpRules { back: Some(self.dtype), unlisted: Treatment::Low, ..rules }),
+            Level::Auto => Some(rules),
+        }
     }
 
     /// Adds a rule after the others.
@@ -144,17 +163,17 @@ impl Policy {
 }
 
 /// The white list of [`Pack::DEFAULT`]: the cells and ops that run low at O1.
-pub fn white_list() -> List {
-    default_pack().white
+pub fn white_list() -> Lists {
+    default_lists(Level::O1)
 }
 
-/// The black list of [`Pack::DEFAULT`]: the cells that stay f32 at O2.
-pub fn black_list() -> List {
-    default_pack().black
+/// The black list of [`Pack::DEFAULT`]: the cells and ops that stay f32 at O2.
+pub fn black_list() -> Lists {
+    default_lists(Level::O2)
 }
 
-fn default_pack() -> Pack {
-    Pack::named(Pack::DEFAULT).expect("a test reads every embedded pack")
+fn default_lists(level: Level) -> Lists {
+    Pack::named(Pack::DEFAULT).and_then(|pack| pack.lists(level)).expect("a test reads every embedded pack")
 }
 
 /// The check that comes before every other.

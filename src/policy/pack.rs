@@ -1,50 +1,41 @@
 //! Packs: the lists of one system at one version, as data.
 
 use std::{
-    fmt,
+    collections::BTreeMap,
     sync::{Arc, OnceLock},
 };
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor, value::MapAccessDeserializer},
-};
-use serde_yaml::Spanned;
-
-use super::{Level, List, OpEntry, OpLists, Origin, diagnostic::Source, file};
+use super::{Level, Lists, embedded::embedded, pack_file};
 use crate::{
     DType, Op,
     catalogue::System,
     error::{Error, Result, did_you_mean},
-    precision::Treatment,
 };
 
-/// Embeds `policies/packs/NAME.yaml` for each name.
-macro_rules! embedded {
-    ($($name:literal),* $(,)?) => {
-        [$(($name, include_str!(concat!("../../policies/packs/", $name, ".yaml")))),*]
-    };
-}
-
 /// The packs that come with the library.
-const EMBEDDED: [(&str, &str); 8] = embedded![
+const EMBEDDED: [(&str, &str); 11] = embedded!(
+    "packs/",
     "precast-1",
     "mindspore-2.10",
+    "mindspore-2.4",
+    "mindspore-2.3",
     "paddle-3.3",
+    "paddle-2.3",
     "torch-2.15-cpu",
     "torch-2.15-cuda",
     "tensorflow-2.21-fp16",
     "tensorflow-2.21-bf16",
     "tensorflow-2.21-cpu",
-];
+);
 
 /// A named, versioned set of lists for cells and ops. A released pack never changes: new lists are a new version.
 ///
 /// ```
-/// use precast::{DType, Op, policy::Pack, precision::Treatment};
+/// use precast::{Level, Op, policy::Pack, precision::Treatment};
 /// let pack = Pack::named("mindspore-2.10")?;
-/// assert!(pack.white.cells().contains_key("Dense") && pack.white.ops().contains_key(&Op::MatMul));
-/// assert_eq!(pack.auto().entry(Op::Softmax, DType::F16).unwrap().treatment, Treatment::Full);
+/// let o1 = pack.lists(Level::O1)?;
+/// assert!(o1.cells().contains_key("Dense") && o1.ops().contains_key(&Op::MatMul));
+/// assert_eq!(pack.lists(Level::Auto)?.ops()[&Op::Softmax].treatment, Treatment::Full);
 /// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -58,14 +49,13 @@ pub struct Pack {
     pub system: Option<System>,
     /// The low dtypes it is made for; the first is what a region takes that names none.
     pub dtypes: Vec<DType>,
-    /// Cells and ops that run low at O1.
-    pub white: List,
-    /// Cells that stay f32 at O2.
-    pub black: List,
-    /// Cells whose parameters stay f32 when a network is stored low, each with the low dtype for which it does (`None`: both).
-    pub stays_f32: Vec<(String, Option<DType>)>,
-    /// The op lists of code that runs under lists, one for each level that the system has; the first is the usual one.
-    pub regions: Vec<OpLists>,
+    /// The lists of a network's levels O1 and O2, where it has them.
+    pub levels: BTreeMap<Level, Lists>,
+    /// The kinds of cells whose parameters stay f32 when a network is stored low.
+    pub stays_f32: Lists,
+    /// The op lists of code that runs under lists, by op level. The first are the usual ones, and those of a network's level
+    /// auto. Empty for a system that has no such regions.
+    pub regions: Vec<(Arc<str>, Lists)>,
 }
 
 impl Pack {
@@ -88,54 +78,51 @@ impl Pack {
     /// As [`named`](Pack::named), without a copy: each pack is read once in the life of a program.
     pub(crate) fn shared(name: &str) -> Result<Arc<Self>> {
         static READ: [OnceLock<Arc<Pack>>; EMBEDDED.len()] = [const { OnceLock::new() }; EMBEDDED.len()];
-        let Some(at) = EMBEDDED.into_iter().position(|(known, _)| known == name) else {
-            let allowed: Vec<&str> = Pack::names().collect();
-            let near = did_you_mean(name, allowed.iter().copied());
-            return Err(Error::list(format!("no pack is called `{name}`{near}; allowed: {}", allowed.join(", "))));
-        };
+        let at = super::embedded::position(&EMBEDDED, name, "no pack is called").map_err(Error::list)?;
         if let Some(pack) = READ[at].get() {
             return Ok(pack.clone());
         }
-        let pack = Arc::new(Pack::parse(EMBEDDED[at].1, &format!("policies/packs/{name}.yaml"))?);
+        let pack = Arc::new(pack_file::parse(EMBEDDED[at].1, &format!("policies/packs/{name}.yaml"))?);
         Ok(READ[at].get_or_init(|| pack).clone())
     }
 
-    /// What ops do at level auto.
-    pub fn auto(&self) -> &OpLists {
-        &self.regions[0]
-    }
-
-    /// The op lists of a level of this pack.
+    /// The lists of a level of a network; at O0 and O3, which read none, empty ones.
     ///
     /// # Errors
-    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when it has no such level, with those it has.
-    pub fn region(&self, level: &str) -> Result<&OpLists> {
-        self.regions.iter().find(|lists| &*lists.level == level).ok_or_else(|| {
-            let own = self.regions.iter().map(|lists| &*lists.level);
-            let levels: Vec<&str> = std::iter::once("O0").chain(own).collect();
-            let near = did_you_mean(level, levels.iter().copied());
-            Error::level(format!("the pack {} has no level `{level}`{near}; it has: {}", self.name, levels.join(", ")))
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when the pack has no lists for the level, with the levels it serves.
+    pub fn lists(&self, level: Level) -> Result<Lists> {
+        self.find(level).ok_or_else(|| {
+            let served = Level::ALL.into_iter().filter(|level| self.find(*level).is_some()).map(Level::name);
+            let served = served.collect::<Vec<_>>().join(", ");
+            Error::level(format!("the pack {} has no lists for level {level}; its levels: {served}", self.name))
         })
     }
 
-    /// Whether a policy of this level and low dtype can go by it.
+    fn find(&self, level: Level) -> Option<Lists> {
+        match level {
+            Level::O0 | Level::O3 => Some(Lists::named(self.name.clone())),
+            Level::Auto => self.regions.first().map(|(_, lists)| lists.clone()),
+            level => self.levels.get(&level).cloned(),
+        }
+    }
+
+    /// The lists of a region of code, of the usual op level unless one is named.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a dtype it is not made for; [`ErrorKind::Level`](crate::ErrorKind::Level)
-    /// for O1 or O2 when it lists no cells, which these levels go by.
-    pub fn check_serves(&self, level: Level, dtype: DType) -> Result<()> {
-        self.check_dtype(dtype)?;
-        let lists = match level {
-            Level::O1 => !self.white.is_empty(),
-            Level::O2 => !self.black.is_empty(),
-            _ => true,
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when the pack has no such op level, with those it has.
+    pub fn region(&self, op_level: Option<&str>) -> Result<&Lists> {
+        let Some((_, usual)) = self.regions.first() else {
+            let words = format!("the pack {} has no lists for regions of code, as {} has none", self.name, self.source);
+            return Err(Error::level(words));
         };
-        if lists {
-            return Ok(());
-        }
-        let words =
-            format!("the pack {} lists no cells, which level {level} goes by; its levels: O0, O3, auto", self.name);
-        Err(Error::level(words))
+        let Some(wanted) = op_level else { return Ok(usual) };
+        self.regions.iter().find(|(known, _)| **known == *wanted).map(|(_, lists)| lists).ok_or_else(|| {
+            let own = self.regions.iter().map(|(known, _)| &**known);
+            let levels: Vec<&str> = std::iter::once("O0").chain(own).collect();
+            let near = did_you_mean(wanted, levels.iter().copied());
+            let levels = levels.join(", ");
+            Error::level(format!("the pack {} has no op level `{wanted}`{near}; it has: {levels}", self.name))
+        })
     }
 
     /// Whether it is made for a low dtype.
@@ -153,7 +140,7 @@ impl Pack {
 
     /// Whether the parameters of a kind of cell stay f32 when a network is stored in this low dtype.
     pub fn keeps_f32(&self, kind: &str, dtype: DType) -> bool {
-        self.stays_f32.iter().any(|(kept, only)| kept == kind && only.is_none_or(|only| only == dtype))
+        self.stays_f32.cell(kind, dtype).is_some()
     }
 
     /// The ops of a name, as the users of this pack's system mean it.
@@ -165,194 +152,6 @@ impl Pack {
             Some(system) => Op::named_in(system, name),
             None => Op::named(name),
         }
-    }
-
-    /// Reads a pack file. Every op must be in the catalogue; kinds of cells are open, since users have their own.
-    fn parse(text: &str, name: &str) -> Result<Self> {
-        let source = Source { name: name.into(), text };
-        file::check_form(&source)?;
-        file::check_version(&source, "pack")?;
-        let read: PackV1 = file::read(&source)?;
-        let name: Arc<str> = read.name.as_str().into();
-        let mut pack = Pack {
-            source: read.source,
-            system: read.system,
-            dtypes: read.dtypes,
-            white: List::new(),
-            black: List::new(),
-            stays_f32: Vec::new(),
-            regions: Vec::new(),
-            name: name.clone(),
-        };
-        let origin = Origin::Pack(name);
-        for (list, kinds) in [(&mut pack.white, &read.cells.white), (&mut pack.black, &read.cells.black)] {
-            unique(&source, kinds)?.iter().for_each(|kind| list.add_cell(kind.value.name.clone(), origin.clone()));
-        }
-        for kind in unique(&source, &read.cells.stays_f32)? {
-            pack.stays_f32.push((kind.value.name.clone(), kind.value.dtype));
-        }
-        let ops = |pack: &Pack, entry: &Spanned<EntryV1>| {
-            pack.op(&entry.value.name).map_err(|error| source.error(entry.referenced, error))
-        };
-        for entry in unique(&source, &read.ops.white)? {
-            // One op may go by several names of the system, and then comes more than once.
-            for op in ops(&pack, entry)? {
-                pack.white.add_op(op, origin.clone());
-            }
-        }
-        for region in read.regions {
-            let region_name = match (read.name.as_str(), region.level.as_str()) {
-                (name, "auto") => name.to_string(),
-                (name, level) => format!("{name} {level}"),
-            };
-            let mut lists = OpLists::new(region_name, region.level.as_str());
-            lists.eligible.clone_from(&read.eligible);
-            lists.unlisted = region.unlisted;
-            lists.unlisted_unpromoted = region.unlisted_unpromoted;
-            for entry in unique(&source, &region.by_first)? {
-                lists.by_first.extend(ops(&pack, entry)?);
-            }
-            for (treatment, entries) in [
-                (Treatment::Low, &region.low),
-                (Treatment::Full, &region.full),
-                (Treatment::FullUnlessDtype, &region.full_unless_dtype),
-                (Treatment::Widest, &region.widest),
-                (Treatment::Banned, &region.banned),
-                (Treatment::Infer, &region.infer),
-                (Treatment::Clear, &region.clear),
-            ] {
-                for written in unique(&source, entries)? {
-                    let because = written.value.because.as_deref().map(Arc::from);
-                    for op in ops(&pack, written)? {
-                        let entry = OpEntry {
-                            treatment,
-                            only: written.value.dtype,
-                            because: because.clone(),
-                            origin: origin.clone(),
-                        };
-                        if let Some(earlier) = lists.insert(op, entry)
-                            && earlier.treatment != treatment
-                        {
-                            let words = format!("{op} stands on the list `{}` already", earlier.treatment);
-                            return Err(source.error(written.referenced, Error::list(words)));
-                        }
-                    }
-                }
-            }
-            pack.regions.push(lists);
-        }
-        if pack.regions.is_empty() || pack.dtypes.is_empty() {
-            return Err(Error::list(format!("{}: a pack needs at least one low dtype and one region", source.name)));
-        }
-        Ok(pack)
-    }
-}
-
-/// The entries, when no name stands twice.
-fn unique<'a>(source: &Source<'_>, entries: &'a [Spanned<EntryV1>]) -> Result<&'a [Spanned<EntryV1>]> {
-    for (i, entry) in entries.iter().enumerate() {
-        if entries[..i].iter().any(|earlier| earlier.value.name == entry.value.name) {
-            let error = Error::list(format!("`{}` stands on this list already", entry.value.name));
-            return Err(source.error(entry.referenced, error));
-        }
-    }
-    Ok(entries)
-}
-
-/// Version 1 of a pack file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PackV1 {
-    #[serde(rename = "version")]
-    _version: u32,
-    name: String,
-    source: String,
-    #[serde(default)]
-    system: Option<System>,
-    dtypes: Vec<DType>,
-    eligible: Vec<DType>,
-    #[serde(default)]
-    cells: CellsV1,
-    #[serde(default)]
-    ops: OpsV1,
-    regions: Vec<RegionV1>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct CellsV1 {
-    white: Vec<Spanned<EntryV1>>,
-    black: Vec<Spanned<EntryV1>>,
-    stays_f32: Vec<Spanned<EntryV1>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct OpsV1 {
-    white: Vec<Spanned<EntryV1>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RegionV1 {
-    level: String,
-    unlisted: Treatment,
-    #[serde(default)]
-    unlisted_unpromoted: Option<Treatment>,
-    #[serde(default)]
-    by_first: Vec<Spanned<EntryV1>>,
-    #[serde(default)]
-    low: Vec<Spanned<EntryV1>>,
-    #[serde(default)]
-    full: Vec<Spanned<EntryV1>>,
-    #[serde(default)]
-    full_unless_dtype: Vec<Spanned<EntryV1>>,
-    #[serde(default)]
-    widest: Vec<Spanned<EntryV1>>,
-    #[serde(default)]
-    banned: Vec<Spanned<EntryV1>>,
-    #[serde(default)]
-    infer: Vec<Spanned<EntryV1>>,
-    #[serde(default)]
-    clear: Vec<Spanned<EntryV1>>,
-}
-
-/// An entry of a list: a name, or a map that says more.
-struct EntryV1 {
-    name: String,
-    dtype: Option<DType>,
-    because: Option<String>,
-}
-
-impl<'de> Deserialize<'de> for EntryV1 {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Long {
-            name: String,
-            #[serde(default)]
-            dtype: Option<DType>,
-            #[serde(default)]
-            because: Option<String>,
-        }
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = EntryV1;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a name, or { name, dtype, because }")
-            }
-
-            fn visit_str<E>(self, name: &str) -> Result<EntryV1, E> {
-                Ok(EntryV1 { name: name.into(), dtype: None, because: None })
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EntryV1, A::Error> {
-                let Long { name, dtype, because } = Long::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(EntryV1 { name, dtype, because })
-            }
-        }
-        deserializer.deserialize_any(Either)
     }
 }
 
@@ -370,26 +169,23 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_a_pack_are_pointed_at() {
-        let head = "version: 1\nname: x\nsource: X\ndtypes: [float16]\neligible: [float32]\n";
-        let region = "regions: [{ level: auto, unlisted: as_is, low: [MatMul], full: [Exp, MatMul] }]";
-        for (rest, words) in [
-            ("ops: { white: [MatMull] }\nregions: []", "p.yaml:6:16: no op is called `MatMull` (did you mean `MatMul`"),
-            ("cells: { black: [A, B, A] }\nregions: []", "p.yaml:6:24: `A` stands on this list already"),
-            (
-                "regions: [{ level: auto, unlisted: as_is, lwo: [] }]",
-                "p.yaml:6:43: unknown key `lwo` (did you mean `low`?)",
-            ),
-            (region, "p.yaml:6:70: MatMul stands on the list `low` already"),
-        ] {
-            let message = Pack::parse(&format!("{head}{rest}\n"), "p.yaml").unwrap_err().to_string();
-            assert!(message.starts_with(words), "{message}");
-        }
-    }
-
-    #[test]
     fn a_near_name_is_suggested() {
         let message = Pack::named("mindspore-2.1").unwrap_err().to_string();
         assert!(message.contains("did you mean `mindspore-2.10`"), "{message}");
+    }
+
+    #[test]
+    fn a_pack_says_which_levels_it_serves() {
+        let refused = |name, level| Pack::named(name).unwrap().lists(level).unwrap_err().to_string();
+        assert_eq!(
+            refused("mindspore-2.3", Level::Auto),
+            "the pack mindspore-2.3 has no lists for level auto; its levels: O0, O1, O2, O3"
+        );
+        assert_eq!(
+            refused("torch-2.15-cpu", Level::O2),
+            "the pack torch-2.15-cpu has no lists for level O2; its levels: O0, O3, auto"
+        );
+        let message = Pack::named("mindspore-2.3").unwrap().region(None).unwrap_err().to_string();
+        assert_eq!(message, "the pack mindspore-2.3 has no lists for regions of code, as MindSpore 2.3 has none");
     }
 }

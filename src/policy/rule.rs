@@ -13,6 +13,7 @@ use crate::{
 
 /// One rule of a policy.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use = "a rule does nothing until a policy has it"]
 pub struct Rule {
     /// Which cells.
     pub select: Select,

@@ -1,15 +1,14 @@
 //! The policies that come with the library: each level in each low dtype.
 
-use super::Policy;
-use crate::error::{Error, Result, did_you_mean};
+use super::{
+    Policy,
+    embedded::{embedded, position},
+};
+use crate::error::{Error, Result};
 
-macro_rules! embedded {
-    ($($name:literal),*) => { [$(($name, include_str!(concat!("../../policies/", $name, ".yaml")))),*] };
-}
-
-/// Name and text, the lightest policy first.
+/// Name and text, the policy that lowers least first.
 const EMBEDDED: [(&str, &str); 9] =
-    embedded!["o0", "o1", "o1-bf16", "o2", "o2-bf16", "o3", "o3-bf16", "auto", "auto-bf16"];
+    embedded!("", "o0", "o1", "o1-bf16", "o2", "o2-bf16", "o3", "o3-bf16", "auto", "auto-bf16");
 
 impl Policy {
     /// The names of the policies that come with the library: `o2` is level O2 in float16, `o2-bf16` in bfloat16.
@@ -29,12 +28,8 @@ impl Policy {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn named(name: &str) -> Result<Self> {
-        let Some((_, text)) = EMBEDDED.into_iter().find(|(known, _)| *known == name) else {
-            let allowed: Vec<&str> = Policy::names().collect();
-            let near = did_you_mean(name, allowed.iter().copied());
-            return Err(Error::policy(format!("no policy is called `{name}`{near}; allowed: {}", allowed.join(", "))));
-        };
-        Policy::parse(text, &format!("policies/{name}.yaml"))
+        let at = position(&EMBEDDED, name, "no policy is called").map_err(Error::policy)?;
+        Policy::parse(EMBEDDED[at].1, &format!("policies/{name}.yaml"))
     }
 }
 

@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_yaml::{Location, Spanned};
 
 use super::{
-    DynamicScale, Level, List, LossScaleSpec, OpLists, Origin, Pack, Policy, Rule, Run, Select, check_low,
+    DynamicScale, Entry, Level, Lists, LossScaleSpec, Origin, Pack, Policy, Rule, Run, Select, check_low,
     diagnostic::Source,
+    file::Versioned,
+    lists::{COLORS, Listed},
 };
 use crate::{
     DType, Op,
@@ -22,7 +24,7 @@ type At<T> = Spanned<T>;
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicyV1 {
-    version: u32,
+    version: At<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,6 +41,12 @@ pub(super) struct PolicyV1 {
     ops: OpsV1,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     loss_scale: Option<At<LossScaleV1>>,
+}
+
+impl Versioned for PolicyV1 {
+    fn version(&self) -> &At<u32> {
+        &self.version
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -89,11 +97,21 @@ impl CellsV1 {
     fn is_empty(&self) -> bool {
         self.white.is_empty() && self.black.is_empty()
     }
+
+    /// By color, in the order of [`COLORS`].
+    fn changes(&self) -> [&ChangesV1; 2] {
+        [&self.white, &self.black]
+    }
 }
 
 impl OpsV1 {
     fn is_empty(&self) -> bool {
-        self.white.is_empty() && self.black.is_empty() && self.promote.is_empty()
+        self.changes().iter().all(|changes| changes.is_empty())
+    }
+
+    /// By color, in the order of [`COLORS`].
+    fn changes(&self) -> [&ChangesV1; 3] {
+        [&self.white, &self.black, &self.promote]
     }
 }
 
@@ -129,14 +147,11 @@ pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> 
     let PolicyV1 { version: _, name, pack, level, dtype, prefer, rules, cells, ops, loss_scale: scale } = document;
     let dtype = low_dtype(&dtype.value).map_err(|error| source.error(dtype.referenced, error))?;
     let level: Level = level.value.parse().map_err(|error| source.error(level.referenced, error))?;
-    let pack = match pack {
-        Some(named) => Pack::named(&named.value)
-            .and_then(|pack| pack.check_serves(level, dtype).map(|()| pack))
-            .map_err(|error| source.error(named.referenced, error))?,
-        None => Pack::named(Pack::DEFAULT)?,
-    };
-    let names = Names { pack: pack.clone(), source };
-    let mut policy = Policy::from_pack(level, dtype, pack)?;
+    let named = pack.as_ref().map_or(Pack::DEFAULT, |named| &named.value);
+    let at_pack = |error| pack.as_ref().map_or(Error::clone(&error), |named| source.error(named.referenced, error));
+    let pack_itself = Pack::named(named).map_err(at_pack)?;
+    let mut policy = Policy::from_pack(level, dtype, pack_itself.clone()).map_err(at_pack)?;
+    let changing = Changing { pack: pack_itself, level, dtype, source };
     policy.name = name;
     if let Some(prefer) = prefer {
         policy.prefer = prefer.value.parse().map_err(|error| source.error(prefer.referenced, error))?;
@@ -146,21 +161,8 @@ pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> 
         let place = select.map_or(written.referenced, |select| select.referenced);
         policy = policy.rule(rule(written, source)?).map_err(|error| source.error(place, error))?;
     }
-    change_cells(&mut policy.white, &cells.white, "white", source)?;
-    change_cells(&mut policy.black, &cells.black, "black", source)?;
-    if level == Level::Auto {
-        names.change_auto(&mut policy.auto, &ops)?;
-    } else {
-        let (removed, added) = names.changes(policy.white.ops(), &ops.white, "white")?;
-        removed.into_iter().for_each(|op| _ = policy.white.remove_op(op));
-        added.into_iter().for_each(|(op, origin)| policy.white.add_op(op, origin));
-        for (color, changes) in [("black", &ops.black), ("promote", &ops.promote)] {
-            if let Some(name) = changes.add.first().or(changes.remove.first()) {
-                let words = format!("the {color} list of ops is read at level auto only; the level is {level}");
-                return Err(source.error(name.referenced, Error::list(words)));
-            }
-        }
-    }
+    changing.cells(&mut policy.lists, &cells)?;
+    changing.ops(&mut policy.lists, &ops)?;
     if let Some(scale) = scale {
         policy.loss_scale = loss_scale(scale, source)?;
     }
@@ -203,95 +205,115 @@ fn rule(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
 
 const NO_KIND: &str = "an empty kind; the kind of a cell is the name of its type, as Dense";
 
-fn change_cells(list: &mut List, changes: &ChangesV1, color: &str, source: &Source<'_>) -> Result<()> {
-    let of_pack = list.clone();
-    for kind in &changes.remove {
-        if !of_pack.cells().contains_key(&kind.value) || !list.remove_cell(&kind.value) {
-            let on_it = list.cells().keys().map(String::as_str).collect();
-            return Err(source.error(kind.referenced, not_on_it(&kind.value, color, "cells", on_it)));
-        }
-    }
-    for kind in &changes.add {
-        if kind.value.is_empty() {
-            return Err(source.error(kind.referenced, Error::list(NO_KIND)));
-        }
-        if let Some(earlier) = of_pack.cells().get(&kind.value).or(list.cells().get(&kind.value)) {
-            return Err(source.error(kind.referenced, on_it_already(&kind.value, color, "cells", earlier)));
-        }
-        list.add_cell(kind.value.clone(), source.origin(kind.referenced));
-    }
-    Ok(())
+/// The ops of a color that count for a low dtype, with where each comes from.
+fn of_color(lists: &Lists, treatment: Treatment, low: DType) -> BTreeMap<Op, Origin> {
+    let counting = lists.ops().keys().filter_map(|op| Some((*op, lists.op(*op, low)?)));
+    counting.filter(|(_, entry)| entry.treatment == treatment).map(|(op, entry)| (op, entry.origin.clone())).collect()
 }
 
-/// The lists of ops that a policy may change at level auto, by their names there.
-const COLORS: [(&str, &[Treatment]); 3] = [
-    ("white", &[Treatment::Low]),
-    ("black", &[Treatment::Full, Treatment::FullUnlessDtype]),
-    ("promote", &[Treatment::Widest]),
-];
-
-/// The ops of a colour, with where each comes from.
-fn of_color(lists: &OpLists, treatments: &[Treatment]) -> BTreeMap<Op, Origin> {
-    treatments.iter().flat_map(|t| lists.list(*t)).map(|(op, entry)| (op, entry.origin.clone())).collect()
+/// The kinds of cells of a color, with where each comes from.
+fn kinds_of_color(lists: &Lists, treatment: Treatment, low: DType) -> BTreeMap<String, Origin> {
+    let counting = lists.cells().keys().filter_map(|kind| Some((kind, lists.cell(kind, low)?)));
+    let colored = counting.filter(|(_, entry)| entry.treatment == treatment);
+    colored.map(|(kind, entry)| (kind.clone(), entry.origin.clone())).collect()
 }
 
 /// Ops that leave a list, and ops that come to it.
 type Changed = (Vec<Op>, Vec<(Op, Origin)>);
 
-/// Ops as they are named in a policy file: in the language of its pack.
-struct Names<'a> {
+/// Changes of the lists of a pack, by names as its users say them.
+struct Changing<'a> {
     pack: Pack,
+    level: Level,
+    dtype: DType,
     source: &'a Source<'a>,
 }
 
-impl Names<'_> {
-    fn ops(&self, name: &At<String>) -> Result<Vec<Op>> {
+impl Changing<'_> {
+    /// An error at the first name of a change to a list that the level does not read.
+    fn check_reads(&self, listed: Listed, treatment: Treatment, changes: &ChangesV1) -> Result<()> {
+        match changes.add.first().or(changes.remove.first()) {
+            None => Ok(()),
+            Some(name) => {
+                self.level.check_reads(listed, treatment).map_err(|error| self.source.error(name.referenced, error))
+            }
+        }
+    }
+
+    fn cells(&self, lists: &mut Lists, cells: &CellsV1) -> Result<()> {
+        let source = self.source;
+        for ((color, treatment), changes) in COLORS.into_iter().zip(cells.changes()) {
+            self.check_reads(Listed::Cells, treatment, changes)?;
+            let of_pack = kinds_of_color(lists, treatment, self.dtype);
+            for kind in &changes.remove {
+                if !of_pack.contains_key(&kind.value) || lists.remove_cell(&kind.value).is_none() {
+                    let left = kinds_of_color(lists, treatment, self.dtype);
+                    let on_it = left.keys().map(String::as_str).collect();
+                    return Err(source.error(kind.referenced, not_on_it(&kind.value, color, Listed::Cells, on_it)));
+                }
+            }
+            for kind in &changes.add {
+                if kind.value.is_empty() {
+                    return Err(source.error(kind.referenced, Error::list(NO_KIND)));
+                }
+                let added = kinds_of_color(lists, treatment, self.dtype);
+                if let Some(earlier) = of_pack.get(&kind.value).or(added.get(&kind.value)) {
+                    let error = on_it_already(&kind.value, color, Listed::Cells, earlier);
+                    return Err(source.error(kind.referenced, error));
+                }
+                lists.put_cell(kind.value.clone(), Entry::new(treatment, source.origin(kind.referenced)));
+            }
+        }
+        Ok(())
+    }
+
+    fn ops_of(&self, name: &At<String>) -> Result<Vec<Op>> {
         self.pack.op(&name.value).map_err(|error| self.source.error(name.referenced, error))
     }
 
     /// What a change removes from and adds to a list. As for cells; but a name may stand for more than one op, and
     /// changes those of them that it can.
-    fn changes(&self, of_pack: &BTreeMap<Op, Origin>, changes: &ChangesV1, color: &str) -> Result<Changed> {
+    fn changed(&self, of_pack: &BTreeMap<Op, Origin>, changes: &ChangesV1, color: &str) -> Result<Changed> {
         let (mut removed, mut added) = (Vec::new(), Vec::<(Op, Origin)>::new());
         for name in &changes.remove {
             let on_it = |op: &Op| of_pack.contains_key(op) && !removed.contains(op);
-            let ops: Vec<Op> = self.ops(name)?.into_iter().filter(on_it).collect();
+            let ops: Vec<Op> = self.ops_of(name)?.into_iter().filter(on_it).collect();
             if ops.is_empty() {
                 let left = of_pack.keys().filter(|op| !removed.contains(op)).map(|op| op.name()).collect();
-                return Err(self.source.error(name.referenced, not_on_it(&name.value, color, "ops", left)));
+                return Err(self.source.error(name.referenced, not_on_it(&name.value, color, Listed::Ops, left)));
             }
             removed.extend(ops);
         }
         for name in &changes.add {
-            let ops = self.ops(name)?;
+            let ops = self.ops_of(name)?;
             let earlier = |op: &Op| {
                 let before = of_pack.get(op);
                 before.or(added.iter().find(|(known, _)| known == op).map(|(_, origin)| origin)).cloned()
             };
             let new: Vec<Op> = ops.iter().copied().filter(|op| earlier(op).is_none()).collect();
             if let (true, Some(earlier)) = (new.is_empty(), ops.first().and_then(earlier)) {
-                return Err(self.source.error(name.referenced, on_it_already(&name.value, color, "ops", &earlier)));
+                let error = on_it_already(&name.value, color, Listed::Ops, &earlier);
+                return Err(self.source.error(name.referenced, error));
             }
             added.extend(new.into_iter().map(|op| (op, self.source.origin(name.referenced))));
         }
         Ok((removed, added))
     }
 
-    /// Changes the lists of level auto. An op that is added to one colour while it stands on another would be treated by
-    /// whichever is read first, so that is an error.
-    fn change_auto(&self, lists: &mut OpLists, ops: &OpsV1) -> Result<()> {
-        let changes = [&ops.white, &ops.black, &ops.promote];
+    /// An op has one entry. Added to one list while it stands on another, it would have two, so that is an error.
+    fn ops(&self, lists: &mut Lists, ops: &OpsV1) -> Result<()> {
         let mut additions = Vec::new();
-        for ((color, treatments), changes) in COLORS.into_iter().zip(changes) {
-            let (removed, added) = self.changes(&of_color(lists, treatments), changes, color)?;
-            removed.into_iter().for_each(|op| _ = lists.remove(op));
-            additions.push((color, treatments, changes, added));
+        for ((color, treatment), changes) in COLORS.into_iter().zip(ops.changes()) {
+            self.check_reads(Listed::Ops, treatment, changes)?;
+            let (removed, added) = self.changed(&of_color(lists, treatment, self.dtype), changes, color)?;
+            removed.into_iter().for_each(|op| _ = lists.remove_op(op));
+            additions.push((color, treatment, changes, added));
         }
-        for (color, treatments, changes, added) in additions {
+        for (color, treatment, changes, added) in additions {
             for name in &changes.add {
-                let ops = self.ops(name)?;
-                let other = COLORS.iter().filter(|(other, _)| *other != color).find(|(_, treatments)| {
-                    let on_it = of_color(lists, treatments);
+                let ops = self.ops_of(name)?;
+                let other = COLORS.iter().filter(|(other, _)| *other != color).find(|(_, treatment)| {
+                    let on_it = of_color(lists, *treatment, self.dtype);
                     ops.iter().any(|op| on_it.contains_key(op) && added.iter().any(|(new, _)| new == op))
                 });
                 if let Some((other, _)) = other {
@@ -299,19 +321,19 @@ impl Names<'_> {
                     return Err(self.source.error(name.referenced, Error::list(words)));
                 }
             }
-            added.into_iter().for_each(|(op, origin)| lists.put(op, treatments[0], origin));
+            added.into_iter().for_each(|(op, origin)| _ = lists.put_op(op, Entry::new(treatment, origin)));
         }
         Ok(())
     }
 }
 
-fn not_on_it(name: &str, color: &str, what: &str, on_it: Vec<&str>) -> Error {
+fn not_on_it(name: &str, color: &str, what: Listed, on_it: Vec<&str>) -> Error {
     let near = did_you_mean(name, on_it.iter().copied());
     let on_it = if on_it.is_empty() { "nothing".to_string() } else { on_it.join(", ") };
     Error::list(format!("`{name}` is not on the {color} list of {what}{near}; on it: {on_it}"))
 }
 
-fn on_it_already(name: &str, color: &str, what: &str, earlier: &Origin) -> Error {
+fn on_it_already(name: &str, color: &str, what: Listed, earlier: &Origin) -> Error {
     Error::list(format!("`{name}` is on the {color} list of {what} already, from {earlier}"))
 }
 
@@ -374,48 +396,60 @@ fn loss_scale(written: At<LossScaleV1>, source: &Source<'_>) -> Result<LossScale
 
 /// The document that means the policy.
 pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
-    if let Some(op) = policy.black.ops().keys().next() {
-        return Err(Error::list(format!("the op {op} is on the black list, which in a policy file is for cells only")));
-    }
+    policy.level.check_lists(&policy.lists)?;
     let name = policy.pack.as_deref().unwrap_or(Pack::DEFAULT);
     let pack = Pack::named(name)?;
-    let kind = |kind: &String| kind.clone();
+    let (from, to, low) = (pack.lists(policy.level)?, &policy.lists, policy.dtype);
+    check_can_be_written(&from, to, name)?;
+    let cells = |treatment| {
+        let kinds = |lists: &Lists| kinds_of_color(lists, treatment, low);
+        changes(kinds(&from), kinds(to), |kind: &String| kind.clone())
+    };
+    let ops = |treatment| {
+        let name = |op: &Op| op.unambiguous_name(pack.system);
+        changes(of_color(&from, treatment, low), of_color(to, treatment, low), name)
+    };
     Ok(PolicyV1 {
-        version: 1,
+        version: placeless(1),
         name: policy.name.clone(),
         pack: Some(placeless(name.to_string())),
         level: placeless(policy.level.to_string()),
         dtype: placeless(policy.dtype.long_name().to_string()),
         prefer: (!policy.prefer.is_memory()).then(|| placeless(policy.prefer.to_string())),
         rules: policy.rules.iter().map(|rule| placeless(written_rule(rule))).collect(),
-        cells: CellsV1 {
-            white: changes(pack.white.cells(), policy.white.cells(), kind),
-            black: changes(pack.black.cells(), policy.black.cells(), kind),
-        },
-        ops: written_ops(&pack, policy),
+        cells: CellsV1 { white: cells(Treatment::Low), black: cells(Treatment::Full) },
+        ops: OpsV1 { white: ops(Treatment::Low), black: ops(Treatment::Full), promote: ops(Treatment::Widest) },
         loss_scale: Some(placeless(written_loss_scale(&policy.loss_scale))),
     })
 }
 
-fn written_ops(pack: &Pack, policy: &Policy) -> OpsV1 {
-    let name = |op: &Op| op.unambiguous_name(pack.system);
-    if policy.level != Level::Auto {
-        return OpsV1 { white: changes(pack.white.ops(), policy.white.ops(), name), ..OpsV1::default() };
-    }
-    let [white, black, promote] = COLORS
-        .map(|(_, treatments)| changes(&of_color(pack.auto(), treatments), &of_color(&policy.auto, treatments), name));
-    OpsV1 { white, black, promote }
+/// A file adds names to the lists that have a color and removes them. What else was changed in code has no words there.
+fn check_can_be_written(from: &Lists, to: &Lists, pack: &str) -> Result<()> {
+    let colored = |entry: &Entry| COLORS.iter().any(|(_, treatment)| *treatment == entry.treatment);
+    let differs = |op: &&Op| {
+        let (before, after) = (from.ops().get(op), to.ops().get(op));
+        let same = before.map(|entry| entry.treatment) == after.map(|entry| entry.treatment);
+        !same && before.into_iter().chain(after).any(|entry| !colored(entry))
+    };
+    let word = match from.ops().keys().chain(to.ops().keys()).find(differs) {
+        Some(op) => format!("the entry of {op}"),
+        None if from.unlisted != to.unlisted => "what ops do that are on no list".to_string(),
+        None if from.eligible != to.eligible => "which dtypes are cast".to_string(),
+        None if from.by_first != to.by_first => "which ops go by their first input".to_string(),
+        None => return Ok(()),
+    };
+    Err(Error::list(format!("the lists differ from those of {pack} in {word}, which a policy file cannot say")))
 }
 
 fn placeless<T>(value: T) -> At<T> {
     Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
 }
 
-fn changes<K: Ord>(from: &BTreeMap<K, Origin>, to: &BTreeMap<K, Origin>, name: impl Fn(&K) -> String) -> ChangesV1 {
+fn changes<K: Ord>(from: BTreeMap<K, Origin>, to: BTreeMap<K, Origin>, name: impl Fn(&K) -> String) -> ChangesV1 {
     let missing = |of: &BTreeMap<K, Origin>, than: &BTreeMap<K, Origin>| {
         of.keys().filter(|key| !than.contains_key(key)).map(|key| placeless(name(key))).collect()
     };
-    ChangesV1 { add: missing(to, from), remove: missing(from, to) }
+    ChangesV1 { add: missing(&to, &from), remove: missing(&from, &to) }
 }
 
 fn written_rule(rule: &Rule) -> RuleV1 {

@@ -25,25 +25,22 @@ pub enum Frame {
     Off,
 }
 
-/// What a list says of an op.
+/// What a list says of an op, or of a kind of cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Treatment {
     /// Inputs are cast to the low dtype.
     Low,
-    /// Inputs are cast to f32.
+    /// Inputs are cast to f32. Where the caller names the dtype of the result (`softmax_as`), no list has a say.
     Full,
-    /// As [`Full`](Treatment::Full), but where the caller names the dtype of the result, that dtype it is.
-    FullUnlessDtype,
     /// Inputs are cast to the widest dtype among them.
     Widest,
     /// An error: unsafe in low precision, and the list's author would rather say so than widen in silence.
     Banned,
-    /// TensorFlow's infer list: low between low ops. Where there is no graph to look at, as [`Widest`](Treatment::Widest).
+    /// TensorFlow's infer list: low between low ops. See [`in_region`](Treatment::in_region).
     Infer,
-    /// TensorFlow's clear list: in whatever its neighbours run in. Where there is no graph to look at, as
-    /// [`Widest`](Treatment::Widest).
+    /// TensorFlow's clear list: in whatever its neighbours run in. See [`in_region`](Treatment::in_region).
     Clear,
     /// Inputs are taken as they come.
     AsIs,
@@ -53,10 +50,9 @@ pub enum Treatment {
 
 impl Treatment {
     /// Every treatment, in the order of a pack file.
-    pub const ALL: [Treatment; 9] = [
+    pub const ALL: [Treatment; 8] = [
         Treatment::Low,
         Treatment::Full,
-        Treatment::FullUnlessDtype,
         Treatment::Widest,
         Treatment::Banned,
         Treatment::Infer,
@@ -70,7 +66,6 @@ impl Treatment {
         match self {
             Treatment::Low => "low",
             Treatment::Full => "full",
-            Treatment::FullUnlessDtype => "full_unless_dtype",
             Treatment::Widest => "widest",
             Treatment::Banned => "banned",
             Treatment::Infer => "infer",
@@ -80,12 +75,21 @@ impl Treatment {
         }
     }
 
+    /// What a region of code makes of it. A region meets one op after another and has no graph to look at, so
+    /// [`Infer`](Treatment::Infer) and [`Clear`](Treatment::Clear), which depend on neighbours, are
+    /// [`Widest`](Treatment::Widest) there: they narrow nothing and widen no more than they must.
+    pub fn in_region(self) -> Treatment {
+        match self {
+            Treatment::Infer | Treatment::Clear => Treatment::Widest,
+            treatment => treatment,
+        }
+    }
+
     /// What it means, in one line.
     pub fn meaning(self) -> &'static str {
         match self {
             Treatment::Low => "runs in the low dtype",
             Treatment::Full => "runs in f32",
-            Treatment::FullUnlessDtype => "runs in f32, unless the caller names the dtype of the result",
             Treatment::Widest => "runs in the widest dtype among its inputs",
             Treatment::Banned => "is refused",
             Treatment::Infer => "low between low ops; alone, the widest dtype among its inputs",
@@ -102,15 +106,17 @@ impl fmt::Display for Treatment {
     }
 }
 
-/// The op lists of one region.
+/// Op lists, prepared for the regions of one low dtype: what [`resolve`](super::resolve) reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpRules {
     /// Whose lists these are, for messages.
     pub name: Arc<str>,
     /// The dtype that [`Treatment::Low`] means.
     pub low: DType,
-    /// Whether the results of lowered ops return to f32, as at level O1.
-    pub back: bool,
+    /// The dtype to which the results of listed ops return: f32 at level O1, where low ops stand among ops in f32; the low
+    /// dtype at level O2, where ops in f32 stand among low ones. `None` leaves results as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back: Option<DType>,
     /// The dtypes that are cast; inputs of any other are left alone. A subset of f32, f16 and bf16.
     pub eligible: Vec<DType>,
     /// The listed ops.
@@ -131,7 +137,7 @@ impl OpRules {
         OpRules {
             name: name.into(),
             low,
-            back: false,
+            back: None,
             eligible: vec![DType::F32, DType::F16, DType::Bf16],
             ops: BTreeMap::new(),
             unlisted: Treatment::AsIs,
@@ -141,10 +147,11 @@ impl OpRules {
     }
 
     /// What is done with an op: its entry; without one, what a custom op declares; else what is done with every other op.
+    /// Where every other op is lowered, a custom op is lowered, too, as in a region of one dtype.
     pub fn treatment(&self, op: Op) -> Treatment {
         match (self.ops.get(&op), op) {
             (Some(treatment), _) => *treatment,
-            (None, Op::Custom(op)) => declared(op),
+            (None, Op::Custom(op)) if self.unlisted != Treatment::Low => declared(op),
             (None, _) => self.unlisted,
         }
     }

@@ -10,5 +10,5 @@ mod scope;
 pub use frame::{Frame, OpRules, Treatment};
 pub(crate) use place::{enter_backward, enter_slot, in_backward, slot};
 pub use resolve::{Casts, resolve};
-pub use scope::{Carried, RegionState, Scope, carry, current, enter, region};
+pub use scope::{AutocastState, Carried, Scope, carry, current, enter, region};
 pub(crate) use scope::{enter_region, with_current};

@@ -86,11 +86,10 @@ fn by_rules(casts: &mut Casts, rules: &OpRules, op: Op, inputs: &[DType]) -> Res
         return Ok(());
     }
     let by_first = rules.by_first.contains(&op);
-    let treatment = rules.treatment(op);
-    let to = match treatment {
+    let to = match rules.treatment(op).in_region() {
         Treatment::AsIs => return Ok(()),
         Treatment::Low => rules.low,
-        Treatment::Full | Treatment::FullUnlessDtype => DType::F32,
+        Treatment::Full => DType::F32,
         Treatment::Widest | Treatment::Infer | Treatment::Clear => {
             match inputs.iter().copied().filter(|d| eligible(*d)).reduce(DType::promote) {
                 Some(dtype) => dtype,
@@ -108,8 +107,8 @@ fn by_rules(casts: &mut Casts, rules: &OpRules, op: Op, inputs: &[DType]) -> Res
     };
     let cast = if by_first && to == rules.low { inputs.len().min(1) } else { inputs.len() };
     cast_all(casts, &inputs[..cast], to, eligible);
-    if rules.back && treatment == Treatment::Low && inputs.iter().any(|d| eligible(*d)) {
-        casts.output = Some(DType::F32);
+    if rules.ops.contains_key(&op) && inputs.iter().any(|d| eligible(*d)) {
+        casts.output = rules.back;
     }
     Ok(())
 }
@@ -153,13 +152,24 @@ mod tests {
     #[test]
     fn lists_lower_what_they_name_and_o1_returns_f32() {
         let listed = [(Op::MatMul, Treatment::Low), (Op::Exp, Treatment::Full), (Op::Concat, Treatment::Widest)];
-        let frame = frame(OpRules { back: true, ..rules(&listed) });
+        let frame = frame(OpRules { back: Some(F32), ..rules(&listed) });
         let of = |op, inputs: &[DType]| resolve(Some(&frame), op, inputs).unwrap();
         assert_eq!(of(Op::MatMul, &[F32, F32]), Casts { inputs: vec![Some(Bf16); 2], output: Some(F32) });
         assert_eq!(of(Op::MatMul, &[F64, F64]), Casts { inputs: vec![None; 2], output: None });
         assert_eq!(after(&frame, Op::Exp, &[Bf16]), [F32]);
         assert_eq!(after(&frame, Op::Concat, &[F16, Bf16]), [F32, F32]);
         assert_eq!(after(&frame, Op::Tanh, &[F16]), [F16]);
+    }
+
+    #[test]
+    fn at_o2_listed_ops_run_in_f32_and_return_low_among_low_ops() {
+        let o2 = OpRules { back: Some(Bf16), unlisted: Treatment::Low, ..rules(&[(Op::Exp, Treatment::Full)]) };
+        let frame = frame(o2);
+        let of = |op, inputs: &[DType]| resolve(Some(&frame), op, inputs).unwrap();
+        assert_eq!(of(Op::Exp, &[Bf16]), Casts { inputs: vec![Some(F32)], output: Some(Bf16) });
+        assert_eq!(of(Op::Exp, &[F64]), Casts { inputs: vec![None], output: None });
+        assert_eq!(of(Op::Tanh, &[F32]), Casts { inputs: vec![Some(Bf16)], output: None });
+        assert_eq!(of(Op::ArgMax, &[I64]), Casts { inputs: vec![None], output: None });
     }
 
     #[test]

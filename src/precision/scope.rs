@@ -10,7 +10,7 @@ use crate::DType;
 
 /// What a region of [`autocast`](crate::autocast()) says beside its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegionState {
+pub struct AutocastState {
     /// Whether the region casts anything.
     pub enabled: bool,
     /// Its low dtype: what a region inside takes that names none.
@@ -25,7 +25,7 @@ struct Entered {
     /// Tells a frame from one that later stands at its place.
     number: u64,
     frame: Frame,
-    region: Option<RegionState>,
+    region: Option<AutocastState>,
 }
 
 thread_local! {
@@ -52,11 +52,11 @@ pub fn enter(frame: Frame) -> Scope {
 }
 
 /// Enters the frame of an [`autocast`](crate::autocast()) region.
-pub(crate) fn enter_region(frame: Frame, region: RegionState) -> Scope {
+pub(crate) fn enter_region(frame: Frame, region: AutocastState) -> Scope {
     STACK.with_borrow_mut(|stack| push(stack, frame, Some(region)))
 }
 
-fn push(stack: &mut Vec<Entered>, frame: Frame, region: Option<RegionState>) -> Scope {
+fn push(stack: &mut Vec<Entered>, frame: Frame, region: Option<AutocastState>) -> Scope {
     let number = COUNT.get() + 1;
     COUNT.set(number);
     stack.push(Entered { number, frame, region });
@@ -83,7 +83,7 @@ pub fn current() -> Option<Frame> {
 }
 
 /// The innermost [`autocast`](crate::autocast()) region of this thread.
-pub fn region() -> Option<RegionState> {
+pub fn region() -> Option<AutocastState> {
     STACK.with_borrow(|stack| stack.last().and_then(|top| top.region))
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Frame>, bool) -> R) -> R {
 /// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Carried(Option<(Frame, Option<RegionState>)>);
+pub struct Carried(Option<(Frame, Option<AutocastState>)>);
 
 /// Takes the precision of this thread along.
 pub fn carry() -> Carried {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn adapters_stand_inside_the_region_around_them() {
-        let state = RegionState { enabled: true, dtype: DType::Bf16, cache: false };
+        let state = AutocastState { enabled: true, dtype: DType::Bf16, cache: false };
         let _region = enter_region(Frame::Off, state);
         let _adapter = enter(Frame::Fixed(DType::F32));
         assert_eq!(region(), Some(state));

@@ -1,13 +1,13 @@
 //! Putting a plan's adapters into the slots of a network, and taking them out again.
 
-use super::{Plan, decide::Laid};
+use super::{Decision, Plan};
 use crate::{
-    DType, Policy,
-    cell::{Adapter, AsCell, Child},
+    Autocast, DType, Policy,
+    autocast::Wrapped,
+    cell::{Adapter, AsCell, Child, Slot},
     error::{Error, Result},
     logging::event,
-    policy::{Level, List, check_low},
-    precision::{self, Frame},
+    policy::{Level, Lists, check_low},
 };
 
 /// What an apply did, and how to take it back.
@@ -28,7 +28,7 @@ impl Plan {
     /// # Errors
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network is not the one that was planned; then nothing was changed.
     pub fn apply<C: ?Sized + AsCell>(&self, net: &mut Child<C>) -> Result<Applied> {
-        self.check_fits(net)?;
+        self.check_fits(net, |_, _| true)?;
         Ok(self.clone().put(net))
     }
 
@@ -54,23 +54,39 @@ impl Plan {
         Applied { plan: self, changed, before }
     }
 
-    fn check_fits<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<()> {
+    /// Checks that the network has the cells of the plan, and that each slot is as `holds` wants it.
+    fn check_fits<C: ?Sized + AsCell>(
+        &self,
+        net: &Child<C>,
+        holds: impl Fn(&Slot<'_>, &Decision) -> bool,
+    ) -> Result<()> {
         let mut decisions = self.decisions.iter();
-        let mut misfit = None;
+        let (mut misfit, mut changed) = (None, None);
         net.walk(&mut |entry| {
             let kind = entry.slot.cell.kind();
-            let planned = decisions.next();
-            if misfit.is_none() && !planned.is_some_and(|d| d.path == entry.path && d.kind == kind) {
-                let planned = planned.map_or("no further cell".into(), |d| format!("`{}` ({})", d.path, d.kind));
-                misfit = Some(format!("the plan has {planned} where the network has `{}` ({kind})", entry.path));
+            match decisions.next() {
+                Some(planned) if planned.path == entry.path && planned.kind == kind => {
+                    if changed.is_none() && !holds(&entry.slot, planned) {
+                        changed = Some(entry.path.to_string());
+                    }
+                }
+                planned if misfit.is_none() => {
+                    let planned = planned.map_or("no further cell".into(), |d| format!("`{}` ({})", d.path, d.kind));
+                    misfit = Some(format!("the plan has {planned} where the network has `{}` ({kind})", entry.path));
+                }
+                _ => {}
             }
         });
         if let (None, Some(left)) = (&misfit, decisions.next()) {
             misfit = Some(format!("the plan has `{}` ({}) and the network has no such cell", left.path, left.kind));
         }
-        match misfit {
-            None => Ok(()),
-            Some(what) => Err(Error::path(format!("the plan was made for another network: {what}"))),
+        match (misfit, changed) {
+            (None, None) => Ok(()),
+            (Some(what), _) => Err(Error::path(format!("the plan was made for another network: {what}"))),
+            (None, Some(path)) => Err(Error::path(format!(
+                "the slot `{path}` does not hold what this plan put there: something else was applied since; undo that first, \
+                 or clear every slot with `rewrite::undo`"
+            ))),
         }
     }
 }
@@ -82,21 +98,7 @@ impl Applied {
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network's cells are not those it was applied to, or their slots
     /// do not hold what was put there, because something else was applied since; then nothing was changed.
     pub fn undo<C: ?Sized + AsCell>(self, net: &mut Child<C>) -> Result<()> {
-        self.plan.check_fits(net)?;
-        let mut decisions = self.plan.decisions.iter();
-        let mut other = None;
-        net.walk(&mut |entry| {
-            let put = decisions.next().and_then(|decision| decision.adapter.as_ref());
-            if other.is_none() && entry.slot.adapter != put {
-                other = Some(entry.path.to_string());
-            }
-        });
-        if let Some(path) = other {
-            return Err(Error::path(format!(
-                "the slot `{path}` does not hold what this plan put there: something else was applied since; undo that first, \
-                 or clear every slot with `rewrite::undo`"
-            )));
-        }
+        self.plan.check_fits(net, |slot, decision| slot.adapter == decision.adapter.as_ref())?;
         let mut before = self.before.into_iter();
         net.walk_mut(&mut |_, slot| {
             slot.replace_adapter(before.next().flatten());
@@ -150,62 +152,57 @@ where
     Policy::new(level, dtype)?.apply(net)
 }
 
-/// Wraps a function, as level auto wraps a network: while it runs, every op is treated by the default op lists.
+/// Wraps a function, as level auto wraps a network: while it runs, every op is treated by the pack's op lists.
 ///
-/// Regions inside win: a cell with an adapter or a `to_float`, and an inner function wrapped by itself.
+/// Regions inside win: a cell with an adapter or a `to_float`, and an inner function wrapped by itself. For a region with
+/// more to say use [`Autocast::wrap`].
 ///
 /// # Errors
-/// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16.
+/// As [`Autocast::new`] and [`Autocast::enter`]; the dtype is checked first.
 ///
 /// ```
-/// use precast::{prelude::*, rewrite::auto_mixed_precision_fn};
+/// use precast::{policy::Pack, prelude::*, rewrite::auto_mixed_precision_fn};
 /// let x = Tensor::ones(&[2, 4], DType::F32);
-/// let attention = |(q, k): (&Tensor, &Tensor)| q.matmul(&k.t()?)?.log_softmax(-1);
-/// let attention = auto_mixed_precision_fn(attention, DType::F16)?;
-/// assert_eq!(attention((&x, &x))?.dtype(), DType::F32); // the product ran in f16, the log softmax in f32
+/// let attention = |q: &Tensor, k: &Tensor, v: &Tensor| q.matmul(&k.t()?)?.softmax(-1)?.matmul(v);
+/// let attention = auto_mixed_precision_fn(attention, "mindspore-2.4", DType::F16)?;
+/// assert_eq!(attention.call((&x, &x, &x))?.dtype(), DType::F16); // the products ran in f16, the softmax in f32
+/// let scores = auto_mixed_precision_fn(|x: &Tensor| x.log_softmax(-1), Pack::DEFAULT, DType::F16)?;
+/// assert_eq!(scores.call((&x,))?.dtype(), DType::F32);
 /// # Ok::<(), precast::Error>(())
 /// ```
-pub fn auto_mixed_precision_fn<A, R>(f: impl Fn(A) -> R, dtype: DType) -> Result<impl Fn(A) -> R> {
-    let rules = Laid::new(&Policy::new(Level::Auto, dtype)?)?.into_ops();
-    Ok(move |input| {
-        let _region = rules.clone().map(|rules| precision::enter(Frame::Lists(rules)));
-        f(input)
-    })
+pub fn auto_mixed_precision_fn<F>(f: F, pack: &str, dtype: DType) -> Result<Wrapped<F>> {
+    check_low(dtype)?;
+    Autocast::new(pack)?.dtype(dtype).wrap(f)
 }
 
-/// A list of the user's own, in place of the pack's.
+/// The lists of a level, in place of a pack's.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Custom {
     /// These cells and ops run low and return f32, as at O1.
-    White(List),
-    /// All runs low but these cells, as at O2.
-    Black(List),
+    White(Lists),
+    /// All runs low but these cells and ops, as at O2.
+    Black(Lists),
 }
 
 /// Wraps a network by a white or a black list of one's own. Having both is not possible.
 ///
 /// # Errors
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16,
-/// [`ErrorKind::List`](crate::ErrorKind::List) when a black list names ops (they would have no effect), or a kind that
-/// neither the network nor the library has.
+/// [`ErrorKind::List`](crate::ErrorKind::List) for a black entry in a white list or a white one in a black list, and for a
+/// kind that neither the network nor the library has.
 ///
 /// ```
 /// use precast::prelude::*;
 /// let mut net = Child::new(Dense::new(4, 2, &mut Rng::seed(1)));
-/// let applied = custom_mixed_precision(&mut net, Custom::White(List::new().cell("Dense")), DType::F16)?;
+/// let applied = custom_mixed_precision(&mut net, Custom::White(Lists::new().white("Dense")), DType::F16)?;
 /// assert_eq!(applied.changed, 1);
 /// applied.undo(&mut net)?;
 /// # Ok::<(), precast::Error>(())
 /// ```
-pub fn custom_mixed_precision<C: ?Sized + AsCell>(net: &mut Child<C>, list: Custom, dtype: DType) -> Result<Applied> {
-    check_low(dtype)?;
-    let policy = match list {
-        Custom::White(list) => Policy::with_lists(Level::O1, dtype, list, List::new())?,
-        Custom::Black(list) if list.ops().is_empty() => Policy::with_lists(Level::O2, dtype, List::new(), list)?,
-        Custom::Black(list) => {
-            let ops: Vec<&str> = list.ops().keys().map(|op| op.name()).collect();
-            return Err(Error::list(format!("a black list holds kinds of cells; these are ops: {}", ops.join(", "))));
-        }
+pub fn custom_mixed_precision<C: ?Sized + AsCell>(net: &mut Child<C>, custom: Custom, dtype: DType) -> Result<Applied> {
+    let (level, lists) = match custom {
+        Custom::White(lists) => (Level::O1, lists),
+        Custom::Black(lists) => (Level::O2, lists),
     };
-    policy.apply(net)
+    Policy::with_lists(level, dtype, lists)?.apply(net)
 }

@@ -1,9 +1,9 @@
 //! What a plan is predicted to take, and `prefer: speed`: which cells stay f32 because lowering them does not pay.
 //!
-//! All is reckoned from values: a traced call (what each cell does, and how large it is) and the [`Speeds`] of a machine. A
+//! All is computed from values: a traced call (what each cell does, and how large it is) and the [`Speeds`] of a machine. A
 //! cell returns the dtype of what surrounds it, so what it takes depends on its own precision and that of the cell above,
 //! never on its neighbours: the fastest choice for a whole tree is found exactly, from the leaves up. At level auto, where
-//! dtypes flow from op to op, the network as a whole is weighed.
+//! dtypes flow from op to op, the network is weighed as a whole.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Decision, Reason, Region,
-    decide::{Facts, Laid, Surroundings, Verdict},
+    decide::{Choice, Facts, Prepared, Surroundings, Verdict},
 };
 use crate::{
     DType, Op,
     cell::{AsCell, Child, Node, Trace, TracedOp, no_such_path},
     cost::Speeds,
     error::{Error, Result},
-    policy::{Prefer, Run},
     precision::{OpRules, Treatment},
 };
 
@@ -34,7 +33,7 @@ pub struct Predicted {
 /// What a plan is predicted to take, beside what it could.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// The machine whose speeds were reckoned with.
+    /// The machine whose speeds it rests on.
     pub host: String,
     /// This plan.
     pub planned: Predicted,
@@ -100,17 +99,6 @@ impl From<Sum> for Predicted {
     }
 }
 
-/// What may be chosen for a cell.
-#[derive(Clone, Copy, PartialEq)]
-enum Claim {
-    /// Nothing: `to_float`, a rule or the black list has spoken, or the level lowers nothing here.
-    Settled(Region),
-    /// Nothing: it follows what surrounds it.
-    Inherits,
-    /// This, or f32.
-    Free(Region),
-}
-
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 const FULL: Region = Region::Fixed(DType::F32);
 
@@ -168,15 +156,16 @@ impl<'a> Costs<'a> {
                 "the trace has no op: trace a call of the network, `net.trace(|net| net.call(&x))`",
             ));
         }
-        // By lists an op leaves its dtype to those that take what comes. At O1 it does so inside its cell only; what leaves
-        // the cell is f32 again.
-        let back = rules.is_some_and(|rules| rules.back);
-        let (mut came, mut last) = (DType::F32, (0, 0));
+        // By lists an op leaves its dtype to those that take their inputs as they come. Where results return to another
+        // dtype, they do so inside their cell only; what leaves the cell has that dtype again.
+        let back = rules.and_then(|rules| rules.back);
+        let usual = back.unwrap_or(DType::F32);
+        let (mut came, mut last) = (usual, (0, 0));
         for ran in ops() {
             let cell = at(&ran.path)?;
-            if back && cell != last.0 {
-                costs.cells[last.0].listed.nanos += speeds.cast(came, DType::F32, last.1);
-                came = DType::F32;
+            if back.is_some() && cell != last.0 {
+                costs.cells[last.0].listed.nanos += speeds.cast(came, usual, last.1);
+                came = usual;
             }
             last = (cell, ran.sizes.output.iter().product());
             for (dtype, sum) in DTYPES.into_iter().zip(&mut costs.cells[cell].fixed) {
@@ -191,8 +180,8 @@ impl<'a> Costs<'a> {
             cell.lists_lower |= listed.is_low();
             came = listed;
         }
-        if back {
-            costs.cells[last.0].listed.nanos += speeds.cast(came, DType::F32, last.1);
+        if back.is_some() {
+            costs.cells[last.0].listed.nanos += speeds.cast(came, usual, last.1);
         }
         Ok(costs)
     }
@@ -201,7 +190,7 @@ impl<'a> Costs<'a> {
     fn own(&self, i: usize, run: Region, around: Region) -> Sum {
         let cell = &self.cells[i];
         let (mut sum, inside) = match run {
-            Region::Ops(low) | Region::Auto(low) => (cell.listed, if cell.lists_lower { low } else { DType::F32 }),
+            Region::Lists(low) | Region::Except(low) => (cell.listed, if cell.lists_lower { low } else { DType::F32 }),
             Region::AsIs => (cell.fixed[0], DType::F32),
             Region::Fixed(dtype) => (cell.fixed[DTYPES.iter().position(|d| *d == dtype).unwrap_or(0)], dtype),
         };
@@ -210,8 +199,8 @@ impl<'a> Costs<'a> {
         for (dtype, len) in &cell.params {
             sum.nanos += self.speeds.cast(*dtype, inside, *len) + again * self.speeds.sum(inside, *len);
         }
-        if let (Region::Fixed(dtype), true) = (run, run != around) {
-            let outside = if let Region::Fixed(dtype) = around { dtype } else { DType::F32 };
+        if let (Some(dtype), true) = (run.dtype(), run != around) {
+            let outside = around.dtype().unwrap_or(DType::F32);
             for (inputs, outputs) in &cell.crossings {
                 sum.nanos += self.speeds.cast(outside, dtype, *inputs) + self.speeds.cast(dtype, outside, *outputs);
             }
@@ -234,12 +223,20 @@ impl<'a> Costs<'a> {
         (cells.collect(), total.into())
     }
 
-    /// Decides anew where lowering does not pay, if time is preferred, and says what is predicted.
-    pub fn reckon(&self, laid: &Laid<'_>, plain: Vec<Decision>, prefer: Prefer) -> (Vec<Decision>, Prediction) {
+    /// What is predicted, of these decisions, or of the fastest where choices say which cells may run in f32 instead.
+    pub fn decide(
+        &self,
+        prepared: &Prepared<'_>,
+        plain: Vec<Decision>,
+        choices: Option<&[Choice]>,
+    ) -> (Vec<Decision>, Prediction) {
         let runs = |decisions: &[Decision]| decisions.iter().map(|d| d.run).collect::<Vec<Region>>();
         let (_, lowered) = self.of(&runs(&plain));
         let (_, full) = self.of(&vec![Region::AsIs; plain.len()]);
-        let mut decisions = if prefer == Prefer::Speed { self.fastest(laid, plain) } else { plain };
+        let mut decisions = match choices {
+            Some(choices) => self.fastest(prepared, plain, choices),
+            None => plain,
+        };
         let (cells, planned) = self.of(&runs(&decisions));
         for (decision, predicted) in decisions.iter_mut().zip(cells) {
             decision.predicted = Some(predicted);
@@ -247,10 +244,9 @@ impl<'a> Costs<'a> {
         (decisions, Prediction { host: self.speeds.host.clone(), planned, lowered, full })
     }
 
-    fn fastest(&self, laid: &Laid<'_>, plain: Vec<Decision>) -> Vec<Decision> {
-        let claims = self.claims(&plain);
+    fn fastest(&self, prepared: &Prepared<'_>, plain: Vec<Decision>, choices: &[Choice]) -> Vec<Decision> {
         let planned: Vec<Region> = plain.iter().map(|d| d.run).collect();
-        let mut search = Search { costs: self, claims: &claims, known: HashMap::new() };
+        let mut search = Search { costs: self, planned: &planned, choices, known: HashMap::new() };
         let mut inside: Vec<Surroundings> = Vec::with_capacity(plain.len());
         let mut decisions = Vec::with_capacity(plain.len());
         for (i, decision) in plain.into_iter().enumerate() {
@@ -266,45 +262,29 @@ impl<'a> Costs<'a> {
                 (None, Reason::Level(_)) if best.run != decision.run => inside_what(),
                 (None, _) => None,
             };
+            let (run, choice) = (best.run, choices[i]);
             let verdict = match because {
-                None => Verdict { run: best.run, because: decision.because, beaten: decision.beaten },
+                None => Verdict { run, because: decision.because, choice, overridden: decision.overridden },
                 Some(because) => {
-                    let beaten = [vec![decision.because], decision.beaten].concat();
-                    Verdict { run: best.run, because, beaten }
+                    let overridden = [vec![decision.because], decision.overridden].concat();
+                    Verdict { run, because, choice, overridden }
                 }
             };
             let facts = Facts { path: &decision.path, kind: &decision.kind, to_float: None, is_root: above.is_none() };
-            let adapter = laid.adapter(&facts, &around, &verdict);
+            let adapter = prepared.adapter(&facts, &around, &verdict);
             inside.push(around.inside(&verdict, &decision.path));
-            let Verdict { run, because, beaten } = verdict;
-            decisions.push(Decision { run, adapter, because, beaten, ..decision });
+            let Verdict { run, because, overridden, .. } = verdict;
+            decisions.push(Decision { run, adapter, because, overridden, ..decision });
         }
         decisions
-    }
-
-    fn claims(&self, plain: &[Decision]) -> Vec<Claim> {
-        let mut claims = Vec::with_capacity(plain.len());
-        for (decision, cell) in plain.iter().zip(&self.cells) {
-            let lowers = matches!(decision.run, Region::Ops(_) | Region::Auto(_)) || decision.run.is_low();
-            claims.push(match (&decision.because, cell.above.map(|above| claims[above])) {
-                (Reason::Rule(rule), _) if rule.run == Run::Inherit.to_string() => Claim::Inherits,
-                (Reason::ToFloat(_) | Reason::Rule(_) | Reason::Black(_), _) => Claim::Settled(decision.run),
-                (Reason::Inside(_), Some(Claim::Settled(_))) => Claim::Settled(decision.run),
-                (Reason::Inside(_), Some(Claim::Inherits)) => Claim::Inherits,
-                // Where dtypes flow from op to op, neighbours matter: the network is weighed as a whole.
-                (_, Some(_)) if matches!(decision.run, Region::Auto(_)) => Claim::Inherits,
-                _ if lowers => Claim::Free(decision.run),
-                _ => Claim::Settled(decision.run),
-            });
-        }
-        claims
     }
 }
 
 /// The fastest choice for a cell and all inside it, for each region that may surround it.
 struct Search<'a> {
     costs: &'a Costs<'a>,
-    claims: &'a [Claim],
+    planned: &'a [Region],
+    choices: &'a [Choice],
     known: HashMap<(usize, Region), Best>,
 }
 
@@ -321,10 +301,10 @@ impl Search<'_> {
         if let Some(known) = self.known.get(&(i, around)) {
             return *known;
         }
-        let best = match self.claims[i] {
-            Claim::Settled(run) => Best { run, nanos: self.nanos(i, run, around), weighed: None },
-            Claim::Inherits => Best { run: around, nanos: self.nanos(i, around, around), weighed: None },
-            Claim::Free(region) => {
+        let best = match (self.choices[i], self.planned[i]) {
+            (Choice::Forced, run) => Best { run, nanos: self.nanos(i, run, around), weighed: None },
+            (Choice::Inherits, _) => Best { run: around, nanos: self.nanos(i, around, around), weighed: None },
+            (Choice::Free, region) => {
                 let (lowered, full) = (self.nanos(i, region, around), self.nanos(i, FULL, around));
                 let cost = Cost { region, lowered: lowered.round() as u64, full: full.round() as u64 };
                 let (run, nanos) = if cost.full < cost.lowered { (FULL, full) } else { (region, lowered) };
@@ -354,12 +334,12 @@ fn one(speeds: &Speeds, ran: &TracedOp, dtype: DType) -> Sum {
 
 /// The dtype in which an op runs by lists, when its inputs came in one.
 fn by_list(rules: &OpRules, op: Op, came: DType) -> DType {
-    match rules.treatment(op) {
-        Treatment::Low => rules.low,
-        // What a lowered op returned is f32 again.
-        _ if rules.back => DType::F32,
-        Treatment::Full | Treatment::FullUnlessDtype | Treatment::Banned => DType::F32,
-        Treatment::Gray if came.is_low() => rules.low,
+    match (rules.treatment(op), rules.back) {
+        (Treatment::Low, _) => rules.low,
+        (Treatment::Full | Treatment::Banned, _) => DType::F32,
+        // What a listed op returned has this dtype again.
+        (_, Some(back)) => back,
+        (Treatment::Gray, None) if came.is_low() => rules.low,
         _ => came,
     }
 }

@@ -1,13 +1,13 @@
 //! The decision for one cell: a pure function of what is known of it, what surrounds it, and the policy.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use super::{ListedOp, Reason, Region, RuleRef};
+use super::{Reason, Region, RuleRef};
 use crate::{
-    DType, Op, Policy,
+    DType, Policy,
     cell::{Adapter, Cast},
     error::Result,
-    policy::{Level, Origin, Run, check_low},
+    policy::{Level, Run},
     precision::{OpRules, Treatment},
 };
 
@@ -25,55 +25,53 @@ pub(super) struct Surroundings {
     pub run: Region,
     /// Path of the nearest cell above whose region was decided by more than the level's default.
     pub decided_by: Option<Arc<str>>,
+    pub choice: Choice,
+}
+
+/// Whether `prefer: speed` may choose f32 where the policy says low.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// No: the user forced it, or nothing is lowered here.
+    Forced,
+    /// Not here: the cell follows what surrounds it.
+    Inherits,
+    /// Yes.
+    Free,
 }
 
 /// What was decided, and why.
 pub(super) struct Verdict {
     pub run: Region,
     pub because: Reason,
-    pub beaten: Vec<Reason>,
+    pub choice: Choice,
+    pub overridden: Vec<Reason>,
 }
 
-/// The ops that the policy's level treats by a list.
-pub(super) fn listed_ops(policy: &Policy) -> BTreeMap<Op, ListedOp> {
-    let low = |(op, origin): (&Op, &Origin)| {
-        (*op, ListedOp { treatment: Treatment::Low, because: None, origin: origin.clone() })
-    };
-    match policy.level {
-        Level::O1 => policy.white.ops().iter().map(low).collect(),
-        Level::Auto => {
-            let entry = |op| Some((op, ListedOp::from(policy.auto.entry(op, policy.dtype)?)));
-            policy.auto.entries().keys().filter_map(|op| entry(*op)).collect()
-        }
-        _ => BTreeMap::new(),
+/// One thing that applies to a cell.
+struct Claim {
+    run: Region,
+    because: Reason,
+    choice: Choice,
+}
+
+impl Claim {
+    fn forced(run: Region, because: Reason) -> Self {
+        Claim { run, because, choice: Choice::Forced }
     }
 }
 
-/// What the level makes of ops, if it makes anything of any.
-fn op_rules(policy: &Policy) -> Option<OpRules> {
-    match policy.level {
-        Level::O1 if !policy.white.ops().is_empty() => {
-            let ops = policy.white.ops().keys().map(|op| (*op, Treatment::Low)).collect();
-            let name = policy.pack.as_deref().unwrap_or("code");
-            Some(OpRules { back: true, ops, ..OpRules::new(name, policy.dtype) })
-        }
-        Level::Auto if !policy.auto.is_empty() => Some(policy.auto.rules(policy.dtype)),
-        _ => None,
-    }
-}
-
-/// A policy made ready for many decisions.
-pub(super) struct Laid<'a> {
+/// A policy prepared for many decisions.
+pub(super) struct Prepared<'a> {
     policy: &'a Policy,
     rules: Vec<Arc<RuleRef>>,
-    /// What the listed ops do at O1 and at level auto, if any are listed.
+    /// What ops do where the level treats some of them by lists.
     ops: Option<Arc<OpRules>>,
 }
 
 impl Surroundings {
     /// Nothing surrounds the root.
     pub fn of_root() -> Self {
-        Surroundings { run: Region::AsIs, decided_by: None }
+        Surroundings { run: Region::AsIs, decided_by: None, choice: Choice::Forced }
     }
 
     /// The surroundings of the children of a cell that stands here.
@@ -83,28 +81,40 @@ impl Surroundings {
             Reason::Inside(owner) => Some(owner.clone()),
             _ => Some(path.into()),
         };
-        Surroundings { run: verdict.run, decided_by }
+        Surroundings { run: verdict.run, decided_by, choice: verdict.choice }
     }
 }
 
-impl<'a> Laid<'a> {
+impl<'a> Prepared<'a> {
     pub fn new(policy: &'a Policy) -> Result<Self> {
-        check_low(policy.dtype)?;
-        Ok(Laid {
+        policy.check()?;
+        Ok(Prepared {
             policy,
             rules: policy.rules.iter().map(|rule| Arc::new(RuleRef::from(rule))).collect(),
-            ops: op_rules(policy).map(Arc::new),
+            ops: policy.op_rules().map(Arc::new),
         })
     }
 
-    /// The treatment of listed ops.
+    /// What ops do where the level treats some of them by lists.
     pub fn ops(&self) -> Option<&OpRules> {
         self.ops.as_deref()
     }
 
-    /// As [`ops`](Laid::ops), to be kept.
-    pub fn into_ops(self) -> Option<Arc<OpRules>> {
-        self.ops
+    /// The region that the level makes of a network.
+    fn of_level(&self) -> Region {
+        match self.policy.level {
+            Level::O1 | Level::Auto if self.ops.is_some() => Region::Lists(self.policy.dtype),
+            Level::O0 | Level::O1 | Level::Auto => Region::AsIs,
+            Level::O2 | Level::O3 => self.low(),
+        }
+    }
+
+    /// The region of what runs low.
+    fn low(&self) -> Region {
+        match self.policy.level {
+            Level::O2 if self.ops.is_some() => Region::Except(self.policy.dtype),
+            _ => Region::Fixed(self.policy.dtype),
+        }
     }
 
     /// What goes into the slot: something only where the precision changes.
@@ -115,83 +125,77 @@ impl<'a> Laid<'a> {
         if self.policy.level == Level::O0 || verdict.run == around.run {
             return None;
         }
-        match verdict.run {
-            Region::AsIs => None,
-            Region::Ops(_) | Region::Auto(_) => self.ops.clone().map(Adapter::Ops),
-            Region::Fixed(inward) => {
-                let promises_f32 = matches!(self.policy.level, Level::O2 | Level::O3);
-                let bare_root = facts.is_root && !promises_f32 && matches!(verdict.because, Reason::ToFloat(_));
-                let outward = match around.run {
-                    Region::Fixed(dtype) => dtype,
-                    _ if bare_root => inward,
-                    _ => DType::F32,
-                };
-                Some(Adapter::Cast(Cast { inward, outward }))
-            }
+        let Some(inward) = verdict.run.dtype() else {
+            return self.ops.clone().filter(|_| verdict.run != Region::AsIs).map(Adapter::Ops);
+        };
+        let promises_f32 = matches!(self.policy.level, Level::O2 | Level::O3);
+        let bare_root = facts.is_root && !promises_f32 && matches!(verdict.because, Reason::ToFloat(_));
+        let usual = if bare_root { inward } else { DType::F32 };
+        let cast = Cast { inward, outward: around.run.dtype().unwrap_or(usual) };
+        Some(match (verdict.run, &self.ops) {
+            (Region::Except(_), Some(ops)) => Adapter::CastOps(cast, ops.clone()),
+            _ => Adapter::Cast(cast),
+        })
+    }
+
+    /// What applies to a cell that the rules of these numbers match, strongest first: the numbered list at [`Policy`].
+    fn claims(&self, facts: &Facts<'_>, matching: &[usize], around: &Surroundings) -> Vec<Claim> {
+        let policy = self.policy;
+        let mut claims = Vec::new();
+        if let Some(dtype) = facts.to_float {
+            claims.push(Claim::forced(Region::Fixed(dtype), Reason::ToFloat(dtype)));
         }
+        let matching = || matching.iter().map(|&i| (&policy.rules[i], &self.rules[i]));
+        let exact = matching().filter(|(rule, _)| rule.select.is_exact_path());
+        let others = matching().filter(|(rule, _)| !rule.select.is_exact_path());
+        let rules = exact.chain(others);
+        let inside = around.decided_by.as_ref().map(|owner| {
+            let because = Reason::Inside(owner.clone());
+            Claim { run: around.run, because, choice: around.choice }
+        });
+        if policy.level == Level::O0 {
+            // O0 lowers nothing, whatever the rules say; they are reported as overridden.
+            claims.push(inside.unwrap_or_else(|| Claim::forced(Region::AsIs, Reason::Level(Level::O0))));
+            claims.extend(rules.map(|(_, rule)| Claim::forced(Region::AsIs, Reason::Rule(rule.clone()))));
+            return claims;
+        }
+        claims.extend(rules.map(|(rule, reason)| {
+            let (run, choice) = match rule.run {
+                Run::Full => (Region::Fixed(DType::F32), Choice::Forced),
+                Run::Low => (self.low(), Choice::Forced),
+                Run::Inherit => (around.run, Choice::Inherits),
+            };
+            Claim { run, because: Reason::Rule(reason.clone()), choice }
+        }));
+        claims.extend(inside);
+        if let Some(entry) = policy.lists.cell(facts.kind, policy.dtype) {
+            // A policy that was checked lists cells as low or full only.
+            let (run, choice) = match entry.treatment {
+                Treatment::Low => (self.low(), Choice::Free),
+                _ => (Region::Fixed(DType::F32), Choice::Forced),
+            };
+            claims.push(Claim { run, because: Reason::Listed(entry.clone()), choice });
+        }
+        claims
+    }
+
+    /// What the level does with a cell to which nothing else applies.
+    fn default(&self, facts: &Facts<'_>, around: &Surroundings) -> Claim {
+        let level = self.policy.level;
+        let run = if facts.is_root { self.of_level() } else { around.run };
+        let choice = match run {
+            // At auto dtypes flow from op to op, so that neighbours matter: the network is weighed as a whole, at its root.
+            Region::Lists(_) if level == Level::Auto && !facts.is_root => Choice::Inherits,
+            run if run.lowers() => Choice::Free,
+            _ => Choice::Forced,
+        };
+        Claim { run, because: Reason::Level(level), choice }
     }
 }
 
-/// Decides for one cell, which the rules of these numbers match. The order of claims is the numbered list at [`Policy`].
-pub(super) fn decide(laid: &Laid<'_>, facts: &Facts<'_>, matching: &[usize], around: &Surroundings) -> Verdict {
-    let policy = laid.policy;
-    let low = Region::Fixed(policy.dtype);
-    let full = Region::Fixed(DType::F32);
-    let mut claims: Vec<(Region, Reason)> = Vec::new();
-
-    if let Some(dtype) = facts.to_float {
-        claims.push((Region::Fixed(dtype), Reason::ToFloat(dtype)));
-    }
-    let matching = || matching.iter().map(|&i| (&policy.rules[i], &laid.rules[i]));
-    let exact = matching().filter(|(rule, _)| rule.select.is_exact_path());
-    let others = matching().filter(|(rule, _)| !rule.select.is_exact_path());
-    let rules = exact.chain(others);
-    if policy.level != Level::O0 {
-        for (rule, reason) in rules {
-            let run = match rule.run {
-                Run::Full => full,
-                Run::Low => low,
-                Run::Inherit => around.run,
-            };
-            claims.push((run, Reason::Rule(reason.clone())));
-        }
-        if let Some(owner) = &around.decided_by {
-            claims.push((around.run, Reason::Inside(owner.clone())));
-        }
-        match policy.level {
-            Level::O1 => {
-                if let Some(origin) = policy.white.cells().get(facts.kind) {
-                    claims.push((low, Reason::White(origin.clone())));
-                }
-            }
-            Level::O2 => {
-                if let Some(origin) = policy.black.cells().get(facts.kind) {
-                    claims.push((full, Reason::Black(origin.clone())));
-                }
-            }
-            _ => {}
-        }
-    } else {
-        // O0 lowers nothing, whatever the rules say; they are told as beaten.
-        match &around.decided_by {
-            Some(owner) => claims.push((around.run, Reason::Inside(owner.clone()))),
-            None => claims.push((Region::AsIs, Reason::Level(Level::O0))),
-        }
-        claims.extend(rules.map(|(_, reason)| (Region::AsIs, Reason::Rule(reason.clone()))));
-    }
-
-    let mut claims = claims.into_iter();
-    match claims.next() {
-        Some((run, because)) => Verdict { run, because, beaten: claims.map(|(_, reason)| reason).collect() },
-        None => {
-            let run = match policy.level {
-                _ if !facts.is_root => around.run,
-                Level::O1 if laid.ops.is_some() => Region::Ops(policy.dtype),
-                Level::Auto if laid.ops.is_some() => Region::Auto(policy.dtype),
-                Level::O0 | Level::O1 | Level::Auto => Region::AsIs,
-                Level::O2 | Level::O3 => low,
-            };
-            Verdict { run, because: Reason::Level(policy.level), beaten: Vec::new() }
-        }
-    }
+/// Decides for one cell, which the rules of these numbers match.
+pub(super) fn decide(prepared: &Prepared<'_>, facts: &Facts<'_>, matching: &[usize], around: &Surroundings) -> Verdict {
+    let mut claims = prepared.claims(facts, matching, around).into_iter();
+    let Claim { run, because, choice } = claims.next().unwrap_or_else(|| prepared.default(facts, around));
+    Verdict { run, because, choice, overridden: claims.map(|claim| claim.because).collect() }
 }

@@ -14,6 +14,7 @@ use crate::{
 
 /// How [`decorate`] stores the parameters of a network.
 #[derive(Clone, Debug)]
+#[must_use = "nothing is stored until `decorate` is called with it"]
 pub struct Decorate {
     dtype: DType,
     pack: Option<Pack>,
@@ -90,13 +91,14 @@ pub struct Stored {
     /// Its dtype now.
     pub after: DType,
     /// Why it is not stored low; `None` when it is.
-    pub kept: Option<Kept>,
+    pub kept: Option<KeptBecause>,
     param: Param,
 }
 
 /// Why a parameter is not stored low.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kept {
+#[non_exhaustive]
+pub enum KeptBecause {
     /// Only f32, f16 and bf16 are ever cast.
     DType(DType),
     /// The user excluded it, or a cell around it.
@@ -110,12 +112,12 @@ pub enum Kept {
     },
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for KeptBecause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kept::DType(dtype) => write!(f, "{} is never cast", dtype.long_name()),
-            Kept::Excluded(select) => write!(f, "excluded, {select}"),
-            Kept::Pack { kind, pack } => write!(f, "{}, {}", printable(kind), printable(pack)),
+            KeptBecause::DType(dtype) => write!(f, "{} is never cast", dtype.long_name()),
+            KeptBecause::Excluded(select) => write!(f, "excluded, {select}"),
+            KeptBecause::Pack { kind, pack } => write!(f, "{}, {}", printable(kind), printable(pack)),
         }
     }
 }
@@ -152,7 +154,7 @@ impl fmt::Display for Decorated {
 /// A low parameter's gradient is low, summed in f32 where it is read at many places; [`LossScale`](crate::LossScale)
 /// unscales it in f32.
 ///
-/// Kept as they are: f64, integers and booleans; what is excluded; and kinds of cells that the pack keeps in f32 for
+/// KeptBecause as they are: f64, integers and booleans; what is excluded; and kinds of cells that the pack keeps in f32 for
 /// this dtype, such as batch norms with their running statistics. A tied parameter is kept where any of its places is.
 ///
 /// Decorating again replaces: the network is then as if only the last decoration had been made, from the masters where
@@ -228,13 +230,13 @@ fn survey<C: ?Sized + AsCell>(net: &Child<C>, dtype: DType, pack: &Pack, exclude
     let mut hits = vec![false; excluded.len()];
     let (mut paths, mut kinds) = (Vec::new(), Vec::new());
     // Why the cells on the way down to the current one keep what is inside them.
-    let mut above: Vec<Option<Kept>> = Vec::new();
+    let mut above: Vec<Option<KeptBecause>> = Vec::new();
     let mut by_user = |path: &str, kind: &str| {
         let mut first = None;
         for (select, hit) in excluded.iter().zip(&mut hits) {
             if select.matches(path, kind) {
                 *hit = true;
-                first = first.or_else(|| Some(Kept::Excluded(select.clone())));
+                first = first.or_else(|| Some(KeptBecause::Excluded(select.clone())));
             }
         }
         first
@@ -242,7 +244,8 @@ fn survey<C: ?Sized + AsCell>(net: &Child<C>, dtype: DType, pack: &Pack, exclude
     net.walk(&mut |entry| {
         above.truncate(entry.depth);
         let kind = entry.slot.cell.kind();
-        let by_pack = || pack.keeps_f32(kind, dtype).then(|| Kept::Pack { kind: kind.into(), pack: pack.name.clone() });
+        let by_pack =
+            || pack.keeps_f32(kind, dtype).then(|| KeptBecause::Pack { kind: kind.into(), pack: pack.name.clone() });
         let own = by_user(entry.path, kind);
         let kept = above.last().cloned().flatten().or(own).or_else(by_pack);
         paths.push(entry.path.to_string());
@@ -251,7 +254,7 @@ fn survey<C: ?Sized + AsCell>(net: &Child<C>, dtype: DType, pack: &Pack, exclude
             let Node::Param(param) = node else { return };
             let (path, before) = (join(entry.path, name), param.dtype());
             let own = by_user(&path, "");
-            let never = (!before.is_castable()).then_some(Kept::DType(before));
+            let never = (!before.is_castable()).then_some(KeptBecause::DType(before));
             let kept = never.or(own).or_else(|| kept.clone());
             paths.push(path.clone());
             let i = *place.entry(param.id()).or_insert(found.len());

@@ -5,7 +5,12 @@ use std::{borrow::Cow, fmt};
 use serde::Serialize;
 
 use super::{Cost, Decision, Plan, Predicted, Prediction, Reason, Region, Summary};
-use crate::{cell::Adapter, error::Result, policy::Prefer, printable::printable};
+use crate::{
+    cell::Adapter,
+    error::Result,
+    policy::{Entry, Prefer, color},
+    printable::printable,
+};
 
 /// The path as people see it.
 pub(super) fn shown(path: &str) -> Cow<'_, str> {
@@ -56,8 +61,10 @@ impl fmt::Display for Reason {
                 }
             }
             Reason::Inside(owner) => write!(f, "inside {}", shown(owner)),
-            Reason::White(origin) => write!(f, "white list, {origin}"),
-            Reason::Black(origin) => write!(f, "black list, {origin}"),
+            Reason::Listed(Entry { treatment, because, origin, .. }) => {
+                write!(f, "{} list, {origin}", color(*treatment))?;
+                because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
+            }
             Reason::Level(level) => write!(f, "level {level}"),
             Reason::Cost(Cost { region, lowered, full }) => {
                 let (lowered, full) = (time(*lowered), time(*full));
@@ -71,12 +78,12 @@ impl Decision {
     /// What happens to the cell, in a few words: `runs f16, returns f32`.
     pub fn effect(&self) -> String {
         match (&self.adapter, self.run) {
-            (Some(Adapter::Cast(cast)), _) if cast.inward == cast.outward => format!("runs {}", cast.inward),
-            (Some(Adapter::Cast(cast)), _) => cast.to_string(),
+            (Some(Adapter::Cast(cast) | Adapter::CastOps(cast, _)), _) if cast.inward != cast.outward => {
+                cast.to_string()
+            }
             (_, Region::AsIs) => "runs as is".to_string(),
-            (_, Region::Ops(dtype)) => format!("listed ops run {dtype}, return f32"),
-            (_, Region::Auto(dtype)) => format!("ops by list, low is {dtype}"),
-            (_, Region::Fixed(dtype)) => format!("runs {dtype}"),
+            (_, Region::Lists(dtype)) => format!("ops by list, low is {dtype}"),
+            (_, Region::Fixed(dtype) | Region::Except(dtype)) => format!("runs {dtype}"),
         }
     }
 }
@@ -168,7 +175,7 @@ impl Plan {
             .collect()
     }
 
-    /// Why the cell at a path runs as it does: what decided, and what else spoke and lost.
+    /// Why the cell at a path runs as it does: what decided, and what was overridden.
     ///
     /// # Errors
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when no cell stands there, with the nearest path.
@@ -189,7 +196,7 @@ pub struct Explanation {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Decision { path, kind, adapter, because, beaten, predicted, .. } = &self.decision;
+        let Decision { path, kind, adapter, because, overridden, predicted, .. } = &self.decision;
         writeln!(f, "{} ({})", shown(path), printable(kind))?;
         writeln!(f, "  under    {}", self.policy)?;
         writeln!(f, "  effect   {}", self.decision.effect())?;
@@ -202,6 +209,15 @@ impl fmt::Display for Explanation {
             Some(Adapter::Cast(cast)) => {
                 writeln!(f, "  wrapped  yes: inputs are cast to {}, outputs to {}", cast.inward, cast.outward)?;
             }
+            Some(Adapter::CastOps(cast, rules)) => {
+                let ops: Vec<&str> = rules.ops.keys().map(|op| op.name()).collect();
+                let (inward, outward) = (cast.inward, cast.outward);
+                writeln!(
+                    f,
+                    "  wrapped  yes: inputs are cast to {inward}, outputs to {outward}; in f32: {}",
+                    ops.join(", ")
+                )?;
+            }
         }
         if let Some(Predicted { nanos, kept }) = predicted {
             writeln!(f, "  takes    {}, {} kept, forward and backward, as predicted", time(*nanos), bytes(*kept))?;
@@ -210,7 +226,7 @@ impl fmt::Display for Explanation {
         if let Reason::Level(level) = because {
             write!(f, ": {}", level.meaning())?;
         }
-        for reason in beaten {
+        for reason in overridden {
             write!(f, "\n  over     {reason}")?;
         }
         Ok(())

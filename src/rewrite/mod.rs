@@ -5,6 +5,7 @@
 mod apply;
 mod cost;
 mod decide;
+mod decision;
 mod decorate;
 mod diff;
 mod display;
@@ -13,9 +14,10 @@ mod plan;
 
 pub use apply::{Applied, Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, undo};
 pub use cost::{Cost, Predicted, Prediction};
-pub use decorate::{Decorate, Decorated, Kept, Stored, decorate};
+pub use decision::{Decision, Reason, Region, RuleRef};
+pub use decorate::{Decorate, Decorated, KeptBecause, Stored, decorate};
 pub use diff::{Change, Diff};
 pub use display::Explanation;
 pub(crate) use display::{bytes, time};
-pub use op_table::{ListedOp, OpReason, OpRow, OpsTable};
-pub use plan::{Decision, Plan, Reason, Region, RuleRef, Summary};
+pub use op_table::{OpReason, OpRow, OpsTable};
+pub use plan::{Plan, Summary};

@@ -1,4 +1,4 @@
-//! A plan told op by op: what a traced call ran, in which dtypes, and why.
+//! A plan op by op: what a traced call ran, in which dtypes, and why.
 
 use std::{fmt, sync::Arc};
 
@@ -6,12 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Decision, Plan, Reason, Region, display::shown};
 use crate::{
-    DType, Op, Precision,
-    cell::Trace,
-    error::Result,
-    policy::{OpEntry, Origin},
-    precision::Treatment,
-    printable::printable,
+    DType, Op, Precision, cell::Trace, error::Result, policy::Entry, precision::Treatment, printable::printable,
 };
 
 /// The ops of a traced call, each with where it ran, its dtypes, and why. `println!("{table}")` is aligned text.
@@ -31,7 +26,7 @@ pub struct OpRow {
     pub op: Op,
     /// Dtypes of the inputs as the kernel saw them, after casts.
     pub inputs: Vec<DType>,
-    /// Dtype of the kernel's result. At O1, what a lowered op returns is this cast back to f32.
+    /// Dtype of the kernel's result. What a listed op returns at O1 is this cast back to f32, at O2 to the low dtype.
     pub output: DType,
     /// How often it ran so.
     pub calls: usize,
@@ -45,7 +40,7 @@ pub struct OpRow {
 #[non_exhaustive]
 pub enum OpReason {
     /// It is on a list of ops.
-    Listed(ListedOp),
+    Listed(Entry),
     /// Ops go by lists here, and it is on none; what those do.
     Unlisted(Treatment),
     /// It is a custom op that is on no list; what it declares.
@@ -54,24 +49,6 @@ pub enum OpReason {
     Region(Arc<str>),
     /// Nothing is cast here.
     AsIs,
-}
-
-/// An op's entry on a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListedOp {
-    /// What the list says.
-    pub treatment: Treatment,
-    /// Why, in the words of the list.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<Arc<str>>,
-    /// Where the entry is from.
-    pub origin: Origin,
-}
-
-impl From<&OpEntry> for ListedOp {
-    fn from(entry: &OpEntry) -> Self {
-        ListedOp { treatment: entry.treatment, because: entry.because.clone(), origin: entry.origin.clone() }
-    }
 }
 
 impl Plan {
@@ -115,13 +92,16 @@ impl Plan {
         let declared = if let Op::Custom(op) = op { Some(op.precision()) } else { None };
         match (decision.run, declared) {
             (Region::AsIs, _) => OpReason::AsIs,
-            (Region::Fixed(_), Some(precision @ Precision::Fixed(_))) => OpReason::Declared(precision),
-            (Region::Ops(_) | Region::Auto(_), _) => match (self.listed.get(&op), declared) {
+            (Region::Lists(_), _) => match (self.listed.get(&op), declared) {
                 (Some(entry), _) => OpReason::Listed(entry.clone()),
                 (None, Some(precision)) => OpReason::Declared(precision),
                 (None, None) => OpReason::Unlisted(self.unlisted),
             },
-            (Region::Fixed(_), _) => OpReason::Region(match &decision.because {
+            (Region::Except(_), _) if self.listed.contains_key(&op) => OpReason::Listed(self.listed[&op].clone()),
+            (Region::Fixed(_) | Region::Except(_), Some(precision @ Precision::Fixed(_))) => {
+                OpReason::Declared(precision)
+            }
+            (Region::Fixed(_) | Region::Except(_), _) => OpReason::Region(match &decision.because {
                 Reason::Inside(owner) => owner.clone(),
                 Reason::Level(_) => "".into(),
                 _ => decision.path.as_str().into(),
@@ -133,7 +113,7 @@ impl Plan {
 impl fmt::Display for OpReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpReason::Listed(ListedOp { treatment, because, origin }) => {
+            OpReason::Listed(Entry { treatment, because, origin, .. }) => {
                 write!(f, "{treatment} list of ops, {origin}")?;
                 because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
             }

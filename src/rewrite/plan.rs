@@ -1,21 +1,21 @@
 //! The plan: a policy laid on one network, before anything is changed.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Cost, ListedOp, Predicted, Prediction,
+    Decision, Prediction,
     cost::Costs,
-    decide::{Facts, Laid, Surroundings, decide, listed_ops},
+    decide::{Choice, Facts, Prepared, Surroundings, decide},
 };
 use crate::{
     DType, Op, Policy,
-    cell::{Adapter, AsCell, Child, Trace},
+    cell::{AsCell, Child, Trace},
     cost::Speeds,
     error::{Error, Result, did_you_mean},
     layers,
-    policy::{Level, Origin, Prefer, Rule},
+    policy::{Entry, Level, Origin, Prefer, Rule},
     precision::Treatment,
 };
 
@@ -30,7 +30,7 @@ pub struct Plan {
     pub decisions: Vec<Decision>,
     /// The ops that are treated by a list, where a level treats ops so.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub listed: BTreeMap<Op, ListedOp>,
+    pub listed: BTreeMap<Op, Entry>,
     /// What every other op does where ops go by lists.
     #[serde(default = "as_is", skip_serializing_if = "is_as_is")]
     pub unlisted: Treatment,
@@ -63,113 +63,22 @@ pub struct Summary {
     pub prefer: Prefer,
 }
 
-/// How one cell will run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Decision {
-    /// Path of the cell; the root's is empty.
-    pub path: String,
-    /// Kind of the cell.
-    pub kind: Cow<'static, str>,
-    /// The precision inside.
-    pub run: Region,
-    /// What is put into the cell's slot: only where the precision changes.
-    pub adapter: Option<Adapter>,
-    /// What decided.
-    pub because: Reason,
-    /// What else spoke and lost, strongest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub beaten: Vec<Reason>,
-    /// What the cell itself is predicted to take, without those inside it, in a plan made [for a machine](Policy::plan_for).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predicted: Option<Predicted>,
-}
-
-/// The precision inside a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Region {
-    /// Nothing is cast: ops take their inputs as they come.
-    AsIs,
-    /// Ops on the white list are cast to this dtype and their results back to f32; other ops take what comes.
-    Ops(DType),
-    /// Every op is treated by the op lists of level auto, where low is this dtype.
-    Auto(DType),
-    /// Every op runs in this dtype.
-    Fixed(DType),
-}
-
-impl Region {
-    pub(super) fn is_low(self) -> bool {
-        matches!(self, Region::Fixed(dtype) if dtype.is_low())
-    }
-}
-
-impl fmt::Display for Region {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Region::AsIs => f.pad("as is"),
-            Region::Ops(dtype) => f.pad(&format!("listed ops {dtype}")),
-            Region::Auto(dtype) => f.pad(&format!("op lists {dtype}")),
-            Region::Fixed(dtype) => f.pad(dtype.name()),
-        }
-    }
-}
-
-/// Why a decision fell.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// `to_float` in code.
-    ToFloat(DType),
-    /// A rule with the exact path of the cell, or the first that matches it.
-    Rule(Arc<RuleRef>),
-    /// The cell stands inside the region of the cell at this path.
-    Inside(Arc<str>),
-    /// The kind of the cell is on the white list.
-    White(Origin),
-    /// The kind of the cell is on the black list.
-    Black(Origin),
-    /// The default of the level.
-    Level(Level),
-    /// The policy prefers speed, and this is the faster.
-    Cost(Cost),
-}
-
-/// A rule, as a reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleRef {
-    /// Which cells it is for, as written: `path encoder.*.norm`.
-    pub select: String,
-    /// How they run, as written: `float32`.
-    pub run: String,
-    /// The writer's reason.
-    pub because: Option<String>,
-    /// Where it was written.
-    pub origin: Origin,
-}
-
-impl From<&Rule> for RuleRef {
-    fn from(rule: &Rule) -> Self {
-        RuleRef {
-            select: rule.select.to_string(),
-            run: rule.run.to_string(),
-            because: rule.because.clone(),
-            origin: rule.origin.clone(),
-        }
-    }
-}
-
 impl Policy {
     /// Lays the policy on a network. Nothing is changed.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a low dtype that is none,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a low dtype that is not f16 or bf16,
     /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when a rule matches no cell, or not as many as it expects, and when the
     /// policy prefers speed: that needs [`plan_for`](Policy::plan_for),
-    /// [`ErrorKind::List`](crate::ErrorKind::List) when a list was given a kind that neither the network nor the library has.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when a list was given a kind that neither the network nor the library has,
+    /// or an entry that the level does not read.
     pub fn plan<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<Plan> {
         match self.prefer {
-            Prefer::Memory => Ok(self.planned(self.decisions(&Laid::new(self)?, net)?, None)),
+            Prefer::Memory => {
+                let prepared = Prepared::new(self)?;
+                let (decisions, _) = self.decisions(&prepared, net)?;
+                Ok(self.planned(&prepared, decisions, None))
+            }
             Prefer::Speed => Err(Error::policy(
                 "the policy prefers speed, so a plan must know how large everything is and how fast the machine is: trace one \
                  call, `net.trace(|net| net.call(&x))`, and plan by `policy.plan_for(&net, &trace, &Speeds::here())`",
@@ -182,12 +91,12 @@ impl Policy {
     /// would lower stays f32 if that is predicted to take less time. Nothing is changed, and nothing is measured here: the
     /// same values give the same plan.
     ///
-    /// What is predicted is what was traced, with the way back where gradients are wanted. Ops of the traced call outside the
-    /// network count as the root's.
+    /// What is predicted is what was traced, with the backward pass where gradients are wanted. Ops of the traced call outside
+    /// the network count as the root's.
     ///
     /// # Errors
     /// As [`plan`](Policy::plan); [`ErrorKind::Path`](crate::ErrorKind::Path) for the trace of another network,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for one without ops, and for speeds that are none.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for one without ops, and for speeds that are not finite and positive.
     ///
     /// ```no_run
     /// use precast::{cost::Speeds, policy::Prefer, prelude::*};
@@ -201,24 +110,34 @@ impl Policy {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn plan_for<C: ?Sized + AsCell>(&self, net: &Child<C>, trace: &Trace, speeds: &Speeds) -> Result<Plan> {
-        let laid = Laid::new(self)?;
-        let plain = self.decisions(&laid, net)?;
-        let (decisions, prediction) = Costs::new(net, trace, laid.ops(), speeds)?.reckon(&laid, plain, self.prefer);
-        Ok(self.planned(decisions, Some(prediction)))
+        let prepared = Prepared::new(self)?;
+        let (plain, choices) = self.decisions(&prepared, net)?;
+        let costs = Costs::new(net, trace, prepared.ops(), speeds)?;
+        let (decisions, prediction) =
+            costs.decide(&prepared, plain, (self.prefer == Prefer::Speed).then_some(&choices));
+        Ok(self.planned(&prepared, decisions, Some(prediction)))
     }
 
-    fn planned(&self, decisions: Vec<Decision>, prediction: Option<Prediction>) -> Plan {
+    fn planned(&self, prepared: &Prepared<'_>, decisions: Vec<Decision>, prediction: Option<Prediction>) -> Plan {
         let Policy { name, pack, level, dtype, prefer, .. } = self;
         let (name, pack) = (name.clone(), pack.clone());
         let policy = Summary { name, pack, level: *level, dtype: *dtype, prefer: *prefer };
-        let unlisted = if self.level == Level::Auto { self.auto.unlisted } else { Treatment::AsIs };
-        Plan { policy, decisions, listed: listed_ops(self), unlisted, prediction }
+        let entry = |op: &Op| Some((*op, self.lists.op(*op, self.dtype)?.clone()));
+        let (listed, unlisted) = match prepared.ops() {
+            None => (BTreeMap::new(), Treatment::AsIs),
+            Some(rules) => (rules.ops.keys().filter_map(entry).collect(), rules.unlisted),
+        };
+        Plan { policy, decisions, listed, unlisted, prediction }
     }
 
-    /// The decisions by all but time.
-    fn decisions<C: ?Sized + AsCell>(&self, laid: &Laid<'_>, net: &Child<C>) -> Result<Vec<Decision>> {
+    /// The decisions by all but time, and whether `prefer: speed` may choose otherwise.
+    fn decisions<C: ?Sized + AsCell>(
+        &self,
+        prepared: &Prepared<'_>,
+        net: &Child<C>,
+    ) -> Result<(Vec<Decision>, Vec<Choice>)> {
         let (mut hits, mut matching) = (vec![0; self.rules.len()], Vec::new());
-        let mut decisions = Vec::new();
+        let (mut decisions, mut choices) = (Vec::new(), Vec::new());
         // Surroundings for the children of each cell on the way down to the current one.
         let mut above: Vec<Surroundings> = vec![Surroundings::of_root()];
         net.walk(&mut |entry| {
@@ -229,9 +148,10 @@ impl Policy {
             matching.clear();
             matching.extend((0..hits.len()).filter(|&i| self.rules[i].select.matches(facts.path, kind)));
             matching.iter().for_each(|&i| hits[i] += 1);
-            let verdict = decide(laid, &facts, &matching, around);
+            let verdict = decide(prepared, &facts, &matching, around);
             let inside = around.inside(&verdict, entry.path);
-            let adapter = laid.adapter(&facts, around, &verdict);
+            let adapter = prepared.adapter(&facts, around, &verdict);
+            choices.push(verdict.choice);
             let (path, kind) = (entry.path.to_string(), Cow::Borrowed(kind));
             decisions.push(Decision {
                 path,
@@ -239,7 +159,7 @@ impl Policy {
                 run: verdict.run,
                 adapter,
                 because: verdict.because,
-                beaten: verdict.beaten,
+                overridden: verdict.overridden,
                 predicted: None,
             });
             above.push(inside);
@@ -248,7 +168,7 @@ impl Policy {
             check_hits(rule, hits, &decisions)?;
         }
         check_kinds(self, &decisions)?;
-        Ok(decisions)
+        Ok((decisions, choices))
     }
 }
 
@@ -302,8 +222,8 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
 
 /// A kind that a user put on a list must exist: in the library, or in the network at hand.
 fn check_kinds(policy: &Policy, decisions: &[Decision]) -> Result<()> {
-    let by_hand = |(_, origin): &(&String, &Origin)| !matches!(origin, Origin::Pack(_));
-    for (kind, origin) in policy.white.cells().iter().chain(policy.black.cells()).filter(by_hand) {
+    let by_hand = |(_, entry): &(&String, &Entry)| !matches!(entry.origin, Origin::Pack(_));
+    for (kind, Entry { origin, .. }) in policy.lists.cells().iter().filter(by_hand) {
         let known = layers::kinds();
         let here = || decisions.iter().map(|d| d.kind.as_ref());
         if !known.contains(&kind.as_str()) && !here().any(|met| met == kind) {

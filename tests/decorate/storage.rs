@@ -1,6 +1,6 @@
 //! What is stored how, and back.
 
-use precast::{cell::Params, io::models::Model, prelude::*, rewrite::Kept};
+use precast::{cell::Params, io::models::Model, prelude::*, rewrite::KeptBecause};
 
 use super::{bits, bits_of, low, net, param, rounded};
 
@@ -46,7 +46,7 @@ fn every_shipped_model_is_stored_low_and_comes_back() {
 fn norms_keep_their_running_statistics_with_them() {
     let paths = |dtype| {
         let decorated = decorate(&net(1), low(dtype)).unwrap();
-        let kept = decorated.params.iter().filter(|stored| matches!(stored.kept, Some(Kept::Pack { .. })));
+        let kept = decorated.params.iter().filter(|stored| matches!(stored.kept, Some(KeptBecause::Pack { .. })));
         kept.map(|stored| stored.path.clone()).collect::<Vec<_>>()
     };
     let batch_norm = ["1.weight", "1.bias", "1.running_mean", "1.running_var"];
@@ -99,7 +99,7 @@ fn floating_buffers_are_stored_low_and_f64_and_integers_never() {
     let now: Vec<DType> = net.named_params().iter().map(|(_, param)| param.dtype()).collect();
     assert_eq!(now, [DType::Bf16, DType::I64, DType::F64, DType::Bf16]);
     let kept: Vec<_> = decorated.params.iter().map(|stored| stored.kept.clone()).collect();
-    assert_eq!(kept, [None, Some(Kept::DType(DType::I64)), Some(Kept::DType(DType::F64)), None]);
+    assert_eq!(kept, [None, Some(KeptBecause::DType(DType::I64)), Some(KeptBecause::DType(DType::F64)), None]);
     assert_eq!(
         decorated.to_string(),
         "stored in bfloat16, with f32 masters\n\
@@ -169,7 +169,7 @@ fn tied_weights_are_stored_once_and_kept_where_any_place_is() {
     assert_eq!(param(&net, "1.0.weight").dtype(), DType::Bf16);
     let net = tied();
     let decorated = decorate(&net, low(DType::Bf16).exclude_path("1").unwrap()).unwrap();
-    assert!(decorated.params.iter().all(|stored| matches!(stored.kept, Some(Kept::Excluded(_)))));
+    assert!(decorated.params.iter().all(|stored| matches!(stored.kept, Some(KeptBecause::Excluded(_)))));
     assert_eq!(param(&net, "0.weight").dtype(), DType::F32);
 }
 
@@ -178,7 +178,7 @@ fn exclusions_take_what_is_inside_and_single_parameters() {
     let nested = || Child::of(sequential![net(1), net(2)]);
     let kept = |how: Decorate| {
         let decorated = decorate(&nested(), how).unwrap();
-        let kept = decorated.params.into_iter().filter(|stored| matches!(stored.kept, Some(Kept::Excluded(_))));
+        let kept = decorated.params.into_iter().filter(|stored| matches!(stored.kept, Some(KeptBecause::Excluded(_))));
         kept.map(|stored| stored.path).collect::<Vec<_>>()
     };
     let bf16 = || low(DType::Bf16);

@@ -182,13 +182,13 @@ fn a_decorated_network_runs_under_every_policy_and_under_none() {
 #[test]
 fn a_decorated_network_runs_in_the_regions_of_every_pack() {
     for pack in Pack::names().map(|name| Pack::named(name).unwrap()) {
-        for (lists, dtype) in pack.regions.iter().flat_map(|lists| pack.dtypes.iter().map(move |dtype| (lists, *dtype)))
-        {
-            let place = format!("{} {} {dtype}", pack.name, lists.level);
+        let regions = pack.regions.iter().flat_map(|(level, _)| pack.dtypes.iter().map(move |dtype| (level, *dtype)));
+        for (op_level, dtype) in regions {
+            let place = format!("{} {op_level} {dtype}", pack.name);
             let mut net = net(7);
             let reference = net.call(&input(1)).unwrap().to_f64();
             decorate(&net, Decorate::new(dtype).pack(&pack.name).unwrap()).unwrap();
-            let region = Autocast::new(&pack.name).unwrap().dtype(dtype).level(&*lists.level);
+            let region = Autocast::new(&pack.name).unwrap().dtype(dtype).op_level(&**op_level);
             for training in [false, true] {
                 net.set_train(training);
                 // Ops that mix no dtypes and are on no list meet inputs of the network's dtype.

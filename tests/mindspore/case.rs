@@ -6,7 +6,7 @@ use precast::{
     DType, Level, Param, Policy, Tensor,
     cell::{Child, Trace},
     error::{Error, Result},
-    policy::{List, OpLists, Pack},
+    policy::{Lists, Pack},
     rewrite::{Custom, Plan, custom_mixed_precision},
 };
 
@@ -36,11 +36,11 @@ pub enum Effect {
     /// Nothing is lowered.
     Nothing,
     /// What is on this list is lowered: O1 and a white list.
-    Listed(List),
+    Listed(Lists),
     /// All is lowered but what is on this list: O2, O3 and a black list.
-    AllBut(List),
+    AllBut(Lists),
     /// Every op is treated by its list: level auto.
-    EachOp(OpLists),
+    EachOp(Lists),
 }
 
 impl Case<'_> {
@@ -53,14 +53,14 @@ impl Case<'_> {
     }
 
     pub fn effect(&self) -> Effect {
-        let lists = |level| mindspore(level, DType::F16).expect("f16 is a low dtype");
+        let lists = |level| mindspore(level, DType::F16).expect("f16 is a low dtype").lists;
         match self.in_force() {
-            Lowering::Level(Level::O1) => Effect::Listed(lists(Level::O1).white),
-            Lowering::Level(Level::O2) => Effect::AllBut(lists(Level::O2).black),
-            Lowering::Level(Level::O3) => Effect::AllBut(List::new()),
-            Lowering::Level(Level::Auto) => Effect::EachOp(lists(Level::Auto).auto),
-            Lowering::White(names) => Effect::Listed(list(&names, Kit::Unfused).expect("names of the library")),
-            Lowering::Black(names) => Effect::AllBut(list(&names, Kit::Unfused).expect("names of the library")),
+            Lowering::Level(Level::O1) => Effect::Listed(lists(Level::O1)),
+            Lowering::Level(Level::O2) => Effect::AllBut(lists(Level::O2)),
+            Lowering::Level(Level::O3) => Effect::AllBut(Lists::new()),
+            Lowering::Level(Level::Auto) => Effect::EachOp(lists(Level::Auto)),
+            Lowering::White(names) => Effect::Listed(list(&names, true, Kit::Unfused).expect("names of the library")),
+            Lowering::Black(names) => Effect::AllBut(list(&names, false, Kit::Unfused).expect("names of the library")),
             _ => Effect::Nothing,
         }
     }
@@ -150,8 +150,8 @@ pub fn mindspore(level: Level, low: DType) -> Result<Policy> {
 fn lower(net: &mut Child, lowering: &Lowering, low: DType, kit: Kit) -> Result<Plan> {
     let applied = match lowering {
         Lowering::Level(level) => mindspore(*level, low)?.apply(net)?,
-        Lowering::White(names) => custom_mixed_precision(net, Custom::White(list(names, kit)?), low)?,
-        Lowering::Black(names) => custom_mixed_precision(net, Custom::Black(list(names, kit)?), low)?,
+        Lowering::White(names) => custom_mixed_precision(net, Custom::White(list(names, true, kit)?), low)?,
+        Lowering::Black(names) => custom_mixed_precision(net, Custom::Black(list(names, false, kit)?), low)?,
         Lowering::Twice(first, second) => {
             let _first = mindspore(*first, low)?.apply(net)?;
             mindspore(*second, low)?.apply(net)?
@@ -160,11 +160,15 @@ fn lower(net: &mut Child, lowering: &Lowering, low: DType, kit: Kit) -> Result<P
     Ok(applied.plan)
 }
 
-/// A custom list as the file writes it: classes of cells, and ops as `ops.MatMul`.
-fn list(names: &[String], kit: Kit) -> Result<List> {
-    names.iter().try_fold(List::new(), |list, name| match (name.strip_prefix("ops."), kit) {
-        (Some(op), _) => list.op(&format!("mindspore:{op}")),
-        (None, Kit::Library) if name == "SequentialCell" => Ok(list.cell("Sequential")),
-        (None, _) => Ok(list.cell(name)),
+/// A custom list, white or black, as the file writes it: classes of cells, and ops as `ops.MatMul`.
+fn list(names: &[String], white: bool, kit: Kit) -> Result<Lists> {
+    names.iter().try_fold(Lists::new(), |lists, name| {
+        let kind = if kit == Kit::Library && name == "SequentialCell" { "Sequential" } else { name };
+        match (name.strip_prefix("ops."), white) {
+            (Some(op), true) => lists.white_op(&format!("mindspore:{op}")),
+            (Some(op), false) => lists.black_op(&format!("mindspore:{op}")),
+            (None, true) => Ok(lists.white(kind)),
+            (None, false) => Ok(lists.black(kind)),
+        }
     })
 }

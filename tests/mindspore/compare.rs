@@ -164,9 +164,8 @@ fn compare_cells(case: &Case<'_>, ours: &Ours, found: &mut Vec<Mismatch>) {
             _ => None,
         };
         let run = match decision.run {
-            Region::AsIs | Region::Ops(_) | Region::Auto(_) => None,
             Region::Fixed(_) if seat.flag.is_none() && in_white_cell(case, &seat.path) => None,
-            Region::Fixed(dtype) => Some(dtype),
+            run => run.dtype(),
         };
         let flag = seat.flag.as_deref().map(dtype);
         let agree = flag == run && (user_flagged || wrappers == border.into_iter().collect::<Vec<_>>());

@@ -268,7 +268,7 @@ fn root_is_listed(case: &Case<'_>) -> bool {
 
 /// Whether ops go by lists, and this one is on none.
 fn is_unlisted(case: &Case<'_>, op: Op) -> bool {
-    matches!(case.effect(), Effect::EachOp(lists) if lists.entry(op, case.low).is_none())
+    matches!(case.effect(), Effect::EachOp(lists) if lists.op(op, case.low).is_none())
 }
 
 /// The cell that ran before an op's own, as recorded.

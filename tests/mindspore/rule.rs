@@ -49,9 +49,9 @@ fn place(case: &Case<'_>, effect: &Effect, row: &CellRow) -> Place {
     let of_level = match effect {
         Effect::Nothing => Region::AsIs,
         Effect::Listed(list) if list.ops().is_empty() => Region::AsIs,
-        Effect::Listed(_) => Region::Ops(case.low),
+        Effect::Listed(_) => Region::Lists(case.low),
         Effect::AllBut(_) => Region::Fixed(case.low),
-        Effect::EachOp(_) => Region::Auto(case.low),
+        Effect::EachOp(_) => Region::Lists(case.low),
     };
     around.unwrap_or(Place { run: of_level, decided: false })
 }
@@ -137,8 +137,8 @@ fn demanded(effect: &Effect, region: Region, call: &Call) -> (Vec<DType>, DType)
     };
     let (inside, back) = match (region, effect) {
         (Region::Fixed(dtype), _) => (all(dtype), false),
-        (Region::Ops(low), Effect::Listed(list)) if list.ops().contains_key(&call.op) => (all(low), true),
-        (Region::Auto(low), Effect::EachOp(lists)) => match lists.entry(call.op, low).map(|entry| entry.treatment) {
+        (Region::Lists(low), Effect::Listed(list)) if list.ops().contains_key(&call.op) => (all(low), true),
+        (Region::Lists(low), Effect::EachOp(lists)) => match lists.op(call.op, low).map(|entry| entry.treatment) {
             Some(Treatment::Low) => (all(low), false),
             Some(Treatment::Full) => (all(DType::F32), false),
             _ => (arithmetic(), false),
@@ -157,7 +157,7 @@ fn wrong_outputs(case: &Case<'_>, effect: &Effect, ours: &Ours) -> Vec<String> {
     let demanded = match (adapter(effect, root, run, Region::AsIs), run) {
         (Some(Ok(cast)), _) => cast.outward,
         (None, Region::Fixed(dtype)) => dtype,
-        (Some(Err(Region::Auto(_))), _) => return vec![],
+        (Some(Err(_)), _) if matches!(effect, Effect::EachOp(_)) => return vec![],
         _ if case.inputs().iter().any(|x| x.dtype().is_low()) => return vec![],
         _ => DType::F32,
     };

@@ -5,7 +5,7 @@ use precast::{Autocast, ConvOptions, DType, ErrorKind, Op, Result, Tensor, autoc
 const LEVELS: [&str; 3] = ["O1", "O2", "OD"];
 
 fn region(level: &str) -> Autocast {
-    Autocast::new("paddle-3.3").unwrap().level(level).dtype(DType::Bf16)
+    Autocast::new("paddle-3.3").unwrap().op_level(level).dtype(DType::Bf16)
 }
 
 fn square(dtype: DType) -> Tensor {

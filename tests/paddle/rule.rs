@@ -81,7 +81,7 @@ fn widest(inputs: &[DType]) -> Option<DType> {
 impl Region {
     /// The same region here.
     pub fn autocast(&self) -> Autocast {
-        let region = AUTOCAST.clone().enabled(self.enabled).level(&self.level).use_promote(self.promote);
+        let region = AUTOCAST.clone().enabled(self.enabled).op_level(&self.level).use_promote(self.promote);
         let region = self.dtype.into_iter().fold(region, Autocast::dtype);
         region.white(&self.white).black(&self.black)
     }
@@ -124,8 +124,9 @@ impl Region {
         let is_named = |names: &[String]| {
             names.iter().any(|name| Op::named_in(System::Paddle, name).is_ok_and(|ops| ops.contains(&op)))
         };
-        let lists = PACK.region(if self.level == "O0" { "O1" } else { &self.level }).map_err(|error| error.kind())?;
-        let list = match lists.entry(op, self.low()).map(|entry| entry.treatment) {
+        let op_level = Some(self.level.as_str()).filter(|level| *level != "O0");
+        let lists = PACK.region(op_level).map_err(|error| error.kind())?;
+        let list = match lists.op(op, self.low()).map(|entry| entry.treatment) {
             _ if is_named(&self.white) => Listed::White,
             _ if is_named(&self.black) => Listed::Black,
             Some(Treatment::Low) => Listed::White,

@@ -148,7 +148,7 @@ impl<'a> Script<'a> {
 
     /// Where the state is not the recorded one.
     fn other_state(&self, theirs: &Value) -> Option<String> {
-        let outside = precision::RegionState { enabled: false, dtype: DType::Bf16, cache: true };
+        let outside = precision::AutocastState { enabled: false, dtype: DType::Bf16, cache: true };
         let ours = precision::region().unwrap_or(outside);
         let state = &theirs["state"];
         // Of a region that is refused here there is no dtype.

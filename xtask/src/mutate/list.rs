@@ -31,10 +31,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "list full runs low",
         "src/precision/resolve.rs",
-        &[(
-            "Treatment::Full | Treatment::FullUnlessDtype => DType::F32,",
-            "Treatment::Full | Treatment::FullUnlessDtype => rules.low,",
-        )],
+        &[("Treatment::Full => DType::F32,", "Treatment::Full => rules.low,")],
         &["lib", "torch"],
     ),
     mutation(
@@ -70,7 +67,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "results of listed ops stay low at O1",
         "src/precision/resolve.rs",
-        &[("casts.output = Some(DType::F32);", "casts.output = None;")],
+        &[("casts.output = rules.back;", "casts.output = None;")],
         &["lib", "levels", "mindspore"],
     ),
     mutation(
@@ -81,29 +78,32 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "two lists of a pack are swapped",
-        "src/policy/pack.rs",
-        &[
-            ("(Treatment::Low, &region.low)", "(Treatment::Full, &region.low)"),
-            ("(Treatment::Full, &region.full)", "(Treatment::Low, &region.full)"),
-        ],
+        "src/policy/pack_file.rs",
+        &[(
+            "(Treatment::Low, &self.low),\n            (Treatment::Full, &self.full),\n            (Treatment::Widest",
+            "(Treatment::Full, &self.low),\n            (Treatment::Low, &self.full),\n            (Treatment::Widest",
+        )],
         &["packs", "torch"],
     ),
     mutation(
         "ops that promote run in f32",
-        "src/policy/pack.rs",
-        &[("(Treatment::Widest, &region.widest)", "(Treatment::Full, &region.widest)")],
+        "src/policy/pack_file.rs",
+        &[("(Treatment::Widest, &self.widest)", "(Treatment::Full, &self.widest)")],
         &["packs", "torch"],
     ),
     mutation(
         "ops that a file adds to the white list are dropped",
         "src/policy/v1.rs",
-        &[("added.into_iter().for_each(|(op, origin)| policy.white.add_op(op, origin));", "let _ = added;")],
+        &[(
+            "added.into_iter().for_each(|(op, origin)| _ = lists.put_op(op, Entry::new(treatment, origin)));",
+            "let _ = (added, treatment);",
+        )],
         &["lib", "policy_files", "levels"],
     ),
     mutation(
         "`use_promote` is ignored",
         "src/autocast.rs",
-        &[("if !self.promote {", "if !self.promote && self.level.is_none() {")],
+        &[("if !self.promote {", "if !self.promote && self.op_level.is_none() {")],
         &["autocast", "paddle"],
     ),
     mutation(
@@ -154,11 +154,14 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a black cell is lowered",
         "src/rewrite/decide.rs",
-        &[(
-            "claims.push((full, Reason::Black(origin.clone())));",
-            "claims.push((low, Reason::Black(origin.clone())));",
-        )],
+        &[("_ => (Region::Fixed(DType::F32), Choice::Forced),", "_ => (self.low(), Choice::Forced),")],
         &["levels", "properties", "mindspore"],
+    ),
+    mutation(
+        "a black op at O2 keeps its f32",
+        "src/policy/mod.rs",
+        &[("back: Some(self.dtype), unlisted", "back: None, unlisted")],
+        &["levels", "properties"],
     ),
     mutation(
         "an exact path is no stronger than a rule",
@@ -170,27 +173,21 @@ pub const MUTATIONS: &[Mutation] = &[
         "the last rule wins",
         "src/rewrite/decide.rs",
         &[(
-            "matching.iter().map(|&i| (&policy.rules[i], &laid.rules[i]))",
-            "matching.iter().rev().map(|&i| (&policy.rules[i], &laid.rules[i]))",
+            "matching.iter().map(|&i| (&policy.rules[i], &self.rules[i]))",
+            "matching.iter().rev().map(|&i| (&policy.rules[i], &self.rules[i]))",
         )],
         &["levels", "properties", "policy_files"],
     ),
     mutation(
         "a list is stronger than what stands around a cell",
         "src/rewrite/decide.rs",
-        &[(
-            "if let Some(owner) = &around.decided_by {\n            claims.push((around.run",
-            "if let Some(owner) = &around.decided_by\n            && policy.level != Level::O2\n        {\n            claims.push((around.run",
-        )],
+        &[("claims.extend(inside);", "claims.extend(inside.filter(|_| policy.level != Level::O2));")],
         &["levels", "properties"],
     ),
     mutation(
         "O1 lowers neighbours of listed cells",
         "src/rewrite/decide.rs",
-        &[(
-            "_ => DType::F32,\n                };\n                Some(Adapter::Cast",
-            "_ => inward,\n                };\n                Some(Adapter::Cast",
-        )],
+        &[("if bare_root { inward } else { DType::F32 }", "if bare_root { inward } else { inward }")],
         &["levels", "mindspore"],
     ),
     mutation(
