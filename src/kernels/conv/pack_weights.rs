@@ -85,7 +85,7 @@ fn pack_rows<S: Simd, T: Lanes>(simd: S, weight: &[T], depth: usize, to: &mut [f
     }
 }
 
-/// Packs the chosen taps of the channels of one output channel. `wide` is memory of zeros behind them.
+/// Packs the chosen taps of the channels of one output channel. `wide` is memory for them, with zeros after them.
 #[inline(always)]
 fn pack_taps<S: Simd, T: Lanes>(
     simd: S,

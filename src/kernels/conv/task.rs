@@ -51,8 +51,8 @@ impl<T> Task<'_, T> {
         let (steps, last) = (self.phase.steps, self.phase.length - 1);
         let from = greatest(&mut self.runs.iter().map(|run| run.0)) + greatest(&mut self.phase.offsets.iter().copied());
         let from = (self.images - 1) * self.padded_image + from + last * steps.0;
-        assert!(from + SLACK <= self.padded.len(), "windows lie inside the padded images");
+        assert!(from + SLACK <= self.padded.len(), "windows are inside the padded images");
         let to = greatest(&mut self.runs.iter().map(|run| run.1)) + last * steps.1;
-        assert!(to < self.channel, "outputs lie inside their channel");
+        assert!(to < self.channel, "outputs are inside their channel");
     }
 }

@@ -77,7 +77,7 @@ impl<T: Lanes> Kernel for Dots<'_, T> {
             for (i, few) in a_rows.chunks(UNROLL).enumerate() {
                 let mut tile = [[0.0; UNROLL]; UNROLL];
                 with_constants!((few.len(), some.len()), R, C => {
-                    // SAFETY: R and C rows, which were asserted to lie inside their slices.
+                    // SAFETY: R and C rows, which were asserted to be inside their slices.
                     unsafe { dots::<S, T, R, C>(simd, a, few, b, some, len, &mut tile) }
                 });
                 for (r, row) in tile[..few.len()].iter().enumerate() {
@@ -92,7 +92,7 @@ impl<T: Lanes> Kernel for Dots<'_, T> {
 /// The products of R rows of `a` with C rows of `b`.
 ///
 /// # Safety
-/// There are R rows of `a` and C rows of `b`, and each lies with `len` numbers inside its slice.
+/// There are R rows of `a` and C rows of `b`, and each has `len` numbers inside its slice.
 #[inline(always)]
 unsafe fn dots<S: Simd, T: Lanes, const R: usize, const C: usize>(
     simd: S,

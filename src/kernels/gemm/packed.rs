@@ -46,7 +46,7 @@ impl<T: Gemm<Wide: Real>> Packed<T> {
         if out.is_empty() {
             return;
         }
-        assert!((rows - 1) * stride + k <= a.len(), "each row lies inside its slice");
+        assert!((rows - 1) * stride + k <= a.len(), "each row is inside its slice");
         match &self.storage {
             Storage::Panels(panels) => T::multiply_panels(panels, a, stride, out),
             Storage::Rows(b) => {

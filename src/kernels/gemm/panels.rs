@@ -79,7 +79,7 @@ impl Kernel for Multiplication<'_> {
         let Multiplication { b, a, stride, out } = self;
         let (k, n) = (b.k, b.n);
         let rows = out.len() / n;
-        assert!((rows - 1) * stride + k <= a.len(), "each row lies inside its slice");
+        assert!((rows - 1) * stride + k <= a.len(), "each row is inside its slice");
         if k == 0 {
             return out.fill(0.0);
         }

@@ -46,14 +46,14 @@ pub(crate) struct Product<'a, T> {
 }
 
 impl<'a, T> Products<'a, T> {
-    /// Panics unless all operands lie inside their slices, and `len` is the number of all results' elements.
+    /// Panics unless all operands are inside their slices, and `len` is the number of all results' elements.
     pub fn check(&self, len: usize) {
         let (m, k, n) = self.mkn;
         assert_eq!(len, self.terms.len() * m * n, "one place for each element");
         for &(a, b) in self.terms.iter().flatten() {
             assert!(
                 (a + 1) * m * k <= self.a.len() && (b + 1) * k * n <= self.b.len(),
-                "a matrix lies outside its slice"
+                "a matrix is outside its slice"
             );
         }
         match self.added {

@@ -12,7 +12,8 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// The layer over its input: the output `[batch, time, hidden]`, with the last c of an LSTM behind it, and what the backward pass needs.
+/// The layer over its input: the output `[batch, time, hidden]`, followed by the last c of an LSTM; and what the backward pass
+/// needs.
 pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T>) -> (Vec<T>, Saved<Vec<T>>) {
     let Layer { gating, batch, time, inputs, hidden, .. } = *layer;
     let (places, width) = (batch * time, layer.width());

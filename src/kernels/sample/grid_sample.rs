@@ -13,13 +13,13 @@ pub(crate) struct Sampling {
     pub align_corners: bool,
 }
 
-/// Sizes: `x [n, c, from]` and `grid [n, places, axes]` give `[n, c, places]`.
+/// Sizes: `x [n, c, from]` and `grid [n, positions, axes]` give `[n, c, positions]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub n: usize,
     pub c: usize,
     pub from: [usize; 3],
-    pub places: usize,
+    pub positions: usize,
     /// Coordinates of each position, the last axis of the picture first.
     pub axes: usize,
 }
@@ -66,7 +66,7 @@ impl Sizes {
 
     /// Calls `f` with the sample and the position, and for each element read there its offset, its weight, and the derivative of
     /// the weight by each coordinate.
-    fn each_place<R: Real>(
+    fn each_position<R: Real>(
         &self,
         grid: &[R],
         sampling: Sampling,
@@ -75,8 +75,8 @@ impl Sizes {
         let only = [Some(Tap { at: 0, weight: R::one(), slope: R::zero() }), None];
         let mut read = Vec::with_capacity(8);
         for sample in 0..self.n {
-            for place in 0..self.places {
-                let coordinates = &grid[(sample * self.places + place) * self.axes..][..self.axes];
+            for position in 0..self.positions {
+                let coordinates = &grid[(sample * self.positions + position) * self.axes..][..self.axes];
                 let taps = |axis: usize| coordinates.get(axis).map_or(only, |&x| sampling.taps(x, self.from[2 - axis]));
                 let axes = [taps(0), taps(1), taps(2)];
                 read.clear();
@@ -93,7 +93,7 @@ impl Sizes {
                         }
                     }
                 }
-                f(sample, place, &read);
+                f(sample, position, &read);
             }
         }
     }
@@ -101,12 +101,13 @@ impl Sizes {
 
 /// The sampled picture.
 pub(crate) fn grid_sample<R: Real>(x: &[R], grid: &[R], sizes: &Sizes, sampling: Sampling) -> Vec<R> {
-    let (len, places) = (sizes.picture_len(), sizes.places);
-    let mut y = vec![R::zero(); sizes.n * sizes.c * places];
-    sizes.each_place(grid, sampling, |sample, place, read| {
+    let (len, positions) = (sizes.picture_len(), sizes.positions);
+    let mut y = vec![R::zero(); sizes.n * sizes.c * positions];
+    sizes.each_position(grid, sampling, |sample, position, read| {
         for channel in sample * sizes.c..(sample + 1) * sizes.c {
             let x = &x[channel * len..][..len];
-            y[channel * places + place] = read.iter().fold(R::zero(), |sum, &(at, weight, _)| sum + x[at] * weight);
+            y[channel * positions + position] =
+                read.iter().fold(R::zero(), |sum, &(at, weight, _)| sum + x[at] * weight);
         }
     });
     y
@@ -120,12 +121,12 @@ pub(crate) fn grid_sample_backward<R: Real>(
     sizes: &Sizes,
     sampling: Sampling,
 ) -> (Vec<R>, Vec<R>) {
-    let (len, places, axes) = (sizes.picture_len(), sizes.places, sizes.axes);
+    let (len, positions, axes) = (sizes.picture_len(), sizes.positions, sizes.axes);
     let (mut dx, mut dgrid) = (vec![R::zero(); x.len()], vec![R::zero(); grid.len()]);
-    sizes.each_place(grid, sampling, |sample, place, read| {
-        let dgrid = &mut dgrid[(sample * places + place) * axes..][..axes];
+    sizes.each_position(grid, sampling, |sample, position, read| {
+        let dgrid = &mut dgrid[(sample * positions + position) * axes..][..axes];
         for channel in sample * sizes.c..(sample + 1) * sizes.c {
-            let dy = dy[channel * places + place];
+            let dy = dy[channel * positions + position];
             for &(at, weight, slopes) in read {
                 dx[channel * len + at] += dy * weight;
                 let x = x[channel * len + at];

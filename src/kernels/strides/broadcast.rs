@@ -84,11 +84,11 @@ impl<const N: usize> Broadcast<N> {
 }
 
 /// The index of each element of an array of `shape` that is broadcast to `to`.
-pub(crate) fn places(to: &[usize], shape: &[usize]) -> Vec<usize> {
+pub(crate) fn broadcast_indices(to: &[usize], shape: &[usize]) -> Vec<usize> {
     let walk = Broadcast::new(to, [shape]);
-    let mut places = Vec::with_capacity(walk.len());
-    walk.each_row(|len, [run]| places.extend((0..len).map(|i| run.start + i * run.step)));
-    places
+    let mut indices = Vec::with_capacity(walk.len());
+    walk.each_row(|len, [run]| indices.extend((0..len).map(|i| run.start + i * run.step)));
+    indices
 }
 
 /// `f` of every pair of elements.

@@ -3,5 +3,5 @@
 mod broadcast;
 mod contiguous;
 
-pub(crate) use broadcast::{Broadcast, places, zip, zip3};
+pub(crate) use broadcast::{Broadcast, broadcast_indices, zip, zip3};
 pub(crate) use contiguous::row_major;

@@ -15,7 +15,7 @@ use crate::{
         float::Float,
         gemm::Gemm,
         memory::Pooled,
-        strides::places,
+        strides::broadcast_indices,
     },
     tensor::{Array, Backward, Forward, Stored},
 };
@@ -119,7 +119,7 @@ fn with_attention<T: Stored + Float<Wide: Gemm>, R>(
 ) -> R {
     let &Fitted { ref batch, lengths, causal, scale } = fitted;
     // With its last two axes left out, which matrix of an input belongs to each item.
-    let places = |x: &Tensor| places(batch, &x.shape()[..x.rank().saturating_sub(2)]);
+    let places = |x: &Tensor| broadcast_indices(batch, &x.shape()[..x.rank().saturating_sub(2)]);
     let [of_q, of_k, of_v] = [0, 1, 2].map(|i| places(&inputs[i]));
     let [q, k, v] = [0, 1, 2].map(|i| elements::<T>(&inputs[i]));
     let stretch = |x: &Tensor| {

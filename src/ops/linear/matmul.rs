@@ -13,7 +13,7 @@ use crate::{
     kernels::{
         gemm::{Added, Layout, Products, products},
         memory::uninit_vec,
-        strides::places,
+        strides::broadcast_indices,
         strides::row_major,
     },
     tensor::{Array, Forward},
@@ -99,7 +99,10 @@ impl Batched {
         let (a, b, added) = (&inputs[0], &inputs[1], inputs.get(2));
         let products = self.batch.iter().product();
         // The matrices of a, of b and of the result that belong together.
-        let pairs = places(&self.batch, &self.a).into_iter().zip(places(&self.batch, &self.b)).enumerate();
+        let pairs = broadcast_indices(&self.batch, &self.a)
+            .into_iter()
+            .zip(broadcast_indices(&self.batch, &self.b))
+            .enumerate();
         let places: Vec<[usize; 3]> = pairs.map(|(i, (a, b))| [a, b, if self.summed { 0 } else { i }]).collect();
         let terms = move |of: usize, count: usize, [left, right]: [usize; 2]| {
             let mut terms: Terms = vec![vec![]; count];

@@ -79,7 +79,7 @@ impl Tensor {
                 }
             };
             let shape = checked_shape([&[n, c], places].concat())?;
-            let sizes = Sizes { n, c, from: three(spatial, 1), places: places.iter().product(), axes };
+            let sizes = Sizes { n, c, from: three(spatial, 1), positions: places.iter().product(), axes };
             let value = by_float!(x, T => {
                 let (x, grid) = (elements::<T>(x), elements::<T>(grid));
                 let y = grid_sample(&T::widen_slice(&x), &T::widen_slice(&grid), &sizes, sampling);
