@@ -97,7 +97,7 @@ fn text(all: &Levels) -> String {
         .iter()
         .map(|row| [format!("{}, read at {}", row.list, row.level), row.cells.join(", "), row.ops.join(", ")]);
     format!(
-        "{}\n\nlists of {}\n\n{}",
+        "{}\n\nlists of {}; a policy file calls low white, full black, and widest promote\n\n{}",
         table(["level", "meaning", "built-in policies"], levels),
         all.pack,
         table(["list", "cells", "ops"], lists)

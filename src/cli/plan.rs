@@ -1,4 +1,4 @@
-//! `precast plan`, `explain` and `diff`: policies laid on a network, before anything is run.
+//! `precast plan`, `explain` and `diff`: what policies decide for a network, before anything is run.
 
 use std::path::{Path, PathBuf};
 
