@@ -39,8 +39,8 @@ use crate::{
 /// A region to be entered: whose lists, in which low dtype, with which changes. A value: it can be kept, cloned and entered
 /// any number of times, also inside itself; nothing of a run is stored in it.
 ///
-/// Everything is checked when it is entered, also when it is switched off, so a wrong name never waits for the day on which
-/// the region is switched on.
+/// Everything is checked when it is entered, also when it is switched off: a wrong name is an error even in a region that
+/// casts nothing.
 ///
 /// ```
 /// use precast::prelude::*;

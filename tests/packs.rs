@@ -16,14 +16,17 @@ mod common;
 
 /// Each released pack with the CRC-32 and the length of its file.
 const RELEASED: &[(&str, u32, u32)] = &[
-    ("mindspore-2.10", 0x5e382d4f, 2382),
-    ("paddle-3.3", 0xb5cd1090, 3821),
-    ("precast-1", 0x8faa749c, 11582),
-    ("tensorflow-2.21-bf16", 0x896c8618, 3175),
-    ("tensorflow-2.21-cpu", 0x89e19029, 3497),
-    ("tensorflow-2.21-fp16", 0x150a25fa, 3460),
-    ("torch-2.15-cpu", 0x90734420, 2606),
-    ("torch-2.15-cuda", 0xc33f877d, 2760),
+    ("mindspore-2.10", 0x9ea76740, 2444),
+    ("mindspore-2.3", 0x77f2bcc6, 896),
+    ("mindspore-2.4", 0xea94ea04, 1871),
+    ("paddle-2.3", 0x15b63939, 2292),
+    ("paddle-3.3", 0x9f1344c7, 3813),
+    ("precast-1", 0x8edb2a01, 11666),
+    ("tensorflow-2.21-bf16", 0x163537ca, 3178),
+    ("tensorflow-2.21-cpu", 0x70b3e9fa, 3500),
+    ("tensorflow-2.21-fp16", 0x51160302, 3463),
+    ("torch-2.15-cpu", 0x1ec5523b, 2609),
+    ("torch-2.15-cuda", 0xd4224341, 2830),
 ];
 
 #[test]

@@ -89,7 +89,7 @@ impl Source<'_> {
     }
 }
 
-/// A message not longer than anybody reads: it quotes the file.
+/// Cuts a message at a readable length. It quotes the file, so it may be long.
 fn shortened(message: &str) -> Cow<'_, str> {
     match message.char_indices().nth(LONGEST) {
         Some((cut, _)) => format!("{} ...", &message[..cut]).into(),

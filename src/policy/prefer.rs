@@ -14,8 +14,8 @@ pub enum Prefer {
     /// The cell is lowered: half the bytes, whatever the time.
     #[default]
     Memory,
-    /// It is lowered unless f32 would take less time. What takes how long is predicted, so the plan needs a traced call and
-    /// the speeds of a machine: [`Policy::plan_for`](crate::Policy::plan_for).
+    /// It is lowered unless f32 would take less time. Times are predicted, so the plan needs a traced call and the speeds of
+    /// a machine: [`Policy::plan_for`](crate::Policy::plan_for).
     Speed,
 }
 

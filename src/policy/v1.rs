@@ -83,7 +83,7 @@ struct OpsV1 {
     promote: ChangesV1,
 }
 
-/// What is changed of a list of the pack. Names are checked against the pack's list, so the order means nothing.
+/// Changes of one list of the pack. Names are checked against the pack's list, so their order does not matter.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct ChangesV1 {

@@ -8,12 +8,12 @@ use std::{
 use super::Frame;
 use crate::DType;
 
-/// What a region of [`autocast`](crate::autocast()) says beside its frame.
+/// The state of an [`autocast`](crate::autocast()) region beside its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutocastState {
     /// Whether the region casts anything.
     pub enabled: bool,
-    /// Its low dtype: what a region inside takes that names none.
+    /// Its low dtype. A region inside that names no dtype takes this one.
     pub dtype: DType,
     /// Whether a parameter is cast once and the low copy used again.
     pub cache: bool,
@@ -22,7 +22,7 @@ pub struct AutocastState {
 /// One entered region. An adapter's frame is part of the [`autocast`](crate::autocast()) region around it.
 #[derive(Debug)]
 struct Entered {
-    /// Tells a frame from one that later stands at its place.
+    /// Distinguishes the frame from a later one at the same depth.
     number: u64,
     frame: Frame,
     region: Option<AutocastState>,

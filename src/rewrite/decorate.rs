@@ -295,7 +295,7 @@ impl Decorated {
     ///
     /// With masters this is exact. Before training each parameter has the bits it had before [`decorate`]; after training
     /// it has those of its master, as if it had been trained in f32 on the same gradients. Without masters what rounding
-    /// took is gone: each is the exact widening of its low value. Training goes on with the same optimizer.
+    /// lost cannot be restored: each is the exact widening of its low value. Training goes on with the same optimizer.
     pub fn undo(self) {
         for Stored { param, .. } in &self.params {
             param.store_as_made();

@@ -3,21 +3,23 @@
 //! Beside it, [`decorate`]: parameters themselves stored in 16 bit.
 
 mod apply;
-mod cost;
 mod decide;
 mod decision;
 mod decorate;
 mod diff;
 mod display;
+mod fastest;
 mod op_table;
 mod plan;
+mod predict;
 
 pub use apply::{Applied, Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, undo};
-pub use cost::{Cost, Predicted, Prediction};
 pub use decision::{Decision, Reason, Region, RuleRef};
 pub use decorate::{Decorate, Decorated, KeptBecause, Stored, decorate};
 pub use diff::{Change, Diff};
 pub use display::Explanation;
 pub(crate) use display::{bytes, time};
+pub use fastest::Cost;
 pub use op_table::{OpReason, OpRow, OpsTable};
 pub use plan::{Plan, Summary};
+pub use predict::{Predicted, Prediction};

@@ -1,4 +1,4 @@
-//! The plan: a policy laid on one network, before anything is changed.
+//! The plan: what a policy decides for one network, before anything is changed.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Decision, Prediction,
-    cost::Costs,
     decide::{Choice, Facts, Prepared, Surroundings, decide},
+    predict::Costs,
 };
 use crate::{
     DType, Op, Policy,
@@ -64,7 +64,7 @@ pub struct Summary {
 }
 
 impl Policy {
-    /// Lays the policy on a network. Nothing is changed.
+    /// Decides for every cell of a network. Nothing is changed.
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a low dtype that is not f16 or bf16,
@@ -86,8 +86,8 @@ impl Policy {
         }
     }
 
-    /// Lays the policy on a network, and predicts what each cell takes: a traced call says how large everything is, the
-    /// speeds how fast the machine. Where the policy [prefers speed](Prefer::Speed), a cell that only the level or a list
+    /// Decides for every cell of a network, and predicts what each takes: a traced call says how large everything is, the
+    /// speeds say how fast the machine is. Where the policy [prefers speed](Prefer::Speed), a cell that only the level or a list
     /// would lower stays f32 if that is predicted to take less time. Nothing is changed, and nothing is measured here: the
     /// same values give the same plan.
     ///
@@ -197,7 +197,7 @@ impl Plan {
     }
 }
 
-/// A rule that matches nothing was meant for something.
+/// A rule that matches nothing is a mistake.
 fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
     match rule.expect {
         Some(expected) if expected != hits => {

@@ -72,7 +72,6 @@ fn lists(recorded: &Value, tally: &mut Tally) {
             "auto_white" => Some(Treatment::Low),
             "auto_black" => Some(Treatment::Full),
             "promote" => Some(Treatment::Widest),
-            "set_dtype" | "set_dtype_opt" => Some(Treatment::Full),
             _ => None,
         };
         let ops = |name: &str| precast::Op::named_in(System::MindSpore, name).unwrap_or_default();

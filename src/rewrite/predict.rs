@@ -1,17 +1,14 @@
-//! What a plan is predicted to take, and `prefer: speed`: which cells stay f32 because lowering them does not pay.
+//! What a plan is predicted to take.
 //!
-//! All is computed from values: a traced call (what each cell does, and how large it is) and the [`Speeds`] of a machine. A
-//! cell returns the dtype of what surrounds it, so what it takes depends on its own precision and that of the cell above,
-//! never on its neighbours: the fastest choice for a whole tree is found exactly, from the leaves up. At level auto, where
-//! dtypes flow from op to op, the network is weighed as a whole.
+//! All is computed from values: a traced call (what each cell does, and how large it is) and the [`Speeds`] of a machine.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Decision, Reason, Region,
-    decide::{Choice, Facts, Prepared, Surroundings, Verdict},
+    Decision, Region,
+    decide::{Choice, Prepared},
 };
 use crate::{
     DType, Op,
@@ -43,28 +40,19 @@ pub struct Prediction {
     pub full: Predicted,
 }
 
-/// The two times of which the lesser decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cost {
-    /// How the level would run the cell.
-    pub region: Region,
-    /// Nanoseconds that it and all inside it would take so, casts at its border counted.
-    pub lowered: u64,
-    /// The same in f32.
-    pub full: u64,
-}
-
 /// What a network does in one traced call, by cell, and what that takes.
 pub(super) struct Costs<'a> {
     speeds: &'a Speeds,
-    cells: Vec<CellCosts>,
+    pub cells: Vec<CellCosts>,
 }
 
 /// What one cell does itself; the cells inside it have their own.
 #[derive(Default)]
-struct CellCosts {
-    above: Option<usize>,
-    inside: Vec<usize>,
+pub(super) struct CellCosts {
+    /// The cell in which it stands.
+    pub above: Option<usize>,
+    /// The cells that stand in it.
+    pub inside: Vec<usize>,
     /// Dtype and length of its own trained parameters.
     params: Vec<(DType, usize)>,
     /// How many elements went in and came out, by call.
@@ -81,8 +69,8 @@ struct CellCosts {
 
 /// A [`Predicted`] while it is summed up.
 #[derive(Clone, Copy, Default)]
-struct Sum {
-    nanos: f64,
+pub(super) struct Sum {
+    pub nanos: f64,
     kept: f64,
 }
 
@@ -100,7 +88,6 @@ impl From<Sum> for Predicted {
 }
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
-const FULL: Region = Region::Fixed(DType::F32);
 
 impl<'a> Costs<'a> {
     /// # Errors
@@ -187,7 +174,7 @@ impl<'a> Costs<'a> {
     }
 
     /// What a cell takes itself in a region, that stands in another.
-    fn own(&self, i: usize, run: Region, around: Region) -> Sum {
+    pub fn own(&self, i: usize, run: Region, around: Region) -> Sum {
         let cell = &self.cells[i];
         let (mut sum, inside) = match run {
             Region::Lists(low) | Region::Except(low) => (cell.listed, if cell.lists_lower { low } else { DType::F32 }),
@@ -242,84 +229,6 @@ impl<'a> Costs<'a> {
             decision.predicted = Some(predicted);
         }
         (decisions, Prediction { host: self.speeds.host.clone(), planned, lowered, full })
-    }
-
-    fn fastest(&self, prepared: &Prepared<'_>, plain: Vec<Decision>, choices: &[Choice]) -> Vec<Decision> {
-        let planned: Vec<Region> = plain.iter().map(|d| d.run).collect();
-        let mut search = Search { costs: self, planned: &planned, choices, known: HashMap::new() };
-        let mut inside: Vec<Surroundings> = Vec::with_capacity(plain.len());
-        let mut decisions = Vec::with_capacity(plain.len());
-        for (i, decision) in plain.into_iter().enumerate() {
-            let above = self.cells[i].above;
-            let around = above.map_or_else(Surroundings::of_root, |above| inside[above].clone());
-            let as_planned = above.is_none_or(|above| planned[above] == around.run);
-            let best = search.best(i, around.run);
-            let inside_what = || around.decided_by.clone().map(Reason::Inside);
-            let because = match (best.weighed, &decision.because) {
-                (Some(_), _) if best.run != FULL && as_planned => None,
-                (Some(_), _) if best.run == FULL && around.run == FULL => inside_what(),
-                (Some(cost), _) => Some(Reason::Cost(cost)),
-                (None, Reason::Level(_)) if best.run != decision.run => inside_what(),
-                (None, _) => None,
-            };
-            let (run, choice) = (best.run, choices[i]);
-            let verdict = match because {
-                None => Verdict { run, because: decision.because, choice, overridden: decision.overridden },
-                Some(because) => {
-                    let overridden = [vec![decision.because], decision.overridden].concat();
-                    Verdict { run, because, choice, overridden }
-                }
-            };
-            let facts = Facts { path: &decision.path, kind: &decision.kind, to_float: None, is_root: above.is_none() };
-            let adapter = prepared.adapter(&facts, &around, &verdict);
-            inside.push(around.inside(&verdict, &decision.path));
-            let Verdict { run, because, overridden, .. } = verdict;
-            decisions.push(Decision { run, adapter, because, overridden, ..decision });
-        }
-        decisions
-    }
-}
-
-/// The fastest choice for a cell and all inside it, for each region that may surround it.
-struct Search<'a> {
-    costs: &'a Costs<'a>,
-    planned: &'a [Region],
-    choices: &'a [Choice],
-    known: HashMap<(usize, Region), Best>,
-}
-
-#[derive(Clone, Copy)]
-struct Best {
-    run: Region,
-    nanos: f64,
-    /// What it was chosen by, where there was a choice.
-    weighed: Option<Cost>,
-}
-
-impl Search<'_> {
-    fn best(&mut self, i: usize, around: Region) -> Best {
-        if let Some(known) = self.known.get(&(i, around)) {
-            return *known;
-        }
-        let best = match (self.choices[i], self.planned[i]) {
-            (Choice::Forced, run) => Best { run, nanos: self.nanos(i, run, around), weighed: None },
-            (Choice::Inherits, _) => Best { run: around, nanos: self.nanos(i, around, around), weighed: None },
-            (Choice::Free, region) => {
-                let (lowered, full) = (self.nanos(i, region, around), self.nanos(i, FULL, around));
-                let cost = Cost { region, lowered: lowered.round() as u64, full: full.round() as u64 };
-                let (run, nanos) = if cost.full < cost.lowered { (FULL, full) } else { (region, lowered) };
-                Best { run, nanos, weighed: Some(cost) }
-            }
-        };
-        self.known.insert((i, around), best);
-        best
-    }
-
-    /// What a cell and all inside it take when it runs so.
-    fn nanos(&mut self, i: usize, run: Region, around: Region) -> f64 {
-        let costs = self.costs;
-        let inside: f64 = costs.cells[i].inside.iter().map(|below| self.best(*below, run).nanos).sum();
-        costs.own(i, run, around).nanos + inside
     }
 }
 
