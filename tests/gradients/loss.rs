@@ -94,7 +94,7 @@ pub fn rows() -> Vec<Row> {
             Case::new(inputs, move |x| x[0].margin_ranking_loss(&x[1], &x[2], 0.3, reduction))
         }),
         Row::new(Op::CosineEmbeddingLoss, |d| {
-            let (shape, reduction) = (vec![d.samples(4), d.size(1..=4)], reduction(d));
+            let (shape, reduction) = (vec![d.samples(6), d.size(1..=4)], reduction(d));
             let inputs = [d.tensor(&shape, -2.0..-0.5), d.tensor(&shape, 0.5..2.0), d.signs(&shape[..1])];
             // The cosine is above -1, so the margin is always left behind.
             Case::new(inputs, move |x| x[0].cosine_embedding_loss(&x[1], &x[2], -1.5, reduction))

@@ -20,13 +20,11 @@ mod sampling;
 mod shape;
 mod vectors;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use precast::Op;
 
-/// The table is whole: an op with a kernel has a row, and no row is of another op.
-#[test]
-fn every_op_with_a_kernel_has_a_row() {
+fn all_rows() -> Vec<row::Row> {
     let families = [
         conv::rows(),
         elementwise::rows(),
@@ -41,9 +39,24 @@ fn every_op_with_a_kernel_has_a_row() {
         shape::rows(),
         vectors::rows(),
     ];
-    let rows: BTreeSet<Op> = families.into_iter().flatten().map(|row| row.op).collect();
+    families.into_iter().flatten().collect()
+}
+
+/// The table is whole: an op with a kernel has a row, and no row is of another op.
+#[test]
+fn every_op_with_a_kernel_has_a_row() {
+    let rows: BTreeSet<Op> = all_rows().iter().map(|row| row.op).collect();
     let kernels: BTreeSet<Op> = Op::ALL.iter().copied().filter(|op| op.has_kernel()).collect();
     let missing: Vec<&Op> = kernels.difference(&rows).collect();
     assert!(missing.is_empty(), "no row checks the gradients of {missing:?}");
     assert_eq!(rows, kernels, "no row is of an op without a kernel");
+}
+
+#[test]
+fn the_inputs_of_every_op_vary() {
+    let mut by_op: BTreeMap<Op, Vec<&row::Row>> = BTreeMap::new();
+    let rows = all_rows();
+    rows.iter().for_each(|row| by_op.entry(row.op).or_default().push(row));
+    let lacking: Vec<String> = by_op.values().filter_map(|rows| row::lacks(rows)).collect();
+    assert!(lacking.is_empty(), "{}", lacking.join("\n"));
 }

@@ -79,16 +79,16 @@ pub fn rows() -> Vec<Row> {
             Case::new(of(d, &[&shape, &[c]]), |x| x[0].bias_add(&x[1]))
         }),
         Row::new(Op::Mv, |d| {
-            let [m, k, _] = sizes(d);
+            let (m, k) = (d.samples(8), d.samples(6));
             Case::new(of(d, &[&[m, k], &[k]]), |x| x[0].mv(&x[1]))
         }),
         Row::new(Op::Dot, |d| {
-            let k = d.samples(5);
+            let k = d.samples(24);
             Case::new(of(d, &[&[k], &[k]]), |x| x[0].dot(&x[1]))
         }),
         Row::new(Op::Vecdot, |d| {
             // Broadcast before the axis of the products.
-            let k = d.size(1..=4);
+            let k = d.samples(4);
             let shapes: [Vec<usize>; 2] = d.broadcast();
             let [a, b] = shapes.map(|shape| [&shape[..], &[k]].concat());
             Case::new(of(d, &[&a, &b]), |x| x[0].vecdot(&x[1]))

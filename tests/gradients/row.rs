@@ -1,5 +1,7 @@
 //! A row of the table, and what is checked of it.
 
+use std::collections::BTreeSet;
+
 use precast::{
     DType::{self, F32, F64},
     Op, Result, Tensor, gradcheck, observe,
@@ -114,6 +116,53 @@ impl Row {
         let ops: Vec<Op> = events.iter().map(|event| event.op).collect();
         if ops.contains(&self.op) { Ok(()) } else { Err(format!("the row runs {ops:?}")) }
     }
+}
+
+/// Distinct inputs of an op, by shapes and by how they lie in memory.
+const FORMS: usize = 20;
+
+/// Ops of which few lengths decide the shapes, and how many forms they have.
+const FEWER: &[(Op, usize)] = &[
+    // A table of few rows, so that all distances are far from 0 and from each other.
+    (Op::Pdist, 16),
+    // Samples by classes, both few: the differences of all pairs must be far from the margin.
+    (Op::MultiMarginLoss, 18),
+    (Op::MultilabelMarginLoss, 18),
+    // The shape is [samples, 2, 3].
+    (Op::AffineGrid, 12),
+];
+/// Those of which the first input has more than one element, whatever its shape: two places along each axis, two halves,
+/// three coordinates, two numbers that have a deviation, a matrix of six.
+const NEVER_ONE: &[Op] =
+    &[Op::ConvTranspose1d, Op::ConvTranspose2d, Op::ConvTranspose3d, Op::Glu, Op::Cross, Op::Std, Op::AffineGrid];
+
+/// What the inputs in the rows of one op lack: many shapes and layouts, no elements, one element, no axes.
+pub fn lacks(rows: &[&Row]) -> Option<String> {
+    let op = rows[0].op;
+    let cases: Vec<(usize, Case)> =
+        rows.iter().flat_map(|row| (0..CASES).map(|number| (number % 3, (row.draw)(&mut Draw::new(number))))).collect();
+    let shapes = |case: &Case| case.inputs.iter().map(|x| x.shape().to_vec()).collect::<Vec<_>>();
+    let forms: BTreeSet<_> = cases.iter().map(|(layout, case)| (layout, shapes(case))).collect();
+    let any = |is: fn(&Tensor) -> bool| cases.iter().any(|(_, case)| case.inputs.iter().any(is));
+    let one = cases.iter().any(|(_, case)| case.inputs.first().is_some_and(|x| x.len() == 1));
+    let fewer = FEWER.iter().find(|(fewer, _)| *fewer == op).map_or(FORMS, |(_, forms)| *forms);
+    let wrong = [
+        (forms.len() < fewer, "has few shapes and layouts"),
+        (!any(Tensor::is_empty), "has no input without elements"),
+        (one == NEVER_ONE.contains(&op), "has no first input of one element, or is listed with one"),
+        (
+            !any(|x| x.rank() == 0) && cases.iter().any(|(_, case)| takes_scalars(case)),
+            "takes scalars and is given none",
+        ),
+    ];
+    let wrong: Vec<&str> = wrong.into_iter().filter(|(wrong, _)| *wrong).map(|(_, words)| words).collect();
+    (!wrong.is_empty()).then(|| format!("{op} with {} forms: {}", forms.len(), wrong.join("; ")))
+}
+
+/// Whether the call runs when a number stands for each of its tensors.
+fn takes_scalars(case: &Case) -> bool {
+    let inputs: Vec<Tensor> = case.inputs.iter().map(|x| Tensor::full(&[], 0.5, x.dtype())).collect();
+    (case.call)(&inputs).is_ok()
 }
 
 /// Checks every case of every row.

@@ -103,7 +103,7 @@ pub fn rows() -> Vec<Row> {
         grid_sample(Op::GridSampler3d, 3, Interpolation::Nearest).named("nearest"),
         grid_sample(Op::GridSampler3d, 3, Interpolation::Linear).named("linear"),
         Row::new(Op::AffineGrid, |d| {
-            let (n, [c, h, w], corners) = (d.samples(2), [(); 3].map(|()| d.size(1..=4)), d.flag());
+            let (n, [c, h, w], corners) = (d.samples(6), [(); 3].map(|()| d.size(1..=4)), d.flag());
             Case::new([d.tensor(&[n, 2, 3], -1.0..1.0)], move |x| x[0].affine_grid(&[n, c, h, w], corners))
         }),
     ]

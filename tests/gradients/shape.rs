@@ -20,8 +20,8 @@ pub fn rows() -> Vec<Row> {
             Case::new([d.tensor(&shape, WIDE)], move |x| x[0].reshape(&to))
         }),
         Row::new(Op::Flatten, |d| {
-            let shape = d.shape(1..=4);
-            let start = d.number(0..=shape.len() - 1);
+            let shape = d.shape(0..=4);
+            let start = d.number(0..=shape.len().saturating_sub(1));
             Case::new([d.tensor(&shape, WIDE)], move |x| x[0].flatten(start))
         }),
         Row::new(Op::Unsqueeze, |d| {

@@ -54,7 +54,7 @@ pub fn rows() -> Vec<Row> {
             Case::new([x], move |x| x[0].pdist(p))
         }),
         Row::new(Op::Renorm, |d| {
-            let (shape, axis) = d.shape_and_axis(3);
+            let (shape, axis) = d.shape_and_axis(4);
             // All slices far above the largest norm, or far below it. One of a single element above it has no slope.
             let single = shape.iter().product::<usize>() == shape[axis];
             let (p, most) = (d.pick(&[1.0, 2.0]), if single { 1e3 } else { d.pick(&[0.1, 1e3]) });
