@@ -55,6 +55,8 @@
 //! # }
 //! ```
 //!
+//! The [`guide`] has a page for each task.
+//!
 //! Read on in this order: [`Tensor`] and [`Op`]; [`precision`] (what a region does to an op); [`cell`] (trees) and [`layers`]
 //! (layers); [`policy`] (what you want), [`rewrite`] (what will happen and why); [`scale`], [`optim`] and [`train`].
 //!

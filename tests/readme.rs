@@ -113,6 +113,18 @@ fn commands_print_what_the_documents_show() {
     assert!(compared >= 3, "{compared} commands were compared");
 }
 
+#[test]
+fn the_page_on_the_command_has_every_command() {
+    let help = command::text(command::precast(&["--help"]));
+    let listed = help.split_once("Commands:\n").expect("a list of commands").1.split_once("\n\n").expect("its end").0;
+    let names = listed.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
+    let names: Vec<&str> = names.collect();
+    assert!(names.len() >= 7, "{names:?}");
+    let page = read("docs/guide/the-command.md");
+    let missing: Vec<&&str> = names.iter().filter(|name| !page.contains(&format!("| `precast {name}"))).collect();
+    assert!(missing.is_empty(), "docs/guide/the-command.md does not describe {missing:?}");
+}
+
 /// A policy that a document shows can be read.
 #[test]
 fn policies_in_the_documents_are_policies() {
