@@ -1,4 +1,4 @@
-//! Forty mistakes that somebody could make, each as a change of the source in one place or two.
+//! Some forty mistakes that somebody could make, each as a change of the source in one place or two.
 
 /// A mistake: in `file` the first text of each change, which stands there once, becomes the second.
 pub struct Mutation {
