@@ -539,7 +539,7 @@ fn a_region_can_be_asked_for() {
         assert_eq!(state(), (true, Some(DType::F16)));
     }
     let net = Child::new(Dense::new(2, 2, &mut Rng::seed(1))).to_float(DType::F32).unwrap();
-    net.with(&square(DType::F32), |_, _| {
+    net.with(square(DType::F32), |_, _| {
         assert_eq!(state(), (true, Some(DType::Bf16)), "a cell's own precision is inside the region");
         Ok(square(DType::F32))
     })

@@ -1,13 +1,7 @@
 //! Lists of kinds of cells and of ops: what is done with each, why, and where that was written.
 //!
 //! There is one type of lists for every level of a network and for every region of code. What a [`Level`] reads of its lists
-//! stands in one table, [`Level::reads`]. Users of MindSpore and Paddle know two of the treatments by other names:
-//!
-//! | here | MindSpore, Paddle |
-//! | --- | --- |
-//! | [`Treatment::Low`] | white list |
-//! | [`Treatment::Full`] | black list |
-//! | [`Treatment::Widest`] | promote list |
+//! stands in one table, [`Level::reads`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -83,7 +77,14 @@ impl Entry {
 
 /// The lists of one level of a network, or of a region of code: each kind of cell and each op has one entry at most.
 ///
-/// Kinds match exactly: `Dense` is not `MyDense`.
+/// Kinds match exactly: `Dense` is not `MyDense`. Users of MindSpore and Paddle know three of the treatments by other names,
+/// which policy files and the functions here use, too:
+///
+/// | treatment | name of the list |
+/// | --- | --- |
+/// | [`Treatment::Low`] | white |
+/// | [`Treatment::Full`] | black |
+/// | [`Treatment::Widest`] | promote |
 ///
 /// ```
 /// use precast::{Op, policy::Lists, precision::Treatment};
@@ -305,7 +306,7 @@ impl Level {
         let ops = lists.ops.iter().map(|(op, entry)| (Listed::Ops, op.name(), entry));
         for (listed, name, entry) in cells.chain(ops) {
             self.check_reads(listed, entry.treatment)
-                .map_err(|error| error.context(&format!("the entry of `{name}` ({})", entry.origin)))?;
+                .map_err(|error| error.context(format!("the entry of `{name}` ({})", entry.origin)))?;
         }
         Ok(())
     }

@@ -64,17 +64,15 @@ impl Plan {
         let (mut misfit, mut changed) = (None, None);
         net.walk(&mut |entry| {
             let kind = entry.slot.cell.kind();
-            match decisions.next() {
-                Some(planned) if planned.path == entry.path && planned.kind == kind => {
-                    if changed.is_none() && !holds(&entry.slot, planned) {
-                        changed = Some(entry.path.to_string());
-                    }
-                }
-                planned if misfit.is_none() => {
+            let planned = decisions.next();
+            match planned.filter(|planned| planned.path == entry.path && planned.kind == kind) {
+                Some(planned) if changed.is_some() || holds(&entry.slot, planned) => {}
+                Some(_) => changed = Some(entry.path.to_string()),
+                None if misfit.is_some() => {}
+                None => {
                     let planned = planned.map_or("no further cell".into(), |d| format!("`{}` ({})", d.path, d.kind));
                     misfit = Some(format!("the plan has {planned} where the network has `{}` ({kind})", entry.path));
                 }
-                _ => {}
             }
         });
         if let (None, Some(left)) = (&misfit, decisions.next()) {
