@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{across::Across, geometry::Geometry, im2col, weight_grad, windows};
+use super::{geometry::Geometry, im2col, vector_axis::VectorAxis, weight_grad, windows};
 use crate::kernels::{
     gemm::Gemm,
     memory::zeros,
@@ -21,15 +21,15 @@ macro_rules! convolve {
     ($($t:ty),*) => { $(
         impl Convolve for $t {
             fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
-                let choice = Across::of_windows(simd::widest(), g.out_channels, g.output[2]);
+                let choice = VectorAxis::of_windows(simd::widest(), g.out_channels, g.output[2]);
                 windows::forward(choice, g, x, weight, bias)
             }
             fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
-                let choice = Across::of_windows(simd::widest(), g.in_channels, g.input[2].div_ceil(g.stride[2]));
+                let choice = VectorAxis::of_windows(simd::widest(), g.in_channels, g.input[2].div_ceil(g.stride[2]));
                 windows::input_gradient(choice, g, grad, weight, bias)
             }
             fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self> {
-                weight_grad::weight_gradient(Across::of_weight(simd::widest(), g, x), g, x, grad)
+                weight_grad::weight_gradient(VectorAxis::of_weight(simd::widest(), g, x), g, x, grad)
             }
         }
     )* };

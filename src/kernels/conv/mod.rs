@@ -3,10 +3,9 @@
 //!
 //! With vectors there is no im2col matrix. Images are copied to a padded layout ([`padded`]), and the micro-kernel of matrix
 //! products reads the elements of that matrix there. The lanes of a vector are channels of the result where there are many
-//! ([`by_channels`]), and else neighbouring outputs ([`by_outputs`]); [`across`] chooses. Where there are no vectors, and for
+//! ([`by_channels`]), and else neighbouring outputs ([`by_outputs`]); [`vector_axis`] chooses. Where there are no vectors, and for
 //! f64, [`im2col`] makes the matrix and multiplies.
 
-mod across;
 mod by_channels;
 mod by_outputs;
 mod dispatch;
@@ -15,6 +14,7 @@ mod im2col;
 mod pack_weights;
 mod padded;
 mod task;
+mod vector_axis;
 mod weight_grad;
 mod windows;
 

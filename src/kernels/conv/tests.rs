@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use rand::{Rng, SeedableRng};
 
-use super::{across::Across, *};
+use super::{vector_axis::VectorAxis, *};
 use crate::{
     dtype::Element,
     kernels::{
@@ -138,7 +138,7 @@ fn check_all<T: Convolve + VectorFloat>() {
             let image = g.groups * g.out_channels * g.out_volume();
             [weight, out, x, out / image * g.out_volume() + out % g.out_volume()]
         });
-        for way in simd::widths().flat_map(|width| [(width, Across::Channels), (width, Across::Outputs)]) {
+        for way in simd::widths().flat_map(|width| [(width, VectorAxis::Channels), (width, VectorAxis::Outputs)]) {
             let what = format!("{way:?} {g:?}");
             let got = windows::forward(way, &g, &x, &weight, Some(&bias));
             check_near(&format!("forward {what}"), &got, &forward, &weight, &x, |i| of_out(i).into());
@@ -155,7 +155,7 @@ fn check_all<T: Convolve + VectorFloat>() {
             }
             let got = weight_grad::weight_gradient(way, &g, &x, &grad);
             check_near(&format!("weight gradient {what}"), &got, &of_weight, &grad, &x, |_| 0.0);
-            for (i, (got, terms)) in got.iter().zip(&of_weight).enumerate().filter(|_| way.1 == Across::Channels) {
+            for (i, (got, terms)) in got.iter().zip(&of_weight).enumerate().filter(|_| way.1 == VectorAxis::Channels) {
                 let want = T::narrow(in_blocks(terms, &grad, &x));
                 assert!(*got == want, "weight gradient {what} {i}: {got:?} for {want:?}");
             }

@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use super::{
-    across::Across,
     by_channels::Columns,
     geometry::{Geometry, index, positions},
     padded::{PaddedLayout, SLACK},
+    vector_axis::VectorAxis,
     windows::images_together,
 };
 use crate::kernels::{
@@ -31,7 +31,7 @@ const TERMS: usize = 1024;
 
 /// See [`weight_gradient`](super::dispatch::weight_gradient).
 pub(super) fn weight_gradient<T: VectorFloat>(
-    (vectors, across): (Width, Across),
+    (vectors, axis): (Width, VectorAxis),
     g: &Geometry,
     x: &[T],
     grad: &[T],
@@ -40,7 +40,7 @@ pub(super) fn weight_gradient<T: VectorFloat>(
     if x.is_empty() || grad.is_empty() || weight.is_empty() {
         return weight;
     }
-    if across == Across::Outputs {
+    if axis == VectorAxis::Outputs {
         return by_dot_products(vectors, &PaddedLayout::phase_split(g), x, grad);
     }
     let source = PaddedLayout::whole(g);

@@ -5,13 +5,13 @@
 use std::ops::Range;
 
 use super::{
-    across::Across,
     by_channels::ByChannels,
     by_outputs::ByOutputs,
     geometry::{Geometry, each, index, positions},
     pack_weights::Weights,
     padded::{PaddedLayout, SLACK},
     task::{Phase, Task},
+    vector_axis::VectorAxis,
 };
 use crate::kernels::{
     float::VectorFloat,
@@ -46,7 +46,7 @@ struct Convolution<'a, T> {
     source: PaddedLayout,
     x: &'a [T],
     phases: &'a [Phase<'a, T>],
-    across: Across,
+    axis: VectorAxis,
     rows: usize,
     volume: usize,
     bias: Option<&'a [T]>,
@@ -117,9 +117,9 @@ impl<T: VectorFloat> Convolution<'_, T> {
                         panel: &mut *panel,
                         wide: &mut *weights,
                     };
-                    let done = match self.across {
-                        Across::Channels => simd::run_with(self.vectors, ByChannels(task)).is_ok(),
-                        Across::Outputs => simd::run_with(self.vectors, ByOutputs(task)).is_ok(),
+                    let done = match self.axis {
+                        VectorAxis::Channels => simd::run_with(self.vectors, ByChannels(task)).is_ok(),
+                        VectorAxis::Outputs => simd::run_with(self.vectors, ByOutputs(task)).is_ok(),
                     };
                     assert!(done, "a width that the machine has");
                 }
@@ -130,7 +130,7 @@ impl<T: VectorFloat> Convolution<'_, T> {
 
 /// See [`forward`](super::dispatch::forward).
 pub(super) fn forward<T: VectorFloat>(
-    (vectors, across): (Width, Across),
+    (vectors, axis): (Width, VectorAxis),
     g: &Geometry,
     x: &[T],
     weight: &[T],
@@ -140,9 +140,9 @@ pub(super) fn forward<T: VectorFloat>(
     if out.is_empty() {
         return out;
     }
-    let source = match across {
-        Across::Channels => PaddedLayout::whole(g),
-        Across::Outputs => PaddedLayout::phase_split(g),
+    let source = match axis {
+        VectorAxis::Channels => PaddedLayout::whole(g),
+        VectorAxis::Outputs => PaddedLayout::phase_split(g),
     };
     let first = positions([g.output[0], g.output[1], 1]);
     let phase = Phase {
@@ -153,14 +153,14 @@ pub(super) fn forward<T: VectorFloat>(
         weights: Weights::Rows(weight),
     };
     let (rows, volume, work) = (g.out_channels, g.out_volume(), g.work());
-    Convolution { vectors, source, x, phases: &[phase], across, rows, volume, bias, work }.run(&mut out);
+    Convolution { vectors, source, x, phases: &[phase], axis, rows, volume, bias, work }.run(&mut out);
     out
 }
 
 /// See [`input_gradient`](super::dispatch::input_gradient). The pixels of one phase are a convolution of stride 1 of the output's
 /// gradient with the taps that fall on the phase.
 pub(super) fn input_gradient<T: VectorFloat>(
-    (vectors, across): (Width, Across),
+    (vectors, axis): (Width, VectorAxis),
     g: &Geometry,
     grad: &[T],
     weight: &[T],
@@ -223,6 +223,6 @@ pub(super) fn input_gradient<T: VectorFloat>(
         // Pixels that no output reads get the bias alone.
         fill_with_bias(&mut out, volume, bias);
     }
-    Convolution { vectors, source, x: grad, phases: &phases, across, rows, volume, bias, work }.run(&mut out);
+    Convolution { vectors, source, x: grad, phases: &phases, axis, rows, volume, bias, work }.run(&mut out);
     out
 }
