@@ -209,11 +209,11 @@ fn a_full_policy_means_what_it_says() {
     };
     let mut black = pack.lists(Level::O2).unwrap();
     assert!(black.remove_cell("LayerNorm").is_some());
-    black.put_cell("null".into(), Entry::new(Treatment::Full, at(16, 26)));
-    black.put_cell("Norm".into(), Entry::new(Treatment::Full, at(16, 34)));
-    put(&mut black, Op::Softmax, Treatment::Full, at(17, 24));
+    black.put_cell("null".into(), Entry::new(Treatment::Full, at(16, 25)));
+    black.put_cell("Norm".into(), Entry::new(Treatment::Full, at(16, 33)));
+    put(&mut black, Op::Softmax, Treatment::Full, at(17, 23));
     // In the language of MindSpore's pack `Gather` is our `Embedding`.
-    put(&mut black, Op::Embedding, Treatment::Full, at(17, 33));
+    put(&mut black, Op::Embedding, Treatment::Full, at(17, 32));
     assert_eq!(policy.lists, black);
 
     let text = FULL.replace("level: O2", "level: O1");
@@ -222,8 +222,8 @@ fn a_full_policy_means_what_it_says() {
     let text = text.replace("black: { add: [Softmax, Gather] }", "white: { add: [Einsum], remove: [PReLU] }");
     let mut white = pack.lists(Level::O1).unwrap();
     assert!(white.remove_cell("Dense").is_some() && white.remove_op(Op::Prelu).is_some());
-    white.put_cell("Norm".into(), Entry::new(Treatment::Low, at(16, 26)));
-    put(&mut white, Op::Einsum, Treatment::Low, at(17, 24));
+    white.put_cell("Norm".into(), Entry::new(Treatment::Low, at(16, 25)));
+    put(&mut white, Op::Einsum, Treatment::Low, at(17, 23));
     assert_eq!(Policy::parse(&text, "full.yaml").unwrap().lists, white);
     let dynamic = DynamicScale { init: 1024.0, growth: 1.5, backoff: 0.25, interval: 7, min: 2.0, max: 4096.5 };
     assert_eq!(policy.loss_scale, LossScaleSpec::Dynamic(dynamic));

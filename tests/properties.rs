@@ -204,9 +204,10 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
             Level::O2 => black.iter().fold(Lists::new(), |lists, kind| lists.black(*kind)),
             _ => Lists::new(),
         };
+        // White at auto, an op would hand a low result to a product that is on no list and refuses it.
         let lists = ops.iter().fold(lists, |lists, op| match level {
-            Level::O1 | Level::Auto => lists.white_op(op).unwrap(),
-            Level::O2 => lists.black_op(op).unwrap(),
+            Level::O1 => lists.white_op(op).unwrap(),
+            Level::O2 | Level::Auto => lists.black_op(op).unwrap(),
             _ => lists,
         });
         Policy::with_lists(level, low, lists).unwrap()

@@ -48,7 +48,7 @@ impl Level {
         match self {
             Level::O0 => "nothing is lowered",
             Level::O1 => "cells and ops on the white list run low and return f32",
-            Level::O2 => "all runs low but the cells and ops on the black list; the network returns f32",
+            Level::O2 => "all runs low but black-listed cells and ops; the network returns f32",
             Level::O3 => "all runs low; the network returns f32",
             Level::Auto => "each op runs by its list: low, f32, or as its widest input",
         }
