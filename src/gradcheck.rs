@@ -55,8 +55,8 @@ impl Disagreement {
 /// ```
 /// use precast::{ErrorKind, Tensor, gradcheck};
 /// let x = Tensor::from_vec(vec![0.3, -1.2, 2.0], &[3])?;
-/// assert!(check::gradients(&[x.clone()], |xs| xs[0].tanh())?.relative < 1e-6);
-/// let error = check::gradients(&[x], |xs| xs[0].detach().tanh()).unwrap_err();
+/// assert!(gradcheck::gradients(&[x.clone()], |xs| xs[0].tanh())?.relative < 1e-6);
+/// let error = gradcheck::gradients(&[x], |xs| xs[0].detach().tanh()).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Gradient);
 /// # Ok::<(), precast::Error>(())
 /// ```

@@ -119,13 +119,13 @@ use DType::{Bf16, F16, F32, F64};
 fn gradients_are_those_of_central_differences_and_of_f32() -> Result<()> {
     let (a, b) = (of(&[0.3, -1.2, 2.0], F64), of(&[1.5, 0.25, -0.75], F64));
     let swish = ScaledSwish { slope: 1.5 };
-    assert!(gradcheck::gradients(&[a.clone()], |x| swish.apply(&[&x[0]]))?.relative < 1e-6);
+    assert!(gradcheck::gradients(std::slice::from_ref(&a), |x| swish.apply(&[&x[0]]))?.relative < 1e-6);
     assert!(gradcheck::gradients(&[a.clone(), b.clone()], |x| TanhGate.apply(&[&x[0], &x[1]]))?.relative < 1e-6);
     let sums = [a.clone(), b, a.clone()];
     assert!(gradcheck::gradients(&sums, |x| PlainSum.apply(&[&x[0], &x[1], &x[2]]))?.relative < 1e-6);
     // Each of the few ops inside rounds once.
     for low in [F16, Bf16] {
-        let found = gradcheck::low_gradients(&[a.clone()], low, |x| swish.apply(&[&x[0]]))?;
+        let found = gradcheck::low_gradients(std::slice::from_ref(&a), low, |x| swish.apply(&[&x[0]]))?;
         assert!(found.relative < 4.0, "{found:?}");
     }
     // The value against the formula in f64.
@@ -326,7 +326,7 @@ fn it_is_one_entry_of_the_tape_and_of_the_statistics() -> Result<()> {
     Ok(())
 }
 
-/// A slope op whose backward pass returns what it is told.
+/// The error of the backward pass of an op of two inputs that returns these gradients.
 macro_rules! wrong {
     ($wrong:ident |$back:ident| $grads:expr) => {{
         #[derive(Clone)]

@@ -11,7 +11,7 @@ use crate::{
     printable::printable,
 };
 
-/// How fast a machine does what networks are made of, in each dtype: what [`prefer: speed`](crate::policy::Prefer) reckons
+/// How fast a machine does what networks are made of, in each dtype: what [`prefer: speed`](crate::policy::Prefer) computes
 /// with. Times are in nanoseconds, on one thread; all fields are plain numbers, so that a plan for another machine can be made
 /// from its file.
 ///
@@ -71,7 +71,7 @@ pub struct Rate {
 }
 
 impl Speeds {
-    /// Whether every number is one that can be reckoned with.
+    /// Whether every number can be computed with.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number that is negative or not finite, and for a `parallel` below 1.
@@ -115,11 +115,11 @@ impl Speeds {
 
     /// Nanoseconds that the sum of two gradients of some elements takes.
     pub fn sum(&self, dtype: DType, elements: usize) -> f64 {
-        // Two are read and one is written, on the way back only.
+        // Two are read and one is written, in the backward pass only.
         0.5 * 3.0 * elements as f64 * self.of(dtype).elementwise.element
     }
 
-    /// Nanoseconds that one call of an op takes in a dtype, with the way back where a gradient is wanted.
+    /// Nanoseconds that one call of an op takes in a dtype, with its backward pass where a gradient is wanted.
     pub fn op(&self, op: Op, sizes: &Sizes, dtype: DType) -> f64 {
         let Work { kind, multiply_adds, elements } = Work::of(op, sizes);
         let rates = self.of(dtype);
@@ -133,7 +133,8 @@ impl Speeds {
             Kind::Pool => rates.pool,
             Kind::Attention => rates.attention,
         };
-        // A product has a product of the same size for each gradient; of other ops the rates are those of both ways.
+        // A product has a product of the same size for each gradient. The rates of other ops are those of forward and
+        // backward pass together.
         let gradients = sizes.needs.iter().take(2).filter(|needs| **needs).count();
         let passes = match kind {
             Kind::Product | Kind::Convolution => (1 + gradients) as f64 / 3.0,
@@ -143,7 +144,7 @@ impl Speeds {
         let in_cache = multiply_adds * rate.multiply_add + elements * rate.element;
         let bytes = elements * dtype.bytes() as f64;
         let threads = if multiply_adds >= threads::SMALL as f64 { self.parallel } else { 1.0 };
-        // Memory is read on the way there and on the way back.
+        // Memory is read in the forward pass and in the backward pass.
         let beyond = if bytes > self.cache { 2.0 * bytes * self.byte } else { 0.0 };
         self.call + passes * (in_cache / threads).max(beyond)
     }

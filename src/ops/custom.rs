@@ -38,7 +38,7 @@ use crate::{
 ///
 ///     fn backward(&self, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
 ///         let [difference, y] = back.saved else { unreachable!("as saved") };
-///         let a = (difference * -2.0 / self.width)?.mul(y)?.mul(back.grad)?;
+///         let a = (difference * (-2.0 / self.width))?.mul(y)?.mul(back.grad)?;
 ///         let b = a.neg()?;
 ///         Ok(vec![Some(a), Some(b)])
 ///     }

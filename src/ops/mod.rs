@@ -72,7 +72,7 @@ fn finish(op: Op, inputs: &[Tensor], forward: Forward, cast_back: Option<DType>)
     }
 }
 
-/// What is saved of an op of one input, for a way back that reads no more.
+/// What is saved of an op of one input, for a backward pass that reads no more.
 fn saved(kept: Saved, x: &Tensor, value: &Array) -> Vec<Tensor> {
     match kept {
         Saved::Nothing => vec![],

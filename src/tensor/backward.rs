@@ -1,4 +1,4 @@
-//! The way back: gradients of a scalar with respect to every leaf it depends on.
+//! The backward pass: gradients of a scalar with respect to every leaf it depends on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

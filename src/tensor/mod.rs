@@ -42,38 +42,31 @@ struct Inner {
 }
 
 impl Tensor {
-    fn from_inner(inner: Inner) -> Self {
-        Tensor(Arc::new(inner))
-    }
-
     /// A tensor outside the tape.
     pub(crate) fn from_array(array: Array) -> Self {
         Tensor::placed(array, Place::None)
     }
 
     pub(crate) fn placed(array: Array, place: Place) -> Self {
-        Tensor::from_inner(Inner {
+        Tensor::new(array, place, None)
+    }
+
+    /// The value of a parameter: a leaf of the tape that keeps its low copies.
+    pub(crate) fn parameter(array: Array, id: Option<LeafId>) -> Self {
+        Tensor::new(array, id.map_or(Place::None, Place::Leaf), Some(Mutex::default()))
+    }
+
+    /// A tensor with a value of its own. A parameter's has room for low copies.
+    fn new(array: Array, place: Place, casts: Option<Mutex<Vec<(DType, Array)>>>) -> Self {
+        Tensor(Arc::new(Inner {
             dtype: array.dtype(),
             shape: array.shape().to_vec(),
             data: filled(array),
             narrow: None,
             place,
-            casts: None,
-            of_parameter: false,
-        })
-    }
-
-    /// The value of a parameter: a leaf of the tape that keeps its low copies.
-    pub(crate) fn parameter(array: Array, id: Option<LeafId>) -> Self {
-        Tensor::from_inner(Inner {
-            dtype: array.dtype(),
-            shape: array.shape().to_vec(),
-            data: filled(array),
-            narrow: None,
-            place: id.map_or(Place::None, Place::Leaf),
-            casts: Some(Mutex::default()),
-            of_parameter: true,
-        })
+            of_parameter: casts.is_some(),
+            casts,
+        }))
     }
 
     /// The element type.
@@ -137,15 +130,7 @@ impl Tensor {
     pub(crate) fn to_keep(&self) -> Tensor {
         match &self.0.narrow {
             None => self.detach(),
-            Some(narrow) => Tensor::from_inner(Inner {
-                dtype: self.0.dtype,
-                shape: self.0.shape.clone(),
-                data: Arc::default(),
-                narrow: Some(narrow.detach()),
-                place: Place::None,
-                casts: None,
-                of_parameter: self.0.of_parameter,
-            }),
+            Some(narrow) => self.beside(self.0.dtype, Arc::default(), Some(narrow.detach()), Place::None),
         }
     }
 
@@ -160,15 +145,20 @@ impl Tensor {
     }
 
     pub(crate) fn with_place(&self, place: Place) -> Tensor {
-        Tensor::from_inner(Inner {
-            dtype: self.0.dtype,
+        self.beside(self.0.dtype, self.0.data.clone(), self.0.narrow.clone(), place)
+    }
+
+    /// A tensor of the same shape that stands for this one: elsewhere on the tape, or in another dtype.
+    fn beside(&self, dtype: DType, data: Arc<OnceLock<Array>>, narrow: Option<Tensor>, place: Place) -> Tensor {
+        Tensor(Arc::new(Inner {
+            dtype,
             shape: self.0.shape.clone(),
-            data: self.0.data.clone(),
-            narrow: self.0.narrow.clone(),
+            data,
+            narrow,
             place,
             casts: None,
             of_parameter: self.0.of_parameter,
-        })
+        }))
     }
 
     /// Rounds or widens to another dtype; gradients flow back in the dtype they came from.
@@ -196,15 +186,7 @@ impl Tensor {
             return narrow.clone();
         }
         if self.dtype().is_low() && to == DType::F32 {
-            return Tensor::from_inner(Inner {
-                dtype: to,
-                shape: self.0.shape.clone(),
-                data: Arc::default(),
-                narrow: Some(self.clone()),
-                place: tape::record_cast(self, to),
-                casts: None,
-                of_parameter: self.0.of_parameter,
-            });
+            return self.beside(to, Arc::default(), Some(self.clone()), tape::record_cast(self, to));
         }
         let array = match kept {
             None => self.cast_array(to),
@@ -220,15 +202,7 @@ impl Tensor {
                 }
             }
         };
-        Tensor::from_inner(Inner {
-            dtype: to,
-            shape: self.0.shape.clone(),
-            data: filled(array),
-            narrow: None,
-            place: tape::record_cast(self, to),
-            casts: None,
-            of_parameter: self.0.of_parameter,
-        })
+        self.beside(to, filled(array), None, tape::record_cast(self, to))
     }
 
     fn cast_array(&self, to: DType) -> Array {
@@ -241,7 +215,7 @@ impl Tensor {
         Sizes { inputs: vec![shape.clone()], output: shape, needs: vec![self.is_tracked()], kept: Vec::new() }
     }
 
-    /// What the op that made this tensor of some inputs keeps for its way back.
+    /// What the op that made this tensor of some inputs keeps for its backward pass.
     pub(crate) fn kept(&self, inputs: &[Tensor]) -> Vec<Activation> {
         let Place::Node(node) = &self.0.place else { return Vec::new() };
         let came: Vec<usize> = inputs.iter().filter_map(Tensor::activation).map(|kept| kept.address).collect();

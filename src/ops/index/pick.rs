@@ -24,7 +24,7 @@ pub(in crate::ops) fn checked_indices(index: &Tensor, len: usize) -> Result<Vec<
     elements::<i64>(index).iter().map(check).collect()
 }
 
-/// `out[i] = x[at[i]]`, and the way back: `grad_x[at[i]] += grad[i]`. Offsets count runs of `run` elements.
+/// `out[i] = x[at[i]]`, and the backward pass: `grad_x[at[i]] += grad[i]`. Offsets count runs of `run` elements.
 pub(in crate::ops) fn picked(x: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
     with_array!(&x.array().contiguous(), a: T => {
         let data: &[T] = a.as_slice().unwrap_or_default();
@@ -61,8 +61,8 @@ pub(in crate::ops) fn offsets_along(from: &[usize], axis: usize, index: &Tensor)
     Ok(ndarray::indices(to).into_iter().zip(checked_indices(index, from[axis])?).map(offset).collect())
 }
 
-/// The op that picks runs of `x` at the offsets that the indices stand for; indices have no gradient. Kept for the way
-/// back are the indices alone, as they came.
+/// The op that picks runs of `x` at the offsets that the indices stand for; indices have no gradient. Only the
+/// indices are saved, as they came.
 fn pick(
     x: &Tensor,
     index: &Tensor,

@@ -63,7 +63,7 @@ fn replaced_backward(grad: &Tensor, shape: &[usize], at: &[usize], run: usize) -
 /// Where an op puts the runs of `values`: the offsets that an index stands for, and the number of elements of a run.
 type Places = (Vec<usize>, usize);
 
-/// The op that puts runs of `values` into `x`: added to what is there, or in its place. Kept for the way back is the index.
+/// The op that puts runs of `values` into `x`: added to what is there, or in its place. Only the index is saved.
 fn put(
     op: Op,
     [x, index, values]: [&Tensor; 3],

@@ -29,7 +29,7 @@ impl Tensor {
     /// no key gives zeros.
     ///
     /// All of it is computed in f32 and rounded once, a block of queries at a time, so that the scores need no memory of their
-    /// own. Kept for the way back are the inputs; the scores are computed anew.
+    /// own. The inputs are saved; the backward pass computes the scores again.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,

@@ -245,7 +245,7 @@ impl Tensor {
     /// state it is 0.
     ///
     /// It is one op for the whole sequence, with everything in f32 but the state, which is rounded after each step: it is
-    /// the output, and what the next step reads. For the way back the outputs are kept.
+    /// the output, and what the next step reads. The outputs are saved for the backward pass.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together or there is no time,
@@ -260,8 +260,8 @@ impl Tensor {
         sequence(if relu { Gating::Relu } else { Gating::Tanh }, self, weights, h, reverse)
     }
 
-    /// A layer of [`gru_cell`](Tensor::gru_cell)s; as [`rnn`](Tensor::rnn). For the way back four numbers are kept for
-    /// each unit at each time, and the outputs.
+    /// A layer of [`gru_cell`](Tensor::gru_cell)s; as [`rnn`](Tensor::rnn). Four numbers for each unit at each
+    /// time are saved for the backward pass, and the outputs.
     ///
     /// # Errors
     /// As [`rnn`](Tensor::rnn).
@@ -271,7 +271,7 @@ impl Tensor {
 
     /// A layer of [`lstm_cell`](Tensor::lstm_cell)s; as [`rnn`](Tensor::rnn), with two states, `(h, c)`.
     ///
-    /// c stays in f32 from step to step; the last one is rounded. For the way back the gates and c are kept, rounded to the
+    /// c stays in f32 from step to step; the last one is rounded. The gates and c are saved for the backward pass, rounded to the
     /// dtype of the inputs: five numbers for each unit at each time, and the outputs.
     ///
     /// # Errors
