@@ -84,13 +84,6 @@ fn an_op_is_shown_in_all_packs_side_by_side() {
 }
 
 #[test]
-fn the_readme_shows_what_is_printed() {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let shown = readme.split("$ precast ops exp\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    assert_eq!(shown, text(precast(&["ops", "exp"])));
-}
-
-#[test]
 fn an_op_in_one_pack_is_named_as_its_users_name_it() {
     // In Paddle `mul` is the old name of a product.
     let json = json_of(&["ops", "mul", "--pack", "paddle-3.3", "--format", "json"]);

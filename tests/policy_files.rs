@@ -96,15 +96,6 @@ fn the_mindspore_pack_is_mindspores_lists() {
     }
 }
 
-/// The policy that README.md shows is one.
-#[test]
-fn the_readmes_policy_is_read() {
-    let readme = fs::read_to_string(folder("README.md")).unwrap();
-    let text = readme.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
-    let policy = Policy::parse(text, "README.md").unwrap();
-    assert_eq!((policy.name.as_deref(), policy.rules.len()), (Some("finetune"), 2));
-}
-
 #[test]
 fn dtype_is_checked_before_the_level() {
     assert_eq!(Policy::new("O9", DType::F32).unwrap_err().kind(), ErrorKind::DType);

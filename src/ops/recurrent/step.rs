@@ -5,12 +5,16 @@ use super::RecurrentWeights;
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    precision::{self, Frame},
+    precision::{self, Frame, Treatment},
 };
 
-/// Whether a fused step is run as ordinary ops in the innermost frame.
+/// Whether a fused step is run as ordinary ops in the innermost frame. Where every op that is not listed runs low, the step
+/// does, too.
 pub(super) fn is_split(step: Op) -> bool {
-    precision::with_current(|frame, _| matches!(frame, Some(Frame::Lists(rules)) if !rules.ops.contains_key(&step)))
+    precision::with_current(|frame, _| match frame {
+        Some(Frame::Lists(rules)) => !rules.ops.contains_key(&step) && rules.unlisted != Treatment::Low,
+        _ => false,
+    })
 }
 
 /// As [`Tensor::rnn_cell`].
