@@ -14,7 +14,7 @@ use super::{
 /// The differences on purpose, as COMPARE.md names them.
 const EXACT: &str = "names are exact";
 const CHECKED: &str = "a region is checked also where it does nothing";
-const BY_TYPE: &str = "what cannot be said need not be checked";
+const BY_TYPE: &str = "wrong forms do not compile";
 const NOTHING_LEFT: &str = "a region leaves nothing behind";
 const O2_ALONE: &str = "`use_promote` is O2's";
 const AGAIN: &str = "a region can be entered any number of times";

@@ -56,7 +56,7 @@ struct Options {
 /// The differences on purpose, as COMPARE.md names them.
 const INSIDE: &str = "an excluded kind takes what is inside with it";
 const NOTHING: &str = "what matches nothing is an error";
-const IN_F32: &str = "gradients are summed and unscaled in f32";
+const IN_F32: &str = "gradients of a low parameter that is read often are summed in f32";
 
 pub fn paddle(low: DType) -> Decorate {
     Decorate::new(low).pack("paddle-3.3").unwrap()

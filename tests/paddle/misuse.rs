@@ -14,9 +14,9 @@ use super::{
 };
 
 /// The differences on purpose, as COMPARE.md names them.
-const NO_OTHER_FORM: &str = "what cannot be said need not be checked";
+const NO_OTHER_FORM: &str = "wrong forms do not compile";
 const PATHS: &str = "layers are excluded by path, too";
-const LAST_IN_FORCE: &str = "a second decoration replaces the first";
+const LAST_IN_FORCE: &str = "decorating again is as if only the last had been";
 const ANYWHERE: &str = "decorating works on every device";
 
 /// A call that was refused, or that does something of its own.

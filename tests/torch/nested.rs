@@ -127,7 +127,7 @@ enum Ended<'a> {
     Parted,
 }
 
-const REFUSED: &str = "a region of another dtype is an error";
+const REFUSED: &str = "a region's dtype is f16 or bf16 and one of the pack";
 
 impl<'a> Script<'a> {
     fn case(&self, step: Step<'_>) -> String {
@@ -257,7 +257,7 @@ impl<'a> Script<'a> {
             }
             // A low copy of the other dtype had been kept.
             (Ok(_), Some(_)) if mixed && arguments.contains(&"w") => {
-                self.tally.on_purpose(self.case(step), "low copies of a parameter are kept by dtype");
+                self.tally.on_purpose(self.case(step), "one weight in regions of both dtypes");
             }
             (Ok(y), None) => {
                 let theirs = step.theirs;
