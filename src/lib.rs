@@ -94,6 +94,7 @@ pub mod cost;
 mod dtype;
 pub mod error;
 pub mod gradcheck;
+pub mod graph;
 pub mod guide;
 pub mod io;
 #[allow(unsafe_code)]

@@ -1,0 +1,57 @@
+//! The casts that a painted graph needs.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{Painting, Port, TypeGraph};
+use crate::DType;
+
+/// A cast to insert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NewCast {
+    /// What it casts and to what, with the first number that is free: `conv1-0-CastToFp16-0`.
+    pub name: String,
+    /// The output that it reads.
+    pub of: Port,
+    /// The dtype to which it casts.
+    pub to: DType,
+    /// The inputs that read the cast instead of the output.
+    pub consumers: Vec<Port>,
+}
+
+/// One cast for each output that is read in another dtype than it has, shared by all that read it so; in the order of the
+/// producers.
+pub fn casts(graph: &TypeGraph, painting: &Painting) -> Vec<NewCast> {
+    let nodes = &graph.nodes;
+    let mut consumers: BTreeMap<Port, Vec<Port>> = BTreeMap::new();
+    for (node, n) in nodes.iter().enumerate() {
+        for (port, (input, &own)) in n.inputs.iter().zip(&n.in_types).enumerate() {
+            let produced = nodes[input.node].out_types[input.port];
+            let is_f32 = nodes[input.node].types[produced].is_f32();
+            if is_f32 && painting.is_low(input.node, produced) != painting.is_low(node, own) {
+                consumers.entry(*input).or_default().push(Port { node, port });
+            }
+        }
+    }
+    let mut taken: HashSet<String> = nodes.iter().map(|n| n.name.clone()).collect();
+    let mut found = Vec::with_capacity(consumers.len());
+    for (of, consumers) in consumers {
+        let producer = &nodes[of.node];
+        let is_low = painting.is_low(of.node, producer.out_types[of.port]);
+        let to = if is_low { DType::F32 } else { painting.dtype };
+        let name = (0..).map(|n| format!("{}-{}-{}-{n}", producer.name, of.port, word(to)));
+        let name = name.into_iter().find(|name| !taken.contains(name)).expect("there is no last number");
+        taken.insert(name.clone());
+        found.push(NewCast { name, of, to, consumers });
+    }
+    found
+}
+
+/// As TensorFlow calls such a cast.
+fn word(to: DType) -> &'static str {
+    match to {
+        DType::F16 => "CastToFp16",
+        DType::Bf16 => "CastToBf16",
+        _ => "CastToFp32",
+    }
+}

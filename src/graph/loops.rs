@@ -1,0 +1,71 @@
+//! Loops, variables and fixed types of TensorFlow graphs.
+
+use super::{Because, Port, TypeGraph, paint::Marks, vertices::Vertices};
+use crate::error::{Error, Result};
+
+/// Pass 7: a value that a loop carries has one dtype in all rounds. A `NextIteration` runs low where every `Merge` that it
+/// feeds does; else none of them does.
+///
+/// # Errors
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) when it feeds anything but a `Merge`.
+pub(super) fn match_rounds(vertices: &Vertices<'_>, low: &mut Marks) -> Result<()> {
+    let nodes = &vertices.graph.nodes;
+    if nodes.iter().all(|n| n.op != "NextIteration") {
+        return Ok(());
+    }
+    let consumers = vertices.graph.consumers();
+    for (node, n) in nodes.iter().enumerate().filter(|(_, n)| n.op == "NextIteration") {
+        let fed = consumers.get(&Port { node, port: 0 }).map_or(&[][..], Vec::as_slice);
+        if let Some(other) = fed.iter().find(|input| nodes[input.node].op != "Merge") {
+            let (other, op) = (&nodes[other.node].name, &nodes[other.node].op);
+            return Err(Error::value(format!(
+                "`{}` is a NextIteration and feeds `{other}`, a {op}; it may feed only a Merge",
+                n.name
+            )));
+        }
+        let carried =
+            |node: usize| nodes[node].types.iter().position(|t| t.name == "T").map(|t| vertices.vertex(node, t));
+        let Some(own) = carried(node) else { continue };
+        let merges: Vec<usize> = fed.iter().filter_map(|input| carried(input.node)).collect();
+        if merges.iter().all(|&merge| low[merge].is_some()) {
+            low[own].get_or_insert(Because::SameLoop);
+        } else {
+            merges.iter().chain([&own]).for_each(|&v| low[v] = None);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a node hands on a variable by reference, which stays f32: an `Identity` of it, also inside of a loop.
+pub(super) fn hands_on_variable(graph: &TypeGraph, node: usize) -> bool {
+    let mut node = node;
+    // A circle of `Enter` nodes reads no variable.
+    for _ in 0..graph.nodes.len() {
+        let n = &graph.nodes[node];
+        let Some(input) = n.inputs.first() else { return false };
+        match &n.op[..] {
+            "Identity" => return matches!(&graph.nodes[input.node].op[..], "Variable" | "VariableV2"),
+            "Enter" => node = input.node,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// A fixed f32 type cannot be changed, whatever is forced.
+pub(super) fn check_fixed(vertices: &Vertices<'_>, low: &Marks) -> Result<()> {
+    let fixed = |v: &usize| {
+        let vertex = &vertices.all[*v];
+        low[*v].is_some() && vertex.is_f32 && vertices.node(*v).types[vertex.attr].fixed
+    };
+    match (0..vertices.len()).find(fixed) {
+        None => Ok(()),
+        Some(v) => {
+            let node = vertices.node(v);
+            Err(Error::value(format!(
+                "`{}` ({}) would have to run low and has a port that is always f32",
+                node.name, node.op
+            )))
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Graphs seen as a whole: which vertices of a graph run low and why, and the casts that this needs.
+//!
+//! This is the painting of TensorFlow's `auto_mixed_precision` rewrite. Ops on the allow list run low, ops on the deny list
+//! stay f32, ops on the infer list follow what they read, and ops on the clear list, in which rounding spoils nothing, follow
+//! their neighbours. [`paint`] decides this for an abstract [`TypeGraph`], [`casts`] lists the casts to insert.
+//!
+//! ```
+//! use precast::{DType, graph::{Device, GraphLists, TypeGraph, casts, paint}, policy::Pack};
+//! let mut graph = TypeGraph::default();
+//! let x = graph.add("x", "Placeholder", DType::F32, &[])?;
+//! let a = graph.add("a", "MatMul", DType::F32, &[x, x])?;
+//! let relu = graph.add("relu", "Relu", DType::F32, &[a])?;
+//! let b = graph.add("b", "MatMul", DType::F32, &[relu, relu])?;
+//! graph.add("loss", "Sum", DType::F32, &[b])?;
+//!
+//! let lists = GraphLists::of_pack(&Pack::named("tensorflow-2.21-fp16")?, DType::F16)?;
+//! let painting = paint(&graph, &lists, &Device::any())?;
+//! assert_eq!(painting.explain("relu")?, "relu is low: between a and b, which are on the allow list");
+//! assert_eq!(painting.explain("loss")?, "loss is f32: on the deny list");
+//! let casts: Vec<String> = casts(&graph, &painting).into_iter().map(|cast| cast.name).collect();
+//! assert_eq!(casts, ["x-0-CastToFp16-0", "b-0-CastToFp32-0"]);
+//! # Ok::<(), precast::Error>(())
+//! ```
+
+mod casts;
+mod device;
+mod lists;
+mod loops;
+mod paint;
+mod reason;
+mod tensor_lists;
+mod type_graph;
+mod vertices;
+
+pub use casts::{NewCast, casts};
+pub use device::{Device, LowSupport, OpSupport};
+pub use lists::{GraphLevel, GraphList, GraphLists};
+pub use paint::{Painted, Painting, paint};
+pub use reason::Because;
+pub use type_graph::{Port, TypeAttr, TypeGraph, TypeNode};

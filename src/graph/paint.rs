@@ -1,0 +1,242 @@
+//! Painting: the passes of TensorFlow's rewrite, each a function of the vertices and of what was painted before. Every pass
+//! is linear in the edges.
+
+use std::sync::Arc;
+
+use super::{
+    Because, Device, GraphList, GraphLists, Port, TypeGraph, loops,
+    tensor_lists::{self, Cluster},
+    vertices::{Vertices, walk},
+};
+use crate::error::Result;
+
+/// What became of a vertex.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Painted {
+    /// Its node.
+    pub node: Arc<str>,
+    /// Its type attribute.
+    pub attr: Arc<str>,
+    /// The dtype it had.
+    pub dtype: Arc<str>,
+    /// Whether that is f32.
+    pub is_f32: bool,
+    /// The list of its op.
+    pub list: Option<GraphList>,
+    /// Whether it may be changed at all.
+    pub may_change: bool,
+    /// Whether the device can run it low.
+    pub runs_low: bool,
+    /// Why it runs low; `None` where it does not.
+    pub low: Option<Because>,
+    /// Why it is kept from running low; `None` where nothing forbids it.
+    pub denied: Option<Because>,
+}
+
+/// A painted graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Painting {
+    /// The low dtype.
+    pub dtype: crate::DType,
+    /// The vertices, in the order of the nodes and of their type attributes.
+    pub vertices: Vec<Painted>,
+    /// The first vertex of each node.
+    first: Vec<usize>,
+}
+
+impl Painting {
+    /// Whether a type attribute of a node, by their places, runs low.
+    pub fn is_low(&self, node: usize, attr: usize) -> bool {
+        self.vertices[self.first[node] + attr].low.is_some()
+    }
+}
+
+/// What is painted in one of the two colours, by vertex.
+pub(super) type Marks = Vec<Option<Because>>;
+
+/// Paints a graph: pure, and linear in its nodes and edges.
+///
+/// # Errors
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) for a graph that refers to ports that do not exist, for a loop that is put
+/// together in no known way, and when a type that cannot be changed would have to be low.
+pub fn paint(graph: &TypeGraph, lists: &GraphLists, device: &Device) -> Result<Painting> {
+    graph.check()?;
+    let mut vertices = Vertices::new(graph, lists, device);
+    let mut low = allowed(&vertices, lists, device);
+    let mut denied = vec![None; vertices.len()];
+    if low.iter().any(Option::is_some) {
+        let clusters = tensor_lists::find(&vertices);
+        tensor_lists::deny_escaping(&clusters, &mut denied);
+        tensor_lists::join_writers_and_readers(&mut vertices, &clusters);
+        spread(&vertices, lists, &clusters, &mut low, &mut denied);
+        loops::match_rounds(&vertices, &mut low)?;
+        retype_casts(&vertices, &mut low);
+        loops::check_fixed(&vertices, &low)?;
+    }
+    Ok(painting(&vertices, lists, low, denied))
+}
+
+fn spread(v: &Vertices<'_>, lists: &GraphLists, clusters: &[Cluster], low: &mut Marks, denied: &mut Marks) {
+    if !lists.forces_all() {
+        spread_denial(v, denied);
+    }
+    tensor_lists::match_members(clusters, low, denied);
+    between_allowed(v, low, denied);
+    after_low(v, low, denied);
+    beside_low(v, low, denied);
+    remove_undefined(v, low);
+    tensor_lists::match_members(clusters, low, denied);
+}
+
+/// Pass 1: every type attribute of the ops on the allow list; when all are forced, of every op that can be.
+fn allowed(vertices: &Vertices<'_>, lists: &GraphLists, device: &Device) -> Marks {
+    let may_be_forced = |op: &str| lists.forces_all() && device.op(op).is_some_and(|op| op.may_be_forced);
+    let of = |v: usize| match vertices.node(v).may_change {
+        true if vertices.is_on(v, GraphList::Allow) => Some(Because::Allowed),
+        true if may_be_forced(&vertices.node(v).op) => Some(Because::Forced),
+        _ => None,
+    };
+    (0..vertices.len()).map(of).collect()
+}
+
+/// Pass 2: denial spreads from denied ops to what reads them, through clear ops, up to and through the denied and inferred
+/// ops behind them. Clear ops with nothing but clear and allowed ops behind them stop it.
+fn spread_denial(vertices: &Vertices<'_>, denied: &mut Marks) {
+    let all = 0..vertices.len();
+    let numeric = all.clone().filter(|&v| matches!(vertices.list(v), Some(GraphList::Deny | GraphList::Infer)));
+    let mut leads_to_numeric = vec![false; vertices.len()];
+    walk(numeric, &vertices.above, |is_root, _, v| {
+        let enter = !leads_to_numeric[v] && (is_root || vertices.is_on(v, GraphList::Clear));
+        leads_to_numeric[v] |= enter;
+        enter
+    });
+    let roots: Vec<usize> = all.filter(|&v| vertices.is_on(v, GraphList::Deny) && denied[v].is_none()).collect();
+    walk(roots, &vertices.below, |is_root, from, v| {
+        let enter = denied[v].is_none() && (is_root || leads_to_numeric[v]);
+        if enter {
+            denied[v] = Some(if is_root { Because::Denied } else { Because::AfterDenied(from) });
+        }
+        enter
+    });
+}
+
+/// Pass 3: what stands between two allowed ops, through inferred and clear ops that the device can run low.
+fn between_allowed(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
+    let is_allowed = |v: usize| vertices.is_on(v, GraphList::Allow);
+    let roots: Vec<usize> = (0..vertices.len()).filter(|&v| is_allowed(v) && vertices.node(v).may_change).collect();
+    let passes = |v: usize| {
+        matches!(vertices.list(v), Some(GraphList::Infer | GraphList::Clear))
+            && denied[v].is_none()
+            && vertices.can_run_low(v)
+    };
+    // For each vertex that is reached, the allowed one from which it was reached.
+    let mut above: Vec<Option<usize>> = vec![None; vertices.len()];
+    walk(roots.iter().copied(), &vertices.below, |is_root, from, v| {
+        let enter = above[v].is_none() && (is_root || passes(v));
+        if enter {
+            above[v] = if is_root { Some(v) } else { above[from] };
+        }
+        enter
+    });
+    let mut below: Vec<Option<usize>> = vec![None; vertices.len()];
+    walk(roots, &vertices.above, |is_root, from, v| {
+        let enter = below[v].is_none() && (is_root || above[v].is_some() && !is_allowed(v));
+        if enter {
+            below[v] = if is_root { Some(v) } else { below[from] };
+            if let (None, Some(above), Some(below)) = (low[v], above[v], below[v]) {
+                low[v] = Some(Because::Between { above, below });
+            }
+        }
+        enter
+    });
+}
+
+/// Pass 4: an inferred op that reads one that runs low, and none that is denied. In the order of the nodes: later ones see
+/// what became of earlier ones. The op must be defined for the low dtype; whether there is a kernel is not asked.
+fn after_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
+    for (v, vertex) in vertices.all.iter().enumerate() {
+        let candidate = vertices.is_on(v, GraphList::Infer)
+            && vertices.node(v).may_change
+            && vertex.is_f32
+            && vertex.defined_low
+            && denied[v].is_none()
+            && low[v].is_none();
+        let read = &vertices.above[v];
+        if candidate && read.iter().all(|&from| denied[from].is_none()) {
+            low[v] = read.iter().find(|&&from| low[from].is_some()).map(|&from| Because::After(from));
+        }
+    }
+}
+
+/// Pass 5: clear ops follow their neighbours, in both directions.
+fn beside_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
+    let roots: Vec<usize> = (0..low.len()).filter(|&v| low[v].is_some() && vertices.node(v).may_change).collect();
+    let neighbours: Vec<Vec<usize>> =
+        vertices.above.iter().zip(&vertices.below).map(|(above, below)| [&above[..], &below[..]].concat()).collect();
+    walk(roots, &neighbours, |is_root, from, v| {
+        let follows = || {
+            low[v].is_none()
+                && denied[v].is_none()
+                && vertices.is_on(v, GraphList::Clear)
+                && vertices.can_run_low(v)
+                && !loops::hands_on_variable(vertices.graph, vertices.all[v].node)
+        };
+        if is_root {
+            return true;
+        }
+        let enter = follows();
+        if enter {
+            low[v] = Some(Because::Beside(from));
+        }
+        enter
+    });
+}
+
+/// Pass 6: type attributes of allowed ops that are not defined for the low dtype.
+fn remove_undefined(vertices: &Vertices<'_>, low: &mut Marks) {
+    for (v, mark) in low.iter_mut().enumerate() {
+        if vertices.is_on(v, GraphList::Allow) && !vertices.all[v].defined_low {
+            *mark = None;
+        }
+    }
+}
+
+/// Pass 8: a cast to f32 whose consumers all run low casts to the low dtype instead.
+fn retype_casts(vertices: &Vertices<'_>, low: &mut Marks) {
+    let nodes = &vertices.graph.nodes;
+    if nodes.iter().all(|n| n.op != "Cast") {
+        return;
+    }
+    let consumers = vertices.graph.consumers();
+    for (node, n) in nodes.iter().enumerate().filter(|(_, n)| n.op == "Cast") {
+        let Some(to) = n.types.iter().position(|t| t.name == "DstT" && t.is_f32()) else { continue };
+        let read_by = consumers.get(&Port { node, port: 0 }).map_or(&[][..], Vec::as_slice);
+        let is_low = |input: &Port| low[vertices.vertex(input.node, nodes[input.node].in_types[input.port])].is_some();
+        if !read_by.is_empty() && read_by.iter().all(is_low) {
+            low[vertices.vertex(node, to)] = Some(Because::CastForLow);
+        }
+    }
+}
+
+fn painting(vertices: &Vertices<'_>, lists: &GraphLists, low: Marks, denied: Marks) -> Painting {
+    let nodes = &vertices.graph.nodes;
+    let names: Vec<Arc<str>> = nodes.iter().map(|n| Arc::from(&n.name[..])).collect();
+    let painted = vertices.all.iter().enumerate().map(|(v, vertex)| {
+        let attr = &nodes[vertex.node].types[vertex.attr];
+        Painted {
+            node: names[vertex.node].clone(),
+            attr: Arc::from(&attr.name[..]),
+            dtype: Arc::from(&attr.dtype[..]),
+            is_f32: vertex.is_f32,
+            list: vertices.list(v),
+            may_change: nodes[vertex.node].may_change,
+            runs_low: vertex.runs_low,
+            // What is not f32 is not changed, whatever its op is.
+            low: low[v].filter(|_| vertex.is_f32),
+            denied: denied[v],
+        }
+    });
+    let first = (0..nodes.len()).map(|node| vertices.vertex(node, 0)).collect();
+    Painting { dtype: lists.low(), vertices: painted.collect(), first }
+}

@@ -1,0 +1,126 @@
+//! What is painted: vertices. A vertex is one type attribute of one node. A node may have several, as a batch norm has one
+//! for the activations and one for the statistics, and they may run in different dtypes.
+
+use std::collections::HashMap;
+
+use super::{
+    TypeGraph, TypeNode,
+    device::{Device, OpSupport},
+    lists::{GraphList, GraphLists},
+};
+
+/// What painting reads of a vertex.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vertex {
+    pub node: usize,
+    /// Its place in the node's `types`.
+    pub attr: usize,
+    pub is_f32: bool,
+    /// Whether the op is defined for the low dtype.
+    pub defined_low: bool,
+    /// Whether the device has a kernel for it as well.
+    pub runs_low: bool,
+}
+
+/// The vertices of a graph and the edges between them, both ways.
+pub(super) struct Vertices<'a> {
+    pub graph: &'a TypeGraph,
+    pub all: Vec<Vertex>,
+    /// The list of each node's op.
+    lists: Vec<Option<GraphList>>,
+    /// Whether the device knows each node's op; else it is a call of a function of the graph's own.
+    known: Vec<bool>,
+    /// The first vertex of each node.
+    first: Vec<usize>,
+    /// The vertices that each vertex reads.
+    pub above: Vec<Vec<usize>>,
+    /// The vertices that read each vertex.
+    pub below: Vec<Vec<usize>>,
+}
+
+impl<'a> Vertices<'a> {
+    pub fn new(graph: &'a TypeGraph, lists: &GraphLists, device: &Device) -> Self {
+        let nodes = &graph.nodes;
+        let mut by_op: HashMap<&str, (Option<GraphList>, Option<&OpSupport>)> = HashMap::new();
+        let mut of = |op: &'a str| *by_op.entry(op).or_insert_with(|| (lists.list(op), device.op(op)));
+        let (list_of_nodes, supports): (Vec<_>, Vec<_>) = nodes.iter().map(|node| of(&node.op)).unzip();
+        let mut first = Vec::with_capacity(nodes.len());
+        let mut all = Vec::new();
+        for (node, n) in nodes.iter().enumerate() {
+            first.push(all.len());
+            all.extend(n.types.iter().enumerate().map(|(attr, t)| {
+                let low = supports[node].map(|op| op.attr(&t.name)).filter(|_| !t.fixed).unwrap_or_default();
+                let is_low = t.fixed && t.dtype == lists.low().long_name();
+                let (defined_low, runs_low) = (low.defined || is_low, low.defined && low.kernel);
+                Vertex { node, attr, is_f32: t.is_f32(), defined_low, runs_low }
+            }));
+        }
+        let (mut above, mut below) = (vec![Vec::new(); all.len()], vec![Vec::new(); all.len()]);
+        for (node, n) in nodes.iter().enumerate() {
+            for (input, attr) in n.inputs.iter().zip(&n.in_types) {
+                let from = first[input.node] + nodes[input.node].out_types[input.port];
+                let to = first[node] + attr;
+                above[to].push(from);
+                below[from].push(to);
+            }
+        }
+        let known = supports.iter().map(|op| op.is_some() || device.is_any()).collect();
+        Vertices { graph, all, lists: list_of_nodes, known, first, above, below }
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn vertex(&self, node: usize, attr: usize) -> usize {
+        self.first[node] + attr
+    }
+
+    pub fn node(&self, vertex: usize) -> &'a TypeNode {
+        &self.graph.nodes[self.all[vertex].node]
+    }
+
+    pub fn list(&self, vertex: usize) -> Option<GraphList> {
+        self.lists[self.all[vertex].node]
+    }
+
+    pub fn is_on(&self, vertex: usize, list: GraphList) -> bool {
+        self.list(vertex) == Some(list)
+    }
+
+    pub fn is_known(&self, node: usize) -> bool {
+        self.known[node]
+    }
+
+    /// Whether an f32 vertex can run low on the device.
+    pub fn can_run_low(&self, vertex: usize) -> bool {
+        let v = &self.all[vertex];
+        self.node(vertex).may_change && v.is_f32 && v.runs_low
+    }
+
+    pub fn join(&mut self, from: usize, to: usize) {
+        self.below[from].push(to);
+        self.above[to].push(from);
+    }
+}
+
+/// Walks along edges from the roots. `enter(is a root, from where, vertex)` says whether a vertex is entered, so that its
+/// neighbours are met. It is asked again for a vertex that is met again.
+pub(super) fn walk(
+    roots: impl IntoIterator<Item = usize>,
+    edges: &[Vec<usize>],
+    mut enter: impl FnMut(bool, usize, usize) -> bool,
+) {
+    let mut pending = Vec::new();
+    for root in roots {
+        if !enter(true, root, root) {
+            continue;
+        }
+        pending.extend(edges[root].iter().map(|&next| (root, next)));
+        while let Some((from, v)) = pending.pop() {
+            if enter(false, from, v) {
+                pending.extend(edges[v].iter().map(|&next| (v, next)));
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The painting of graphs against TensorFlow's: the graphs of its own tests and others, with the changed types and the casts
+//! that its rewrite gave.
+
+#[path = "common/golden.rs"]
+mod golden;
+#[path = "common/tally.rs"]
+mod tally;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use golden::golden;
+use precast::{
+    DType, Result,
+    graph::{
+        Device, GraphLevel, GraphList, GraphLists, LowSupport, OpSupport, Painting, Port, TypeAttr, TypeGraph, TypeNode,
+        casts, paint,
+    },
+    policy::Pack,
+};
+use serde_json::Value;
+use tally::Tally;
+
+/// What a rewrite changed: the new types by node and attribute, the casts by name with what they read, and the new inputs of
+/// nodes.
+#[derive(Debug, Default, PartialEq)]
+struct Rewritten {
+    types: BTreeMap<(String, String), String>,
+    casts: BTreeMap<String, String>,
+    rewired: BTreeMap<String, Vec<String>>,
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("a text, got {value}")).to_string()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().map_or(vec![], |all| all.iter().map(text).collect())
+}
+
+/// `node` and `node:1`; `None` for an edge of control.
+fn port(input: &str) -> Option<(&str, usize)> {
+    match input.rsplit_once(':') {
+        _ if input.starts_with('^') => None,
+        Some((name, port)) if port.parse::<usize>().is_ok() => Some((name, port.parse().unwrap())),
+        _ => Some((input, 0)),
+    }
+}
+
+/// A recorded graph, with batch norms of the first version made into those of the second, as the rewrite does first.
+struct Recorded {
+    graph: TypeGraph,
+    /// The attributes that only the second version has: the rewrite reports them as changed, without painting them.
+    added: BTreeSet<(String, String)>,
+}
+
+fn read(nodes: &[Value], preserved: &BTreeSet<String>) -> Recorded {
+    let places: HashMap<String, usize> = nodes.iter().enumerate().map(|(i, n)| (text(&n["name"]), i)).collect();
+    let mut added = BTreeSet::new();
+    let mut graph = TypeGraph::default();
+    for node in nodes {
+        let (name, mut op) = (text(&node["name"]), text(&node["op"]));
+        let device = node["device"].as_str().unwrap_or_default();
+        let may_change = !preserved.contains(&name) && !op.starts_with("Placeholder") && !device.contains("GPU");
+        let (mut ins, mut outs) = (texts(&node["in_ports"]), texts(&node["out_ports"]));
+        let mut types: Vec<(String, String)> =
+            node["types"].as_object().unwrap().iter().map(|(attr, dtype)| (attr.clone(), text(dtype))).collect();
+        let second = match &op[..] {
+            "FusedBatchNorm" => Some((["T", "U", "U", "U", "U"], ["T", "U", "U", "U", "U"])),
+            "FusedBatchNormGrad" => Some((["T", "T", "=float32", "U", "U"], ["T", "U", "U", "U", "U"])),
+            _ => None,
+        };
+        if let (true, Some((new_ins, new_outs))) = (may_change, second) {
+            op += "V2";
+            ins = new_ins.map(String::from).to_vec();
+            outs = new_outs.map(String::from).to_vec();
+            types.push(("U".into(), "float32".into()));
+            added.insert((name.clone(), "U".to_string()));
+        }
+        let mut attrs: Vec<TypeAttr> = vec![];
+        let mut place = |id: &str| {
+            let (fixed, attr) = id.strip_prefix('=').map_or((false, id), |dtype| (true, dtype));
+            let known = attrs.iter().position(|t| t.name == attr && t.fixed == fixed);
+            known.unwrap_or_else(|| {
+                let dtype = types.iter().find(|(name, _)| name == attr && !fixed).map_or(attr, |(_, dtype)| dtype);
+                attrs.push(TypeAttr { name: attr.into(), dtype: dtype.into(), fixed });
+                attrs.len() - 1
+            })
+        };
+        let in_types: Vec<usize> = ins.iter().map(|id| place(id)).collect();
+        let out_types = outs.iter().map(|id| place(id)).collect();
+        types.iter().for_each(|(attr, _)| _ = place(attr));
+        let inputs = texts(&node["inputs"]);
+        let inputs = inputs.iter().filter_map(|input| port(input));
+        let inputs: Vec<Port> = inputs.map(|(node, port)| Port { node: places[node], port }).collect();
+        graph.nodes.push(TypeNode { name, op, may_change, types: attrs, inputs, in_types, out_types });
+    }
+    Recorded { graph, added }
+}
+
+/// What the recorded machine can run in a low dtype.
+fn device(low: DType) -> Option<Device> {
+    let recorded = golden("tensorflow/op_support.json")?;
+    let ops = recorded["ops"].as_object().unwrap().iter().filter(|(_, op)| op["registered"] == true);
+    let ops = ops.map(|(name, op)| {
+        let attrs = op["attrs"].as_object().unwrap().iter().map(|(attr, says)| {
+            let is = |what: &str| says[what][low.long_name()] == true;
+            (attr.clone(), LowSupport { defined: is("allows"), kernel: is("cpu_kernel") })
+        });
+        // TensorFlow leaves these two out when all ops are forced.
+        let left_out = matches!(&name[..], "Const" | "SoftmaxCrossEntropyWithLogits");
+        let may_be_forced = !left_out && op["is_stateful"] == false && op["has_ref"] == false;
+        (name.clone(), OpSupport { attrs: attrs.collect(), may_be_forced })
+    });
+    Some(Device::of(ops))
+}
+
+/// The lists of a recorded setting: `bf16`, `fp16`, `fp16_LEVEL`, `fp16_DENYLIST_ADD=Tanh,INFERLIST_REMOVE=Tanh`. `None` for
+/// one that is not known.
+fn lists(setting: &str) -> Option<GraphLists> {
+    let (mode, rest) = setting.split_once('_').unwrap_or((setting, ""));
+    let (pack, low) = if mode == "bf16" { ("bf16", DType::Bf16) } else { ("cpu", DType::F16) };
+    let mut lists = GraphLists::of_pack(&Pack::named(&format!("tensorflow-2.21-{pack}")).unwrap(), low).unwrap();
+    if rest.contains('=') {
+        // What is removed first can be added to another list.
+        let mut changes: Vec<(&str, &str)> = rest.split(',').map(|change| change.split_once('=').unwrap()).collect();
+        changes.sort_by_key(|(key, _)| !key.ends_with("_REMOVE"));
+        for (key, op) in changes {
+            let list = GraphList::ALL.into_iter().find(|list| key.starts_with(&list.name().to_uppercase()))?;
+            lists = if key.ends_with("_ADD") { lists.add(list, op) } else { lists.remove(list, op) }.unwrap();
+        }
+        return Some(lists);
+    }
+    let level = match rest {
+        "" => GraphLevel::Usual,
+        "TENSOR_CORES_ONLY" => GraphLevel::TensorCoresOnly,
+        "UNSAFE_FORCE_ALL" => GraphLevel::ForceAll,
+        "TREAT_INFER_AS_DENY" => GraphLevel::TreatInferAsDeny,
+        _ => return None,
+    };
+    Some(lists.level(level).unwrap())
+}
+
+/// Our rewrite in TensorFlow's words.
+fn ours(recorded: &Recorded, nodes: &[Value], painting: &Painting) -> Rewritten {
+    let graph = &recorded.graph;
+    let mut said = Rewritten::default();
+    for (node, n) in graph.nodes.iter().enumerate() {
+        for (attr, t) in n.types.iter().enumerate() {
+            let id = (n.name.clone(), t.name.clone());
+            if painting.is_low(node, attr) {
+                said.types.insert(id, painting.dtype.long_name().into());
+            } else if recorded.added.contains(&id) {
+                said.types.insert(id, "float32".into());
+            }
+        }
+    }
+    let output = |port: Port| match (&graph.nodes[port.node].name, port.port) {
+        (name, 0) => name.clone(),
+        (name, port) => format!("{name}:{port}"),
+    };
+    let mut reads: HashMap<Port, String> = HashMap::new();
+    for cast in casts(graph, painting) {
+        let name = format!("{}-AutoMixedPrecision", cast.name);
+        cast.consumers.iter().for_each(|input| _ = reads.insert(*input, name.clone()));
+        said.casts.insert(name, output(cast.of));
+    }
+    for (node, n) in nodes.iter().enumerate() {
+        let inputs = texts(&n["inputs"]);
+        let data = inputs.iter().filter(|input| port(input).is_some());
+        let rewired: Vec<String> = data
+            .enumerate()
+            .map(|(port, input)| reads.get(&Port { node, port }).cloned().unwrap_or_else(|| input.clone()))
+            .collect();
+        if (0..rewired.len()).any(|port| reads.contains_key(&Port { node, port })) {
+            said.rewired.insert(text(&n["name"]), rewired);
+        }
+    }
+    said
+}
+
+fn theirs(rewrite: &Value) -> Rewritten {
+    let mut said = Rewritten::default();
+    for (node, attrs) in rewrite["changed_types"].as_object().unwrap() {
+        for (attr, dtype) in attrs.as_object().unwrap() {
+            said.types.insert((node.clone(), attr.clone()), text(dtype));
+        }
+    }
+    for cast in rewrite["inserted"].as_array().unwrap() {
+        assert_eq!(cast["op"], "Cast");
+        let input = text(&cast["inputs"][0]);
+        said.casts.insert(text(&cast["name"]), input.strip_suffix(":0").unwrap_or(&input).to_string());
+    }
+    for (node, inputs) in rewrite["rewired_inputs"].as_object().unwrap() {
+        let data = texts(inputs).into_iter().filter(|input| port(input).is_some()).collect();
+        said.rewired.insert(node.clone(), data);
+    }
+    said
+}
+
+fn judge(tally: &mut Tally, case: String, nodes: &[Value], fetched: &Value, rewrite: &Value, setting: &str) {
+    let Some(lists) = lists(setting) else { return tally.fail(case, "a setting that is not known") };
+    let Some(device) = device(lists.low()) else { return };
+    let recorded = read(nodes, &texts(fetched).into_iter().collect());
+    let painting: Result<Painting> = paint(&recorded.graph, &lists, &device);
+    match (painting, rewrite["error"].as_str()) {
+        (Err(_), Some(_)) => tally.agree(case),
+        (Err(error), None) => tally.fail(case, error),
+        (Ok(_), Some(error)) => tally.fail(case, format!("TensorFlow raises {error}")),
+        (Ok(painting), None) => {
+            let (ours, theirs) = (ours(&recorded, nodes, &painting), theirs(rewrite));
+            if ours == theirs {
+                tally.agree(case);
+            } else {
+                tally.fail(case, format!("ours {ours:#?}, TensorFlow's {theirs:#?}"));
+            }
+        }
+    }
+}
+
+const EMULATED: &str = "every kernel here computes in f32 and rounds, so there is no mode that emulates it";
+
+#[test]
+fn graphs_of_tensorflows_own_tests() {
+    let Some(recorded) = golden("tensorflow/cases.json") else { return };
+    let mut tally = Tally::new("tensorflow", "cases");
+    for case in recorded["cases"].as_array().unwrap() {
+        let nodes = case["nodes"].as_array().unwrap();
+        for (key, setting) in [("fp16_cpu_real", "fp16"), ("bf16", "bf16")] {
+            let name = format!("{} {setting}", text(&case["name"]));
+            judge(&mut tally, name, nodes, &case["fetch"], &case[key], setting);
+        }
+        if !case["fp16_cpu_emulate"].is_null() {
+            tally.not_covered(format!("{} emulated", text(&case["name"])), EMULATED);
+        }
+    }
+    tally.close();
+}
+
+#[test]
+fn rewritten_graphs() {
+    let Some(recorded) = golden("tensorflow/rewrite.json") else { return };
+    let mut tally = Tally::new("tensorflow", "rewrite");
+    for graph in recorded["graphs"].as_array().unwrap() {
+        let nodes = graph["nodes"].as_array().unwrap();
+        for (setting, rewrite) in graph["rewrites"].as_object().unwrap() {
+            let name = format!("{} {setting}", text(&graph["name"]));
+            match setting.contains("emulate") {
+                true => tally.not_covered(name, EMULATED),
+                false => judge(&mut tally, name, nodes, &graph["fetch"], rewrite, setting),
+            }
+        }
+    }
+    tally.close();
+}
