@@ -19,7 +19,7 @@ const FLOORS: &[&[&str]] = &[
     &["tensor", "ops", "gradcheck"],
     &["cell", "layers", "cost", "io"],
     &["policy"],
-    &["rewrite", "autocast"],
+    &["rewrite", "graph", "autocast"],
     &["scale", "optim", "train"],
     &["report", "cli", "main", "guide"],
 ];

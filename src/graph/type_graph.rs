@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     DType,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result},
 };
 
 /// A type attribute of a node, such as the `T` of a product, or a fixed type of one of its ports.
@@ -134,13 +134,5 @@ impl TypeGraph {
             }
         }
         consumers
-    }
-
-    /// The place of the node with a name.
-    pub(super) fn place_of(&self, name: &str) -> Result<usize> {
-        self.nodes.iter().position(|node| node.name == name).ok_or_else(|| {
-            let near = did_you_mean(name, self.nodes.iter().map(|node| &node.name[..]));
-            Error::value(format!("no node is called `{name}`{near}"))
-        })
     }
 }
