@@ -27,7 +27,7 @@ pub struct Decision {
     /// What else applies to the cell and was overridden, strongest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overridden: Vec<Reason>,
-    /// What the cell itself is predicted to take, without those inside it, in a plan made [for a machine](Policy::plan_for).
+    /// What the cell itself is predicted to take, without those inside it, in a plan made [for a machine](crate::Policy::plan_for).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
 }
