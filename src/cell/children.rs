@@ -127,6 +127,9 @@ macro_rules! children {
     (@one $method:ident $this:ident $field:ident $visitor:ident) => {
         $crate::cell::Member::$method($field, const { $crate::cell::name_of_field(stringify!($field)) }, $visitor);
     };
+    (@parse $($other:tt)*) => {
+        compile_error!("write `children!(Self { field, data: _ })`: every field of the struct, by name, and no `..`");
+    };
     ($($pattern:tt)*) => { $crate::children!(@parse [$($pattern)*] $($pattern)*); };
 }
 

@@ -83,7 +83,7 @@ impl Decision {
             }
             (_, Region::AsIs) => "runs as is".to_string(),
             (_, Region::Lists(dtype)) => format!("ops by list, low is {dtype}"),
-            (_, Region::Fixed(dtype) | Region::Except(dtype)) => format!("runs {dtype}"),
+            (_, run @ (Region::Fixed(_) | Region::Except(_))) => format!("runs {run}"),
         }
     }
 }
