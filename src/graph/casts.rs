@@ -39,8 +39,8 @@ pub fn casts(graph: &TypeGraph, painting: &Painting) -> Vec<NewCast> {
         let producer = &nodes[of.node];
         let is_low = painting.is_low(of.node, producer.out_types[of.port]);
         let to = if is_low { DType::F32 } else { painting.dtype };
-        let name = (0..).map(|n| format!("{}-{}-{}-{n}", producer.name, of.port, word(to)));
-        let name = name.into_iter().find(|name| !taken.contains(name)).expect("there is no last number");
+        let mut names = (0..).map(|n| format!("{}-{}-{}-{n}", producer.name, of.port, word(to)));
+        let name = names.find(|name| !taken.contains(name)).expect("there is no last number");
         taken.insert(name.clone());
         found.push(NewCast { name, of, to, consumers });
     }
