@@ -2,6 +2,7 @@
 //!
 //! The catalogue says what an op *is*. Which precision it runs in is decided by lists, and those are data (`policies/packs/`).
 
+mod attributes;
 mod custom;
 mod op;
 mod table;
@@ -10,6 +11,8 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub(crate) use attributes::as_serde_has_them;
+pub use attributes::{Attribute, Attributes};
 pub use custom::{Custom, Precision};
 pub use op::Op;
 pub(crate) use op::{Family, Mixing};
@@ -142,7 +145,7 @@ impl Op {
     }
 
     /// The op that this library, or a [`CustomOp`](crate::CustomOp), calls so.
-    fn by_own_name(name: &str) -> Option<Op> {
+    pub(crate) fn by_own_name(name: &str) -> Option<Op> {
         let in_table = Op::ALL.iter().copied().find(|op| op.name() == name);
         in_table.or_else(|| Custom::named(name).map(Op::Custom))
     }

@@ -18,11 +18,9 @@ pub(crate) enum Mixing {
 pub(crate) enum Family {
     /// Another shape for the same elements; nothing is moved.
     View,
-    /// A matrix product of the first two inputs.
+    /// A matrix product of the first two inputs, to which a third may be added.
     Product,
-    /// A matrix product of the second and the third input, added to the first.
-    AddedProduct,
-    /// As `AddedProduct`, summed over the batch.
+    /// As `Product`, summed over the batch.
     SummedProduct,
     /// A product over any axes.
     Contraction,

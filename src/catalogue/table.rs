@@ -4,8 +4,10 @@
 //!
 //! - [`Mixing`](super::Mixing): what the op does with floating inputs of different dtypes;
 //! - [`Family`](super::Family): what kind of work it is, for the cost model;
-//! - the method of `Tensor` that runs it. `relu(x)`, `linear(x, weight, bias?)` and `multi_dot(tensors..)` take tensors
-//!   only, and [`run`](crate::run) can call them. `softmax(x; axis)` takes after the semicolon what `run` cannot know;
+//! - the method of `Tensor` that runs it, and its arguments in their order: tensors (`x`), tensors that may be left out
+//!   (`bias?`), all tensors that are left (`tensors..`), and with a colon the attributes with their types (`axis: isize`).
+//!   With these [`run_with`](crate::run_with) calls it. Four recurrent ops and the cast are called by hand there; their
+//!   row has a semicolon;
 //! - its names in four systems, separated by spaces; `""` is none. torch's names are those of `aten`, without the
 //!   overload.
 //!
@@ -28,32 +30,35 @@ macro_rules! op_table {
         BiasAdd Refuses Elementwise bias_add(a, b) ["BiasAdd", "", "", "BiasAdd BiasAddV1"];
         Ger Promotes Elementwise outer(a, b) ["Ger", "outer", "outer ger", ""];
         Dot Promotes Product dot(a, b) ["Dot", "dot", "dot", ""];
-        Einsum Refuses Contraction einsum(; equation, operands) ["Einsum", "einsum", "einsum", "Einsum"];
-        Addmm Refuses AddedProduct addmm(a, b, c) ["Addmm", "addmm", "addmm", ""];
+        Einsum Refuses Contraction einsum(equation: &str, operands..) ["Einsum", "einsum", "einsum", "Einsum"];
+        Addmm Refuses Product addmm(a, b, c) ["Addmm", "addmm", "addmm", ""];
         Addbmm Refuses SummedProduct addbmm(a, b, c) ["Addbmm", "", "addbmm", ""];
-        Baddbmm Refuses AddedProduct baddbmm(a, b, c) ["Baddbmm", "baddbmm", "baddbmm", ""];
-        Addmv Refuses AddedProduct addmv(a, b, c) ["Addmv", "", "addmv", ""];
+        Baddbmm Refuses Product baddbmm(a, b, c) ["Baddbmm", "baddbmm", "baddbmm", ""];
+        Addmv Refuses Product addmv(a, b, c) ["Addmv", "", "addmv", ""];
         Mv Refuses Product mv(a, b) ["Mv", "mv", "mv", ""];
-        Conv1d Refuses Convolution conv1d(x; weight, bias, options)
+        Conv1d Refuses Convolution conv1d(x, weight, bias?, options: &ConvOptions)
             ["Conv1DExt", "", "conv1d convolution _convolution cudnn_convolution", ""];
-        Conv2d Refuses Convolution conv2d(x; weight, bias, options) [
+        Conv2d Refuses Convolution conv2d(x, weight, bias?, options: &ConvOptions) [
             "Conv2D Conv2DExt Convolution", "conv2d", "conv2d convolution _convolution cudnn_convolution",
             "Conv2D FusedConv2DBiasActivation FusedPadConv2D"
         ];
-        Conv3d Refuses Convolution conv3d(x; weight, bias, options)
+        Conv3d Refuses Convolution conv3d(x, weight, bias?, options: &ConvOptions)
             ["Conv3D Conv3DExt", "conv3d", "conv3d convolution _convolution cudnn_convolution", "Conv3D"];
-        ConvTranspose1d Refuses TransposedConvolution conv_transpose1d(x; weight, bias, options)
+        ConvTranspose1d Refuses TransposedConvolution conv_transpose1d(x, weight, bias?, options: &ConvTransposeOptions)
             ["", "", "conv_transpose1d convolution _convolution cudnn_convolution_transpose", ""];
-        ConvTranspose2d Refuses TransposedConvolution conv_transpose2d(x; weight, bias, options) [
+        ConvTranspose2d Refuses TransposedConvolution
+            conv_transpose2d(x, weight, bias?, options: &ConvTransposeOptions) [
             "Conv2DTranspose ConvTranspose2D Conv2DBackpropInput", "conv2d_transpose",
             "conv_transpose2d convolution _convolution cudnn_convolution_transpose", "Conv2DBackpropInput"
         ];
-        ConvTranspose3d Refuses TransposedConvolution conv_transpose3d(x; weight, bias, options) [
+        ConvTranspose3d Refuses TransposedConvolution
+            conv_transpose3d(x, weight, bias?, options: &ConvTransposeOptions) [
             "Conv3DTranspose", "conv3d_transpose",
             "conv_transpose3d convolution _convolution cudnn_convolution_transpose",
             "Conv3DBackpropInput Conv3DBackpropInputV2"
         ];
-        ScaledDotProductAttention Refuses Attention scaled_dot_product_attention(x; k, v, mask, causal, scale) [
+        ScaledDotProductAttention Refuses Attention
+            scaled_dot_product_attention(x, k, v, mask?, causal: bool, scale: Option<f64>) [
             "", "flash_attn",
             "scaled_dot_product_attention _scaled_dot_product_flash_attention
              _scaled_dot_product_flash_attention_for_cpu", ""
@@ -62,7 +67,7 @@ macro_rules! op_table {
         MultiDot Refuses ProductChain multi_dot(tensors..) ["", "multi_dot", "linalg_multi_dot chain_matmul", ""];
         Inner Refuses Product inner(a, b) ["", "", "inner", ""];
         Vecdot Refuses Product vecdot(a, b) ["", "", "linalg_vecdot", ""];
-        Tensordot Refuses Contraction tensordot(x; other, axes, others) ["", "", "tensordot", ""];
+        Tensordot Refuses Contraction tensordot(x, other, axes: [isize], others: [isize]) ["", "", "tensordot", ""];
         Bilinear Refuses Bilinear bilinear(a, b, weight, bias?) ["", "bilinear", "bilinear", ""];
         Addr Promotes Elementwise addr(a, b, c) ["", "", "addr", ""];
         // recurrent networks
@@ -74,37 +79,40 @@ macro_rules! op_table {
         FusedRnn Keeps Recurrent lstm(x; weights, state, reverse)
             ["", "", "_cudnn_rnn mkldnn_rnn_layer", "BlockLSTM BlockLSTMV2 CudnnRNN CudnnRNNV2 CudnnRNNV3"];
         // pools
-        MaxPool1d Keeps Pool max_pool1d(x; kernel, stride) ["", "", "max_pool1d", ""];
-        MaxPool2d Keeps Pool max_pool2d(x; kernel, stride) ["MaxPool", "pool2d", "max_pool2d", "MaxPool MaxPoolV2"];
-        MaxPool3d Keeps Pool max_pool3d(x; kernel, stride) ["MaxPool3D", "pool3d", "max_pool3d", "MaxPool3D"];
-        AvgPool1d Keeps Pool avg_pool1d(x; kernel, stride) ["", "", "avg_pool1d", ""];
-        AvgPool2d Keeps Pool avg_pool2d(x; kernel, stride) ["AvgPool", "pool2d", "avg_pool2d", "AvgPool"];
-        AvgPool3d Keeps Pool avg_pool3d(x; kernel, stride) ["AvgPool3D", "pool3d", "avg_pool3d", "AvgPool3D"];
-        AdaptiveAvgPool1d Keeps Pool adaptive_avg_pool1d(x; output) ["", "", "adaptive_avg_pool1d", ""];
-        AdaptiveAvgPool2d Keeps Pool adaptive_avg_pool2d(x; output)
+        MaxPool1d Keeps Pool max_pool1d_with(x, options: &PoolOptions) ["", "", "max_pool1d", ""];
+        MaxPool2d Keeps Pool max_pool2d_with(x, options: &PoolOptions)
+            ["MaxPool", "pool2d", "max_pool2d", "MaxPool MaxPoolV2"];
+        MaxPool3d Keeps Pool max_pool3d_with(x, options: &PoolOptions)
+            ["MaxPool3D", "pool3d", "max_pool3d", "MaxPool3D"];
+        AvgPool1d Keeps Pool avg_pool1d_with(x, options: &PoolOptions) ["", "", "avg_pool1d", ""];
+        AvgPool2d Keeps Pool avg_pool2d_with(x, options: &PoolOptions) ["AvgPool", "pool2d", "avg_pool2d", "AvgPool"];
+        AvgPool3d Keeps Pool avg_pool3d_with(x, options: &PoolOptions)
+            ["AvgPool3D", "pool3d", "avg_pool3d", "AvgPool3D"];
+        AdaptiveAvgPool1d Keeps Pool adaptive_avg_pool1d(x, output: [usize]) ["", "", "adaptive_avg_pool1d", ""];
+        AdaptiveAvgPool2d Keeps Pool adaptive_avg_pool2d(x, output: [usize])
             ["AdaptiveAvgPool2D", "pool2d", "adaptive_avg_pool2d", ""];
-        AdaptiveAvgPool3d Keeps Pool adaptive_avg_pool3d(x; output)
+        AdaptiveAvgPool3d Keeps Pool adaptive_avg_pool3d(x, output: [usize])
             ["AdaptiveAvgPool3D", "pool3d", "adaptive_avg_pool3d", ""];
-        AdaptiveMaxPool1d Keeps Pool adaptive_max_pool1d(x; output) ["", "", "adaptive_max_pool1d", ""];
-        AdaptiveMaxPool2d Keeps Pool adaptive_max_pool2d(x; output) ["", "", "adaptive_max_pool2d", ""];
-        AdaptiveMaxPool3d Keeps Pool adaptive_max_pool3d(x; output) ["", "", "adaptive_max_pool3d", ""];
+        AdaptiveMaxPool1d Keeps Pool adaptive_max_pool1d(x, output: [usize]) ["", "", "adaptive_max_pool1d", ""];
+        AdaptiveMaxPool2d Keeps Pool adaptive_max_pool2d(x, output: [usize]) ["", "", "adaptive_max_pool2d", ""];
+        AdaptiveMaxPool3d Keeps Pool adaptive_max_pool3d(x, output: [usize]) ["", "", "adaptive_max_pool3d", ""];
         // normalisation
-        BatchNorm Keeps Norm batch_norm(x; mean, var, gamma, beta, eps) [
+        BatchNorm Keeps Norm batch_norm(x, mean, var, gamma?, beta?, eps: f64) [
             "BatchNorm BatchNormExt", "batch_norm sync_batch_norm", "batch_norm native_batch_norm",
             "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 _FusedBatchNormEx"
         ];
-        LayerNorm Keeps Norm layer_norm(x; normalized_shape, gamma, beta, eps)
+        LayerNorm Keeps Norm layer_norm(x, normalized_shape: [usize], gamma?, beta?, eps: f64)
             ["LayerNorm LayerNormExt", "layer_norm", "layer_norm native_layer_norm", ""];
-        GroupNorm Keeps Norm group_norm(x; groups, gamma, beta, eps)
+        GroupNorm Keeps Norm group_norm(x, groups: usize, gamma?, beta?, eps: f64)
             ["GroupNorm", "group_norm", "group_norm native_group_norm", ""];
-        InstanceNorm Keeps Norm instance_norm(x; gamma, beta, eps)
+        InstanceNorm Keeps Norm instance_norm(x, gamma?, beta?, eps: f64)
             ["InstanceNorm", "instance_norm", "instance_norm", ""];
-        RmsNorm Keeps Norm rms_norm(x; gamma, eps) ["RmsNorm", "rms_norm", "rms_norm", ""];
+        RmsNorm Keeps Norm rms_norm(x, gamma?, eps: f64) ["RmsNorm", "rms_norm", "rms_norm", ""];
         // activations
         Relu Keeps Elementwise relu(x) ["ReLU", "relu", "relu", "Relu"];
         Prelu Refuses Elementwise prelu(a, b) ["PReLU", "prelu", "prelu", ""];
-        LeakyRelu Keeps Elementwise leaky_relu(x; slope) ["LeakyReLU", "leaky_relu", "leaky_relu", "LeakyRelu"];
-        Elu Keeps Function elu(x; alpha) ["Elu", "elu", "elu", "Elu"];
+        LeakyRelu Keeps Elementwise leaky_relu(x, slope: f64) ["LeakyReLU", "leaky_relu", "leaky_relu", "LeakyRelu"];
+        Elu Keeps Function elu(x, alpha: f64) ["Elu", "elu", "elu", "Elu"];
         Gelu Keeps Function gelu(x) ["GeLU", "gelu", "gelu", ""];
         Silu Keeps Function silu(x) ["SiLU", "silu swish", "silu", ""];
         Sigmoid Keeps Function sigmoid(x) ["Sigmoid", "sigmoid", "sigmoid", "Sigmoid"];
@@ -116,17 +124,17 @@ macro_rules! op_table {
         HardSwish Keeps Elementwise hard_swish(x) ["HSwish", "hard_swish", "hardswish", ""];
         HardTanh Keeps Elementwise hard_tanh(x) ["HardTanh", "brelu", "hardtanh", ""];
         Relu6 Keeps Elementwise relu6(x) ["ReLU6", "relu6", "relu6", "Relu6"];
-        Softmax Keeps Function softmax(x; axis) ["Softmax", "softmax", "softmax _softmax", "Softmax"];
-        LogSoftmax Keeps Function log_softmax(x; axis)
+        Softmax Keeps Function softmax(x, axis: isize) ["Softmax", "softmax", "softmax _softmax", "Softmax"];
+        LogSoftmax Keeps Function log_softmax(x, axis: isize)
             ["LogSoftmax LogSoftmaxExt", "log_softmax", "log_softmax _log_softmax", "LogSoftmax"];
-        Dropout Keeps Function dropout(x; p, seed) ["Dropout", "dropout", "dropout native_dropout", ""];
+        Dropout Keeps Function dropout(x, p: f64, seed: u64) ["Dropout", "dropout", "dropout native_dropout", ""];
         Selu Keeps Function selu(x) ["", "selu", "selu", "Selu"];
-        Celu Keeps Function celu(x; alpha) ["", "celu", "celu", ""];
-        Glu Keeps Function glu(x; axis) ["", "", "glu", ""];
+        Celu Keeps Function celu(x, alpha: f64) ["", "celu", "celu", ""];
+        Glu Keeps Function glu(x, axis: isize) ["", "", "glu", ""];
         Softsign Keeps Elementwise softsign(x) ["", "softsign", "softsign", "Softsign"];
-        Softmin Keeps Function softmin(x; axis) ["", "softmin", "softmin", ""];
+        Softmin Keeps Function softmin(x, axis: isize) ["", "softmin", "softmin", ""];
         TanhShrink Keeps Function tanh_shrink(x) ["", "tanh_shrink", "tanhshrink", ""];
-        Softshrink Keeps Elementwise softshrink(x; lambda) ["", "softshrink", "softshrink", ""];
+        Softshrink Keeps Elementwise softshrink(x, lambda: f64) ["", "softshrink", "softshrink", ""];
         // arithmetic
         Add Promotes Elementwise add(a, b) ["Add AddExt", "elementwise_add", "add", "Add AddV2"];
         Sub Promotes Elementwise sub(a, b) ["Sub SubExt", "elementwise_sub", "sub subtract rsub", "Sub"];
@@ -135,9 +143,9 @@ macro_rules! op_table {
         Maximum Promotes Elementwise maximum(a, b) ["Maximum", "elementwise_max", "maximum", "Maximum"];
         Minimum Promotes Elementwise minimum(a, b) ["Minimum", "elementwise_min", "minimum", "Minimum"];
         Pow Promotes Function pow(a, b) ["Pow", "pow elementwise_pow", "pow", "Pow"];
-        Addcdiv Promotes Elementwise addcdiv(x; a, b, value) ["Addcdiv", "", "addcdiv", ""];
-        Addcmul Promotes Elementwise addcmul(x; a, b, value) ["Addcmul", "", "addcmul", ""];
-        Cross Promotes Elementwise cross(x; other, axis)
+        Addcdiv Promotes Elementwise addcdiv(x, a, b, value: f64) ["Addcdiv", "", "addcdiv", ""];
+        Addcmul Promotes Elementwise addcmul(x, a, b, value: f64) ["Addcmul", "", "addcmul", ""];
+        Cross Promotes Elementwise cross(x, other, axis: isize)
             ["Cross _PyboostCrossPrim", "cross", "cross linalg_cross", "Cross"];
         Neg Keeps Elementwise neg(x) ["Neg", "", "neg negative", "Neg"];
         Exp Keeps Function exp(x) ["Exp", "exp", "exp", "Exp"];
@@ -165,12 +173,12 @@ macro_rules! op_table {
         Cosh Keeps Function cosh(x) ["Cosh", "cosh", "cosh", "Cosh"];
         Erf Keeps Function erf(x) ["Erf", "erf", "erf", "Erf"];
         Erfinv Keeps Function erfinv(x) ["Erfinv", "erfinv", "erfinv", "Erfinv"];
-        Clamp Keeps Elementwise clamp(x; min, max) ["ClampScalar", "clip", "clamp clip", "ClipByValue"];
+        Clamp Keeps Elementwise clamp(x, min: f64, max: f64) ["ClampScalar", "clip", "clamp clip", "ClipByValue"];
         Fmod Promotes Function fmod(a, b) ["", "", "fmod", ""];
         Remainder Promotes Function remainder(a, b) ["", "elementwise_mod", "remainder", ""];
         Atan2 Promotes Function atan2(a, b) ["", "atan2", "atan2", ""];
         Hypot Promotes Function hypot(a, b) ["", "", "hypot", ""];
-        Lerp Promotes Elementwise lerp(x; end, weight) ["", "lerp", "lerp", ""];
+        Lerp Promotes Elementwise lerp(x, end, weight: f64) ["", "lerp", "lerp", ""];
         Erfc Keeps Function erfc(x) ["", "", "erfc", "Erfc"];
         Asinh Keeps Function asinh(x) ["", "asinh", "asinh", ""];
         Acosh Keeps Function acosh(x) ["", "acosh", "acosh", ""];
@@ -189,49 +197,61 @@ macro_rules! op_table {
         LogicalOr Keeps Elementwise logical_or(a, b) ["LogicalOr", "logical_or", "logical_or", "LogicalOr"];
         IsFinite Keeps Elementwise is_finite(x) ["IsFinite", "isfinite_v2", "isfinite", "IsFinite"];
         // reductions
-        Sum Keeps Elementwise sum(x; axes, keep_dims) ["ReduceSum SumExt", "reduce_sum sum", "sum", "Sum"];
-        Mean Keeps Elementwise mean(x; axes, keep_dims) ["ReduceMean", "reduce_mean mean", "mean", "Mean"];
-        Var Keeps Elementwise var(x; axes, correction, keep_dims) ["Var", "", "var", ""];
-        Max Keeps Elementwise max(x; axes, keep_dims) ["ReduceMax", "reduce_max reduce_amax", "max amax", "Max"];
-        Min Keeps Elementwise min(x; axes, keep_dims) ["ReduceMin", "reduce_min reduce_amin", "min amin", "Min"];
-        Prod Keeps Elementwise prod(x; axes, keep_dims) ["ReduceProd ProdExt", "reduce_prod", "prod", "Prod"];
-        CumSum Keeps Elementwise cumsum(x; axis) ["CumSum CumsumExt", "cumsum", "cumsum", "Cumsum"];
-        CumProd Keeps Elementwise cumprod(x; axis) ["CumProd", "cumprod", "cumprod", "Cumprod"];
-        Norm Keeps Elementwise norm(x; p, axes, keep_dims) ["Norm", "p_norm pnorm", "norm linalg_vector_norm", ""];
-        ArgMax Keeps Elementwise argmax(x; axis, keep_dims) ["Argmax", "arg_max", "argmax", "ArgMax"];
-        ArgMin Keeps Elementwise argmin(x; axis, keep_dims) ["Argmin", "arg_min", "argmin", "ArgMin"];
-        LogSumExp Keeps Function logsumexp(x; axes, keep_dims) ["", "logsumexp", "logsumexp", ""];
-        Std Keeps Elementwise std(x; axes, correction, keep_dims) ["", "", "std", ""];
-        Renorm Keeps Elementwise renorm(x; p, axis, max_norm) ["Renorm", "renorm", "renorm", ""];
-        Dist Promotes Elementwise dist(x; other, p) ["", "dist", "dist", ""];
-        Pdist Keeps Distance pdist(x; p) ["Pdist", "", "pdist", ""];
-        CosineSimilarity Promotes Elementwise cosine_similarity(x; other, axis, eps) ["", "", "cosine_similarity", ""];
+        Sum Keeps Elementwise sum(x, axes: [isize], keep_dims: bool)
+            ["ReduceSum SumExt", "reduce_sum sum", "sum", "Sum"];
+        Mean Keeps Elementwise mean(x, axes: [isize], keep_dims: bool)
+            ["ReduceMean", "reduce_mean mean", "mean", "Mean"];
+        Var Keeps Elementwise var(x, axes: [isize], correction: usize, keep_dims: bool) ["Var", "", "var", ""];
+        Max Keeps Elementwise max(x, axes: [isize], keep_dims: bool)
+            ["ReduceMax", "reduce_max reduce_amax", "max amax", "Max"];
+        Min Keeps Elementwise min(x, axes: [isize], keep_dims: bool)
+            ["ReduceMin", "reduce_min reduce_amin", "min amin", "Min"];
+        Prod Keeps Elementwise prod(x, axes: [isize], keep_dims: bool)
+            ["ReduceProd ProdExt", "reduce_prod", "prod", "Prod"];
+        CumSum Keeps Elementwise cumsum(x, axis: isize) ["CumSum CumsumExt", "cumsum", "cumsum", "Cumsum"];
+        CumProd Keeps Elementwise cumprod(x, axis: isize) ["CumProd", "cumprod", "cumprod", "Cumprod"];
+        Norm Keeps Elementwise norm(x, p: f64, axes: [isize], keep_dims: bool)
+            ["Norm", "p_norm pnorm", "norm linalg_vector_norm", ""];
+        ArgMax Keeps Elementwise argmax(x, axis: isize, keep_dims: bool) ["Argmax", "arg_max", "argmax", "ArgMax"];
+        ArgMin Keeps Elementwise argmin(x, axis: isize, keep_dims: bool) ["Argmin", "arg_min", "argmin", "ArgMin"];
+        LogSumExp Keeps Function logsumexp(x, axes: [isize], keep_dims: bool) ["", "logsumexp", "logsumexp", ""];
+        Std Keeps Elementwise std(x, axes: [isize], correction: usize, keep_dims: bool) ["", "", "std", ""];
+        Renorm Keeps Elementwise renorm(x, p: f64, axis: isize, max_norm: f64) ["Renorm", "renorm", "renorm", ""];
+        Dist Promotes Elementwise dist(x, other, p: f64) ["", "dist", "dist", ""];
+        Pdist Keeps Distance pdist(x, p: f64) ["Pdist", "", "pdist", ""];
+        CosineSimilarity Promotes Elementwise cosine_similarity(x, other, axis: isize, eps: f64)
+            ["", "", "cosine_similarity", ""];
         Trace Keeps Elementwise trace(x) ["", "", "trace", ""];
         // places
-        Reshape Keeps View reshape(x; shape) ["Reshape", "reshape reshape2", "reshape view", "Reshape"];
-        Flatten Keeps View flatten(x; start_axis) ["Flatten", "flatten_contiguous_range", "flatten", ""];
-        Unsqueeze Keeps View unsqueeze(x; axis) ["ExpandDims", "unsqueeze2", "unsqueeze", "ExpandDims"];
-        Squeeze Keeps View squeeze(x; axis) ["Squeeze", "squeeze2", "squeeze", "Squeeze"];
-        Transpose Keeps Elementwise transpose(x; a, b) ["Transpose", "transpose2", "transpose permute t", "Transpose"];
-        Broadcast Keeps Elementwise broadcast_to(x; shape) ["BroadcastTo", "expand_v2", "expand", "BroadcastTo"];
-        Slice Keeps Elementwise slice(x; axis, range)
+        Reshape Keeps View reshape(x, shape: [isize]) ["Reshape", "reshape reshape2", "reshape view", "Reshape"];
+        Flatten Keeps View flatten(x, start_axis: usize) ["Flatten", "flatten_contiguous_range", "flatten", ""];
+        Unsqueeze Keeps View unsqueeze(x, axis: isize) ["ExpandDims", "unsqueeze2", "unsqueeze", "ExpandDims"];
+        Squeeze Keeps View squeeze(x, axis: isize) ["Squeeze", "squeeze2", "squeeze", "Squeeze"];
+        Transpose Keeps Elementwise permute(x, axes: [usize])
+            ["Transpose", "transpose2", "transpose permute t", "Transpose"];
+        Broadcast Keeps Elementwise broadcast_to(x, shape: [usize])
+            ["BroadcastTo", "expand_v2", "expand", "BroadcastTo"];
+        Slice Keeps Elementwise slice(x, axis: isize, range: Range<usize>)
             ["Slice StridedSlice", "slice", "slice select", "Slice StridedSlice"];
-        Concat Promotes Elementwise concat(; tensors, axis) ["Concat", "concat", "cat", "Concat ConcatV2"];
-        Stack Promotes Elementwise stack(; tensors, axis) ["Stack", "stack", "stack", "Pack"];
-        Split Keeps Elementwise split(x; lengths, axis)
+        Concat Promotes Elementwise concat(tensors.., axis: isize) ["Concat", "concat", "cat", "Concat ConcatV2"];
+        Stack Promotes Elementwise stack(tensors.., axis: isize) ["Stack", "stack", "stack", "Pack"];
+        Split Keeps Elementwise split(x, lengths: [usize], axis: isize)
             ["Split", "split split_with_num", "split chunk", "Split SplitV"];
-        Pad Keeps Elementwise pad(x; pairs, value) ["Pad", "pad", "constant_pad_nd", "Pad PadV2"];
-        Gather Keeps Elementwise gather(x; axis, index) ["GatherD", "take_along_axis", "gather", ""];
-        IndexSelect Keeps Elementwise index_select(x; axis, index)
+        Pad Keeps Elementwise pad(x, pairs: [(usize, usize)], value: f64)
+            ["Pad", "pad", "constant_pad_nd", "Pad PadV2"];
+        Gather Keeps Elementwise gather(x, axis: isize, index) ["GatherD", "take_along_axis", "gather", ""];
+        IndexSelect Keeps Elementwise index_select(x, axis: isize, index)
             ["IndexSelect", "index_select gather", "index_select", ""];
         Embedding Keeps Elementwise embedding(a, b)
             ["Gather", "lookup_table_v2 lookup_table", "embedding", "Gather GatherV2"];
-        ScatterAdd Promotes Elementwise scatter_add(x; axis, index, src) ["ScatterAddExt", "", "scatter_add", ""];
-        IndexPut Promotes Elementwise index_put(x; index, values, accumulate)
+        ScatterAdd Promotes Elementwise scatter_add(x, axis: isize, index, src)
+            ["ScatterAddExt", "", "scatter_add", ""];
+        IndexPut Promotes Elementwise index_put(x, index, values, accumulate: bool)
             ["IndexPut", "index_put", "index_put", ""];
-        TopK Keeps Function topk(x; k, axis, largest) ["TopK TopkExt", "top_k_v2", "topk", "TopK TopKV2"];
-        Sort Keeps Function sort(x; axis, descending) ["Sort SortExt", "argsort", "sort", ""];
-        Interpolate Keeps Function interpolate(x; size, mode, align_corners) [
+        TopK Keeps Function topk(x, k: usize, axis: isize, largest: bool)
+            ["TopK TopkExt", "top_k_v2", "topk", "TopK TopKV2"];
+        Sort Keeps Function sort(x, axis: isize, descending: bool) ["Sort SortExt", "argsort", "sort", ""];
+        Interpolate Keeps Function interpolate(x, size: &Resize, mode: Interpolation, align_corners: bool) [
             "UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleLinear1D UpsampleBilinear2D
              UpsampleTrilinear3D",
             "nearest_interp_v2 linear_interp_v2 bilinear_interp_v2 bicubic_interp_v2 trilinear_interp_v2",
@@ -240,55 +260,62 @@ macro_rules! op_table {
              _upsample_nearest_exact3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa",
             "ResizeBilinear ResizeNearestNeighbor"
         ];
-        GridSampler2d Promotes Function grid_sample(x; grid, mode, padding, align_corners)
+        GridSampler2d Promotes Function
+            grid_sample(x, grid, mode: Interpolation, padding: GridPadding, align_corners: bool)
             ["GridSampler2D", "grid_sampler", "grid_sampler grid_sampler_2d _grid_sampler_2d_cpu_fallback", ""];
-        AffineGrid Keeps Elementwise affine_grid(x; size, align_corners) ["", "", "affine_grid_generator", ""];
-        GridSampler3d Promotes Function grid_sample(x; grid, mode, padding, align_corners)
+        AffineGrid Keeps Elementwise affine_grid(x, size: [usize], align_corners: bool)
+            ["", "", "affine_grid_generator", ""];
+        GridSampler3d Promotes Function
+            grid_sample(x, grid, mode: Interpolation, padding: GridPadding, align_corners: bool)
             ["GridSampler3D", "grid_sampler", "grid_sampler grid_sampler_3d", ""];
-        ReflectionPad Keeps Elementwise reflection_pad(x; pairs)
+        ReflectionPad Keeps Elementwise reflection_pad(x, pairs: [(usize, usize)])
             ["", "", "reflection_pad1d reflection_pad2d reflection_pad3d", "MirrorPad"];
-        ReplicationPad Keeps Elementwise replication_pad(x; pairs)
+        ReplicationPad Keeps Elementwise replication_pad(x, pairs: [(usize, usize)])
             ["", "", "replication_pad1d replication_pad2d replication_pad3d", ""];
-        PixelShuffle Keeps Elementwise pixel_shuffle(x; r) ["", "", "pixel_shuffle", "DepthToSpace"];
-        SpaceToDepth Keeps Elementwise pixel_unshuffle(x; r) ["", "", "pixel_unshuffle", "SpaceToDepth"];
-        Scatter Promotes Elementwise scatter(x; axis, index, src) ["", "scatter", "scatter", "ScatterNd"];
-        IndexCopy Promotes Elementwise index_copy(x; axis, index, values) ["", "", "index_copy", ""];
-        IndexAdd Promotes Elementwise index_add(x; axis, index, values) ["", "", "index_add", ""];
-        MaskedFill Keeps Elementwise masked_fill(x; mask, value) ["", "masked_fill", "masked_fill", ""];
+        PixelShuffle Keeps Elementwise pixel_shuffle(x, r: usize) ["", "", "pixel_shuffle", "DepthToSpace"];
+        SpaceToDepth Keeps Elementwise pixel_unshuffle(x, r: usize) ["", "", "pixel_unshuffle", "SpaceToDepth"];
+        Scatter Promotes Elementwise scatter(x, axis: isize, index, src) ["", "scatter", "scatter", "ScatterNd"];
+        IndexCopy Promotes Elementwise index_copy(x, axis: isize, index, values) ["", "", "index_copy", ""];
+        IndexAdd Promotes Elementwise index_add(x, axis: isize, index, values) ["", "", "index_add", ""];
+        MaskedFill Keeps Elementwise masked_fill(x, mask, value: f64) ["", "masked_fill", "masked_fill", ""];
         // losses
         CrossEntropy Promotes Function cross_entropy(a, b) [
             "", "softmax_with_cross_entropy cross_entropy cross_entropy2", "cross_entropy_loss",
             "SparseSoftmaxCrossEntropyWithLogits SoftmaxCrossEntropyWithLogits"
         ];
-        NllLoss Keeps Elementwise nll_loss(x; target, reduction) ["NLLLoss", "nll_loss", "nll_loss nll_loss2d", ""];
-        MseLoss Promotes Elementwise mse_loss(x; target, reduction) ["MSELossExt", "", "mse_loss", ""];
-        L1Loss Promotes Elementwise l1_loss(x; target, reduction) ["L1LossExt", "", "l1_loss", ""];
-        SmoothL1Loss Promotes Elementwise smooth_l1_loss(x; target, beta, reduction)
+        NllLoss Keeps Elementwise nll_loss(x, target, reduction: Reduction)
+            ["NLLLoss", "nll_loss", "nll_loss nll_loss2d", ""];
+        MseLoss Promotes Elementwise mse_loss(x, target, reduction: Reduction) ["MSELossExt", "", "mse_loss", ""];
+        L1Loss Promotes Elementwise l1_loss(x, target, reduction: Reduction) ["L1LossExt", "", "l1_loss", ""];
+        SmoothL1Loss Promotes Elementwise smooth_l1_loss(x, target, beta: f64, reduction: Reduction)
             ["SmoothL1Loss", "", "smooth_l1_loss", ""];
-        BceWithLogits Promotes Function bce_with_logits(x; target, reduction)
+        BceWithLogits Promotes Function bce_with_logits(x, target, reduction: Reduction)
             ["BCEWithLogitsLoss", "sigmoid_cross_entropy_with_logits", "binary_cross_entropy_with_logits", ""];
-        KlDiv Promotes Function kl_div(x; target, reduction) ["KLDivLoss", "kldiv_loss", "kl_div", ""];
-        Cdist Promotes Distance cdist(x; other, p) ["Cdist", "", "cdist _cdist_forward", ""];
-        BinaryCrossEntropy Promotes Function binary_cross_entropy(x; target, reduction)
+        KlDiv Promotes Function kl_div(x, target, reduction: Reduction) ["KLDivLoss", "kldiv_loss", "kl_div", ""];
+        Cdist Promotes Distance cdist(x, other, p: f64) ["Cdist", "", "cdist _cdist_forward", ""];
+        BinaryCrossEntropy Promotes Function binary_cross_entropy(x, target, reduction: Reduction)
             ["", "bce_loss", "binary_cross_entropy", ""];
-        CosineEmbeddingLoss Promotes Elementwise cosine_embedding_loss(x; other, target, margin, reduction)
+        CosineEmbeddingLoss Promotes Elementwise
+            cosine_embedding_loss(x, other, target, margin: f64, reduction: Reduction)
             ["", "", "cosine_embedding_loss", ""];
-        HingeEmbeddingLoss Promotes Elementwise hinge_embedding_loss(x; target, margin, reduction)
+        HingeEmbeddingLoss Promotes Elementwise hinge_embedding_loss(x, target, margin: f64, reduction: Reduction)
             ["", "", "hinge_embedding_loss", ""];
-        HuberLoss Promotes Elementwise huber_loss(x; target, delta, reduction) ["", "huber_loss", "huber_loss", ""];
-        MarginRankingLoss Promotes Elementwise margin_ranking_loss(x; other, target, margin, reduction)
+        HuberLoss Promotes Elementwise huber_loss(x, target, delta: f64, reduction: Reduction)
+            ["", "huber_loss", "huber_loss", ""];
+        MarginRankingLoss Promotes Elementwise margin_ranking_loss(x, other, target, margin: f64, reduction: Reduction)
             ["", "", "margin_ranking_loss", ""];
-        MultilabelMarginLoss Keeps Elementwise multilabel_margin_loss(x; target, reduction)
+        MultilabelMarginLoss Keeps Elementwise multilabel_margin_loss(x, target, reduction: Reduction)
             ["MultilabelMarginLoss", "", "multilabel_margin_loss multilabel_margin_loss_forward", ""];
-        MultiMarginLoss Keeps Elementwise multi_margin_loss(x; target, p, margin, reduction)
+        MultiMarginLoss Keeps Elementwise multi_margin_loss(x, target, p: u32, margin: f64, reduction: Reduction)
             ["MultiMarginLoss", "", "multi_margin_loss", ""];
-        PoissonNllLoss Promotes Function poisson_nll_loss(x; target, log_input, reduction)
+        PoissonNllLoss Promotes Function poisson_nll_loss(x, target, log_input: bool, reduction: Reduction)
             ["", "", "poisson_nll_loss", ""];
-        SoftMarginLoss Promotes Function soft_margin_loss(x; target, reduction)
+        SoftMarginLoss Promotes Function soft_margin_loss(x, target, reduction: Reduction)
             ["SoftMarginLoss", "", "soft_margin_loss", ""];
-        TripletMarginLoss Promotes Elementwise triplet_margin_loss(x; alike, different, margin, p, reduction)
+        TripletMarginLoss Promotes Elementwise
+            triplet_margin_loss(x, alike, different, margin: f64, p: f64, reduction: Reduction)
             ["TripletMarginLoss", "triplet_margin_loss", "triplet_margin_loss", ""];
-        GaussianNllLoss Promotes Function gaussian_nll_loss(x; target, var, eps, reduction)
+        GaussianNllLoss Promotes Function gaussian_nll_loss(x, target, var, eps: f64, reduction: Reduction)
             ["", "", "gaussian_nll_loss", ""];
     }
 

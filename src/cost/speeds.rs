@@ -184,8 +184,7 @@ impl Work {
         let (kind, multiply_adds) = match op.family().unwrap_or(Family::Elementwise) {
             Family::View => (Kind::View, 0.0),
             Family::Product => (Kind::Product, output * axis(input(0), 1)),
-            Family::AddedProduct => (Kind::Product, output * axis(input(1), 1)),
-            Family::SummedProduct => (Kind::Product, count(input(1)) * axis(input(2), 1)),
+            Family::SummedProduct => (Kind::Product, count(input(0)) * axis(input(1), 1)),
             // Of [m, k] and [k, n] this is m k n; an einsum may have more or less.
             Family::Contraction => (Kind::Product, (count(input(0)) * count(input(1)) * output).sqrt()),
             Family::Bilinear => {

@@ -24,16 +24,22 @@
 
 mod casts;
 mod device;
+#[allow(clippy::module_inception, reason = "the floor and its main noun have one name")]
+mod graph;
+mod json;
 mod lists;
 mod loops;
 mod paint;
 mod reason;
+mod run;
 mod tensor_lists;
+mod trace;
 mod type_graph;
 mod vertices;
 
 pub use casts::{NewCast, casts};
 pub use device::{Device, LowSupport, OpSupport};
+pub use graph::{Dim, Graph, Kind, Node, Output};
 pub use lists::{GraphLevel, GraphList, GraphLists};
 pub use paint::{Painted, Painting, paint};
 pub use reason::Because;

@@ -144,19 +144,9 @@ impl<const N: usize> BatchNorm<N> {
             )));
         }
         let (y, mean, var) = x.batch_norm_train(weight, bias, eps)?;
-        self.blend(&self.running_mean, &mean, 1.0)?;
-        self.blend(&self.running_var, &var, count as f64 / (count - 1) as f64)?;
+        self.running_mean.blend(&mean, self.spec.momentum, None)?;
+        self.running_var.blend(&var, self.spec.momentum, Some(count))?;
         Ok(y)
-    }
-
-    /// `running <- (1 - momentum) * running + momentum * factor * batch`, rounded once.
-    fn blend(&self, running: &Param, batch: &Tensor, factor: f64) -> Result<()> {
-        let momentum = self.spec.momentum;
-        let old = running.full();
-        let new: Vec<f64> = (old.to_f64().iter().zip(batch.to_f64()))
-            .map(|(old, batch)| (1.0 - momentum) * old + momentum * factor * batch)
-            .collect();
-        running.set(&Tensor::from_f64(&new, old.shape(), old.dtype())?)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     cell::Cell,
     children,
     error::{Error, Result},
+    tensor::recording,
 };
 
 /// Options of a [`Dropout`].
@@ -76,7 +77,11 @@ impl Cell for Dropout {
             return Ok(x.clone());
         }
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        x.dropout(self.spec.p, self.seed.wrapping_add(call))
+        let calls = self.calls.clone();
+        recording::on_end(move || _ = calls.fetch_sub(1, Ordering::Relaxed));
+        let y = x.dropout(self.spec.p, self.seed.wrapping_add(call))?;
+        recording::drawn(Arc::as_ptr(&self.calls) as usize);
+        Ok(y)
     }
 
     fn on_train(&mut self, training: bool) {

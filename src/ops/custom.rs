@@ -1,11 +1,13 @@
 //! Ops of a user's own, which obey regions, lists and observers as those of the catalogue do.
 
+use std::sync::Arc;
+
 use crate::{
     DType, Op, Tensor,
     catalogue::{Custom, Precision},
     error::{Error, Result},
     ops::{composed::inside, dispatch},
-    tensor::{Backward, Forward},
+    tensor::{Backward, Forward, recording},
 };
 
 /// An op of your own: a type that holds its options, with the forward pass, the backward pass and the precision.
@@ -101,6 +103,10 @@ pub trait CustomOp: Clone + Send + Sync + 'static {
     /// of a wrong number, shape or dtype is an error of [`Tensor::backward`], which names the op.
     fn apply(&self, inputs: &[&Tensor]) -> Result<Tensor> {
         let op = Self::register()?;
+        recording::announce_custom(op, || {
+            let this = self.clone();
+            Arc::new(move |inputs| this.apply(inputs))
+        });
         dispatch(op, inputs, |inputs| {
             // A widening that is still to be done is done here, where observers see its cast.
             inputs.iter().for_each(|x| _ = x.array());

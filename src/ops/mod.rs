@@ -16,7 +16,8 @@ pub use custom::CustomOp;
 pub use loss::cross_entropy::CrossEntropy;
 pub use loss::elementwise::Reduction;
 pub use recurrent::RecurrentWeights;
-pub use run::run;
+pub(crate) use run::{method_of, run_recorded};
+pub use run::{run, run_with};
 pub use spatial::conv::{ConvOptions, ConvTransposeOptions};
 pub use spatial::grid_sample::GridPadding;
 pub use spatial::interpolate::{Interpolation, Resize};
@@ -28,7 +29,7 @@ use crate::{
     error::{Error, Result},
     kernels::{elementwise::Saved, memory::Elements},
     observe, precision,
-    tensor::{self, Array, Forward, Stored},
+    tensor::{self, Array, Forward, Stored, recording},
 };
 
 /// Runs one op: casts the inputs as the innermost frame demands, runs the kernel, records it on the tape, tells the
@@ -41,7 +42,10 @@ pub(crate) fn dispatch(
     kernel: impl FnOnce(&[Tensor]) -> Result<Forward>,
 ) -> Result<Tensor> {
     let (inputs, cast_back) = prepare(op, inputs)?;
-    let forward = kernel(&inputs).map_err(|e| e.in_op(op.name()))?;
+    let forward = {
+        let _paused = recording::pause();
+        kernel(&inputs).map_err(|e| e.in_op(op.name()))?
+    };
     Ok(finish(op, &inputs, forward, cast_back))
 }
 
@@ -60,6 +64,7 @@ fn prepare(op: Op, inputs: &[&Tensor]) -> Result<(Vec<Tensor>, Option<DType>)> {
 
 fn finish(op: Op, inputs: &[Tensor], forward: Forward, cast_back: Option<DType>) -> Tensor {
     let output = tensor::record(op, inputs, forward);
+    recording::call(op, inputs, &output);
     observe::emit(op, inputs.iter().map(Tensor::dtype), output.dtype(), || observe::Sizes {
         inputs: inputs.iter().map(|x| x.shape().to_vec()).collect(),
         output: output.shape().to_vec(),

@@ -1,39 +1,147 @@
-//! Any op by its name in the catalogue, for programs that learn only at run time what to call.
+//! Any op by its name in the catalogue, for programs that learn only at run time what to call, and for graphs.
 
+use super::{
+    ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, PoolOptions, Reduction, Resize,
+    recurrent::recurrent_of,
+};
 use crate::{
     Op, Tensor,
-    catalogue::op_table,
-    error::{Error, Result},
+    catalogue::{Attributes, as_serde_has_them, op_table},
+    error::{Error, Result, did_you_mean},
+    kernels::recurrent::Gating,
 };
+use std::ops::Range;
+
+as_serde_has_them! {
+    ConvOptions: "stride, padding, dilation and groups";
+    ConvTransposeOptions: "stride, padding, output_padding, dilation and groups";
+    Gating: "tanh, relu, gru or lstm";
+    GridPadding: "zeros or border";
+    Interpolation: "nearest, linear or cubic";
+    PoolOptions: "kernel, stride, padding, ceil and count_include_pad";
+    Reduction: "mean, sum or none";
+    Resize: "to or by, with a list of numbers";
+}
+
+/// An argument of the method that runs an op.
+struct Argument {
+    name: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Tensor,
+    /// A tensor that may be left out.
+    Optional,
+    /// All tensors that are left.
+    Rest,
+    Attribute,
+}
+
+/// Takes an op's attributes and tensors apart, and runs it.
+type Run = fn(&Attributes, &mut Tensors<'_>) -> Result<Vec<Tensor>>;
 
 /// How an op is called.
 enum Call {
-    One(fn(&Tensor) -> Result<Tensor>),
-    Two(fn(&Tensor, &Tensor) -> Result<Tensor>),
-    Three(fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>),
-    /// Two tensors, and a third that may be left out: a bias.
-    TwoOrThree(fn(&Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>),
-    ThreeOrFour(fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>),
-    /// Any number of tensors.
-    Any(fn(&[&Tensor]) -> Result<Tensor>),
-    /// Needs more than tensors: its method, with what that takes.
-    Method(&'static str),
+    /// The method of a row, with its arguments.
+    Method { name: &'static str, arguments: &'static [Argument], run: Run },
+    /// A method that is called by hand, with what it takes.
+    ByHand(&'static str),
     /// Needs the value of a user's type, which holds its options.
     Custom,
 }
 
-/// The call that a row's `method(arguments)` stands for.
+/// The tensors that a call has not taken yet.
+struct Tensors<'a>(std::slice::Iter<'a, &'a Tensor>);
+
+impl<'a> Tensors<'a> {
+    fn next(&mut self) -> Result<&'a Tensor> {
+        self.0.next().copied().ok_or_else(|| Error::value("a tensor is missing"))
+    }
+
+    /// A tensor that may be left out: an attribute says so, or there is none left.
+    fn optional(&mut self, with: &str, attributes: &Attributes) -> Result<Option<&'a Tensor>> {
+        if attributes.has(with) && !attributes.get::<bool>(with)? {
+            return Ok(None);
+        }
+        Ok(self.0.next().copied())
+    }
+
+    fn rest(&mut self) -> Vec<&'a Tensor> {
+        self.0.by_ref().copied().collect()
+    }
+}
+
+/// What methods return.
+trait Outputs {
+    fn list(self) -> Vec<Tensor>;
+}
+
+impl Outputs for Tensor {
+    fn list(self) -> Vec<Tensor> {
+        vec![self]
+    }
+}
+
+impl Outputs for (Tensor, Tensor) {
+    fn list(self) -> Vec<Tensor> {
+        vec![self.0, self.1]
+    }
+}
+
+impl Outputs for Vec<Tensor> {
+    fn list(self) -> Vec<Tensor> {
+        self
+    }
+}
+
+/// The call that a row's `method(arguments)` stands for. Arguments are taken from the left: what the method is given of each
+/// goes into the first braces, its name and kind into the second.
 macro_rules! call {
-    ($f:ident ($x:ident)) => { Call::One(Tensor::$f) };
-    ($f:ident ($a:ident, $b:ident)) => { Call::Two(Tensor::$f) };
-    ($f:ident ($a:ident, $b:ident, $c:ident)) => { Call::Three(Tensor::$f) };
-    ($f:ident ($a:ident, $b:ident, $c:ident?)) => { Call::TwoOrThree(Tensor::$f) };
-    ($f:ident ($a:ident, $b:ident, $c:ident, $d:ident?)) => { Call::ThreeOrFour(Tensor::$f) };
-    ($f:ident ($tensors:ident ..)) => { Call::Any(Tensor::$f) };
-    ($f:ident ($($x:ident)?; $($argument:ident),*)) => {{
+    ($f:ident ($x:ident; $($argument:ident),*)) => {{
         let _exists = Tensor::$f;
-        Call::Method(concat!(stringify!($f), "(", stringify!($($argument),*), ")"))
+        Call::ByHand(concat!(stringify!($f), "(", stringify!($($argument),*), ")"))
     }};
+    ($f:ident ($($arguments:tt)*)) => { call!(@ $f attributes tensors {} {} $($arguments)*) };
+    (@ $f:ident $a:ident $t:ident {$($given:tt)*} {$($known:tt)*}) => {
+        Call::Method {
+            name: stringify!($f),
+            arguments: &[$($known)*],
+            run: |$a, $t| {
+                let _ = $a;
+                Ok(Tensor::$f($($given)*)?.list())
+            },
+        }
+    };
+    (@ $f:ident $a:ident $t:ident {$($given:tt)*} {$($known:tt)*} $n:ident ? $(, $($rest:tt)*)?) => {
+        call!(@ $f $a $t {$($given)* $t.optional(concat!("with_", stringify!($n)), $a)?,}
+            {$($known)* Argument { name: stringify!($n), kind: Kind::Optional },} $($($rest)*)?)
+    };
+    (@ $f:ident $a:ident $t:ident {$($given:tt)*} {$($known:tt)*} $n:ident .. $(, $($rest:tt)*)?) => {
+        call!(@ $f $a $t {$($given)* &$t.rest(),}
+            {$($known)* Argument { name: stringify!($n), kind: Kind::Rest },} $($($rest)*)?)
+    };
+    (@ $f:ident $a:ident $t:ident {$($given:tt)*} {$($known:tt)*} $n:ident : [$of:ty] $(, $($rest:tt)*)?) => {
+        call!(@ $f $a $t {$($given)* &$a.get::<Vec<$of>>(stringify!($n))?,}
+            {$($known)* Argument { name: stringify!($n), kind: Kind::Attribute },} $($($rest)*)?)
+    };
+    (@ $f:ident $a:ident $t:ident {$($given:tt)*} {$($known:tt)*} $n:ident : &str $(, $($rest:tt)*)?) => {
+        call!(@ $f $a $t {$($given)* &$a.get::<String>(stringify!($n))?,}
+            {$($known)* Argument { name: stringify!($n), kind: Kind::Attribute },} $($($rest)*)?)
+    };
+    (@ $f:ident $a:ident $t:ident {$($given:tt)*} {$($known:tt)*} $n:ident : &$of:ident $(, $($rest:tt)*)?) => {
+        call!(@ $f $a $t {$($given)* &$a.get::<$of>(stringify!($n))?,}
+            {$($known)* Argument { name: stringify!($n), kind: Kind::Attribute },} $($($rest)*)?)
+    };
+    (@ $f:ident $a:ident $t:ident {$($given:tt)*} {$($known:tt)*} $n:ident : $of:ty $(, $($rest:tt)*)?) => {
+        call!(@ $f $a $t {$($given)* $a.get::<$of>(stringify!($n))?,}
+            {$($known)* Argument { name: stringify!($n), kind: Kind::Attribute },} $($($rest)*)?)
+    };
+    (@ $f:ident $a:ident $t:ident {$($given:tt)*} {$($known:tt)*} $n:ident $(, $($rest:tt)*)?) => {
+        call!(@ $f $a $t {$($given)* $t.next()?,}
+            {$($known)* Argument { name: stringify!($n), kind: Kind::Tensor },} $($($rest)*)?)
+    };
 }
 
 macro_rules! calls {
@@ -70,33 +178,152 @@ op_table!(calls);
 /// assert_eq!(precast::run(op, &[&x])?.to_f64(), [0., 2.]);
 /// assert_eq!(precast::run(Op::Add, &[&x, &x])?.to_f64(), [-2., 4.]);
 /// let error = precast::run(Op::Softmax, &[&x]).unwrap_err().to_string();
-/// assert_eq!(error, "Softmax: needs more than tensors; call Tensor::softmax(axis)");
+/// assert_eq!(error, "Softmax: needs more than tensors; call Tensor::softmax(axis), or run_with");
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn run(op: Op, inputs: &[&Tensor]) -> Result<Tensor> {
-    let Some(call) = call(op) else { return Err(no_kernel(op)) };
-    let takes = match (call, inputs) {
-        (Call::One(f), [x]) => return f(x),
-        (Call::Two(f), [a, b]) => return f(a, b),
-        (Call::Three(f), [a, b, c]) => return f(a, b, c),
-        (Call::TwoOrThree(f), [a, b, rest @ ..]) if rest.len() < 2 => return f(a, b, rest.first().copied()),
-        (Call::ThreeOrFour(f), [a, b, c, rest @ ..]) if rest.len() < 2 => return f(a, b, c, rest.first().copied()),
-        (Call::Any(f), tensors) => return f(tensors),
-        (Call::Method(method), _) => {
-            let words = format!("needs more than tensors; call Tensor::{method}");
-            return Err(Error::value(words).in_op(op.name()));
-        }
-        (Call::Custom, _) => {
-            let words = "a custom op needs the value that holds its options; call its `apply`";
-            return Err(Error::value(words).in_op(op.name()));
-        }
-        (Call::One(_), _) => "1 tensor",
-        (Call::Two(_), _) => "2 tensors",
-        (Call::Three(_), _) => "3 tensors",
-        (Call::TwoOrThree(_), _) => "2 or 3 tensors",
-        (Call::ThreeOrFour(_), _) => "3 or 4 tensors",
+    let needs_more = |method: &str| {
+        let words = format!("needs more than tensors; call Tensor::{method}, or run_with");
+        Err(Error::value(words).in_op(op.name()))
     };
-    Err(Error::value(format!("takes {takes}, got {}", inputs.len())).in_op(op.name()))
+    match call(op) {
+        Some(Call::ByHand(method)) => return needs_more(method),
+        // The loss has options, and a method that needs none.
+        Some(Call::Method { name, arguments, .. }) if arguments.iter().any(|a| a.kind == Kind::Attribute) => {
+            // What the method is called on has no name there.
+            let on_tensor = arguments.first().is_some_and(|first| first.kind == Kind::Tensor);
+            let names: Vec<&str> = arguments.iter().skip(usize::from(on_tensor)).map(|a| a.name).collect();
+            return needs_more(&format!("{name}({})", names.join(", ")));
+        }
+        _ => {}
+    }
+    let mut outputs = run_with(op, &Attributes::default(), inputs)?;
+    Ok(outputs.swap_remove(0))
+}
+
+/// Runs an op with attributes, and returns all its outputs. The attributes are the arguments that its method of [`Tensor`]
+/// takes besides tensors, by their names.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for an op without a kernel;
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) for a wrong number of tensors, and for an attribute that is missing, unknown
+/// or of another type; then those of the op.
+pub fn run_with(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let wrong = |words: String| Error::value(words).in_op(op.name());
+    let Some(call) = call(op) else { return Err(no_kernel(op)) };
+    check_names(op, &call, attributes)?;
+    if let Some(result) = by_hand(op, attributes, inputs) {
+        return result;
+    }
+    match call {
+        Call::Method { arguments, run, .. } => {
+            check_count(arguments, inputs.len()).map_err(wrong)?;
+            run(attributes, &mut Tensors(inputs.iter())).map_err(|e| e.in_op(op.name()))
+        }
+        Call::ByHand(_) => unreachable!("it was called"),
+        Call::Custom => Err(wrong("a custom op needs the value that holds its options; call its `apply`".into())),
+    }
+}
+
+/// As [`run_with`], with the inputs as [`dispatch`](super::dispatch) had them, which is how they are recorded.
+pub(crate) fn run_recorded(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    match (op, inputs) {
+        (Op::Addmm | Op::Baddbmm | Op::Addbmm | Op::Addmv, &[a, b, added]) => run_with(op, attributes, &[added, a, b]),
+        (Op::Embedding, &[table, ids]) => run_with(op, attributes, &[ids, table]),
+        _ => run_with(op, attributes, inputs),
+    }
+}
+
+/// The name of the method that runs an op, without what tells it from a simpler one: `max_pool2d`.
+pub(crate) fn method_of(op: Op) -> &'static str {
+    let name = match call(op) {
+        Some(Call::Method { name, .. } | Call::ByHand(name)) => name,
+        Some(Call::Custom) | None => op.name(),
+    };
+    let name = name.split('(').next().unwrap_or(name);
+    name.strip_suffix("_with").unwrap_or(name)
+}
+
+/// Ops that have several forms, and those that take more than tensors and attributes; `None` for all others.
+fn by_hand(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Option<Result<Vec<Tensor>>> {
+    let form = |name: &str| attributes.get::<String>("form").is_ok_and(|form| form == name);
+    let one = |f: &dyn Fn(&Tensor) -> Result<Tensor>| match inputs {
+        [x] => Ok(vec![f(x)?]),
+        _ => Err(Error::value(format!("takes 1 tensor, got {}", inputs.len())).in_op(op.name())),
+    };
+    let result = match op {
+        Op::Cast => one(&|x| Ok(x.cast(attributes.get("dtype")?))),
+        Op::Gelu if form("gelu_tanh") => one(&Tensor::gelu_tanh),
+        Op::Pow if attributes.has("exponent") => one(&|x| x.powf(attributes.get("exponent")?)),
+        Op::Slice | Op::Split if attributes.has("keep_axis") => one(&|x| {
+            let range: Range<usize> = attributes.get("range")?;
+            x.sliced_by(op, attributes.get("axis")?, range, attributes.get("keep_axis")?)
+        }),
+        Op::BatchNorm if attributes.has("training") => (|| {
+            let mut tensors = Tensors(inputs.iter());
+            let x = tensors.next()?;
+            let gamma = tensors.optional("with_gamma", attributes)?;
+            let beta = tensors.optional("with_beta", attributes)?;
+            let (y, mean, var) = x.batch_norm_train(gamma, beta, attributes.get("eps")?)?;
+            Ok(vec![y, mean, var])
+        })(),
+        Op::CrossEntropy if !attributes.is_empty() => CrossEntropy::of_attributes(attributes).and_then(|options| {
+            let [x, target] = inputs else {
+                return Err(Error::value(format!("takes 2 tensors, got {}", inputs.len())));
+            };
+            Ok(vec![x.cross_entropy_with(target, &options)?])
+        }),
+        Op::RnnCell | Op::GruCell | Op::LstmCell | Op::FusedRnn => {
+            recurrent_of(op, attributes, inputs).map(|output| vec![output])
+        }
+        _ => return None,
+    };
+    Some(result.map_err(|e| e.in_op(op.name())))
+}
+
+/// The attributes of the forms that are called by hand.
+fn more_attributes(op: Op) -> &'static [&'static str] {
+    match op {
+        Op::Cast => &["dtype"],
+        Op::Gelu => &["form"],
+        Op::Pow => &["exponent"],
+        Op::Slice | Op::Split => &["axis", "range", "keep_axis"],
+        Op::BatchNorm => &["training"],
+        Op::CrossEntropy => &["reduction", "label_smoothing", "ignore_index", "weight", "weight_dtype"],
+        Op::RnnCell | Op::GruCell | Op::LstmCell | Op::FusedRnn => &["gating", "reverse"],
+        _ => &[],
+    }
+}
+
+/// An attribute that nobody reads is a mistake.
+fn check_names(op: Op, call: &Call, attributes: &Attributes) -> Result<()> {
+    let arguments = if let Call::Method { arguments, .. } = call { *arguments } else { &[] };
+    let named =
+        |kind: Kind| arguments.iter().filter(move |argument| argument.kind == kind).map(|argument| argument.name);
+    let of_tensors = |name: &str| name.strip_prefix("with_").is_some_and(|x| named(Kind::Optional).any(|n| n == x));
+    let known: Vec<&str> = named(Kind::Attribute).chain(more_attributes(op).iter().copied()).collect();
+    match attributes.iter().find(|(name, _)| !known.contains(name) && !of_tensors(name)) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let near = did_you_mean(name, known.iter().copied());
+            Err(Error::value(format!("has no attribute `{name}`{near}")).in_op(op.name()))
+        }
+    }
+}
+
+fn check_count(arguments: &[Argument], got: usize) -> Result<(), String> {
+    let count = |kind: Kind| arguments.iter().filter(|argument| argument.kind == kind).count();
+    let (least, optional) = (count(Kind::Tensor), count(Kind::Optional));
+    if got < least || got > least + optional && count(Kind::Rest) == 0 {
+        let takes = match (least, optional) {
+            (1, 0) => "1 tensor".to_string(),
+            (least, 0) => format!("{least} tensors"),
+            (least, 1) => format!("{least} or {} tensors", least + 1),
+            (least, more) => format!("{least} to {} tensors", least + more),
+        };
+        return Err(format!("takes {takes}, got {got}"));
+    }
+    Ok(())
 }
 
 fn no_kernel(op: Op) -> Error {

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use ndarray::{ArrayD, IxDyn};
 
-use super::{Array, Tensor, array::Stored, with_array};
+use super::{Array, Tensor, array::Stored, recording, with_array};
 use crate::{
     DType,
     error::{Error, Result},
@@ -89,6 +89,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when `T` is not the tensor's dtype; cast first.
     pub fn to_vec<T: TensorElement>(&self) -> Result<Vec<T>> {
+        recording::read(self);
         match self.array().view::<T>() {
             Some(view) => Ok(view.iter().copied().collect()),
             None => Err(Error::dtype(format!("a {} tensor is read as {}; cast it first", self.dtype(), T::DTYPE))),
@@ -101,6 +102,7 @@ impl Tensor {
 
     /// The elements in row-major order as f64: exact for every dtype but large integers.
     pub fn to_f64(&self) -> Vec<f64> {
+        recording::read(self);
         let wide = self.array().cast(DType::F64);
         wide.view::<f64>().expect("cast to f64").iter().copied().collect()
     }

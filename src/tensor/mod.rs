@@ -5,6 +5,7 @@ mod backward;
 mod build;
 mod fmt;
 mod param;
+pub(crate) mod recording;
 mod tape;
 
 use std::sync::{Arc, Mutex, OnceLock};
@@ -186,7 +187,9 @@ impl Tensor {
             return narrow.clone();
         }
         if self.dtype().is_low() && to == DType::F32 {
-            return self.beside(to, Arc::default(), Some(self.clone()), tape::record_cast(self, to));
+            let wide = self.beside(to, Arc::default(), Some(self.clone()), tape::record_cast(self, to));
+            recording::cast(self, &wide);
+            return wide;
         }
         let array = match kept {
             None => self.cast_array(to),
@@ -202,7 +205,14 @@ impl Tensor {
                 }
             }
         };
-        self.beside(to, filled(array), None, tape::record_cast(self, to))
+        let cast = self.beside(to, filled(array), None, tape::record_cast(self, to));
+        recording::cast(self, &cast);
+        cast
+    }
+
+    /// What tells this value from all others that are alive, whatever its place on the tape.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.0.data) as usize
     }
 
     fn cast_array(&self, to: DType) -> Array {

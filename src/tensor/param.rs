@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Array, Grads, LeafId};
+use super::{Array, Grads, LeafId, recording};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -126,6 +126,27 @@ impl Param {
             *master = new.cast(DType::F32);
         }
         Ok(())
+    }
+
+    /// Moves running statistics towards those of a batch: `(1 - momentum) * self + momentum * batch`, rounded once. Of a
+    /// `count`, `batch` is the biased variance of so many numbers, and the unbiased one is taken.
+    ///
+    /// # Errors
+    /// As [`set`](Param::set).
+    pub(crate) fn blend(&self, batch: &Tensor, momentum: f64, count: Option<usize>) -> Result<()> {
+        recording::blend(self, batch, momentum, count);
+        let old = self.full();
+        let before = (self.clone(), old.clone());
+        recording::on_end(move || {
+            let (buffer, old) = before;
+            buffer.set(&old).expect("its own value");
+        });
+        let _paused = recording::pause();
+        let factor = count.map_or(1.0, |count| count as f64 / (count - 1) as f64);
+        let new: Vec<f64> = (old.to_f64().iter().zip(batch.to_f64()))
+            .map(|(old, batch)| (1.0 - momentum) * old + momentum * factor * batch)
+            .collect();
+        self.set(&Tensor::from_f64(&new, old.shape(), old.dtype())?)
     }
 
     /// Stores the value in a low dtype, with an f32 master or without, as if it had never been stored low before.

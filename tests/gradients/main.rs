@@ -12,6 +12,7 @@ mod loss;
 mod norm;
 mod pairwise;
 mod products;
+mod recorded;
 mod recurrent;
 mod reduce;
 mod reference;

@@ -7,7 +7,10 @@ use precast::{
     Op, Result, Tensor, gradcheck, observe,
 };
 
-use crate::inputs::{CASES, Draw};
+use crate::{
+    inputs::{CASES, Draw},
+    recorded::same_in_a_graph,
+};
 
 /// What a central difference may be off, relative to the largest gradient: its step is 1e-5, so the next term of the
 /// series is 1e-10 times a third derivative, and rounding in f64 is 1e-11 times the result.
@@ -106,7 +109,10 @@ impl Row {
             |layout: Layout, words: String| Some(format!("{} {} {shapes:?} {layout:?}: {words}", self.op, self.name));
         let layout = [Layout::Plain, Layout::Transposed, Layout::Strided][number % 3];
         let check = if self.has_gradient { slopes } else { no_slope };
-        let outcome = self.runs_the_op(&case).and_then(|()| check(&case, layout));
+        let outcome = self.runs_the_op(&case).and_then(|()| check(&case, layout)).and_then(|()| {
+            let run = |inputs: &[Tensor]| case.run(layout, inputs);
+            same_in_a_graph(self.op, &layout.bases(&case.inputs), &run)
+        });
         outcome.err().and_then(|words| says(layout, words))
     }
 

@@ -1,5 +1,7 @@
 //! What a recurrent layer is: its gates, sizes, inputs and saved values; and the loops that both passes share.
 
+use serde::{Deserialize, Serialize};
+
 use crate::kernels::{
     float::Real,
     gemm::{Added, Gemm, Layout, Products, products},
@@ -7,7 +9,8 @@ use crate::kernels::{
 };
 
 /// How the next state follows from the gates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Gating {
     /// `h' = tanh(i + s)`, with i from the input and s from the state, each with its bias.
     Tanh,

@@ -1,7 +1,7 @@
 //! A tensor plus a multiple of a product or of a quotient, rounded once.
 
 use crate::ops::{composed::composed, elementwise::pairwise::broadcast_shape, one_float_dtype};
-use crate::{Op, Tensor, error::Result};
+use crate::{Op, Tensor, error::Result, tensor::recording::attributes};
 
 /// `x + value * f(a, b)`; the three shapes broadcast.
 fn plus(
@@ -25,6 +25,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
+        attributes!(Op::Addcmul; value);
         plus(Op::Addcmul, self, [a, b], value, Tensor::mul)
     }
 
@@ -33,6 +34,7 @@ impl Tensor {
     /// # Errors
     /// As [`addcmul`](Tensor::addcmul).
     pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
+        attributes!(Op::Addcdiv; value);
         plus(Op::Addcdiv, self, [a, b], value, Tensor::div)
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
     kernels::{elementwise::Binary, float::Real},
+    tensor::recording::attributes,
 };
 
 /// Whether the partial derivatives are constants, so that the backward pass reads no input.
@@ -126,6 +127,7 @@ impl Tensor {
     /// # Errors
     /// As [`add`](Tensor::add); [`ErrorKind::DType`](crate::ErrorKind::DType) for integer tensors, too.
     pub fn lerp(&self, end: &Tensor, weight: f64) -> Result<Tensor> {
+        attributes!(Op::Lerp; weight);
         pairwise(Op::Lerp, self, end, Lerp { weight }, Reduction::None)
     }
 }

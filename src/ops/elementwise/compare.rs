@@ -13,7 +13,11 @@ use crate::{
         float::Float,
         strides::{Broadcast, zip, zip3},
     },
-    tensor::{Array, Forward, Stored, with_array},
+    tensor::{
+        Array, Forward, Stored,
+        recording::{self, attributes},
+        with_array,
+    },
 };
 
 /// A boolean tensor of what holds for each pair.
@@ -181,6 +185,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor> {
+        attributes!(Op::MaskedFill; value);
         dispatch(Op::MaskedFill, &[self, mask], |inputs| {
             let (x, mask) = (&inputs[0], &inputs[1]);
             only_bool(mask)?;
@@ -237,6 +242,7 @@ impl Tensor {
             let block = |block: &[T]| T::widen_slice(block).iter().fold(true, |all, x| all & x.is_finite());
             elements::<T>(x).chunks(4096).all(block)
         }
+        recording::read(self);
         !self.dtype().is_float() || by_float!(self, T => Ok(go::<T>(self))).is_ok_and(|finite| finite)
     }
 }

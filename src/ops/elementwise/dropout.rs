@@ -11,7 +11,7 @@ use crate::{
         float::{Float, Real},
         memory::with_capacity,
     },
-    tensor::{Array, Forward, Stored},
+    tensor::{Array, Forward, Stored, recording::attributes},
 };
 
 impl Tensor {
@@ -22,6 +22,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `p` is not within 0 to 1,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn dropout(&self, p: f64, seed: u64) -> Result<Tensor> {
+        attributes!(Op::Dropout; p, seed);
         if !(0.0..=1.0).contains(&p) {
             let message = format!("a probability of {p}; allowed: 0 to 1");
             return Err(Error::value(message).in_op(Op::Dropout.name()));

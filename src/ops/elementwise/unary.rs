@@ -7,6 +7,7 @@ use crate::ops::{
 };
 use crate::{
     Op, Tensor,
+    catalogue::Attributes,
     error::{Error, Result},
     kernels::{
         elementwise::math::{self, density, normal, sigmoid},
@@ -14,6 +15,7 @@ use crate::{
         float::Real,
     },
     tensor::Forward,
+    tensor::recording::{self, attributes},
 };
 
 /// A differentiable elementwise op. One rounding forward, one backward.
@@ -75,6 +77,15 @@ macro_rules! unary_ops {
             /// # Errors
             /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
             pub fn $method(&self $(, $parameter: f64)*) -> Result<Tensor> {
+                recording::announce(Op::$op, || {
+                    let mut attributes = Attributes::default();
+                    $(attributes.set(stringify!($parameter), &$parameter);)*
+                    // Of an op with several functions, which one.
+                    if stringify!($struct) != stringify!($op) {
+                        attributes.set("form", &stringify!($method).to_string());
+                    }
+                    attributes
+                });
                 unary(Op::$op, self, $struct { $($parameter),* })
             }
         }
@@ -229,6 +240,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `min` is above `max` or one is NaN,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn clamp(&self, min: f64, max: f64) -> Result<Tensor> {
+        attributes!(Op::Clamp; min, max);
         if min.is_nan() || max.is_nan() || min > max {
             let message = format!("the lower bound {min} is not below the upper bound {max}");
             return Err(Error::value(message).in_op(Op::Clamp.name()));

@@ -9,7 +9,7 @@ use crate::{
         float::Float,
         memory::{with_capacity, zeros},
     },
-    tensor::{Array, Forward, Stored, with_array},
+    tensor::{Array, Forward, Stored, recording::attributes, with_array},
 };
 
 /// The indices, each checked to lie in `0..len`.
@@ -88,6 +88,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64.
     pub fn gather(&self, axis: isize, index: &Tensor) -> Result<Tensor> {
+        attributes!(Op::Gather; axis);
         dispatch(Op::Gather, &[self, index], |inputs| {
             let (x, index) = (&inputs[0], &inputs[1]);
             let axis = axis_at(axis, x.rank())?;
@@ -107,6 +108,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64.
     pub fn index_select(&self, axis: isize, index: &Tensor) -> Result<Tensor> {
+        attributes!(Op::IndexSelect; axis);
         dispatch(Op::IndexSelect, &[self, index], |inputs| {
             let (x, index) = (&inputs[0], &inputs[1]);
             let axis = axis_at(axis, x.rank())?;

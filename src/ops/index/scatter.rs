@@ -13,7 +13,7 @@ use crate::{
         float::Float,
         memory::{self, Elements},
     },
-    tensor::{Array, Forward, Stored, with_array},
+    tensor::{Array, Forward, Stored, recording::attributes, with_array},
 };
 
 /// `x` with each run of `values` added at its offset, which counts runs of `run` elements.
@@ -160,6 +160,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn scatter_add(&self, axis: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+        attributes!(Op::ScatterAdd; axis);
         put(Op::ScatterAdd, [self, index, src], true, along(axis))
     }
 
@@ -169,6 +170,7 @@ impl Tensor {
     /// # Errors
     /// As [`scatter_add`](Tensor::scatter_add); integer and boolean tensors are allowed.
     pub fn scatter(&self, axis: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+        attributes!(Op::Scatter; axis);
         put(Op::Scatter, [self, index, src], false, along(axis))
     }
 
@@ -180,6 +182,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64 or the others are not floating.
     pub fn index_add(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<Tensor> {
+        attributes!(Op::IndexAdd; axis);
         put(Op::IndexAdd, [self, index, values], true, slices(axis))
     }
 
@@ -189,6 +192,7 @@ impl Tensor {
     /// # Errors
     /// As [`index_add`](Tensor::index_add); integer and boolean tensors are allowed.
     pub fn index_copy(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<Tensor> {
+        attributes!(Op::IndexCopy; axis);
         put(Op::IndexCopy, [self, index, values], false, slices(axis))
     }
 
@@ -202,6 +206,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64, the others differ, or are accumulated and
     /// not floating.
     pub fn index_put(&self, index: &Tensor, values: &Tensor, accumulate: bool) -> Result<Tensor> {
+        attributes!(Op::IndexPut; accumulate);
         put(Op::IndexPut, [self, index, values], accumulate, rows)
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::float::Float,
-    tensor::{Array, Forward, Stored, with_array, with_float},
+    tensor::{Array, Forward, Stored, recording::attributes, with_array, with_float},
 };
 
 /// The axis a user means: negative ones count from the end.
@@ -62,8 +62,9 @@ impl Tensor {
     }
 
     fn permuted_by(&self, to: impl FnOnce(usize) -> Result<Vec<usize>>) -> Result<Tensor> {
+        let axes = to(self.rank()).map_err(|e| e.in_op(Op::Transpose.name()))?;
+        attributes!(Op::Transpose; axes);
         dispatch(Op::Transpose, &[self], |inputs| {
-            let axes = to(inputs[0].rank())?;
             let mut back = vec![0; axes.len()];
             axes.iter().enumerate().for_each(|(to, &from)| back[from] = to);
             let value = permuted(only(inputs), &axes);
@@ -82,6 +83,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn reshape(&self, shape: &[isize]) -> Result<Tensor> {
+        attributes!(Op::Reshape; shape);
         self.reshaped_by(Op::Reshape, |from| {
             let wrong = |why: &str| Error::shape(format!("{from:?} cannot take the shape {shape:?}: {why}"));
             if shape.iter().any(|&len| len < -1) || shape.iter().filter(|&&len| len == -1).count() > 1 {
@@ -103,6 +105,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are fewer axes than `start_axis`.
     pub fn flatten(&self, start_axis: usize) -> Result<Tensor> {
+        attributes!(Op::Flatten; start_axis);
         self.reshaped_by(Op::Flatten, |from| {
             let Some((kept, joined)) = from.split_at_checked(start_axis) else {
                 return Err(Error::shape(format!("cannot flatten from axis {start_axis}: the shape is {from:?}")));
@@ -116,6 +119,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the result has no such axis.
     pub fn unsqueeze(&self, axis: isize) -> Result<Tensor> {
+        attributes!(Op::Unsqueeze; axis);
         self.reshaped_by(Op::Unsqueeze, |from| {
             let axis = axis_at(axis, from.len() + 1)?;
             let mut to = from.to_vec();
@@ -129,6 +133,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or its length is not 1.
     pub fn squeeze(&self, axis: isize) -> Result<Tensor> {
+        attributes!(Op::Squeeze; axis);
         self.reshaped_by(Op::Squeeze, |from| {
             let axis = axis_at(axis, from.len())?;
             if from[axis] != 1 {
@@ -204,6 +209,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or the channels do not divide by r².
     pub fn pixel_shuffle(&self, r: usize) -> Result<Tensor> {
+        attributes!(Op::PixelShuffle; r);
         self.rearranged(Op::PixelShuffle, |from| match *from {
             [n, c, h, w] if r > 0 && r.checked_mul(r).is_some_and(|square| c % square == 0) => {
                 let c = c / r / r;
@@ -223,6 +229,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or height or width do not divide by r.
     pub fn pixel_unshuffle(&self, r: usize) -> Result<Tensor> {
+        attributes!(Op::SpaceToDepth; r);
         self.rearranged(Op::SpaceToDepth, |from| match *from {
             [n, c, h, w] if r > 0 && h % r == 0 && w % r == 0 => {
                 let (h, w) = (h / r, w / r);
@@ -241,6 +248,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shape does not stretch to the other.
     pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor> {
+        attributes!(Op::Broadcast; shape);
         dispatch(Op::Broadcast, &[self], |inputs| {
             let from = inputs[0].shape().to_vec();
             let to = checked_shape(shape.to_vec())?;

@@ -13,7 +13,7 @@ use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::memory,
-    tensor::{Array, Forward, Stored, with_array},
+    tensor::{Array, Forward, Stored, recording::attributes, with_array},
 };
 
 fn sliced(x: &Array, axis: usize, range: Range<usize>) -> Array {
@@ -63,7 +63,14 @@ fn common_shape(inputs: &[Tensor], reduce: impl Fn(&[usize]) -> Vec<usize>, but:
 }
 
 impl Tensor {
-    fn sliced_by(&self, op: Op, axis: isize, range: Range<usize>, keep_axis: bool) -> Result<Tensor> {
+    pub(in crate::ops) fn sliced_by(
+        &self,
+        op: Op,
+        axis: isize,
+        range: Range<usize>,
+        keep_axis: bool,
+    ) -> Result<Tensor> {
+        attributes!(op; axis, range, keep_axis);
         dispatch(op, &[self], |inputs| {
             let shape = inputs[0].shape().to_vec();
             let axis = axis_at(axis, shape.len())?;
@@ -150,6 +157,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
+        attributes!(Op::Concat; axis);
         dispatch(Op::Concat, tensors, |inputs| {
             let Some(first) = inputs.first() else { return Err(Error::shape("needs at least one tensor")) };
             let axis = axis_at(axis, first.rank())?;
@@ -179,6 +187,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no tensor, the result has no such axis, or shapes differ.
     pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
+        attributes!(Op::Stack; axis);
         dispatch(Op::Stack, tensors, |inputs| {
             let mut shape = common_shape(inputs, <[usize]>::to_vec, "")?;
             let axis = axis_at(axis, shape.len() + 1)?;
@@ -207,6 +216,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is not one pair for each axis.
     pub fn pad(&self, pairs: &[(usize, usize)], value: f64) -> Result<Tensor> {
+        attributes!(Op::Pad; pairs, value);
         dispatch(Op::Pad, &[self], |inputs| {
             let x = &inputs[0];
             let from = x.shape().to_vec();

@@ -6,7 +6,11 @@ use crate::ops::{by_float, dispatch, index::shape::axis_at, reduce::axes::Lanes}
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    tensor::{Forward, Stored, with_array},
+    tensor::{
+        Forward, Stored,
+        recording::{self, attributes},
+        with_array,
+    },
 };
 
 fn compare<T: PartialOrd>(a: &T, b: &T) -> Ordering {
@@ -64,7 +68,9 @@ fn ordered(op: Op, x: &Tensor, axis: isize, k: Option<usize>, descending: bool) 
             Ok(vec![Some(Tensor::from_array(grad))])
         }))
     })?;
-    Ok((values, indices.expect("the kernel has run")))
+    let indices = indices.expect("the kernel has run");
+    recording::also(op, &[&indices]);
+    Ok((values, indices))
 }
 
 impl Tensor {
@@ -84,6 +90,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn topk(&self, k: usize, axis: isize, largest: bool) -> Result<(Tensor, Tensor)> {
+        attributes!(Op::TopK; k, axis, largest);
         ordered(Op::TopK, self, axis, Some(k), largest)
     }
 
@@ -94,6 +101,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis.
     pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor)> {
+        attributes!(Op::Sort; axis, descending);
         ordered(Op::Sort, self, axis, None, descending)
     }
 }

@@ -17,7 +17,7 @@ use crate::{
         memory::Pooled,
         strides::broadcast_indices,
     },
-    tensor::{Array, Backward, Forward, Stored},
+    tensor::{Array, Backward, Forward, Stored, recording::attributes},
 };
 
 impl Tensor {
@@ -50,6 +50,7 @@ impl Tensor {
         causal: bool,
         scale: Option<f64>,
     ) -> Result<Tensor> {
+        attributes!(Op::ScaledDotProductAttention; causal, scale);
         let inputs: Vec<&Tensor> = [Some(self), Some(k), Some(v), mask].into_iter().flatten().collect();
         dispatch(Op::ScaledDotProductAttention, &inputs, |inputs| {
             floating(inputs)?;

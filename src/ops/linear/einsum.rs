@@ -6,6 +6,7 @@ use crate::ops::{
 use crate::{
     Op, Tensor,
     error::{Error, Result},
+    tensor::recording::attributes,
 };
 
 /// What an axis is called.
@@ -260,6 +261,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
+        attributes!(Op::Einsum; equation);
         composed(Op::Einsum, operands, |inputs| {
             if inputs.is_empty() {
                 return Err(Error::shape("needs at least one tensor"));

@@ -7,6 +7,7 @@ use crate::ops::{
 use crate::{
     Op, Tensor,
     error::{Error, Result},
+    tensor::recording::attributes,
 };
 
 fn as_isize(shape: &[usize]) -> Vec<isize> {
@@ -39,6 +40,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn tensordot(&self, other: &Tensor, axes: &[isize], others: &[isize]) -> Result<Tensor> {
+        attributes!(Op::Tensordot; axes, others);
         composed(Op::Tensordot, &[self, other], |inputs| {
             one_float_dtype(inputs)?;
             let (a, b) = (inputs[0].shape(), inputs[1].shape());

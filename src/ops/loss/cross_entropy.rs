@@ -6,6 +6,7 @@ use crate::ops::{
 };
 use crate::{
     DType, Op, Tensor,
+    catalogue::Attributes,
     dtype::Element,
     error::{Error, Result},
     kernels::{
@@ -14,7 +15,10 @@ use crate::{
         reduce,
         reduce::cross_entropy::{Targets, Wanted},
     },
-    tensor::{Array, Backward, Forward, Stored},
+    tensor::{
+        Array, Backward, Forward, Stored,
+        recording::{self, attributes},
+    },
 };
 
 /// Options of [`Tensor::cross_entropy_with`]. The default is the mean, without smoothing, weights or ignored targets.
@@ -32,6 +36,42 @@ pub struct CrossEntropy {
 }
 
 impl CrossEntropy {
+    fn attributes(&self) -> Attributes {
+        let mut attributes = Attributes::default();
+        attributes.set("reduction", &self.reduction);
+        attributes.set("label_smoothing", &self.label_smoothing);
+        if let Some(index) = &self.ignore_index {
+            attributes.set("ignore_index", index);
+        }
+        if let Some(weight) = &self.weight {
+            attributes.set("weight", &weight.to_f64());
+            attributes.set("weight_dtype", &weight.dtype());
+        }
+        attributes
+    }
+
+    /// The options that attributes say.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when an attribute is of another type.
+    pub(in crate::ops) fn of_attributes(attributes: &Attributes) -> Result<CrossEntropy> {
+        let mut options = CrossEntropy::default();
+        if attributes.has("reduction") {
+            options.reduction = attributes.get("reduction")?;
+        }
+        if attributes.has("label_smoothing") {
+            options.label_smoothing = attributes.get("label_smoothing")?;
+        }
+        if attributes.has("ignore_index") {
+            options.ignore_index = Some(attributes.get("ignore_index")?);
+        }
+        if attributes.has("weight") {
+            let (weight, dtype): (Vec<f64>, DType) = (attributes.get("weight")?, attributes.get("weight_dtype")?);
+            options.weight = Some(Tensor::from_f64(&weight, &[weight.len()], dtype)?);
+        }
+        Ok(options)
+    }
+
     fn check(&self, classes: usize) -> Result<()> {
         if !(0.0..=1.0).contains(&self.label_smoothing) {
             return Err(Error::value(format!("label smoothing {}; allowed: 0 to 1", self.label_smoothing)));
@@ -159,6 +199,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a class index that does not exist or a smoothing outside [0, 1].
     pub fn cross_entropy_with(&self, target: &Tensor, options: &CrossEntropy) -> Result<Tensor> {
         let options = options.clone();
+        recording::announce(Op::CrossEntropy, || options.attributes());
         dispatch(Op::CrossEntropy, &[self, target], move |inputs| {
             let [x, target] = inputs else { unreachable!("two inputs") };
             let axis = class_axis(x)?;
@@ -188,6 +229,7 @@ impl Tensor {
     /// # Errors
     /// As [`cross_entropy_with`](Tensor::cross_entropy_with).
     pub fn nll_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        attributes!(Op::NllLoss; reduction);
         dispatch(Op::NllLoss, &[self, target], move |inputs| {
             let [x, target] = inputs else { unreachable!("two inputs") };
             let axis = class_axis(x)?;

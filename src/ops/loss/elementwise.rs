@@ -1,5 +1,7 @@
 //! Losses of pairs of numbers, each one op with one rounding.
 
+use serde::{Deserialize, Serialize};
+
 use crate::ops::{
     elementwise::pairwise::pairwise,
     elementwise::unary::{sign, softplus},
@@ -12,10 +14,12 @@ use crate::{
         elementwise::math::{self, sigmoid},
         float::Real,
     },
+    tensor::recording::attributes,
 };
 
 /// How the losses of the single elements become one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reduction {
     /// Their mean, a scalar.
     #[default]
@@ -48,6 +52,7 @@ macro_rules! losses {
             /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes differ (they do not broadcast here),
             /// [`ErrorKind::DType`](crate::ErrorKind::DType) when neither tensor is floating.
             pub fn $method(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+                attributes!(Op::$op; reduction);
                 loss(Op::$op, self, target, $op, reduction)
             }
         }
@@ -107,6 +112,7 @@ impl Tensor {
     /// # Errors
     /// As [`l1_loss`](Tensor::l1_loss); [`ErrorKind::Value`](crate::ErrorKind::Value) when `beta` is negative or NaN.
     pub fn smooth_l1_loss(&self, target: &Tensor, beta: f64, reduction: Reduction) -> Result<Tensor> {
+        attributes!(Op::SmoothL1Loss; beta, reduction);
         if beta.is_nan() || beta < 0.0 {
             return Err(Error::value(format!("beta = {beta}; allowed: 0 and above")).in_op(Op::SmoothL1Loss.name()));
         }
@@ -185,6 +191,7 @@ impl Tensor {
     /// # Errors
     /// As [`l1_loss`](Tensor::l1_loss); [`ErrorKind::Value`](crate::ErrorKind::Value) when `delta` is not above 0.
     pub fn huber_loss(&self, target: &Tensor, delta: f64, reduction: Reduction) -> Result<Tensor> {
+        attributes!(Op::HuberLoss; delta, reduction);
         if delta.is_nan() || delta <= 0.0 {
             return Err(Error::value(format!("delta = {delta}; allowed: above 0")).in_op(Op::HuberLoss.name()));
         }
@@ -197,6 +204,7 @@ impl Tensor {
     /// # Errors
     /// As [`l1_loss`](Tensor::l1_loss).
     pub fn poisson_nll_loss(&self, target: &Tensor, log_input: bool, reduction: Reduction) -> Result<Tensor> {
+        attributes!(Op::PoissonNllLoss; log_input, reduction);
         loss(Op::PoissonNllLoss, self, target, PoissonNll { log_input }, reduction)
     }
 
@@ -206,6 +214,7 @@ impl Tensor {
     /// # Errors
     /// As [`l1_loss`](Tensor::l1_loss).
     pub fn hinge_embedding_loss(&self, target: &Tensor, margin: f64, reduction: Reduction) -> Result<Tensor> {
+        attributes!(Op::HingeEmbeddingLoss; margin, reduction);
         loss(Op::HingeEmbeddingLoss, self, target, Hinge { margin }, reduction)
     }
 }

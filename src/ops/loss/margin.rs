@@ -7,6 +7,7 @@ use crate::ops::{
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
+    tensor::recording::attributes,
 };
 
 fn reduced(losses: Tensor, reduction: Reduction) -> Result<Tensor> {
@@ -47,6 +48,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is not above 0,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn gaussian_nll_loss(&self, target: &Tensor, var: &Tensor, eps: f64, reduction: Reduction) -> Result<Tensor> {
+        attributes!(Op::GaussianNllLoss; eps, reduction);
         composed(Op::GaussianNllLoss, &[self, target, var], |inputs| {
             one_float_dtype(inputs)?;
             if eps.is_nan() || eps <= 0.0 {
@@ -74,6 +76,7 @@ impl Tensor {
         margin: f64,
         reduction: Reduction,
     ) -> Result<Tensor> {
+        attributes!(Op::MarginRankingLoss; margin, reduction);
         composed(Op::MarginRankingLoss, &[self, other, &as_floats(target, self)], |inputs| {
             one_float_dtype(inputs)?;
             broadcast_shape(&broadcast_shape(inputs[0].shape(), inputs[1].shape())?, inputs[2].shape())?;
@@ -98,6 +101,7 @@ impl Tensor {
         margin: f64,
         reduction: Reduction,
     ) -> Result<Tensor> {
+        attributes!(Op::CosineEmbeddingLoss; margin, reduction);
         composed(Op::CosineEmbeddingLoss, &[self, other, &as_floats(target, self)], |inputs| {
             one_float_dtype(inputs)?;
             one_shape(&inputs[..2])?;
@@ -131,6 +135,7 @@ impl Tensor {
         p: f64,
         reduction: Reduction,
     ) -> Result<Tensor> {
+        attributes!(Op::TripletMarginLoss; margin, p, reduction);
         composed(Op::TripletMarginLoss, &[self, alike, different], |inputs| {
             one_float_dtype(inputs)?;
             one_shape(inputs)?;
@@ -157,6 +162,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a class out of range or another p,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when scores are not floating or classes not i64.
     pub fn multi_margin_loss(&self, target: &Tensor, p: u32, margin: f64, reduction: Reduction) -> Result<Tensor> {
+        attributes!(Op::MultiMarginLoss; p, margin, reduction);
         composed(Op::MultiMarginLoss, &[self, target], |inputs| {
             let [samples, classes] = scores(&inputs[0])?;
             if !(1..=2).contains(&p) {
@@ -189,6 +195,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a class out of range,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when scores are not floating or classes not i64.
     pub fn multilabel_margin_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        attributes!(Op::MultilabelMarginLoss; reduction);
         composed(Op::MultilabelMarginLoss, &[self, target], |inputs| {
             let [samples, classes] = scores(&inputs[0])?;
             one_shape(inputs)?;

@@ -5,6 +5,7 @@ mod step;
 use crate::ops::{by_float, dispatch, elements, one_float_dtype, spatial::windows::checked_shape};
 use crate::{
     Op, Tensor,
+    catalogue::Attributes,
     error::{Error, Result},
     kernels::{
         float::Real,
@@ -12,7 +13,7 @@ use crate::{
         memory::Elements,
         recurrent::{self, Gating, Given, Layer, Needs, Saved},
     },
-    tensor::{Array, Backward, Forward, Stored},
+    tensor::{Array, Backward, Forward, Stored, recording::attributes},
 };
 
 /// The weights of a recurrent layer, the gates one after the other, as torch and MindSpore have them.
@@ -152,6 +153,8 @@ fn recurrent(
     states: &[&Tensor],
     shape: impl FnOnce(&Layer) -> Vec<usize>,
 ) -> Result<Tensor> {
+    let reverse = matches!(reading, Reading::Sequence { reverse: true });
+    attributes!(op; gating, reverse);
     let mut inputs = vec![x, weights.ih, weights.hh];
     inputs.extend(states);
     inputs.extend(weights.biases.into_iter().flat_map(|(of_input, of_state)| [of_input, of_state]));
@@ -163,6 +166,32 @@ fn recurrent(
         let saved = inputs[..H + states.len()].iter().cloned().chain(kept).collect();
         let value = crate::ops::index::shape::reshaped(&y, &shape(&layer))?;
         Ok(Forward::new(value, saved, move |b| by_float!(b.grad, T => backward::<T>(&layer, b, &shapes))))
+    })
+}
+
+/// Runs a layer whose inputs are in the order of the op.
+///
+/// # Errors
+/// As the methods of [`Tensor`]; [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a wrong number of inputs.
+pub(in crate::ops) fn recurrent_of(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Tensor> {
+    let (gating, reverse): (Gating, bool) = (attributes.get("gating")?, attributes.get("reverse")?);
+    let count = if gating == Gating::Lstm { 2 } else { 1 };
+    let (&[x, ih, hh, ref rest @ ..], true) = (inputs, inputs.len() >= H + count) else {
+        return Err(Error::shape(format!("needs an input, two weights and {count} states, got {}", inputs.len())));
+    };
+    let (states, biases) = rest.split_at(count);
+    let biases = match biases {
+        [] => None,
+        &[of_input, of_state] => Some((of_input, of_state)),
+        _ => return Err(Error::shape(format!("takes two biases or none, got {}", biases.len()))),
+    };
+    let weights = RecurrentWeights { ih, hh, biases };
+    let reading = if op == Op::FusedRnn { Reading::Sequence { reverse } } else { Reading::Step };
+    recurrent(op, gating, reading, x, &weights, states, |layer| match (op, gating) {
+        (Op::FusedRnn, Gating::Lstm) => vec![layer.batch * (layer.time + 1) * layer.hidden],
+        (Op::FusedRnn, _) => vec![layer.batch, layer.time, layer.hidden],
+        (_, Gating::Lstm) => [&[2], states[0].shape()].concat(),
+        _ => states[0].shape().to_vec(),
     })
 }
 

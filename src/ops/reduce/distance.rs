@@ -7,6 +7,7 @@ use crate::ops::{
 use crate::{
     Op, Tensor,
     error::{Error, Result},
+    tensor::recording::attributes,
 };
 
 impl Tensor {
@@ -17,6 +18,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or there are no 3 elements along the axis,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn cross(&self, other: &Tensor, axis: isize) -> Result<Tensor> {
+        attributes!(Op::Cross; axis);
         composed(Op::Cross, &[self, other], |inputs| {
             one_float_dtype(inputs)?;
             let (a, b) = (inputs[0].shape(), inputs[1].shape());
@@ -55,6 +57,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn cdist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
+        attributes!(Op::Cdist; p);
         composed(Op::Cdist, &[self, other], |inputs| {
             one_float_dtype(inputs)?;
             positive_p(p)?;
@@ -79,6 +82,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn dist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
+        attributes!(Op::Dist; p);
         composed(Op::Dist, &[self, other], |inputs| {
             one_float_dtype(inputs)?;
             broadcast_shape(inputs[0].shape(), inputs[1].shape())?;
@@ -95,6 +99,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn pdist(&self, p: f64) -> Result<Tensor> {
+        attributes!(Op::Pdist; p);
         composed(Op::Pdist, &[self], |inputs| {
             positive_p(p)?;
             let &[n, d] = inputs[0].shape() else {
@@ -127,6 +132,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn cosine_similarity(&self, other: &Tensor, axis: isize, eps: f64) -> Result<Tensor> {
+        attributes!(Op::CosineSimilarity; axis, eps);
         composed(Op::CosineSimilarity, &[self, other], |inputs| {
             one_float_dtype(inputs)?;
             let shape = broadcast_shape(inputs[0].shape(), inputs[1].shape())?;
@@ -147,6 +153,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0 or the largest norm is below 0 or NaN,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn renorm(&self, p: f64, axis: isize, max_norm: f64) -> Result<Tensor> {
+        attributes!(Op::Renorm; p, axis, max_norm);
         composed(Op::Renorm, &[self], |inputs| {
             positive_p(p)?;
             if max_norm.is_nan() || max_norm < 0.0 {

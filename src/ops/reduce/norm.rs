@@ -12,7 +12,10 @@ use crate::{
         memory::Elements,
         reduce::norm::{self, Rows, Statistics},
     },
-    tensor::{Array, Backward, Forward, Stored},
+    tensor::{
+        Array, Backward, Forward, Stored,
+        recording::{self, attributes},
+    },
 };
 
 /// One normalisation. Its inputs are x, the mean and the variance if they are given, gamma if any, beta if any.
@@ -187,6 +190,8 @@ impl Tensor {
         beta: Option<&Tensor>,
         eps: f64,
     ) -> Result<Tensor> {
+        let (with_gamma, with_beta) = (gamma.is_some(), beta.is_some());
+        attributes!(Op::BatchNorm; eps, with_gamma, with_beta);
         let given = [mean, var];
         Ok(normalized(Op::BatchNorm, Statistics::Given, self, &given, (gamma, beta), eps, channels)?.0)
     }
@@ -203,6 +208,8 @@ impl Tensor {
         beta: Option<&Tensor>,
         eps: f64,
     ) -> Result<(Tensor, Tensor, Tensor)> {
+        let (training, with_gamma, with_beta) = (true, gamma.is_some(), beta.is_some());
+        attributes!(Op::BatchNorm; training, eps, with_gamma, with_beta);
         let layout = |shape: &[usize]| match channels(shape)? {
             (rows, _) if rows.len() == 0 => {
                 Err(Error::shape(format!("the channels of {shape:?} have no elements to take statistics of")))
@@ -210,6 +217,7 @@ impl Tensor {
             layout => Ok(layout),
         };
         let (y, used) = normalized(Op::BatchNorm, Statistics::Moments, self, &[], (gamma, beta), eps, layout)?;
+        recording::also(Op::BatchNorm, &[&used.mean, &used.variance]);
         Ok((y, used.mean, used.variance))
     }
 
@@ -226,6 +234,8 @@ impl Tensor {
         beta: Option<&Tensor>,
         eps: f64,
     ) -> Result<Tensor> {
+        let (with_gamma, with_beta) = (gamma.is_some(), beta.is_some());
+        attributes!(Op::LayerNorm; normalized_shape, eps, with_gamma, with_beta);
         let layout = |shape: &[usize]| last_axes(shape, normalized_shape);
         Ok(normalized(Op::LayerNorm, Statistics::Moments, self, &[], (gamma, beta), eps, layout)?.0)
     }
@@ -237,6 +247,8 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or the channels do not divide,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
     pub fn group_norm(&self, groups: usize, gamma: Option<&Tensor>, beta: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+        let (with_gamma, with_beta) = (gamma.is_some(), beta.is_some());
+        attributes!(Op::GroupNorm; groups, eps, with_gamma, with_beta);
         let layout = |shape: &[usize]| channel_groups(shape, |_| groups);
         Ok(normalized(Op::GroupNorm, Statistics::Moments, self, &[], (gamma, beta), eps, layout)?.0)
     }
@@ -247,6 +259,8 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
     pub fn instance_norm(&self, gamma: Option<&Tensor>, beta: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+        let (with_gamma, with_beta) = (gamma.is_some(), beta.is_some());
+        attributes!(Op::InstanceNorm; eps, with_gamma, with_beta);
         let layout = |shape: &[usize]| channel_groups(shape, |channels| channels.max(1));
         Ok(normalized(Op::InstanceNorm, Statistics::Moments, self, &[], (gamma, beta), eps, layout)?.0)
     }
@@ -258,6 +272,8 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
     pub fn rms_norm(&self, gamma: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+        let with_gamma = gamma.is_some();
+        attributes!(Op::RmsNorm; eps, with_gamma);
         let layout = |shape: &[usize]| last_axes(shape, &shape[shape.len().saturating_sub(1)..]);
         Ok(normalized(Op::RmsNorm, Statistics::MeanSquare, self, &[], (gamma, None), eps, layout)?.0)
     }

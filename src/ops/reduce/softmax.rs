@@ -5,6 +5,7 @@ use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::reduce::softmax,
+    tensor::recording::attributes,
 };
 
 impl Tensor {
@@ -17,6 +18,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn softmax(&self, axis: isize) -> Result<Tensor> {
+        attributes!(Op::Softmax; axis);
         along(Op::Softmax, self, &[axis], false, softmax::Softmax)
     }
 
@@ -25,6 +27,7 @@ impl Tensor {
     /// # Errors
     /// As [`softmax`](Tensor::softmax).
     pub fn log_softmax(&self, axis: isize) -> Result<Tensor> {
+        attributes!(Op::LogSoftmax; axis);
         along(Op::LogSoftmax, self, &[axis], false, softmax::LogSoftmax)
     }
 
@@ -33,6 +36,7 @@ impl Tensor {
     /// # Errors
     /// As [`softmax`](Tensor::softmax).
     pub fn softmin(&self, axis: isize) -> Result<Tensor> {
+        attributes!(Op::Softmin; axis);
         composed(Op::Softmin, &[self], |inputs| {
             axis_at(axis, inputs[0].rank())?;
             Ok(move |x: &[Tensor]| x[0].neg()?.softmax(axis))
@@ -52,6 +56,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn logsumexp(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
+        attributes!(Op::LogSumExp; axes, keep_dims);
         composed(Op::LogSumExp, &[self], |inputs| {
             let x = &inputs[0];
             let summed = axes::axes(axes, x.rank())?;
@@ -76,6 +81,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or it has no two halves,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn glu(&self, axis: isize) -> Result<Tensor> {
+        attributes!(Op::Glu; axis);
         composed(Op::Glu, &[self], |inputs| {
             let shape = inputs[0].shape();
             let len = shape[axis_at(axis, shape.len())?];

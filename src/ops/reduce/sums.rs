@@ -18,7 +18,7 @@ use crate::{
         },
         strides::row_major,
     },
-    tensor::{Array, Forward, Stored, with_array},
+    tensor::{Array, Forward, Stored, recording::attributes, with_array},
 };
 
 /// A differentiable function of the slices along some axes. One rounding forward, one backward.
@@ -144,6 +144,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn sum(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
+        attributes!(Op::Sum; axes, keep_dims);
         sum_or_mean(Op::Sum, self, axes, keep_dims, false)
     }
 
@@ -152,6 +153,7 @@ impl Tensor {
     /// # Errors
     /// As [`sum`](Tensor::sum); [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer tensor, too.
     pub fn mean(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
+        attributes!(Op::Mean; axes, keep_dims);
         sum_or_mean(Op::Mean, self, axes, keep_dims, true)
     }
 
@@ -176,6 +178,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean); [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are no elements along the axes.
     pub fn max(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
+        attributes!(Op::Max; axes, keep_dims);
         self.extreme(Op::Max, axes, keep_dims, true)
     }
 
@@ -184,6 +187,7 @@ impl Tensor {
     /// # Errors
     /// As [`max`](Tensor::max).
     pub fn min(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
+        attributes!(Op::Min; axes, keep_dims);
         self.extreme(Op::Min, axes, keep_dims, false)
     }
 
@@ -197,6 +201,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean).
     pub fn prod(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
+        attributes!(Op::Prod; axes, keep_dims);
         along(Op::Prod, self, axes, keep_dims, Product)
     }
 
@@ -206,6 +211,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean).
     pub fn var(&self, axes: &[isize], correction: usize, keep_dims: bool) -> Result<Tensor> {
+        attributes!(Op::Var; axes, correction, keep_dims);
         along(Op::Var, self, axes, keep_dims, Variance { correction })
     }
 
@@ -214,6 +220,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean).
     pub fn std(&self, axes: &[isize], correction: usize, keep_dims: bool) -> Result<Tensor> {
+        attributes!(Op::Std; axes, correction, keep_dims);
         along(Op::Std, self, axes, keep_dims, Deviation(Variance { correction }))
     }
 
@@ -223,6 +230,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean); [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0.
     pub fn norm(&self, p: f64, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
+        attributes!(Op::Norm; p, axes, keep_dims);
         if p.is_nan() || p <= 0.0 {
             return Err(Error::value(format!("p = {p}; allowed: above 0, or infinite")).in_op(Op::Norm.name()));
         }
@@ -234,6 +242,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean).
     pub fn cumsum(&self, axis: isize) -> Result<Tensor> {
+        attributes!(Op::CumSum; axis);
         along(Op::CumSum, self, &[axis], false, RunningSum)
     }
 
@@ -242,6 +251,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean).
     pub fn cumprod(&self, axis: isize) -> Result<Tensor> {
+        attributes!(Op::CumProd; axis);
         along(Op::CumProd, self, &[axis], false, RunningProduct)
     }
 
@@ -250,6 +260,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis, or nothing along it.
     pub fn argmax(&self, axis: isize, keep_dims: bool) -> Result<Tensor> {
+        attributes!(Op::ArgMax; axis, keep_dims);
         arg_extreme(Op::ArgMax, self, axis, keep_dims, true)
     }
 
@@ -258,6 +269,7 @@ impl Tensor {
     /// # Errors
     /// As [`argmax`](Tensor::argmax).
     pub fn argmin(&self, axis: isize, keep_dims: bool) -> Result<Tensor> {
+        attributes!(Op::ArgMin; axis, keep_dims);
         arg_extreme(Op::ArgMin, self, axis, keep_dims, false)
     }
 }

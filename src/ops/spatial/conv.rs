@@ -12,7 +12,7 @@ use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::conv::{self, Convolve, Geometry},
-    tensor::{Array, Forward, Stored},
+    tensor::{Array, Forward, Stored, recording::attributes},
 };
 
 /// How a convolution's window moves. Lists have one number for each spatial axis; a list of one holds for all axes.
@@ -261,6 +261,7 @@ impl Tensor {
         options: &ConvOptions,
     ) -> Result<Tensor> {
         let inputs: Vec<&Tensor> = [Some(self), Some(weight), bias].into_iter().flatten().collect();
+        attributes!(op; options);
         dispatch(op, &inputs, |inputs| {
             one_float_dtype(inputs)?;
             let (x, weight) = (&inputs[0], &inputs[1]);
@@ -283,6 +284,7 @@ impl Tensor {
         options: &ConvTransposeOptions,
     ) -> Result<Tensor> {
         let inputs: Vec<&Tensor> = [Some(self), Some(weight), bias].into_iter().flatten().collect();
+        attributes!(op; options);
         dispatch(op, &inputs, |inputs| {
             one_float_dtype(inputs)?;
             let (x, weight) = (&inputs[0], &inputs[1]);

@@ -1,5 +1,7 @@
 //! Reading pictures and volumes at places that a grid names (Jaderberg et al. 2015, section 3.3).
 
+use serde::{Deserialize, Serialize};
+
 use crate::ops::{
     Interpolation, by_float,
     composed::composed,
@@ -13,11 +15,12 @@ use crate::{
         float::Float,
         sample::grid_sample::{Sampling, Sizes, grid_sample, grid_sample_backward},
     },
-    tensor::{Array, Forward},
+    tensor::{Array, Forward, recording::attributes},
 };
 
 /// What is read outside of a picture.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GridPadding {
     /// 0.
     #[default]
@@ -56,6 +59,7 @@ impl Tensor {
         let (op, axes) = if self.rank() == 5 { (Op::GridSampler3d, 3) } else { (Op::GridSampler2d, 2) };
         let (nearest, border) = (mode == Interpolation::Nearest, padding == GridPadding::Border);
         let sampling = Sampling { nearest, border, align_corners };
+        attributes!(op; mode, padding, align_corners);
         dispatch(op, &[self, grid], |inputs| {
             if mode == Interpolation::Cubic {
                 return Err(Error::value("a grid is read with the nearest element or linearly, not with a cubic"));
@@ -107,6 +111,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn affine_grid(&self, size: &[usize], align_corners: bool) -> Result<Tensor> {
+        attributes!(Op::AffineGrid; size, align_corners);
         composed(Op::AffineGrid, &[self], |inputs| {
             let [n, _, places @ ..] = size else {
                 return Err(Error::shape(format!("needs [n, c] and 2 or 3 spatial axes, got {size:?}")));

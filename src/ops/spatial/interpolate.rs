@@ -1,5 +1,7 @@
 //! Changing the lengths of the spatial axes.
 
+use serde::{Deserialize, Serialize};
+
 use crate::ops::{
     by_float, dispatch, elements,
     spatial::windows::{checked_shape, per_axis, positive_per_axis, spatial_axes},
@@ -11,11 +13,12 @@ use crate::{
         float::Float,
         sample::resample::{ResampledAxis, Taps, resample, resample_backward},
     },
-    tensor::{Array, Forward},
+    tensor::{Array, Forward, recording::attributes},
 };
 
 /// What is between elements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Interpolation {
     /// The nearest element.
     #[default]
@@ -28,7 +31,8 @@ pub enum Interpolation {
 }
 
 /// New lengths of the spatial axes. Lists have one number for each axis; a list of one holds for all axes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Resize {
     /// So many elements.
     To(Vec<usize>),
@@ -132,6 +136,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn interpolate(&self, size: &Resize, mode: Interpolation, align_corners: bool) -> Result<Tensor> {
+        attributes!(Op::Interpolate; size, mode, align_corners);
         dispatch(Op::Interpolate, &[self], |inputs| {
             let x = &inputs[0];
             if !(3..=5).contains(&x.rank()) {

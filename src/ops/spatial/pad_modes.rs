@@ -7,6 +7,7 @@ use crate::ops::{
 use crate::{
     Op, Tensor,
     error::{Error, Result},
+    tensor::recording::attributes,
 };
 
 /// `x` with every axis read at the places that `place` names for the places of the padded axis.
@@ -50,6 +51,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn reflection_pad(&self, pairs: &[(usize, usize)]) -> Result<Tensor> {
+        attributes!(Op::ReflectionPad; pairs);
         padded(Op::ReflectionPad, self, pairs, |at, len, (before, after)| {
             if before.max(after) >= len {
                 let message = format!("the padding {:?} is not shorter than the axis of {len}", (before, after));
@@ -66,6 +68,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is not one pair for each axis, or an axis has no elements,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn replication_pad(&self, pairs: &[(usize, usize)]) -> Result<Tensor> {
+        attributes!(Op::ReplicationPad; pairs);
         padded(Op::ReplicationPad, self, pairs, |at, len, _| match len.checked_sub(1) {
             Some(last) => Ok(at.clamp(0, last as isize) as usize),
             None => Err(Error::shape("an axis without elements has none to repeat")),

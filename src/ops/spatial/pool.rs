@@ -15,7 +15,7 @@ use crate::{
         memory::{Pooled, uninit_vec},
         sample::pool::{self, AxisWindows, Windows},
     },
-    tensor::{Array, Forward},
+    tensor::{Array, Forward, recording::attributes},
 };
 
 /// How a pool's window moves. Lists have one number for each spatial axis; a list of one holds for all axes.
@@ -225,6 +225,7 @@ macro_rules! pools {
             /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::Value`](crate::ErrorKind::Value) when the
             /// window does not fit or the options are out of range.
             pub fn $max_with(&self, options: &PoolOptions) -> Result<Tensor> {
+                attributes!(Op::$max_op; options);
                 self.pool(Op::$max_op, $axes, |input| sliding(input, options), true)
             }
 
@@ -243,6 +244,7 @@ macro_rules! pools {
             /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::Value`](crate::ErrorKind::Value) when the
             /// window does not fit or the options are out of range.
             pub fn $avg_with(&self, options: &PoolOptions) -> Result<Tensor> {
+                attributes!(Op::$avg_op; options);
                 self.pool(Op::$avg_op, $axes, |input| sliding(input, options), false)
             }
 
@@ -253,6 +255,7 @@ macro_rules! pools {
             /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `output` has not one positive number for each axis,
             /// or one for all.
             pub fn $adaptive(&self, output: &[usize]) -> Result<Tensor> {
+                attributes!(Op::$adaptive_op; output);
                 self.pool(Op::$adaptive_op, $axes, |input| adaptive(input, output), false)
             }
 
@@ -263,6 +266,7 @@ macro_rules! pools {
             /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `output` has not one positive number for each axis,
             /// or one for all.
             pub fn $adaptive_max(&self, output: &[usize]) -> Result<Tensor> {
+                attributes!(Op::$adaptive_max_op; output);
                 self.pool(Op::$adaptive_max_op, $axes, |input| adaptive(input, output), true)
             }
         )* }

@@ -1,0 +1,156 @@
+//! Running a graph, forward; the tape does the rest.
+
+use super::{
+    Graph, Port,
+    graph::{Kind, Node, described, value_at},
+};
+use crate::{
+    Tensor,
+    catalogue::Attributes,
+    error::{Error, Result},
+    ops::run_recorded,
+    precision::{self, Frame},
+};
+
+impl Graph {
+    /// Runs the graph. Gradients flow back as in the traced code, and every number is the same bit for bit.
+    ///
+    /// A graph decides by itself what is cast: no region has a say.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) and [`ErrorKind::DType`](crate::ErrorKind::DType) for inputs other than
+    /// those it was traced with, but for the number of examples; what its ops report, with the node and its cell.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.run_nth(0, inputs)
+    }
+
+    /// As [`run`](Graph::run), for the `n`-th time: a dropout drops the elements that the traced layer drops in its `n`-th
+    /// call after the traced one.
+    ///
+    /// # Errors
+    /// As [`run`](Graph::run).
+    pub fn run_nth(&self, n: u64, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let batch = self.check(inputs)?;
+        let _off = precision::enter(Frame::Off);
+        let mut readers = self.readers();
+        let mut given =
+            self.inputs.iter().zip(inputs).map(|(&node, x)| (node, x.clone())).collect::<Vec<_>>().into_iter();
+        let mut values: Vec<Vec<Option<Tensor>>> = Vec::with_capacity(self.nodes.len());
+        for (place, node) in self.nodes.iter().enumerate() {
+            let mut outputs = match &node.kind {
+                Kind::Input => vec![given.next().map(|(_, x)| x)],
+                Kind::Parameter(param) => vec![Some(param.tensor())],
+                Kind::Constant(value) => vec![Some(constant(node, value, batch))],
+                _ => {
+                    let read =
+                        node.inputs.iter().map(|port| values[port.node][port.port].as_ref().expect("ran before"));
+                    let read: Vec<&Tensor> = read.collect();
+                    let result = run_node(node, n, batch, &read).map_err(|e| at_node(node, e))?;
+                    result.into_iter().map(Some).collect()
+                }
+            };
+            outputs.resize(node.outputs.len(), None);
+            values.push(outputs);
+            // What nobody reads any more is freed, as in code.
+            for port in &node.inputs {
+                readers[port.node][port.port] -= 1;
+                if readers[port.node][port.port] == 0 {
+                    values[port.node][port.port] = None;
+                }
+            }
+            for (port, readers) in readers[place].iter().enumerate().filter(|(_, readers)| **readers == 0) {
+                let _ = readers;
+                values[place][port] = None;
+            }
+        }
+        let value = |port: &Port| values[port.node][port.port].clone().expect("it is read at the end");
+        for update in &self.updates {
+            if let Kind::Parameter(buffer) = &self.nodes[update.buffer].kind {
+                let count = update.count.map(|count| count.at(batch) as usize);
+                buffer.blend(&value(&update.by), update.momentum, count)?;
+            }
+        }
+        Ok(self.outputs.iter().map(value).collect())
+    }
+
+    /// How often each output is read, by nodes and at the end.
+    fn readers(&self) -> Vec<Vec<usize>> {
+        let mut readers: Vec<Vec<usize>> = self.nodes.iter().map(|node| vec![0; node.outputs.len()]).collect();
+        let of_nodes = self.nodes.iter().flat_map(|node| &node.inputs);
+        let at_the_end = self.outputs.iter().chain(self.updates.iter().map(|update| &update.by));
+        of_nodes.chain(at_the_end).for_each(|port| readers[port.node][port.port] += 1);
+        readers
+    }
+
+    /// The number of examples of inputs that fit.
+    fn check(&self, inputs: &[Tensor]) -> Result<usize> {
+        if inputs.len() != self.inputs.len() {
+            return Err(Error::shape(format!("the graph has {} inputs, got {}", self.inputs.len(), inputs.len())));
+        }
+        let mut batch = self.batch;
+        for (&node, x) in self.inputs.iter().zip(inputs) {
+            let wanted = &self.nodes[node].outputs[0];
+            if let (Some(first), Some(&length)) = (wanted.shape.first(), x.shape().first())
+                && first.each == 1
+                && first.plus == 0
+            {
+                batch = length;
+                break;
+            }
+        }
+        for (&node, x) in self.inputs.iter().zip(inputs) {
+            let (name, wanted) = (&self.nodes[node].name, &self.nodes[node].outputs[0]);
+            let fits = x.rank() == wanted.shape.len()
+                && wanted.shape.iter().zip(x.shape()).all(|(dim, &length)| dim.at(batch) == length as i64);
+            if !fits {
+                let only = match &self.only_batch {
+                    Some(why) => format!("; it runs batches of {} only: {why}", self.batch),
+                    None => String::new(),
+                };
+                return Err(Error::shape(format!(
+                    "`{name}` is {:?}; the graph was traced with {}{only}",
+                    x.shape(),
+                    described(wanted)
+                )));
+            }
+            if x.dtype() != wanted.dtype {
+                return Err(Error::dtype(format!(
+                    "`{name}` is {}; the graph was traced with {}",
+                    x.dtype(),
+                    wanted.dtype
+                )));
+            }
+        }
+        Ok(batch)
+    }
+}
+
+fn constant(node: &Node, value: &Tensor, batch: usize) -> Tensor {
+    let shape: Vec<usize> = node.outputs[0].shape.iter().map(|dim| dim.at(batch) as usize).collect();
+    if shape == value.shape() {
+        return value.clone();
+    }
+    Tensor::full(&shape, value.to_f64()[0], value.dtype())
+}
+
+fn run_node(node: &Node, n: u64, batch: usize, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let op = match &node.kind {
+        Kind::Op(op) => *op,
+        _ => return Ok(vec![inputs[0].detach()]),
+    };
+    if let Some(again) = &node.again {
+        return Ok(vec![again(inputs)?]);
+    }
+    let mut attributes: Attributes = node.attributes.clone();
+    attributes.iter_mut().for_each(|(_, value)| *value = value_at(value, batch));
+    if node.draws > 0 {
+        let seed: u64 = attributes.get("seed")?;
+        attributes.set("seed", &seed.wrapping_add(n.wrapping_mul(node.draws)));
+    }
+    run_recorded(op, &attributes, inputs)
+}
+
+fn at_node(node: &Node, e: Error) -> Error {
+    let cell = if node.cell.is_empty() { String::new() } else { format!(" of cell `{}`", node.cell) };
+    e.context(format!("node `{}`{cell}", node.name))
+}
