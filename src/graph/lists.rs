@@ -153,6 +153,11 @@ impl GraphLists {
         }
     }
 
+    /// A name of an op that means this op alone in these lists.
+    pub(super) fn name_of(&self, op: Op) -> String {
+        op.unambiguous_name(self.system)
+    }
+
     pub(super) fn forces_all(&self) -> bool {
         self.level == GraphLevel::ForceAll
     }

@@ -23,14 +23,19 @@
 //! ```
 
 mod casts;
+mod cell;
 mod device;
+mod draw;
+mod fewer_casts;
 #[allow(clippy::module_inception, reason = "the floor and its main noun have one name")]
 mod graph;
 mod json;
+mod layout;
 mod lists;
 mod loops;
 mod paint;
 mod reason;
+mod rewrite;
 mod run;
 mod tensor_lists;
 mod trace;
@@ -38,9 +43,11 @@ mod type_graph;
 mod vertices;
 
 pub use casts::{NewCast, casts};
+pub use cell::{GraphCell, rewrite};
 pub use device::{Device, LowSupport, OpSupport};
 pub use graph::{Dim, Graph, Kind, Node, Output};
 pub use lists::{GraphLevel, GraphList, GraphLists};
 pub use paint::{Painted, Painting, paint};
 pub use reason::Because;
+pub use rewrite::Rewritten;
 pub use type_graph::{Port, TypeAttr, TypeGraph, TypeNode};

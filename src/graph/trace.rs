@@ -9,7 +9,7 @@ use super::{
     graph::{Kind, Names, Node, Output, Update, dim_value},
 };
 use crate::{
-    Op, Param, Tensor,
+    Param, Tensor,
     catalogue::Attributes,
     cell::{AsCell, Child, Params},
     error::{Error, Result},

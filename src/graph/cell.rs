@@ -1,0 +1,206 @@
+//! A graph as a cell of a tree.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Graph, GraphLists, graph::Kind};
+use crate::{
+    Cell, Child, DType, Param, Tensor,
+    cell::{AsCell, Node, NodeMut},
+    error::{Error, Result},
+    tensor::recording,
+};
+
+/// A network that runs as a graph, with the parameters of the network it was made of, under the same paths.
+///
+/// It holds two graphs: of a call in training and of one in evaluation. It trains, saves and loads as any cell; inputs are
+/// cast to the dtypes that the graph was traced with, and inside of it no region has a say.
+///
+/// In files it is `{kind: GraphCell, evaluation: {...}, training: {...}}`, each graph as [`Graph::to_json`] has it. The second
+/// one is left out where both are the same.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub struct GraphCell {
+    evaluation: Graph,
+    /// Where a call in training does something else.
+    training: Option<Graph>,
+    trains: bool,
+    /// Calls in training so far; clones count together.
+    runs: Arc<AtomicU64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    evaluation: Graph,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    training: Option<Graph>,
+}
+
+impl From<GraphCell> for Written {
+    fn from(cell: GraphCell) -> Self {
+        Written { evaluation: cell.evaluation, training: cell.training }
+    }
+}
+
+impl TryFrom<Written> for GraphCell {
+    type Error = Error;
+
+    fn try_from(written: Written) -> Result<Self> {
+        let Written { evaluation, mut training } = written;
+        // What was one parameter is one again.
+        let shared: HashMap<String, Param> = evaluation.named_params().into_iter().collect();
+        for node in training.iter_mut().flat_map(|graph| &mut graph.nodes) {
+            if let Kind::Parameter(param) = &mut node.kind
+                && let Some(first) = shared.get(&node.name)
+            {
+                if (first.shape(), first.dtype()) != (param.shape(), param.dtype()) {
+                    return Err(Error::shape(format!(
+                        "the two graphs have a parameter `{}` each, and they differ",
+                        node.name
+                    )));
+                }
+                *param = first.clone();
+            }
+        }
+        Ok(GraphCell::of(evaluation, training))
+    }
+}
+
+/// Traces a network in training and in evaluation, and rewrites both graphs. The parameters are those of the network, which is
+/// left in evaluation and otherwise as it was.
+///
+/// # Errors
+/// Those of [`Graph::trace`] and of [`Graph::rewrite`]: [`ErrorKind::Value`](crate::ErrorKind::Value) for a network that has
+/// adapters, a `to_float` or low weights, which would be rewritten twice.
+///
+/// ```
+/// use precast::{graph::{GraphLists, rewrite}, layers::{Dense, Rng}, policy::Pack, prelude::*};
+/// let mut net = Child::new(Dense::new(4, 2, &mut Rng::seed(1))?);
+/// let lists = GraphLists::of_pack(&Pack::named("tensorflow-2.21-bf16")?, DType::Bf16)?;
+/// let low = rewrite(&mut net, &[Tensor::ones(&[3, 4], DType::F32)], &lists)?;
+/// assert_eq!(low.named_params()[0].0, "weight");
+/// assert_eq!(low.call(&Tensor::ones(&[5, 4], DType::F32))?.dtype(), DType::F32);
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn rewrite<C: ?Sized + AsCell>(
+    net: &mut Child<C>,
+    inputs: &[Tensor],
+    lists: &GraphLists,
+) -> Result<Child<GraphCell>> {
+    let mut wrapped = None;
+    net.walk(&mut |entry| {
+        if wrapped.is_none() && (entry.slot.adapter.is_some() || entry.slot.to_float.is_some()) {
+            let what = if entry.slot.adapter.is_some() { "an adapter" } else { "a `to_float`" };
+            let path = if entry.path.is_empty() { "the root cell".into() } else { format!("cell `{}`", entry.path) };
+            wrapped =
+                Some(Error::value(format!("{path} has {what}; a network is rewritten without (undo the plan first)")));
+        }
+    });
+    if let Some(error) = wrapped {
+        return Err(error);
+    }
+    let mut cell = GraphCell::trace(net, inputs)?;
+    cell.evaluation = cell.evaluation.rewrite(lists)?.graph;
+    cell.training = cell.training.map(|graph| Ok::<_, Error>(graph.rewrite(lists)?.graph)).transpose()?;
+    Ok(Child::new(cell))
+}
+
+impl GraphCell {
+    /// The graphs of a network as it is: nothing is rewritten. The network is left in evaluation.
+    ///
+    /// # Errors
+    /// Those of [`Graph::trace`].
+    pub fn trace<C: ?Sized + AsCell>(net: &mut Child<C>, inputs: &[Tensor]) -> Result<GraphCell> {
+        net.set_train(true);
+        let training = Graph::trace(net, inputs);
+        net.set_train(false);
+        let (training, evaluation) = (training?, Graph::trace(net, inputs)?);
+        let differs = training.to_string() != evaluation.to_string();
+        Ok(GraphCell::of(evaluation, differs.then_some(training)))
+    }
+
+    fn of(evaluation: Graph, training: Option<Graph>) -> GraphCell {
+        GraphCell { evaluation, training, trains: false, runs: Arc::default() }
+    }
+
+    /// The graph that runs now: that of training, or that of evaluation.
+    pub fn graph(&self) -> &Graph {
+        match &self.training {
+            Some(training) if self.trains => training,
+            _ => &self.evaluation,
+        }
+    }
+
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let graph = self.graph();
+        let wanted = graph.inputs().iter().map(|&node| graph.nodes()[node].outputs[0].dtype);
+        let cast = |(x, to): (&Tensor, DType)| {
+            if x.dtype().is_castable() && to.is_castable() { x.cast(to) } else { x.clone() }
+        };
+        let cast: Vec<Tensor> = match inputs.len() == graph.inputs().len() {
+            true => inputs.iter().zip(wanted).map(cast).collect(),
+            false => inputs.to_vec(),
+        };
+        if !self.trains {
+            return graph.run(&cast);
+        }
+        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        let runs = self.runs.clone();
+        recording::on_end(move || _ = runs.fetch_sub(1, Ordering::Relaxed));
+        graph.run_nth(run, &cast)
+    }
+}
+
+#[typetag::serde]
+impl Cell for GraphCell {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let mut outputs = self.run(std::slice::from_ref(x))?;
+        match outputs.len() {
+            1 => Ok(outputs.swap_remove(0)),
+            n => Err(Error::shape(format!("the graph has {n} outputs; call it with `call_many`"))),
+        }
+    }
+
+    fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.run(inputs)
+    }
+
+    fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        let mut seen = std::collections::HashSet::new();
+        for node in self.evaluation.nodes.iter().chain(self.training.iter().flat_map(|graph| &graph.nodes)) {
+            if let Kind::Parameter(param) = &node.kind
+                && seen.insert(&node.name)
+            {
+                visitor(&node.name, Node::Param(param));
+            }
+        }
+    }
+
+    fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        let mut seen: HashMap<String, Param> = HashMap::new();
+        for node in self.evaluation.nodes.iter_mut().chain(self.training.iter_mut().flat_map(|graph| &mut graph.nodes))
+        {
+            if let Kind::Parameter(param) = &mut node.kind {
+                match seen.get(&node.name) {
+                    Some(shown) => *param = shown.clone(),
+                    None => {
+                        visitor(&node.name, NodeMut::Param(param));
+                        seen.insert(node.name.clone(), param.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_train(&mut self, training: bool) {
+        self.trains = training;
+    }
+}

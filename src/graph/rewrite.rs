@@ -1,0 +1,201 @@
+//! Rewriting a graph: painted, with a cast at each output that is read in another dtype.
+
+use std::collections::HashMap;
+
+use super::{
+    Device, Graph, GraphLists, NewCast, Painting, Port, TypeAttr, TypeGraph, TypeNode, casts,
+    graph::{Kind, Names, Node},
+    paint,
+};
+use crate::{
+    DType, Op,
+    catalogue::{Attributes, Family},
+    error::{Error, Result},
+};
+
+/// A graph that was rewritten, and why it is as it is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Rewritten {
+    /// The graph with its casts. Parameters, inputs and outputs are as they were.
+    pub graph: Graph,
+    /// What was decided of each node of the graph that was rewritten; [`explain`](Painting::explain) says why.
+    pub painting: Painting,
+    /// The casts that were put in.
+    pub casts: Vec<NewCast>,
+}
+
+impl Graph {
+    /// Paints the graph and puts the casts in. This graph stays as it is.
+    ///
+    /// Every kernel of this library runs in f16 and bf16: it stores them and computes in f32. Statistics and parameters of
+    /// norms stay f32, and so do parameters, inputs and outputs of the graph.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a graph that already holds 16-bit tensors: one of a network with
+    /// adapters or low weights, or one that was rewritten before.
+    ///
+    /// ```
+    /// use precast::{graph::{Graph, GraphLists}, layers::{Dense, Relu, Rng, Sequential}, policy::Pack, prelude::*};
+    /// let mut rng = Rng::seed(1);
+    /// let net = Child::new(Sequential::new().with(Dense::new(4, 8, &mut rng)?).with(Relu).with(Dense::new(8, 2, &mut rng)?));
+    /// let graph = Graph::trace(&net, &[Tensor::ones(&[3, 4], DType::F32)])?;
+    /// let lists = GraphLists::of_pack(&Pack::named("tensorflow-2.21-fp16")?, DType::F16)?;
+    /// let low = graph.rewrite(&lists)?;
+    /// assert_eq!(low.painting.explain("relu_1")?, "relu_1 is low: between linear_1 and linear_2, which are on the allow list");
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn rewrite(&self, lists: &GraphLists) -> Result<Rewritten> {
+        let low = |node: &&Node| node.outputs.iter().any(|output| output.dtype.is_low());
+        if let Some(node) = self.nodes.iter().find(low) {
+            let cell = if node.cell.is_empty() { String::new() } else { format!(" of cell `{}`", node.cell) };
+            return Err(Error::value(format!(
+                "`{}`{cell} is {} already; a graph is rewritten once, and a network without adapters and low weights \
+                 (undo them, or trace it before)",
+                node.name, node.outputs[0].dtype
+            )));
+        }
+        let types = self.type_graph(lists);
+        let painting = paint(&types, lists, &device())?;
+        let casts = casts(&types, &painting);
+        let graph = self.with_casts(&types, &painting, &casts);
+        Ok(Rewritten { graph, painting, casts })
+    }
+
+    /// The graph as it is painted: its nodes in their order, and behind them one for each output, which stays as it is.
+    fn type_graph(&self, lists: &GraphLists) -> TypeGraph {
+        let mut nodes: Vec<TypeNode> = self.nodes.iter().map(|node| self.type_node(node, lists)).collect();
+        let mut names = Names::default();
+        nodes.iter().for_each(|node| _ = names.unique(&node.name));
+        for port in &self.outputs {
+            nodes.push(TypeNode {
+                name: names.numbered("return"),
+                op: "_Retval".into(),
+                may_change: false,
+                types: vec![fixed(self.output(*port).dtype)],
+                inputs: vec![*port],
+                in_types: vec![0],
+                out_types: vec![],
+            });
+        }
+        TypeGraph { nodes }
+    }
+
+    fn type_node(&self, node: &Node, lists: &GraphLists) -> TypeNode {
+        let mut types = Types::default();
+        let (in_types, out_types) = match &node.kind {
+            Kind::Op(Op::Cast) => {
+                let from = self.output(node.inputs[0]).dtype;
+                (vec![types.own("SrcT", from)], vec![types.own("DstT", node.outputs[0].dtype)])
+            }
+            kind => {
+                // The statistics and the parameters of a norm have a type of their own, which stays f32.
+                let norm = matches!(kind, Kind::Op(op) if op.family() == Some(Family::Norm));
+                let mut of = |i: usize, dtype: DType| match dtype {
+                    DType::F32 if !(norm && i > 0) => types.own("T", dtype),
+                    dtype => types.fixed(dtype),
+                };
+                let inputs = node.inputs.iter().enumerate().map(|(i, port)| of(i, self.output(*port).dtype)).collect();
+                (inputs, node.outputs.iter().enumerate().map(|(i, output)| of(i, output.dtype)).collect())
+            }
+        };
+        let (op, may_change) = match &node.kind {
+            Kind::Input => ("Placeholder".into(), false),
+            Kind::Parameter(_) => ("Parameter".into(), false),
+            Kind::Constant(_) => ("Const".into(), false),
+            Kind::StopGradient => ("StopGradient".into(), true),
+            // The code of a custom op says by itself in which dtypes it runs.
+            Kind::Op(op @ Op::Custom(_)) => (op.name().into(), false),
+            Kind::Op(op) => (lists.name_of(*op), true),
+        };
+        let (name, inputs) = (node.name.clone(), node.inputs.clone());
+        TypeNode { name, op, may_change, types: types.0, inputs, in_types, out_types }
+    }
+
+    fn with_casts(&self, types: &TypeGraph, painting: &Painting, casts: &[NewCast]) -> Graph {
+        let mut after: HashMap<usize, Vec<&NewCast>> = HashMap::new();
+        casts.iter().for_each(|cast| after.entry(cast.of.node).or_default().push(cast));
+        let mut nodes: Vec<Node> = Vec::with_capacity(self.nodes.len() + casts.len());
+        let mut places = Vec::with_capacity(self.nodes.len());
+        // What each input reads instead of what it read.
+        let mut instead: HashMap<Port, Port> = HashMap::new();
+        for (place, old) in self.nodes.iter().enumerate() {
+            let mut node = old.clone();
+            for (port, input) in node.inputs.iter_mut().enumerate() {
+                let moved = |port: Port| Port { node: places[port.node], port: port.port };
+                *input = instead.get(&Port { node: place, port }).copied().unwrap_or_else(|| moved(*input));
+            }
+            for (output, &attr) in node.outputs.iter_mut().zip(&types.nodes[place].out_types) {
+                if output.dtype == DType::F32 && painting.is_low(place, attr) {
+                    output.dtype = painting.dtype;
+                    if old.is_cast() {
+                        node.attributes.set("dtype", &painting.dtype);
+                    }
+                }
+            }
+            places.push(nodes.len());
+            nodes.push(node);
+            for cast in after.get(&place).into_iter().flatten() {
+                let of = Port { node: places[place], port: cast.of.port };
+                let port = Port { node: nodes.len(), port: 0 };
+                let mut output = nodes[of.node].outputs[of.port].clone();
+                output.dtype = cast.to;
+                let mut attributes = Attributes::default();
+                attributes.set("dtype", &cast.to);
+                nodes.push(Node {
+                    name: cast.name.clone(),
+                    kind: Kind::Op(Op::Cast),
+                    attributes,
+                    cell: old.cell.clone(),
+                    inputs: vec![of],
+                    outputs: vec![output],
+                    draws: 0,
+                    again: None,
+                });
+                cast.consumers.iter().for_each(|consumer| _ = instead.insert(*consumer, port));
+            }
+        }
+        let moved = |port: &Port| Port { node: places[port.node], port: port.port };
+        let returned = |(i, port): (usize, &Port)| {
+            let consumer = Port { node: self.nodes.len() + i, port: 0 };
+            instead.get(&consumer).copied().unwrap_or_else(|| moved(port))
+        };
+        let outputs = self.outputs.iter().enumerate().map(returned).collect();
+        let mut updates = self.updates.clone();
+        updates.iter_mut().for_each(|update| (update.buffer, update.by) = (places[update.buffer], moved(&update.by)));
+        let inputs = self.inputs.iter().map(|&node| places[node]).collect();
+        Graph { nodes, inputs, outputs, updates, batch: self.batch, only_batch: self.only_batch.clone() }
+    }
+}
+
+/// The type attributes of a node, each once.
+#[derive(Default)]
+struct Types(Vec<TypeAttr>);
+
+impl Types {
+    /// The place of a type that may change.
+    fn own(&mut self, name: &str, dtype: DType) -> usize {
+        self.place(TypeAttr { name: name.into(), dtype: dtype.long_name().into(), fixed: false })
+    }
+
+    fn fixed(&mut self, dtype: DType) -> usize {
+        self.place(fixed(dtype))
+    }
+
+    fn place(&mut self, attr: TypeAttr) -> usize {
+        let found = self.0.iter().position(|known| *known == attr);
+        found.unwrap_or_else(|| {
+            self.0.push(attr);
+            self.0.len() - 1
+        })
+    }
+}
+
+fn fixed(dtype: DType) -> TypeAttr {
+    TypeAttr { name: dtype.long_name().into(), dtype: dtype.long_name().into(), fixed: true }
+}
+
+/// What the kernels of this library run in 16 bits: each op, and both ends of a cast.
+fn device() -> Device {
+    Device::any()
+}
