@@ -143,9 +143,14 @@ impl GraphLists {
         self.low
     }
 
-    /// The list of an op, by its name in the graph, as the level reads it.
+    /// The list of an op, by its name in the graph, as the level reads it. An op that nobody knows is on none.
     pub fn list(&self, name: &str) -> Option<GraphList> {
-        let list = *self.lists.get(self.ops(name).ok()?.first()?)?;
+        self.list_of(*Op::known_as(name, self.system).first()?)
+    }
+
+    /// The list of an op, as the level reads it.
+    pub fn list_of(&self, op: Op) -> Option<GraphList> {
+        let list = *self.lists.get(&op)?;
         match (self.level, list) {
             (GraphLevel::TensorCoresOnly, list) if self.low == DType::F16 && list != GraphList::Allow => None,
             (GraphLevel::TreatInferAsDeny, GraphList::Infer) => Some(GraphList::Deny),

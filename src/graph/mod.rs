@@ -24,6 +24,7 @@
 
 mod casts;
 mod device;
+mod edges;
 mod lists;
 mod loops;
 mod paint;
