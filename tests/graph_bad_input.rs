@@ -179,8 +179,7 @@ fn large_graphs_are_painted() {
     // One output that all others read, and one node that reads all others.
     let mut wide = TypeGraph::default();
     let x = wide.add("x", "MatMul", DType::F32, &[]).unwrap();
-    let readers: Vec<Port> =
-        (1..NODES).map(|i| wide.add(&format!("n{i}"), "Exp", DType::F32, &[x]).unwrap()).collect();
+    let readers: Vec<Port> = (1..NODES).map(|i| wide.add(&format!("n{i}"), "Exp", DType::F32, &[x]).unwrap()).collect();
     wide.add("all", "AddN", DType::F32, &readers).unwrap();
     let painting = painted(&wide).unwrap();
     let casts = casts(&wide, &painting);

@@ -145,7 +145,8 @@ impl Op {
     /// nobody knows. That takes no time, where an error would look for the nearest name.
     pub(crate) fn known_as(name: &str, system: Option<System>) -> Vec<Op> {
         static NAMES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-            let names = |op: &'static Op| System::ALL.into_iter().flat_map(|system| op.names(system)).chain([op.name()]);
+            let names =
+                |op: &'static Op| System::ALL.into_iter().flat_map(|system| op.names(system)).chain([op.name()]);
             Op::ALL.iter().flat_map(names).collect()
         });
         if !NAMES.contains(name) && !name.contains([':', '.']) {

@@ -46,11 +46,15 @@ pub(super) fn hand_on_variables(vertices: &Vertices<'_>) -> Vec<bool> {
     };
     let roots: Vec<usize> = (0..vertices.len()).filter(reads).collect();
     let mut found = vec![false; vertices.len()];
-    walk(roots, |v| vertices.below(v).iter().copied(), |is_root, _, v| {
-        let enter = !found[v] && (is_root || vertices.node(v).op == "Enter");
-        found[v] |= enter;
-        enter
-    });
+    walk(
+        roots,
+        |v| vertices.below(v).iter().copied(),
+        |is_root, _, v| {
+            let enter = !found[v] && (is_root || vertices.node(v).op == "Enter");
+            found[v] |= enter;
+            enter
+        },
+    );
     found
 }
 

@@ -35,7 +35,9 @@ mod vertices;
 
 pub use casts::{NewCast, casts};
 pub use device::{Device, LowSupport, OpSupport};
-pub use lists::{GraphLevel, GraphList, GraphLists};
+pub use lists::GraphLists;
 pub use paint::{Painted, Painting, paint};
 pub use reason::Because;
 pub use type_graph::{Port, TypeAttr, TypeGraph, TypeNode};
+
+pub use crate::policy::{GraphLevel, GraphList};

@@ -108,19 +108,27 @@ fn spread_denial(vertices: &Vertices<'_>, denied: &mut Marks) {
     let all = 0..vertices.len();
     let numeric = all.clone().filter(|&v| matches!(vertices.list(v), Some(GraphList::Deny | GraphList::Infer)));
     let mut leads_to_numeric = vec![false; vertices.len()];
-    walk(numeric, |v| vertices.above(v).iter().copied(), |is_root, _, v| {
-        let enter = !leads_to_numeric[v] && (is_root || vertices.is_on(v, GraphList::Clear));
-        leads_to_numeric[v] |= enter;
-        enter
-    });
+    walk(
+        numeric,
+        |v| vertices.above(v).iter().copied(),
+        |is_root, _, v| {
+            let enter = !leads_to_numeric[v] && (is_root || vertices.is_on(v, GraphList::Clear));
+            leads_to_numeric[v] |= enter;
+            enter
+        },
+    );
     let roots: Vec<usize> = all.filter(|&v| vertices.is_on(v, GraphList::Deny) && denied[v].is_none()).collect();
-    walk(roots, |v| vertices.below(v).iter().copied(), |is_root, from, v| {
-        let enter = denied[v].is_none() && (is_root || leads_to_numeric[v]);
-        if enter {
-            denied[v] = Some(if is_root { Because::Denied } else { Because::AfterDenied(from) });
-        }
-        enter
-    });
+    walk(
+        roots,
+        |v| vertices.below(v).iter().copied(),
+        |is_root, from, v| {
+            let enter = denied[v].is_none() && (is_root || leads_to_numeric[v]);
+            if enter {
+                denied[v] = Some(if is_root { Because::Denied } else { Because::AfterDenied(from) });
+            }
+            enter
+        },
+    );
 }
 
 /// Pass 3: what stands between two allowed ops, through inferred and clear ops that the device can run low.
@@ -134,24 +142,32 @@ fn between_allowed(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
     };
     // For each vertex that is reached, the allowed one from which it was reached.
     let mut above: Vec<Option<usize>> = vec![None; vertices.len()];
-    walk(roots.iter().copied(), |v| vertices.below(v).iter().copied(), |is_root, from, v| {
-        let enter = above[v].is_none() && (is_root || passes(v));
-        if enter {
-            above[v] = if is_root { Some(v) } else { above[from] };
-        }
-        enter
-    });
-    let mut below: Vec<Option<usize>> = vec![None; vertices.len()];
-    walk(roots, |v| vertices.above(v).iter().copied(), |is_root, from, v| {
-        let enter = below[v].is_none() && (is_root || above[v].is_some() && !is_allowed(v));
-        if enter {
-            below[v] = if is_root { Some(v) } else { below[from] };
-            if let (None, Some(above), Some(below)) = (low[v], above[v], below[v]) {
-                low[v] = Some(Because::Between { above, below });
+    walk(
+        roots.iter().copied(),
+        |v| vertices.below(v).iter().copied(),
+        |is_root, from, v| {
+            let enter = above[v].is_none() && (is_root || passes(v));
+            if enter {
+                above[v] = if is_root { Some(v) } else { above[from] };
             }
-        }
-        enter
-    });
+            enter
+        },
+    );
+    let mut below: Vec<Option<usize>> = vec![None; vertices.len()];
+    walk(
+        roots,
+        |v| vertices.above(v).iter().copied(),
+        |is_root, from, v| {
+            let enter = below[v].is_none() && (is_root || above[v].is_some() && !is_allowed(v));
+            if enter {
+                below[v] = if is_root { Some(v) } else { below[from] };
+                if let (None, Some(above), Some(below)) = (low[v], above[v], below[v]) {
+                    low[v] = Some(Because::Between { above, below });
+                }
+            }
+            enter
+        },
+    );
 }
 
 /// Pass 4: an inferred op that reads one that runs low, and none that is denied. In the order of the nodes: later ones see

@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 
 use super::{
-    TypeGraph, TypeNode,
+    GraphList, GraphLists, TypeGraph, TypeNode,
     device::{Device, OpSupport},
     edges::Edges,
-    lists::{GraphList, GraphLists},
 };
 
 /// What painting reads of a vertex.
