@@ -290,7 +290,7 @@ fn a_policy_file_names_it_once_it_is_registered() -> Result<()> {
 
 #[test]
 fn a_network_with_one_trains_at_every_level_and_regions_do_not_reach_the_backward_pass() -> Result<()> {
-    for level in [Level::O0, Level::O1, Level::O2, Level::O3, Level::Auto] {
+    for level in Level::OF_CELLS {
         let mut net = net();
         Policy::new(level, Bf16)?.plan(&net)?.apply(&mut net)?;
         let x = Tensor::ones(&[3, 4], F32);

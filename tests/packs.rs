@@ -8,7 +8,12 @@ use std::{
 };
 
 use flate2::Crc;
-use precast::{catalogue::System, policy::Pack, precision::Treatment, prelude::*};
+use precast::{
+    catalogue::System,
+    policy::{self, Pack},
+    precision::Treatment,
+    prelude::*,
+};
 use serde_json::Value;
 
 #[path = "common/golden.rs"]
@@ -21,10 +26,10 @@ const RELEASED: &[(&str, u32, u32)] = &[
     ("mindspore-2.4", 0xea94ea04, 1871),
     ("paddle-2.3", 0x15b63939, 2292),
     ("paddle-3.3", 0x9f1344c7, 3813),
-    ("precast-1", 0x8edb2a01, 11666),
-    ("tensorflow-2.21-bf16", 0x163537ca, 3178),
-    ("tensorflow-2.21-cpu", 0x70b3e9fa, 3500),
-    ("tensorflow-2.21-fp16", 0x51160302, 3463),
+    ("precast-1", 0x9e196313, 14045),
+    ("tensorflow-2.21-bf16", 0x29479e2d, 4657),
+    ("tensorflow-2.21-cpu", 0xcf514e77, 4888),
+    ("tensorflow-2.21-fp16", 0x247d00bd, 4851),
     ("torch-2.15-cpu", 0x1ec5523b, 2609),
     ("torch-2.15-cuda", 0xd4224341, 2830),
 ];
@@ -218,6 +223,105 @@ fn torchs_policies_are_told_op_for_op() {
     }
 }
 
+/// The ops that are one here and of which TensorFlow has none of that name, with what each is made of there.
+const OURS: &[(Op, &str)] = &[
+    (Op::Linear, "MatMul BiasAdd"),
+    (Op::Ger, "Mul"),
+    (Op::Dot, "MatMul"),
+    (Op::Addmm, "MatMul AddV2"),
+    (Op::Addbmm, "BatchMatMulV2 AddV2"),
+    (Op::Baddbmm, "BatchMatMulV2 AddV2"),
+    (Op::Addmv, "MatMul AddV2"),
+    (Op::Mv, "MatMul"),
+    (Op::Conv1d, "Conv2D BiasAdd"),
+    (Op::ConvTranspose1d, "Conv2DBackpropInput BiasAdd"),
+    (Op::ScaledDotProductAttention, "Einsum Softmax Mul"),
+    (Op::MultiDot, "MatMul"),
+    (Op::Inner, "Einsum"),
+    (Op::Vecdot, "Einsum"),
+    (Op::Tensordot, "MatMul Transpose Reshape"),
+    (Op::Bilinear, "Einsum AddV2"),
+    (Op::Addr, "Mul AddV2"),
+    (Op::RnnCell, "MatMul BiasAdd Tanh"),
+    (Op::MaxPool1d, "MaxPool Squeeze"),
+    (Op::AvgPool1d, "AvgPool Squeeze"),
+    (Op::AdaptiveAvgPool1d, "AvgPool"),
+    (Op::AdaptiveAvgPool2d, "AvgPool"),
+    (Op::AdaptiveAvgPool3d, "AvgPool3D"),
+    (Op::AdaptiveMaxPool1d, "MaxPool"),
+    (Op::AdaptiveMaxPool2d, "MaxPool"),
+    (Op::AdaptiveMaxPool3d, "MaxPool3D"),
+    (Op::LayerNorm, "FusedBatchNormV3"),
+    (Op::GroupNorm, "FusedBatchNormV3"),
+    (Op::InstanceNorm, "FusedBatchNormV3"),
+    (Op::RmsNorm, "FusedBatchNormV3"),
+    (Op::Prelu, "Relu Neg Mul AddV2"),
+    (Op::Gelu, "Erf Mul AddV2"),
+    (Op::Silu, "Sigmoid Mul"),
+    (Op::Mish, "Softplus Tanh Mul"),
+    (Op::LogSigmoid, "Softplus Neg"),
+    (Op::HardSigmoid, "Relu6 AddV2 Mul"),
+    (Op::HardSwish, "Relu6 AddV2 Mul"),
+    (Op::HardTanh, "ClipByValue"),
+    (Op::Dropout, "Mul SelectV2 GreaterEqual"),
+    (Op::Celu, "Elu Mul"),
+    (Op::Glu, "Split Sigmoid Mul"),
+    (Op::Softmin, "Softmax Neg"),
+    (Op::TanhShrink, "Tanh Sub"),
+    (Op::Softshrink, "Sub AddV2 SelectV2"),
+    (Op::Addcdiv, "RealDiv AddV2 Mul"),
+    (Op::Addcmul, "Mul AddV2"),
+    (Op::Log2, "Log RealDiv"),
+    (Op::Log10, "Log RealDiv"),
+    (Op::Hypot, "Square AddV2 Sqrt"),
+    (Op::Lerp, "Sub Mul AddV2"),
+    (Op::Trunc, "Floor Ceil SelectV2"),
+    (Op::Var, "Mean SquaredDifference"),
+    (Op::Std, "Mean SquaredDifference Sqrt"),
+    (Op::Norm, "Abs Pow Sum"),
+    (Op::LogSumExp, "Exp Sum Log"),
+    (Op::Renorm, "Abs Pow Sum Mul"),
+    (Op::Dist, "Sub Abs Pow Sum"),
+    (Op::Pdist, "Sub Abs Pow Sum"),
+    (Op::Cdist, "Sub Abs Pow Sum"),
+    (Op::CosineSimilarity, "Mul Sum Rsqrt"),
+    (Op::Trace, "Sum"),
+    (Op::Flatten, "Reshape"),
+    (Op::Gather, "GatherNd"),
+    (Op::IndexSelect, "GatherV2"),
+    (Op::Sort, "TopKV2"),
+    (Op::ReplicationPad, "MirrorPad"),
+    (Op::MaskedFill, "SelectV2"),
+    (Op::NllLoss, "GatherV2 Neg Mean"),
+    (Op::MseLoss, "SquaredDifference Mean"),
+    (Op::L1Loss, "Sub Abs Mean"),
+    (Op::SmoothL1Loss, "Sub Abs Mul SelectV2 Mean"),
+    (Op::BceWithLogits, "Exp Log1p Mean"),
+    (Op::KlDiv, "Exp Sub Mul Sum"),
+    (Op::BinaryCrossEntropy, "Log Mul Mean"),
+    (Op::CosineEmbeddingLoss, "Mul Sum Rsqrt Mean"),
+    (Op::HingeEmbeddingLoss, "Sub Maximum SelectV2 Mean"),
+    (Op::HuberLoss, "Sub Abs Mul SelectV2 Mean"),
+    (Op::MarginRankingLoss, "Sub Mul Maximum Mean"),
+    (Op::MultilabelMarginLoss, "Sub Maximum GatherNd Mean"),
+    (Op::MultiMarginLoss, "Sub Maximum Pow Mean"),
+    (Op::PoissonNllLoss, "Exp Sub Mul Mean"),
+    (Op::SoftMarginLoss, "Exp Log1p Mean"),
+    (Op::TripletMarginLoss, "Sub Pow Sum Maximum Mean"),
+    (Op::GaussianNllLoss, "Log SquaredDifference RealDiv Mean"),
+];
+
+/// The list on which the packs for graphs put an op that is made of these: an op that TensorFlow never paints keeps f32
+/// beside inferred and clear ones.
+fn list_of_pieces(pieces: &str, recorded: &Lists) -> Option<Treatment> {
+    let on = |piece: &str| {
+        recorded.iter().find(|(_, names)| names.iter().any(|name| name == piece)).map(|(treatment, _)| *treatment)
+    };
+    let on: Vec<Option<Treatment>> = pieces.split(' ').map(on).collect();
+    let order = [Some(Treatment::Full), Some(Treatment::Low), None, Some(Treatment::Infer), Some(Treatment::Clear)];
+    order.into_iter().find(|list| on.contains(list)).flatten()
+}
+
 #[test]
 fn tensorflows_lists_are_told_op_for_op() {
     let Some(recorded) = common::golden("tensorflow/lists.json") else { return };
@@ -236,7 +340,64 @@ fn tensorflows_lists_are_told_op_for_op() {
             (Treatment::Clear, of("clear")),
         ];
         compare(&pack, "auto", pack.dtypes[0], &lists, &Known::default());
+        // Graphs go by the same lists, and ours by what they are made of.
+        let (region, graph) = (pack.region(None).unwrap(), pack.lists(Level::Graph).unwrap());
+        for op in Op::ALL {
+            let ours = OURS.iter().find(|(own, _)| own == op);
+            assert!(ours.is_none() || op.names(System::TensorFlow).next().is_none(), "{op} has a name there");
+            let listed = |lists: &policy::Lists| lists.op(*op, pack.dtypes[0]).map(|entry| entry.treatment);
+            let expected = ours.map_or_else(|| listed(region), |(_, pieces)| list_of_pieces(pieces, &lists));
+            assert_eq!(listed(&graph), expected, "{}: {op}", pack.name);
+        }
     }
+}
+
+/// What precast's own pack says of graphs beyond regions: of a product or a denied op, what regions say.
+#[test]
+fn our_own_lists_for_graphs_follow_those_for_regions() {
+    let pack = Pack::named(Pack::DEFAULT).unwrap();
+    let (region, graph) = (pack.region(None).unwrap(), pack.lists(Level::Graph).unwrap());
+    for low in DType::LOW {
+        for op in Op::ALL {
+            let of = |lists: &policy::Lists| lists.op(*op, low).map(|entry| entry.treatment);
+            match (of(region), of(&graph)) {
+                (Some(Treatment::Full), graph) => assert_eq!(graph, Some(Treatment::Full), "{op}"),
+                (_, Some(Treatment::Full)) => assert_eq!(*op, Op::GaussianNllLoss, "is denied in graphs only"),
+                (Some(Treatment::Low), Some(Treatment::Low | Treatment::Infer)) => {}
+                (Some(Treatment::Low), graph) => panic!("{op} is {graph:?} in graphs"),
+                _ => {}
+            }
+        }
+    }
+    // Every op that a network can be made of is on a list, but for those that the pack names in a comment.
+    let unlisted: Vec<&str> =
+        Op::ALL.iter().filter(|op| op.has_kernel() && !graph.ops().contains_key(op)).map(|op| op.name()).collect();
+    assert_eq!(
+        unlisted,
+        [
+            "Cast",
+            "Dot",
+            "Vecdot",
+            "Cross",
+            "Asin",
+            "Acos",
+            "Erfinv",
+            "Atan2",
+            "Acosh",
+            "Atanh",
+            "LogicalNot",
+            "LogicalAnd",
+            "LogicalOr",
+            "Embedding",
+            "ScatterAdd",
+            "IndexPut",
+            "GridSampler2d",
+            "AffineGrid",
+            "GridSampler3d",
+            "Scatter",
+            "IndexAdd"
+        ]
+    );
 }
 
 /// The lists that the oldest documents write out, copied by hand: see `note` in the file.

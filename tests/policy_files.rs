@@ -9,7 +9,7 @@ use precast::{
     Child, DType, ErrorKind, Level, Op, Policy,
     catalogue::System,
     layers::{Dense, Rng},
-    policy::{self, DynamicScale, Entry, Lists, LossScaleSpec, Origin, Pack, Prefer, Rule, Run},
+    policy::{self, DynamicScale, Entry, GraphLevel, GraphList, Lists, LossScaleSpec, Origin, Pack, Prefer, Rule, Run},
     precision::Treatment,
 };
 
@@ -36,6 +36,8 @@ fn shipped_policies_say_what_their_names_say() {
         ("o3-bf16", Level::O3, DType::Bf16),
         ("auto", Level::Auto, DType::F16),
         ("auto-bf16", Level::Auto, DType::Bf16),
+        ("graph", Level::Graph, DType::F16),
+        ("graph-bf16", Level::Graph, DType::Bf16),
     ] {
         let mut policy = shipped(name);
         assert_eq!(policy.name.as_deref(), Some(name));
@@ -142,7 +144,7 @@ fn meaning(policy: &Policy) -> String {
     let ops = policy.lists.ops().iter().map(|(op, entry)| (op, entry.treatment));
     let rules = policy.rules.iter().map(|r| format!("{} {} {:?} {:?}", r.select, r.run, r.because, r.expect));
     format!(
-        "{:?} {:?} {} {} {} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {} {} {} {:?} {:?} {:?} {} {:?}",
         policy.name,
         policy.pack,
         policy.level,
@@ -151,6 +153,7 @@ fn meaning(policy: &Policy) -> String {
         rules.collect::<Vec<_>>(),
         cells.collect::<Vec<_>>(),
         ops.collect::<Vec<_>>(),
+        policy.graph_level,
         policy.loss_scale
     )
 }
@@ -222,14 +225,18 @@ fn a_full_policy_means_what_it_says() {
 
 #[test]
 fn what_is_written_is_read_back() {
-    let mut policies: Vec<Policy> = ["o0", "o1", "o2", "o3", "o1-bf16", "o2-bf16", "o3-bf16", "auto", "auto-bf16"]
-        .map(shipped)
-        .into_iter()
-        .collect();
+    let mut policies: Vec<Policy> =
+        ["o0", "o1", "o2", "o3", "o1-bf16", "o2-bf16", "o3-bf16", "auto", "auto-bf16", "graph"]
+            .map(shipped)
+            .into_iter()
+            .collect();
     policies.push(Policy::parse(FULL, "full").unwrap());
     let ops = "white: { remove: [Einsum] }, black: { add: [Tanh], remove: [Pow] }, promote: { add: [Einsum, Where] }";
     let auto = format!("version: 1\nlevel: auto\ndtype: float16\nops: {{ {ops} }}\n");
     policies.push(Policy::parse(&auto, "auto").unwrap());
+    let lists = "infer: { remove: [Softmax] }, deny: { add: [Softmax] }, level: treat_infer_as_deny";
+    let graph = format!("version: 1\nlevel: graph\ndtype: float16\npack: tensorflow-2.21-fp16\ngraph: {{ {lists} }}\n");
+    policies.push(Policy::parse(&graph, "graph").unwrap());
     let mut fixed = Policy::new(Level::O1, DType::F16).unwrap();
     fixed.loss_scale = LossScaleSpec::Fixed { scale: 1024.0 };
     fixed.name = Some("- no: list # at all\n\"quoted\"".into());
@@ -249,6 +256,7 @@ fn every_op_and_lists_from_code_can_be_written() {
             (Level::O1, Lists::new().white("Dense"), Treatment::Low),
             (Level::O2, Lists::new().black("Dense"), Treatment::Full),
             (Level::Auto, Lists::new(), Treatment::Widest),
+            (Level::Graph, Lists::new(), Treatment::Infer),
         ] {
             let mut lists = lists;
             lists.put_op(*op, Entry::new(treatment, Origin::Code));
@@ -280,6 +288,11 @@ fn what_a_level_does_not_read_is_refused_in_code() {
             Lists::new().black("Dense"),
             "it reads the white list of ops, the black list of ops, the promote list",
         ),
+        (
+            Level::Graph,
+            Lists::new().black("Dense"),
+            "level graph does not read the black list of cells; it reads the allow list of ops, the infer list of ops",
+        ),
     ] {
         let error = Policy::with_lists(level, DType::F16, lists.clone()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::List);
@@ -290,6 +303,42 @@ fn what_a_level_does_not_read_is_refused_in_code() {
         assert_eq!(policy.plan(&net).unwrap_err(), error);
         assert_eq!(policy.to_yaml().unwrap_err(), error);
     }
+}
+
+/// Level graph is for graphs: no plan, no rules, and its lists by a function of its own.
+#[test]
+fn level_graph_is_for_graphs() {
+    let net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
+    let graph = || Policy::new(Level::Graph, DType::F16).unwrap();
+    let error = graph().plan(&net).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Level);
+    assert!(error.to_string().contains("`graph::rewrite(&net, &inputs, &policy)`"), "{error}");
+    let mut wrapped = net;
+    assert_eq!(
+        precast::prelude::auto_mixed_precision(&mut wrapped, Level::Graph, DType::F16).map(|_| ()).unwrap_err(),
+        error
+    );
+    let refused = |policy: Policy| policy.graph_lists().unwrap_err();
+    let ruled = graph().rule(Rule::path("fc", Run::Full).unwrap()).unwrap();
+    assert!(refused(ruled.clone()).to_string().starts_with("level graph reads no rules"));
+    assert_eq!(ruled.plan(&wrapped).unwrap_err().kind(), ErrorKind::Policy);
+    assert!(refused(Policy { prefer: Prefer::Speed, ..graph() }).to_string().contains("does not read `prefer`"));
+    let o2 = Policy::new(Level::O2, DType::F16).unwrap();
+    assert_eq!(refused(o2.clone()).kind(), ErrorKind::Level);
+    let leveled = Policy { graph_level: GraphLevel::TensorCoresOnly, ..o2 };
+    assert_eq!(leveled.plan(&wrapped).unwrap_err().kind(), ErrorKind::Level);
+    let forced = Policy { graph_level: GraphLevel::ForceAll, ..Policy::new(Level::Graph, DType::Bf16).unwrap() };
+    assert!(refused(forced).to_string().contains("only float16 can be forced"));
+    // The lists are the pack's with the changes, read as the level says.
+    let text = "version: 1\nlevel: graph\ndtype: float16\npack: tensorflow-2.21-fp16\ngraph:\n  \
+                allow: { add: [Softmax], remove: [Conv2D] }\n  infer: { remove: [Softmax] }\n  level: LEVEL\n";
+    let list = |level: &str, name: &str| {
+        Policy::parse(&text.replace("LEVEL", level), "p").unwrap().graph_lists().unwrap().list(name)
+    };
+    assert_eq!(list("usual", "Softmax"), Some(GraphList::Allow));
+    assert_eq!([list("usual", "Conv2D"), list("usual", "Conv2d"), list("usual", "Nobody")], [None; 3]);
+    assert_eq!([list("usual", "Tanh"), list("tensor_cores_only", "Tanh")], [Some(GraphList::Infer), None]);
+    assert_eq!(list("treat_infer_as_deny", "Tanh"), Some(GraphList::Deny));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use precast::{
     DType, Level, Policy,
-    policy::{DynamicScale, Pack, Prefer},
+    policy::{DynamicScale, GraphLevel, Pack, Prefer},
 };
 use serde_json::{Value, json};
 
@@ -113,6 +113,8 @@ fn the_reader_and_the_schema_know_the_same_keys() {
         ("/$defs/loss_scale/properties/kind/enum", "loss_scale: { kind: zz }"),
         ("/properties/pack/enum", "pack: zz"),
         ("/properties/prefer/enum", "prefer: zz"),
+        ("/properties/graph/properties", "graph: { zz: 1 }"),
+        ("/$defs/changes/properties", "graph: { deny: { zz: 1 } }"),
     ] {
         assert_eq!(names(schema.pointer(place).unwrap()), allowed(lines), "{place}");
     }
@@ -130,6 +132,8 @@ fn the_schema_has_the_names_and_numbers_of_the_library() {
     is("/properties/pack/enum", Pack::names().collect());
     assert_eq!(schema["properties"]["pack"]["default"], Pack::DEFAULT);
     is("/properties/prefer/enum", Prefer::ALL.map(Prefer::name).into());
+    is("/properties/graph/properties/level/enum", GraphLevel::ALL.map(GraphLevel::name).into());
+    assert_eq!(schema["properties"]["graph"]["properties"]["level"]["default"], GraphLevel::default().name());
     assert_eq!(schema["properties"]["prefer"]["default"], Prefer::default().name());
     let defaults = serde_json::to_value(DynamicScale::default()).unwrap();
     for (key, default) in defaults.as_object().unwrap() {
@@ -189,6 +193,13 @@ fn it_refuses_what_the_reader_refuses() {
         "cells-remove-and-add",
         "cells-remove-from-other",
         "cells-remove-typo",
+        "graph-add-there",
+        "graph-added-to-two-lists",
+        "graph-on-two-lists",
+        "graph-pack-of-other-dtype",
+        "graph-pack-without-graphs",
+        "graph-remove-not-there",
+        "graph-unknown-op",
         "ops-add-long-name",
         "ops-add-nonsense",
         "ops-add-there",
@@ -205,6 +216,12 @@ fn it_refuses_what_the_reader_refuses() {
         "cells-at-auto",
         "cells-black-at-O1",
         "cells-white-at-O2",
+        "graph-at-O2",
+        "graph-cells",
+        "graph-level-forced-bf16",
+        "graph-ops",
+        "graph-prefer",
+        "graph-rules",
         "ops-at-O0",
         "ops-black-at-O1",
         "ops-promote-at-O1",

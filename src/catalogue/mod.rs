@@ -7,7 +7,7 @@ mod custom;
 mod op;
 mod table;
 
-use std::{fmt, str::FromStr};
+use std::{collections::HashSet, fmt, str::FromStr, sync::LazyLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -142,6 +142,24 @@ impl Op {
         all.sort_unstable();
         all.dedup();
         Ok(all)
+    }
+
+    /// The ops that a name means, as [`named_in`](Op::named_in) or [`named`](Op::named) finds them; none for a name that
+    /// nobody knows. That takes no time, where an error would look for the nearest name.
+    pub(crate) fn known_as(name: &str, system: Option<System>) -> Vec<Op> {
+        static NAMES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+            let names =
+                |op: &'static Op| System::ALL.into_iter().flat_map(|system| op.names(system)).chain([op.name()]);
+            Op::ALL.iter().flat_map(names).collect()
+        });
+        if !NAMES.contains(name) && !name.contains([':', '.']) {
+            return Custom::named(name).map(Op::Custom).into_iter().collect();
+        }
+        let found = match system {
+            Some(system) => Op::named_in(system, name),
+            None => Op::named(name),
+        };
+        found.unwrap_or_default()
     }
 
     /// The op that this library, or a [`CustomOp`](crate::CustomOp), calls so.

@@ -2,7 +2,7 @@
 
 use precast::{
     DType, Level, Policy,
-    policy::{Lists, Pack},
+    policy::{GraphList, Lists, Pack},
     precision::Treatment,
 };
 use serde::Serialize;
@@ -49,7 +49,10 @@ struct ListRow {
 pub(super) fn run(args: &Args) -> Result {
     let pack = Pack::named(Pack::DEFAULT)?;
     let of_level = |level| pack.lists(level).map(|lists| rows(level, &lists));
-    let lists = [Level::O1, Level::O2, Level::Auto].map(of_level).into_iter().collect::<precast::Result<Vec<_>>>()?;
+    let lists = [Level::O1, Level::O2, Level::Auto, Level::Graph]
+        .map(of_level)
+        .into_iter()
+        .collect::<precast::Result<Vec<_>>>()?;
     let lists = lists.concat();
     let mut levels: Vec<LevelRow> =
         Level::ALL.map(|level| LevelRow { level, meaning: level.meaning(), policies: Vec::new() }).into();
@@ -68,8 +71,12 @@ pub(super) fn run(args: &Args) -> Result {
 
 /// The lists of a level that have an entry, by what they say.
 fn rows(level: Level, lists: &Lists) -> Vec<ListRow> {
+    let name = |treatment: Treatment| match GraphList::of(treatment) {
+        Some(list) if level == Level::Graph => list.name(),
+        _ => treatment.name(),
+    };
     let row = |treatment: Treatment| ListRow {
-        list: treatment.name(),
+        list: name(treatment),
         level,
         cells: lists
             .cells()

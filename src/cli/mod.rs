@@ -33,7 +33,7 @@ use serde::Serialize;
     after_help = "\
 Models and policies are YAML files, or the names of built-in ones:
   models    lenet5 lenet5_8x8 lenet5_bn mlp
-  policies  o0 o1 o1-bf16 o2 o2-bf16 o3 o3-bf16 auto auto-bf16
+  policies  o0 o1 o1-bf16 o2 o2-bf16 o3 o3-bf16 auto auto-bf16 graph graph-bf16
 
 Examples:
   precast train                                      train LeNet-5 at every level and compare

@@ -110,14 +110,15 @@ fn names(op: Op) -> BTreeMap<System, Vec<&'static str>> {
 }
 
 /// Every set of op lists of a pack, by the level that reads it, with what its other ops do: the levels of networks that list
-/// ops (`nets O1`), and the op levels of regions.
+/// ops (`nets O1`), the op levels of regions, and graphs.
 fn lists_of(pack: &Pack) -> Vec<(String, &Lists, Treatment)> {
     let networks = pack.levels.iter().filter(|(_, lists)| !lists.ops().is_empty()).map(|(level, lists)| {
         let unlisted = if *level == Level::O2 { Treatment::Low } else { lists.unlisted };
         (format!("nets {level}"), lists, unlisted)
     });
     let regions = pack.regions.iter().map(|(op_level, lists)| (op_level.to_string(), lists, lists.unlisted));
-    networks.chain(regions).collect()
+    let graph = pack.graph.iter().map(|lists| ("graph".to_string(), lists, Treatment::Full));
+    networks.chain(regions).chain(graph).collect()
 }
 
 /// What each level of a pack does with an op.

@@ -231,7 +231,7 @@ impl Args {
 /// A network for each policy, all with the same initial weights, each wrapped by its policy.
 fn runners(args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner>> {
     let names: Vec<PathBuf> = match &args.policy[..] {
-        [] => Policy::names().filter(|name| !name.starts_with("auto")).map(PathBuf::from).collect(),
+        [] => Policy::names().filter(|name| name.starts_with('o')).map(PathBuf::from).collect(),
         given => given.to_vec(),
     };
     let mut runners = Vec::new();

@@ -1,6 +1,6 @@
 //! The casts that a painted graph needs.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use super::{Painting, Port, TypeGraph};
 use crate::DType;
@@ -23,28 +23,28 @@ pub struct NewCast {
 /// producers.
 pub fn casts(graph: &TypeGraph, painting: &Painting) -> Vec<NewCast> {
     let nodes = &graph.nodes;
-    let mut consumers: BTreeMap<Port, Vec<Port>> = BTreeMap::new();
+    let mut reads: Vec<(Port, Port)> = Vec::new();
     for (node, n) in nodes.iter().enumerate() {
         for (port, (input, &own)) in n.inputs.iter().zip(&n.in_types).enumerate() {
             let produced = nodes[input.node].out_types[input.port];
             let is_f32 = nodes[input.node].types[produced].is_f32();
             if is_f32 && painting.is_low(input.node, produced) != painting.is_low(node, own) {
-                consumers.entry(*input).or_default().push(Port { node, port });
+                reads.push((*input, Port { node, port }));
             }
         }
     }
-    let mut taken: HashSet<String> = nodes.iter().map(|n| n.name.clone()).collect();
-    let mut found = Vec::with_capacity(consumers.len());
-    for (of, consumers) in consumers {
+    reads.sort_by_key(|(of, _)| *of);
+    let taken: HashSet<&str> = nodes.iter().map(|n| &n.name[..]).collect();
+    let of_output = |reads: &[(Port, Port)]| {
+        let of = reads[0].0;
         let producer = &nodes[of.node];
         let is_low = painting.is_low(of.node, producer.out_types[of.port]);
         let to = if is_low { DType::F32 } else { painting.dtype };
         let mut names = (0..).map(|n| format!("{}-{}-{}-{n}", producer.name, of.port, word(to)));
-        let name = names.find(|name| !taken.contains(name)).expect("there is no last number");
-        taken.insert(name.clone());
-        found.push(NewCast { name, of, to, consumers });
-    }
-    found
+        let name = names.find(|name| !taken.contains(&name[..])).expect("there is no last number");
+        NewCast { name, of, to, consumers: reads.iter().map(|(_, consumer)| *consumer).collect() }
+    };
+    reads.chunk_by(|a, b| a.0 == b.0).map(of_output).collect()
 }
 
 /// As TensorFlow calls such a cast.

@@ -1,73 +1,13 @@
 //! The four lists of a graph rewrite: allow, infer, deny, clear.
 
-use std::{collections::HashMap, fmt};
+use std::collections::HashMap;
 
 use crate::{
-    DType, Op,
+    DType, Level, Op, Policy,
     catalogue::System,
     error::{Error, Result},
-    policy::Pack,
-    precision::Treatment,
+    policy::{GraphLevel, GraphList, Lists, Pack},
 };
-
-/// A list of ops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum GraphList {
-    /// These run low: products.
-    Allow,
-    /// These run low after or between ops that do.
-    Infer,
-    /// These stay f32, and so does what follows them, up to the next op that is not affected.
-    Deny,
-    /// These follow their neighbours: rounding spoils nothing in them.
-    Clear,
-}
-
-impl GraphList {
-    /// All four.
-    pub const ALL: [GraphList; 4] = [GraphList::Allow, GraphList::Infer, GraphList::Deny, GraphList::Clear];
-
-    /// `allow`, `infer`, `deny` or `clear`.
-    pub fn name(self) -> &'static str {
-        match self {
-            GraphList::Allow => "allow",
-            GraphList::Infer => "infer",
-            GraphList::Deny => "deny",
-            GraphList::Clear => "clear",
-        }
-    }
-
-    fn of(treatment: Treatment) -> Option<GraphList> {
-        match treatment {
-            Treatment::Low => Some(GraphList::Allow),
-            Treatment::Infer => Some(GraphList::Infer),
-            Treatment::Full => Some(GraphList::Deny),
-            Treatment::Clear => Some(GraphList::Clear),
-            Treatment::Widest | Treatment::Banned | Treatment::AsIs | Treatment::Gray => None,
-        }
-    }
-}
-
-impl fmt::Display for GraphList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// How much the lists say, as TensorFlow's `TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_LEVEL`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum GraphLevel {
-    /// As they are.
-    #[default]
-    Usual,
-    /// Only the allow list counts.
-    TensorCoresOnly,
-    /// Every op that can run low does. Unsafe: results may be far off.
-    ForceAll,
-    /// The infer list is denied, too.
-    TreatInferAsDeny,
-}
 
 /// The lists for one low dtype. An op is on one of them at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,17 +20,19 @@ pub struct GraphLists {
 }
 
 impl GraphLists {
-    /// The lists of a pack for regions of code: `low` is allow, `full` is deny, `infer` and `clear` are these. Ops of a graph
-    /// go by the names of the pack's system.
+    /// The lists that a pack has for graphs. Ops of a graph go by the names of the pack's system.
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the pack is not made for the dtype,
-    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when it has no lists for regions.
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when it has no lists for graphs.
     pub fn of_pack(pack: &Pack, low: DType) -> Result<Self> {
         pack.check_dtype(low)?;
-        let listed = pack.region(None)?;
-        let lists = listed.ops().keys().filter_map(|op| Some((*op, GraphList::of(listed.op(*op, low)?.treatment)?)));
-        Ok(GraphLists { low, system: pack.system, lists: lists.collect(), level: GraphLevel::Usual })
+        Ok(GraphLists::of(&pack.lists(Level::Graph)?, low, pack.system))
+    }
+
+    fn of(lists: &Lists, low: DType, system: Option<System>) -> Self {
+        let listed = lists.ops().keys().filter_map(|op| Some((*op, GraphList::of(lists.op(*op, low)?.treatment)?)));
+        GraphLists { low, system, lists: listed.collect(), level: GraphLevel::Usual }
     }
 
     /// Puts the ops of a name on a list.
@@ -131,9 +73,7 @@ impl GraphLists {
     /// # Errors
     /// [`ErrorKind::Level`](crate::ErrorKind::Level) for [`GraphLevel::ForceAll`] with bf16, as in TensorFlow.
     pub fn level(mut self, level: GraphLevel) -> Result<Self> {
-        if level == GraphLevel::ForceAll && self.low == DType::Bf16 {
-            return Err(Error::level("only float16 can be forced on all ops, not bfloat16"));
-        }
+        level.check(self.low)?;
         self.level = level;
         Ok(self)
     }
@@ -143,9 +83,14 @@ impl GraphLists {
         self.low
     }
 
-    /// The list of an op, by its name in the graph, as the level reads it.
+    /// The list of an op, by its name in the graph, as the level reads it. An op that nobody knows is on none.
     pub fn list(&self, name: &str) -> Option<GraphList> {
-        let list = *self.lists.get(self.ops(name).ok()?.first()?)?;
+        self.list_of(*Op::known_as(name, self.system).first()?)
+    }
+
+    /// The list of an op, as the level reads it.
+    pub fn list_of(&self, op: Op) -> Option<GraphList> {
+        let list = *self.lists.get(&op)?;
         match (self.level, list) {
             (GraphLevel::TensorCoresOnly, list) if self.low == DType::F16 && list != GraphList::Allow => None,
             (GraphLevel::TreatInferAsDeny, GraphList::Infer) => Some(GraphList::Deny),
@@ -167,5 +112,37 @@ impl GraphLists {
             Some(system) => Op::named_in(system, name),
             None => Op::named(name),
         }
+    }
+}
+
+impl Policy {
+    /// The lists of a policy of level graph, for [`paint`](crate::graph::paint).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for a policy of another level, and as for a plan when its fields do not
+    /// fit together or it names an unknown pack.
+    ///
+    /// ```
+    /// use precast::{Op, Policy, graph::GraphList};
+    /// let text = "
+    /// version: 1
+    /// level: graph
+    /// dtype: float16
+    /// pack: tensorflow-2.21-fp16
+    /// graph: { infer: { remove: [Tanh] }, deny: { add: [Tanh] } }
+    /// ";
+    /// let lists = Policy::parse(text, "graph.yaml")?.graph_lists()?;
+    /// assert_eq!((lists.list("Tanh"), lists.list_of(Op::Linear)), (Some(GraphList::Deny), Some(GraphList::Allow)));
+    /// assert!(Policy::named("o2")?.graph_lists().is_err());
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn graph_lists(&self) -> Result<GraphLists> {
+        self.check()?;
+        if self.level != Level::Graph {
+            let words = format!("a policy of level {} has no lists for graphs; one of level graph has", self.level);
+            return Err(Error::level(words));
+        }
+        let system = self.pack.as_deref().map(Pack::named).transpose()?.and_then(|pack| pack.system);
+        GraphLists::of(&self.lists, self.dtype, system).level(self.graph_level)
     }
 }

@@ -1,6 +1,6 @@
 //! Loops, variables and fixed types of TensorFlow graphs.
 
-use super::{Because, Port, TypeGraph, paint::Marks, vertices::Vertices};
+use super::{Because, Port, edges::walk, paint::Marks, vertices::Vertices};
 use crate::error::{Error, Result};
 
 /// Pass 7: a value that a loop carries has one dtype in all rounds. A `NextIteration` runs low where every `Merge` that it
@@ -36,20 +36,26 @@ pub(super) fn match_rounds(vertices: &Vertices<'_>, low: &mut Marks) -> Result<(
     Ok(())
 }
 
-/// Whether a node hands on a variable by reference, which stays f32: an `Identity` of it, also inside of a loop.
-pub(super) fn hands_on_variable(graph: &TypeGraph, node: usize) -> bool {
-    let mut node = node;
-    // A circle of `Enter` nodes reads no variable.
-    for _ in 0..graph.nodes.len() {
-        let n = &graph.nodes[node];
-        let Some(input) = n.inputs.first() else { return false };
-        match &n.op[..] {
-            "Identity" => return matches!(&graph.nodes[input.node].op[..], "Variable" | "VariableV2"),
-            "Enter" => node = input.node,
-            _ => return false,
-        }
-    }
-    false
+/// The vertices that hand on a variable by reference, which stays f32: an `Identity` of it, also inside of a loop.
+pub(super) fn hand_on_variables(vertices: &Vertices<'_>) -> Vec<bool> {
+    let nodes = &vertices.graph.nodes;
+    let is_variable = |input: &Port| matches!(&nodes[input.node].op[..], "Variable" | "VariableV2");
+    let reads = |v: &usize| {
+        let node = vertices.node(*v);
+        node.op == "Identity" && node.inputs.first().is_some_and(is_variable)
+    };
+    let roots: Vec<usize> = (0..vertices.len()).filter(reads).collect();
+    let mut found = vec![false; vertices.len()];
+    walk(
+        roots,
+        |v| vertices.below(v).iter().copied(),
+        |is_root, _, v| {
+            let enter = !found[v] && (is_root || vertices.node(v).op == "Enter");
+            found[v] |= enter;
+            enter
+        },
+    );
+    found
 }
 
 /// A fixed f32 type cannot be changed, whatever is forced.

@@ -31,6 +31,7 @@ mod fewer_casts;
 mod graph;
 mod json;
 mod layout;
+mod edges;
 mod lists;
 mod loops;
 mod paint;
@@ -47,7 +48,10 @@ pub use cell::{GraphCell, rewrite};
 pub use device::{Device, LowSupport, OpSupport};
 pub use graph::{Dim, Graph, Kind, Node, Output};
 pub use lists::{GraphLevel, GraphList, GraphLists};
+pub use lists::GraphLists;
 pub use paint::{Painted, Painting, paint};
 pub use reason::Because;
 pub use rewrite::Rewritten;
 pub use type_graph::{Port, TypeAttr, TypeGraph, TypeNode};
+
+pub use crate::policy::{GraphLevel, GraphList};

@@ -1,12 +1,14 @@
 //! Painting: the passes of TensorFlow's rewrite, each a function of the vertices and of what was painted before. Every pass
 //! is linear in the edges.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    Because, Device, GraphList, GraphLists, Port, TypeGraph, loops,
+    Because, Device, GraphList, GraphLists, Port, TypeGraph,
+    edges::walk,
+    loops,
     tensor_lists::{self, Cluster},
-    vertices::{Vertices, walk},
+    vertices::Vertices,
 };
 use crate::error::Result;
 
@@ -106,19 +108,27 @@ fn spread_denial(vertices: &Vertices<'_>, denied: &mut Marks) {
     let all = 0..vertices.len();
     let numeric = all.clone().filter(|&v| matches!(vertices.list(v), Some(GraphList::Deny | GraphList::Infer)));
     let mut leads_to_numeric = vec![false; vertices.len()];
-    walk(numeric, &vertices.above, |is_root, _, v| {
-        let enter = !leads_to_numeric[v] && (is_root || vertices.is_on(v, GraphList::Clear));
-        leads_to_numeric[v] |= enter;
-        enter
-    });
+    walk(
+        numeric,
+        |v| vertices.above(v).iter().copied(),
+        |is_root, _, v| {
+            let enter = !leads_to_numeric[v] && (is_root || vertices.is_on(v, GraphList::Clear));
+            leads_to_numeric[v] |= enter;
+            enter
+        },
+    );
     let roots: Vec<usize> = all.filter(|&v| vertices.is_on(v, GraphList::Deny) && denied[v].is_none()).collect();
-    walk(roots, &vertices.below, |is_root, from, v| {
-        let enter = denied[v].is_none() && (is_root || leads_to_numeric[v]);
-        if enter {
-            denied[v] = Some(if is_root { Because::Denied } else { Because::AfterDenied(from) });
-        }
-        enter
-    });
+    walk(
+        roots,
+        |v| vertices.below(v).iter().copied(),
+        |is_root, from, v| {
+            let enter = denied[v].is_none() && (is_root || leads_to_numeric[v]);
+            if enter {
+                denied[v] = Some(if is_root { Because::Denied } else { Because::AfterDenied(from) });
+            }
+            enter
+        },
+    );
 }
 
 /// Pass 3: what stands between two allowed ops, through inferred and clear ops that the device can run low.
@@ -132,24 +142,32 @@ fn between_allowed(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
     };
     // For each vertex that is reached, the allowed one from which it was reached.
     let mut above: Vec<Option<usize>> = vec![None; vertices.len()];
-    walk(roots.iter().copied(), &vertices.below, |is_root, from, v| {
-        let enter = above[v].is_none() && (is_root || passes(v));
-        if enter {
-            above[v] = if is_root { Some(v) } else { above[from] };
-        }
-        enter
-    });
-    let mut below: Vec<Option<usize>> = vec![None; vertices.len()];
-    walk(roots, &vertices.above, |is_root, from, v| {
-        let enter = below[v].is_none() && (is_root || above[v].is_some() && !is_allowed(v));
-        if enter {
-            below[v] = if is_root { Some(v) } else { below[from] };
-            if let (None, Some(above), Some(below)) = (low[v], above[v], below[v]) {
-                low[v] = Some(Because::Between { above, below });
+    walk(
+        roots.iter().copied(),
+        |v| vertices.below(v).iter().copied(),
+        |is_root, from, v| {
+            let enter = above[v].is_none() && (is_root || passes(v));
+            if enter {
+                above[v] = if is_root { Some(v) } else { above[from] };
             }
-        }
-        enter
-    });
+            enter
+        },
+    );
+    let mut below: Vec<Option<usize>> = vec![None; vertices.len()];
+    walk(
+        roots,
+        |v| vertices.above(v).iter().copied(),
+        |is_root, from, v| {
+            let enter = below[v].is_none() && (is_root || above[v].is_some() && !is_allowed(v));
+            if enter {
+                below[v] = if is_root { Some(v) } else { below[from] };
+                if let (None, Some(above), Some(below)) = (low[v], above[v], below[v]) {
+                    low[v] = Some(Because::Between { above, below });
+                }
+            }
+            enter
+        },
+    );
 }
 
 /// Pass 4: an inferred op that reads one that runs low, and none that is denied. In the order of the nodes: later ones see
@@ -162,7 +180,7 @@ fn after_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
             && vertex.defined_low
             && denied[v].is_none()
             && low[v].is_none();
-        let read = &vertices.above[v];
+        let read = vertices.above(v);
         if candidate && read.iter().all(|&from| denied[from].is_none()) {
             low[v] = read.iter().find(|&&from| low[from].is_some()).map(|&from| Because::After(from));
         }
@@ -172,15 +190,15 @@ fn after_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
 /// Pass 5: clear ops follow their neighbours, in both directions.
 fn beside_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
     let roots: Vec<usize> = (0..low.len()).filter(|&v| low[v].is_some() && vertices.node(v).may_change).collect();
-    let neighbours: Vec<Vec<usize>> =
-        vertices.above.iter().zip(&vertices.below).map(|(above, below)| [&above[..], &below[..]].concat()).collect();
-    walk(roots, &neighbours, |is_root, from, v| {
+    let hands_on_variable = loops::hand_on_variables(vertices);
+    let neighbours = |v: usize| vertices.above(v).iter().chain(vertices.below(v)).copied();
+    walk(roots, neighbours, |is_root, from, v| {
         let follows = || {
             low[v].is_none()
                 && denied[v].is_none()
                 && vertices.is_on(v, GraphList::Clear)
                 && vertices.can_run_low(v)
-                && !loops::hands_on_variable(vertices.graph, vertices.all[v].node)
+                && !hands_on_variable[v]
         };
         if is_root {
             return true;
@@ -222,21 +240,25 @@ fn retype_casts(vertices: &Vertices<'_>, low: &mut Marks) {
 fn painting(vertices: &Vertices<'_>, lists: &GraphLists, low: Marks, denied: Marks) -> Painting {
     let nodes = &vertices.graph.nodes;
     let names: Vec<Arc<str>> = nodes.iter().map(|n| Arc::from(&n.name[..])).collect();
-    let painted = vertices.all.iter().enumerate().map(|(v, vertex)| {
+    // Of attributes and dtypes there are few.
+    let mut words: HashMap<&str, Arc<str>> = HashMap::new();
+    let mut word = |word| words.entry(word).or_insert_with(|| Arc::from(word)).clone();
+    let painted = vertices.all.iter().zip(low).zip(denied).enumerate().map(|(v, ((vertex, low), denied))| {
         let attr = &nodes[vertex.node].types[vertex.attr];
         Painted {
             node: names[vertex.node].clone(),
-            attr: Arc::from(&attr.name[..]),
-            dtype: Arc::from(&attr.dtype[..]),
+            attr: word(&attr.name),
+            dtype: word(&attr.dtype),
             is_f32: vertex.is_f32,
             list: vertices.list(v),
             may_change: nodes[vertex.node].may_change,
             runs_low: vertex.runs_low,
             // What is not f32 is not changed, whatever its op is.
-            low: low[v].filter(|_| vertex.is_f32),
-            denied: denied[v],
+            low: low.filter(|_| vertex.is_f32),
+            denied,
         }
     });
+    let painted = painted.collect();
     let first = (0..nodes.len()).map(|node| vertices.vertex(node, 0)).collect();
-    Painting { dtype: lists.low(), vertices: painted.collect(), first }
+    Painting { dtype: lists.low(), vertices: painted, first }
 }

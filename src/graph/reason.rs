@@ -1,6 +1,6 @@
 //! Why a vertex was painted as it is.
 
-use super::{Painting, lists::GraphList};
+use super::{GraphList, Painting};
 use crate::error::{Error, Result, did_you_mean};
 
 /// Why a vertex runs low, or is kept from it. Other vertices are named by their place in the painting.

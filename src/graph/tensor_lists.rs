@@ -83,7 +83,7 @@ pub(super) fn find(vertices: &Vertices<'_>) -> Vec<Cluster> {
             } else {
                 cluster.escapes |= BORDERS.contains(&&n.op[..]) || !vertices.is_known(at);
             }
-            pending.extend(vertices.above[v].iter().chain(&vertices.below[v]));
+            pending.extend(vertices.above(v).iter().chain(vertices.below(v)));
         }
         found.push(cluster);
     }
@@ -117,10 +117,10 @@ pub(super) fn join_writers_and_readers(vertices: &mut Vertices<'_>, clusters: &[
             {
                 edges.push((from, to));
             }
-            pending.extend(&vertices.above[v]);
+            pending.extend(vertices.above(v));
         }
     }
-    edges.into_iter().for_each(|(from, to)| vertices.join(from, to));
+    vertices.join(edges);
 }
 
 /// Gives the elements of a list one dtype: one that is denied denies all; else one that runs low makes all run low.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::edges::Edges;
 use crate::{
     DType,
     error::{Error, Result},
@@ -54,7 +55,7 @@ pub struct TypeNode {
     pub out_types: Vec<usize>,
 }
 
-/// Nodes in order. Loops are allowed.
+/// Nodes in any order. A circle is a loop of TensorFlow's: a `NextIteration` hands a value on to the `Merge` of the next round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeGraph {
     /// The nodes.
@@ -65,12 +66,9 @@ impl TypeGraph {
     /// Adds a node with one type attribute `T`, which all its inputs and its only output have. Returns its output.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a name that another node has, and for an input that is no output of
-    /// a node that was added before.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an input that is no output of a node that was added before. Whether
+    /// names differ is asked by [`check`](TypeGraph::check), of all nodes at once.
     pub fn add(&mut self, name: &str, op: &str, dtype: DType, inputs: &[Port]) -> Result<Port> {
-        if self.nodes.iter().any(|node| node.name == name) {
-            return Err(Error::value(format!("two nodes are called `{name}`")));
-        }
         let missing = |input: &&Port| self.nodes.get(input.node).is_none_or(|node| input.port >= node.out_types.len());
         if let Some(input) = inputs.iter().find(missing) {
             return Err(Error::value(format!(
@@ -90,10 +88,11 @@ impl TypeGraph {
         Ok(Port { node: self.nodes.len() - 1, port: 0 })
     }
 
-    /// Checks that names differ and that every port and type that is referred to exists.
+    /// Checks that names differ, that every port and type that is referred to exists, and that no nodes read each other in a
+    /// circle, but for loops.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value), naming the node.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value), naming the node, or the nodes of the circle.
     pub fn check(&self) -> Result<()> {
         let mut names = HashMap::with_capacity(self.nodes.len());
         for node in &self.nodes {
@@ -122,7 +121,56 @@ impl TypeGraph {
                 }
             }
         }
-        Ok(())
+        match self.circle() {
+            None => Ok(()),
+            Some(circle) => Err(self.circle_error(&circle)),
+        }
+    }
+
+    /// Nodes of which each reads the next, and the last the first. What a `Merge` reads of a `NextIteration` is of the round
+    /// before, and does not count.
+    fn circle(&self) -> Option<Vec<usize>> {
+        let reads = |node: usize| {
+            let inputs = self.nodes[node].inputs.iter().map(|input| input.node);
+            let is_merge = self.nodes[node].op == "Merge";
+            inputs.filter(move |&input| !(is_merge && self.nodes[input].op == "NextIteration"))
+        };
+        let edges = (0..self.nodes.len()).flat_map(|node| reads(node).map(move |input| (input, node)));
+        let consumers = Edges::new(self.nodes.len(), edges);
+        let mut waits_for: Vec<usize> = (0..self.nodes.len()).map(|node| reads(node).count()).collect();
+        let mut ready: Vec<usize> = (0..self.nodes.len()).filter(|&node| waits_for[node] == 0).collect();
+        while let Some(node) = ready.pop() {
+            for &consumer in consumers.of(node) {
+                waits_for[consumer] -= 1;
+                if waits_for[consumer] == 0 {
+                    ready.push(consumer);
+                }
+            }
+        }
+        // Each node that still waits reads one that does, so going up from any of them ends in a circle.
+        let mut node = waits_for.iter().position(|&count| count > 0)?;
+        let (mut met, mut path) = (vec![false; self.nodes.len()], Vec::new());
+        while !std::mem::replace(&mut met[node], true) {
+            path.push(node);
+            node = reads(node).find(|&input| waits_for[input] > 0)?;
+        }
+        let begin = path.iter().position(|&earlier| earlier == node)?;
+        Some(path.split_off(begin))
+    }
+
+    fn circle_error(&self, circle: &[usize]) -> Error {
+        const MOST: usize = 8;
+        let name = |node: &usize| format!("`{}`", self.nodes[*node].name);
+        let mut names: Vec<String> = circle.iter().take(MOST).map(name).collect();
+        match circle.len() - names.len() {
+            0 => names.push(name(&circle[0])),
+            more => names.push(format!("and {more} more, up to {}", name(&circle[0]))),
+        }
+        let words = match circle {
+            [own] => format!("node {} reads its own output", name(own)),
+            _ => format!("a circle of nodes, each of which reads the next: {}", names.join(", ")),
+        };
+        Error::value(format!("{words}; only a loop is a circle: a NextIteration that a Merge reads"))
     }
 
     /// The inputs that read each output.

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use super::{
-    TypeGraph, TypeNode,
+    GraphList, GraphLists, TypeGraph, TypeNode,
     device::{Device, OpSupport},
-    lists::{GraphList, GraphLists},
+    edges::Edges,
 };
 
 /// What painting reads of a vertex.
@@ -32,10 +32,10 @@ pub(super) struct Vertices<'a> {
     known: Vec<bool>,
     /// The first vertex of each node.
     first: Vec<usize>,
-    /// The vertices that each vertex reads.
-    pub above: Vec<Vec<usize>>,
-    /// The vertices that read each vertex.
-    pub below: Vec<Vec<usize>>,
+    /// From what each edge comes, and where it goes.
+    edges: Vec<(usize, usize)>,
+    above: Edges,
+    below: Edges,
 }
 
 impl<'a> Vertices<'a> {
@@ -55,17 +55,17 @@ impl<'a> Vertices<'a> {
                 Vertex { node, attr, is_f32: t.is_f32(), defined_low, runs_low }
             }));
         }
-        let (mut above, mut below) = (vec![Vec::new(); all.len()], vec![Vec::new(); all.len()]);
-        for (node, n) in nodes.iter().enumerate() {
-            for (input, attr) in n.inputs.iter().zip(&n.in_types) {
+        let edges = nodes.iter().enumerate().flat_map(|(node, n)| {
+            let (first, inputs) = (&first, n.inputs.iter().zip(&n.in_types));
+            inputs.map(move |(input, attr)| {
                 let from = first[input.node] + nodes[input.node].out_types[input.port];
-                let to = first[node] + attr;
-                above[to].push(from);
-                below[from].push(to);
-            }
-        }
+                (from, first[node] + attr)
+            })
+        });
+        let edges: Vec<(usize, usize)> = edges.collect();
+        let (above, below) = both_ways(all.len(), &edges);
         let known = supports.iter().map(|op| op.is_some() || device.is_any()).collect();
-        Vertices { graph, all, lists: list_of_nodes, known, first, above, below }
+        Vertices { graph, all, lists: list_of_nodes, known, first, edges, above, below }
     }
 
     pub fn len(&self) -> usize {
@@ -98,29 +98,26 @@ impl<'a> Vertices<'a> {
         self.node(vertex).may_change && v.is_f32 && v.runs_low
     }
 
-    pub fn join(&mut self, from: usize, to: usize) {
-        self.below[from].push(to);
-        self.above[to].push(from);
+    /// The vertices that a vertex reads.
+    pub fn above(&self, vertex: usize) -> &[usize] {
+        self.above.of(vertex)
+    }
+
+    /// The vertices that read a vertex.
+    pub fn below(&self, vertex: usize) -> &[usize] {
+        self.below.of(vertex)
+    }
+
+    /// Adds edges `(from, to)` behind those of the graph.
+    pub fn join(&mut self, edges: Vec<(usize, usize)>) {
+        if !edges.is_empty() {
+            self.edges.extend(edges);
+            (self.above, self.below) = both_ways(self.all.len(), &self.edges);
+        }
     }
 }
 
-/// Walks along edges from the roots. `enter(is a root, from where, vertex)` says whether a vertex is entered, so that its
-/// neighbours are met. It is asked again for a vertex that is met again.
-pub(super) fn walk(
-    roots: impl IntoIterator<Item = usize>,
-    edges: &[Vec<usize>],
-    mut enter: impl FnMut(bool, usize, usize) -> bool,
-) {
-    let mut pending = Vec::new();
-    for root in roots {
-        if !enter(true, root, root) {
-            continue;
-        }
-        pending.extend(edges[root].iter().map(|&next| (root, next)));
-        while let Some((from, v)) = pending.pop() {
-            if enter(false, from, v) {
-                pending.extend(edges[v].iter().map(|&next| (v, next)));
-            }
-        }
-    }
+fn both_ways(vertices: usize, edges: &[(usize, usize)]) -> (Edges, Edges) {
+    let above = edges.iter().map(|&(from, to)| (to, from));
+    (Edges::new(vertices, above), Edges::new(vertices, edges.iter().copied()))
 }

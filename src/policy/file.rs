@@ -247,7 +247,7 @@ fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>, place: Place) ->
         E::SerdeMissingField { field, .. } => {
             let allowed = match *field {
                 "version" => "; allowed: 1",
-                "level" => "; allowed: O0, O1, O2, O3, auto",
+                "level" => "; allowed: O0, O1, O2, O3, auto, graph",
                 "dtype" => "; allowed: float16, bfloat16",
                 "run" => "; allowed: float32, low, inherit",
                 "kind" => "; allowed: none, fixed, dynamic",

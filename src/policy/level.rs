@@ -26,11 +26,17 @@ pub enum Level {
     /// output may be low.
     #[serde(rename = "auto")]
     Auto,
+    /// No cell is wrapped: the graph of a call is rewritten. Low spreads from the ops of the allow list to their neighbours.
+    #[serde(rename = "graph")]
+    Graph,
 }
 
 impl Level {
     /// All levels, in order.
-    pub const ALL: [Level; 5] = [Level::O0, Level::O1, Level::O2, Level::O3, Level::Auto];
+    pub const ALL: [Level; 6] = [Level::O0, Level::O1, Level::O2, Level::O3, Level::Auto, Level::Graph];
+
+    /// The levels of trees of cells, for which there are plans.
+    pub const OF_CELLS: [Level; 5] = [Level::O0, Level::O1, Level::O2, Level::O3, Level::Auto];
 
     /// Name, as in files.
     pub fn name(self) -> &'static str {
@@ -40,6 +46,7 @@ impl Level {
             Level::O2 => "O2",
             Level::O3 => "O3",
             Level::Auto => "auto",
+            Level::Graph => "graph",
         }
     }
 
@@ -51,6 +58,7 @@ impl Level {
             Level::O2 => "all runs low but black-listed cells and ops; the network returns f32",
             Level::O3 => "all runs low; the network returns f32",
             Level::Auto => "each op runs by its list: low, f32, or as its widest input",
+            Level::Graph => "a graph is rewritten: low spreads from the allow list, up to the deny list",
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::Level;
+use super::{GraphList, Level};
 use crate::{
     DType, Op,
     error::{Error, Result},
@@ -262,12 +262,25 @@ impl fmt::Display for Listed {
 pub(super) const COLORS: [(&str, Treatment); 3] =
     [("white", Treatment::Low), ("black", Treatment::Full), ("promote", Treatment::Widest)];
 
+/// The lists of level graph likewise.
+const GRAPH_LISTS: [(&str, Treatment); 4] = [
+    (GraphList::Allow.name(), GraphList::Allow.treatment()),
+    (GraphList::Infer.name(), GraphList::Infer.treatment()),
+    (GraphList::Deny.name(), GraphList::Deny.treatment()),
+    (GraphList::Clear.name(), GraphList::Clear.treatment()),
+];
+
 /// The color of a treatment, or its name where it has none.
 pub(crate) fn color(treatment: Treatment) -> &'static str {
     COLORS.iter().find(|(_, of)| *of == treatment).map_or(treatment.name(), |(color, _)| color)
 }
 
 impl Level {
+    /// The lists of ops that policy files change at this level, by name.
+    pub(super) fn named_lists(self) -> &'static [(&'static str, Treatment)] {
+        if self == Level::Graph { &GRAPH_LISTS } else { &COLORS }
+    }
+
     /// The treatments that lists of this level may give: the whole of what a level reads. Everything else is refused where it
     /// is written.
     pub(crate) fn reads(self, listed: Listed) -> &'static [Treatment] {
@@ -275,7 +288,8 @@ impl Level {
             (Level::O1, _) => &[Treatment::Low],
             (Level::O2, _) => &[Treatment::Full],
             (Level::Auto, Listed::Ops) => &Treatment::ALL,
-            (Level::O0 | Level::O3, _) | (Level::Auto, Listed::Cells) => &[],
+            (Level::Graph, Listed::Ops) => &[Treatment::Low, Treatment::Infer, Treatment::Full, Treatment::Clear],
+            (Level::O0 | Level::O3, _) | (Level::Auto | Level::Graph, Listed::Cells) => &[],
         }
     }
 
@@ -288,8 +302,8 @@ impl Level {
             return Ok(());
         }
         let lists = |listed: Listed| {
-            let read = self.reads(listed).iter().filter(|treatment| COLORS.iter().any(|(_, of)| of == *treatment));
-            read.map(move |treatment| format!("the {} list of {listed}", color(*treatment)))
+            let read = self.named_lists().iter().filter(move |(_, of)| self.reads(listed).contains(of));
+            read.map(move |(name, _)| format!("the {name} list of {listed}"))
         };
         let read: Vec<String> = lists(Listed::Cells).chain(lists(Listed::Ops)).collect();
         let read = if read.is_empty() { "no list".to_string() } else { read.join(", ") };

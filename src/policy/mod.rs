@@ -5,6 +5,7 @@
 mod diagnostic;
 mod embedded;
 mod file;
+mod graph;
 mod level;
 mod lists;
 mod loss_scale;
@@ -16,6 +17,7 @@ mod rule;
 mod shipped;
 mod v1;
 
+pub use graph::{GraphLevel, GraphList};
 pub use level::Level;
 pub(crate) use lists::color;
 pub use lists::{Entry, Lists, Origin};
@@ -62,8 +64,10 @@ pub struct Policy {
     /// Rules by path or kind, in order.
     pub rules: Vec<Rule>,
     /// The lists of the level. What the level does not read is refused: O0 and O3 read none, O1 what runs low, O2 what stays
-    /// f32, auto what ops do.
+    /// f32, auto what ops do, graph the four lists of a rewrite.
     pub lists: Lists,
+    /// How much these say at level graph, which alone reads it.
+    pub graph_level: GraphLevel,
     /// The loss scale to train with.
     pub loss_scale: LossScaleSpec,
 }
@@ -101,8 +105,8 @@ impl Policy {
         check_low(dtype)?;
         level.check_lists(&lists)?;
         let loss_scale = LossScaleSpec::usual(level, dtype);
-        let (pack, prefer, rules) = (None, Prefer::Memory, Vec::new());
-        Ok(Policy { name: None, pack, level, dtype, prefer, rules, lists, loss_scale })
+        let (pack, prefer, rules, graph_level) = (None, Prefer::Memory, Vec::new(), GraphLevel::Usual);
+        Ok(Policy { name: None, pack, level, dtype, prefer, rules, lists, graph_level, loss_scale })
     }
 
     /// A level and a low dtype with the lists of a pack.
@@ -132,7 +136,16 @@ impl Policy {
     /// Checks what the type cannot hold: the fields are open to code.
     pub(crate) fn check(&self) -> Result<()> {
         check_low(self.dtype)?;
-        self.level.check_lists(&self.lists)
+        self.level.check_lists(&self.lists)?;
+        match self.level {
+            Level::Graph if !self.rules.is_empty() => Err(Error::policy(NO_RULES)),
+            Level::Graph if !self.prefer.is_memory() => Err(Error::policy(NO_PREFERENCE)),
+            Level::Graph => self.graph_level.check(self.dtype),
+            level if self.graph_level != GraphLevel::Usual => {
+                Err(Error::level(format!("level {level} does not read the level of a graph; level graph does")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What ops do in the regions that the level makes, where it treats any op by a list.
@@ -140,7 +153,7 @@ impl Policy {
         let rules = self.lists.rules(self.dtype);
         match self.level {
             _ if self.lists.ops().is_empty() => None,
-            Level::O0 | Level::O3 => None,
+            Level::O0 | Level::O3 | Level::Graph => None,
             Level::O1 => Some(OpRules { back: Some(DType::F32), ..rules }),
             Level::O2 => Some(OpRules { back: Some(self.dtype), unlisted: Treatment::Low, ..rules }),
             Level::Auto => Some(rules),
@@ -161,6 +174,10 @@ impl Policy {
         Ok(self)
     }
 }
+
+const NO_RULES: &str = "level graph reads no rules, as a graph has no cells; it reads the lists of ops under `graph`";
+const NO_PREFERENCE: &str =
+    "level graph does not read `prefer`: what its lists say runs low, whether it is faster or not";
 
 /// The white list of [`Pack::DEFAULT`]: the cells and ops that run low at O1.
 pub fn white_list() -> Lists {

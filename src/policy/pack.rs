@@ -56,6 +56,9 @@ pub struct Pack {
     /// The op lists of code that runs under lists, by op level. The first are the usual ones, and those of a network's level
     /// auto. Empty for a system that has no such regions.
     pub regions: Vec<(Arc<str>, Lists)>,
+    /// The lists of level graph: what the first region says of products and of what stays f32, and what the pack says of
+    /// graphs alone. `None` for a pack that says nothing of graphs.
+    pub graph: Option<Lists>,
 }
 
 impl Pack {
@@ -102,6 +105,7 @@ impl Pack {
         match level {
             Level::O0 | Level::O3 => Some(Lists::named(self.name.clone())),
             Level::Auto => self.regions.first().map(|(_, lists)| lists.clone()),
+            Level::Graph => self.graph.clone(),
             level => self.levels.get(&level).cloned(),
         }
     }

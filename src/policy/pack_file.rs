@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_yaml::Spanned;
 
-use super::{Entry, Level, Lists, Origin, Pack, diagnostic::Source, file, lists::Listed};
+use super::{Entry, GraphList, Level, Lists, Origin, Pack, diagnostic::Source, file, lists::Listed};
 use crate::{
     DType, Op,
     catalogue::System,
@@ -28,6 +28,7 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Pack> {
         levels: BTreeMap::new(),
         stays_f32: Lists::named(name.clone()),
         regions: Vec::new(),
+        graph: None,
         name,
     };
     let named = |op_level: &str| {
@@ -48,7 +49,7 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Pack> {
         }
         for (treatment, entries) in written.ops.lists() {
             check_reads(&source, level, Listed::Ops, treatment, entries)?;
-            writer.put_ops(&mut lists, treatment, entries)?;
+            writer.put_ops(&mut lists, treatment, entries, Treatment::name)?;
         }
         levels.insert(level, lists);
     }
@@ -63,15 +64,30 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Pack> {
             lists.by_first.extend(writer.ops(entry)?);
         }
         for (treatment, entries) in region.lists() {
-            writer.put_ops(&mut lists, treatment, entries)?;
+            writer.put_ops(&mut lists, treatment, entries, Treatment::name)?;
         }
         regions.push((region.op_level.as_str().into(), lists));
     }
+    let graph = read.graph.as_ref().map(|written| -> Result<Lists> {
+        let mut own = named("auto");
+        for (list, entries) in written.lists() {
+            let name = |treatment| GraphList::of(treatment).map_or("", GraphList::name);
+            writer.put_ops(&mut own, list.treatment(), entries, name)?;
+        }
+        let mut lists = named("auto");
+        let of_region = regions.first().into_iter().flat_map(|(_, region): &(Arc<str>, Lists)| region.ops());
+        let of_graph = of_region.filter(|(_, entry)| GraphList::of(entry.treatment).is_some());
+        for (op, entry) in of_graph.chain(own.ops()) {
+            lists.put_op(*op, entry.clone());
+        }
+        Ok(lists)
+    });
+    let graph = graph.transpose()?;
     if pack.dtypes.is_empty() || (levels.is_empty() && regions.is_empty()) {
         let words = format!("{}: a pack needs at least one low dtype, and a level or a region", source.name);
         return Err(Error::list(words));
     }
-    pack = Pack { levels, stays_f32, regions, ..pack };
+    pack = Pack { levels, stays_f32, regions, graph, ..pack };
     Ok(pack)
 }
 
@@ -113,12 +129,19 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn put_ops(&self, lists: &mut Lists, treatment: Treatment, entries: &[Spanned<EntryV1>]) -> Result<()> {
+    /// `names` are those of the lists.
+    fn put_ops(
+        &self,
+        lists: &mut Lists,
+        treatment: Treatment,
+        entries: &[Spanned<EntryV1>],
+        names: fn(Treatment) -> &'static str,
+    ) -> Result<()> {
         for written in unique(self.source, entries)? {
             for op in self.ops(written)? {
                 let earlier = lists.put_op(op, self.entry(treatment, &written.value));
                 if let Some(earlier) = earlier.filter(|earlier| earlier.treatment != treatment) {
-                    let words = format!("{op} stands on the list `{}` already", earlier.treatment);
+                    let words = format!("{op} stands on the list `{}` already", names(earlier.treatment));
                     return Err(self.source.error(written.referenced, Error::list(words)));
                 }
             }
@@ -155,6 +178,8 @@ struct PackV1 {
     stays_f32: Vec<Spanned<EntryV1>>,
     #[serde(default)]
     regions: Vec<RegionV1>,
+    #[serde(default)]
+    graph: Option<GraphV1>,
 }
 
 impl file::Versioned for PackV1 {
@@ -229,6 +254,32 @@ impl RegionV1 {
     }
 }
 
+/// What a graph rewrite goes by: these entries, and for every other op the lists `low`, `full`, `infer` and `clear` of the first
+/// region.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GraphV1 {
+    #[serde(default)]
+    allow: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    infer: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    deny: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    clear: Vec<Spanned<EntryV1>>,
+}
+
+impl GraphV1 {
+    fn lists(&self) -> [(GraphList, &[Spanned<EntryV1>]); 4] {
+        [
+            (GraphList::Allow, &self.allow),
+            (GraphList::Infer, &self.infer),
+            (GraphList::Deny, &self.deny),
+            (GraphList::Clear, &self.clear),
+        ]
+    }
+}
+
 /// An entry of a list: a name, or a map that says more.
 struct EntryV1 {
     name: String,
@@ -292,6 +343,12 @@ mod tests {
                 "p.yaml:6:46: unknown key `lwo` (did you mean `low`?)",
             ),
             (region, "p.yaml:6:73: MatMul stands on the list `low` already"),
+            (
+                "graph: { allow: [MatMul], deny: [Exp, MatMul] }",
+                "p.yaml:6:40: MatMul stands on the list `allow` already",
+            ),
+            ("graph: { allow: [Linear, Linaer] }", "p.yaml:6:26: no op is called `Linaer` (did you mean `Linear`"),
+            ("graph: { allow: [Linear], alow: [] }", "p.yaml:6:27: unknown key `alow` (did you mean `allow`?)"),
             ("", "p.yaml: a pack needs at least one low dtype, and a level or a region"),
         ] {
             let message = parse(&format!("{head}{rest}\n"), "p.yaml").unwrap_err().to_string();

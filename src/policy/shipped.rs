@@ -7,8 +7,8 @@ use super::{
 use crate::error::{Error, Result};
 
 /// Name and text, the policy that lowers least first.
-const EMBEDDED: [(&str, &str); 9] =
-    embedded!("", "o0", "o1", "o1-bf16", "o2", "o2-bf16", "o3", "o3-bf16", "auto", "auto-bf16");
+const EMBEDDED: [(&str, &str); 11] =
+    embedded!("", "o0", "o1", "o1-bf16", "o2", "o2-bf16", "o3", "o3-bf16", "auto", "auto-bf16", "graph", "graph-bf16");
 
 impl Policy {
     /// The names of the policies that come with the library: `o2` is level O2 in float16, `o2-bf16` in bfloat16.
@@ -54,7 +54,8 @@ mod tests {
         }
         assert_eq!(
             Policy::named("O2").unwrap_err().to_string(),
-            "no policy is called `O2` (did you mean `o2`?); allowed: o0, o1, o1-bf16, o2, o2-bf16, o3, o3-bf16, auto, auto-bf16"
+            "no policy is called `O2` (did you mean `o2`?); allowed: o0, o1, o1-bf16, o2, o2-bf16, o3, o3-bf16, auto, auto-bf16, \
+             graph, graph-bf16"
         );
     }
 }

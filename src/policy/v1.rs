@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_yaml::{Location, Spanned};
 
 use super::{
-    DynamicScale, Entry, Level, Lists, LossScaleSpec, Origin, Pack, Policy, Rule, Run, Select, check_low,
+    DynamicScale, Entry, GraphLevel, Level, Lists, LossScaleSpec, NO_PREFERENCE, NO_RULES, Origin, Pack, Policy, Rule,
+    Run, Select, check_low,
     diagnostic::Source,
     file::Versioned,
     lists::{COLORS, Listed},
@@ -39,6 +40,8 @@ pub(super) struct PolicyV1 {
     cells: CellsV1,
     #[serde(default, skip_serializing_if = "OpsV1::is_empty")]
     ops: OpsV1,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    graph: Option<At<GraphV1>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     loss_scale: Option<At<LossScaleV1>>,
 }
@@ -83,6 +86,22 @@ struct OpsV1 {
     promote: ChangesV1,
 }
 
+/// What level graph reads in place of `ops`.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct GraphV1 {
+    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
+    allow: ChangesV1,
+    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
+    infer: ChangesV1,
+    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
+    deny: ChangesV1,
+    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
+    clear: ChangesV1,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<At<String>>,
+}
+
 /// Changes of one list of the pack. Names are checked against the pack's list, so their order does not matter.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -115,9 +134,24 @@ impl OpsV1 {
     }
 }
 
+impl GraphV1 {
+    fn is_empty(&self) -> bool {
+        self.level.is_none() && self.changes().iter().all(|changes| changes.is_empty())
+    }
+
+    /// By list, in the order of [`Level::named_lists`].
+    fn changes(&self) -> [&ChangesV1; 4] {
+        [&self.allow, &self.infer, &self.deny, &self.clear]
+    }
+}
+
 impl ChangesV1 {
     fn is_empty(&self) -> bool {
-        self.add.is_empty() && self.remove.is_empty()
+        self.first().is_none()
+    }
+
+    fn first(&self) -> Option<&At<String>> {
+        self.add.first().or(self.remove.first())
     }
 }
 
@@ -144,13 +178,21 @@ struct LossScaleV1 {
 
 /// What a document means. The order of checks is fixed: dtype, level, then the rest in the order of the keys.
 pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> {
-    let PolicyV1 { version: _, name, pack, level, dtype, prefer, rules, cells, ops, loss_scale: scale } = document;
+    let PolicyV1 { version: _, name, pack, level, dtype, prefer, rules, cells, ops, graph, loss_scale: scale } =
+        document;
     let dtype = low_dtype(&dtype.value).map_err(|error| source.error(dtype.referenced, error))?;
     let level: Level = level.value.parse().map_err(|error| source.error(level.referenced, error))?;
     let named = pack.as_ref().map_or(Pack::DEFAULT, |named| &named.value);
     let at_pack = |error| pack.as_ref().map_or(Error::clone(&error), |named| source.error(named.referenced, error));
     let pack_itself = Pack::named(named).map_err(at_pack)?;
     let mut policy = Policy::from_pack(level, dtype, pack_itself.clone()).map_err(at_pack)?;
+    if level == Level::Graph {
+        let unread = prefer.as_ref().map(|prefer| (prefer.referenced, NO_PREFERENCE));
+        let unread = unread.or(rules.first().map(|rule| (rule.referenced, NO_RULES)));
+        if let Some((place, words)) = unread {
+            return Err(source.error(place, Error::policy(words)));
+        }
+    }
     let changing = Changing { pack: pack_itself, level, dtype, source };
     policy.name = name;
     if let Some(prefer) = prefer {
@@ -162,11 +204,31 @@ pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> 
         policy = policy.rule(rule(written, source)?).map_err(|error| source.error(place, error))?;
     }
     changing.cells(&mut policy.lists, &cells)?;
-    changing.ops(&mut policy.lists, &ops)?;
+    if let (Level::Graph, Some(name)) = (level, ops.changes().into_iter().find_map(ChangesV1::first)) {
+        let words = "level graph does not read `ops`; its lists stand under `graph`: allow, infer, deny, clear";
+        return Err(source.error(name.referenced, Error::list(words)));
+    }
+    changing.ops(&mut policy.lists, &ops.changes())?;
+    if let Some(graph) = graph {
+        if level != Level::Graph {
+            let words = format!("level {level} does not read `graph`; level graph does");
+            return Err(source.error(graph.referenced, Error::policy(words)));
+        }
+        changing.ops(&mut policy.lists, &graph.value.changes())?;
+        if let Some(written) = &graph.value.level {
+            policy.graph_level = graph_level(&written.value, dtype).map_err(|e| source.error(written.referenced, e))?;
+        }
+    }
     if let Some(scale) = scale {
         policy.loss_scale = loss_scale(scale, source)?;
     }
     Ok(policy)
+}
+
+fn graph_level(name: &str, low: DType) -> Result<GraphLevel> {
+    let level: GraphLevel = name.parse()?;
+    level.check(low)?;
+    Ok(level)
 }
 
 fn low_dtype(name: &str) -> Result<DType> {
@@ -232,7 +294,7 @@ struct Changing<'a> {
 impl Changing<'_> {
     /// An error at the first name of a change to a list that the level does not read.
     fn check_reads(&self, listed: Listed, treatment: Treatment, changes: &ChangesV1) -> Result<()> {
-        match changes.add.first().or(changes.remove.first()) {
+        match changes.first() {
             None => Ok(()),
             Some(name) => {
                 self.level.check_reads(listed, treatment).map_err(|error| self.source.error(name.referenced, error))
@@ -301,9 +363,11 @@ impl Changing<'_> {
     }
 
     /// An op has one entry. Added to one list while it stands on another, it would have two, so that is an error.
-    fn ops(&self, lists: &mut Lists, ops: &OpsV1) -> Result<()> {
+    ///
+    /// The changes are in the order of [`Level::named_lists`].
+    fn ops(&self, lists: &mut Lists, changes: &[&ChangesV1]) -> Result<()> {
         let mut additions = Vec::new();
-        for ((color, treatment), changes) in COLORS.into_iter().zip(ops.changes()) {
+        for (&(color, treatment), changes) in self.level.named_lists().iter().zip(changes) {
             self.check_reads(Listed::Ops, treatment, changes)?;
             let (removed, added) = self.changed(&of_color(lists, treatment, self.dtype), changes, color)?;
             removed.into_iter().for_each(|op| _ = lists.remove_op(op));
@@ -312,10 +376,11 @@ impl Changing<'_> {
         for (color, treatment, changes, added) in additions {
             for name in &changes.add {
                 let ops = self.ops_of(name)?;
-                let other = COLORS.iter().filter(|(other, _)| *other != color).find(|(_, treatment)| {
-                    let on_it = of_color(lists, *treatment, self.dtype);
-                    ops.iter().any(|op| on_it.contains_key(op) && added.iter().any(|(new, _)| new == op))
-                });
+                let other =
+                    self.level.named_lists().iter().filter(|(other, _)| *other != color).find(|(_, treatment)| {
+                        let on_it = of_color(lists, *treatment, self.dtype);
+                        ops.iter().any(|op| on_it.contains_key(op) && added.iter().any(|(new, _)| new == op))
+                    });
                 if let Some((other, _)) = other {
                     let words = format!("`{}` stands on the {other} list of ops, too; remove it there", name.value);
                     return Err(self.source.error(name.referenced, Error::list(words)));
@@ -400,7 +465,7 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
     let name = policy.pack.as_deref().unwrap_or(Pack::DEFAULT);
     let pack = Pack::named(name)?;
     let (from, to, low) = (pack.lists(policy.level)?, &policy.lists, policy.dtype);
-    check_can_be_written(&from, to, name)?;
+    check_can_be_written(policy.level, &from, to, name)?;
     let cells = |treatment| {
         let kinds = |lists: &Lists| kinds_of_color(lists, treatment, low);
         changes(kinds(&from), kinds(to), |kind: &String| kind.clone())
@@ -408,6 +473,23 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
     let ops = |treatment| {
         let name = |op: &Op| op.unambiguous_name(pack.system);
         changes(of_color(&from, treatment, low), of_color(to, treatment, low), name)
+    };
+    let (ops, graph) = match policy.level {
+        Level::Graph => {
+            let level = Some(policy.graph_level).filter(|level| *level != GraphLevel::Usual);
+            let graph = GraphV1 {
+                allow: ops(Treatment::Low),
+                infer: ops(Treatment::Infer),
+                deny: ops(Treatment::Full),
+                clear: ops(Treatment::Clear),
+                level: level.map(|level| placeless(level.to_string())),
+            };
+            (OpsV1::default(), Some(graph).filter(|graph| !graph.is_empty()).map(placeless))
+        }
+        _ => {
+            let [white, black, promote] = [Treatment::Low, Treatment::Full, Treatment::Widest].map(ops);
+            (OpsV1 { white, black, promote }, None)
+        }
     };
     Ok(PolicyV1 {
         version: placeless(1),
@@ -418,14 +500,15 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
         prefer: (!policy.prefer.is_memory()).then(|| placeless(policy.prefer.to_string())),
         rules: policy.rules.iter().map(|rule| placeless(written_rule(rule))).collect(),
         cells: CellsV1 { white: cells(Treatment::Low), black: cells(Treatment::Full) },
-        ops: OpsV1 { white: ops(Treatment::Low), black: ops(Treatment::Full), promote: ops(Treatment::Widest) },
+        ops,
+        graph,
         loss_scale: Some(placeless(written_loss_scale(&policy.loss_scale))),
     })
 }
 
 /// A file adds names to the lists that have a color and removes them. What else was changed in code has no words there.
-fn check_can_be_written(from: &Lists, to: &Lists, pack: &str) -> Result<()> {
-    let colored = |entry: &Entry| COLORS.iter().any(|(_, treatment)| *treatment == entry.treatment);
+fn check_can_be_written(level: Level, from: &Lists, to: &Lists, pack: &str) -> Result<()> {
+    let colored = |entry: &Entry| level.named_lists().iter().any(|(_, treatment)| *treatment == entry.treatment);
     let differs = |op: &&Op| {
         let (before, after) = (from.ops().get(op), to.ops().get(op));
         let same = before.map(|entry| entry.treatment) == after.map(|entry| entry.treatment);

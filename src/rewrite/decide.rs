@@ -6,7 +6,7 @@ use super::{Reason, Region, RuleRef};
 use crate::{
     DType, Policy,
     cell::{Adapter, Cast},
-    error::Result,
+    error::{Error, Result},
     policy::{Level, Run},
     precision::{OpRules, Treatment},
 };
@@ -88,6 +88,11 @@ impl Surroundings {
 impl<'a> Prepared<'a> {
     pub fn new(policy: &'a Policy) -> Result<Self> {
         policy.check()?;
+        if policy.level == Level::Graph {
+            let words =
+                "level graph wraps no cells: `graph::rewrite(&net, &inputs, &policy)` rewrites the graph of a call";
+            return Err(Error::level(words));
+        }
         Ok(Prepared {
             policy,
             rules: policy.rules.iter().map(|rule| Arc::new(RuleRef::from(rule))).collect(),
@@ -104,7 +109,7 @@ impl<'a> Prepared<'a> {
     fn of_level(&self) -> Region {
         match self.policy.level {
             Level::O1 | Level::Auto if self.ops.is_some() => Region::Lists(self.policy.dtype),
-            Level::O0 | Level::O1 | Level::Auto => Region::AsIs,
+            Level::O0 | Level::O1 | Level::Auto | Level::Graph => Region::AsIs,
             Level::O2 | Level::O3 => self.low(),
         }
     }
