@@ -79,7 +79,7 @@
 //! | info | `plan applied`, `plan undone` | a network was wrapped by a policy: level, dtype, how many cells |
 //! | info | `parameters decorated` | parameters are stored in 16 bits: how many, and how many are not |
 //! | info | `weights read`, `weights written` | a weight file: its name and size |
-//! | info | `epoch finished` | an epoch of [`train::fit`]: loss and accuracy |
+//! | info | `epoch finished` | an epoch of [`train::fit`]: loss, and accuracy or mean squared error |
 //! | debug | `loss scale grows`, `loss scale shrinks` | the scale before and after |
 //! | debug | `policy read`, `model read` | a file was read |
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -131,10 +131,9 @@ fn epochs_and_stored_parameters_are_reported() {
     let mut net = Child::new(Dense::new(2, 2, &mut Rng::seed(1)));
     let options = train::FitOptions { epochs: 2, loss_scale: LossScaleSpec::None, ..Default::default() };
     let (history, lines) = events(|| train::fit(&mut net, &data, &options, &mut |_| {}));
-    let expected =
-        history.epochs.iter().enumerate().map(|(i, epoch)| {
-            format!("INFO epoch finished epoch={i} loss={:?} accuracy={:?}", epoch.loss, epoch.accuracy)
-        });
+    let expected = history.epochs.iter().enumerate().map(|(i, epoch)| {
+        format!("INFO epoch finished epoch={i} loss={:?} accuracy={:?}", epoch.loss, epoch.score.accuracy().unwrap())
+    });
     assert_eq!(lines, expected.collect::<Vec<_>>());
     let (_, lines) = events(|| decorate(&net, Decorate::new(DType::F16)));
     assert_eq!(lines, ["INFO parameters decorated dtype=f16 stored_low=2 kept=0 masters=true"]);

@@ -119,10 +119,10 @@ fn the_record_adds_up() {
     assert!((last.loss - mean).abs() < 1e-12);
     assert_eq!(
         accuracy(&net, &data().test, 297).unwrap(),
-        last.accuracy,
+        last.score.accuracy().unwrap(),
         "the batch size does not matter in evaluation"
     );
-    assert_eq!(history.accuracy(), Some(last.accuracy));
+    assert_eq!(history.accuracy(), last.score.accuracy());
 }
 
 #[test]

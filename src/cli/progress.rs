@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use precast::{
     report::printable,
-    train::{Epoch, Step},
+    train::{Epoch, Score, Step},
 };
 
 /// A progress bar on standard error. Shown on a terminal only: nothing is written when the output is piped, or when it
@@ -14,7 +14,7 @@ use precast::{
 #[derive(Clone, Debug)]
 pub struct Progress {
     bar: ProgressBar,
-    accuracy: Option<f64>,
+    score: Option<Score>,
 }
 
 impl Progress {
@@ -24,30 +24,30 @@ impl Progress {
         let style = ProgressStyle::with_template("{prefix:10} {bar:30} {pos}/{len} {eta} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(200));
-        Progress { bar, accuracy: None }
+        Progress { bar, score: None }
     }
 
     /// No bar at all.
     pub fn quiet() -> Self {
-        Progress { bar: ProgressBar::hidden(), accuracy: None }
+        Progress { bar: ProgressBar::hidden(), score: None }
     }
 
     /// Shows the name of another run from now on.
     pub fn rename(&mut self, name: impl Into<String>) {
         self.bar.set_prefix(printable(&name.into()).into_owned());
-        self.accuracy = None;
+        self.score = None;
     }
 
     /// Advances by one step.
     pub fn step(&mut self, step: &Step) {
-        let accuracy = self.accuracy.map_or(String::new(), |accuracy| format!(", accuracy {:.1} %", 100.0 * accuracy));
-        self.bar.set_message(format!("loss {:.4}, scale {}{accuracy}", step.loss, step.scale));
+        let score = self.score.map_or(String::new(), |score| format!(", {} {score}", score.name()));
+        self.bar.set_message(format!("loss {:.4}, scale {}{score}", step.loss, step.scale));
         self.bar.inc(1);
     }
 
-    /// Shows the accuracy from now on.
+    /// Shows the score from now on.
     pub fn epoch(&mut self, epoch: &Epoch) {
-        self.accuracy = Some(epoch.accuracy);
+        self.score = Some(epoch.score);
     }
 
     /// Removes the bar.

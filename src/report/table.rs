@@ -5,14 +5,17 @@ use crate::{
     Plan,
     rewrite::{Decision, Predicted, bytes, time},
     table::table,
+    train::Score,
 };
 
-/// A table with a row for each run: accuracy, loss, steps, time and bytes. The column `time` is the time of a step relative to
+/// A table with a row for each run: score, loss, steps, time and bytes. The column `time` is the time of a step relative to
 /// the first run; see [`History::relative_time`](crate::train::History::relative_time).
 pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
+    let mut scores = runs.iter().filter_map(|run| run.history.score()).map(Score::name);
+    let name = scores.next().unwrap_or("accuracy");
     let header = [
         "run",
-        "accuracy",
+        if scores.all(|other| other == name) { name } else { "score" },
         "last loss",
         "steps",
         "skipped",
@@ -28,7 +31,7 @@ pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
         let last = history.steps.last();
         [
             printable(name).into_owned(),
-            or_dash(history.accuracy(), |accuracy| format!("{:.2} %", 100.0 * accuracy)),
+            or_dash(history.score(), |score| score.to_string()),
             or_dash(history.epochs.last(), |epoch| format!("{:.4}", epoch.loss)),
             history.steps.len().to_string(),
             history.skipped().to_string(),

@@ -1,9 +1,11 @@
 //! Loss scaling: the state machine, a training step that uses it, and its parts for a training loop of your own.
 
+mod given;
 mod step;
 
 use serde::{Deserialize, Serialize};
 
+pub use given::IntoLossScale;
 pub use step::{Cause, Outcome, all_finite};
 
 use crate::{

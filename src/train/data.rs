@@ -1,4 +1,4 @@
-//! Labelled examples, and the handwritten digits that come with the library.
+//! Examples with what is to be learnt of them, and the handwritten digits that come with the library.
 
 use std::{io::Read, path::Path};
 
@@ -13,13 +13,28 @@ use crate::{
     printable::printable,
 };
 
-/// Examples of one shape, each with the index of its class.
+/// Examples of one shape, each with its target: the index of a class, or numbers.
 #[derive(Clone, PartialEq)]
 pub struct Dataset {
     /// Shape of one example.
     shape: Vec<usize>,
     values: Vec<f32>,
-    labels: Vec<i64>,
+    targets: Targets,
+}
+
+/// What is to be learnt of each example.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Targets {
+    /// Its class: classification.
+    Classes(Vec<i64>),
+    /// Numbers: regression.
+    Numbers {
+        /// Shape of the target of one example; empty for a single number.
+        shape: Vec<usize>,
+        /// The targets, one after another.
+        values: Vec<f32>,
+    },
 }
 
 /// Training examples and test examples.
@@ -36,7 +51,7 @@ pub struct Split {
 pub struct Batch {
     /// The examples: f32 `[n, ...]`.
     pub x: Tensor,
-    /// Their classes: i64 `[n]`.
+    /// Their targets: classes are i64 `[n]`, numbers f32 `[n, ...]`.
     pub y: Tensor,
 }
 
@@ -47,31 +62,61 @@ impl Dataset {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the values are not one example for each label, one of them
     /// is not finite, or a class is negative.
     pub fn new(values: Vec<f32>, shape: &[usize], labels: Vec<i64>) -> Result<Self> {
-        if elements(shape).and_then(|each| each.checked_mul(labels.len())) != Some(values.len()) {
-            return Err(Error::data(format!(
-                "{} values are not {} examples of shape {shape:?}",
-                values.len(),
-                labels.len()
-            )));
+        Dataset { shape: shape.to_vec(), values, targets: Targets::Classes(labels) }.checked()
+    }
+
+    /// Examples of the given shape, one after another, with targets that are numbers: a tensor of `target_shape` for each
+    /// example. It is the shape that a network returns for one example, `[1]` for a last `Dense` with one output.
+    ///
+    /// ```
+    /// # use precast::data::Dataset;
+    /// // y = 2 x1 + x2 at three points.
+    /// let data = Dataset::regression(vec![0.0, 1.0, 1.0, 0.0, 1.0, 1.0], &[2], vec![1.0, 2.0, 3.0], &[1])?;
+    /// let batch = data.batches(3).next().unwrap();
+    /// assert_eq!((batch.x.shape(), batch.y.shape()), (&[3, 2][..], &[3, 1][..]));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the values are not one example for each target, a value or a target
+    /// is not finite, or the targets are not of their shape.
+    pub fn regression(values: Vec<f32>, shape: &[usize], targets: Vec<f32>, target_shape: &[usize]) -> Result<Self> {
+        let whole = elements(target_shape).is_some_and(|each| each > 0 && targets.len().is_multiple_of(each));
+        if !whole {
+            return Err(Error::data(format!("{} numbers are no targets of shape {target_shape:?}", targets.len())));
         }
-        if let Some((i, label)) = labels.iter().enumerate().find(|(_, label)| **label < 0) {
-            return Err(Error::data(format!("label {i} is {label}; classes count from 0")));
+        let targets = Targets::Numbers { shape: target_shape.to_vec(), values: targets };
+        Dataset { shape: shape.to_vec(), values, targets }.checked()
+    }
+
+    fn checked(self) -> Result<Self> {
+        let (n, shape) = (self.len(), &self.shape);
+        if elements(shape).and_then(|each| each.checked_mul(n)) != Some(self.values.len()) {
+            return Err(Error::data(format!("{} values are not {n} examples of shape {shape:?}", self.values.len())));
         }
-        if let Some((i, value)) = values.iter().enumerate().find(|(_, value)| !value.is_finite()) {
-            let (example, place) = (i / (values.len() / labels.len()), i % (values.len() / labels.len()));
-            return Err(Error::data(format!("value {place} of example {example} is {value}; allowed: finite numbers")));
+        match &self.targets {
+            Targets::Classes(labels) => {
+                if let Some((i, label)) = labels.iter().enumerate().find(|(_, label)| **label < 0) {
+                    return Err(Error::data(format!("label {i} is {label}; classes count from 0")));
+                }
+            }
+            Targets::Numbers { values, .. } => all_finite("target", values, n)?,
         }
-        Ok(Dataset { shape: shape.to_vec(), values, labels })
+        all_finite("value", &self.values, n)?;
+        Ok(self)
     }
 
     /// How many examples.
     pub fn len(&self) -> usize {
-        self.labels.len()
+        match &self.targets {
+            Targets::Classes(labels) => labels.len(),
+            Targets::Numbers { shape, values } => values.len() / shape.iter().product::<usize>(),
+        }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
+        self.len() == 0
     }
 
     /// Shape of one example.
@@ -79,14 +124,22 @@ impl Dataset {
         &self.shape
     }
 
-    /// The classes, in order.
+    /// What is to be learnt of the examples, in order.
+    pub fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    /// The classes, in order; none where the targets are numbers.
     pub fn labels(&self) -> &[i64] {
-        &self.labels
+        match &self.targets {
+            Targets::Classes(labels) => labels,
+            Targets::Numbers { .. } => &[],
+        }
     }
 
     /// How many classes: one more than the highest label.
     pub fn classes(&self) -> usize {
-        self.labels.iter().max().map_or(0, |&label| label as usize + 1)
+        self.labels().iter().max().map_or(0, |&label| label as usize + 1)
     }
 
     /// The same examples in another shape, such as `[64]` instead of `[1, 8, 8]`.
@@ -130,7 +183,7 @@ impl Dataset {
             }
         }
         let shape = [outer, &[height, width]].concat();
-        Ok(Dataset { shape, values, labels: self.labels })
+        Ok(Dataset { shape, values, targets: self.targets })
     }
 
     /// Shuffles by the seed and splits: the first `train` examples are for training, the rest for testing.
@@ -167,12 +220,14 @@ impl Dataset {
         (0..batches).map(move |i| {
             let to = if i + 1 == batches { order.len() } else { (i + 1) * size };
             let part = self.take(&order[i * size..to]);
-            let shape = [&[part.len()], &self.shape[..]].concat();
             let n = part.len();
-            Batch {
-                x: Tensor::from_vec(part.values, &shape).expect("whole examples"),
-                y: Tensor::from_vec(part.labels, &[n]).expect("one label each"),
-            }
+            let of = |shape: &[usize]| [&[n], shape].concat();
+            let x = Tensor::from_vec(part.values, &of(&part.shape)).expect("whole examples");
+            let y = match part.targets {
+                Targets::Classes(labels) => Tensor::from_vec(labels, &[n]).expect("one label each"),
+                Targets::Numbers { shape, values } => Tensor::from_vec(values, &of(&shape)).expect("whole targets"),
+            };
+            Batch { x, y }
         })
     }
 
@@ -185,15 +240,27 @@ impl Dataset {
     }
 
     fn take(&self, order: &[usize]) -> Dataset {
-        let len = self.shape.iter().product::<usize>();
-        let values = order.iter().flat_map(|&i| &self.values[i * len..(i + 1) * len]).copied().collect();
-        Dataset { shape: self.shape.clone(), values, labels: order.iter().map(|&i| self.labels[i]).collect() }
+        let rows = |shape: &[usize], values: &[f32]| -> Vec<f32> {
+            let len = shape.iter().product::<usize>();
+            order.iter().flat_map(|&i| &values[i * len..(i + 1) * len]).copied().collect()
+        };
+        let targets = match &self.targets {
+            Targets::Classes(labels) => Targets::Classes(order.iter().map(|&i| labels[i]).collect()),
+            Targets::Numbers { shape, values } => {
+                Targets::Numbers { shape: shape.clone(), values: rows(shape, values) }
+            }
+        };
+        Dataset { shape: self.shape.clone(), values: rows(&self.shape, &self.values), targets }
     }
 }
 
 impl std::fmt::Debug for Dataset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Dataset({} of shape {:?} in {} classes)", self.len(), self.shape, self.classes())
+        write!(f, "Dataset({} of shape {:?} ", self.len(), self.shape)?;
+        match &self.targets {
+            Targets::Classes(_) => write!(f, "in {} classes)", self.classes()),
+            Targets::Numbers { shape, .. } => write!(f, "with targets of shape {shape:?})"),
+        }
     }
 }
 
@@ -211,6 +278,13 @@ const MOST_PIXELS: usize = 4096;
 /// Elements of one example; `None` when there are more than can be counted.
 fn elements(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis))
+}
+
+/// Checks the numbers of `n` examples.
+fn all_finite(what: &str, values: &[f32], n: usize) -> Result<()> {
+    let Some(i) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+    let (example, place, value) = (i / (values.len() / n), i % (values.len() / n), values[i]);
+    Err(Error::data(format!("{what} {place} of example {example} is {value}; allowed: finite numbers")))
 }
 
 /// For each of `to` pixels along an axis of `from`: its two neighbours, and how far it lies towards the second.

@@ -1,19 +1,18 @@
-//! The training loop of a classifier.
+//! The training loop.
 
-use std::time::Instant;
+use std::{mem, time::Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Epoch, History, Schedule, Step,
-    data::{Batch, Dataset, Split, batches_of_epoch},
+    Epoch, History, Schedule, Score, Step,
+    data::{Batch, Split, batches_of_epoch},
 };
 use crate::{
-    Child, DType, Tensor,
+    Child, DType, Reduction, Tensor,
     cell::{AsCell, Params},
     error::{Error, Result},
     logging::event,
-    no_grad,
     optim::{Adam, Optimizer, Sgd},
     policy::LossScaleSpec,
     scale::LossScale,
@@ -26,7 +25,7 @@ pub struct FitOptions {
     /// Passes over the training data; 10.
     pub epochs: usize,
     /// Examples in a step, at least 1; 32. The last step of an epoch has the rest: fewer, or one more where a single example
-    /// would be left; see [`Dataset::shuffled_batches`].
+    /// would be left; see [`shuffled_batches`](super::data::Dataset::shuffled_batches).
     pub batch: usize,
     /// The learning rate; 0.05.
     pub lr: f64,
@@ -86,15 +85,33 @@ pub enum Event<'a> {
     Epoch(&'a Epoch),
 }
 
-/// Trains a classifier by the cross entropy of its outputs `[n, classes]`, in f32. Its accuracy on the test examples is
-/// measured after each epoch.
+/// Trains a network by a loss in f32, and measures its [`Score`] on the test examples after each epoch.
+///
+/// | targets of the examples | the network returns | loss | score |
+/// | --- | --- | --- | --- |
+/// | [`Classes`](super::data::Targets::Classes) | `[n, classes]` | mean cross entropy | accuracy |
+/// | [`Numbers`](super::data::Targets::Numbers) of a shape | `[n, ...]` of that shape | mean squared error | mean squared error |
+///
+/// ```
+/// use precast::{data::Dataset, prelude::*, train::{FitOptions, fit}};
+/// // y = 2 x - 1 at a hundred points.
+/// let x: Vec<f32> = (0..100).map(|i| i as f32 / 50.0 - 1.0).collect();
+/// let y = x.iter().map(|x| 2.0 * x - 1.0).collect();
+/// let data = Dataset::regression(x, &[1], y, &[1])?.split(80, 0)?;
+///
+/// let mut net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
+/// let history = fit(&mut net, &data, &FitOptions { lr: 0.1, ..FitOptions::default() }, &mut |_| {})?;
+/// assert!(history.score().and_then(|score| score.mean_squared_error()) < Some(1e-3));
+/// # Ok::<(), precast::Error>(())
+/// ```
 ///
 /// The run ends early when it [stalls](crate::Outcome::Stalled); see [`History::stalled`]. The network is left in evaluation
 /// mode. The same network, data and options give the same weights, bit for bit.
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range,
-/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, and what the network reports.
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or those to train with and those to test with
+/// have targets of two kinds, and what the network reports.
 pub fn fit<C: ?Sized + AsCell>(
     net: &mut Child<C>,
     data: &Split,
@@ -154,6 +171,11 @@ impl Fit {
         if data.train.is_empty() || data.test.is_empty() {
             return Err(Error::data("a training run needs examples to train with and examples to test with"));
         }
+        if mem::discriminant(data.train.targets()) != mem::discriminant(data.test.targets()) {
+            let words =
+                "the examples to train with and those to test with have targets of two kinds, classes and numbers";
+            return Err(Error::data(words));
+        }
         net.set_train(true);
         let first = self.history.steps.len();
         let result = self.steps(net, data, observer);
@@ -166,11 +188,18 @@ impl Fit {
         let epoch = Epoch {
             epoch: self.history.epochs.len(),
             loss: steps.iter().map(|step| step.loss).sum::<f64>() / steps.len() as f64,
-            accuracy: accuracy(net, &data.test, self.options.batch)?,
+            score: Score::of(net, &data.test, self.options.batch)?,
             skipped: steps.iter().filter(|step| step.is_skipped()).count(),
             seconds: steps.iter().map(|step| step.seconds).sum(),
         };
-        event!(INFO, epoch = epoch.epoch, loss = epoch.loss, accuracy = epoch.accuracy, "epoch finished");
+        event!(
+            INFO,
+            epoch = epoch.epoch,
+            loss = epoch.loss,
+            accuracy = epoch.score.accuracy(),
+            mean_squared_error = epoch.score.mean_squared_error(),
+            "epoch finished"
+        );
         observer(Event::Epoch(&epoch));
         self.history.epochs.push(epoch);
         Ok(())
@@ -223,37 +252,14 @@ fn train_step<C: ?Sized + AsCell>(
     Ok((Step { epoch, loss: loss.item()?, scale: before, outcome, seconds }, loss.tape_bytes()))
 }
 
-/// Mean cross entropy in f32, whatever the dtype of the outputs: a 16-bit loss would overflow when it is scaled.
-fn loss(outputs: &Tensor, labels: &Tensor) -> Result<Tensor> {
+/// Mean cross entropy of classes, mean squared error of numbers. It is in f32 whatever the dtype of the outputs: a 16-bit
+/// loss would overflow when it is scaled.
+fn loss(outputs: &Tensor, targets: &Tensor) -> Result<Tensor> {
     let outputs = if outputs.dtype().is_low() { outputs.cast(DType::F32) } else { outputs.clone() };
-    outputs.cross_entropy(labels)
-}
-
-/// Share of the examples whose class has the highest output, from 0 to 1. The network is called in its current mode.
-///
-/// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs are not `[n, classes]`,
-/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, and what the network reports.
-pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
-    if data.is_empty() {
-        return Err(Error::data("there are no examples to measure the accuracy on"));
+    match targets.dtype() {
+        DType::I64 => outputs.cross_entropy(targets),
+        _ => outputs.mse_loss(targets, Reduction::Mean),
     }
-    let mut right = 0;
-    for Batch { x, y } in data.batches(batch) {
-        let outputs = no_grad(|| net.call(&x))?;
-        let &[n, classes] = outputs.shape() else {
-            return Err(Error::shape(format!(
-                "a classifier returns [n, classes]; this network returned {:?}",
-                outputs.shape()
-            )));
-        };
-        if n != y.len() || classes == 0 {
-            return Err(Error::shape(format!("the network returned {:?} for {} examples", outputs.shape(), y.len())));
-        }
-        let answers = outputs.argmax(1, false)?.to_vec::<i64>()?;
-        right += answers.iter().zip(y.to_vec::<i64>()?).filter(|(answer, label)| **answer == *label).count();
-    }
-    Ok(right as f64 / data.len() as f64)
 }
 
 fn bytes(x: &Tensor) -> usize {

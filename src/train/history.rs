@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::Score;
 use crate::scale::Outcome;
 
 /// What happened in a training run, step by step and epoch by epoch.
@@ -41,8 +42,9 @@ pub struct Epoch {
     pub epoch: usize,
     /// Mean loss of its steps.
     pub loss: f64,
-    /// Accuracy on the test examples after it, from 0 to 1.
-    pub accuracy: f64,
+    /// How well the network did on the test examples after it.
+    #[serde(flatten)]
+    pub score: Score,
     /// Steps that changed nothing.
     pub skipped: usize,
     /// Wall-clock time of its steps; the test is not counted.
@@ -67,9 +69,14 @@ impl History {
         self.steps.last().filter(|step| matches!(step.outcome, Outcome::Stalled { .. }))
     }
 
-    /// Accuracy on the test examples after the last epoch.
+    /// How well the network did on the test examples after the last epoch.
+    pub fn score(&self) -> Option<Score> {
+        self.epochs.last().map(|epoch| epoch.score)
+    }
+
+    /// Accuracy on the test examples after the last epoch, where their targets are classes.
     pub fn accuracy(&self) -> Option<f64> {
-        self.epochs.last().map(|epoch| epoch.accuracy)
+        self.score().and_then(Score::accuracy)
     }
 
     /// Median time of a step in seconds. The first step, which warms up, counts like any other.

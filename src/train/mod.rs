@@ -4,7 +4,9 @@ pub mod data;
 mod fit;
 mod history;
 mod schedule;
+mod score;
 
-pub use fit::{Event, Fit, FitOptions, Method, accuracy, fit};
+pub use fit::{Event, Fit, FitOptions, Method, fit};
 pub use history::{Epoch, History, Step};
 pub use schedule::Schedule;
+pub use score::{Score, accuracy, mean_squared_error};

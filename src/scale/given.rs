@@ -1,0 +1,91 @@
+//! What a user can give where a loss scale is asked for in TensorFlow's way.
+
+use super::LossScale;
+use crate::{
+    error::{Error, Result, did_you_mean},
+    policy::{DynamicScale, LossScaleSpec},
+};
+
+/// A loss scale as TensorFlow's graph rewrite takes it: a word, a number, or a [`LossScale`].
+///
+/// | given | loss scale |
+/// | --- | --- |
+/// | `"dynamic"` | TensorFlow's: begins at 32768, doubles after 2000 finite steps, halves after others, at least 1 |
+/// | `"none"` | none; here alone, TensorFlow refuses `None` |
+/// | a number of at least 1 | fixed |
+/// | a [`LossScale`] or a [`LossScaleSpec`] | itself |
+///
+/// ```
+/// use precast::{LossScale, Result, scale::IntoLossScale};
+/// fn scale_of(given: impl IntoLossScale) -> Result<f32> {
+///     Ok(given.into_loss_scale()?.value())
+/// }
+/// assert_eq!(scale_of("dynamic")?, 32768.0);
+/// assert_eq!(scale_of(128.0)?, 128.0);
+/// assert_eq!(scale_of(LossScale::none())?, 1.0);
+/// assert!(scale_of("dynamik").unwrap_err().to_string().contains("did you mean `dynamic`?"));
+/// assert!(scale_of(0.5).is_err());
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub trait IntoLossScale {
+    /// The loss scale.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for another word, and for a number below 1 or not finite in float32.
+    fn into_loss_scale(self) -> Result<LossScale>;
+}
+
+impl IntoLossScale for LossScale {
+    fn into_loss_scale(self) -> Result<LossScale> {
+        Ok(self)
+    }
+}
+
+impl IntoLossScale for LossScaleSpec {
+    fn into_loss_scale(self) -> Result<LossScale> {
+        LossScale::new(self)
+    }
+}
+
+impl IntoLossScale for &str {
+    fn into_loss_scale(self) -> Result<LossScale> {
+        match self {
+            "dynamic" => LossScale::new(LossScaleSpec::Dynamic(DynamicScale {
+                init: 32768.0,
+                growth: 2.0,
+                backoff: 0.5,
+                interval: 2000,
+                min: 1.0,
+                max: f32::MAX,
+            })),
+            "none" => Ok(LossScale::none()),
+            other => {
+                let near = did_you_mean(other, ["dynamic", "none"]);
+                Err(Error::value(format!(
+                    "unknown loss scale `{other}`{near}; allowed: dynamic, none, a number of at least 1, a `LossScale`"
+                )))
+            }
+        }
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => { $(
+        impl IntoLossScale for $number {
+            fn into_loss_scale(self) -> Result<LossScale> {
+                fixed(self.into())
+            }
+        }
+    )* };
+}
+
+// The types of a literal with and without a point, and f32.
+numbers! { f64 f32 i32 }
+
+fn fixed(number: f64) -> Result<LossScale> {
+    let scale = number as f32;
+    if number >= 1.0 && scale.is_finite() {
+        return LossScale::fixed(scale);
+    }
+    Err(Error::value(format!("a loss scale of {number}; allowed: at least 1, and finite in float32")))
+}

@@ -1,0 +1,133 @@
+//! How well a network does on examples.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::data::{Batch, Dataset, Targets};
+use crate::{
+    Child,
+    cell::AsCell,
+    error::{Error, Result},
+    no_grad,
+};
+
+/// How well a network does on examples, by the measure that fits their targets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Score {
+    /// Of classes: see [`accuracy`].
+    Accuracy(f64),
+    /// Of numbers: see [`mean_squared_error`].
+    MeanSquaredError(f64),
+}
+
+impl Score {
+    /// The score of a network, which is called in its current mode with `batch` examples at a time.
+    ///
+    /// # Errors
+    /// As [`accuracy`] and [`mean_squared_error`].
+    pub fn of<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<Self> {
+        match data.targets() {
+            Targets::Classes(_) => accuracy(net, data, batch).map(Score::Accuracy),
+            Targets::Numbers { .. } => mean_squared_error(net, data, batch).map(Score::MeanSquaredError),
+        }
+    }
+
+    /// What is measured, in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Score::Accuracy(_) => "accuracy",
+            Score::MeanSquaredError(_) => "mean squared error",
+        }
+    }
+
+    /// The accuracy, if it is one.
+    pub fn accuracy(self) -> Option<f64> {
+        if let Score::Accuracy(share) = self { Some(share) } else { None }
+    }
+
+    /// The mean squared error, if it is one.
+    pub fn mean_squared_error(self) -> Option<f64> {
+        if let Score::MeanSquaredError(error) = self { Some(error) } else { None }
+    }
+}
+
+/// `97.31 %` for an accuracy, `1.234e-3` for an error.
+impl fmt::Display for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Score::Accuracy(share) => write!(f, "{:.2} %", 100.0 * share),
+            Score::MeanSquaredError(error) => write!(f, "{error:.3e}"),
+        }
+    }
+}
+
+/// Share of the examples whose class has the highest output, from 0 to 1. The network is called in its current mode.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs are not `[n, classes]`,
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples or their targets are no classes, and what the
+/// network reports.
+pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
+    if data.is_empty() {
+        return Err(Error::data("there are no examples to measure the accuracy on"));
+    }
+    if !matches!(data.targets(), Targets::Classes(_)) {
+        return Err(Error::data(
+            "the accuracy is measured on examples with classes; these have numbers (see `mean_squared_error`)",
+        ));
+    }
+    let mut right = 0;
+    for Batch { x, y } in data.batches(batch) {
+        let outputs = no_grad(|| net.call(&x))?;
+        let &[n, classes] = outputs.shape() else {
+            return Err(Error::shape(format!(
+                "a classifier returns [n, classes]; this network returned {:?}",
+                outputs.shape()
+            )));
+        };
+        if n != y.len() || classes == 0 {
+            return Err(Error::shape(format!("the network returned {:?} for {} examples", outputs.shape(), y.len())));
+        }
+        let answers = outputs.argmax(1, false)?.to_vec::<i64>()?;
+        right += answers.iter().zip(y.to_vec::<i64>()?).filter(|(answer, label)| **answer == *label).count();
+    }
+    Ok(right as f64 / data.len() as f64)
+}
+
+/// Mean of the squares of `output - target` over all numbers of all examples, computed in f64. The network is called in its
+/// current mode.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs have not the shape of the targets,
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples or their targets are no numbers, and what the
+/// network reports.
+pub fn mean_squared_error<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
+    if data.is_empty() {
+        return Err(Error::data("there are no examples to measure the squared error on"));
+    }
+    if !matches!(data.targets(), Targets::Numbers { .. }) {
+        return Err(Error::data(
+            "the squared error is measured on examples with numbers; these have classes (see `accuracy`)",
+        ));
+    }
+    // One running sum, so that the size of the batches does not matter.
+    let (mut sum, mut count) = (0.0, 0);
+    for Batch { x, y } in data.batches(batch) {
+        let outputs = no_grad(|| net.call(&x))?;
+        if outputs.shape() != y.shape() {
+            return Err(Error::shape(format!(
+                "the network returned {:?} for targets of shape {:?}",
+                outputs.shape(),
+                y.shape()
+            )));
+        }
+        for (output, target) in outputs.to_f64().into_iter().zip(y.to_f64()) {
+            sum += (output - target).powi(2);
+        }
+        count += y.len();
+    }
+    Ok(sum / count as f64)
+}
