@@ -447,3 +447,37 @@ fn errors_of_the_forward_pass_and_of_run_name_it() -> Result<()> {
     assert_eq!(ran_in(&PlainSum, &[F32]).0, [F32]);
     Ok(())
 }
+
+/// A product whose backward pass is written with products, which regions lower.
+#[derive(Clone)]
+struct OwnProduct;
+
+impl CustomOp for OwnProduct {
+    const NAME: &'static str = "OwnProduct";
+
+    fn forward(&self, x: &[Tensor], saved: &mut Vec<Tensor>) -> Result<Tensor> {
+        saved.extend([x[0].clone(), x[1].clone()]);
+        x[0].matmul(&x[1])
+    }
+
+    fn backward(&self, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
+        let (a, b) = (&back.saved[0], &back.saved[1]);
+        Ok(vec![Some(back.grad.matmul(&b.t()?)?), Some(a.t()?.matmul(back.grad)?)])
+    }
+}
+
+/// A region that is entered between the forward and the backward pass does not reach the latter.
+#[test]
+fn a_backward_pass_inside_of_a_region_keeps_the_dtypes_of_the_forward_pass() {
+    let a = Tensor::from_vec(vec![1.0f32 / 3.0, 2.0 / 3.0, 0.1, 0.7], &[2, 2]).unwrap().requires_grad();
+    let b = Tensor::from_vec(vec![0.3f32, 1.0 / 7.0, 5.0 / 7.0, 0.9], &[2, 2]).unwrap().requires_grad();
+    let loss = || OwnProduct.apply(&[&a, &b]).unwrap().sum_all().unwrap();
+    let wanted = loss().backward().unwrap();
+    let outside = loss();
+    let region = Autocast::new("torch-2.15-cuda").unwrap();
+    let (found, events) = observe::watch(|| autocast(region, || outside.backward()).unwrap());
+    for x in [&a, &b] {
+        assert_eq!(found.of(x).unwrap().to_vec::<f32>().unwrap(), wanted.of(x).unwrap().to_vec::<f32>().unwrap());
+    }
+    assert!(events.iter().all(|event| event.op != Op::Cast), "{events:?}");
+}

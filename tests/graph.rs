@@ -1,5 +1,8 @@
 //! Networks as graphs: recorded, run, written, rewritten, and as cells of a tree.
 
+#[allow(dead_code, reason = "the benches use more of it")]
+#[path = "../benches/steps/nets.rs"]
+mod nets;
 #[path = "graph/networks.rs"]
 mod networks;
 #[path = "graph/refusals.rs"]

@@ -10,9 +10,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Graph, GraphLists, graph::Kind};
+use super::{Graph, graph::Kind};
 use crate::{
-    Cell, Child, DType, Param, Tensor,
+    Cell, Child, DType, Param, Policy, Tensor,
     cell::{AsCell, Node, NodeMut},
     error::{Error, Result},
     tensor::recording,
@@ -78,23 +78,19 @@ impl TryFrom<Written> for GraphCell {
 /// left in evaluation and otherwise as it was.
 ///
 /// # Errors
-/// Those of [`Graph::trace`] and of [`Graph::rewrite`]: [`ErrorKind::Value`](crate::ErrorKind::Value) for a network that has
+/// Those of [`Policy::graph_lists`], of [`Graph::trace`] and of [`Graph::rewrite`]: [`ErrorKind::Value`](crate::ErrorKind::Value) for a network that has
 /// adapters, a `to_float` or low weights, which would be rewritten twice.
 ///
 /// ```
-/// use precast::{graph::{GraphLists, rewrite}, layers::{Dense, Rng}, policy::Pack, prelude::*};
+/// use precast::{graph::rewrite, layers::{Dense, Rng}, prelude::*};
 /// let mut net = Child::new(Dense::new(4, 2, &mut Rng::seed(1))?);
-/// let lists = GraphLists::of_pack(&Pack::named("tensorflow-2.21-bf16")?, DType::Bf16)?;
-/// let low = rewrite(&mut net, &[Tensor::ones(&[3, 4], DType::F32)], &lists)?;
+/// let low = rewrite(&mut net, &[Tensor::ones(&[3, 4], DType::F32)], &Policy::named("graph-bf16")?)?;
 /// assert_eq!(low.named_params()[0].0, "weight");
 /// assert_eq!(low.call(&Tensor::ones(&[5, 4], DType::F32))?.dtype(), DType::F32);
 /// # Ok::<(), precast::Error>(())
 /// ```
-pub fn rewrite<C: ?Sized + AsCell>(
-    net: &mut Child<C>,
-    inputs: &[Tensor],
-    lists: &GraphLists,
-) -> Result<Child<GraphCell>> {
+pub fn rewrite<C: ?Sized + AsCell>(net: &mut Child<C>, inputs: &[Tensor], policy: &Policy) -> Result<Child<GraphCell>> {
+    let lists = policy.graph_lists()?;
     let mut wrapped = None;
     net.walk(&mut |entry| {
         if wrapped.is_none() && (entry.slot.adapter.is_some() || entry.slot.to_float.is_some()) {
@@ -108,8 +104,8 @@ pub fn rewrite<C: ?Sized + AsCell>(
         return Err(error);
     }
     let mut cell = GraphCell::trace(net, inputs)?;
-    cell.evaluation = cell.evaluation.rewrite(lists)?.graph;
-    cell.training = cell.training.map(|graph| Ok::<_, Error>(graph.rewrite(lists)?.graph)).transpose()?;
+    cell.evaluation = cell.evaluation.rewrite(&lists)?.graph;
+    cell.training = cell.training.map(|graph| Ok::<_, Error>(graph.rewrite(&lists)?.graph)).transpose()?;
     Ok(Child::new(cell))
 }
 

@@ -36,9 +36,9 @@ impl Graph {
     /// adapters or low weights, or one that was rewritten before.
     ///
     /// ```
-    /// use precast::{graph::{Graph, GraphLists}, layers::{Dense, Relu, Rng, Sequential}, policy::Pack, prelude::*};
+    /// use precast::{graph::{Graph, GraphLists}, layers::{Dense, ReLU, Rng, Sequential}, policy::Pack, prelude::*};
     /// let mut rng = Rng::seed(1);
-    /// let net = Child::new(Sequential::new().with(Dense::new(4, 8, &mut rng)?).with(Relu).with(Dense::new(8, 2, &mut rng)?));
+    /// let net = Child::new(Sequential::new(vec![Dense::new(4, 8, &mut rng)?.into(), ReLU.into(), Dense::new(8, 2, &mut rng)?.into()]));
     /// let graph = Graph::trace(&net, &[Tensor::ones(&[3, 4], DType::F32)])?;
     /// let lists = GraphLists::of_pack(&Pack::named("tensorflow-2.21-fp16")?, DType::F16)?;
     /// let low = graph.rewrite(&lists)?;

@@ -113,7 +113,7 @@ fn one_more(x: &Tensor, batch: usize) -> Result<Tensor> {
 struct Builder<'a> {
     params: HashMap<usize, (&'a str, &'a Param)>,
     /// Values of parameters, kept alive so that nothing else takes their identity.
-    _values: Vec<Tensor>,
+    values: Vec<Tensor>,
     paths: &'a HashMap<usize, String>,
     nodes: Vec<Node>,
     names: Names,
@@ -136,7 +136,7 @@ impl<'a> Builder<'a> {
         }
         let mut builder = Builder {
             params: by_value,
-            _values: values,
+            values,
             paths,
             nodes: vec![],
             names: Names::default(),
@@ -205,6 +205,14 @@ impl<'a> Builder<'a> {
         if self.tracked[&port] && !x.is_tracked() { self.stop(port, cell) } else { port }
     }
 
+    /// A buffer that the call moved, and that has another value since.
+    fn buffer(&mut self, buffer: &Param) -> Port {
+        let known = self.params.iter().find(|(_, (_, param))| param.is_same(buffer));
+        let before = known.and_then(|(identity, _)| self.values.iter().find(|value| value.identity() == *identity));
+        let value = before.cloned().unwrap_or_else(|| buffer.tensor());
+        self.port_of(&value, "")
+    }
+
     /// The same value, through which no gradient flows.
     fn stop(&mut self, port: Port, cell: &str) -> Port {
         if let Some(stopped) = self.stopped.get(&port) {
@@ -250,7 +258,7 @@ impl<'a> Builder<'a> {
             )));
         }
         let updates = recorded.blends.iter().map(|blend| {
-            let buffer = self.port_of(&blend.buffer.tensor(), "").node;
+            let buffer = self.buffer(&blend.buffer).node;
             let count = blend.count.map(Dim::fixed);
             Update { buffer, by: self.from[&blend.batch.identity()], momentum: blend.momentum, count }
         });

@@ -136,7 +136,7 @@ pub const MUTATIONS: &[Mutation] = &[
         "a region reaches the backward pass",
         "src/tensor/backward.rs",
         &[("let _off = precision::enter(Frame::Off);", "")],
-        &["autocast", "features"],
+        &["custom_ops"],
     ),
     // Cells and their adapters.
     mutation(

@@ -1,0 +1,112 @@
+//! What cannot be traced, run or read, and what is said of it.
+
+use precast::{
+    ErrorKind,
+    graph::{Graph, rewrite},
+    layers::{Dense, ReLU, Rng, Sequential},
+    prelude::*,
+};
+
+use super::networks::random;
+
+fn small() -> Child {
+    let r = &mut Rng::seed(1);
+    Child::of(Sequential::new(vec![Dense::new(4, 8, r).into(), ReLU.into(), Dense::new(8, 2, r).into()]))
+}
+
+/// A cell that looks at a number and chooses.
+#[derive(Debug, Serialize, Deserialize)]
+struct Chooses;
+
+#[typetag::serde]
+impl Cell for Chooses {
+    children!(Self {});
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let doubled = (x * 2.0)?;
+        if doubled.sum_all()?.item()? > 0.0 { doubled.relu() } else { doubled.neg() }
+    }
+}
+
+#[test]
+fn control_flow_that_depends_on_data_is_refused_where_it_is() {
+    let net = Child::of(Sequential::new(vec![ReLU.into(), Chooses.into()]));
+    let error = Graph::trace(&net, &[random(&[2, 3], 1)]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let message = error.to_string();
+    assert!(message.starts_with("the code in cell `1` reads the value of `sum_1`"), "{message}");
+}
+
+/// Another number of examples takes another way through the code.
+#[test]
+fn a_graph_for_one_size_says_why() {
+    let f = |x: &[Tensor]| Ok(vec![if x[0].shape()[0] == 2 { x[0].relu()? } else { x[0].relu()?.neg()? }]);
+    let graph = Graph::trace_fn(&Default::default(), &[random(&[2, 3], 1)], f).unwrap();
+    assert!(graph.only_batch().is_some());
+    assert_eq!(graph.run(&[random(&[2, 3], 2)]).unwrap()[0].shape(), [2, 3]);
+    let message = graph.run(&[random(&[3, 3], 2)]).unwrap_err().to_string();
+    assert!(message.contains("it runs batches of 2 only"), "{message}");
+}
+
+#[test]
+fn wrong_inputs_of_a_graph_are_named() {
+    let graph = Graph::trace(&small(), &[random(&[2, 4], 1)]).unwrap();
+    for (inputs, kind, words) in [
+        (vec![], ErrorKind::Shape, "the graph has 1 inputs, got 0"),
+        (vec![random(&[2, 5], 1)], ErrorKind::Shape, "`input` is [2, 5]; the graph was traced with f32 [b, 4]"),
+        (vec![random(&[2, 4], 1).cast(DType::F16)], ErrorKind::DType, "`input` is f16; the graph was traced with f32"),
+    ] {
+        let error = graph.run(&inputs).unwrap_err();
+        assert_eq!((error.kind(), error.to_string()), (kind, words.to_string()));
+    }
+}
+
+#[test]
+fn what_is_low_already_is_not_rewritten() {
+    let x = [random(&[2, 4], 1)];
+    let policy = Policy::named("graph").unwrap();
+    let mut net = small();
+    let applied = Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
+    let error = rewrite(&mut net, &x, &policy).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Value);
+    assert!(error.to_string().contains("has an adapter"), "{error}");
+    applied.undo(&mut net).unwrap();
+    let mut low = rewrite(&mut net, &x, &policy).unwrap();
+    let message = rewrite(&mut low, &x, &policy).unwrap_err().to_string();
+    assert!(message.contains("already; a graph is rewritten once"), "{message}");
+    // A policy of another level has no lists.
+    let error = rewrite(&mut net, &x, &Policy::named("o2").unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Level);
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_its_place() {
+    let graph = Graph::trace(&small(), &[random(&[2, 4], 1)]).unwrap();
+    let text = graph.to_json().unwrap();
+    for (from, to, words) in [
+        ("\"op\": \"Relu\"", "\"op\": \"Rellu\"", "node `relu_1`: no op is called `Rellu` (did you mean `Relu`?)"),
+        ("\"inputs\": [\n        \"relu_1\"", "\"inputs\": [\n        \"relu_2\"", "no node before it gives `relu_2` (did you mean `relu_1`?)"),
+        ("\"precast_graph\": 1", "\"precast_graph\": 9", "a graph of version 9; this precast reads version 1"),
+        ("\"name\": \"relu_1\"", "\"nmae\": \"relu_1\"", "unknown field `nmae`"),
+        ("\"op\": \"Relu\"", "\"op\": \"OneHot\"", "node `relu_1`: OneHot has no kernel"),
+    ] {
+        assert!(text.contains(from), "{from} in {text}");
+        let message = Graph::from_json(&text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
+    }
+    assert!(Graph::from_json("").unwrap_err().to_string().contains("line 1"));
+}
+
+#[test]
+fn outputs_that_are_inputs_and_empty_functions_are_graphs() {
+    let x = random(&[2, 3], 1);
+    let graph = Graph::trace_fn(&Default::default(), &[x.clone(), x.clone()], |x| Ok(vec![x[1].clone(), x[0].clone()]))
+        .unwrap();
+    assert_eq!(graph.nodes().len(), 2);
+    let y = random(&[2, 3], 2);
+    let outputs = graph.run(&[x.clone(), y.clone()]).unwrap();
+    assert_eq!((outputs[0].to_f64(), outputs[1].to_f64()), (y.to_f64(), x.to_f64()));
+    let nothing = Graph::trace_fn(&Default::default(), &[], |_| Ok(vec![])).unwrap();
+    assert!(nothing.run(&[]).unwrap().is_empty());
+    assert!(nothing.to_svg().contains("0 ops, 0 casts"));
+    assert_eq!(Graph::from_json(&nothing.to_json().unwrap()).unwrap().nodes().len(), 0);
+}

@@ -1,0 +1,132 @@
+//! Rewritten networks: their casts, their parameters, files, and what they learn.
+
+use precast::{
+    graph::{Graph, GraphCell, rewrite},
+    io::weights,
+    prelude::*,
+};
+
+use super::{
+    nets::{self, Task},
+    networks::{bits, random},
+};
+
+fn lenet5() -> (Child, Tensor) {
+    let Task { net, x, .. } = nets::task("lenet5").unwrap();
+    (net, x.slice(0, 0..4).unwrap())
+}
+
+#[test]
+fn a_rewritten_network_has_the_parameters_of_the_original_and_stays_f32_at_its_ends() {
+    let (mut net, x) = lenet5();
+    let low = rewrite(&mut net, std::slice::from_ref(&x), &Policy::named("graph").unwrap()).unwrap();
+    let paths = |params: Vec<(String, Param)>| params.into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    assert_eq!(paths(low.named_params()), paths(net.named_params()));
+    for ((_, a), (_, b)) in low.named_params().iter().zip(net.named_params()) {
+        assert!(a.is_same(&b) && a.dtype() == DType::F32);
+    }
+    let (y, wanted) = (low.call(&x).unwrap(), net.call(&x).unwrap());
+    assert_eq!(y.dtype(), DType::F32);
+    // Five layers of f16 products: each element within some epsilons of the largest.
+    let largest = wanted.to_f64().iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+    for (a, b) in y.to_f64().iter().zip(wanted.to_f64()) {
+        assert!((a - b).abs() < 16.0 * largest / 1024.0, "{a} against {b}");
+    }
+    assert_ne!(bits(&y), bits(&wanted));
+}
+
+/// Casts of activations in a step: a graph lowers once at its entrance and widens once at its end; O1 does so at each layer.
+#[test]
+fn a_graph_casts_less_than_o1() {
+    for name in ["lenet5", "mlp", "gpt"] {
+        let Task { mut net, x, .. } = nets::task(name).unwrap();
+        let x = [x.slice(0, 0..2).unwrap()];
+        let graph = rewrite(&mut net, &x, &Policy::named("graph").unwrap()).unwrap();
+        let of_graph = graph.trace(|net| net.call_many(&x).unwrap()).1.casts();
+        // Low copies of parameters are kept, so a network of its own is counted.
+        let mut net = nets::task(name).unwrap().net;
+        let _applied = Policy::new(Level::O1, DType::F16).unwrap().apply(&mut net).unwrap();
+        let of_o1 = net.trace(|net| net.call_many(&x).unwrap()).1.casts();
+        println!("casts of a forward pass of {name}: graph {of_graph}, O1 {of_o1}");
+        assert!(of_graph < of_o1, "{name}: {of_graph} casts, at O1 {of_o1}");
+    }
+}
+
+#[test]
+fn a_graph_cell_goes_through_files() {
+    let (mut net, x) = lenet5();
+    net.set_train(true);
+    let low = rewrite(&mut net, std::slice::from_ref(&x), &Policy::named("graph").unwrap()).unwrap();
+    let folder = std::env::temp_dir().join(format!("precast-graph-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("weights.safetensors");
+    weights::save(&low, &file).unwrap();
+    let json = serde_json::to_string(&low.erase()).unwrap();
+    assert!(json.starts_with(r#"{"kind":"GraphCell""#), "{}", &json[..60]);
+    let read: Child = serde_json::from_str(&json).unwrap();
+    weights::load(&read, &file).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let low = rewrite(&mut net, std::slice::from_ref(&x), &Policy::named("graph").unwrap()).unwrap();
+    assert_eq!(bits(&read.call(&x).unwrap()), bits(&low.call(&x).unwrap()));
+    // Weights of the network fit the graph: the paths are the same.
+    assert_eq!(read.named_params().len(), net.named_params().len());
+}
+
+#[test]
+fn casts_that_cancel_can_be_taken_out() {
+    let (mut net, x) = lenet5();
+    let _applied = Policy::new(Level::O1, DType::F16).unwrap().apply(&mut net).unwrap();
+    let graph = Graph::trace(&net, std::slice::from_ref(&x)).unwrap();
+    let fewer = graph.with_fewer_casts();
+    assert!(fewer.casts() < graph.casts(), "{} of {}", fewer.casts(), graph.casts());
+    // Nothing but widenings that nobody reads was taken out here: the values are the same.
+    assert_eq!(bits(&fewer.run(std::slice::from_ref(&x)).unwrap()[0]), bits(&net.call(&x).unwrap()));
+}
+
+/// A rewritten network learns what the network in f32 learns.
+#[test]
+fn a_rewritten_network_learns() {
+    let data = precast::data::digits().unwrap();
+    let data = data.split(1500, 1).unwrap();
+    let accuracy = |graph: bool| {
+        let r = &mut Rng::seed(5);
+        let mut net = Child::of(Sequential::new(vec![
+            Flatten::default().into(),
+            Dense::new(64, 32, r).into(),
+            ReLU.into(),
+            Dense::new(32, 10, r).into(),
+        ]));
+        let x = random(&[8, 1, 8, 8], 1);
+        if graph {
+            net = rewrite(&mut net, &[x], &Policy::named("graph").unwrap()).unwrap().erase();
+        }
+        net.set_train(true);
+        let mut optimizer = Adam::new(net.params(), 2e-3);
+        let mut scale = LossScale::dynamic();
+        for epoch in 0..10 {
+            for batch in data.train.shuffled_batches(32, 3, epoch) {
+                let loss = net.call(&batch.x).unwrap().cross_entropy(&batch.y).unwrap();
+                let _ = scale.step(&mut optimizer, &loss).unwrap();
+            }
+        }
+        net.set_train(false);
+        precast::train::accuracy(&net, &data.test, 64).unwrap()
+    };
+    let (full, low) = (accuracy(false), accuracy(true));
+    assert!(full > 0.93 && (full - low).abs() <= 0.005 + 1.0 / data.test.len() as f64, "{full} and {low}");
+}
+
+#[test]
+fn drawings_show_cells_casts_and_reasons() {
+    let (net, x) = lenet5();
+    let graph = Graph::trace(&net, std::slice::from_ref(&x)).unwrap();
+    let low = graph.rewrite(&Policy::named("graph").unwrap().graph_lists().unwrap()).unwrap();
+    let svg = low.to_svg();
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    for words in ["conv2d_1", "on the allow list", "16 bit", "f16 [b, 6, "] {
+        assert!(svg.contains(words), "{words}");
+    }
+    let dot = low.graph.to_dot();
+    assert!(dot.starts_with("digraph {") && dot.matches(" -> ").count() >= low.graph.nodes().len() - 2);
+    let _ = GraphCell::trace(&mut lenet5().0, std::slice::from_ref(&x)).unwrap();
+}
