@@ -5,6 +5,8 @@
 mod nets;
 #[path = "graph/networks.rs"]
 mod networks;
+#[path = "graph/optimizer.rs"]
+mod optimizer;
 #[path = "graph/refusals.rs"]
 mod refusals;
 #[path = "graph/rewritten.rs"]

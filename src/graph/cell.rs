@@ -91,6 +91,15 @@ impl TryFrom<Written> for GraphCell {
 /// ```
 pub fn rewrite<C: ?Sized + AsCell>(net: &mut Child<C>, inputs: &[Tensor], policy: &Policy) -> Result<Child<GraphCell>> {
     let lists = policy.graph_lists()?;
+    check_not_wrapped(net)?;
+    let mut cell = GraphCell::trace(net, inputs)?;
+    cell.evaluation = cell.evaluation.rewrite(&lists)?.graph;
+    cell.training = cell.training.map(|graph| Ok::<_, Error>(graph.rewrite(&lists)?.graph)).transpose()?;
+    Ok(Child::new(cell))
+}
+
+/// A network whose cells are cast already is not rewritten.
+pub(crate) fn check_not_wrapped<C: ?Sized + AsCell>(net: &Child<C>) -> Result<()> {
     let mut wrapped = None;
     net.walk(&mut |entry| {
         if wrapped.is_none() && (entry.slot.adapter.is_some() || entry.slot.to_float.is_some()) {
@@ -100,13 +109,7 @@ pub fn rewrite<C: ?Sized + AsCell>(net: &mut Child<C>, inputs: &[Tensor], policy
                 Some(Error::value(format!("{path} has {what}; a network is rewritten without (undo the plan first)")));
         }
     });
-    if let Some(error) = wrapped {
-        return Err(error);
-    }
-    let mut cell = GraphCell::trace(net, inputs)?;
-    cell.evaluation = cell.evaluation.rewrite(&lists)?.graph;
-    cell.training = cell.training.map(|graph| Ok::<_, Error>(graph.rewrite(&lists)?.graph)).transpose()?;
-    Ok(Child::new(cell))
+    wrapped.map_or(Ok(()), Err)
 }
 
 impl GraphCell {

@@ -44,6 +44,7 @@ mod type_graph;
 mod vertices;
 
 pub use casts::{NewCast, casts};
+pub(crate) use cell::check_not_wrapped;
 pub use cell::{GraphCell, rewrite};
 pub use device::{Device, LowSupport, OpSupport};
 pub use graph::{Dim, Graph, Kind, Node, Output};

@@ -1,0 +1,167 @@
+//! TensorFlow's `enable_mixed_precision_graph_rewrite`: an optimizer whose step runs a rewritten graph with a scaled loss.
+
+use crate::{
+    Child, DType, LossScale, Optimizer, Outcome, Policy, Tensor,
+    cell::AsCell,
+    error::Result,
+    graph::{Graph, GraphLists, check_not_wrapped},
+    policy::Pack,
+    scale::IntoLossScale,
+};
+
+/// Wraps an optimizer: its [steps](GraphRewrite::step) run the network and its loss as a graph in which f16 spreads as
+/// TensorFlow 2.21's lists say, with the loss scaled. The parameters stay f32, and so does the network where it is called
+/// outside of a step. `loss_scale` is `"dynamic"`, `"none"`, a number, or a [`LossScale`].
+///
+/// What it returns is no [`Optimizer`], so it cannot be wrapped again:
+///
+/// ```compile_fail
+/// # use precast::{prelude::*, train::enable_mixed_precision_graph_rewrite};
+/// let once = enable_mixed_precision_graph_rewrite(Sgd::new(Default::default(), 0.1), "dynamic").unwrap();
+/// let twice = enable_mixed_precision_graph_rewrite(once, "dynamic").unwrap();
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) for what is no loss scale.
+///
+/// ```
+/// use precast::{Outcome, Reduction, layers::{Dense, ReLU, Rng, Softmax}, prelude::*, sequential};
+/// use precast::train::enable_mixed_precision_graph_rewrite;
+/// let rng = &mut Rng::seed(1);
+/// let net = Child::new(sequential![Dense::new(8, 16, rng), ReLU, Dense::new(16, 4, rng), Softmax::default()]);
+/// let (x, y) = (Tensor::ones(&[32, 8], DType::F32), Tensor::full(&[32, 4], 0.25, DType::F32));
+///
+/// let mut optimizer = enable_mixed_precision_graph_rewrite(Sgd::new(net.params(), 0.1), "dynamic")?;
+/// for _ in 0..3 {
+///     let outcome = optimizer.step(&net, &[x.clone(), y.clone()], |net, given| {
+///         net.call(&given[0])?.mse_loss(&given[1], Reduction::Mean)
+///     })?;
+///     assert_eq!(outcome, Outcome::Stepped);
+/// }
+/// assert_eq!(optimizer.global_step(), 3);
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn enable_mixed_precision_graph_rewrite<O: Optimizer>(
+    optimizer: O,
+    loss_scale: impl IntoLossScale,
+) -> Result<GraphRewrite<O>> {
+    let lists = GraphLists::of_pack(&Pack::named("tensorflow-2.21-fp16")?, DType::F16)?;
+    GraphRewrite::of(optimizer, loss_scale, lists)
+}
+
+/// An optimizer whose steps run rewritten graphs; see [`enable_mixed_precision_graph_rewrite`].
+#[derive(Debug)]
+pub struct GraphRewrite<O> {
+    optimizer: O,
+    loss_scale: LossScale,
+    lists: GraphLists,
+    traced: Vec<Traced>,
+    steps: u64,
+    runs: u64,
+}
+
+/// The graph of one signature: of inputs of these dtypes and shapes, the first axis aside where it is the batch.
+#[derive(Debug)]
+struct Traced {
+    signature: Vec<(DType, Vec<usize>)>,
+    graph: Graph,
+}
+
+impl<O: Optimizer> GraphRewrite<O> {
+    /// As [`enable_mixed_precision_graph_rewrite`], by the lists of a policy of level graph.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for what is no loss scale, and those of
+    /// [`Policy::graph_lists`](crate::Policy::graph_lists).
+    pub fn new(optimizer: O, loss_scale: impl IntoLossScale, policy: &Policy) -> Result<Self> {
+        GraphRewrite::of(optimizer, loss_scale, policy.graph_lists()?)
+    }
+
+    fn of(optimizer: O, loss_scale: impl IntoLossScale, lists: GraphLists) -> Result<Self> {
+        let loss_scale = loss_scale.into_loss_scale()?;
+        Ok(GraphRewrite { optimizer, loss_scale, lists, traced: vec![], steps: 0, runs: 0 })
+    }
+
+    /// One training step: runs `loss` of the inputs as a rewritten graph, and updates the parameters if every gradient is
+    /// finite. A step that is skipped leaves parameters, the optimizer's state and [`global_step`](GraphRewrite::global_step)
+    /// as they are, and lowers a dynamic loss scale.
+    ///
+    /// `loss` is given the inputs, targets among them, and returns a scalar. It is called when inputs of other dtypes or
+    /// shapes come, and recorded; all other steps run the graph. A graph is recorded in training or in evaluation as the
+    /// network then is: call [`forget`](GraphRewrite::forget) after changing the network or the function.
+    ///
+    /// # Errors
+    /// Those of [`Graph::trace`], [`Graph::rewrite`] and [`LossScale::step`];
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a network that has adapters, a `to_float` or low weights.
+    pub fn step<C: ?Sized + AsCell>(
+        &mut self,
+        net: &Child<C>,
+        inputs: &[Tensor],
+        loss: impl Fn(&Child<C>, &[Tensor]) -> Result<Tensor>,
+    ) -> Result<Outcome> {
+        check_not_wrapped(net)?;
+        let at = match self.traced.iter().position(|traced| traced.fits(inputs)) {
+            Some(at) => at,
+            None => {
+                let traced = Graph::trace_with(net, inputs, |net, inputs| Ok(vec![loss(net, inputs)?]))?;
+                let graph = traced.rewrite(&self.lists)?.graph;
+                let signature = inputs.iter().map(|x| (x.dtype(), x.shape().to_vec())).collect();
+                self.traced.push(Traced { signature, graph });
+                self.traced.len() - 1
+            }
+        };
+        let loss = self.traced[at].graph.run_nth(self.runs, inputs)?.swap_remove(0);
+        self.runs += 1;
+        let outcome = self.loss_scale.step(&mut self.optimizer, &loss)?;
+        self.steps += u64::from(outcome == Outcome::Stepped);
+        Ok(outcome)
+    }
+
+    /// How many steps have updated the parameters.
+    pub fn global_step(&self) -> u64 {
+        self.steps
+    }
+
+    /// The loss scale.
+    pub fn loss_scale(&self) -> &LossScale {
+        &self.loss_scale
+    }
+
+    /// The optimizer, to change its learning rate.
+    pub fn optimizer(&mut self) -> &mut O {
+        &mut self.optimizer
+    }
+
+    /// The graphs so far, one for each signature of inputs.
+    pub fn graphs(&self) -> impl Iterator<Item = &Graph> {
+        self.traced.iter().map(|traced| &traced.graph)
+    }
+
+    /// Forgets the graphs: the next step records one again.
+    pub fn forget(&mut self) {
+        self.traced.clear();
+    }
+
+    /// The optimizer by itself, whose steps rewrite and scale nothing: TensorFlow's
+    /// `disable_mixed_precision_graph_rewrite`.
+    pub fn disable(self) -> O {
+        self.optimizer
+    }
+}
+
+impl Traced {
+    fn fits(&self, inputs: &[Tensor]) -> bool {
+        let (any_batch, batch) = (self.graph.only_batch().is_none(), inputs.iter().find_map(|x| x.shape().first()));
+        let traced = self.signature.iter().find_map(|(_, shape)| shape.first());
+        let same = |(dtype, shape): &(DType, Vec<usize>), x: &Tensor| {
+            let axes = |shape: &[usize], batch: Option<&usize>| -> Vec<Option<usize>> {
+                let of = |(axis, &length): (usize, &usize)| {
+                    (axis > 0 || !any_batch || Some(&length) != batch).then_some(length)
+                };
+                shape.iter().enumerate().map(of).collect()
+            };
+            *dtype == x.dtype() && axes(shape, traced) == axes(x.shape(), batch)
+        };
+        self.signature.len() == inputs.len() && self.signature.iter().zip(inputs).all(|(known, x)| same(known, x))
+    }
+}
