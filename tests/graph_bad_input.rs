@@ -2,7 +2,7 @@
 
 use precast::{
     DType, Result,
-    graph::{Device, GraphList, GraphLists, Painting, Port, TypeGraph, casts, paint},
+    graph::{Device, GraphList, GraphLists, Painting, Port, TypeAttr, TypeGraph, casts, paint},
     policy::Pack,
 };
 
@@ -194,6 +194,35 @@ fn large_graphs_are_painted() {
     handed_on.add("product", "MatMul", DType::F32, &[last, last]).unwrap();
     let painting = painted(&handed_on).unwrap();
     assert_eq!(painting.vertices.iter().filter(|vertex| vertex.low.is_some()).count(), 1);
+}
+
+/// Elements that are written into a list and read from it one after the other.
+#[test]
+fn long_tensor_lists_are_painted_and_endless_ones_are_errors() {
+    let lists = |length: usize| {
+        let mut graph = TypeGraph::default();
+        let element = graph.add("element", "MatMul", DType::F32, &[]).unwrap();
+        let mut handle = element;
+        for i in 0..length {
+            let op = if i < length / 2 { "TensorListPushBack" } else { "TensorListPopBack" };
+            let own = graph.add(&format!("list{i}"), op, DType::F32, &[]).unwrap();
+            let node = &mut graph.nodes[own.node];
+            node.types.push(TypeAttr { name: "variant".into(), dtype: "variant".into(), fixed: true });
+            // The handle comes first and goes out first.
+            node.out_types = vec![1, 0];
+            (node.inputs, node.in_types) = match (i, op) {
+                (0, _) => (vec![element], vec![0]),
+                (_, "TensorListPushBack") => (vec![handle, element], vec![1, 0]),
+                _ => (vec![handle], vec![1]),
+            };
+            handle = own;
+        }
+        graph
+    };
+    let painting = painted(&lists(2_000)).unwrap();
+    assert!(painting.vertices.iter().filter(|vertex| vertex.is_f32).all(|vertex| vertex.low.is_some()));
+    let said = message(&lists(100_000));
+    assert!(said.starts_with("node `list") && said.contains("the tensor lists of this graph are too long"), "{said}");
 }
 
 #[test]

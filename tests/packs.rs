@@ -400,6 +400,35 @@ fn our_own_lists_for_graphs_follow_those_for_regions() {
     );
 }
 
+/// Under our own lists, a block of a transformer is low from its first product to its last, and its loss is f32.
+#[test]
+fn our_own_lists_make_a_block_low() {
+    use precast::graph::{Device, GraphLists, Port, TypeGraph, casts, paint};
+    for low in DType::LOW {
+        let mut graph = TypeGraph::default();
+        let mut add = |name: &str, op: &str, inputs: &[Port]| graph.add(name, op, DType::F32, inputs).unwrap();
+        let (x, w, target) = (add("x", "Input", &[]), add("w", "Param", &[]), add("target", "Input", &[]));
+        let embedded = add("embedded", "Embedding", &[w, x]);
+        let query = add("query", "Linear", &[embedded, w]);
+        let attention = add("attention", "ScaledDotProductAttention", &[query, query, query]);
+        let residual = add("residual", "Add", &[embedded, attention]);
+        let norm = add("norm", "LayerNorm", &[residual, w]);
+        let up = add("up", "Linear", &[norm, w]);
+        let gelu = add("gelu", "Gelu", &[up]);
+        let dropout = add("dropout", "Dropout", &[gelu]);
+        let head = add("head", "Linear", &[dropout, w]);
+        add("loss", "CrossEntropy", &[head, target]);
+        let lists = GraphLists::of_pack(&Pack::named(Pack::DEFAULT).unwrap(), low).unwrap();
+        let painting = paint(&graph, &lists, &Device::any()).unwrap();
+        for (node, n) in graph.nodes.iter().enumerate() {
+            let is_f32 = ["x", "w", "target", "embedded", "loss"].contains(&n.name.as_str());
+            assert_eq!(painting.is_low(node, 0), !is_f32, "{}", painting.explain(&n.name).unwrap());
+        }
+        let casts: Vec<Port> = casts(&graph, &painting).iter().map(|cast| cast.of).collect();
+        assert_eq!(casts, [w, embedded, head], "one each for the weight, the input of the block, and the loss");
+    }
+}
+
 /// The lists that the oldest documents write out, copied by hand: see `note` in the file.
 fn written_out(pack: &str, list: &str, count: usize) -> Vec<String> {
     let all: Value = serde_json::from_str(include_str!("seeds/lists.json")).unwrap();

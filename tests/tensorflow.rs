@@ -12,14 +12,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use golden::golden;
 use precast::{
-    DType, Result,
+    DType, Op, Policy, Result,
+    catalogue::System,
     graph::{
         Device, GraphLevel, GraphList, GraphLists, LowSupport, OpSupport, Painting, Port, TypeAttr, TypeGraph,
         TypeNode, casts, paint,
     },
     policy::Pack,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tally::Tally;
 
 /// What a rewrite changed: the new types by node and attribute, the casts by name with what they read, and the new inputs of
@@ -252,15 +253,232 @@ fn rewritten_graphs() {
             }
         }
     }
-    for pipeline in ["pipeline_bf16", "pipeline_fp16"] {
+    let known = Ports::recorded(recorded["graphs"].as_array().unwrap());
+    for (pipeline, setting) in [("pipeline_bf16", "bf16"), ("pipeline_fp16", "fp16")] {
         for function in recorded[pipeline]["functions"].as_array().into_iter().flatten() {
             for graph in function["graphs"].as_array().unwrap() {
                 let name = format!("{pipeline} {} {}", text(&function["name"]), text(&graph["id"]));
-                tally.not_covered(name, "the types of its ports were not recorded");
+                match known.complete(graph["nodes_before"].as_array().unwrap()) {
+                    Some((nodes, preserved)) => {
+                        judge(&mut tally, name, &nodes, &preserved, &graph["rewrite"], setting);
+                    }
+                    None => tally.not_covered(name, "the types of its ports were not recorded"),
+                }
             }
         }
     }
     tally.close();
+}
+
+/// The types of the inputs and outputs of ops, by op, as other graphs were recorded.
+struct Ports(HashMap<String, (Value, Value)>);
+
+impl Ports {
+    fn recorded(graphs: &[Value]) -> Self {
+        let nodes = graphs.iter().flat_map(|graph| graph["nodes"].as_array().unwrap());
+        Ports(nodes.map(|n| (text(&n["op"]), (n["in_ports"].clone(), n["out_ports"].clone()))).collect())
+    }
+
+    /// The nodes of a graph of the whole pipeline, for which ports were not recorded, with their ports, and the names of those
+    /// that are preserved: the ends of the graph. `None` where an op has more types than can be told apart.
+    fn complete(&self, nodes: &[Value]) -> Option<(Vec<Value>, Value)> {
+        let read: BTreeSet<String> = nodes
+            .iter()
+            .flat_map(|node| texts(&node["inputs"]))
+            .map(|input| port(&input).map_or(String::new(), |(name, _)| name.to_string()))
+            .collect();
+        let is_end = |node: &&Value| node["op"] == "_Arg" || !read.contains(&text(&node["name"]));
+        let ends = nodes.iter().filter(is_end).map(|node| node["name"].clone()).collect();
+        let mut completed = nodes.to_vec();
+        for node in &mut completed {
+            let inputs = texts(&node["inputs"]).iter().filter(|input| port(input).is_some()).count();
+            let (ins, outs) = match self.0.get(&text(&node["op"])) {
+                Some((ins, outs)) if ins.as_array()?.len() == inputs => (ins.clone(), outs.clone()),
+                _ => Ports::of_types(node, inputs)?,
+            };
+            node["in_ports"] = ins;
+            node["out_ports"] = outs;
+        }
+        Some((completed, ends))
+    }
+
+    /// An op with one type has it at all ports. One with `T` and an index type reads its indices last, as `Sum` and
+    /// `Transpose` do.
+    fn of_types(node: &Value, inputs: usize) -> Option<(Value, Value)> {
+        let types: Vec<&String> = node["types"].as_object()?.keys().collect();
+        let outs = if node["op"] == "_Retval" { json!([]) } else { json!([types.first()?]) };
+        match types[..] {
+            [own] => Some((json!(vec![own; inputs]), outs)),
+            [own, index] if own == "T" && inputs == 2 => Some((json!([own, index]), outs)),
+            _ => None,
+        }
+    }
+}
+
+/// The pack that has the lists of a recorded mode.
+fn pack_of(mode: &str) -> Option<(&'static str, DType)> {
+    match mode {
+        "CUDA (cuda>=9010,cudnn>=8000)" => Some(("tensorflow-2.21-fp16", DType::F16)),
+        "BF16 (onednn bfloat16)" => Some(("tensorflow-2.21-bf16", DType::Bf16)),
+        mode if mode.contains("onednn_bfloat16") => Some(("tensorflow-2.21-bf16", DType::Bf16)),
+        mode if mode.starts_with("CPU (") || mode.contains("auto_mixed_precision_cpu") => {
+            Some(("tensorflow-2.21-cpu", DType::F16))
+        }
+        _ => None,
+    }
+}
+
+/// What is wrong with our lists beside recorded ones: every name of a list is on ours, and every op of ours that has a name in
+/// TensorFlow is named there.
+fn difference(ours: &GraphLists, theirs: &Value) -> Option<String> {
+    let recorded = |list: GraphList| texts(&theirs[list.name()]);
+    for list in GraphList::ALL {
+        if let Some(name) = recorded(list).iter().find(|name| ours.list(name) != Some(list)) {
+            return Some(format!("{name} is on the {list} list, and here on {:?}", ours.list(name)));
+        }
+        let named = |op: &Op| op.names(System::TensorFlow).any(|name| recorded(list).iter().any(|known| known == name));
+        let has_name = |op: &&Op| op.names(System::TensorFlow).next().is_some();
+        let on_ours = Op::ALL.iter().filter(has_name).filter(|op| ours.list_of(**op) == Some(list));
+        if let Some(op) = on_ours.into_iter().find(|op| !named(op)) {
+            return Some(format!("{op} is on the {list} list here, and not there"));
+        }
+    }
+    None
+}
+
+/// A variable of the environment as a policy says it: `DENYLIST_ADD=Tanh` is `deny: { add: [Tanh] }`.
+fn policy_of(pack: &str, low: DType, setting: &str) -> Option<String> {
+    let variables: Vec<(&str, &str)> = setting.split_whitespace().filter_map(|word| word.split_once('=')).collect();
+    let mut lines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (key, value) in &variables {
+        match key.split_once("LIST_") {
+            None if *key == "LEVEL" => _ = lines.insert("level", vec![value.to_lowercase()]),
+            None => return None,
+            Some((list, change)) => {
+                let list = match list {
+                    "ALLOW" | "WHITE" => "allow",
+                    "INFER" | "GRAY" => "infer",
+                    "DENY" | "BLACK" => "deny",
+                    "CLEAR" => "clear",
+                    _ => return None,
+                };
+                lines.entry(list).or_default().push(format!("{}: [{value}]", change.to_lowercase()));
+            }
+        }
+    }
+    let line = |(key, value): (&&str, &Vec<String>)| match *key {
+        "level" => format!("  level: {}\n", value[0]),
+        list => format!("  {list}: {{ {} }}\n", value.join(", ")),
+    };
+    let lines: String = lines.iter().map(line).collect();
+    let graph = if lines.is_empty() { return None } else { format!("graph:\n{lines}") };
+    Some(format!("version: 1\nlevel: graph\ndtype: {}\npack: {pack}\n{graph}", low.long_name()))
+}
+
+/// The lists of every mode, and what each variable of the environment makes of them, as keys of a policy.
+#[test]
+fn lists_and_what_the_environment_makes_of_them() {
+    let Some(recorded) = golden("tensorflow/lists.json") else { return };
+    let mut tally = Tally::new("tensorflow", "lists");
+    let lists_of = |pack: &str, low| GraphLists::of_pack(&Pack::named(pack).unwrap(), low).unwrap();
+    for (section, mode, theirs) in ["header", "binary"]
+        .iter()
+        .flat_map(|section| recorded[section].as_object().into_iter().flatten().map(move |(m, t)| (section, m, t)))
+        .filter(|(_, mode, _)| *mode != "parts")
+    {
+        let case = format!("{section} {mode}");
+        match pack_of(mode) {
+            _ if theirs.get("allow").is_none() => tally.not_covered(case, "no lists were recorded"),
+            None => tally.not_covered(case, "there is no pack for these versions or for FP16_CPU"),
+            Some((pack, low)) => match difference(&lists_of(pack, low), theirs) {
+                None => tally.agree(case),
+                Some(words) => tally.fail(case, words),
+            },
+        }
+    }
+    for (setting, theirs) in recorded["environment_overrides"].as_object().unwrap() {
+        let (pack, low) = pack_of(theirs["mode"].as_str().unwrap()).unwrap();
+        let (case, before) = (format!("environment {setting}"), lists_of(pack, low));
+        let Some(policy) = policy_of(pack, low, setting) else {
+            tally.not_covered(case, "what was set is not recorded");
+            continue;
+        };
+        let status = theirs["status"].as_str().unwrap();
+        match Policy::parse(&policy, "p").and_then(|policy| policy.graph_lists()) {
+            Err(_) if status != "OK" => tally.agree(case),
+            Err(error) if error.to_string().contains("no op is called") => {
+                tally.on_purpose(case, "a name that nobody knows");
+            }
+            Err(error) if error.to_string().contains("unknown level of a graph") => {
+                tally.on_purpose(case, "a level that nobody knows");
+            }
+            Err(error) => tally.fail(case, error),
+            Ok(_) if status != "OK" => tally.fail(case, status),
+            Ok(_) if theirs.get("allow").is_none() => tally.not_covered(case, "no lists were recorded"),
+            // The lists were recorded as they are before this level reads them.
+            Ok(_) if setting == "LEVEL=TREAT_INFER_AS_DENY" => {
+                tally.not_covered(case, "the recorded lists do not show what the level makes of them");
+            }
+            Ok(after) => {
+                let changed = |list: GraphList, name: &str| {
+                    let of = |key: &str| texts(&theirs[list.name()][key]).iter().any(|known| known == name);
+                    let all = theirs[list.name()]["removed"] == "ALL";
+                    (of("added"), of("removed") || all && before.list(name) == Some(list))
+                };
+                let wrong = Op::ALL.iter().flat_map(|op| op.names(System::TensorFlow)).find(|name| {
+                    let mut expected = before.list(name);
+                    for list in GraphList::ALL {
+                        let (added, removed) = changed(list, name);
+                        expected = if added { Some(list) } else { expected.filter(|is| !(removed && *is == list)) };
+                    }
+                    after.list(name) != expected
+                });
+                match wrong {
+                    None => tally.agree(case),
+                    Some(name) => tally.fail(case, format!("{name} is on {:?}", after.list(name))),
+                }
+            }
+        }
+    }
+    tally.close();
+}
+
+/// TensorFlow takes names of no op, and ignores a level that it does not know.
+#[test]
+fn names_that_nobody_knows_are_errors() {
+    for (setting, words) in [
+        ("DENYLIST_ADD=Tahn", "did you mean `Tanh`"),
+        ("ALLOWLIST_REMOVE=Tahn", "did you mean `Tanh`"),
+        ("LEVEL=treat_infer_as_denied", "did you mean `treat_infer_as_deny`"),
+    ] {
+        let policy = policy_of("tensorflow-2.21-fp16", DType::F16, setting).unwrap();
+        let message = Policy::parse(&policy, "p").unwrap_err().to_string();
+        assert!(message.starts_with("p:6:") && message.contains(words), "{message}");
+    }
+}
+
+/// A change of a list is of an op, by whichever of its names.
+#[test]
+fn changes_go_by_op() {
+    let lists = lists("fp16_CLEARLIST_REMOVE=Snapshot").unwrap();
+    assert_eq!([lists.list("Snapshot"), lists.list("Identity"), lists.list_of(Op::Identity)], [None; 3]);
+}
+
+/// The variables of the environment and the keys of a policy do the same to every graph that was recorded for both.
+#[test]
+fn policy_keys_are_the_environment() {
+    for (variables, key) in [
+        ("fp16_DENYLIST_ADD=Tanh,INFERLIST_REMOVE=Tanh", "DENYLIST_ADD=Tanh INFERLIST_REMOVE=Tanh"),
+        ("fp16_ALLOWLIST_ADD=Softmax,INFERLIST_REMOVE=Softmax", "ALLOWLIST_ADD=Softmax INFERLIST_REMOVE=Softmax"),
+        ("fp16_ALLOWLIST_ADD=Relu,CLEARLIST_REMOVE=Relu", "WHITELIST_ADD=Relu CLEARLIST_REMOVE=Relu"),
+        ("fp16_TENSOR_CORES_ONLY", "LEVEL=TENSOR_CORES_ONLY"),
+        ("fp16_UNSAFE_FORCE_ALL", "LEVEL=UNSAFE_FORCE_ALL"),
+        ("fp16_TREAT_INFER_AS_DENY", "LEVEL=TREAT_INFER_AS_DENY"),
+    ] {
+        let policy = policy_of("tensorflow-2.21-cpu", DType::F16, key).unwrap();
+        let of_policy = Policy::parse(&policy, "p").unwrap().graph_lists().unwrap();
+        assert_eq!(Some(of_policy), lists(variables), "{variables}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Painting: the passes of TensorFlow's rewrite, each a function of the vertices and of what was painted before. Every pass
-//! is linear in the edges.
+//! is linear in the edges, but tensor lists have an edge from each writer to each reader.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -57,11 +57,12 @@ impl Painting {
 /// What is painted in one of the two colours, by vertex.
 pub(super) type Marks = Vec<Option<Because>>;
 
-/// Paints a graph: pure, and linear in its nodes and edges.
+/// Paints a graph: pure, and linear in its nodes and edges, but for tensor lists.
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a graph that refers to ports that do not exist, for a loop that is put
-/// together in no known way, and when a type that cannot be changed would have to be low.
+/// together in no known way or another circle, for tensor lists with too many readers and writers, and when a type that cannot
+/// be changed would have to be low.
 pub fn paint(graph: &TypeGraph, lists: &GraphLists, device: &Device) -> Result<Painting> {
     graph.check()?;
     let mut vertices = Vertices::new(graph, lists, device);
@@ -70,7 +71,7 @@ pub fn paint(graph: &TypeGraph, lists: &GraphLists, device: &Device) -> Result<P
     if low.iter().any(Option::is_some) {
         let clusters = tensor_lists::find(&vertices);
         tensor_lists::deny_escaping(&clusters, &mut denied);
-        tensor_lists::join_writers_and_readers(&mut vertices, &clusters);
+        tensor_lists::join_writers_and_readers(&mut vertices, &clusters)?;
         spread(&vertices, lists, &clusters, &mut low, &mut denied);
         loops::match_rounds(&vertices, &mut low)?;
         retype_casts(&vertices, &mut low);

@@ -1,6 +1,7 @@
 //! Tensor lists of TensorFlow: what one op writes into a list, others read from it, so all of them have one dtype.
 
 use super::{Because, paint::Marks, vertices::Vertices};
+use crate::error::{Error, Result};
 
 /// Ops that take elements out of a list.
 const READERS: &[&str] = &[
@@ -97,20 +98,36 @@ pub(super) fn deny_escaping(clusters: &[Cluster], denied: &mut Marks) {
     }
 }
 
+/// How many nodes the search for writers may meet, over all readers. A long chain of list ops has an edge for each writer and
+/// each reader behind it, and these must fit into memory.
+const MOST_MET: usize = 20_000_000;
+
 /// An edge from each writer to each reader whose handle comes from it.
-pub(super) fn join_writers_and_readers(vertices: &mut Vertices<'_>, clusters: &[Cluster]) {
-    let mut edges = Vec::new();
+///
+/// # Errors
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) when that is too much work: the only pass that is not linear.
+pub(super) fn join_writers_and_readers(vertices: &mut Vertices<'_>, clusters: &[Cluster]) -> Result<()> {
+    let (mut edges, mut met) = (Vec::new(), 0);
+    // The last reader from which each vertex was met.
+    let mut met_from = vec![usize::MAX; vertices.len()];
     let nodes = &vertices.graph.nodes;
     for (&reader, &to) in clusters.iter().flat_map(|cluster| cluster.nodes.iter().zip(&cluster.elements)) {
         let Some(root) = handle(vertices, reader).filter(|_| READERS.contains(&&nodes[reader].op[..])) else {
             continue;
         };
-        let mut seen = std::collections::HashSet::new();
         let mut pending = vec![root];
         while let Some(v) = pending.pop() {
             let node = vertices.all[v].node;
-            if !nodes[node].may_change || !seen.insert(v) {
+            if !nodes[node].may_change || std::mem::replace(&mut met_from[v], reader) == reader {
                 continue;
+            }
+            met += 1;
+            if met > MOST_MET {
+                let name = &nodes[reader].name;
+                return Err(Error::value(format!(
+                    "node `{name}`: the tensor lists of this graph are too long; their writers were searched for over \
+                     {MOST_MET} nodes"
+                )));
             }
             if WRITERS.contains(&&nodes[node].op[..])
                 && let Some(from) = elements(vertices, node)
@@ -121,6 +138,7 @@ pub(super) fn join_writers_and_readers(vertices: &mut Vertices<'_>, clusters: &[
         }
     }
     vertices.join(edges);
+    Ok(())
 }
 
 /// Gives the elements of a list one dtype: one that is denied denies all; else one that runs low makes all run low.

@@ -345,7 +345,7 @@ mod tests {
             (region, "p.yaml:6:73: MatMul stands on the list `low` already"),
             (
                 "graph: { allow: [MatMul], deny: [Exp, MatMul] }",
-                "p.yaml:6:40: MatMul stands on the list `allow` already",
+                "p.yaml:6:39: MatMul stands on the list `allow` already",
             ),
             ("graph: { allow: [Linear, Linaer] }", "p.yaml:6:26: no op is called `Linaer` (did you mean `Linear`"),
             ("graph: { allow: [Linear], alow: [] }", "p.yaml:6:27: unknown key `alow` (did you mean `allow`?)"),
