@@ -1,7 +1,7 @@
-//! Mistakes that `children!` turns into compile errors: the messages say what to do.
+//! Mistakes that are compile errors: the messages say what to do.
 
 #[test]
-fn children_explains_itself() {
+fn mistakes_do_not_compile_and_say_why() {
     let cases = trybuild::TestCases::new();
     cases.compile_fail("tests/ui/*.rs");
 }

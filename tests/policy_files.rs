@@ -312,7 +312,7 @@ fn level_graph_is_for_graphs() {
     let graph = || Policy::new(Level::Graph, DType::F16).unwrap();
     let error = graph().plan(&net).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Level);
-    assert!(error.to_string().contains("`graph::rewrite(&net, &inputs, &policy)`"), "{error}");
+    assert!(error.to_string().contains("`graph::rewrite(&mut net, &inputs, &policy)`"), "{error}");
     let mut wrapped = net;
     assert_eq!(
         precast::prelude::auto_mixed_precision(&mut wrapped, Level::Graph, DType::F16).map(|_| ()).unwrap_err(),

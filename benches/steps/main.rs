@@ -18,6 +18,7 @@ use peers::{Options, Torch, fastest, median};
 use precast::{
     __bench, Outcome,
     cost::Speeds,
+    graph::rewrite,
     policy::{DynamicScale, LossScaleSpec, Prefer},
     prelude::*,
     rewrite::{Prediction, undo},
@@ -30,13 +31,15 @@ enum Column {
     Torch(&'static str),
 }
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 10] = [
     Column::Torch("f32"),
     Column::Ours(Level::O0, DType::F16),
     Column::Ours(Level::O1, DType::F16),
     Column::Ours(Level::O1, DType::Bf16),
     Column::Ours(Level::O2, DType::F16),
     Column::Ours(Level::O2, DType::Bf16),
+    Column::Ours(Level::Graph, DType::F16),
+    Column::Ours(Level::Graph, DType::Bf16),
     Column::Torch("f16"),
     Column::Torch("bf16"),
 ];
@@ -71,8 +74,12 @@ impl Trainer {
     /// Before its first step.
     fn untouched(name: &str, level: Level, dtype: DType) -> Result<Self> {
         let mut task = task(name)?;
+        let policy = Policy::new(level, dtype)?;
+        match level {
+            Level::Graph => task.net = rewrite(&mut task.net, std::slice::from_ref(&task.x), &policy)?.erase(),
+            _ => _ = policy.apply(&mut task.net)?,
+        }
         task.net.set_train(true);
-        let _applied = Policy::new(level, dtype)?.apply(&mut task.net)?;
         let params = task.net.params();
         let optimizer: Box<dyn Optimizer> = match task.adamw {
             true => Box::new(Adam::decoupled(params, 1e-3)),
@@ -173,6 +180,10 @@ fn predictions(name: &str, options: &Options, speeds: &Speeds) -> Result<()> {
     let mut rows = Vec::new();
     for column in COLUMNS {
         let Column::Ours(level, dtype) = column else { continue };
+        // What a plan predicts is of cells.
+        if level == Level::Graph {
+            continue;
+        }
         for prefer in Prefer::ALL.into_iter().filter(|prefer| *prefer == Prefer::Memory || level != Level::O0) {
             let mut trainer = Trainer::new(name, level, dtype)?;
             let policy = Policy { prefer, ..Policy::new(level, dtype)? };

@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(of(Op::BatchMatMul, &[&[2, 3, 5], &[2, 5, 7]], &[2, 3, 7]), 210.0);
         assert_eq!(of(Op::Linear, &[&[2, 3, 5], &[7, 5], &[7]], &[2, 3, 7]), 210.0);
         assert_eq!(of(Op::Einsum, &[&[3, 5], &[5, 7]], &[3, 7]), 105.0);
-        assert_eq!(of(Op::Addmm, &[&[7], &[3, 5], &[5, 7]], &[3, 7]), 105.0);
+        assert_eq!(of(Op::Addmm, &[&[3, 5], &[5, 7], &[7]], &[3, 7]), 105.0);
         assert_eq!(of(Op::MultiDot, &[&[3, 5], &[5, 7], &[7, 2]], &[3, 2]), 105.0 + 70.0);
         // Every output of a convolution takes one of each weight of its channel; of a transposed one, every input.
         assert_eq!(of(Op::Conv2d, &[&[1, 4, 6, 6], &[8, 4, 3, 3], &[8]], &[1, 8, 4, 4]), 8.0 * 16.0 * 36.0);

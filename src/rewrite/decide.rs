@@ -90,7 +90,7 @@ impl<'a> Prepared<'a> {
         policy.check()?;
         if policy.level == Level::Graph {
             let words =
-                "level graph wraps no cells: `graph::rewrite(&net, &inputs, &policy)` rewrites the graph of a call";
+                "level graph wraps no cells: `graph::rewrite(&mut net, &inputs, &policy)` rewrites the graph of a call";
             return Err(Error::level(words));
         }
         Ok(Prepared {

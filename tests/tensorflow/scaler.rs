@@ -390,7 +390,6 @@ fn call(case: &str) -> Option<Call<'_>> {
 
 const KERAS: &str = "Keras 3 is a library with optimizers and policies of its own";
 const GLOBAL: &str = "nothing is switched on or off for a whole program";
-const WRAPPED: &str = "the wrapping of an optimizer is not compared yet";
 
 fn error_or_state(tally: &mut Tally, recorded: &Value) {
     let case = text(&recorded["case"]);
@@ -423,10 +422,11 @@ fn error_or_state(tally: &mut Tally, recorded: &Value) {
                 false => tally.fail(case, format!("ours {ours:?}")),
             };
         }
-        "LossScaleOptimizer(1)" | "enable(None)" | "enable(\"sgd\")" => return tally.on_purpose(case, BY_TYPE),
-        "LossScaleOptimizer(LossScaleOptimizer)" | "enable(already wrapped)" => {
-            return tally.not_covered(case, WRAPPED);
-        }
+        "LossScaleOptimizer(1)"
+        | "enable(None)"
+        | "enable(\"sgd\")"
+        | "LossScaleOptimizer(LossScaleOptimizer)"
+        | "enable(already wrapped)" => return tally.on_purpose(case, BY_TYPE),
         "state after failing enable (option not set)" | "disable (second disable only logs a warning)" => {
             return tally.not_covered(case, GLOBAL);
         }

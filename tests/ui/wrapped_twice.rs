@@ -1,0 +1,8 @@
+//! A wrapped optimizer is no optimizer: its loss would be scaled twice.
+
+use precast::{prelude::*, train::enable_mixed_precision_graph_rewrite};
+
+fn main() {
+    let once = enable_mixed_precision_graph_rewrite(Sgd::new(Default::default(), 0.1), "dynamic").unwrap();
+    let _twice = enable_mixed_precision_graph_rewrite(once, "dynamic");
+}
