@@ -24,6 +24,7 @@
 
 mod casts;
 mod cell;
+mod decision;
 mod device;
 mod draw;
 mod edges;
@@ -45,6 +46,7 @@ mod vertices;
 
 pub use casts::{NewCast, casts};
 pub use cell::{GraphCell, rewrite};
+pub use decision::{GraphDiff, NodeChange, NodeDecision};
 pub use device::{Device, LowSupport, OpSupport};
 pub use graph::{Dim, Graph, Kind, Node, Output};
 pub use lists::GraphLists;
