@@ -26,6 +26,7 @@ mod casts;
 mod cell;
 mod decision;
 mod device;
+mod dot;
 mod draw;
 mod edges;
 mod fewer_casts;
