@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Sizes in pixels.
-const BOX: (f64, f64) = (190.0, 40.0);
+const BOX: (f64, f64) = (208.0, 40.0);
 const CAST: (f64, f64) = (92.0, 22.0);
 /// A parameter, its cast beside it, and the space between rows of them and beside them.
 const PILL: (f64, f64) = (126.0, 20.0);
@@ -100,6 +100,8 @@ struct Drawing<'a> {
     boxes: Vec<usize>,
     /// What stands to the left of each box.
     rows: Vec<Vec<Row>>,
+    /// Casts of each box that nobody reads; they stand to the right of it.
+    unread: Vec<Vec<usize>>,
     /// From box to box.
     edges: Vec<(usize, usize)>,
 }
@@ -110,7 +112,13 @@ impl<'a> Drawing<'a> {
         for (i, node) in graph.nodes.iter().enumerate() {
             follows[i] = matches!(node.kind, Kind::Input) || node.inputs.iter().any(|port| follows[port.node]);
         }
-        let boxes: Vec<usize> = (0..graph.nodes.len()).filter(|&i| follows[i] || returns(graph, i)).collect();
+        let read: HashSet<usize> =
+            graph.nodes.iter().flat_map(|node| node.inputs.iter().map(|port| port.node)).collect();
+        let is_unread = |node: usize| {
+            graph.nodes[node].is_cast() && !read.contains(&node) && !returns(graph, node) && follows[node]
+        };
+        let boxes: Vec<usize> =
+            (0..graph.nodes.len()).filter(|&i| (follows[i] || returns(graph, i)) && !is_unread(i)).collect();
         let mut place = vec![None; graph.nodes.len()];
         boxes.iter().enumerate().for_each(|(at, &node)| place[node] = Some(at));
         let mut edges = Vec::new();
@@ -118,12 +126,18 @@ impl<'a> Drawing<'a> {
             let from: BTreeSet<usize> = graph.nodes[node].inputs.iter().filter_map(|port| place[port.node]).collect();
             edges.extend(from.into_iter().map(|from| (from, to)));
         }
+        let mut unread = vec![Vec::new(); boxes.len()];
+        for node in (0..graph.nodes.len()).filter(|&node| is_unread(node)) {
+            if let Some(at) = place[graph.nodes[node].inputs[0].node] {
+                unread[at].push(node);
+            }
+        }
         let vertices = painting.iter().flat_map(|painting| &painting.vertices);
         let lists = vertices.filter_map(|vertex| Some((&*vertex.node, vertex.list?))).collect();
         // What parameters are computed from stands where it is read first; a parameter stands at each box that reads it.
         let mut seen = HashSet::new();
         let rows = boxes.iter().map(|&node| rows_beside(graph, node, &place, &mut seen)).collect();
-        Drawing { graph, painting, lists, boxes, rows, edges }
+        Drawing { graph, painting, lists, boxes, rows, unread, edges }
     }
 
     fn node(&self, at: usize) -> &'a Node {
@@ -132,7 +146,17 @@ impl<'a> Drawing<'a> {
 
     fn size(&self, at: usize) -> (f64, f64) {
         let is_small = self.node(at).is_cast() && self.rows[at].is_empty();
-        if is_small { CAST } else { BOX }
+        match (is_small, returns(self.graph, self.boxes[at])) {
+            (true, true) => (CAST.0 + 24.0, CAST.1),
+            (true, false) => CAST,
+            (false, _) => BOX,
+        }
+    }
+
+    /// How far a box reaches from its middle: to the left with what it reads, to the right with unread casts.
+    fn sides(&self, at: usize) -> (f64, f64) {
+        let half = self.size(at).0 / 2.0;
+        (half + self.beside(at).0, half + if self.unread[at].is_empty() { 0.0 } else { CAST.0 + 2.0 * PILL_GAP.0 })
     }
 
     /// How wide and how tall what stands beside a box is.
@@ -149,9 +173,7 @@ impl<'a> Drawing<'a> {
     }
 
     fn svg(&self) -> String {
-        let sides: Vec<(f64, f64)> = (0..self.boxes.len())
-            .map(|at| (self.size(at).0 / 2.0 + self.beside(at).0, self.size(at).0 / 2.0))
-            .collect();
+        let sides: Vec<(f64, f64)> = (0..self.boxes.len()).map(|at| self.sides(at)).collect();
         let laid = layout(&sides, &self.edges);
         let frames = self.frames(&laid);
         let page = Page::new(self, &laid, &frames);
@@ -171,12 +193,14 @@ impl<'a> Drawing<'a> {
         frames.iter().for_each(|frame| self.one_frame(&mut svg, frame, &page));
         for (&(from, to), way) in self.edges.iter().zip(&laid.ways) {
             let ((first, x0), (_, x1)) = (laid.places[from], laid.places[to]);
-            let mut points = vec![(x0, page.middle(from) + self.size(from).1 / 2.0)];
+            // Within a layer a line is vertical, so that it passes what stands beside its ends.
+            let end_of = |(top, height): (f64, f64)| top + height;
+            let mut points = vec![(x0, page.middle(from) + self.size(from).1 / 2.0), (x0, end_of(page.layers[first]))];
             for (i, &x) in way.iter().enumerate() {
                 let (top, height) = page.layers[first + 1 + i];
                 points.extend([(x, top), (x, top + height)]);
             }
-            points.push((x1, page.middle(to) - self.size(to).1 / 2.0));
+            points.extend([(x1, page.layers[laid.places[to].0].0), (x1, page.middle(to) - self.size(to).1 / 2.0)]);
             let dtype = self.node(from).outputs.first().map(|output| output.dtype);
             curve(&mut svg, &points, dtype.is_some_and(DType::is_low));
         }
@@ -184,6 +208,7 @@ impl<'a> Drawing<'a> {
         for at in 0..self.boxes.len() {
             let (x, y) = (laid.places[at].1, page.middle(at));
             self.rows_of(&mut svg, at, x, y);
+            self.unread_of(&mut svg, at, x, y);
             self.one_box(&mut svg, at, x, y, framed.contains(&self.node(at).cell[..]));
         }
         svg.push_str("</g>\n</svg>\n");
@@ -209,7 +234,10 @@ impl<'a> Drawing<'a> {
         }
         let casts = self.graph.casts();
         let ops = self.graph.nodes.iter().filter(|node| node.is_op() && !node.is_cast()).count();
-        let _ = writeln!(svg, r##"<text x="{MARGIN}" y="46" font-size="12" fill="#495057">{ops} ops, {casts} casts</text>"##);
+        let _ = writeln!(
+            svg,
+            r##"<text x="{MARGIN}" y="46" font-size="12" fill="#495057">{ops} ops, {casts} casts</text>"##
+        );
         (svg, x + MARGIN)
     }
 
@@ -228,21 +256,21 @@ impl<'a> Drawing<'a> {
         let mut by_depth: Vec<(&'a str, Vec<usize>)> = members.into_iter().collect();
         by_depth.sort_by_key(|(path, _)| std::cmp::Reverse(path.matches('.').count()));
         for (path, members) in by_depth {
-            let same_inside = known.iter().any(|(other, n)| *n == members.len() && other != &path && is_inside(other, path));
-            if same_inside || (members.len() == 1 && self.rows[members[0]].is_empty()) {
+            let same_inside =
+                known.iter().any(|(other, n)| *n == members.len() && other != &path && is_inside(other, path));
+            if same_inside
+                || (members.len() == 1 && self.rows[members[0]].is_empty() && self.unread[members[0]].is_empty())
+            {
                 continue;
             }
-            let x = |at: &usize| (laid.places[*at].1, self.size(*at).0 / 2.0, self.beside(*at).0);
-            let left = members.iter().map(|at| x(at).0 - x(at).1 - x(at).2).fold(f64::INFINITY, f64::min);
-            let right = members.iter().map(|at| x(at).0 + x(at).1).fold(f64::NEG_INFINITY, f64::max);
+            let ends = |at: usize| (laid.places[at].1 - self.sides(at).0, laid.places[at].1 + self.sides(at).1);
+            let left = members.iter().map(|&at| ends(at).0).fold(f64::INFINITY, f64::min);
+            let right = members.iter().map(|&at| ends(at).1).fold(f64::NEG_INFINITY, f64::max);
             let layers = members.iter().map(|&at| laid.places[at].0);
             let (first, last) = (layers.clone().min().unwrap_or(0), layers.max().unwrap_or(0));
-            let stands_among = |at: &usize| {
-                let (layer, place) = laid.places[*at];
-                let (half, beside) = (self.size(*at).0 / 2.0, self.beside(*at).0);
-                (first..=last).contains(&layer) && place + half > left && place - half - beside < right
-            };
-            if (0..self.boxes.len()).filter(|&at| !is_inside(&self.node(at).cell, path)).any(|at| stands_among(&at)) {
+            let stands_among =
+                |at: usize| (first..=last).contains(&laid.places[at].0) && ends(at).1 > left && ends(at).0 < right;
+            if (0..self.boxes.len()).any(|at| !is_inside(&self.node(at).cell, path) && stands_among(at)) {
                 continue;
             }
             let inner = frames.iter().filter(|frame| is_inside(frame.path, path)).map(|frame| frame.height + 1).max();
@@ -286,13 +314,28 @@ impl<'a> Drawing<'a> {
             if let Some(read) = read {
                 let node = &self.graph.nodes[read];
                 let shape = node.outputs.first().map_or(String::new(), |output| format!(" {:?}", output.shape));
-                self.pill(svg, node, (left, top), PILL.0, &short(&format!("{}{shape}", last(&node.name)), 22));
+                self.pill(svg, node, (left, top), PILL.0, &short(&format!("{}{shape}", last(&node.name)), 20));
             }
             if let (Some(cast), true) = (cast, casts) {
                 let node = &self.graph.nodes[cast];
                 let words = node.outputs.first().map_or(String::new(), |output| output.dtype.to_string());
                 self.pill(svg, node, (left + PILL.0 + PILL_GAP.1, top), PILL_CAST, &words);
             }
+        }
+    }
+
+    fn unread_of(&self, svg: &mut String, at: usize, x: f64, y: f64) {
+        let edge = x + self.size(at).0 / 2.0;
+        let height = self.unread[at].len() as f64 * (PILL.1 + PILL_GAP.1) - PILL_GAP.1;
+        for (i, &cast) in self.unread[at].iter().enumerate() {
+            let node = &self.graph.nodes[cast];
+            let top = y - height / 2.0 + i as f64 * (PILL.1 + PILL_GAP.1);
+            let (middle, left) = (top + PILL.1 / 2.0, edge + 2.0 * PILL_GAP.0);
+            let from = middle.clamp(y - self.size(at).1 / 2.0 + 4.0, y + self.size(at).1 / 2.0 - 4.0);
+            let low = self.node(at).outputs.first().is_some_and(|output| output.dtype.is_low());
+            line(svg, &format!("M{edge:.1},{from:.1} L{left:.1},{middle:.1}"), low);
+            let words = node.outputs.first().map_or(String::new(), |output| format!("to {} · unread", output.dtype));
+            self.pill(svg, node, (left, top), CAST.0, &words);
         }
     }
 
@@ -334,21 +377,34 @@ impl<'a> Drawing<'a> {
             border(list),
             if list.is_some() { 2.5 } else { 1.0 },
         );
-        let mut line = |y: f64, style: &str, words: &str| {
-            let _ = writeln!(svg, r##"<text x="{x:.1}" y="{y:.1}" text-anchor="middle" {style}>{}</text>"##, escaped(words));
+        let mut text = |y: f64, style: &str, words: &str| {
+            let _ = writeln!(
+                svg,
+                r##"<text x="{x:.1}" y="{y:.1}" text-anchor="middle" {style}>{}</text>"##,
+                escaped(words)
+            );
         };
         if is_cast {
             let dtype = node.outputs.first().map_or(String::new(), |output| output.dtype.to_string());
-            line(y + 4.0, "", &format!("to {dtype}{returned}"));
+            text(y + 4.0, "", &format!("to {dtype}{returned}"));
         } else {
-            line(y - 4.0, r#"font-weight="bold""#, &short(&node.name, 28));
-            line(y + 11.0, r##"fill="#495057""##, &short(&what, 34));
+            text(y - 4.0, r#"font-weight="bold""#, &short(&node.name, 30));
+            text(y + 11.0, r##"fill="#495057""##, &short(&what, 34));
         }
         svg.push_str("</g>\n");
         if !is_framed && !is_cast && !node.cell.is_empty() {
             let (x, y) = (x - width / 2.0 + 4.0, y - height / 2.0 - 5.0);
-            let cell = escaped(&short(last(&node.cell), 14));
-            let _ = writeln!(svg, r##"<text x="{x:.1}" y="{y:.1}" fill="#868e96">{cell}</text>"##);
+            // The arrow comes in at the middle.
+            let cell: Vec<char> = node.cell.chars().collect();
+            let cell = match cell.len() {
+                0..=16 => node.cell.clone(),
+                n => format!("…{}", cell[n - 15..].iter().collect::<String>()),
+            };
+            let cell = escaped(&short(&cell, 16));
+            let _ = writeln!(
+                svg,
+                r##"<text x="{x:.1}" y="{y:.1}" fill="#868e96" stroke="#ffffff" stroke-width="3" paint-order="stroke">{cell}</text>"##
+            );
         }
     }
 
@@ -449,7 +505,8 @@ impl<'a> Page<'a> {
 
     /// How tall a box is with what stands beside it.
     fn tall(&self, at: usize) -> f64 {
-        f64::max(self.drawing.size(at).1, self.drawing.beside(at).1)
+        let unread = self.drawing.unread[at].len() as f64 * (PILL.1 + PILL_GAP.1) - PILL_GAP.1;
+        self.drawing.size(at).1.max(self.drawing.beside(at).1).max(unread)
     }
 
     fn middle(&self, at: usize) -> f64 {
@@ -472,11 +529,18 @@ fn curve(svg: &mut String, points: &[(f64, f64)], low: bool) {
     for pair in points.windows(2) {
         let ((x0, y0), (x1, y1)) = (pair[0], pair[1]);
         let middle = f64::midpoint(y0, y1);
+        if (x0, y0) == (x1, y1) {
+            continue;
+        }
         let _ = match x0 == x1 {
             true => write!(path, " L{x1:.1},{y1:.1}"),
             false => write!(path, " C{x0:.1},{middle:.1} {x1:.1},{middle:.1} {x1:.1},{y1:.1}"),
         };
     }
+    line(svg, &path, low);
+}
+
+fn line(svg: &mut String, path: &str, low: bool) {
     let colour = if low { "#4dabf7" } else { "#868e96" };
     let _ = writeln!(
         svg,

@@ -69,7 +69,8 @@ pub(super) fn layout(sides: &[(f64, f64)], edges: &[(usize, usize)]) -> Layout {
             near => near.iter().map(|&n| x[n]).sum::<f64>() / near.len() as f64,
         };
         let mut wishes: Vec<(f64, usize)> = row.iter().map(|node| (mean(node), *node)).collect();
-        wishes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // What leads on stands to the left of what ends.
+        wishes.sort_by(|a, b| a.0.total_cmp(&b.0).then(longest[b.1].cmp(&longest[a.1])));
         for (i, (_, node)) in wishes.into_iter().enumerate() {
             (row[i], x[node]) = (node, i as f64);
         }
@@ -127,14 +128,26 @@ fn place(row: &[usize], near: &[Vec<usize>], longest: &[usize], sides: &[(f64, f
         let best: Vec<f64> = near[node].iter().filter(|&&n| longest[n] == most).map(|&n| x[n]).collect();
         Some(best.iter().sum::<f64>() / best.len() as f64)
     };
-    let mut order: Vec<usize> = (0..row.len()).collect();
-    order.sort_by_key(|&i| std::cmp::Reverse(longest[row[i]]));
+    let wishes: Vec<f64> = row.iter().map(|&node| wish(node, x).unwrap_or(x[node])).collect();
+    // Neighbours of one wish stand around it.
+    let mut groups: Vec<std::ops::Range<usize>> = Vec::new();
+    for i in 0..row.len() {
+        match groups.last_mut() {
+            Some(last) if longest[row[last.start]] == longest[row[i]] && wishes[last.start] == wishes[i] => {
+                last.end += 1
+            }
+            _ => groups.push(i..i + 1),
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(longest[row[group.start]]));
     let mut placed: BTreeMap<usize, f64> = BTreeMap::new();
-    for i in order {
-        let least = placed.range(..i).next_back().map_or(f64::NEG_INFINITY, |(j, x)| x + offset[i] - offset[*j]);
-        let most = placed.range(i..).next().map_or(f64::INFINITY, |(j, x)| x - (offset[*j] - offset[i]));
-        let at = wish(row[i], x).unwrap_or(x[row[i]]).min(most).max(least);
-        placed.insert(i, at);
+    for group in groups {
+        let middle = f64::midpoint(offset[group.start], offset[group.end - 1]);
+        for i in group {
+            let least = placed.range(..i).next_back().map_or(f64::NEG_INFINITY, |(j, x)| x + offset[i] - offset[*j]);
+            let most = placed.range(i..).next().map_or(f64::INFINITY, |(j, x)| x - (offset[*j] - offset[i]));
+            placed.insert(i, (wishes[i] + offset[i] - middle).min(most).max(least));
+        }
     }
     placed.into_iter().for_each(|(i, at)| x[row[i]] = at);
 }

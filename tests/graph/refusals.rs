@@ -84,7 +84,11 @@ fn a_wrong_file_is_refused_with_its_place() {
     let text = graph.to_json().unwrap();
     for (from, to, words) in [
         ("\"op\": \"Relu\"", "\"op\": \"Rellu\"", "node `relu_1`: no op is called `Rellu` (did you mean `Relu`?)"),
-        ("\"inputs\": [\n        \"relu_1\"", "\"inputs\": [\n        \"relu_2\"", "no node before it gives `relu_2` (did you mean `relu_1`?)"),
+        (
+            "\"inputs\": [\n        \"relu_1\"",
+            "\"inputs\": [\n        \"relu_2\"",
+            "no node before it gives `relu_2` (did you mean `relu_1`?)",
+        ),
         ("\"precast_graph\": 1", "\"precast_graph\": 9", "a graph of version 9; this precast reads version 1"),
         ("\"name\": \"relu_1\"", "\"nmae\": \"relu_1\"", "unknown field `nmae`"),
         ("\"op\": \"Relu\"", "\"op\": \"OneHot\"", "node `relu_1`: OneHot has no kernel"),
