@@ -1,4 +1,4 @@
-//! `precast graph`, and `plan`, `explain` and `diff` of level graph: what they print, what they write, and how they end.
+//! `precast graph`, and `plan`, `explain` and `diff` of level graph: what they print and write, and how they end.
 
 use std::{fs, path::Path};
 

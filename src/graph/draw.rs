@@ -37,8 +37,8 @@ impl Graph {
 }
 
 impl Rewritten {
-    /// As [`Graph::to_svg`], with the list of each op as the colour of its border, and why it runs as it does where the
-    /// pointer rests on it.
+    /// As [`Graph::to_svg`], with the list of each op as the colour of its border, and why it runs as it does where
+    /// the pointer rests on it.
     pub fn to_svg(&self) -> String {
         Drawing::new(&self.graph, Some(&self.painting)).svg()
     }
@@ -241,8 +241,8 @@ impl<'a> Drawing<'a> {
         (svg, x + MARGIN)
     }
 
-    /// A frame for each cell that has several boxes or parameters, where no box of another cell stands among them. A cell whose
-    /// only content is another cell has none.
+    /// A frame for each cell that has several boxes or parameters, where no box of another cell stands among them. A
+    /// cell whose only content is another cell has none.
     fn frames(&self, laid: &Layout) -> Vec<Frame<'a>> {
         let mut members: BTreeMap<&'a str, Vec<usize>> = BTreeMap::new();
         for at in 0..self.boxes.len() {

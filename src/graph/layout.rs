@@ -1,5 +1,6 @@
-//! Where the nodes of a drawing stand: in layers from the top to the bottom, each node below all that it reads, neighbours
-//! near each other (K. Sugiyama, S. Tagawa, M. Toda, "Methods for visual understanding of hierarchical system structures", 1981).
+//! Where the nodes of a drawing stand: in layers from the top to the bottom, each node below all that it reads,
+//! neighbours near each other (K. Sugiyama, S. Tagawa, M. Toda, "Methods for visual understanding of hierarchical
+//! system structures", 1981).
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,11 @@ pub(super) struct Layout {
     pub ways: Vec<Vec<f64>>,
 }
 
-/// Lays out nodes with edges from earlier to later ones. A node takes so much space to the left and to the right of its place.
+/// What is done to a row, given the neighbours of each node in the row before.
+type Step<'a> = dyn FnMut(&mut Vec<usize>, &[Vec<usize>]) + 'a;
+
+/// Lays out nodes with edges from earlier to later ones. A node takes so much space to the left and to the right of its
+/// place.
 pub(super) fn layout(sides: &[(f64, f64)], edges: &[(usize, usize)]) -> Layout {
     let count = sides.len();
     let mut layer = layers(count, edges);
@@ -55,7 +60,7 @@ pub(super) fn layout(sides: &[(f64, f64)], edges: &[(usize, usize)]) -> Layout {
     for row in &rows {
         row.iter().enumerate().for_each(|(i, &node)| x[node] = i as f64);
     }
-    let mut sweep = |step: &mut dyn FnMut(&mut Vec<usize>, &[Vec<usize>])| {
+    let mut sweep = |step: &mut Step<'_>| {
         for sweep in 0..SWEEPS {
             match sweep % 2 {
                 0 => rows.iter_mut().for_each(|row| step(row, &above)),
@@ -86,7 +91,7 @@ pub(super) fn layout(sides: &[(f64, f64)], edges: &[(usize, usize)]) -> Layout {
     }
 }
 
-/// Each node one layer below the lowest one that it reads; a node that reads nothing just above the first that reads it.
+/// Each node one layer below the lowest one that it reads; a node that reads nothing just above its first reader.
 fn layers(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let mut layer = vec![0; count];
     let mut sorted = edges.to_vec();
@@ -115,8 +120,8 @@ fn longest_paths(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     (0..count).map(|node| down[node] + up[node] + 1).collect()
 }
 
-/// Moves the nodes of a row, those on long paths first, to where their neighbours on the longest paths stand. The order stays,
-/// and so does room for those between.
+/// Moves the nodes of a row, those on long paths first, to where their neighbours on the longest paths stand. The order
+/// stays, and so does room for those between.
 fn place(row: &[usize], near: &[Vec<usize>], longest: &[usize], sides: &[(f64, f64)], x: &mut [f64]) {
     // How far each node stands from the first one, if all stand as close as they may.
     let mut offset = vec![0.0; row.len()];

@@ -71,11 +71,12 @@ pub fn plan_table(plan: &Plan) -> String {
     table + &prediction
 }
 
-/// A table of a graph: a row for each op and each cast. Inputs, parameters and constants, which stay as they are, have none.
+/// A table of a graph: a row for each op and each cast. Inputs, parameters and constants stay as they are and have none.
 ///
 /// ```
 /// use precast::{graph::Graph, prelude::*, report::{graph_summary, graph_table}};
-/// let graph = Graph::trace_fn(&Default::default(), &[Tensor::ones(&[2, 2], DType::F32)], |x| Ok(vec![x[0].matmul(&x[0])?]))?;
+/// let x = Tensor::ones(&[2, 2], DType::F32);
+/// let graph = Graph::trace_fn(&Default::default(), &[x], |x| Ok(vec![x[0].matmul(&x[0])?]))?;
 /// let low = graph.rewrite(&Policy::named("graph")?.graph_lists()?)?.decisions();
 /// assert_eq!(graph_table(&low), "\
 /// | node                    | op     | cell   | dtype | because            |
