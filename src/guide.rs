@@ -12,6 +12,7 @@ pages! {
     choose_a_level "choose-a-level.md";
     write_a_policy "write-a-policy.md";
     regions "regions.md";
+    graph "graph.md";
     low_weights "low-weights.md";
     own_loop "own-loop.md";
     several_inputs "several-inputs.md";

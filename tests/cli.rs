@@ -16,10 +16,12 @@ use command::{Folder, error, json, json_of, precast, precast_in, text};
 #[test]
 fn help_tells_a_newcomer_how_to_begin() {
     let help = text(precast(&["--help"]));
-    for word in ["train", "plan", "explain", "diff", "levels", "ops", "Examples:", "Exit status", "lenet5", "o2-bf16"] {
+    for word in
+        ["train", "plan", "explain", "diff", "graph", "levels", "ops", "Examples:", "Exit status", "lenet5", "o2-bf16"]
+    {
         assert!(help.contains(word), "{word}: {help}");
     }
-    for command in ["train", "plan", "explain", "diff", "levels", "ops"] {
+    for command in ["train", "plan", "explain", "diff", "graph", "levels", "ops"] {
         assert!(text(precast(&[command, "--help"])).contains("Usage: precast"), "{command}");
     }
     assert!(text(precast(&["--version"])).contains(env!("CARGO_PKG_VERSION")));

@@ -20,6 +20,11 @@ pub(super) struct Read<T> {
 }
 
 impl<T> Read<T> {
+    /// The file or the name, as it was given.
+    pub fn argument(&self) -> String {
+        shown(&self.argument)
+    }
+
     /// The built-in name, or the name of the file without folder and extension.
     pub fn short_name(&self) -> String {
         match self.argument.file_stem() {
@@ -32,7 +37,7 @@ impl<T> Read<T> {
 impl<T> fmt::Display for Read<T> {
     /// `o2 (built in)` or the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", shown(&self.argument), if self.built_in { " (built in)" } else { "" })
+        write!(f, "{}{}", self.argument(), if self.built_in { " (built in)" } else { "" })
     }
 }
 
@@ -51,7 +56,7 @@ pub(super) fn policy(argument: &Path) -> Result<Read<Policy>> {
     read(argument, |file| Policy::load(file), Policy::named)
 }
 
-/// Most elements of the input of the call that a plan is made on: 64 MiB in f32. Activations are a multiple of that.
+/// Most elements of the input of the call that a plan or a graph is made on: 64 MiB in f32. Activations are a multiple of that.
 const MOST_ELEMENTS: usize = 16 << 20;
 
 /// The batch and the machine that a prediction is made for.
@@ -66,6 +71,11 @@ pub(super) struct Predicting {
 }
 
 impl Predicting {
+    /// For a batch of this size on this machine.
+    pub fn of_batch(batch: u32) -> Self {
+        Predicting { batch: Some(batch), speeds: None }
+    }
+
     /// Refuses options that would have no effect.
     pub fn check(&self, predict: bool, policies: &[&Policy]) -> Result {
         let unread = !predict && policies.iter().all(|policy| policy.prefer == Prefer::Memory);
@@ -83,26 +93,31 @@ impl Predicting {
         if policy.prefer == Prefer::Memory && !predict {
             return Ok(policy.plan(&model.value.net)?);
         }
-        let Some(shape) = &model.value.input else {
-            return Err(Failure::Usage(format!(
-                "a prediction depends on the size of the input, and {model} does not say it; write the shape of one example \
-                 into the file, as `input: [1, 28, 28]`"
-            )));
-        };
-        let batch = self.batch.unwrap_or(32);
-        let shape: Vec<usize> = [batch as usize].iter().chain(shape).copied().collect();
-        let elements = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
-        if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
-            return Err(Failure::Usage(format!(
-                "a batch of {batch} makes inputs of {shape:?}; a plan is made on a call with at most {MOST_ELEMENTS} elements"
-            )));
-        }
+        let shape = batch_shape(model, self.batch.unwrap_or(32), "a prediction")?;
         let speeds = match &self.speeds {
             Some(file) => Speeds::load(file)?,
             None => speeds_here(),
         };
         Ok(policy.plan_for(&model.value.net, &traced(&model.value, &shape)?, &speeds)?)
     }
+}
+
+/// The shape of a batch of inputs of a model; `what` depends on it.
+pub(super) fn batch_shape(model: &Read<Model>, batch: u32, what: &str) -> Result<Vec<usize>> {
+    let Some(shape) = &model.value.input else {
+        return Err(Failure::Usage(format!(
+            "{what} depends on the size of the input, and {model} does not say it; write the shape of one example into the \
+             file, as `input: [1, 28, 28]`"
+        )));
+    };
+    let shape: Vec<usize> = [batch as usize].iter().chain(shape).copied().collect();
+    let elements = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
+    if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
+        return Err(Failure::Usage(format!(
+            "a batch of {batch} makes inputs of {shape:?}; {what} is made on a call with at most {MOST_ELEMENTS} elements"
+        )));
+    }
+    Ok(shape)
 }
 
 /// The trace of a call in training mode on a batch of this shape.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod digits;
+mod graph;
 mod inputs;
 mod levels;
 mod ops;
@@ -40,6 +41,7 @@ Examples:
   precast plan lenet5 --policy o2                    which cell will run in which precision, and why
   precast explain lenet5_bn 1 --policy o2            why one cell runs as it does
   precast diff lenet5_bn --policy o2 --policy o3     what another policy would change
+  precast graph lenet5 --policy graph --svg out.svg  the graph of a call, rewritten by a policy, as a table and a drawing
   precast ops softmax                                what every pack of lists does with an op, and why
   precast bench                                      how fast this machine is, and how near its limits the kernels come
 
@@ -57,6 +59,7 @@ enum Command {
     Plan(plan::PlanArgs),
     Explain(plan::ExplainArgs),
     Diff(plan::DiffArgs),
+    Graph(graph::Args),
     Levels(levels::Args),
     Ops(ops::Args),
     Bench(bench::Args),
@@ -117,6 +120,7 @@ fn run(command: &Command) -> Result {
         Command::Plan(args) => plan::plan(args),
         Command::Explain(args) => plan::explain(args),
         Command::Diff(args) => plan::diff(args),
+        Command::Graph(args) => graph::run(args),
         Command::Levels(args) => levels::run(args),
         Command::Ops(args) => ops::run(args),
         Command::Bench(args) => bench::run(args),

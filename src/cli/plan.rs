@@ -1,12 +1,12 @@
-//! `precast plan`, `explain` and `diff`: plans of policies for a network, before anything is run.
+//! `precast plan`, `explain` and `diff`: plans of policies for a network, before it is trained.
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use precast::{Policy, io::models::Model, report::plan_table};
+use precast::{Level, Policy, io::models::Model, report::plan_table};
 
 use super::{
-    Failure, Format, Result,
+    Failure, Format, Result, graph,
     inputs::{self, Predicting, Read, shown},
     print, print_json,
 };
@@ -19,7 +19,8 @@ Examples:
   precast plan models/mlp.yaml --policy my-policy.yaml --format json
   precast plan mlp --policy o2 --predict --batch 64   with times and bytes of a training step
 
-Cells marked with * are wrapped: their inputs and their outputs are cast.")]
+Cells marked with * are wrapped: their inputs and their outputs are cast.
+A policy of level graph wraps no cells: what is shown is what `precast graph` shows.")]
 pub(super) struct PlanArgs {
     /// A model file, or the name of a built-in model
     model: PathBuf,
@@ -51,11 +52,13 @@ enum PlanFormat {
 #[command(after_help = "\
 Examples:
   precast explain lenet5_bn 1 --policy o2      the second cell: a batch normalisation
-  precast explain lenet5_bn . --policy o2      the network itself")]
+  precast explain lenet5_bn . --policy o2      the network itself
+  precast explain lenet5 relu_1 --policy graph a node, as `precast graph` names it, under a policy of level graph")]
 pub(super) struct ExplainArgs {
     /// A model file, or the name of a built-in model
     model: PathBuf,
-    /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself
+    /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself. With a policy of
+    /// level graph, the name of a node
     path: String,
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
@@ -71,7 +74,9 @@ pub(super) struct ExplainArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  precast diff lenet5_bn --policy o2 --policy o3")]
+  precast diff lenet5_bn --policy o2 --policy o3
+
+If one of the policies is of level graph, the nodes of two graphs are compared.")]
 pub(super) struct DiffArgs {
     /// A model file, or the name of a built-in model
     model: PathBuf,
@@ -86,9 +91,16 @@ pub(super) struct DiffArgs {
 }
 
 pub(super) fn plan(args: &PlanArgs) -> Result {
-    let model = model(&args.model)?;
+    let mut model = model(&args.model)?;
     let policy = inputs::policy(&args.policy)?;
     args.predicting.check(args.predict, &[&policy.value])?;
+    if policy.value.level == Level::Graph {
+        if args.predict {
+            return Err(Failure::Usage("--predict is for policies that wrap cells, not for level graph".into()));
+        }
+        let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
+        return graph::plan(&mut model, &policy, format);
+    }
     let plan = args.predicting.plan(&model, &policy.value, args.predict)?;
     match args.format {
         PlanFormat::Json => print_json(&plan),
@@ -101,9 +113,12 @@ pub(super) fn plan(args: &PlanArgs) -> Result {
 }
 
 pub(super) fn explain(args: &ExplainArgs) -> Result {
-    let model = model(&args.model)?;
+    let mut model = model(&args.model)?;
     let policy = inputs::policy(&args.policy)?;
     args.predicting.check(false, &[&policy.value])?;
+    if policy.value.level == Level::Graph {
+        return graph::explain(&mut model, &args.path, &policy, args.format);
+    }
     let path = if args.path == "." { "" } else { &args.path };
     let explanation = args.predicting.plan(&model, &policy.value, false)?.explain(path).map_err(|error| {
         let (model, policy) = (shown(&args.model), shown(&args.policy));
@@ -123,6 +138,9 @@ pub(super) fn diff(args: &DiffArgs) -> Result {
     let model = model(&args.model)?;
     let (from, to) = (inputs::policy(from)?, inputs::policy(to)?);
     args.predicting.check(false, &[&from.value, &to.value])?;
+    if [&from, &to].iter().any(|policy| policy.value.level == Level::Graph) {
+        return graph::diff(&args.model, &from, &to, args.format);
+    }
     let plan = |policy: &Read<Policy>| args.predicting.plan(&model, &policy.value, false);
     let diff = plan(&from)?.diff(&plan(&to)?);
     match args.format {

@@ -1,23 +1,32 @@
-//! Drawings of graphs: SVG that opens by itself, and DOT for Graphviz.
+//! Drawings of graphs as SVG that opens by itself.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt::Write,
 };
 
 use super::{
     Graph, GraphList, Painting, Rewritten,
     graph::{Kind, Node, described, shown},
-    layout::layout,
+    layout::{Layout, layout},
 };
-use crate::DType;
+use crate::{
+    DType,
+    printable::{printable, printable_lines},
+};
 
 /// Sizes in pixels.
-const BOX: (f64, f64) = (210.0, 46.0);
-const PILL: (f64, f64) = (150.0, 20.0);
-const GAP: (f64, f64) = (46.0, 44.0);
+const BOX: (f64, f64) = (208.0, 40.0);
+const CAST: (f64, f64) = (92.0, 22.0);
+/// A parameter, its cast beside it, and the space between rows of them and beside them.
+const PILL: (f64, f64) = (126.0, 20.0);
+const PILL_CAST: f64 = 36.0;
+const PILL_GAP: (f64, f64) = (12.0, 4.0);
+/// Least space between layers, and what a frame takes at its sides and at its top, where its name stands.
+const GAP: f64 = 30.0;
+const FRAME: (f64, f64) = (7.0, 16.0);
 const MARGIN: f64 = 24.0;
-const LEGEND: f64 = 54.0;
+const LEGEND: f64 = 50.0;
 
 impl Graph {
     /// The graph as a drawing: what runs in 16 bits is blue, casts are orange, and the nodes of a cell stand in its frame.
@@ -25,23 +34,18 @@ impl Graph {
     pub fn to_svg(&self) -> String {
         Drawing::new(self, None).svg()
     }
-
-    /// The graph for Graphviz, coloured as in [`to_svg`](Graph::to_svg).
-    pub fn to_dot(&self) -> String {
-        dot(self)
-    }
 }
 
 impl Rewritten {
-    /// As [`Graph::to_svg`], with the list of each op as the colour of its border, and why it runs as it does where the
-    /// pointer rests on it.
+    /// As [`Graph::to_svg`], with the list of each op as the colour of its border, and why it runs as it does where
+    /// the pointer rests on it.
     pub fn to_svg(&self) -> String {
         Drawing::new(&self.graph, Some(&self.painting)).svg()
     }
 }
 
 /// What the colour of a node says.
-fn fill(node: &Node) -> &'static str {
+pub(super) fn fill(node: &Node) -> &'static str {
     match (&node.kind, node.outputs.first().map(|output| output.dtype)) {
         _ if node.is_cast() => "#ffd8a8",
         (Kind::Input, _) => "#e9ecef",
@@ -51,12 +55,24 @@ fn fill(node: &Node) -> &'static str {
     }
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+fn border(list: Option<GraphList>) -> &'static str {
+    match list {
+        Some(GraphList::Allow) => "#2b8a3e",
+        Some(GraphList::Infer) => "#7048e8",
+        Some(GraphList::Deny) => "#c92a2a",
+        Some(GraphList::Clear) => "#868e96",
+        None => "#adb5bd",
+    }
 }
 
-/// At most so many letters.
+/// Text for a document; of several lines in a title.
+fn escaped(text: &str) -> String {
+    printable_lines(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// One line of at most so many letters.
 fn short(text: &str, most: usize) -> String {
+    let text = printable(text);
     match text.char_indices().nth(most.saturating_sub(1)) {
         Some((at, _)) if text.chars().count() > most => format!("{}…", &text[..at]),
         _ => text.into(),
@@ -68,15 +84,26 @@ fn told(node: &Node) -> String {
     node.attributes.iter().map(attribute).collect::<Vec<_>>().join(", ")
 }
 
+/// The last segment of a path.
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or_default()
+}
+
+/// What stands beside a box in one row: a node that follows from no input, such as a parameter, and the cast of it.
+type Row = (Option<usize>, Option<usize>);
+
 struct Drawing<'a> {
     graph: &'a Graph,
     painting: Option<&'a Painting>,
-    /// Nodes with a box: ops on what follows from inputs.
+    lists: HashMap<&'a str, GraphList>,
+    /// Nodes with a box: what follows from inputs, and what is returned.
     boxes: Vec<usize>,
-    /// The place of each node in `boxes`.
-    place: Vec<Option<usize>>,
-    /// Parameters, constants and their casts, by the box to the left of which they stand.
-    pills: BTreeMap<usize, Vec<usize>>,
+    /// What stands to the left of each box.
+    rows: Vec<Vec<Row>>,
+    /// Casts of each box that nobody reads; they stand to the right of it.
+    unread: Vec<Vec<usize>>,
+    /// From box to box.
+    edges: Vec<(usize, usize)>,
 }
 
 impl<'a> Drawing<'a> {
@@ -85,229 +112,300 @@ impl<'a> Drawing<'a> {
         for (i, node) in graph.nodes.iter().enumerate() {
             follows[i] = matches!(node.kind, Kind::Input) || node.inputs.iter().any(|port| follows[port.node]);
         }
-        let boxes: Vec<usize> = (0..graph.nodes.len()).filter(|&i| follows[i] || returns(graph, i)).collect();
+        let read: HashSet<usize> =
+            graph.nodes.iter().flat_map(|node| node.inputs.iter().map(|port| port.node)).collect();
+        let is_unread = |node: usize| {
+            graph.nodes[node].is_cast() && !read.contains(&node) && !returns(graph, node) && follows[node]
+        };
+        let boxes: Vec<usize> =
+            (0..graph.nodes.len()).filter(|&i| (follows[i] || returns(graph, i)) && !is_unread(i)).collect();
         let mut place = vec![None; graph.nodes.len()];
         boxes.iter().enumerate().for_each(|(at, &node)| place[node] = Some(at));
-        // A chain of casts stands where its end is read first.
-        let mut first_reader: Vec<Option<usize>> = place.clone();
-        for node in (0..graph.nodes.len()).rev() {
-            if let Some(reader) = first_reader[node] {
-                for port in &graph.nodes[node].inputs {
-                    if place[port.node].is_none() {
-                        let known = first_reader[port.node].get_or_insert(reader);
-                        *known = (*known).min(reader);
-                    }
-                }
+        let mut edges = Vec::new();
+        for (to, &node) in boxes.iter().enumerate() {
+            let from: BTreeSet<usize> = graph.nodes[node].inputs.iter().filter_map(|port| place[port.node]).collect();
+            edges.extend(from.into_iter().map(|from| (from, to)));
+        }
+        let mut unread = vec![Vec::new(); boxes.len()];
+        for node in (0..graph.nodes.len()).filter(|&node| is_unread(node)) {
+            if let Some(at) = place[graph.nodes[node].inputs[0].node] {
+                unread[at].push(node);
             }
         }
-        let mut pills: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (node, reader) in first_reader.iter().enumerate().filter(|(node, _)| place[*node].is_none()) {
-            if let Some(reader) = reader {
-                pills.entry(*reader).or_default().push(node);
+        let vertices = painting.iter().flat_map(|painting| &painting.vertices);
+        let lists = vertices.filter_map(|vertex| Some((&*vertex.node, vertex.list?))).collect();
+        // What parameters are computed from stands where it is read first; a parameter stands at each box that reads it.
+        let mut seen = HashSet::new();
+        let rows = boxes.iter().map(|&node| rows_beside(graph, node, &place, &mut seen)).collect();
+        Drawing { graph, painting, lists, boxes, rows, unread, edges }
+    }
+
+    fn node(&self, at: usize) -> &'a Node {
+        &self.graph.nodes[self.boxes[at]]
+    }
+
+    fn size(&self, at: usize) -> (f64, f64) {
+        let is_small = self.node(at).is_cast() && self.rows[at].is_empty();
+        match (is_small, returns(self.graph, self.boxes[at])) {
+            (true, true) => (CAST.0 + 24.0, CAST.1),
+            (true, false) => CAST,
+            (false, _) => BOX,
+        }
+    }
+
+    /// How far a box reaches from its middle: to the left with what it reads, to the right with unread casts.
+    fn sides(&self, at: usize) -> (f64, f64) {
+        let half = self.size(at).0 / 2.0;
+        (half + self.beside(at).0, half + if self.unread[at].is_empty() { 0.0 } else { CAST.0 + 2.0 * PILL_GAP.0 })
+    }
+
+    /// How wide and how tall what stands beside a box is.
+    fn beside(&self, at: usize) -> (f64, f64) {
+        let rows = &self.rows[at];
+        let casts = rows.iter().any(|(_, cast)| cast.is_some());
+        match rows.len() as f64 {
+            0.0 => (0.0, 0.0),
+            n => {
+                let width = PILL.0 + PILL_GAP.0 + if casts { PILL_CAST + PILL_GAP.1 } else { 0.0 };
+                (width, n * (PILL.1 + PILL_GAP.1) - PILL_GAP.1)
             }
         }
-        Drawing { graph, painting, boxes, place, pills }
     }
 
     fn svg(&self) -> String {
-        let mut edges = Vec::new();
-        for (to, &node) in self.boxes.iter().enumerate() {
-            let from: BTreeSet<usize> =
-                self.graph.nodes[node].inputs.iter().filter_map(|port| self.place[port.node]).collect();
-            edges.extend(from.into_iter().map(|from| (from, to)));
-        }
-        let laid = layout(self.boxes.len(), &edges);
-        let rows = |at: usize| self.pills.get(&at).map_or(0, Vec::len) as f64;
-        let mut heights = vec![BOX.1; laid.layers];
-        let mut with_pills = false;
-        for (at, &(layer, _)) in laid.places.iter().enumerate() {
-            heights[layer] = f64::max(heights[layer], rows(at) * (PILL.1 + 4.0));
-            with_pills |= rows(at) > 0.0;
-        }
-        let side = if with_pills { PILL.0 + 14.0 } else { 0.0 };
-        let step = BOX.0 + GAP.0 + side;
-        let top = |layer: usize| MARGIN + LEGEND + heights[..layer].iter().sum::<f64>() + layer as f64 * GAP.1;
-        let left = |column: f64| MARGIN + side + column * step;
-        let corner = |at: usize| {
-            let (layer, column) = laid.places[at];
-            (left(column), top(layer) + (heights[layer] - BOX.1) / 2.0)
-        };
-        let width = (left(laid.columns - 1.0) + BOX.0 + MARGIN).max(520.0);
-        let height = top(laid.layers) + MARGIN;
+        let sides: Vec<(f64, f64)> = (0..self.boxes.len()).map(|at| self.sides(at)).collect();
+        let laid = layout(&sides, &self.edges);
+        let frames = self.frames(&laid);
+        let page = Page::new(self, &laid, &frames);
+        let legend = self.legend();
+        let width = (laid.width + 2.0 * MARGIN).max(legend.1);
         let mut svg = String::new();
         let _ = writeln!(
             svg,
-            r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0} {height:.0}" width="{width:.0}" height="{height:.0}" font-family="sans-serif" font-size="12">
+            r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0} {height:.0}" width="{width:.0}" height="{height:.0}" font-family="Helvetica, Arial, sans-serif" font-size="11">
 <rect width="100%" height="100%" fill="#ffffff"/>
-<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#868e96"/></marker></defs>"##
+<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#868e96"/></marker></defs>"##,
+            height = page.height
         );
-        self.legend(&mut svg);
-        self.frames(&mut svg, &corner, side);
-        for (&(from, to), way) in edges.iter().zip(&laid.ways) {
-            let ((x0, y0), (x1, y1)) = (corner(from), corner(to));
-            let mut points = vec![(x0 + BOX.0 / 2.0, y0 + BOX.1)];
-            let (first, _) = laid.places[from];
-            for (i, &column) in way.iter().enumerate() {
-                let x = left(column) + BOX.0 / 2.0;
-                let y = top(first + 1 + i);
-                points.extend([(x, y), (x, y + heights[first + 1 + i])]);
+        svg.push_str(&legend.0);
+        let left = MARGIN + (width - 2.0 * MARGIN - laid.width) / 2.0;
+        let _ = writeln!(svg, r#"<g transform="translate({left:.1},0)">"#);
+        frames.iter().for_each(|frame| self.one_frame(&mut svg, frame, &page));
+        for (&(from, to), way) in self.edges.iter().zip(&laid.ways) {
+            let ((first, x0), (_, x1)) = (laid.places[from], laid.places[to]);
+            // Within a layer a line is vertical, so that it passes what stands beside its ends.
+            let end_of = |(top, height): (f64, f64)| top + height;
+            let mut points = vec![(x0, page.middle(from) + self.size(from).1 / 2.0), (x0, end_of(page.layers[first]))];
+            for (i, &x) in way.iter().enumerate() {
+                let (top, height) = page.layers[first + 1 + i];
+                points.extend([(x, top), (x, top + height)]);
             }
-            points.push((x1 + BOX.0 / 2.0, y1));
-            let dtype = self.graph.nodes[self.boxes[from]].outputs.first().map(|output| output.dtype);
+            points.extend([(x1, page.layers[laid.places[to].0].0), (x1, page.middle(to) - self.size(to).1 / 2.0)]);
+            let dtype = self.node(from).outputs.first().map(|output| output.dtype);
             curve(&mut svg, &points, dtype.is_some_and(DType::is_low));
         }
-        for (at, &node) in self.boxes.iter().enumerate() {
-            let (x, y) = corner(at);
-            self.pills_beside(&mut svg, at, x, y);
-            self.one_box(&mut svg, &self.graph.nodes[node], x, y, returns(self.graph, node));
+        let framed: HashSet<&str> = frames.iter().map(|frame| frame.path).collect();
+        for at in 0..self.boxes.len() {
+            let (x, y) = (laid.places[at].1, page.middle(at));
+            self.rows_of(&mut svg, at, x, y);
+            self.unread_of(&mut svg, at, x, y);
+            self.one_box(&mut svg, at, x, y, framed.contains(&self.node(at).cell[..]));
         }
-        svg.push_str("</svg>\n");
+        svg.push_str("</g>\n</svg>\n");
         svg
     }
 
-    fn legend(&self, svg: &mut String) {
-        let mut x = MARGIN;
+    /// What the colours mean, of those that occur, and how wide that is.
+    fn legend(&self) -> (String, f64) {
+        let (mut svg, mut x) = (String::new(), MARGIN);
         let mut item = |colour: &str, border: &str, words: &str| {
             let _ = writeln!(
                 svg,
-                r##"<rect x="{x:.0}" y="14" width="16" height="16" rx="3" fill="{colour}" stroke="{border}" stroke-width="2"/><text x="{:.0}" y="27">{words}</text>"##,
-                x + 22.0
+                r##"<rect x="{x:.0}" y="14" width="14" height="14" rx="3" fill="{colour}" stroke="{border}" stroke-width="2"/><text x="{:.0}" y="25" font-size="12">{words}</text>"##,
+                x + 20.0
             );
-            x += 40.0 + 7.0 * words.len() as f64;
+            x += 36.0 + 6.5 * words.len() as f64;
         };
-        item("#ffffff", "#868e96", "f32");
-        item("#a5d8ff", "#868e96", "16 bit");
-        item("#ffd8a8", "#868e96", "cast");
-        if self.painting.is_some() {
-            for list in GraphList::ALL {
-                item("#ffffff", border(Some(list)), list.name());
-            }
+        item("#ffffff", border(None), "f32");
+        item("#a5d8ff", border(None), "16 bit");
+        item("#ffd8a8", border(None), "cast");
+        for list in GraphList::ALL.into_iter().filter(|list| self.lists.values().any(|met| met == list)) {
+            item("#ffffff", border(Some(list)), &format!("{list} list"));
         }
         let casts = self.graph.casts();
-        let nodes = self.graph.nodes.iter().filter(|node| node.is_op() && !node.is_cast()).count();
-        let _ = writeln!(svg, r##"<text x="{MARGIN}" y="50" fill="#495057">{nodes} ops, {casts} casts</text>"##);
-    }
-
-    /// A frame around the nodes of a cell, where nothing else stands in it.
-    fn frames(&self, svg: &mut String, corner: &dyn Fn(usize) -> (f64, f64), side: f64) {
-        let cell = |at: usize| &self.graph.nodes[self.boxes[at]].cell[..];
-        let inside =
-            |cell: &str, path: &str| cell == path || cell.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
-        let mut paths: BTreeSet<&str> = BTreeSet::new();
-        for at in 0..self.boxes.len() {
-            let path = cell(at);
-            paths.extend(
-                path.match_indices('.').map(|(end, _)| &path[..end]).chain([path]).filter(|path| !path.is_empty()),
-            );
-        }
-        for path in paths {
-            let members: Vec<usize> = (0..self.boxes.len()).filter(|&at| inside(cell(at), path)).collect();
-            let depth = path.matches('.').count() as f64;
-            let pad = (14.0 - 4.0 * depth).max(4.0);
-            let bounds = |at: usize| {
-                let (x, y) = corner(at);
-                let pills = self.pills.get(&at).map_or(0.0, |pills| pills.len() as f64);
-                let tall = (pills * (PILL.1 + 4.0)).max(BOX.1);
-                let x0 = if pills > 0.0 { x - side } else { x };
-                (x0, y + BOX.1 / 2.0 - tall / 2.0, x + BOX.0, y + BOX.1 / 2.0 + tall / 2.0)
-            };
-            let around = members
-                .iter()
-                .map(|&at| bounds(at))
-                .reduce(|a, b| (a.0.min(b.0), a.1.min(b.1), a.2.max(b.2), a.3.max(b.3)));
-            let Some((x0, y0, x1, y1)) = around else { continue };
-            let meets = |at: usize| {
-                let (a0, b0, a1, b1) = bounds(at);
-                a0 < x1 + pad && a1 > x0 - pad && b0 < y1 + pad && b1 > y0 - pad
-            };
-            if (0..self.boxes.len()).any(|at| !inside(cell(at), path) && meets(at)) {
-                continue;
-            }
-            let _ = writeln!(
-                svg,
-                r##"<rect x="{:.1}" y="{:.1}" width="{:.1}" height="{:.1}" rx="8" fill="#f8f9fa" fill-opacity="0.7" stroke="#ced4da" stroke-dasharray="4 3"/><text x="{:.1}" y="{:.1}" fill="#868e96" font-size="11">{}</text>"##,
-                x0 - pad,
-                y0 - pad,
-                x1 - x0 + 2.0 * pad,
-                y1 - y0 + 2.0 * pad,
-                x0 - pad + 6.0,
-                y0 - pad - 3.0,
-                escaped(path)
-            );
-        }
-    }
-
-    fn pills_beside(&self, svg: &mut String, at: usize, x: f64, y: f64) {
-        let Some(pills) = self.pills.get(&at) else { return };
-        let tall = pills.len() as f64 * (PILL.1 + 4.0) - 4.0;
-        for (i, &pill) in pills.iter().enumerate() {
-            let node = &self.graph.nodes[pill];
-            let (px, py) = (x - PILL.0 - 14.0, y + BOX.1 / 2.0 - tall / 2.0 + i as f64 * (PILL.1 + 4.0));
-            let words = match (&node.kind, node.outputs.first()) {
-                (Kind::Op(_), Some(output)) if node.is_cast() => {
-                    let of = self.graph.nodes[node.inputs[0].node].name.rsplit('.').next().unwrap_or_default();
-                    format!("{of} to {}", output.dtype)
-                }
-                (_, Some(output)) => format!("{} {:?}", node.name.rsplit('.').next().unwrap_or_default(), output.shape),
-                _ => node.name.clone(),
-            };
-            let _ = writeln!(
-                svg,
-                r##"<g><title>{}</title><rect x="{px:.1}" y="{py:.1}" width="{}" height="{}" rx="10" fill="{}" stroke="#adb5bd"/><text x="{:.1}" y="{:.1}" text-anchor="middle" font-size="11">{}</text></g>"##,
-                escaped(&self.says(node)),
-                PILL.0,
-                PILL.1,
-                fill(node),
-                px + PILL.0 / 2.0,
-                py + 14.0,
-                escaped(&short(&words, 23))
-            );
-            let _ = writeln!(
-                svg,
-                r##"<line x1="{:.1}" y1="{:.1}" x2="{x:.1}" y2="{:.1}" stroke="#adb5bd"/>"##,
-                px + PILL.0,
-                py + PILL.1 / 2.0,
-                (py + PILL.1 / 2.0).clamp(y + 4.0, y + BOX.1 - 4.0)
-            );
-        }
-    }
-
-    fn one_box(&self, svg: &mut String, node: &Node, x: f64, y: f64, is_output: bool) {
-        let list = self.painting.and_then(|painting| {
-            painting.vertices.iter().find(|vertex| *vertex.node == node.name[..]).and_then(|vertex| vertex.list)
-        });
-        let outputs: Vec<String> = node.outputs.iter().map(described).collect();
-        let what = match &node.kind {
-            Kind::Op(_) if !node.is_cast() => {
-                let told = told(node);
-                if told.is_empty() { node.op_name().to_string() } else { format!("{} · {told}", node.op_name()) }
-            }
-            _ => node.op_name().to_string(),
-        };
-        let what = if is_output { format!("{what} · returned") } else { what };
-        let round = if node.is_cast() || !node.is_op() { 20.0 } else { 5.0 };
+        let ops = self.graph.nodes.iter().filter(|node| node.is_op() && !node.is_cast()).count();
         let _ = writeln!(
             svg,
-            r##"<g><title>{}</title><rect x="{x:.1}" y="{y:.1}" width="{}" height="{}" rx="{round}" fill="{}" stroke="{}" stroke-width="{}"/>"##,
+            r##"<text x="{MARGIN}" y="46" font-size="12" fill="#495057">{ops} ops, {casts} casts</text>"##
+        );
+        (svg, x + MARGIN)
+    }
+
+    /// A frame for each cell that has several boxes or parameters, where no box of another cell stands among them. A
+    /// cell whose only content is another cell has none.
+    fn frames(&self, laid: &Layout) -> Vec<Frame<'a>> {
+        let mut members: BTreeMap<&'a str, Vec<usize>> = BTreeMap::new();
+        for at in 0..self.boxes.len() {
+            let path = &self.node(at).cell[..];
+            let paths = path.match_indices('.').map(|(end, _)| &path[..end]).chain([path]);
+            paths.filter(|path| !path.is_empty()).for_each(|path| members.entry(path).or_default().push(at));
+        }
+        let known: Vec<(&str, usize)> = members.iter().map(|(path, members)| (*path, members.len())).collect();
+        let mut frames: Vec<Frame<'_>> = Vec::new();
+        // The innermost first.
+        let mut by_depth: Vec<(&'a str, Vec<usize>)> = members.into_iter().collect();
+        by_depth.sort_by_key(|(path, _)| std::cmp::Reverse(path.matches('.').count()));
+        for (path, members) in by_depth {
+            let same_inside =
+                known.iter().any(|(other, n)| *n == members.len() && other != &path && is_inside(other, path));
+            if same_inside
+                || (members.len() == 1 && self.rows[members[0]].is_empty() && self.unread[members[0]].is_empty())
+            {
+                continue;
+            }
+            let ends = |at: usize| (laid.places[at].1 - self.sides(at).0, laid.places[at].1 + self.sides(at).1);
+            let left = members.iter().map(|&at| ends(at).0).fold(f64::INFINITY, f64::min);
+            let right = members.iter().map(|&at| ends(at).1).fold(f64::NEG_INFINITY, f64::max);
+            let layers = members.iter().map(|&at| laid.places[at].0);
+            let (first, last) = (layers.clone().min().unwrap_or(0), layers.max().unwrap_or(0));
+            let stands_among =
+                |at: usize| (first..=last).contains(&laid.places[at].0) && ends(at).1 > left && ends(at).0 < right;
+            if (0..self.boxes.len()).any(|at| !is_inside(&self.node(at).cell, path) && stands_among(at)) {
+                continue;
+            }
+            let inner = frames.iter().filter(|frame| is_inside(frame.path, path)).map(|frame| frame.height + 1).max();
+            frames.push(Frame { path, members, left, right, first, last, height: inner.unwrap_or(0) });
+        }
+        frames.reverse();
+        frames
+    }
+
+    fn one_frame(&self, svg: &mut String, frame: &Frame<'_>, page: &Page<'_>) {
+        let top = frame.members.iter().map(|&at| page.middle(at) - page.tall(at) / 2.0).fold(f64::INFINITY, f64::min);
+        let end = frame.members.iter().map(|&at| page.middle(at) + page.tall(at) / 2.0).fold(0.0, f64::max);
+        let (side, above) = (frame.side(), frame.above());
+        let _ = writeln!(
+            svg,
+            r##"<rect x="{:.1}" y="{:.1}" width="{:.1}" height="{:.1}" rx="8" fill="#868e96" fill-opacity="0.07" stroke="#ced4da"/><text x="{:.1}" y="{:.1}" fill="#868e96">{}</text>"##,
+            frame.left - side,
+            top - above,
+            frame.right - frame.left + 2.0 * side,
+            end - top + above + side,
+            frame.left - side + 7.0,
+            top - above + 12.0,
+            escaped(&short(frame.path, 40))
+        );
+    }
+
+    fn rows_of(&self, svg: &mut String, at: usize, x: f64, y: f64) {
+        let (width, height) = self.beside(at);
+        let edge = x - self.size(at).0 / 2.0;
+        let casts = self.rows[at].iter().any(|(_, cast)| cast.is_some());
+        for (i, &(read, cast)) in self.rows[at].iter().enumerate() {
+            let top = y - height / 2.0 + i as f64 * (PILL.1 + PILL_GAP.1);
+            let middle = top + PILL.1 / 2.0;
+            let (left, start) = (edge - width, if read.is_some() { edge - width + PILL.0 } else { edge - PILL_GAP.0 });
+            let _ = writeln!(
+                svg,
+                r##"<path d="M{start:.1},{middle:.1} L{:.1},{middle:.1} L{edge:.1},{:.1}" fill="none" stroke="#adb5bd"/>"##,
+                edge - PILL_GAP.0,
+                middle.clamp(y - self.size(at).1 / 2.0 + 4.0, y + self.size(at).1 / 2.0 - 4.0)
+            );
+            if let Some(read) = read {
+                let node = &self.graph.nodes[read];
+                let shape = node.outputs.first().map_or(String::new(), |output| format!(" {:?}", output.shape));
+                self.pill(svg, node, (left, top), PILL.0, &short(&format!("{}{shape}", last(&node.name)), 20));
+            }
+            if let (Some(cast), true) = (cast, casts) {
+                let node = &self.graph.nodes[cast];
+                let words = node.outputs.first().map_or(String::new(), |output| output.dtype.to_string());
+                self.pill(svg, node, (left + PILL.0 + PILL_GAP.1, top), PILL_CAST, &words);
+            }
+        }
+    }
+
+    fn unread_of(&self, svg: &mut String, at: usize, x: f64, y: f64) {
+        let edge = x + self.size(at).0 / 2.0;
+        let height = self.unread[at].len() as f64 * (PILL.1 + PILL_GAP.1) - PILL_GAP.1;
+        for (i, &cast) in self.unread[at].iter().enumerate() {
+            let node = &self.graph.nodes[cast];
+            let top = y - height / 2.0 + i as f64 * (PILL.1 + PILL_GAP.1);
+            let (middle, left) = (top + PILL.1 / 2.0, edge + 2.0 * PILL_GAP.0);
+            let from = middle.clamp(y - self.size(at).1 / 2.0 + 4.0, y + self.size(at).1 / 2.0 - 4.0);
+            let low = self.node(at).outputs.first().is_some_and(|output| output.dtype.is_low());
+            line(svg, &format!("M{edge:.1},{from:.1} L{left:.1},{middle:.1}"), low);
+            let words = node.outputs.first().map_or(String::new(), |output| format!("to {} · unread", output.dtype));
+            self.pill(svg, node, (left, top), CAST.0, &words);
+        }
+    }
+
+    fn pill(&self, svg: &mut String, node: &Node, (x, y): (f64, f64), width: f64, words: &str) {
+        let _ = writeln!(
+            svg,
+            r##"<g><title>{}</title><rect x="{x:.1}" y="{y:.1}" width="{width}" height="{}" rx="10" fill="{}" stroke="#adb5bd"/><text x="{:.1}" y="{:.1}" text-anchor="middle" font-size="10.5">{}</text></g>"##,
             escaped(&self.says(node)),
-            BOX.0,
-            BOX.1,
+            PILL.1,
+            fill(node),
+            x + width / 2.0,
+            y + 14.0,
+            escaped(words)
+        );
+    }
+
+    fn one_box(&self, svg: &mut String, at: usize, x: f64, y: f64, is_framed: bool) {
+        let (node, (width, height)) = (self.node(at), self.size(at));
+        let list = self.lists.get(&node.name[..]).filter(|_| node.is_op() && !node.is_cast()).copied();
+        let returned = if returns(self.graph, self.boxes[at]) { " · returned" } else { "" };
+        let what: Vec<String> = node.outputs.iter().map(described).collect();
+        let what = what.join(", ");
+        let told = told(node);
+        // What an op is told stands in the box if there is room, and else where the pointer rests.
+        let with_told = format!("{what} · {told}{returned}");
+        let what = match told.is_empty() || with_told.chars().count() > 32 {
+            true => format!("{what}{returned}"),
+            false => with_told,
+        };
+        let is_cast = node.is_cast();
+        let _ = writeln!(
+            svg,
+            r##"<g><title>{}</title><rect x="{:.1}" y="{:.1}" width="{width}" height="{height}" rx="{}" fill="{}" stroke="{}" stroke-width="{}"/>"##,
+            escaped(&self.says(node)),
+            x - width / 2.0,
+            y - height / 2.0,
+            if is_cast || !node.is_op() { height / 2.0 } else { 5.0 },
             fill(node),
             border(list),
             if list.is_some() { 2.5 } else { 1.0 },
         );
-        let lines =
-            [(what, 11, "#495057"), (format!("{}  {}", short(&node.name, 22), outputs.join(", ")), 11, "#212529")];
-        for (i, (words, size, colour)) in lines.into_iter().rev().enumerate() {
+        let mut text = |y: f64, style: &str, words: &str| {
             let _ = writeln!(
                 svg,
-                r##"<text x="{:.1}" y="{:.1}" text-anchor="middle" font-size="{size}" fill="{colour}">{}</text>"##,
-                x + BOX.0 / 2.0,
-                y + 19.0 + 16.0 * i as f64,
-                escaped(&short(&words, 36))
+                r##"<text x="{x:.1}" y="{y:.1}" text-anchor="middle" {style}>{}</text>"##,
+                escaped(words)
             );
+        };
+        if is_cast {
+            let dtype = node.outputs.first().map_or(String::new(), |output| output.dtype.to_string());
+            text(y + 4.0, "", &format!("to {dtype}{returned}"));
+        } else {
+            text(y - 4.0, r#"font-weight="bold""#, &short(&node.name, 30));
+            text(y + 11.0, r##"fill="#495057""##, &short(&what, 34));
         }
         svg.push_str("</g>\n");
+        if !is_framed && !is_cast && !node.cell.is_empty() {
+            let (x, y) = (x - width / 2.0 + 4.0, y - height / 2.0 - 5.0);
+            // The arrow comes in at the middle.
+            let cell: Vec<char> = node.cell.chars().collect();
+            let cell = match cell.len() {
+                0..=16 => node.cell.clone(),
+                n => format!("…{}", cell[n - 15..].iter().collect::<String>()),
+            };
+            let cell = escaped(&short(&cell, 16));
+            let _ = writeln!(
+                svg,
+                r##"<text x="{x:.1}" y="{y:.1}" fill="#868e96" stroke="#ffffff" stroke-width="3" paint-order="stroke">{cell}</text>"##
+            );
+        }
     }
 
     /// What is shown where the pointer rests.
@@ -324,18 +422,105 @@ impl<'a> Drawing<'a> {
     }
 }
 
-fn returns(graph: &Graph, node: usize) -> bool {
-    graph.outputs.iter().any(|port| port.node == node)
+/// What a box reads that has none itself: each with the cast through which it is read.
+fn rows_beside(graph: &Graph, node: usize, place: &[Option<usize>], seen: &mut HashSet<usize>) -> Vec<Row> {
+    let unboxed = |node: usize| {
+        let mut read: Vec<usize> = Vec::new();
+        for port in graph.nodes[node].inputs.iter().filter(|port| place[port.node].is_none()) {
+            if !read.contains(&port.node) {
+                read.push(port.node);
+            }
+        }
+        read
+    };
+    let mut rows = Vec::new();
+    let mut pending = unboxed(node);
+    pending.reverse();
+    while let Some(read) = pending.pop() {
+        let is_new = seen.insert(read);
+        let (shown, row) = match &unboxed(read)[..] {
+            [of] if graph.nodes[read].is_cast() => (*of, (Some(*of), Some(read))),
+            _ => (read, (Some(read), None)),
+        };
+        rows.push(row);
+        if is_new {
+            pending.extend(unboxed(shown));
+        }
+    }
+    rows
 }
 
-fn border(list: Option<GraphList>) -> &'static str {
-    match list {
-        Some(GraphList::Allow) => "#2b8a3e",
-        Some(GraphList::Infer) => "#1864ab",
-        Some(GraphList::Deny) => "#c92a2a",
-        Some(GraphList::Clear) => "#868e96",
-        None => "#adb5bd",
+/// The frame of a cell.
+struct Frame<'a> {
+    path: &'a str,
+    members: Vec<usize>,
+    left: f64,
+    right: f64,
+    first: usize,
+    last: usize,
+    /// How many frames stand in each other inside of it.
+    height: usize,
+}
+
+impl Frame<'_> {
+    fn side(&self) -> f64 {
+        FRAME.0 * (self.height + 1).min(4) as f64
     }
+
+    fn above(&self) -> f64 {
+        FRAME.1 * (self.height + 1) as f64
+    }
+}
+
+/// Where the layers stand on the page.
+struct Page<'a> {
+    drawing: &'a Drawing<'a>,
+    places: &'a [(usize, f64)],
+    /// The top and the height of each.
+    layers: Vec<(f64, f64)>,
+    height: f64,
+}
+
+impl<'a> Page<'a> {
+    fn new(drawing: &'a Drawing<'_>, laid: &'a Layout, frames: &[Frame<'_>]) -> Page<'a> {
+        let mut page = Page { drawing, places: &laid.places, layers: vec![(0.0, 0.0); laid.layers], height: 0.0 };
+        for (at, &(layer, _)) in laid.places.iter().enumerate() {
+            page.layers[layer].1 = page.layers[layer].1.max(page.tall(at));
+        }
+        // What frames need above the layer in which they begin, and below the one in which they end.
+        let (mut above, mut below) = (vec![0.0; laid.layers], vec![0.0; laid.layers]);
+        for frame in frames {
+            above[frame.first] = f64::max(above[frame.first], frame.above());
+            below[frame.last] = f64::max(below[frame.last], frame.side());
+        }
+        let mut top = MARGIN + LEGEND;
+        for layer in 0..laid.layers {
+            top += if layer == 0 { above[0] } else { f64::max(GAP, below[layer - 1] + above[layer] + 6.0) };
+            page.layers[layer].0 = top;
+            top += page.layers[layer].1;
+        }
+        page.height = top + below.last().unwrap_or(&0.0) + MARGIN;
+        page
+    }
+
+    /// How tall a box is with what stands beside it.
+    fn tall(&self, at: usize) -> f64 {
+        let unread = self.drawing.unread[at].len() as f64 * (PILL.1 + PILL_GAP.1) - PILL_GAP.1;
+        self.drawing.size(at).1.max(self.drawing.beside(at).1).max(unread)
+    }
+
+    fn middle(&self, at: usize) -> f64 {
+        let (top, height) = self.layers[self.places[at].0];
+        top + height / 2.0
+    }
+}
+
+fn is_inside(cell: &str, path: &str) -> bool {
+    cell == path || cell.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
+}
+
+fn returns(graph: &Graph, node: usize) -> bool {
+    graph.outputs.iter().any(|port| port.node == node)
 }
 
 /// A smooth line from above to below through points.
@@ -344,42 +529,21 @@ fn curve(svg: &mut String, points: &[(f64, f64)], low: bool) {
     for pair in points.windows(2) {
         let ((x0, y0), (x1, y1)) = (pair[0], pair[1]);
         let middle = f64::midpoint(y0, y1);
-        let _ = write!(path, " C{x0:.1},{middle:.1} {x1:.1},{middle:.1} {x1:.1},{y1:.1}");
+        if (x0, y0) == (x1, y1) {
+            continue;
+        }
+        let _ = match x0 == x1 {
+            true => write!(path, " L{x1:.1},{y1:.1}"),
+            false => write!(path, " C{x0:.1},{middle:.1} {x1:.1},{middle:.1} {x1:.1},{y1:.1}"),
+        };
     }
+    line(svg, &path, low);
+}
+
+fn line(svg: &mut String, path: &str, low: bool) {
     let colour = if low { "#4dabf7" } else { "#868e96" };
     let _ = writeln!(
         svg,
         r##"<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.4" marker-end="url(#tip)"/>"##
     );
-}
-
-fn dot(graph: &Graph) -> String {
-    fn quoted(text: &str) -> String {
-        format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-    }
-    let mut cells: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
-    graph.nodes.iter().for_each(|node| cells.entry(&node.cell).or_default().push(node));
-    let mut dot = String::from("digraph {\n  node [shape=box, style=filled, fontname=\"sans-serif\", fontsize=10];\n");
-    for (i, (cell, nodes)) in cells.iter().enumerate() {
-        if !cell.is_empty() {
-            let _ = writeln!(dot, "  subgraph cluster_{i} {{\n    label={}; color=gray;", quoted(cell));
-        }
-        for node in nodes {
-            let outputs: Vec<String> = node.outputs.iter().map(described).collect();
-            let words = format!("{}\n{}\n{}", node.name, node.op_name(), outputs.join(", "));
-            let shape = if node.is_cast() { ", shape=ellipse" } else { "" };
-            let label = quoted(&words).replace('\n', "\\n");
-            let _ = writeln!(dot, "    {} [label={label}, fillcolor=\"{}\"{shape}];", quoted(&node.name), fill(node));
-        }
-        if !cell.is_empty() {
-            dot.push_str("  }\n");
-        }
-    }
-    for node in &graph.nodes {
-        for port in &node.inputs {
-            let _ = writeln!(dot, "  {} -> {};", quoted(&graph.nodes[port.node].name), quoted(&node.name));
-        }
-    }
-    dot.push_str("}\n");
-    dot
 }

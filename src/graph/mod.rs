@@ -24,7 +24,9 @@
 
 mod casts;
 mod cell;
+mod decision;
 mod device;
+mod dot;
 mod draw;
 mod edges;
 mod fewer_casts;
@@ -46,6 +48,7 @@ mod vertices;
 pub use casts::{NewCast, casts};
 pub(crate) use cell::check_not_wrapped;
 pub use cell::{GraphCell, rewrite};
+pub use decision::{GraphDiff, NodeChange, NodeDecision};
 pub use device::{Device, LowSupport, OpSupport};
 pub use graph::{Dim, Graph, Kind, Node, Output};
 pub use lists::GraphLists;

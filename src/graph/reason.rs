@@ -1,5 +1,7 @@
 //! Why a vertex was painted as it is.
 
+use std::collections::HashMap;
+
 use super::{GraphList, Painting};
 use crate::error::{Error, Result, did_you_mean};
 
@@ -54,6 +56,18 @@ impl Painting {
             format!("{what} is {}: {}", if vertex.low.is_some() { "low" } else { "f32" }, self.why(v))
         });
         Ok(said.collect::<Vec<_>>().join("\n"))
+    }
+
+    /// Why each node gives what it gives, by its name. Of a node with several types, the one of its activations counts.
+    pub(super) fn reasons(&self) -> HashMap<&str, String> {
+        let mut of_node: HashMap<&str, usize> = HashMap::new();
+        for (v, vertex) in self.vertices.iter().enumerate() {
+            let known = of_node.entry(&vertex.node).or_insert(v);
+            if *self.vertices[*known].attr != *"T" {
+                *known = v;
+            }
+        }
+        of_node.into_iter().map(|(name, v)| (name, self.why(v))).collect()
     }
 
     fn why(&self, v: usize) -> String {

@@ -58,7 +58,7 @@ impl Level {
             Level::O2 => "all runs low but black-listed cells and ops; the network returns f32",
             Level::O3 => "all runs low; the network returns f32",
             Level::Auto => "each op runs by its list: low, f32, or as its widest input",
-            Level::Graph => "low spreads in a graph from the allow list, up to the deny list",
+            Level::Graph => "a graph is rewritten: low spreads from products to neighbours",
         }
     }
 }

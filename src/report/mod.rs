@@ -7,7 +7,7 @@ mod table;
 #[cfg(feature = "cli")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
 pub use chart::{chart, save_chart};
-pub use table::{plan_table, runs_table};
+pub use table::{graph_summary, graph_table, plan_table, runs_table};
 
 pub use crate::printable::{printable, printable_lines};
 use crate::train::History;

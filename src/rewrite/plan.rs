@@ -63,6 +63,13 @@ pub struct Summary {
     pub prefer: Prefer,
 }
 
+impl From<&Policy> for Summary {
+    fn from(policy: &Policy) -> Self {
+        let Policy { name, pack, level, dtype, prefer, .. } = policy;
+        Summary { name: name.clone(), pack: pack.clone(), level: *level, dtype: *dtype, prefer: *prefer }
+    }
+}
+
 impl Policy {
     /// Decides for every cell of a network. Nothing is changed.
     ///
@@ -119,9 +126,7 @@ impl Policy {
     }
 
     fn planned(&self, prepared: &Prepared<'_>, decisions: Vec<Decision>, prediction: Option<Prediction>) -> Plan {
-        let Policy { name, pack, level, dtype, prefer, .. } = self;
-        let (name, pack) = (name.clone(), pack.clone());
-        let policy = Summary { name, pack, level: *level, dtype: *dtype, prefer: *prefer };
+        let policy = Summary::from(self);
         let entry = |op: &Op| Some((*op, self.lists.op(*op, self.dtype)?.clone()));
         let (listed, unlisted) = match prepared.ops() {
             None => (BTreeMap::new(), Treatment::AsIs),

@@ -1,0 +1,241 @@
+//! `precast graph`: the graph of a network, as it is and as a policy makes it run.
+
+use std::path::{Path, PathBuf};
+
+use precast::{
+    DType, Level, Policy, Tensor,
+    graph::{self, Graph, GraphDiff, NodeDecision, Rewritten},
+    io::{files, models::Model},
+    report::{graph_summary, graph_table, printable},
+    rewrite::Summary,
+};
+use serde::Serialize;
+
+use super::{
+    Failure, Format, Result,
+    inputs::{self, Predicting, Read, shown},
+    plan::header,
+    print, print_json,
+};
+
+/// How many examples the traced batch has, unless asked otherwise.
+const BATCH: u32 = 32;
+
+/// Record one call of a network as a graph, rewrite it by a policy, print and draw it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  precast graph lenet5                                     the graph as it is
+  precast graph lenet5 --policy graph --svg lenet5.svg     what a rewrite makes of it, and why, as a table and a drawing
+  precast graph lenet5 --policy o1 --fewer-casts           a network wrapped by a plan, without casts that cancel
+
+A policy of level graph rewrites the graph. One of another level wraps the cells, and the graph is recorded with their casts.")]
+pub(super) struct Args {
+    /// A model file, or the name of a built-in model
+    model: PathBuf,
+    /// A policy file, or the name of a built-in policy; without it, the graph is shown as it was recorded
+    #[arg(short, long)]
+    policy: Option<PathBuf>,
+    /// Take out casts that cancel between neighbours; where a rounding is left out, results change
+    #[arg(long)]
+    fewer_casts: bool,
+    /// Record a call in training instead of one in evaluation
+    #[arg(long)]
+    train: bool,
+    /// Batch size of the recorded call
+    #[arg(long, default_value_t = BATCH, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: u32,
+    /// Write a drawing
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write a drawing for Graphviz
+    #[arg(long, value_name = "FILE")]
+    dot: Option<PathBuf>,
+    /// Write the graph as JSON, from which it can be read and run again
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Output format
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+pub(super) fn run(args: &Args) -> Result {
+    let files = [("--svg", &args.svg), ("--dot", &args.dot), ("--json", &args.json)];
+    let files: Vec<(&str, &Path)> = files.iter().filter_map(|(name, file)| Some((*name, file.as_deref()?))).collect();
+    for (i, (name, file)) in files.iter().enumerate() {
+        if let Some((other, _)) = files[..i].iter().find(|(_, earlier)| earlier == file) {
+            return Err(Failure::Usage(format!("{other} and {name} name one file, {}", shown(file))));
+        }
+        files::check_writable(file).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
+    }
+    let mut model = inputs::model(&args.model, 0)?;
+    let policy = args.policy.as_deref().map(inputs::policy).transpose()?;
+    let mut made = Made::new(&mut model, policy.as_ref().map(|policy| &policy.value), args.batch, args.train)?;
+    if args.fewer_casts {
+        made.take_out_casts();
+    }
+    // Everything is made before anything is written.
+    let texts = files.iter().map(|(name, _)| match *name {
+        "--svg" => Ok(made.svg()),
+        "--dot" => Ok(made.graph().to_dot()),
+        _ => made.graph().to_json(),
+    });
+    let texts = texts.collect::<precast::Result<Vec<_>>>()?;
+    made.print(args.format, &model, policy.as_ref())?;
+    for ((_, file), text) in files.iter().zip(texts) {
+        files::replace(file, text.as_bytes()).map_err(Failure::work)?;
+    }
+    Ok(())
+}
+
+/// The graph of a model under a policy.
+pub(super) enum Made {
+    /// As it was recorded: of the network as it is, or with the adapters of a plan.
+    Traced(Graph),
+    /// Rewritten, which a policy of level graph does. Beside it, the casts of the same network at level O1.
+    Rewritten(Rewritten, usize),
+}
+
+/// What `--format json` prints.
+#[derive(Serialize)]
+struct Report {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<Summary>,
+    ops: usize,
+    low: usize,
+    casts: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    casts_at_o1: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    only_batch: Option<String>,
+    nodes: Vec<NodeDecision>,
+}
+
+impl Made {
+    fn new(model: &mut Read<Model>, policy: Option<&Policy>, batch: u32, train: bool) -> Result<Self> {
+        let x = [Tensor::ones(&inputs::batch_shape(model, batch, "a graph")?, DType::F32)];
+        model.value.net.set_train(train);
+        let rewrites = policy.filter(|policy| policy.level == Level::Graph);
+        let Some(policy) = rewrites else {
+            if let Some(policy) = policy {
+                model.value.net.set_train(true);
+                let plan = Predicting::of_batch(batch).plan(model, policy, false)?;
+                model.value.net.set_train(train);
+                let _applied = plan.apply(&mut model.value.net)?;
+            }
+            return Ok(Made::Traced(Graph::trace(&model.value.net, &x)?));
+        };
+        let net = &mut model.value.net;
+        // It refuses what cannot be rewritten, such as cells with a `to_float`, and leaves the network in evaluation.
+        graph::rewrite(net, &x, policy)?;
+        net.set_train(train);
+        let rewritten = Graph::trace(net, &x)?.rewrite(&policy.graph_lists()?)?;
+        let _applied = Policy::new(Level::O1, policy.dtype)?.apply(net)?;
+        Ok(Made::Rewritten(rewritten, Graph::trace(net, &x)?.casts()))
+    }
+
+    fn graph(&self) -> &Graph {
+        match self {
+            Made::Traced(graph) => graph,
+            Made::Rewritten(rewritten, _) => &rewritten.graph,
+        }
+    }
+
+    fn decisions(&self) -> Vec<NodeDecision> {
+        match self {
+            Made::Traced(graph) => graph.decisions(),
+            Made::Rewritten(rewritten, _) => rewritten.decisions(),
+        }
+    }
+
+    fn take_out_casts(&mut self) {
+        let graph = match self {
+            Made::Traced(graph) => graph,
+            Made::Rewritten(rewritten, _) => &mut rewritten.graph,
+        };
+        *graph = graph.with_fewer_casts();
+    }
+
+    fn svg(&self) -> String {
+        match self {
+            Made::Traced(graph) => graph.to_svg(),
+            Made::Rewritten(rewritten, _) => rewritten.to_svg(),
+        }
+    }
+
+    fn print(&self, format: Format, model: &Read<Model>, policy: Option<&Read<Policy>>) -> Result {
+        let nodes = self.decisions();
+        let casts_at_o1 = match self {
+            Made::Rewritten(_, casts) => Some(*casts),
+            Made::Traced(_) => None,
+        };
+        let only_batch = self.graph().only_batch();
+        match format {
+            Format::Json => {
+                let ops = nodes.iter().filter(|node| node.computes());
+                print_json(&Report {
+                    policy: policy.map(|policy| Summary::from(&policy.value)),
+                    ops: ops.clone().count(),
+                    low: ops.filter(|node| node.dtype.is_low()).count(),
+                    casts: self.graph().casts(),
+                    casts_at_o1,
+                    only_batch: only_batch.map(String::from),
+                    nodes,
+                })
+            }
+            Format::Text => {
+                let policies: Vec<&Read<Policy>> = policy.into_iter().collect();
+                let under = policy.map_or(String::new(), |policy| format!("{}\n", Summary::from(&policy.value)));
+                let o1 = casts_at_o1.map_or(String::new(), |casts| format!(", at O1 {casts}"));
+                let only = only_batch.map_or(String::new(), |why| format!("\nonly the traced batch size: {why}"));
+                let (header, table, summary) = (header(model, &policies), graph_table(&nodes), graph_summary(&nodes));
+                print(format_args!("{header}{under}{table}\n{summary}{o1}{}", printable(&only)))
+            }
+        }
+    }
+}
+
+/// What `precast plan` shows of a policy of level graph.
+pub(super) fn plan(model: &mut Read<Model>, policy: &Read<Policy>, format: Format) -> Result {
+    Made::new(model, Some(&policy.value), BATCH, false)?.print(format, model, Some(policy))
+}
+
+/// What `precast explain` says of a node.
+pub(super) fn explain(model: &mut Read<Model>, name: &str, policy: &Read<Policy>, format: Format) -> Result {
+    let made = Made::new(model, Some(&policy.value), BATCH, false)?;
+    let place = made.graph().node(name).map_err(|error| {
+        let (model, policy) = (model.argument(), policy.argument());
+        Failure::Usage(format!("{error}; `precast graph {model} --policy {policy}` shows every node"))
+    })?;
+    let decision = made.decisions().swap_remove(place);
+    match format {
+        Format::Json => print_json(&decision),
+        Format::Text => {
+            let NodeDecision { node, op, cell, dtype, because, .. } = &decision;
+            let mut text = format!("{}{} ({op})", header(model, &[policy]), printable(node));
+            text += &format!("\n  under    {}", Summary::from(&policy.value));
+            if !cell.is_empty() {
+                text += &format!("\n  cell     {}", printable(cell));
+            }
+            text += &format!("\n  dtype    {dtype}");
+            if let Some(because) = because {
+                text += &format!("\n  because  {}", printable(because));
+            }
+            print(text)
+        }
+    }
+}
+
+/// The nodes that run in another dtype under another policy.
+pub(super) fn diff(argument: &Path, from: &Read<Policy>, to: &Read<Policy>, format: Format) -> Result {
+    let decisions = |policy: &Read<Policy>| -> Result<Vec<NodeDecision>> {
+        // A network of its own: a plan of the other policy wraps its cells.
+        let mut model = inputs::model(argument, 0)?;
+        Ok(Made::new(&mut model, Some(&policy.value), BATCH, false)?.decisions())
+    };
+    let diff = GraphDiff::between(&decisions(from)?, &decisions(to)?);
+    match format {
+        Format::Json => print_json(&diff),
+        Format::Text => print(format_args!("{}{diff}", header(&inputs::model(argument, 0)?, &[from, to]))),
+    }
+}
