@@ -91,7 +91,7 @@ fn rows(level: Level, lists: &Lists) -> Vec<ListRow> {
 
 fn text(all: &Levels) -> String {
     let policies = |row: &LevelRow| -> String {
-        let one = |policy: &PolicyRow| format!("{} ({})", policy.name, policy.dtype.long_name());
+        let one = |policy: &PolicyRow| format!("{} ({})", policy.name, policy.dtype);
         row.policies.iter().map(one).collect::<Vec<_>>().join(", ")
     };
     let levels = all.levels.iter().map(|row| [row.level.to_string(), row.meaning.to_string(), policies(row)]);
