@@ -83,7 +83,7 @@ impl TryFrom<Written> for GraphCell {
 ///
 /// ```
 /// use precast::{graph::rewrite, layers::{Dense, Rng}, prelude::*};
-/// let mut net = Child::new(Dense::new(4, 2, &mut Rng::seed(1))?);
+/// let mut net = Child::new(Dense::new(4, 2, &mut Rng::seed(1)));
 /// let low = rewrite(&mut net, &[Tensor::ones(&[3, 4], DType::F32)], &Policy::named("graph-bf16")?)?;
 /// assert_eq!(low.named_params()[0].0, "weight");
 /// assert_eq!(low.call(&Tensor::ones(&[5, 4], DType::F32))?.dtype(), DType::F32);

@@ -168,7 +168,7 @@ pub(super) struct Update {
 ///
 /// ```
 /// use precast::{graph::Graph, layers::{Dense, Rng}, prelude::*};
-/// let net = Child::new(Dense::new(3, 2, &mut Rng::seed(1))?);
+/// let net = Child::new(Dense::new(3, 2, &mut Rng::seed(1)));
 /// let x = Tensor::ones(&[4, 3], DType::F32);
 /// let graph = Graph::trace(&net, &[x.clone()])?;
 /// assert_eq!(graph.run(&[x.clone()])?[0].to_f64(), net.call(&x)?.to_f64());

@@ -119,7 +119,7 @@ impl Graph {
         serde_json::to_string_pretty(&written).map_err(|e| Error::value(e.to_string()))
     }
 
-    /// A graph of JSON. Its parameters are 0; [`load`](crate::io::load) fills those of a [`GraphCell`](super::GraphCell).
+    /// A graph of JSON. Its parameters are 0; [`load`](crate::io::weights::load) fills those of a [`GraphCell`](super::GraphCell).
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value), with the line and column of what is no such JSON, or the node that does

@@ -36,13 +36,14 @@ impl Graph {
     /// adapters or low weights, or one that was rewritten before.
     ///
     /// ```
-    /// use precast::{graph::{Graph, GraphLists}, layers::{Dense, ReLU, Rng, Sequential}, policy::Pack, prelude::*};
-    /// let mut rng = Rng::seed(1);
-    /// let net = Child::new(Sequential::new(vec![Dense::new(4, 8, &mut rng)?.into(), ReLU.into(), Dense::new(8, 2, &mut rng)?.into()]));
+    /// use precast::{graph::{Graph, GraphLists}, policy::Pack, prelude::*};
+    /// let rng = &mut Rng::seed(1);
+    /// let net = Child::new(sequential![Dense::new(4, 8, rng), ReLU, Dense::new(8, 2, rng)]);
     /// let graph = Graph::trace(&net, &[Tensor::ones(&[3, 4], DType::F32)])?;
     /// let lists = GraphLists::of_pack(&Pack::named("tensorflow-2.21-fp16")?, DType::F16)?;
     /// let low = graph.rewrite(&lists)?;
-    /// assert_eq!(low.painting.explain("relu_1")?, "relu_1 is low: between linear_1 and linear_2, which are on the allow list");
+    /// let why = low.painting.explain("relu_1")?;
+    /// assert_eq!(why, "relu_1 is low: between linear_1 and linear_2, which are on the allow list");
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn rewrite(&self, lists: &GraphLists) -> Result<Rewritten> {
