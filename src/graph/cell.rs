@@ -21,7 +21,7 @@ use crate::{
 /// A network that runs as a graph, with the parameters of the network it was made of, under the same paths.
 ///
 /// It holds two graphs: of a call in training and of one in evaluation. It trains, saves and loads as any cell; inputs are
-/// cast to the dtypes that the graph was traced with, and inside of it no region has a say.
+/// cast to the dtypes that the graph was traced with, and regions do not change what is inside of it.
 ///
 /// In files it is `{kind: GraphCell, evaluation: {...}, training: {...}}`, each graph as [`Graph::to_json`] has it. The second
 /// one is left out where both are the same.
@@ -102,12 +102,19 @@ pub fn rewrite<C: ?Sized + AsCell>(net: &mut Child<C>, inputs: &[Tensor], policy
 pub(crate) fn check_not_wrapped<C: ?Sized + AsCell>(net: &Child<C>) -> Result<()> {
     let mut wrapped = None;
     net.walk(&mut |entry| {
-        if wrapped.is_none() && (entry.slot.adapter.is_some() || entry.slot.to_float.is_some()) {
-            let what = if entry.slot.adapter.is_some() { "an adapter" } else { "a `to_float`" };
-            let path = if entry.path.is_empty() { "the root cell".into() } else { format!("cell `{}`", entry.path) };
-            wrapped =
-                Some(Error::value(format!("{path} has {what}; a network is rewritten without (undo the plan first)")));
-        }
+        let what = match entry.slot {
+            _ if wrapped.is_some() => return,
+            ref slot if slot.cell.downcast_ref::<GraphCell>().is_some() => {
+                "is a rewritten graph already; rewrite the network that it was made of"
+            }
+            ref slot if slot.adapter.is_some() => {
+                "has an adapter; only a network without can be rewritten: undo the plan"
+            }
+            ref slot if slot.to_float.is_some() => "has a `to_float`; only a network without can be rewritten",
+            _ => return,
+        };
+        let path = if entry.path.is_empty() { "the root cell".into() } else { format!("cell `{}`", entry.path) };
+        wrapped = Some(Error::value(format!("{path} {what}")));
     });
     wrapped.map_or(Ok(()), Err)
 }

@@ -19,7 +19,7 @@ use crate::{
 const VERSION: u64 = 1;
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a graph as `Graph::to_json` writes it")]
 struct Written {
     precast_graph: u64,
     batch: usize,
@@ -125,7 +125,7 @@ impl Graph {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value), with the line and column of what is no such JSON, or the node that does
     /// not fit.
     pub fn from_json(text: &str) -> Result<Graph> {
-        serde_json::from_str(text).map_err(|e| Error::value(e.to_string()))
+        serde_json::from_str(text).map_err(|e| Error::value(format!("not a graph of precast: {e}")))
     }
 
     fn written(&self) -> Result<Written> {

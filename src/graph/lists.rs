@@ -139,7 +139,10 @@ impl Policy {
     pub fn graph_lists(&self) -> Result<GraphLists> {
         self.check()?;
         if self.level != Level::Graph {
-            let words = format!("a policy of level {} has no lists for graphs; one of level graph has", self.level);
+            let words = format!(
+                "a policy of level {} has no lists for graphs; take one of level graph, such as `Policy::named(\"graph\")`",
+                self.level
+            );
             return Err(Error::level(words));
         }
         let system = self.pack.as_deref().map(Pack::named).transpose()?.and_then(|pack| pack.system);

@@ -1,8 +1,13 @@
-//! Graphs seen as a whole: which vertices of a graph run low and why, and the casts that this needs.
+//! Graphs: a call of a network as data, and precision that spreads from node to node.
 //!
-//! This is the painting of TensorFlow's `auto_mixed_precision` rewrite. Ops on the allow list run low, ops on the deny list
-//! stay f32, ops on the infer list follow what they read, and ops on the clear list, in which rounding spoils nothing, follow
-//! their neighbours. [`paint`] decides this for an abstract [`TypeGraph`], [`casts`] lists the casts to insert.
+//! [`Graph::trace`] records a call; the [`Graph`] runs again, draws, and goes through JSON. [`rewrite`] makes a network a
+//! [`GraphCell`], whose graph has casts where 16 bit begins or ends. How to use them is told in the
+//! [guide](crate::guide).
+//!
+//! What runs low is decided as in TensorFlow's `auto_mixed_precision` rewrite. Ops on the allow list run low, ops on the deny
+//! list stay f32, ops on the infer list follow what they read, and ops on the clear list, in which rounding spoils nothing,
+//! follow their neighbours. [`paint`] decides this for an abstract [`TypeGraph`], [`casts`] lists the casts to insert; both
+//! take a graph of any system by its names of ops:
 //!
 //! ```
 //! use precast::{DType, graph::{Device, GraphLists, TypeGraph, casts, paint}, policy::Pack};

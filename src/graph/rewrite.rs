@@ -29,7 +29,7 @@ impl Graph {
     /// Paints the graph and puts the casts in. This graph stays as it is.
     ///
     /// Every kernel of this library runs in f16 and bf16: it stores them and computes in f32. Statistics and parameters of
-    /// norms stay f32, and so do parameters, inputs and outputs of the graph.
+    /// norms stay f32, and so do parameters, inputs and outputs of the graph, and custom ops.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a graph that already holds 16-bit tensors: one of a network with
@@ -51,8 +51,8 @@ impl Graph {
         if let Some(node) = self.nodes.iter().find(low) {
             let cell = if node.cell.is_empty() { String::new() } else { format!(" of cell `{}`", node.cell) };
             return Err(Error::value(format!(
-                "`{}`{cell} is {} already; a graph is rewritten once, and a network without adapters and low weights \
-                 (undo them, or trace it before)",
+                "`{}`{cell} is {} already; a graph is rewritten once, and only that of a network without adapters and low \
+                 weights",
                 node.name, node.outputs[0].dtype
             )));
         }

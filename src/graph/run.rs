@@ -15,7 +15,7 @@ use crate::{
 impl Graph {
     /// Runs the graph. Gradients flow back as in the traced code, and every number is the same bit for bit.
     ///
-    /// A graph decides by itself what is cast: no region has a say.
+    /// A graph decides by itself what is cast; regions do not change it.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) and [`ErrorKind::DType`](crate::ErrorKind::DType) for inputs other than
@@ -31,6 +31,10 @@ impl Graph {
     /// As [`run`](Graph::run).
     pub fn run_nth(&self, n: u64, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let batch = self.check(inputs)?;
+        if self.updates.iter().filter_map(|update| update.count).any(|count| count.at(batch) < 2) {
+            let words = "a batch norm in training needs at least 2 values for each channel, and this batch has fewer";
+            return Err(Error::shape(words));
+        }
         let _off = precision::enter(Frame::Off);
         let mut readers = self.readers();
         let mut given =
@@ -85,7 +89,8 @@ impl Graph {
     /// The number of examples of inputs that fit.
     fn check(&self, inputs: &[Tensor]) -> Result<usize> {
         if inputs.len() != self.inputs.len() {
-            return Err(Error::shape(format!("the graph has {} inputs, got {}", self.inputs.len(), inputs.len())));
+            let (takes, plural) = (self.inputs.len(), if self.inputs.len() == 1 { "" } else { "s" });
+            return Err(Error::shape(format!("the graph takes {takes} input{plural}, got {}", inputs.len())));
         }
         let mut batch = self.batch;
         for (&node, x) in self.inputs.iter().zip(inputs) {

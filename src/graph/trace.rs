@@ -124,6 +124,8 @@ struct Builder<'a> {
     /// Nodes that stop gradients, by what they read.
     stopped: HashMap<Port, Port>,
     inputs: Vec<usize>,
+    /// Whether a tensor was read that is trained and is neither an input nor a parameter.
+    unknown_leaf: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -144,6 +146,7 @@ impl<'a> Builder<'a> {
             tracked: HashMap::new(),
             stopped: HashMap::new(),
             inputs: vec![],
+            unknown_leaf: false,
         };
         for x in inputs {
             let name = match inputs.len() {
@@ -196,6 +199,7 @@ impl<'a> Builder<'a> {
                 port
             }
             (None, None) => {
+                self.unknown_leaf |= x.is_tracked();
                 let name = self.names.numbered("constant");
                 let port = self.add(name, Kind::Constant(x.detach()), cell, std::slice::from_ref(x));
                 self.tracked.insert(port, false);
@@ -264,6 +268,12 @@ impl<'a> Builder<'a> {
         });
         let updates = updates.collect();
         let outputs = outputs.iter().map(|x| self.port_of(x, "")).collect();
+        if self.unknown_leaf {
+            return Err(Error::value(
+                "the code reads a parameter, or a tensor that requires a gradient, which the graph does not know; hand it in \
+                 as an input, or among the parameters",
+            ));
+        }
         let (nodes, inputs) = (self.nodes, self.inputs);
         Ok(Graph { nodes, inputs, outputs, updates, batch: 0, only_batch: None })
     }

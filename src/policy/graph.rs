@@ -17,7 +17,7 @@ pub enum GraphList {
     Allow,
     /// These run low after or between ops that do.
     Infer,
-    /// These stay f32, and so does what follows them, up to the next op that is not affected.
+    /// These stay f32, and so does what follows them, up to the next op on the allow list.
     Deny,
     /// These follow their neighbours: rounding spoils nothing in them.
     Clear,

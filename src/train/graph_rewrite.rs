@@ -58,6 +58,7 @@ pub struct GraphRewrite<O> {
     traced: Vec<Traced>,
     steps: u64,
     runs: u64,
+    last_loss: Option<f64>,
 }
 
 /// The graph of one signature: of inputs of these dtypes and shapes, the first axis aside where it is the batch.
@@ -79,16 +80,17 @@ impl<O: Optimizer> GraphRewrite<O> {
 
     fn of(optimizer: O, loss_scale: impl IntoLossScale, lists: GraphLists) -> Result<Self> {
         let loss_scale = loss_scale.into_loss_scale()?;
-        Ok(GraphRewrite { optimizer, loss_scale, lists, traced: vec![], steps: 0, runs: 0 })
+        Ok(GraphRewrite { optimizer, loss_scale, lists, traced: vec![], steps: 0, runs: 0, last_loss: None })
     }
 
     /// One training step: runs `loss` of the inputs as a rewritten graph, and updates the parameters if every gradient is
     /// finite. A step that is skipped leaves parameters, the optimizer's state and [`global_step`](GraphRewrite::global_step)
-    /// as they are, and lowers a dynamic loss scale.
+    /// as they are, and lowers a dynamic loss scale. Running statistics of norms have moved in the forward pass by then, as in
+    /// every training loop.
     ///
     /// `loss` is given the inputs, targets among them, and returns a scalar. It is called when inputs of other dtypes or
-    /// shapes come, and recorded; all other steps run the graph. A graph is recorded in training or in evaluation as the
-    /// network then is: call [`forget`](GraphRewrite::forget) after changing the network or the function.
+    /// shapes come, and recorded; all other steps run the graph and do not call it. The graph trains or evaluates as the
+    /// network did when it was recorded. Call [`forget`](GraphRewrite::forget) after changing the network or the function.
     ///
     /// # Errors
     /// Those of [`Graph::trace`], [`Graph::rewrite`] and [`LossScale::step`];
@@ -100,21 +102,30 @@ impl<O: Optimizer> GraphRewrite<O> {
         loss: impl Fn(&Child<C>, &[Tensor]) -> Result<Tensor>,
     ) -> Result<Outcome> {
         check_not_wrapped(net)?;
-        let at = match self.traced.iter().position(|traced| traced.fits(inputs)) {
-            Some(at) => at,
+        let known = self.traced.iter().position(|traced| traced.fits(inputs));
+        let new = match known {
+            Some(_) => None,
             None => {
                 let traced = Graph::trace_with(net, inputs, |net, inputs| Ok(vec![loss(net, inputs)?]))?;
                 let graph = traced.rewrite(&self.lists)?.graph;
                 let signature = inputs.iter().map(|x| (x.dtype(), x.shape().to_vec())).collect();
-                self.traced.push(Traced { signature, graph });
-                self.traced.len() - 1
+                Some(Traced { signature, graph })
             }
         };
-        let loss = self.traced[at].graph.run_nth(self.runs, inputs)?.swap_remove(0);
-        self.runs += 1;
+        let traced = new.as_ref().unwrap_or_else(|| &self.traced[known.unwrap_or_default()]);
+        let loss = traced.graph.run_nth(self.runs, inputs)?.swap_remove(0);
         let outcome = self.loss_scale.step(&mut self.optimizer, &loss)?;
+        self.last_loss = Some(loss.item()?);
+        // A graph whose loss was refused is not kept.
+        self.traced.extend(new);
+        self.runs += 1;
         self.steps += u64::from(outcome == Outcome::Stepped);
         Ok(outcome)
+    }
+
+    /// The loss of the last step, not scaled; `None` before the first one.
+    pub fn last_loss(&self) -> Option<f64> {
+        self.last_loss
     }
 
     /// How many steps have updated the parameters.

@@ -1,9 +1,9 @@
 //! What cannot be traced, run or read, and what is said of it.
 
 use precast::{
-    ErrorKind,
+    Backward, CustomOp, ErrorKind,
     graph::{Graph, rewrite},
-    layers::{Dense, ReLU, Rng, Sequential},
+    layers::{BatchNorm1d, Dense, ReLU, Rng, Sequential},
     prelude::*,
 };
 
@@ -51,7 +51,7 @@ fn a_graph_for_one_size_says_why() {
 fn wrong_inputs_of_a_graph_are_named() {
     let graph = Graph::trace(&small(), &[random(&[2, 4], 1)]).unwrap();
     for (inputs, kind, words) in [
-        (vec![], ErrorKind::Shape, "the graph has 1 inputs, got 0"),
+        (vec![], ErrorKind::Shape, "the graph takes 1 input, got 0"),
         (vec![random(&[2, 5], 1)], ErrorKind::Shape, "`input` is [2, 5]; the graph was traced with f32 [b, 4]"),
         (vec![random(&[2, 4], 1).cast(DType::F16)], ErrorKind::DType, "`input` is f16; the graph was traced with f32"),
     ] {
@@ -72,7 +72,7 @@ fn what_is_low_already_is_not_rewritten() {
     applied.undo(&mut net).unwrap();
     let mut low = rewrite(&mut net, &x, &policy).unwrap();
     let message = rewrite(&mut low, &x, &policy).unwrap_err().to_string();
-    assert!(message.contains("already; a graph is rewritten once"), "{message}");
+    assert!(message.contains("is a rewritten graph already"), "{message}");
     // A policy of another level has no lists.
     let error = rewrite(&mut net, &x, &Policy::named("o2").unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Level);
@@ -113,4 +113,66 @@ fn outputs_that_are_inputs_and_empty_functions_are_graphs() {
     assert!(nothing.run(&[]).unwrap().is_empty());
     assert!(nothing.to_svg().contains("0 ops, 0 casts"));
     assert_eq!(Graph::from_json(&nothing.to_json().unwrap()).unwrap().nodes().len(), 0);
+}
+
+/// Halves, and has an option that is code.
+#[derive(Clone)]
+struct Halves(fn(f64) -> f64);
+
+impl CustomOp for Halves {
+    const NAME: &'static str = "HalvesInAGraph";
+
+    fn forward(&self, x: &[Tensor], _saved: &mut Vec<Tensor>) -> Result<Tensor> {
+        &x[0] * (self.0)(1.0)
+    }
+
+    fn backward(&self, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some((back.grad * (self.0)(1.0))?)])
+    }
+}
+
+/// A custom op runs in a graph, stays f32 in a rewritten one, and is in no file.
+#[test]
+fn a_custom_op_runs_and_is_not_written() {
+    let net = small();
+    let x = random(&[2, 4], 1);
+    let f = |net: &Child, x: &[Tensor]| Ok(vec![Halves(|x| x / 2.0).apply(&[&net.call(&x[0])?])?.relu()?]);
+    let graph = Graph::trace_with(&net, std::slice::from_ref(&x), f).unwrap();
+    let wanted = f(&net, std::slice::from_ref(&x)).unwrap().remove(0);
+    let found = graph.run(std::slice::from_ref(&x)).unwrap().remove(0);
+    assert_eq!(found.to_f64(), wanted.to_f64());
+    let (a, b) = (wanted.sum_all().unwrap().backward().unwrap(), found.sum_all().unwrap().backward().unwrap());
+    let (_, weight) = &net.named_params()[0];
+    assert_eq!(a.get(weight).unwrap().to_f64(), b.get(weight).unwrap().to_f64());
+    let low = graph.rewrite(&Policy::named("graph").unwrap().graph_lists().unwrap()).unwrap().graph;
+    let place = low.nodes().iter().find(|node| node.op_name() == "HalvesInAGraph").unwrap();
+    assert_eq!(place.outputs[0].dtype, DType::F32);
+    assert_eq!(low.run(&[x]).unwrap()[0].dtype(), DType::F32);
+    let error = graph.to_json().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("the custom op HalvesInAGraph"), "{error}");
+}
+
+/// A batch of one has no variance: the running statistics would be NaN.
+#[test]
+fn a_batch_norm_in_a_graph_refuses_what_its_layer_refuses() {
+    let mut net = Child::of(Sequential::new(vec![BatchNorm1d::new(4).into()]));
+    let mut low = rewrite(&mut net, &[random(&[6, 4], 1)], &Policy::named("graph").unwrap()).unwrap();
+    low.set_train(true);
+    let error = low.call(&random(&[1, 4], 2)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape);
+    assert!(error.to_string().contains("at least 2 values for each channel"), "{error}");
+    assert!(low.named_params().iter().all(|(_, param)| param.value().all_finite()));
+}
+
+/// A parameter that is no parameter of the graph would be frozen in it.
+#[test]
+fn a_captured_parameter_is_refused() {
+    let captured = Param::new(random(&[3], 1));
+    let f = |x: &[Tensor]| Ok(vec![x[0].mul(&captured.tensor())?]);
+    let error = Graph::trace_fn(&Default::default(), &[random(&[2, 3], 1)], f).unwrap_err();
+    assert!(error.to_string().contains("hand it in as an input, or among the parameters"), "{error}");
+    let params = [("w".to_string(), captured.clone())].into_iter().collect();
+    let graph = Graph::trace_fn(&params, &[random(&[2, 3], 1)], f).unwrap();
+    assert!(graph.named_params()[0].1.is_same(&captured));
 }
