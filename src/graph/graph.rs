@@ -319,6 +319,15 @@ pub(super) fn dim_of(value: &Value) -> Option<Dim> {
     Some(Dim { each: fields.get("each")?.as_i64()?, plus: fields.get("plus")?.as_i64()? })
 }
 
+/// Whether a number in an attribute value depends on the batch.
+pub(super) fn depends_on_batch(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(depends_on_batch),
+        Value::Object(fields) => dim_of(value).is_some() || fields.values().any(depends_on_batch),
+        _ => false,
+    }
+}
+
 /// An attribute value for a batch of so many examples.
 pub(super) fn value_at(value: &Value, batch: usize) -> Value {
     if let Some(dim) = dim_of(value) {

@@ -13,6 +13,7 @@ use crate::{
     DType, Op, Param, Tensor,
     catalogue::{Attribute, Attributes},
     error::{Error, Result, did_you_mean},
+    ops::check_attributes,
 };
 
 /// The version of the format.
@@ -262,6 +263,9 @@ impl Reader {
             Kind::Op(_) => node.inputs.len(),
         };
         one()?;
+        if let Kind::Op(op) = kind {
+            check_attributes(op, &node.attributes)?;
+        }
         if node.inputs.len() != takes {
             return Err(Error::value(format!("reads {} outputs; allowed: {takes}", node.inputs.len())));
         }

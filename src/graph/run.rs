@@ -2,7 +2,7 @@
 
 use super::{
     Graph, Port,
-    graph::{Kind, Node, described, value_at},
+    graph::{Kind, Node, depends_on_batch, described, value_at},
 };
 use crate::{
     Tensor,
@@ -145,6 +145,9 @@ fn run_node(node: &Node, n: u64, batch: usize, inputs: &[&Tensor]) -> Result<Vec
     };
     if let Some(again) = &node.again {
         return Ok(vec![again(inputs)?]);
+    }
+    if node.draws == 0 && !node.attributes.iter().any(|(_, value)| depends_on_batch(value)) {
+        return run_recorded(op, &node.attributes, inputs);
     }
     let mut attributes: Attributes = node.attributes.clone();
     attributes.iter_mut().for_each(|(_, value)| *value = value_at(value, batch));

@@ -209,9 +209,14 @@ pub fn run(op: Op, inputs: &[&Tensor]) -> Result<Tensor> {
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a wrong number of tensors, and for an attribute that is missing, unknown
 /// or of another type; then those of the op.
 pub fn run_with(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    check_attributes(op, attributes)?;
+    run_known(op, attributes, inputs)
+}
+
+/// As [`run_with`], where the names of the attributes are known to be right.
+fn run_known(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     let wrong = |words: String| Error::value(words).in_op(op.name());
     let Some(call) = call(op) else { return Err(no_kernel(op)) };
-    check_names(op, &call, attributes)?;
     if let Some(result) = by_hand(op, attributes, inputs) {
         return result;
     }
@@ -228,9 +233,9 @@ pub fn run_with(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<V
 /// As [`run_with`], with the inputs as [`dispatch`](super::dispatch) had them, which is how they are recorded.
 pub(crate) fn run_recorded(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     match (op, inputs) {
-        (Op::Addmm | Op::Baddbmm | Op::Addbmm | Op::Addmv, &[a, b, added]) => run_with(op, attributes, &[added, a, b]),
-        (Op::Embedding, &[table, ids]) => run_with(op, attributes, &[ids, table]),
-        _ => run_with(op, attributes, inputs),
+        (Op::Addmm | Op::Baddbmm | Op::Addbmm | Op::Addmv, &[a, b, added]) => run_known(op, attributes, &[added, a, b]),
+        (Op::Embedding, &[table, ids]) => run_known(op, attributes, &[ids, table]),
+        _ => run_known(op, attributes, inputs),
     }
 }
 
@@ -296,8 +301,11 @@ fn more_attributes(op: Op) -> &'static [&'static str] {
 }
 
 /// An attribute that nobody reads is a mistake.
-fn check_names(op: Op, call: &Call, attributes: &Attributes) -> Result<()> {
-    let arguments = if let Call::Method { arguments, .. } = call { *arguments } else { &[] };
+///
+/// # Errors
+/// [`ErrorKind::Value`](crate::ErrorKind::Value), with the nearest name that is read.
+pub(crate) fn check_attributes(op: Op, attributes: &Attributes) -> Result<()> {
+    let arguments = if let Some(Call::Method { arguments, .. }) = call(op) { arguments } else { &[] };
     let named =
         |kind: Kind| arguments.iter().filter(move |argument| argument.kind == kind).map(|argument| argument.name);
     let of_tensors = |name: &str| name.strip_prefix("with_").is_some_and(|x| named(Kind::Optional).any(|n| n == x));

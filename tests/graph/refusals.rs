@@ -91,6 +91,11 @@ fn a_wrong_file_is_refused_with_its_place() {
         ),
         ("\"precast_graph\": 1", "\"precast_graph\": 9", "a graph of version 9; this precast reads version 1"),
         ("\"name\": \"relu_1\"", "\"nmae\": \"relu_1\"", "unknown field `nmae`"),
+        (
+            "\"op\": \"Relu\"",
+            "\"op\": \"Relu\", \"attributes\": {\"slope\": 1}",
+            "node `relu_1`: Relu: has no attribute `slope`",
+        ),
         ("\"op\": \"Relu\"", "\"op\": \"OneHot\"", "node `relu_1`: OneHot has no kernel"),
     ] {
         assert!(text.contains(from), "{from} in {text}");
