@@ -178,11 +178,11 @@ mod tests {
 
     #[test]
     fn the_longest_path_is_straight() {
-        // A path of six nodes, from each of which something goes off that nobody reads.
-        let path: Vec<(usize, usize)> = (0..5).map(|i| (2 * i, 2 * i + 2)).collect();
-        let ends: Vec<(usize, usize)> = (0..5).map(|i| (2 * i, 2 * i + 1)).collect();
-        let laid = layout(&[SIDES; 11], &[path, ends].concat());
-        let on_path: Vec<f64> = (0..=5).map(|i| laid.places[2 * i].1).collect();
+        // A path of six nodes, from the first four of which something goes off that nobody reads.
+        let path = [(0, 2), (2, 4), (4, 6), (6, 8), (8, 9)];
+        let ends = [(0, 1), (2, 3), (4, 5), (6, 7)];
+        let laid = layout(&[SIDES; 10], &[&path[..], &ends].concat());
+        let on_path: Vec<f64> = [0, 2, 4, 6, 8, 9].map(|node| laid.places[node].1).to_vec();
         assert!(on_path.iter().all(|x| *x == on_path[0]), "{on_path:?}");
         assert!(laid.width <= 2.0 * (SIDES.0 + SIDES.1 + GAP), "{}", laid.width);
     }
