@@ -130,7 +130,7 @@ fn a_pack_is_shown_with_every_op_that_it_lists() {
     let default = text(precast(&["ops"]));
     assert_eq!(default, text(precast(&["ops", "--pack", Pack::DEFAULT])));
     let exp = rows(&default).into_iter().find(|row| row[0] == "Exp").unwrap();
-    assert_eq!((exp[1], exp[2], exp[4]), ("as_is", "full / as_is", "yes"), "{exp:?}");
+    assert_eq!((exp[1], exp[2], exp[3], exp[5]), ("as_is", "full / as_is", "full", "yes"), "{exp:?}");
 }
 
 #[test]
