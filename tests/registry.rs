@@ -28,6 +28,9 @@ const EVERY_KIND: &[&str] = &[
     "{kind: GELU, approximate: true}",
     "{kind: GRU, input_size: 2, hidden_size: 3, num_layers: 2, bias: false}",
     "{kind: GRUCell, input_size: 2, hidden_size: 3}",
+    "{kind: GraphCell, evaluation: {precast_graph: 1, batch: 2, inputs: [input], outputs: [relu_1], nodes: [\
+     {name: input, op: Input, outputs: [{dtype: float32, shape: [{each: 1, plus: 0}, 3]}]}, \
+     {name: relu_1, op: Relu, inputs: [input], outputs: [{dtype: float32, shape: [{each: 1, plus: 0}, 3]}]}]}}",
     "{kind: GroupNorm, num_groups: 2, num_channels: 4, eps: 0.5}",
     "{kind: HSigmoid}",
     "{kind: HSwish}",

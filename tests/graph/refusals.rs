@@ -94,7 +94,7 @@ fn a_wrong_file_is_refused_with_its_place() {
         (
             "\"op\": \"Relu\"",
             "\"op\": \"Relu\", \"attributes\": {\"slope\": 1}",
-            "node `relu_1`: Relu: has no attribute `slope`",
+            "node `relu_1`: has no attribute `slope`",
         ),
         ("\"op\": \"Relu\"", "\"op\": \"OneHot\"", "node `relu_1`: OneHot has no kernel"),
     ] {
