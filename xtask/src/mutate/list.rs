@@ -300,7 +300,7 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "running variances are biased",
-        "src/layers/batch_norm.rs",
+        "src/tensor/param.rs",
         &[("count as f64 / (count - 1) as f64", "1.0 + 0.0 * count as f64")],
         &["layers", "mindspore"],
     ),
