@@ -31,7 +31,7 @@ impl Dim {
 
     /// The number for a batch of so many examples.
     pub fn at(self, batch: usize) -> i64 {
-        self.each * batch as i64 + self.plus
+        self.each.saturating_mul(batch as i64).saturating_add(self.plus)
     }
 
     /// The dimension that has two lengths for two batches of which the second has one example more.

@@ -37,14 +37,13 @@ impl Graph {
         }
         let _off = precision::enter(Frame::Off);
         let mut readers = self.readers();
-        let mut given =
-            self.inputs.iter().zip(inputs).map(|(&node, x)| (node, x.clone())).collect::<Vec<_>>().into_iter();
+        let mut given = inputs.iter().cloned();
         let mut values: Vec<Vec<Option<Tensor>>> = Vec::with_capacity(self.nodes.len());
         for (place, node) in self.nodes.iter().enumerate() {
-            let mut outputs = match &node.kind {
-                Kind::Input => vec![given.next().map(|(_, x)| x)],
+            let outputs = match &node.kind {
+                Kind::Input => vec![given.next()],
                 Kind::Parameter(param) => vec![Some(param.tensor())],
-                Kind::Constant(value) => vec![Some(constant(node, value, batch))],
+                Kind::Constant(value) => vec![Some(constant(node, value, batch).map_err(|e| at_node(node, e))?)],
                 _ => {
                     let read =
                         node.inputs.iter().map(|port| values[port.node][port.port].as_ref().expect("ran before"));
@@ -53,7 +52,10 @@ impl Graph {
                     result.into_iter().map(Some).collect()
                 }
             };
-            outputs.resize(node.outputs.len(), None);
+            if outputs.len() < node.outputs.len() {
+                let words = format!("gives {} outputs, and the graph has {}", outputs.len(), node.outputs.len());
+                return Err(at_node(node, Error::value(words)));
+            }
             values.push(outputs);
             // What nobody reads any more is freed, as in code.
             for port in &node.inputs {
@@ -62,9 +64,10 @@ impl Graph {
                     values[port.node][port.port] = None;
                 }
             }
-            for (port, readers) in readers[place].iter().enumerate().filter(|(_, readers)| **readers == 0) {
-                let _ = readers;
-                values[place][port] = None;
+            for (value, &readers) in values[place].iter_mut().zip(&readers[place]) {
+                if readers == 0 {
+                    *value = None;
+                }
             }
         }
         let value = |port: &Port| values[port.node][port.port].clone().expect("it is read at the end");
@@ -130,12 +133,14 @@ impl Graph {
     }
 }
 
-fn constant(node: &Node, value: &Tensor, batch: usize) -> Tensor {
-    let shape: Vec<usize> = node.outputs[0].shape.iter().map(|dim| dim.at(batch) as usize).collect();
-    if shape == value.shape() {
-        return value.clone();
+fn constant(node: &Node, value: &Tensor, batch: usize) -> Result<Tensor> {
+    let wanted = &node.outputs[0].shape;
+    if wanted.len() == value.rank() && wanted.iter().zip(value.shape()).all(|(dim, &len)| dim.at(batch) == len as i64) {
+        return Ok(value.clone());
     }
-    Tensor::full(&shape, value.to_f64()[0], value.dtype())
+    // One number stands for all of a constant that grows with the batch.
+    let lengths: Vec<usize> = wanted.iter().map(|dim| usize::try_from(dim.at(batch)).unwrap_or(usize::MAX)).collect();
+    Tensor::scalar(value.item()?, value.dtype()).broadcast_to(&lengths)
 }
 
 fn run_node(node: &Node, n: u64, batch: usize, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {

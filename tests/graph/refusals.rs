@@ -181,3 +181,16 @@ fn a_captured_parameter_is_refused() {
     let graph = Graph::trace_fn(&params, &[random(&[2, 3], 1)], f).unwrap();
     assert!(graph.named_params()[0].1.is_same(&captured));
 }
+
+/// A file that promises more than its nodes give is an error where it runs, not a panic.
+#[test]
+fn a_file_that_promises_too_much_is_refused_when_it_runs() {
+    let x = random(&[2, 3], 1);
+    let graph = Graph::trace_fn(&Default::default(), std::slice::from_ref(&x), |x| Ok(vec![x[0].relu()?]));
+    let mut json: serde_json::Value = serde_json::from_str(&graph.unwrap().to_json().unwrap()).unwrap();
+    let output = json["nodes"][1]["outputs"][0].clone();
+    json["nodes"][1]["outputs"].as_array_mut().unwrap().push(output);
+    json["outputs"] = serde_json::json!(["relu_1:1"]);
+    let error = Graph::from_json(&json.to_string()).unwrap().run(&[x]).unwrap_err();
+    assert_eq!(error.to_string(), "node `relu_1`: gives 1 outputs, and the graph has 2");
+}
