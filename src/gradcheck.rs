@@ -80,7 +80,7 @@ pub fn gradients(inputs: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> 
     let mut reached = false;
     for (input, x) in inputs.iter().enumerate().filter(|(_, x)| x.dtype() == DType::F64) {
         let values = x.to_f64();
-        let analytic = grads.of(&leaves[input]).map(Tensor::to_f64);
+        let analytic = grads.of(&leaves[input]).map(|grad| grad.to_f64());
         reached |= analytic.is_some();
         let scale = analytic.iter().flatten().fold(0.01, |m: f64, g| m.max(g.abs()));
         for element in 0..values.len() {
@@ -137,7 +137,7 @@ pub fn low_gradients(inputs: &[Tensor], low: DType, f: impl Fn(&[Tensor]) -> Res
         }
         let weights = random(y.shape()).cast(low).cast(DType::F64).cast(y.dtype());
         let grads = y.backward_from(&weights)?;
-        Ok(leaves.iter().map(|x| grads.of(x).map(Tensor::to_f64)).collect())
+        Ok(leaves.iter().map(|x| grads.of(x).map(|grad| grad.to_f64())).collect())
     };
     let (full, lowered) = (run(DType::F32)?, run(low)?);
     let mut worst = Disagreement::NONE;

@@ -2,7 +2,7 @@
 //! Recorded in `tests/goldens/mindspore/golden.json`.
 
 use precast::{
-    DType, LossScale, Policy, Reduction, Result, Sgd, Tensor,
+    DType, LossScale, Outcome, Policy, Reduction, Result, Sgd, Tensor,
     io::models,
     policy::{DynamicScale, LossScaleSpec, Pack},
 };
@@ -61,9 +61,7 @@ fn follow(name: &str, run: &Value) -> Result<()> {
     net.set_train(true);
 
     let scaler = numbers(&run["scaler"]);
-    let (growth, backoff) = (scaler[1], 1.0 / scaler[1]);
-    let dynamic =
-        DynamicScale { init: scaler[0] as f32, growth, backoff, interval: scaler[2] as u32, min: 1.0, max: f32::MAX };
+    let dynamic = DynamicScale::mindspore(scaler[0] as f32, scaler[1] as u32, scaler[2] as u32);
     let mut scale = LossScale::new(LossScaleSpec::Dynamic(dynamic))?;
     let params = net.params();
     let mut optimizer = Sgd::new(params.clone(), number(&run["lr"]));
@@ -81,8 +79,7 @@ fn follow(name: &str, run: &Value) -> Result<()> {
         let loss = net.call(&x)?.mse_loss(&y, Reduction::Mean)?;
         close(loss.item()?, number(&step["loss"]["data"][0]), 1.0, &format!("step {i}, loss"));
 
-        let mut grads = scale.scale(&loss)?.backward()?;
-        let first = scale.unscale(&mut grads, &params);
+        let grads = scale.scale(&loss)?.backward()?.unscale(&params)?;
         let theirs: Vec<Vec<f64>> = step["unscaled_grads"].as_array().unwrap().iter().map(numbers).collect();
         // The gradient of a bias before a norm is zero but for rounding, so the largest of all is the measure.
         let largest = theirs.iter().flatten().filter(|g| g.is_finite()).fold(0.0, |m: f64, g| m.max(g.abs()));
@@ -93,11 +90,9 @@ fn follow(name: &str, run: &Value) -> Result<()> {
                 }
             }
         }
-        assert_eq!(first.is_none(), step["finite"].as_bool().unwrap(), "{name}, step {i}, finite: {first:?}");
-        if first.is_none() {
-            precast::Optimizer::update(&mut optimizer, &grads)?;
-        }
-        scale.adjust(first.is_none());
+        let stepped = scale.apply(&mut optimizer, &grads)? == Outcome::Stepped;
+        assert_eq!(stepped, step["finite"].as_bool().unwrap(), "{name}, step {i}: {:?}", grads.non_finite());
+        scale.update()?;
         let after = (f64::from(scale.value()), f64::from(scale.state().counter));
         assert_eq!(after, (number(&step["scale_after"]), number(&step["counter_after"])), "{name}, step {i}");
     }

@@ -9,7 +9,7 @@ use precast::{
     Child, DType, ErrorKind, Level, Op, Policy,
     catalogue::System,
     layers::{Dense, Rng},
-    policy::{self, DynamicScale, Entry, GraphLevel, GraphList, Lists, LossScaleSpec, Origin, Pack, Prefer, Rule, Run},
+    policy::{self, DynamicScale, Forgive, Entry, GraphLevel, GraphList, Lists, LossScaleSpec, Origin, Pack, Prefer, Rule, Run},
     precision::Treatment,
 };
 
@@ -176,7 +176,7 @@ rules:
     expect: 1
 cells: { black: { add: [\"null\", Norm], remove: [LayerNorm] } }
 ops: { black: { add: [Softmax, Gather] } }
-loss_scale: { kind: dynamic, init: 1024, growth: 1.5, backoff: 0.25, interval: 7, min: 2, max: 4096.5 }
+loss_scale: { kind: dynamic, init: 1024, growth: 1.5, backoff: 0.25, interval: 7, min: 2, max: 4096.5, hysteresis: 3, forgive: growth }
 ";
 
 #[test]
@@ -219,7 +219,9 @@ fn a_full_policy_means_what_it_says() {
     white.put_cell("Norm".into(), Entry::new(Treatment::Low, at(16, 25)));
     put(&mut white, Op::Einsum, Treatment::Low, at(17, 23));
     assert_eq!(Policy::parse(&text, "full.yaml").unwrap().lists, white);
-    let dynamic = DynamicScale { init: 1024.0, growth: 1.5, backoff: 0.25, interval: 7, min: 2.0, max: 4096.5 };
+    let (hysteresis, forgive) = (3, Forgive::Growth);
+    let dynamic =
+        DynamicScale { init: 1024.0, growth: 1.5, backoff: 0.25, interval: 7, min: 2.0, max: 4096.5, hysteresis, forgive };
     assert_eq!(policy.loss_scale, LossScaleSpec::Dynamic(dynamic));
 }
 

@@ -136,16 +136,9 @@ fn difference(a: &[f64], b: &[f64]) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| a - b).collect()
 }
 
-/// torch's `clip_grad_norm_`: the total norm, and the gradients scaled down to it.
-fn clip(grads: &mut Grads, params: &Params, most: f64) -> Result<f64> {
-    let all: Vec<f64> = params.iter().flat_map(|(_, param)| grads.get(param).unwrap().to_f64()).collect();
-    let norm = norm(&all);
-    let factor = Tensor::scalar((most / (norm + 1e-6)).min(1.0), DType::F32);
-    for (_, param) in params.iter() {
-        let clipped = grads.get(param).unwrap().mul(&factor)?;
-        grads.set(param, clipped);
-    }
-    Ok(norm)
+/// Gradients of a loss that is scaled by hand, to look at them.
+fn scaled(loss: &Tensor, scale: &LossScale) -> Result<Grads> {
+    loss.mul(&Tensor::scalar(scale.value().into(), DType::F32))?.backward()
 }
 
 fn close(ours: f64, theirs: f64, tolerance: f64, what: &str) {
@@ -230,7 +223,7 @@ fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
             first_pass_agrees(&net, run, &x, &y, &run_name);
         }
         let (_, loss) = net.loss(&x, &y)?;
-        let raw = scale.scale(&loss)?.backward()?;
+        let raw = scaled(&loss, &scale)?;
         let raw_numbers = net.gathered(&raw);
         if i == 0 {
             let of = |path| {
@@ -252,16 +245,15 @@ fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
             None => scale.step(optimizer.as_mut(), &loss)? == Outcome::Stepped,
             // Clipping needs the pieces of a step: it stands between taking the scale out and updating.
             Some(most) => {
-                let mut grads = raw;
-                let finite = scale.unscale(&mut grads, &net.params).is_none();
-                if finite {
-                    let norm = clip(&mut grads, &net.params, most)?;
+                let mut grads = scale.scale(&loss)?.backward()?.unscale(&net.params)?;
+                let norm = grads.clip_norm(most)?;
+                if grads.non_finite().is_none() {
                     let theirs = recorded["grad_norm"].as_f64().unwrap();
                     close(norm, theirs, 2.0 * apart.unit * theirs + apart.most, &what("gradient norm"));
-                    optimizer.update(&grads)?;
                 }
-                scale.adjust(finite);
-                finite
+                let outcome = scale.apply(optimizer.as_mut(), &grads)?;
+                scale.update()?;
+                outcome == Outcome::Stepped
             }
         };
         if stepped {
@@ -343,7 +335,7 @@ fn steps_from_the_recorded(name: &str, model: &Value, run: &Value) -> Result<()>
         let (_, loss) = net.loss(&x, &y)?;
         let theirs = recorded["loss"].as_f64().unwrap();
         close(loss.item()?, theirs, unit(low) * theirs.max(1.0), &what);
-        let mut grads = scale.scale(&loss)?.backward()?;
+        let mut grads = scaled(&loss, &scale)?;
         let recorded_grads = numbers(&recorded["grads"]);
         let theirs: Vec<f64> = recorded_grads.iter().map(|&g| g.into()).collect();
         gradients_agree(&net.gathered(&grads), &theirs, low, &what);
@@ -351,11 +343,9 @@ fn steps_from_the_recorded(name: &str, model: &Value, run: &Value) -> Result<()>
         for ((_, param), grad) in net.params.iter().zip(for_each_parameter(&net.params, &recorded_grads)) {
             grads.set(param, grad);
         }
-        let finite = scale.unscale(&mut grads, &net.params).is_none();
-        if finite {
-            optimizer.update(&grads)?;
-        }
-        scale.adjust(finite);
+        let grads = scale.already_scaled(grads).unscale(&net.params)?;
+        let _ = scale.apply(optimizer.as_mut(), &grads)?;
+        scale.update()?;
         let next = steps.get(i + 1).map_or(&run["params_at_the_end"], |next| &next["params"]);
         let lr = run["lr"].as_f64().unwrap();
         for ((ours, theirs), before) in net.values().into_iter().zip(numbers(next)).zip(before) {

@@ -11,9 +11,8 @@ use std::{hint::black_box, time::Instant};
 
 use peers::{Options, Torch, fastest, median};
 use precast::{
-    __bench, ConvOptions,
+    __bench, ConvOptions, Grads,
     cell::Params,
-    policy::{DynamicScale, LossScaleSpec},
     prelude::*,
 };
 
@@ -106,13 +105,13 @@ fn ours((op, sizes): Work, dtype: DType) -> Result<Box<dyn FnMut() -> Result<()>
         }),
         ("unscale", &[tensors, size]) => {
             let params: Params = (0..tensors).map(|_| Param::new(Tensor::zeros(&[size], DType::F32))).collect();
-            let mut grads = Tensor::scalar(0.0, DType::F32).requires_grad().backward()?;
+            let mut grads = Grads::default();
             for (_, param) in params.iter() {
                 grads.set(param, noise(&[size], dtype)?);
             }
-            let scale = LossScale::new(LossScaleSpec::Dynamic(DynamicScale::default()))?;
+            let scale = LossScale::dynamic();
             Box::new(move || {
-                black_box(scale.unscale(&mut grads, &params));
+                black_box(scale.already_scaled(grads.clone()).unscale(&params)?);
                 Ok(())
             })
         }

@@ -1,11 +1,13 @@
 //! Which loss scale a policy asks for, as plain data.
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use super::Level;
 use crate::{
     DType,
-    error::{Error, Result},
+    error::{Error, Result, did_you_mean},
 };
 
 /// Which loss scale to train with.
@@ -45,11 +47,137 @@ pub struct DynamicScale {
     pub min: f32,
     /// The largest scale, at least `min`; 16777216.
     pub max: f32,
+    /// How many steps that are not finite it takes to shrink the scale, at least 1; 1.
+    pub hysteresis: u32,
+    /// When the count of such steps begins again; [`Forgive::Shrink`].
+    pub forgive: Forgive,
+}
+
+/// When a dynamic scale forgets steps that were not finite and have not shrunk it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Forgive {
+    /// After a finite step, and when the scale shrinks: every shrinking takes so many steps in a row. (Paddle.)
+    #[default]
+    Shrink,
+    /// After a finite step: once so many steps in a row have shrunk the scale, each further one does. (DeepSpeed with
+    /// `consecutive_hysteresis`.)
+    Finite,
+    /// After `interval` finite steps, when the scale grows. (DeepSpeed.)
+    Growth,
+}
+
+impl Forgive {
+    const ALL: [Forgive; 3] = [Forgive::Shrink, Forgive::Finite, Forgive::Growth];
+
+    /// The name, as in policy files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Forgive::Shrink => "shrink",
+            Forgive::Finite => "finite",
+            Forgive::Growth => "growth",
+        }
+    }
+}
+
+impl FromStr for Forgive {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<Self> {
+        Forgive::ALL.into_iter().find(|forgive| forgive.name() == name).ok_or_else(|| {
+            let names = Forgive::ALL.map(Forgive::name);
+            let near = did_you_mean(name, names);
+            Error::value(format!("unknown word `{name}` for `forgive`{near}; allowed: {}", names.join(", ")))
+        })
+    }
+}
+
+/// The dynamic scales of other systems by name, as policy files have them.
+const PRESETS: [(&str, fn() -> DynamicScale); 6] = [
+    ("torch", DynamicScale::torch),
+    ("mindspore", DynamicScale::mindspore_manager),
+    ("paddle", DynamicScale::paddle),
+    ("paddle-amp-scaler", DynamicScale::paddle_amp_scaler),
+    ("tensorflow", DynamicScale::tensorflow),
+    ("deepspeed", DynamicScale::deepspeed),
+];
+
+impl DynamicScale {
+    /// The dynamic scale of another system: `torch`, `mindspore`, `paddle`, `paddle-amp-scaler`, `tensorflow` or `deepspeed`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for another name.
+    ///
+    /// ```
+    /// use precast::policy::DynamicScale;
+    /// assert_eq!(DynamicScale::named("deepspeed")?.interval, 1000);
+    /// assert!(DynamicScale::named("pytorch").unwrap_err().to_string().contains("did you mean `torch`?"));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn named(name: &str) -> Result<Self> {
+        let of = |(known, preset): &(&str, fn() -> DynamicScale)| (*known == name).then(preset);
+        PRESETS.iter().find_map(of).ok_or_else(|| {
+            let names = PRESETS.map(|(name, _)| name);
+            let near = did_you_mean(name, names);
+            Error::value(format!("unknown preset of a loss scale `{name}`{near}; allowed: {}", names.join(", ")))
+        })
+    }
+
+    /// `torch.amp.GradScaler` of torch 2.15: begins at 65536, doubles after 2000 finite steps, halves after others, without a
+    /// floor or a ceiling but those of normal float32 numbers.
+    pub fn torch() -> Self {
+        DynamicScale { min: f32::MIN_POSITIVE, max: f32::MAX, ..DynamicScale::default() }
+    }
+
+    /// `mindspore.amp.DynamicLossScaler(scale, factor, window)` of MindSpore 2.10: at least 1.
+    pub fn mindspore(scale: f32, factor: u32, window: u32) -> Self {
+        let (growth, backoff) = (f64::from(factor), 1.0 / f64::from(factor));
+        DynamicScale { init: scale, growth, backoff, interval: window, max: f32::MAX, ..DynamicScale::default() }
+    }
+
+    /// `mindspore.amp.DynamicLossScaleManager` of MindSpore 2.10: begins at 2^24, doubles after 2000 finite steps, halves after
+    /// others, at least 1.
+    pub fn mindspore_manager() -> Self {
+        DynamicScale::mindspore(16_777_216.0, 2, 2000)
+    }
+
+    /// `paddle.amp.GradScaler` of Paddle 3.3: as torch's. Its `decr_every_n_nan_or_inf` is [`hysteresis`](Self::hysteresis).
+    pub fn paddle() -> Self {
+        DynamicScale::torch()
+    }
+
+    /// `paddle.amp.AmpScaler` of Paddle 3.3: as [`paddle`](DynamicScale::paddle), but it begins at 32768 and doubles after 1000
+    /// finite steps.
+    pub fn paddle_amp_scaler() -> Self {
+        DynamicScale { init: 32768.0, interval: 1000, ..DynamicScale::paddle() }
+    }
+
+    /// TensorFlow 2.21's `DynamicLossScale`: begins at 32768, doubles after 2000 finite steps, halves after others, at least 1.
+    pub fn tensorflow() -> Self {
+        DynamicScale { init: 32768.0, max: f32::MAX, ..DynamicScale::default() }
+    }
+
+    /// DeepSpeed's `fp16` section with its defaults: begins at 65536, doubles after 1000 finite steps, at least 1. The first
+    /// step that is not finite after a growth is spared, each further one halves the scale. (`loss_scale_window: 1000`,
+    /// `hysteresis: 2`, `consecutive_hysteresis: false`, <https://www.deepspeed.ai/docs/config-json/>.)
+    pub fn deepspeed() -> Self {
+        let (hysteresis, forgive) = (2, Forgive::Growth);
+        DynamicScale { interval: 1000, max: f32::MAX, hysteresis, forgive, ..DynamicScale::default() }
+    }
 }
 
 impl Default for DynamicScale {
     fn default() -> Self {
-        DynamicScale { init: 65536.0, growth: 2.0, backoff: 0.5, interval: 2000, min: 1.0, max: 16_777_216.0 }
+        DynamicScale {
+            init: 65536.0,
+            growth: 2.0,
+            backoff: 0.5,
+            interval: 2000,
+            min: 1.0,
+            max: 16_777_216.0,
+            hysteresis: 1,
+            forgive: Forgive::Shrink,
+        }
     }
 }
 
@@ -94,7 +222,8 @@ impl LossScaleSpec {
                 })
                 .or_else(|| unless(d.growth.is_finite() && d.growth >= 1.0, "growth", d.growth, "finite, at least 1"))
                 .or_else(|| unless(d.backoff > 0.0 && d.backoff <= 1.0, "backoff", d.backoff, "above 0, at most 1"))
-                .or_else(|| unless(d.interval >= 1, "interval", d.interval.into(), "a whole number of at least 1")),
+                .or_else(|| unless(d.interval >= 1, "interval", d.interval.into(), "a whole number of at least 1"))
+                .or_else(|| unless(d.hysteresis >= 1, "hysteresis", d.hysteresis.into(), "a whole number of at least 1")),
         }
     }
 }
@@ -124,6 +253,7 @@ mod tests {
             ("interval", dynamic(|d| d.interval = 0)),
             ("min", dynamic(|d| d.min = 0.0)),
             ("max", dynamic(|d| (d.min, d.max) = (8.0, 4.0))),
+            ("hysteresis", dynamic(|d| d.hysteresis = 0)),
             ("max", dynamic(|d| d.max = f32::INFINITY)),
         ];
         for (key, spec) in bad {

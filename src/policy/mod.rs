@@ -21,7 +21,7 @@ pub use graph::{GraphLevel, GraphList};
 pub use level::Level;
 pub(crate) use lists::color;
 pub use lists::{Entry, Lists, Origin};
-pub use loss_scale::{DynamicScale, LossScaleSpec};
+pub use loss_scale::{DynamicScale, Forgive, LossScaleSpec};
 pub use pack::Pack;
 pub use pattern::Pattern;
 pub use prefer::Prefer;

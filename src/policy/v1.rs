@@ -161,6 +161,8 @@ impl ChangesV1 {
 struct LossScaleV1 {
     kind: At<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    preset: Option<At<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     scale: Option<At<f32>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     init: Option<At<f32>>,
@@ -174,6 +176,10 @@ struct LossScaleV1 {
     min: Option<At<f32>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max: Option<At<f32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hysteresis: Option<At<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    forgive: Option<At<String>>,
 }
 
 /// What a document means. The order of checks is fixed: dtype, level, then the rest in the order of the keys.
@@ -403,22 +409,27 @@ fn on_it_already(name: &str, color: &str, what: Listed, earlier: &Origin) -> Err
 }
 
 fn loss_scale(written: At<LossScaleV1>, source: &Source<'_>) -> Result<LossScaleSpec> {
-    let LossScaleV1 { kind, scale, init, growth, backoff, interval, min, max } = written.value;
+    let LossScaleV1 { kind, preset, scale, init, growth, backoff, interval, min, max, hysteresis, forgive } = written.value;
     let place = |number: &Option<At<f32>>| number.as_ref().map(|number| number.referenced);
     let wide = |number: &Option<At<f64>>| number.as_ref().map(|number| number.referenced);
+    let word = |word: &Option<At<String>>| word.as_ref().map(|word| word.referenced);
+    let count = |count: &Option<At<u32>>| count.as_ref().map(|count| count.referenced);
     let given = [
+        ("preset", word(&preset)),
         ("scale", place(&scale)),
         ("init", place(&init)),
         ("growth", wide(&growth)),
         ("backoff", wide(&backoff)),
-        ("interval", interval.as_ref().map(|number| number.referenced)),
+        ("interval", count(&interval)),
         ("min", place(&min)),
         ("max", place(&max)),
+        ("hysteresis", count(&hysteresis)),
+        ("forgive", word(&forgive)),
     ];
     let allowed: &[&str] = match kind.value.as_str() {
         "none" => &[],
         "fixed" => &["scale"],
-        "dynamic" => &["init", "growth", "backoff", "interval", "min", "max"],
+        "dynamic" => &["preset", "init", "growth", "backoff", "interval", "min", "max", "hysteresis", "forgive"],
         other => {
             let near = did_you_mean(other, ["none", "fixed", "dynamic"]);
             let words = format!("unknown kind of loss scale `{other}`{near}; allowed: none, fixed, dynamic");
@@ -439,7 +450,16 @@ fn loss_scale(written: At<LossScaleV1>, source: &Source<'_>) -> Result<LossScale
             return Err(source.error(written.referenced, Error::policy("`kind: fixed` needs the key `scale`")));
         }
         _ => {
-            let usual = DynamicScale::default();
+            let usual = match &preset {
+                None => DynamicScale::default(),
+                Some(name) => {
+                    DynamicScale::named(&name.value).map_err(|error| source.error(name.referenced, error))?
+                }
+            };
+            let forgive = match forgive {
+                None => usual.forgive,
+                Some(word) => word.value.parse().map_err(|error| source.error(word.referenced, error))?,
+            };
             LossScaleSpec::Dynamic(DynamicScale {
                 init: init.map_or(usual.init, |number| number.value),
                 growth: growth.map_or(usual.growth, |number| number.value),
@@ -447,6 +467,8 @@ fn loss_scale(written: At<LossScaleV1>, source: &Source<'_>) -> Result<LossScale
                 interval: interval.map_or(usual.interval, |number| number.value),
                 min: min.map_or(usual.min, |number| number.value),
                 max: max.map_or(usual.max, |number| number.value),
+                hysteresis: hysteresis.map_or(usual.hysteresis, |number| number.value),
+                forgive,
             })
         }
     };
@@ -552,6 +574,7 @@ fn written_rule(rule: &Rule) -> RuleV1 {
 fn written_loss_scale(spec: &LossScaleSpec) -> LossScaleV1 {
     let of_kind = |kind: &str| LossScaleV1 {
         kind: placeless(kind.to_string()),
+        preset: None,
         scale: None,
         init: None,
         growth: None,
@@ -559,6 +582,8 @@ fn written_loss_scale(spec: &LossScaleSpec) -> LossScaleV1 {
         interval: None,
         min: None,
         max: None,
+        hysteresis: None,
+        forgive: None,
     };
     match spec {
         LossScaleSpec::None => of_kind("none"),
@@ -570,6 +595,8 @@ fn written_loss_scale(spec: &LossScaleSpec) -> LossScaleV1 {
             interval: Some(placeless(d.interval)),
             min: Some(placeless(d.min)),
             max: Some(placeless(d.max)),
+            hysteresis: Some(placeless(d.hysteresis)),
+            forgive: Some(placeless(d.forgive.name().to_string())),
             ..of_kind("dynamic")
         },
     }

@@ -50,14 +50,7 @@ impl IntoLossScale for LossScaleSpec {
 impl IntoLossScale for &str {
     fn into_loss_scale(self) -> Result<LossScale> {
         match self {
-            "dynamic" => LossScale::new(LossScaleSpec::Dynamic(DynamicScale {
-                init: 32768.0,
-                growth: 2.0,
-                backoff: 0.5,
-                interval: 2000,
-                min: 1.0,
-                max: f32::MAX,
-            })),
+            "dynamic" => LossScale::new(LossScaleSpec::Dynamic(DynamicScale::tensorflow())),
             "none" => Ok(LossScale::none()),
             other => {
                 let near = did_you_mean(other, ["dynamic", "none"]);

@@ -1,26 +1,30 @@
 //! Loss scaling: the state machine, a training step that uses it, and its parts for a training loop of your own.
 
 mod given;
+mod scaled;
 mod step;
 
 use serde::{Deserialize, Serialize};
 
 pub use given::IntoLossScale;
+pub use scaled::{ScaledGrads, ScaledLoss};
+use step::Votes;
 pub use step::{Cause, Outcome, all_finite};
 
 use crate::{
     error::{Error, Result},
     logging::event,
-    policy::{DynamicScale, LossScaleSpec},
+    policy::{DynamicScale, Forgive, LossScaleSpec},
 };
 
 /// Multiplies the loss before the backward pass, so that small gradients do not underflow in 16 bits, and divides the
 /// gradients by the same number after it.
 ///
 /// [`step`](LossScale::step) does all of it. A training loop of your own calls [`scale`](LossScale::scale),
-/// [`unscale`](LossScale::unscale), and [`adjust`](LossScale::adjust) once a step.
+/// [`backward`](ScaledLoss::backward), [`unscale`](ScaledGrads::unscale), [`apply`](LossScale::apply) for each optimizer, and
+/// [`update`](LossScale::update) once a step. Gradients that are still scaled are another type than gradients.
 ///
-/// The rule of the dynamic scale is that of MindSpore's `DynamicLossScaler`; see [`adjust`](LossScale::adjust).
+/// The rule of the dynamic scale is in [`adjust`](LossScale::adjust); [`DynamicScale`] has the numbers of other systems.
 ///
 /// ```
 /// use precast::{DType, LossScale, Outcome, Param, Sgd, Tensor};
@@ -42,6 +46,7 @@ use crate::{
 pub struct LossScale {
     spec: LossScaleSpec,
     state: ScaleState,
+    votes: Votes,
 }
 
 /// The state of a [`LossScale`], for checkpoints.
@@ -54,6 +59,9 @@ pub struct ScaleState {
     pub counter: u32,
     /// Skipped steps in a row.
     pub skipped: u32,
+    /// Steps that were not finite and have not yet shrunk the scale; see [`DynamicScale::hysteresis`].
+    #[serde(default)]
+    pub spared: u32,
 }
 
 impl LossScale {
@@ -91,7 +99,8 @@ impl LossScale {
             LossScaleSpec::Fixed { scale } => *scale,
             LossScaleSpec::Dynamic(dynamic) => dynamic.init,
         };
-        LossScale { spec, state: ScaleState { scale, counter: 0, skipped: 0 } }
+        let state = ScaleState { scale, counter: 0, skipped: 0, spared: 0 };
+        LossScale { spec, state, votes: Votes::default() }
     }
 
     /// The number the loss is multiplied by now.
@@ -109,57 +118,92 @@ impl LossScale {
         self.state
     }
 
-    /// Continues from a checkpoint.
+    /// Sets the scale of the next step by hand. The count of finite steps goes on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a scale below the least or above the largest of a dynamic scale; for
+    /// one that is not a positive normal float32; and where there is no loss scale.
+    pub fn set_scale(&mut self, scale: f32) -> Result<()> {
+        let spec = match &self.spec {
+            LossScaleSpec::None => return Err(Error::value("a loss scale of kind none has no scale to be set")),
+            LossScaleSpec::Fixed { .. } => LossScaleSpec::Fixed { scale },
+            LossScaleSpec::Dynamic(d) => {
+                LossScaleSpec::Dynamic(DynamicScale { init: scale, ..d.clone() }).check()?;
+                self.spec.clone()
+            }
+        };
+        spec.check()?;
+        (self.spec, self.state.scale) = (spec, scale);
+        Ok(())
+    }
+
+    /// Continues from a checkpoint that was written between two steps.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a state that this scale cannot reach, such as a scale above its maximum.
     pub fn restore(&mut self, state: ScaleState) -> Result<()> {
-        let ScaleState { scale, counter, .. } = state;
-        let (least, most, interval) = match &self.spec {
-            LossScaleSpec::Dynamic(d) => (d.min, d.max, d.interval),
-            LossScaleSpec::Fixed { scale } => (*scale, *scale, 1),
-            LossScaleSpec::None => (1.0, 1.0, 1),
+        let ScaleState { scale, counter, spared, .. } = state;
+        let (least, most, interval, hysteresis) = match &self.spec {
+            LossScaleSpec::Dynamic(d) => (d.min, d.max, d.interval, d.hysteresis),
+            LossScaleSpec::Fixed { scale } => (*scale, *scale, 1, 1),
+            LossScaleSpec::None => (1.0, 1.0, 1, 1),
         };
         if !(least..=most).contains(&scale) {
             return Err(Error::value(format!(
                 "a loss scale of {scale} cannot be restored; allowed: {least} to {most}"
             )));
         }
-        if counter >= interval {
-            return Err(Error::value(format!(
-                "a loss scale counter of {counter} cannot be restored; allowed: below {interval}"
-            )));
+        for (name, met, limit) in [("counter", counter, interval), ("`spared`", spared, hysteresis)] {
+            if met >= limit {
+                return Err(Error::value(format!(
+                    "a loss scale's {name} of {met} cannot be restored; allowed: below {limit}"
+                )));
+            }
         }
-        self.state = state;
+        (self.state, self.votes) = (state, Votes::default());
         Ok(())
     }
 
     /// Sets the scale of the next step; `finite` says whether all gradients of this step were finite.
+    /// [`update`](LossScale::update) calls it; a loop that checks its gradients by itself may do so, too.
     ///
-    /// A dynamic scale is computed in f32. After `interval` finite steps in a row it is multiplied by `growth`, unless the
-    /// product is not finite or above `max`. After a step that was not finite it is multiplied by `backoff`, and is then at
-    /// least `min`. The count of finite steps starts again in both cases, also when the scale could not grow.
-    /// (MindSpore 2.10, `mindspore.amp.DynamicLossScaler.adjust`.)
+    /// A dynamic scale is computed in f64 and rounded to f32. After `interval` finite steps in a row it is multiplied by
+    /// `growth`, unless the product is above `max`. After [`hysteresis`](DynamicScale::hysteresis) steps that were not finite,
+    /// one unless more are asked for, it is multiplied by `backoff`, and is then at least `min`. The count of finite steps
+    /// starts again in all of these cases, also when the scale could not grow.
+    /// (PyTorch 2.15, `_amp_update_scale_`; MindSpore 2.10, `mindspore.amp.DynamicLossScaler.adjust`, is the same.)
     pub fn adjust(&mut self, finite: bool) {
         let state = &mut self.state;
         state.skipped = if finite { 0 } else { state.skipped.saturating_add(1) };
         let LossScaleSpec::Dynamic(d) = &self.spec else { return };
         // Each product is exact or nearly so in f64 and rounded once to f32.
         let times = |factor: f64| (f64::from(state.scale) * factor) as f32;
-        if !finite {
-            let shrunk = times(d.backoff).max(d.min);
-            event!(DEBUG, from = state.scale, to = shrunk, "loss scale shrinks");
-            state.scale = shrunk;
-            state.counter = 0;
+        if finite {
+            state.counter += 1;
+            let grows = state.counter >= d.interval;
+            if grows {
+                state.counter = 0;
+                let grown = times(d.growth);
+                if grown <= d.max {
+                    event!(DEBUG, from = state.scale, to = grown, "loss scale grows");
+                    state.scale = grown;
+                }
+            }
+            if grows || d.forgive != Forgive::Growth {
+                state.spared = 0;
+            }
             return;
         }
-        if state.counter == d.interval - 1 {
-            let grown = times(d.growth);
-            if grown.is_finite() && grown <= d.max {
-                event!(DEBUG, from = state.scale, to = grown, "loss scale grows");
-                state.scale = grown;
-            }
+        state.counter = 0;
+        if state.spared + 1 < d.hysteresis {
+            state.spared += 1;
+            return;
         }
-        state.counter = (state.counter + 1) % d.interval;
+        if d.forgive == Forgive::Shrink {
+            state.spared = 0;
+        }
+        let shrunk = times(d.backoff).max(d.min);
+        event!(DEBUG, from = state.scale, to = shrunk, "loss scale shrinks");
+        state.scale = shrunk;
     }
 }

@@ -6,15 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::LossScale;
 use crate::{
-    DType, Grads, Tensor,
+    Grads, Tensor,
     cell::Params,
     error::{Error, Result},
-    kernels::elementwise::finite,
     logging::event,
     optim::Optimizer,
     policy::LossScaleSpec,
-    precision::{self, Frame},
-    tensor::{Array, with_float},
+    tensor::{LeafId, first_non_finite},
 };
 
 /// After this many skipped steps in a row, at a scale that cannot fall, a step is [`Outcome::Stalled`].
@@ -70,9 +68,32 @@ impl fmt::Display for Cause {
     }
 }
 
+/// What optimizers found since the last [`update`](LossScale::update).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Votes {
+    /// The first parameter of each optimizer.
+    optimizers: Vec<LeafId>,
+    worst: Option<Cause>,
+}
+
 impl LossScale {
     /// One training step from a loss: scales the loss, runs the backward pass, unscales the gradients, and lets the optimizer
-    /// update its parameters if every gradient is finite. Then [adjusts](LossScale::adjust) the scale.
+    /// update its parameters if every gradient is finite. Then [updates](LossScale::update) the scale.
+    ///
+    /// It is these four lines, which a loop of your own writes to clip gradients, or to use several losses or optimizers:
+    ///
+    /// ```
+    /// # use precast::{prelude::*, DType, Param};
+    /// # let weight = Param::new(Tensor::ones(&[2], DType::F32));
+    /// # let mut optimizer = Sgd::new([weight.clone()].into_iter().collect(), 0.1);
+    /// # let (mut scale, loss) = (LossScale::dynamic(), weight.tensor().sum_all()?);
+    /// let mut scaled = scale.scale(&loss)?.backward()?;
+    /// let grads = scaled.unscale(optimizer.params())?;
+    /// let outcome = scale.apply(&mut optimizer, &grads)?;
+    /// scale.update()?;
+    /// # assert_eq!(outcome, precast::Outcome::Stepped);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
     ///
     /// As in MindSpore, PyTorch, Paddle and TensorFlow, a gradient that is not finite skips the update. Unlike there, a loss
     /// that was not finite before it was scaled leaves the scale as it is: a smaller scale would not help.
@@ -82,25 +103,49 @@ impl LossScale {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it depends on none of the optimizer's parameters, and what the
     /// optimizer reports. On an error nothing is updated.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: &Tensor) -> Result<Outcome> {
-        let mut grads = self.scale(loss)?.backward()?;
-        if !optimizer.params().iter().any(|(_, param)| grads.get(param).is_some()) {
+        let grads = self.scale(loss)?.backward()?.unscale(optimizer.params())?;
+        let outcome = self.apply(optimizer, &grads)?;
+        self.update()?;
+        Ok(outcome)
+    }
+
+    /// Lets an optimizer update its parameters if every gradient is finite. The gradients have been
+    /// [unscaled](super::ScaledGrads::unscale) for the parameters of this optimizer.
+    ///
+    /// Several optimizers may each apply their own gradients: one of them may be skipped while the others step. Their votes are
+    /// counted together by one [`update`](LossScale::update).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for gradients that were never scaled by a loss scale, and when the same
+    /// optimizer was applied before since the last [`update`](LossScale::update). What the optimizer reports. On an error
+    /// nothing is updated.
+    pub fn apply(&mut self, optimizer: &mut dyn Optimizer, grads: &Grads) -> Result<Outcome> {
+        let Some(unscaled) = grads.unscaled() else {
             return Err(Error::value(
-                "the loss depends on none of the optimizer's parameters (was it computed under `no_grad`?)",
+                "these gradients come from a loss that was not scaled; allowed: those of `LossScale::scale`, `backward` and \
+                 `unscale`",
+            ));
+        };
+        let id = optimizer.params().iter().map(|(_, param)| param.id()).next();
+        if id.is_some_and(|id| self.votes.optimizers.contains(&id)) {
+            return Err(Error::value(
+                "this optimizer was applied before since the last `update`; call `LossScale::update` once at the end of a step",
             ));
         }
-        let Some(first) = self.unscale(&mut grads, optimizer.params()) else {
-            optimizer.update(&grads)?;
-            self.adjust(true);
+        let Some(first) = unscaled.first.clone() else {
+            optimizer.update(grads)?;
+            self.votes.optimizers.extend(id);
             return Ok(Outcome::Stepped);
         };
-        let scale = self.value();
-        let cause = if loss.item()?.is_finite() { Cause::Overflow { scale } } else { Cause::Loss };
-        match cause {
-            Cause::Overflow { .. } => self.adjust(false),
-            Cause::Loss => self.state.skipped = self.state.skipped.saturating_add(1),
+        self.votes.optimizers.extend(id);
+        let scale = unscaled.scale;
+        let cause = if unscaled.finite_loss { Cause::Overflow { scale } } else { Cause::Loss };
+        // A scale that overflowed shrinks, whatever else went wrong.
+        if !matches!(self.votes.worst, Some(Cause::Overflow { .. })) {
+            self.votes.worst = Some(cause);
         }
-        let skipped = self.state.skipped;
-        Ok(if skipped >= PATIENCE && self.value() == scale {
+        let skipped = self.state.skipped.saturating_add(1);
+        Ok(if skipped >= PATIENCE && !self.shrinks_after(cause) {
             event!(ERROR, %cause, first, skipped, scale, "training has stalled");
             Outcome::Stalled { cause, first, skipped }
         } else {
@@ -109,74 +154,36 @@ impl LossScale {
         })
     }
 
-    /// The loss times the scale, on the tape. A 16-bit loss is widened to f32 first, since the product would overflow in its
-    /// own dtype. The multiplication runs outside of every autocast region.
+    /// Ends a step: sets the scale of the next one by what [`apply`](LossScale::apply) found. One gradient that was not finite,
+    /// in whichever optimizer, [shrinks](LossScale::adjust) it. A loss that was itself not finite leaves it.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar.
-    pub fn scale(&self, loss: &Tensor) -> Result<Tensor> {
-        if loss.len() != 1 || !loss.dtype().is_float() {
-            return Err(Error::shape(format!(
-                "a training step starts from a floating scalar; the loss is {} {:?} (take the mean or the sum first)",
-                loss.dtype(),
-                loss.shape()
-            )));
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when no gradients were applied since the last call.
+    pub fn update(&mut self) -> Result<()> {
+        if self.votes.optimizers.is_empty() {
+            return Err(Error::value(
+                "no gradients were applied since the last `update`; call `LossScale::apply` for each optimizer first",
+            ));
         }
-        let _off = precision::enter(Frame::Off);
-        let loss = if loss.dtype().is_low() { loss.cast(DType::F32) } else { loss.clone() };
-        match self.spec {
-            LossScaleSpec::None => Ok(loss),
-            _ => loss.mul(&Tensor::scalar(f64::from(self.value()), loss.dtype())),
+        match std::mem::take(&mut self.votes).worst {
+            None => self.adjust(true),
+            Some(Cause::Overflow { .. }) => self.adjust(false),
+            Some(Cause::Loss) => self.state.skipped = self.state.skipped.saturating_add(1),
         }
+        Ok(())
     }
 
-    /// Divides the gradients of `params` by the scale and checks that they are finite. The gradients are f32 afterwards, or f64
-    /// where they were f64. A gradient that nothing else shares is changed in place.
-    /// Returns the path of the first parameter whose gradient is not finite.
-    pub fn unscale(&self, grads: &mut Grads, params: &Params) -> Option<String> {
-        let inverse = 1.0 / self.value();
-        let mut taken = Vec::new();
-        for (path, param) in params.iter() {
-            let Some(grad) = grads.take(param) else { continue };
-            let wide = if grad.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-            taken.push((path, param, grad.cast(wide).into_array()));
+    /// Whether a skipped step lets the scale fall, now or after more of them.
+    fn shrinks_after(&self, cause: Cause) -> bool {
+        match (&self.spec, cause) {
+            (LossScaleSpec::Dynamic(d), Cause::Overflow { .. }) => d.backoff < 1.0 && self.value() > d.min,
+            _ => false,
         }
-        let finite = if inverse == 1.0 {
-            taken.iter().map(|(.., grad)| is_finite(grad)).collect()
-        } else {
-            times(taken.iter_mut().map(|(.., grad)| grad), inverse)
-        };
-        let first = finite.iter().position(|finite| !finite).map(|i| taken[i].0.to_string());
-        for (_, param, grad) in taken {
-            grads.set(param, Tensor::from_array(grad));
-        }
-        first
     }
 }
 
 /// Whether every gradient of `params` is finite. A parameter without gradient counts as finite.
 pub fn all_finite(grads: &Grads, params: &Params) -> bool {
-    params.iter().filter_map(|(_, param)| grads.get(param)).all(|grad| is_finite(grad.array()))
-}
-
-fn is_finite(x: &Array) -> bool {
-    with_float!(x.contiguous(), a: T => finite::all_finite::<T>(a.as_slice().expect("contiguous")), else true)
-}
-
-/// Multiplies arrays of f32 and f64 by a number, in place, and returns whether each result is finite.
-fn times<'a>(arrays: impl Iterator<Item = &'a mut Array>, factor: f32) -> Vec<bool> {
-    let (mut f32s, mut f64s) = (Vec::new(), Vec::new());
-    let mut is_f64 = Vec::new();
-    for array in arrays {
-        is_f64.push(array.dtype() == DType::F64);
-        if array.dtype() == DType::F64 {
-            f64s.extend(array.slice_mut::<f64>());
-        } else {
-            f32s.extend(array.slice_mut::<f32>());
-        }
-    }
-    let mut f32s = finite::unscale_and_check(&mut f32s, factor).into_iter();
-    let mut f64s = finite::unscale_and_check(&mut f64s, f64::from(factor)).into_iter();
-    let mut next = |is_f64| if is_f64 { f64s.next() } else { f32s.next() };
-    is_f64.into_iter().map(|is_f64| next(is_f64).expect("one for each")).collect()
+    let arrays: Vec<_> = params.iter().filter_map(|(_, param)| Some(grads.get(param)?.array().contiguous())).collect();
+    first_non_finite(&arrays, 1.0).is_none()
 }

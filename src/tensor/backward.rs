@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{
-    Place, Tensor,
+    Grads, Place, Tensor,
     tape::{Backward, LeafId, Node, with_recording},
 };
 use crate::{
@@ -11,50 +11,6 @@ use crate::{
     error::{Error, Result},
     precision::{self, Frame},
 };
-
-/// Gradients of one backward pass, by leaf.
-#[derive(Default)]
-pub struct Grads {
-    by_leaf: HashMap<LeafId, Tensor>,
-}
-
-impl Grads {
-    pub(crate) fn of_leaf(&self, id: LeafId) -> Option<&Tensor> {
-        self.by_leaf.get(&id)
-    }
-
-    pub(crate) fn take_leaf(&mut self, id: LeafId) -> Option<Tensor> {
-        self.by_leaf.remove(&id)
-    }
-
-    pub(crate) fn replace(&mut self, id: LeafId, grad: Tensor) {
-        self.by_leaf.insert(id, grad);
-    }
-
-    /// The gradient with respect to a tensor made by [`Tensor::requires_grad`]; `None` when the loss does not depend on it.
-    pub fn of(&self, leaf: &Tensor) -> Option<&Tensor> {
-        match leaf.place() {
-            Place::Leaf(id) => self.of_leaf(*id),
-            _ => None,
-        }
-    }
-
-    /// How many leaves got a gradient.
-    pub fn len(&self) -> usize {
-        self.by_leaf.len()
-    }
-
-    /// Whether no leaf got a gradient.
-    pub fn is_empty(&self) -> bool {
-        self.by_leaf.is_empty()
-    }
-}
-
-impl std::fmt::Debug for Grads {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Grads({} leaves)", self.len())
-    }
-}
 
 impl Tensor {
     /// Gradients of this scalar with respect to every parameter and every tensor that [requires](Tensor::requires_grad) one.
@@ -131,19 +87,25 @@ fn walk_back(start: &Place, seed: Tensor) -> Result<Grads> {
     let mut widened = HashMap::new();
     arrive(start, seed, &mut pending, &mut grads, &mut widened)?;
     while let Some((_, (node, grad))) = pending.pop_last() {
+        let low = grad.dtype() == DType::F16;
         let needs: Vec<bool> = node.inputs.iter().map(|p| !matches!(p, Place::None)).collect();
         let context = Backward { grad: &grad, saved: &node.saved, needs: &needs };
         let back = (node.backward)(&context).map_err(|e| e.in_op(node.op.name()).context("backward"))?;
         debug_assert_eq!(back.len(), node.inputs.len(), "{} returns a gradient for each input", node.op);
         for (place, grad) in node.inputs.iter().zip(back) {
             if let Some(grad) = grad {
+                if let Place::Leaf(id) = place
+                    && (low || grad.dtype() == DType::F16)
+                {
+                    grads.came_through_f16(*id);
+                }
                 arrive(place, grad, &mut pending, &mut grads, &mut widened)?;
             }
         }
     }
     for (id, dtype) in widened {
-        let sum = grads.by_leaf[&id].array().cast(dtype);
-        grads.by_leaf.insert(id, Tensor::from_array(sum));
+        let sum = grads.lying(id).expect("it was widened").array().cast(dtype);
+        grads.put(id, Tensor::from_array(sum));
     }
     Ok(grads)
 }
@@ -160,7 +122,7 @@ fn arrive(
     match place {
         Place::None => {}
         Place::Leaf(id) => {
-            let sum = match grads.by_leaf.get(id) {
+            let sum = match grads.lying(*id) {
                 Some(before) if grad.dtype().is_low() => {
                     widened.insert(*id, grad.dtype());
                     let wide = |x: &Tensor| Tensor::from_array(x.array().cast(DType::F32));
@@ -169,7 +131,7 @@ fn arrive(
                 Some(before) => accumulate(before, &grad)?,
                 None => grad,
             };
-            grads.by_leaf.insert(*id, sum);
+            grads.put(*id, sum);
         }
         Place::Node(node) => {
             let sum = match pending.get(&node.id) {

@@ -4,6 +4,7 @@ mod array;
 mod backward;
 mod build;
 mod fmt;
+mod grads;
 mod param;
 pub(crate) mod recording;
 mod tape;
@@ -11,8 +12,9 @@ mod tape;
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub(crate) use array::{Array, Stored, with_array, with_float};
-pub use backward::Grads;
 pub use build::TensorElement;
+pub use grads::Grads;
+pub(crate) use grads::{Unscaled, first_non_finite};
 pub use param::Param;
 pub use tape::{Backward, no_grad};
 pub(crate) use tape::{Forward, LeafId, Place, record, with_recording};

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Array, Grads, LeafId, recording};
+use super::{Array, LeafId, recording};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -216,23 +216,6 @@ impl State {
     fn undecorated(&self) -> (DType, Array) {
         let from = self.lowered.as_ref().map_or(self.value.dtype(), |lowered| lowered.from);
         (from, self.master().unwrap_or(self.value.array()).clone())
-    }
-}
-
-impl Grads {
-    /// The gradient of a parameter, in the parameter's dtype; `None` when the loss does not depend on it.
-    pub fn get(&self, param: &Param) -> Option<&Tensor> {
-        self.of_leaf(param.id())
-    }
-
-    /// The gradient of a parameter, which then has none here.
-    pub(crate) fn take(&mut self, param: &Param) -> Option<Tensor> {
-        self.take_leaf(param.id())
-    }
-
-    /// Replaces the gradient of a parameter, as clipping does.
-    pub fn set(&mut self, param: &Param, grad: Tensor) {
-        self.replace(param.id(), grad);
     }
 }
 

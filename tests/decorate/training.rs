@@ -196,7 +196,7 @@ fn a_decorated_network_runs_in_the_regions_of_every_pack() {
                 let y = y.unwrap_or_else(|e| panic!("{place}: {e}"));
                 let grads = y.cast(DType::F32).sum(&[], false).unwrap().backward().unwrap();
                 for (path, param) in net.params().iter() {
-                    assert_eq!(grads.get(param).map(Tensor::dtype), Some(param.dtype()), "{path}, {place}");
+                    assert_eq!(grads.get(param).map(|grad| grad.dtype()), Some(param.dtype()), "{path}, {place}");
                 }
                 if !training {
                     for (y, reference) in y.to_f64().iter().zip(&reference) {
@@ -322,7 +322,7 @@ fn gradients_of_f16_parameters_are_unscaled_in_f32() {
     let mut scale = LossScale::fixed(65536.0).unwrap();
     let loss = weight.tensor().cast(DType::F32).mul(&Tensor::full(&[1], 2f64.powi(-30), DType::F32)).unwrap();
     let loss = loss.sum(&[], false).unwrap();
-    let scaled = scale.scale(&loss).unwrap().backward().unwrap();
+    let scaled = loss.mul(&Tensor::scalar(65536.0, DType::F32)).unwrap().backward().unwrap();
     assert_eq!(scaled.get(&weight).unwrap().dtype(), DType::F16);
     assert_eq!(scaled.get(&weight).unwrap().to_f64(), [2f64.powi(-14)]);
     assert_eq!(scale.step(&mut optimizer, &loss).unwrap(), Outcome::Stepped);

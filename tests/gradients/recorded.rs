@@ -30,7 +30,7 @@ pub fn same_in_a_graph(op: Op, inputs: &[Tensor], call: &dyn Fn(&[Tensor]) -> Re
         for (i, x) in inputs.iter().enumerate() {
             match (wanted.of(x), found.of(x)) {
                 (None, None) => {}
-                (Some(wanted), Some(found)) if same(wanted, found) => {}
+                (Some(wanted), Some(found)) if same(&wanted, &found) => {}
                 (wanted, found) => {
                     return Err(differs(format!(
                         "the gradient of input {i} is {found:?}, not {wanted:?}, of\n{graph}"

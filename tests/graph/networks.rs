@@ -45,7 +45,7 @@ fn same_as_its_graph(net: &Child, graph: &Graph, inputs: &[Tensor], what: &str) 
     for (path, param) in net.named_params() {
         match (wanted.get(&param), found.get(&param)) {
             (None, None) => {}
-            (Some(a), Some(b)) => assert_same(a, b, &format!("{what}: gradient of {path}")),
+            (Some(a), Some(b)) => assert_same(&a, &b, &format!("{what}: gradient of {path}")),
             (a, b) => panic!("{what}: gradient of {path}: {a:?} against {b:?}"),
         }
     }
@@ -242,6 +242,6 @@ fn stopped_gradients_stay_stopped() {
         assert!(graph.nodes().iter().any(|node| node.op_name() == "StopGradient"), "{graph}");
         let wanted = f(std::slice::from_ref(&x)).unwrap()[0].backward().unwrap();
         let found = graph.run(std::slice::from_ref(&x)).unwrap()[0].backward().unwrap();
-        assert_same(found.of(&x).unwrap(), wanted.of(&x).unwrap(), "the gradient");
+        assert_same(&found.of(&x).unwrap(), &wanted.of(&x).unwrap(), "the gradient");
     }
 }

@@ -132,7 +132,7 @@ fn results_and_gradients_are_torchs() {
             for (i, (leaf, theirs)) in leaves.iter().zip(case["grads"].as_array().unwrap()).enumerate() {
                 let ours = grads.of(leaf).unwrap();
                 assert_eq!((ours.shape(), ours.dtype()), (leaf.shape(), dtype));
-                close(&what("gradient", i), ours, theirs, 4.0 * tolerance);
+                close(&what("gradient", i), &ours, theirs, 4.0 * tolerance);
             }
         }
     }
@@ -222,7 +222,7 @@ fn an_empty_batch_and_one_of_everything_work() {
     let (y, (h, c)) = lstm.run(&Tensor::zeros(&[0, 4, 3], F32), None).unwrap();
     assert_eq!((y.shape(), h.shape(), c.shape()), (&[0, 4, 2][..], &[1, 0, 2][..], &[1, 0, 2][..]));
     let grads = y.sum(&[], false).unwrap().backward().unwrap();
-    let zeros = |grad: &Tensor| grad.to_f64().iter().all(|&g| g == 0.0);
+    let zeros = |grad: Tensor| grad.to_f64().iter().all(|&g| g == 0.0);
     assert!(lstm.params().iter().all(|(_, param)| grads.get(param).is_some_and(zeros)));
     // No features: the biases alone.
     let gru = Child::new(GRU::new(0, 2, &mut rng));

@@ -14,7 +14,7 @@ fn gradients(name: &str, dtype: DType, inputs: &[&[f64]], f: Call) -> Vec<Vec<f6
     let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
     let y = f(&leaves).unwrap_or_else(|e| panic!("{name}: {e}"));
     let grads = y.sum_all().unwrap().backward().unwrap();
-    leaves.iter().map(|x| grads.of(x).map_or(vec![], Tensor::to_f64)).collect()
+    leaves.iter().map(|x| grads.of(x).map_or(vec![], |grad| grad.to_f64())).collect()
 }
 
 #[track_caller]

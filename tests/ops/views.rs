@@ -278,7 +278,7 @@ fn run(call: &dyn Fn(&[Tensor]) -> Outputs, inputs: &[Tensor]) -> Outputs {
         // Another number for each output, in a layout of its own.
         let seed = filled(Float, y.dtype(), &y.shape().iter().rev().copied().collect::<Vec<_>>());
         let grads = y.backward_from(&seed.permute(&(0..y.rank()).rev().collect::<Vec<_>>())?)?;
-        all.extend(leaves.iter().filter_map(|leaf| grads.of(leaf).cloned()));
+        all.extend(leaves.iter().filter_map(|leaf| grads.of(leaf)));
     }
     Ok(all)
 }

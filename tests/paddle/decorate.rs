@@ -299,10 +299,10 @@ impl Case {
         let sums = params.iter().map(|(_, param)| Ok(param.tensor().sum_all()?.cast(DType::F32)));
         let sums = sums.collect::<Result<Vec<Tensor>>>().map_err(|error| error.to_string())?;
         let loss = Tensor::stack(&sums.iter().collect::<Vec<_>>(), 0).and_then(|sums| sums.sum_all());
-        let mut grads = loss.and_then(|loss| loss.backward()).map_err(|error| error.to_string())?;
+        let grads = loss.and_then(|loss| loss.backward()).map_err(|error| error.to_string())?;
         let dtypes = |grads: &Grads| {
             let of = |(path, param): (&str, &Param)| {
-                grads.get(param).map(Tensor::dtype).ok_or_else(|| format!("`{path}` has no gradient"))
+                grads.get(param).map(|grad| grad.dtype()).ok_or_else(|| format!("`{path}` has no gradient"))
             };
             params.iter().map(of).collect::<Result<Vec<DType>, String>>()
         };
@@ -310,7 +310,9 @@ impl Case {
         if dtypes(&grads)? != own {
             return Err("a gradient has not the dtype of its parameter".into());
         }
-        if let Some(path) = LossScale::none().unscale(&mut grads, &params) {
+        let grads =
+            LossScale::none().already_scaled(grads).unscale(&params).map_err(|error| error.to_string())?;
+        if let Some(path) = grads.non_finite() {
             return Err(format!("the gradient of `{path}` is not finite"));
         }
         let ours = dtypes(&grads)?;

@@ -51,7 +51,7 @@ fn digest_all(draw: &Draw, results: &[Tensor], digest: &mut Digests) {
         if result.is_tracked() {
             let seed = Draw::new(result.dtype()).noise(result.shape()).detach();
             let grads = result.backward_from(&seed).unwrap();
-            draw.leaves.iter().filter_map(|leaf| grads.of(leaf)).for_each(|grad| digest.gradient(grad));
+            draw.leaves.iter().filter_map(|leaf| grads.of(leaf)).for_each(|grad| digest.gradient(&grad));
         }
     }
 }

@@ -53,7 +53,7 @@ fn dynamic(config: &Value) -> DynamicScale {
     let multiplier = f64::from(or("multiplier", 2.0));
     let interval = or("increment_period", 2000.0) as u32;
     let init = or("initial_loss_scale", 32768.0);
-    DynamicScale { init, growth: multiplier, backoff: 1.0 / multiplier, interval, min: 1.0, max: f32::MAX }
+    DynamicScale { init, growth: multiplier, backoff: 1.0 / multiplier, interval, ..DynamicScale::tensorflow() }
 }
 
 /// Whether our rule takes these numbers.
@@ -153,8 +153,7 @@ impl Run {
     fn step(&mut self, grad: f32) -> Result<State> {
         let scale_before = self.scale.value();
         let params: Params = [self.var.clone()].into_iter().collect();
-        let mut grads = self.scale.scale(&self.loss(grad)?)?.backward()?;
-        self.scale.unscale(&mut grads, &params);
+        let grads = self.scale.scale(&self.loss(grad)?)?.backward()?.unscale(&params)?;
         let unscaled = grads.get(&self.var).ok_or_else(|| Error::value("no gradient"))?.item()? as f32;
         let loss = self.loss(grad)?;
         let outcome = self.scale.step(&mut self.optimizer, &loss)?;

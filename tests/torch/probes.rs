@@ -279,8 +279,8 @@ fn grad_dtypes() -> Result<Value> {
     })?;
     let grads = loss.backward()?;
     let of_z = grads.of(&z).expect("the loss depends on it");
-    let below = y.backward_from(of_z)?;
-    let name = |x: Option<&Tensor>| x.map(|x| x.dtype().name());
+    let below = y.backward_from(&of_z)?;
+    let name = |x: Option<Tensor>| x.map(|x| x.dtype().name());
     Ok(json!({
         "y": y.dtype().name(), "z": z.dtype().name(), "loss": loss.dtype().name(), "z_grad": of_z.dtype().name(),
         "grad_y": of_z.dtype().name(), "w_grad": name(below.get(&weight)), "x_grad": name(below.of(&x)),

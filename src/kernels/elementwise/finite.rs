@@ -1,19 +1,41 @@
-//! The check for numbers that are not finite, alone and in one pass with the unscaling of gradients.
+//! What gradients are asked before an update: whether all are finite, and how large they are; and the factors of unscaling
+//! and clipping.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::Range;
+
+use num_traits::ToPrimitive as _;
 
 use super::function::BLOCK;
 use crate::kernels::{
     float::{Float, Real},
-    simd::{Body, vectorized},
-    threads::{self, Shared},
+    simd::vectorized,
+    threads,
 };
 
-/// About how many multiply-adds one element of [`unscale_and_check`] costs, most of which is waiting for memory.
+/// About how many multiply-adds one element costs, most of which is waiting for memory.
 const WORK: usize = 8;
 
-/// Elements of a slice that [`unscale_and_check`] gives to a thread together.
+/// Elements that are asked together. Fixed, so that no sum depends on the number of threads.
 const PART: usize = 16 * BLOCK;
+
+/// Partial sums of [`sum_of_squares`]. Fixed, so that no sum depends on the width of vectors.
+const SUMS: usize = 16;
+
+/// Calls `f` for every part of some slices, given by their lengths, with the number of the slice and the range of the part.
+/// Returns for each part the number of the slice and the answer, in order.
+pub(crate) fn by_parts<R: Default + Clone + Send>(
+    lengths: &[usize],
+    f: impl Fn(usize, Range<usize>) -> R + Sync,
+) -> Vec<(usize, R)> {
+    let of = |(which, &len): (usize, &usize)| (0..len).step_by(PART).map(move |i| (which, i..len.min(i + PART)));
+    let parts: Vec<(usize, Range<usize>)> = lengths.iter().enumerate().flat_map(of).collect();
+    let mut answers = vec![R::default(); parts.len()];
+    threads::chunks(&mut answers, 1, lengths.iter().sum::<usize>() * WORK, |i, answer| {
+        let (which, range) = parts[i].clone();
+        answer[0] = f(which, range);
+    });
+    parts.iter().map(|(which, _)| *which).zip(answers).collect()
+}
 
 /// Whether all elements are finite.
 pub(crate) fn all_finite<T: Float>(x: &[T]) -> bool {
@@ -21,43 +43,58 @@ pub(crate) fn all_finite<T: Float>(x: &[T]) -> bool {
     x.chunks(BLOCK).all(|x| finite(T::widened(x, &mut wide)))
 }
 
-/// Multiplies the elements of each slice by `factor`, in place. Returns for each slice whether all of its products are finite.
-pub(crate) fn unscale_and_check<R: Real>(list: &mut [&mut [R]], factor: R) -> Vec<bool> {
-    let all: Vec<AtomicBool> = list.iter().map(|_| AtomicBool::new(true)).collect();
-    let parts = |x: &&mut [R]| x.len().div_ceil(PART);
-    let starts: Vec<(usize, usize)> =
-        list.iter().enumerate().flat_map(|(which, x)| (0..parts(x)).map(move |part| (which, part * PART))).collect();
-    let slices: Vec<(usize, Shared<R>)> = list.iter_mut().map(|x| (x.len(), Shared::new(x))).collect();
-    threads::split(starts.len(), 1, starts.len() * PART * WORK, |some| {
-        for &(which, start) in &starts[some] {
-            let (len, slice) = slices[which];
-            // SAFETY: the parts of a slice do not overlap, and each goes to one thread.
-            let x = unsafe { slice.part(start, PART.min(len - start)) };
-            if !vectorized(UnscalePart { x, factor }) {
-                all[which].store(false, Ordering::Relaxed);
+/// Whether all elements are finite when they are multiplied by `factor`.
+pub(crate) fn finite_products<T: Float>(x: &[T], factor: f32) -> bool {
+    let mut wide = [T::Wide::default(); BLOCK];
+    let factor = T::Wide::of(factor.into());
+    x.chunks(BLOCK).all(|x| {
+        let x = T::widened(x, &mut wide);
+        vectorized(|| x.iter().fold(true, |all, &x| all & num_traits::Float::is_finite(x * factor)))
+    })
+}
+
+/// The sum of the squares, in f64.
+pub(crate) fn sum_of_squares<T: Float>(x: &[T]) -> f64 {
+    let mut wide = [T::Wide::default(); BLOCK];
+    let mut sums = [0.0; SUMS];
+    for x in x.chunks(BLOCK) {
+        let x = T::widened(x, &mut wide);
+        vectorized(|| {
+            let (whole, rest) = x.as_chunks::<SUMS>();
+            for x in whole.iter().map(<[_; SUMS]>::as_slice).chain([rest]) {
+                for (sum, x) in sums.iter_mut().zip(x) {
+                    let x: f64 = x.to_f64().unwrap_or(f64::NAN);
+                    *sum += x * x;
+                }
+            }
+        });
+    }
+    sums.iter().sum()
+}
+
+/// Multiplies each element by `first` and then by `second`, and rounds each product.
+pub(crate) fn multiply<T: Float>(x: &mut [T], first: f32, second: f32) {
+    let (first, second) = (T::Wide::of(first.into()), T::Wide::of(second.into()));
+    let work = x.len() * WORK;
+    threads::chunks(x, PART, work, |_, x| {
+        vectorized(|| x.iter_mut().for_each(|x| *x = T::narrow(T::narrow(x.widen() * first).widen() * second)));
+    });
+}
+
+/// Limits each element to `-max ..= max`; NaN stays NaN.
+pub(crate) fn limit<T: Float>(x: &mut [T], max: f64) {
+    let max = T::narrow(T::Wide::of(max)).widen();
+    vectorized(|| {
+        for x in x {
+            let wide = x.widen();
+            // Both comparisons are false for NaN.
+            if wide > max {
+                *x = T::narrow(max);
+            } else if wide < -max {
+                *x = T::narrow(-max);
             }
         }
     });
-    all.into_iter().map(AtomicBool::into_inner).collect()
-}
-
-/// A part of a slice of [`unscale_and_check`].
-struct UnscalePart<'a, R> {
-    x: &'a mut [R],
-    factor: R,
-}
-
-impl<R: Real> Body for UnscalePart<'_, R> {
-    type Output = bool;
-    #[inline(always)]
-    fn run(self) -> bool {
-        let mut all = true;
-        for x in self.x {
-            *x = *x * self.factor;
-            all &= x.is_finite();
-        }
-        all
-    }
 }
 
 /// Without an early return, so that the loop is vectorised.
@@ -87,18 +124,33 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_unscaled_and_each_is_checked() {
+    fn products_are_checked_and_squares_summed_in_parts() {
+        let lengths = [0, 1, 15, 1024, 300_000, 1025, 3000];
         for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
-            let lengths = [0, 1, 15, 1024, 300_000, 1025, 3000];
-            let mut list: Vec<Vec<f32>> = lengths.iter().map(|&len| (0..len).map(|i| i as f32).collect()).collect();
+            let mut list: Vec<Vec<f32>> = lengths.iter().map(|&len| (0..len).map(|i| (i % 7) as f32).collect()).collect();
             list[2][14] = bad;
             list[4][150_000] = bad;
-            let want: Vec<Vec<f32>> = list.iter().map(|x| x.iter().map(|x| x * 2.0).collect()).collect();
-            let mut slices: Vec<&mut [f32]> = list.iter_mut().map(Vec::as_mut_slice).collect();
+            let found: Vec<usize> = by_parts(&lengths, |which, part| finite_products(&list[which][part], 2.0))
+                .into_iter()
+                .filter_map(|(which, finite)| (!finite).then_some(which))
+                .collect();
             // A product that overflows counts.
-            assert_eq!(unscale_and_check(&mut slices, 2.0), [true, true, false, true, false, true, true]);
-            let bits = |list: &[Vec<f32>]| -> Vec<u32> { list.iter().flatten().map(|x| x.to_bits()).collect() };
-            assert_eq!(bits(&list), bits(&want));
+            assert_eq!(found, [2, 4]);
         }
+        let x: Vec<f16> = (0..300_001).map(|i| f16::from_f32((i % 7) as f32)).collect();
+        let squares = |which: usize, part: Range<usize>| [sum_of_squares(&x[part])][which];
+        // Whole numbers: every order of the sum is exact.
+        let exact: usize = (0..300_001).map(|i| (i % 7) * (i % 7)).sum();
+        assert_eq!(by_parts(&[x.len()], squares).iter().map(|(_, sum)| sum).sum::<f64>(), exact as f64);
+    }
+
+    #[test]
+    fn both_products_are_rounded_and_limits_keep_nan() {
+        let mut x = [0.1f32, -3.0, 1e-45];
+        multiply(&mut x, 1.0 / 65536.0, 0.3);
+        assert_eq!(x, [0.1 / 65536.0 * 0.3, -3.0 / 65536.0 * 0.3, 0.0]);
+        let mut x = [f16::from_f32(3.0), f16::NEG_INFINITY, f16::NAN, f16::from_f32(-0.5)];
+        limit(&mut x, 1.5);
+        assert_eq!((x[0].to_f32(), x[1].to_f32(), x[2].is_nan(), x[3].to_f32()), (1.5, -1.5, true, -0.5));
     }
 }

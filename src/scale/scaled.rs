@@ -1,0 +1,176 @@
+//! A scaled loss and its gradients: types of their own, so that nothing is done with a gradient that is still scaled.
+
+use super::LossScale;
+use crate::{
+    DType, Grads, Tensor,
+    cell::Params,
+    error::{Error, Result},
+    policy::LossScaleSpec,
+    precision::{self, Frame},
+    tensor::{Array, Unscaled, first_non_finite},
+};
+
+/// A loss times the loss scale, made by [`LossScale::scale`]. All that it can do is run backward.
+#[derive(Clone, Debug)]
+#[must_use = "a scaled loss is there to run backward"]
+pub struct ScaledLoss {
+    scaled: Tensor,
+    scale: f32,
+    finite: bool,
+}
+
+/// The gradients of a [`ScaledLoss`], all of them times the loss scale.
+///
+/// They can be [added](ScaledGrads::accumulate) to others of the same scale and [unscaled](ScaledGrads::unscale). They cannot be
+/// read, clipped, or handed to an optimizer: those would be mistakes by a factor of the loss scale.
+///
+/// ```compile_fail
+/// # use precast::{prelude::*, DType, Param};
+/// # let weight = Param::new(Tensor::ones(&[2], DType::F32));
+/// let loss = weight.tensor().sum_all()?;
+/// let mut grads = LossScale::dynamic().scale(&loss)?.backward()?;
+/// grads.clip_norm(1.0)?; // no method named `clip_norm`: unscale first
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "scaled gradients are there to be unscaled"]
+pub struct ScaledGrads {
+    grads: Grads,
+    scale: f32,
+    finite_loss: bool,
+}
+
+impl LossScale {
+    /// The loss times the scale, on the tape. A 16-bit loss is widened to f32 first, since the product would overflow in its
+    /// own dtype. The multiplication runs outside of every autocast region.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar.
+    pub fn scale(&self, loss: &Tensor) -> Result<ScaledLoss> {
+        if loss.len() != 1 || !loss.dtype().is_float() {
+            return Err(Error::shape(format!(
+                "a training step starts from a floating scalar; the loss is {} {:?} (take the mean or the sum first)",
+                loss.dtype(),
+                loss.shape()
+            )));
+        }
+        let _off = precision::enter(Frame::Off);
+        let finite = loss.item()?.is_finite();
+        let loss = if loss.dtype().is_low() { loss.cast(DType::F32) } else { loss.clone() };
+        let scaled = match self.spec {
+            LossScaleSpec::None => loss,
+            _ => loss.mul(&Tensor::scalar(f64::from(self.value()), loss.dtype()))?,
+        };
+        Ok(ScaledLoss { scaled, scale: self.value(), finite })
+    }
+
+    /// Says that these are gradients of a loss times this scale: for gradients that come from elsewhere, such as a backward pass
+    /// that you scaled by hand, or a sum over several machines.
+    ///
+    /// ```
+    /// # use precast::{prelude::*, DType, Param};
+    /// # let weight = Param::new(Tensor::ones(&[2], DType::F32));
+    /// # let params = [weight.clone()].into_iter().collect();
+    /// let scale = LossScale::fixed(8.0)?;
+    /// let loss = weight.tensor().sum_all()?;
+    /// let by_hand = loss.mul(&Tensor::scalar(8.0, DType::F32))?.backward()?;
+    /// let grads = scale.already_scaled(by_hand).unscale(&params)?;
+    /// assert_eq!(grads.get(&weight).unwrap().to_f64(), [1.0, 1.0]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn already_scaled(&self, grads: Grads) -> ScaledGrads {
+        ScaledGrads { grads, scale: self.value(), finite_loss: true }
+    }
+}
+
+impl ScaledLoss {
+    /// The scaled loss as a number.
+    ///
+    /// # Errors
+    /// None; the type is that of [`Tensor::item`].
+    pub fn item(&self) -> Result<f64> {
+        self.scaled.item()
+    }
+
+    /// The dtype: f64 of a loss in f64, else f32.
+    pub fn dtype(&self) -> DType {
+        self.scaled.dtype()
+    }
+
+    /// The loss scale that it was multiplied by.
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// The gradients, times the loss scale.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::backward`].
+    pub fn backward(&self) -> Result<ScaledGrads> {
+        Ok(ScaledGrads { grads: self.scaled.backward()?, scale: self.scale, finite_loss: self.finite })
+    }
+}
+
+impl ScaledGrads {
+    /// The loss scale by which they are multiplied.
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// How many leaves have a gradient that was not yet [unscaled](ScaledGrads::unscale).
+    pub fn len(&self) -> usize {
+        self.grads.len()
+    }
+
+    /// Whether no gradient is left.
+    pub fn is_empty(&self) -> bool {
+        self.grads.is_empty()
+    }
+
+    /// Adds the gradients of another loss, or of another part of a batch. Gradients of low parameters are added in f32. One
+    /// gradient that is not finite makes the sum so, and the whole step is skipped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the two have different scales: within one step the loss scale must not
+    /// change.
+    pub fn accumulate(&mut self, other: ScaledGrads) -> Result<()> {
+        if self.scale != other.scale {
+            return Err(Error::value(format!(
+                "gradients at loss scale {} cannot be added to gradients at {}; the scale must stay the same until the step is taken",
+                other.scale, self.scale
+            )));
+        }
+        self.finite_loss &= other.finite_loss;
+        self.grads.add(other.grads);
+        Ok(())
+    }
+
+    /// Takes out the gradients of these parameters, divides them by the scale, and checks that they are finite; see
+    /// [`Grads::non_finite`]. Gradients of other parameters stay, so that each of several optimizers gets its own.
+    ///
+    /// They are f32 from here on, or f64 where they were f64.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when none of the parameters has a gradient here: the loss depends on none of
+    /// them, or they were unscaled before.
+    pub fn unscale(&mut self, params: &Params) -> Result<Grads> {
+        let with_grads: Vec<_> = params.iter().filter(|(_, param)| self.grads.lying_of(param).is_some()).collect();
+        if with_grads.is_empty() {
+            return Err(Error::value(
+                "none of the optimizer's parameters has a gradient: the loss depends on none of them (was it computed under \
+                 `no_grad`, or from another network?), or they were unscaled before",
+            ));
+        }
+        let arrays: Vec<Array> =
+            with_grads.iter().filter_map(|(_, param)| Some(self.grads.lying_of(param)?.array().contiguous())).collect();
+        let first = first_non_finite(&arrays, 1.0 / self.scale).map(|which| with_grads[which].0.to_string());
+        let unscaled = Unscaled { scale: self.scale, finite_loss: self.finite_loss, first };
+        Ok(self.grads.split_off(with_grads.iter().map(|(_, param)| param.id()), unscaled))
+    }
+
+    /// The gradient with respect to a tensor made by [`Tensor::requires_grad`], divided by the scale; `None` when the loss does
+    /// not depend on it.
+    pub fn unscaled_of(&self, leaf: &Tensor) -> Option<Tensor> {
+        self.grads.of_times(leaf, 1.0 / self.scale)
+    }
+}

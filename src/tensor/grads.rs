@@ -1,0 +1,267 @@
+//! Gradients of one backward pass, and how they are clipped.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
+
+use super::{Array, LeafId, Param, Place, Tensor, with_float};
+use crate::{
+    DType,
+    error::{Error, Result},
+    kernels::elementwise::finite,
+};
+
+/// Gradients of one backward pass, by leaf.
+///
+/// Those of a scaled loss are a [`ScaledGrads`](crate::scale::ScaledGrads) until they are
+/// [unscaled](crate::scale::ScaledGrads::unscale).
+///
+/// Unscaling and clipping by the norm do not touch the memory of the gradients: the factors are kept here, and multiplied in
+/// where a gradient is read, by [`get`](Grads::get) or by an optimizer as it updates.
+#[derive(Clone, Default)]
+pub struct Grads {
+    by_leaf: HashMap<LeafId, Tensor>,
+    /// Not yet multiplied in. Where it is there, gradients are read in f32, or f64.
+    pending: Option<Factors>,
+    /// Leaves whose gradients came out of an op in f16, in which small ones underflow.
+    through_f16: HashSet<LeafId>,
+    unscaled: Option<Unscaled>,
+}
+
+/// By what a gradient is multiplied when it is read: first `unscale`, then `clip`. Each product is rounded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Factors {
+    pub unscale: f32,
+    pub clip: f32,
+}
+
+/// What is known of gradients whose loss was scaled.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Unscaled {
+    /// The loss scale.
+    pub scale: f32,
+    /// Whether the loss was finite before it was scaled.
+    pub finite_loss: bool,
+    /// Path of the first parameter whose gradient is not finite.
+    pub first: Option<String>,
+}
+
+impl Grads {
+    /// The gradient of a parameter, in the parameter's dtype, or in f32 or f64 once it was unscaled or clipped; `None` when the
+    /// loss does not depend on it.
+    pub fn get(&self, param: &Param) -> Option<Tensor> {
+        self.read(param.id())
+    }
+
+    /// The gradient with respect to a tensor made by [`Tensor::requires_grad`]; `None` when the loss does not depend on it.
+    pub fn of(&self, leaf: &Tensor) -> Option<Tensor> {
+        match leaf.place() {
+            Place::Leaf(id) => self.read(*id),
+            _ => None,
+        }
+    }
+
+    /// Replaces the gradient of a parameter, as clipping of your own does.
+    pub fn set(&mut self, param: &Param, grad: Tensor) {
+        self.multiply_out();
+        self.put(param.id(), grad);
+    }
+
+    /// How many leaves got a gradient.
+    pub fn len(&self) -> usize {
+        self.by_leaf.len()
+    }
+
+    /// Whether no leaf got a gradient.
+    pub fn is_empty(&self) -> bool {
+        self.by_leaf.is_empty()
+    }
+
+    /// The path of the first parameter whose gradient is not finite, as unscaling found it. `None` also for gradients that were
+    /// never scaled; for those, [`all_finite`](crate::scale::all_finite) looks.
+    pub fn non_finite(&self) -> Option<&str> {
+        self.unscaled.as_ref()?.first.as_deref()
+    }
+
+    /// The norm of all gradients together: the root of the sum of all squares, computed in f64.
+    pub fn norm(&self) -> f64 {
+        let factor = |pending: Factors| f64::from(pending.unscale) * f64::from(pending.clip);
+        let arrays: Vec<Array> = self.in_order().iter().map(|id| self.by_leaf[id].array().contiguous()).collect();
+        let squares = |which: usize, part: Range<usize>| with_float!(&arrays[which], x: T => finite::sum_of_squares::<T>(
+            &x.as_slice().expect("contiguous")[part]), else 0.0);
+        let sum: f64 = finite::by_parts(&lengths(&arrays), squares).iter().map(|(_, sum)| sum).sum();
+        sum.sqrt() * self.pending.map_or(1.0, factor)
+    }
+
+    /// Scales all gradients so that their [norm](Grads::norm) is at most `max`, by the factor
+    /// `min(1, max / (norm + 1e-6))`, in f32. Returns the norm before. Gradients whose norm is not finite stay as they are.
+    /// (As `torch.nn.utils.clip_grad_norm_`.)
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless `max` is a finite number above 0.
+    ///
+    /// ```
+    /// use precast::{DType, Param, Tensor};
+    /// let weight = Param::new(Tensor::full(&[4], 3.0, DType::F32));
+    /// let mut grads = weight.tensor().mul(&weight.tensor())?.sum_all()?.backward()?;
+    /// assert_eq!(grads.clip_norm(1.0)?, 12.0); // each of the four elements is 6
+    /// assert!((grads.norm() - 1.0).abs() < 1e-6);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn clip_norm(&mut self, max: f64) -> Result<f64> {
+        check_limit(max)?;
+        let norm = self.norm();
+        let factor = (max / (norm + 1e-6)) as f32;
+        if norm.is_finite() && factor < 1.0 {
+            if self.pending.is_some_and(|pending| pending.clip != 1.0) {
+                self.multiply_out();
+            }
+            let unscale = self.pending.map_or(1.0, |pending| pending.unscale);
+            self.pending = Some(Factors { unscale, clip: factor });
+        }
+        Ok(norm)
+    }
+
+    /// Limits every element of every gradient to `-max ..= max`. NaN stays NaN. (As `torch.nn.utils.clip_grad_value_`.)
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless `max` is a finite number above 0.
+    pub fn clip_value(&mut self, max: f64) -> Result<()> {
+        check_limit(max)?;
+        self.multiply_out();
+        for grad in self.by_leaf.values_mut() {
+            let mut limited = take(grad).into_array();
+            with_float!(&mut limited, x: T => finite::limit(x.as_slice_mut().expect("in row-major order"), max), else ());
+            *grad = Tensor::from_array(limited);
+        }
+        Ok(())
+    }
+
+    /// The gradient of a parameter as it lies in memory, and what is still to be multiplied in.
+    pub(crate) fn pending(&self, param: &Param) -> Option<(&Tensor, Factors)> {
+        let factors = self.pending.unwrap_or(Factors { unscale: 1.0, clip: 1.0 });
+        Some((self.by_leaf.get(&param.id())?, factors))
+    }
+
+    /// Whether this is the gradient of an op in f16 whose loss was never scaled.
+    pub(crate) fn is_unscaled_f16(&self, param: &Param) -> bool {
+        self.unscaled.is_none() && self.through_f16.contains(&param.id())
+    }
+
+    pub(crate) fn unscaled(&self) -> Option<&Unscaled> {
+        self.unscaled.as_ref()
+    }
+
+    /// Takes out the gradients of some leaves, with what is known of their scale.
+    pub(crate) fn split_off(&mut self, leaves: impl Iterator<Item = LeafId>, unscaled: Unscaled) -> Grads {
+        let by_leaf: HashMap<LeafId, Tensor> =
+            leaves.filter_map(|id| self.by_leaf.remove(&id).map(|grad| (id, grad))).collect();
+        let through_f16 = by_leaf.keys().copied().filter(|id| self.through_f16.contains(id)).collect();
+        let pending = Some(Factors { unscale: 1.0 / unscaled.scale, clip: 1.0 });
+        Grads { by_leaf, pending, through_f16, unscaled: Some(unscaled) }
+    }
+
+    /// Adds other gradients: low ones in f32.
+    pub(crate) fn add(&mut self, other: Grads) {
+        self.multiply_out();
+        self.through_f16.extend(&other.through_f16);
+        for id in other.in_order() {
+            let Some(grad) = other.read(id) else { continue };
+            let wide = |x: &Tensor| if x.dtype().is_low() { x.array().cast(DType::F32) } else { x.array().clone() };
+            let sum = match self.by_leaf.get(&id) {
+                Some(before) => Tensor::from_array(wide(before).add(&wide(&grad))),
+                None => grad,
+            };
+            self.put(id, sum);
+        }
+    }
+
+    /// The gradient of a parameter as it lies in memory.
+    pub(crate) fn lying_of(&self, param: &Param) -> Option<&Tensor> {
+        self.lying(param.id())
+    }
+
+    /// As [`of`](Grads::of), times a factor.
+    pub(crate) fn of_times(&self, leaf: &Tensor, factor: f32) -> Option<Tensor> {
+        Some(multiplied(self.of(leaf)?, Factors { unscale: factor, clip: 1.0 }))
+    }
+
+    /// The gradient of a leaf as it lies in memory.
+    pub(super) fn lying(&self, id: LeafId) -> Option<&Tensor> {
+        self.by_leaf.get(&id)
+    }
+
+    pub(super) fn put(&mut self, id: LeafId, grad: Tensor) {
+        self.by_leaf.insert(id, grad);
+    }
+
+    /// Notes that a leaf's gradient came out of an op in f16.
+    pub(super) fn came_through_f16(&mut self, id: LeafId) {
+        self.through_f16.insert(id);
+    }
+
+    fn read(&self, id: LeafId) -> Option<Tensor> {
+        let grad = self.by_leaf.get(&id)?;
+        Some(match self.pending {
+            Some(factors) => multiplied(grad.clone(), factors),
+            None => grad.clone(),
+        })
+    }
+
+    fn multiply_out(&mut self) {
+        if let Some(factors) = self.pending.take() {
+            self.by_leaf.values_mut().for_each(|grad| *grad = multiplied(take(grad), factors));
+        }
+    }
+
+    /// The leaves in the order in which they were made, so that sums over them have the same bits in every run.
+    fn in_order(&self) -> Vec<LeafId> {
+        let mut leaves: Vec<LeafId> = self.by_leaf.keys().copied().collect();
+        leaves.sort_unstable();
+        leaves
+    }
+}
+
+fn check_limit(max: f64) -> Result<()> {
+    if max.is_finite() && max > 0.0 {
+        return Ok(());
+    }
+    Err(Error::value(format!("gradients cannot be clipped to {max}; allowed: a finite number above 0")))
+}
+
+/// Leaves an empty tensor behind, so that the memory of this one may be alone and can be changed.
+fn take(grad: &mut Tensor) -> Tensor {
+    std::mem::replace(grad, Tensor::from_array(Array::from_vec(Vec::<f32>::new(), &[0]).expect("no elements")))
+}
+
+/// In f64 where the gradient is f64, else in f32.
+fn multiplied(grad: Tensor, Factors { unscale, clip }: Factors) -> Tensor {
+    let wide = if grad.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let grad = grad.cast(wide);
+    if (unscale, clip) == (1.0, 1.0) {
+        return grad;
+    }
+    let mut product = grad.into_array();
+    with_float!(&mut product, x: T => {
+        finite::multiply(x.as_slice_mut().expect("in row-major order"), unscale, clip);
+    }, else ());
+    Tensor::from_array(product)
+}
+
+fn lengths(arrays: &[Array]) -> Vec<usize> {
+    arrays.iter().map(|x| x.shape().iter().product()).collect()
+}
+
+/// The first of these arrays in which a number is not finite once it is multiplied by a factor.
+pub(crate) fn first_non_finite(arrays: &[Array], factor: f32) -> Option<usize> {
+    let finite = |which: usize, part: Range<usize>| with_float!(&arrays[which], x: T => finite::finite_products::<T>(
+        &x.as_slice().expect("contiguous")[part], factor), else true);
+    finite::by_parts(&lengths(arrays), finite).iter().find(|(_, finite)| !finite).map(|(which, _)| *which)
+}
+
+impl std::fmt::Debug for Grads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Grads({} leaves)", self.len())
+    }
+}
