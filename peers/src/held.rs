@@ -70,7 +70,7 @@ pub fn hold(peer: &mut Peer, root: u64, op: Op, dtype: DType, number: usize) -> 
         let grads = outputs[through].backward_from(&seed).map_err(|e| fail(format!("ours, backward: {e}")))?;
         let mut ours = Vec::new();
         for &i in &wanted {
-            let Some(grad) = grads.of(&leaves[i]).cloned() else {
+            let Some(grad) = grads.of(&leaves[i]) else {
                 return Err(fail(format!("ours: no gradient of input {i}")));
             };
             if grad.dtype() != inputs[i].dtype() || grad.shape() != inputs[i].shape() {

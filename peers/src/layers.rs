@@ -275,11 +275,11 @@ fn ours(seed: u64, configuration: &Configuration) -> Result<Ours> {
     let zeros = |n: usize| vec![0.0; n];
     let mut results: Vec<Vec<f64>> = outputs.iter().map(Tensor::to_f64).collect();
     for input in inputs.iter().filter(|x| x.dtype().is_float()) {
-        results.push(grads.of(input).map_or(zeros(input.len()), Tensor::to_f64));
+        results.push(grads.of(input).map_or(zeros(input.len()), |grad| grad.to_f64()));
     }
     for (_, param) in net.named_params() {
         results.push(if param.is_trained() {
-            grads.get(&param).map_or(zeros(param.value().len()), Tensor::to_f64)
+            grads.get(&param).map_or(zeros(param.value().len()), |grad| grad.to_f64())
         } else {
             param.value().to_f64()
         });
