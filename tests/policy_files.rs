@@ -9,7 +9,10 @@ use precast::{
     Child, DType, ErrorKind, Level, Op, Policy,
     catalogue::System,
     layers::{Dense, Rng},
-    policy::{self, DynamicScale, Forgive, Entry, GraphLevel, GraphList, Lists, LossScaleSpec, Origin, Pack, Prefer, Rule, Run},
+    policy::{
+        self, DynamicScale, Entry, Forgive, GraphLevel, GraphList, Lists, LossScaleSpec, Origin, Pack, Prefer, Rule,
+        Run,
+    },
     precision::Treatment,
 };
 
@@ -142,7 +145,10 @@ fn every_broken_policy_is_answered_with_place_and_reason() {
 fn meaning(policy: &Policy) -> String {
     let cells = policy.lists.cells().iter().map(|(kind, entry)| (kind, entry.treatment));
     let ops = policy.lists.ops().iter().map(|(op, entry)| (op, entry.treatment));
-    let rules = policy.rules.iter().map(|r| format!("{} {} {:?} {:?}", r.select, r.run, r.because, r.expect));
+    let rules = policy
+        .rules
+        .iter()
+        .map(|r| format!("{} {:?} {:?} {:?} {:?}", r.select, r.run, r.checkpoint, r.because, r.expect));
     format!(
         "{:?} {:?} {} {} {} {:?} {:?} {:?} {} {:?}",
         policy.name,
@@ -154,7 +160,7 @@ fn meaning(policy: &Policy) -> String {
         cells.collect::<Vec<_>>(),
         ops.collect::<Vec<_>>(),
         policy.graph_level,
-        policy.loss_scale
+        (&policy.loss_scale, policy.scaler)
     )
 }
 
@@ -174,6 +180,9 @@ rules:
   - kind: Embedding
     run: low
     expect: 1
+  - path: encoder.layers.*
+    checkpoint: true
+scaler: required
 cells: { black: { add: [\"null\", Norm], remove: [LayerNorm] } }
 ops: { black: { add: [Softmax, Gather] } }
 loss_scale: { kind: dynamic, init: 1024, growth: 1.5, backoff: 0.25, interval: 7, min: 2, max: 4096.5, hysteresis: 3, forgive: growth }
@@ -188,6 +197,7 @@ fn a_full_policy_means_what_it_says() {
         Rule::path("encoder.layers.*.norm", Run::Full).unwrap().because("variance: underflows, 100% of the time"),
         Rule::path("**.head", Run::Inherit).unwrap(),
         Rule::kind("Embedding", Run::Low).expect(1),
+        Rule::recompute("encoder.layers.*").unwrap(),
     ];
     assert_eq!(policy.rules.len(), expected.len());
     for (rule, expected) in policy.rules.iter().zip(expected) {
@@ -203,11 +213,11 @@ fn a_full_policy_means_what_it_says() {
     };
     let mut black = pack.lists(Level::O2).unwrap();
     assert!(black.remove_cell("LayerNorm").is_some());
-    black.put_cell("null".into(), Entry::new(Treatment::Full, at(16, 25)));
-    black.put_cell("Norm".into(), Entry::new(Treatment::Full, at(16, 33)));
-    put(&mut black, Op::Softmax, Treatment::Full, at(17, 23));
+    black.put_cell("null".into(), Entry::new(Treatment::Full, at(19, 25)));
+    black.put_cell("Norm".into(), Entry::new(Treatment::Full, at(19, 33)));
+    put(&mut black, Op::Softmax, Treatment::Full, at(20, 23));
     // In the language of MindSpore's pack `Gather` is our `Embedding`.
-    put(&mut black, Op::Embedding, Treatment::Full, at(17, 32));
+    put(&mut black, Op::Embedding, Treatment::Full, at(20, 32));
     assert_eq!(policy.lists, black);
 
     let text = FULL.replace("level: O2", "level: O1");
@@ -216,12 +226,20 @@ fn a_full_policy_means_what_it_says() {
     let text = text.replace("black: { add: [Softmax, Gather] }", "white: { add: [Einsum], remove: [PReLU] }");
     let mut white = pack.lists(Level::O1).unwrap();
     assert!(white.remove_cell("Dense").is_some() && white.remove_op(Op::Prelu).is_some());
-    white.put_cell("Norm".into(), Entry::new(Treatment::Low, at(16, 25)));
-    put(&mut white, Op::Einsum, Treatment::Low, at(17, 23));
+    white.put_cell("Norm".into(), Entry::new(Treatment::Low, at(19, 25)));
+    put(&mut white, Op::Einsum, Treatment::Low, at(20, 23));
     assert_eq!(Policy::parse(&text, "full.yaml").unwrap().lists, white);
     let (hysteresis, forgive) = (3, Forgive::Growth);
-    let dynamic =
-        DynamicScale { init: 1024.0, growth: 1.5, backoff: 0.25, interval: 7, min: 2.0, max: 4096.5, hysteresis, forgive };
+    let dynamic = DynamicScale {
+        init: 1024.0,
+        growth: 1.5,
+        backoff: 0.25,
+        interval: 7,
+        min: 2.0,
+        max: 4096.5,
+        hysteresis,
+        forgive,
+    };
     assert_eq!(policy.loss_scale, LossScaleSpec::Dynamic(dynamic));
 }
 

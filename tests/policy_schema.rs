@@ -67,6 +67,7 @@ fn fault(root: &Value, schema: &Value, value: &Value) -> Option<String> {
                 .as_array()
                 .is_none_or(|items| items.iter().map(Value::to_string).collect::<BTreeSet<_>>().len() == items.len()),
             "oneOf" => says.as_array().unwrap().iter().filter(|case| fault(root, case, value).is_none()).count() == 1,
+            "anyOf" => says.as_array().unwrap().iter().any(|case| fault(root, case, value).is_none()),
             "minimum" => number(says).is_none_or(|(met, limit)| met >= limit),
             "exclusiveMinimum" => number(says).is_none_or(|(met, limit)| met > limit),
             "maximum" => number(says).is_none_or(|(met, limit)| met <= limit),
@@ -113,6 +114,9 @@ fn the_reader_and_the_schema_know_the_same_keys() {
         ("/$defs/loss_scale/properties/kind/enum", "loss_scale: { kind: zz }"),
         ("/properties/pack/enum", "pack: zz"),
         ("/properties/prefer/enum", "prefer: zz"),
+        ("/properties/scaler/enum", "scaler: zz"),
+        ("/$defs/loss_scale/properties/preset/enum", "loss_scale: { kind: dynamic, preset: zz }"),
+        ("/$defs/loss_scale/properties/forgive/enum", "loss_scale: { kind: dynamic, forgive: zz }"),
         ("/properties/graph/properties", "graph: { zz: 1 }"),
         ("/$defs/changes/properties", "graph: { deny: { zz: 1 } }"),
     ] {

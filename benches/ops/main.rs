@@ -10,11 +10,7 @@ mod peers;
 use std::{hint::black_box, time::Instant};
 
 use peers::{Options, Torch, fastest, median};
-use precast::{
-    __bench, ConvOptions, Grads,
-    cell::Params,
-    prelude::*,
-};
+use precast::{__bench, ConvOptions, Grads, cell::Params, prelude::*};
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 

@@ -3,6 +3,7 @@
 mod child;
 mod children;
 mod params;
+mod recompute;
 mod trace;
 mod walk;
 
@@ -13,7 +14,7 @@ pub use children::Member;
 #[doc(hidden)]
 pub use children::{BareCell, PlainDataNotACellOrParameter, SitsInTheTree, marked_as_plain_data, name_of_field};
 pub use params::Params;
-pub use trace::{Trace, TracedOp};
+pub use trace::{NonFinite, Trace, TracedOp};
 pub(crate) use walk::no_such_path;
 pub use walk::{Entry, Node, NodeMut, join};
 

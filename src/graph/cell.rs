@@ -15,6 +15,7 @@ use crate::{
     Cell, Child, DType, Param, Policy, Tensor,
     cell::{AsCell, Node, NodeMut},
     error::{Error, Result},
+    policy::Scaler,
     tensor::recording,
 };
 
@@ -95,6 +96,8 @@ pub fn rewrite<C: ?Sized + AsCell>(net: &mut Child<C>, inputs: &[Tensor], policy
     let mut cell = GraphCell::trace(net, inputs)?;
     cell.evaluation = cell.evaluation.rewrite(&lists)?.graph;
     cell.training = cell.training.map(|graph| Ok::<_, Error>(graph.rewrite(&lists)?.graph)).transpose()?;
+    let required = policy.scaler == Scaler::Required;
+    net.named_params().iter().for_each(|(_, param)| _ = param.require_scaler(required));
     Ok(Child::new(cell))
 }
 

@@ -2,10 +2,12 @@
 //!
 //! Nothing is recorded unless this thread [watches](watch); then each event costs one push.
 
+mod non_finite;
 mod stats;
 
 use std::cell::{Cell, RefCell};
 
+pub(crate) use non_finite::{look, seek};
 pub use stats::{Calls, OpStats, collect_op_stats};
 
 use crate::{DType, Op, precision};

@@ -65,6 +65,8 @@ fn prepare(op: Op, inputs: &[&Tensor]) -> Result<(Vec<Tensor>, Option<DType>)> {
 fn finish(op: Op, inputs: &[Tensor], forward: Forward, cast_back: Option<DType>) -> Tensor {
     let output = tensor::record(op, inputs, forward);
     recording::call(op, inputs, &output);
+    let finite = |x: &Tensor| x.has_only_finite();
+    observe::look(op, precision::slot(), || inputs.iter().all(finite), || finite(&output));
     observe::emit(op, inputs.iter().map(Tensor::dtype), output.dtype(), || observe::Sizes {
         inputs: inputs.iter().map(|x| x.shape().to_vec()).collect(),
         output: output.shape().to_vec(),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Level;
 use crate::{
     DType,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result, by_name},
 };
 
 /// Which loss scale to train with.
@@ -84,11 +84,7 @@ impl Forgive {
 impl FromStr for Forgive {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
-        Forgive::ALL.into_iter().find(|forgive| forgive.name() == name).ok_or_else(|| {
-            let names = Forgive::ALL.map(Forgive::name);
-            let near = did_you_mean(name, names);
-            Error::value(format!("unknown word `{name}` for `forgive`{near}; allowed: {}", names.join(", ")))
-        })
+        by_name(name, Forgive::ALL, Forgive::name, "unknown word for `forgive`").map_err(Error::policy)
     }
 }
 
@@ -115,12 +111,9 @@ impl DynamicScale {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn named(name: &str) -> Result<Self> {
-        let of = |(known, preset): &(&str, fn() -> DynamicScale)| (*known == name).then(preset);
-        PRESETS.iter().find_map(of).ok_or_else(|| {
-            let names = PRESETS.map(|(name, _)| name);
-            let near = did_you_mean(name, names);
-            Error::value(format!("unknown preset of a loss scale `{name}`{near}; allowed: {}", names.join(", ")))
-        })
+        let (_, preset) =
+            by_name(name, PRESETS, |(name, _)| name, "unknown preset of a loss scale").map_err(Error::value)?;
+        Ok(preset())
     }
 
     /// `torch.amp.GradScaler` of torch 2.15: begins at 65536, doubles after 2000 finite steps, halves after others, without a
@@ -223,7 +216,9 @@ impl LossScaleSpec {
                 .or_else(|| unless(d.growth.is_finite() && d.growth >= 1.0, "growth", d.growth, "finite, at least 1"))
                 .or_else(|| unless(d.backoff > 0.0 && d.backoff <= 1.0, "backoff", d.backoff, "above 0, at most 1"))
                 .or_else(|| unless(d.interval >= 1, "interval", d.interval.into(), "a whole number of at least 1"))
-                .or_else(|| unless(d.hysteresis >= 1, "hysteresis", d.hysteresis.into(), "a whole number of at least 1")),
+                .or_else(|| {
+                    unless(d.hysteresis >= 1, "hysteresis", d.hysteresis.into(), "a whole number of at least 1")
+                }),
         }
     }
 }

@@ -14,6 +14,7 @@ mod pack_file;
 mod pattern;
 mod prefer;
 mod rule;
+mod scaler;
 mod shipped;
 mod v1;
 
@@ -26,6 +27,7 @@ pub use pack::Pack;
 pub use pattern::Pattern;
 pub use prefer::Prefer;
 pub use rule::{Rule, Run, Select};
+pub use scaler::Scaler;
 
 use crate::{
     DType,
@@ -70,6 +72,8 @@ pub struct Policy {
     pub graph_level: GraphLevel,
     /// The loss scale to train with.
     pub loss_scale: LossScaleSpec,
+    /// What happens when the network is trained in f16 without a loss scale.
+    pub scaler: Scaler,
 }
 
 impl Policy {
@@ -106,7 +110,8 @@ impl Policy {
         level.check_lists(&lists)?;
         let loss_scale = LossScaleSpec::usual(level, dtype);
         let (pack, prefer, rules, graph_level) = (None, Prefer::Memory, Vec::new(), GraphLevel::Usual);
-        Ok(Policy { name: None, pack, level, dtype, prefer, rules, lists, graph_level, loss_scale })
+        let (name, scaler) = (None, Scaler::Advised);
+        Ok(Policy { name, pack, level, dtype, prefer, rules, lists, graph_level, loss_scale, scaler })
     }
 
     /// A level and a low dtype with the lists of a pack.

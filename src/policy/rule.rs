@@ -17,8 +17,11 @@ use crate::{
 pub struct Rule {
     /// Which cells.
     pub select: Select,
-    /// How they run, and all inside them for which nothing else is said.
-    pub run: Run,
+    /// How they run, and all inside them for which nothing else is said. `None` leaves that to other rules and to the lists.
+    pub run: Option<Run>,
+    /// Whether their activations are [recomputed](crate::Child::recompute) in the backward pass. `None` leaves that to other
+    /// rules; without one they are kept. Unlike `run`, it is for these cells alone, as all inside them is recomputed with them.
+    pub checkpoint: Option<bool>,
     /// The writer's reason, shown beside the decision.
     pub because: Option<String>,
     /// How many cells it must match; without it, at least one.
@@ -33,16 +36,31 @@ impl Rule {
     /// # Errors
     /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the pattern is malformed.
     pub fn path(pattern: &str, run: Run) -> Result<Self> {
-        Ok(Rule::new(Select::Path(pattern.parse()?), run))
+        Ok(Rule::new(Select::Path(pattern.parse()?), Some(run)))
+    }
+
+    /// A rule by which the activations of the cells whose path matches a pattern are
+    /// [recomputed](crate::Child::recompute). It says nothing of their precision.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the pattern is malformed.
+    pub fn recompute(pattern: &str) -> Result<Self> {
+        Ok(Rule::new(Select::Path(pattern.parse()?), None).checkpoint(true))
     }
 
     /// A rule for the cells of a kind.
     pub fn kind(kind: impl Into<String>, run: Run) -> Self {
-        Rule::new(Select::Kind(kind.into()), run)
+        Rule::new(Select::Kind(kind.into()), Some(run))
     }
 
-    fn new(select: Select, run: Run) -> Self {
-        Rule { select, run, because: None, expect: None, origin: Origin::Code }
+    fn new(select: Select, run: Option<Run>) -> Self {
+        Rule { select, run, checkpoint: None, because: None, expect: None, origin: Origin::Code }
+    }
+
+    /// Says whether the activations of the cells are [recomputed](crate::Child::recompute).
+    pub fn checkpoint(mut self, recompute: bool) -> Self {
+        self.checkpoint = Some(recompute);
+        self
     }
 
     /// Adds the reason.

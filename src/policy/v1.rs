@@ -44,6 +44,8 @@ pub(super) struct PolicyV1 {
     graph: Option<At<GraphV1>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     loss_scale: Option<At<LossScaleV1>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scaler: Option<At<String>>,
 }
 
 impl Versioned for PolicyV1 {
@@ -59,7 +61,10 @@ struct RuleV1 {
     path: Option<At<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<At<String>>,
-    run: At<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<At<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     because: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,7 +189,7 @@ struct LossScaleV1 {
 
 /// What a document means. The order of checks is fixed: dtype, level, then the rest in the order of the keys.
 pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> {
-    let PolicyV1 { version: _, name, pack, level, dtype, prefer, rules, cells, ops, graph, loss_scale: scale } =
+    let PolicyV1 { version: _, name, pack, level, dtype, prefer, rules, cells, ops, graph, loss_scale: scale, scaler } =
         document;
     let dtype = low_dtype(&dtype.value).map_err(|error| source.error(dtype.referenced, error))?;
     let level: Level = level.value.parse().map_err(|error| source.error(level.referenced, error))?;
@@ -228,6 +233,9 @@ pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> 
     if let Some(scale) = scale {
         policy.loss_scale = loss_scale(scale, source)?;
     }
+    if let Some(scaler) = scaler {
+        policy.scaler = scaler.value.parse().map_err(|error| source.error(scaler.referenced, error))?;
+    }
     Ok(policy)
 }
 
@@ -249,7 +257,7 @@ fn low_dtype(name: &str) -> Result<DType> {
 }
 
 fn rule(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
-    let RuleV1 { path, kind, run, because, expect } = written.value;
+    let RuleV1 { path, kind, run, checkpoint, because, expect } = written.value;
     let fail = |place: Location, words: &str| Err(source.error(place, Error::policy(words)));
     let select = match (path, kind) {
         (Some(path), None) => Select::Path(path.value.parse().map_err(|error| source.error(path.referenced, error))?),
@@ -260,7 +268,11 @@ fn rule(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
         }
         (None, None) => return fail(written.referenced, "a rule needs `path` or `kind`"),
     };
-    let run: Run = run.value.parse().map_err(|error| source.error(run.referenced, error))?;
+    if run.is_none() && checkpoint.is_none() {
+        return fail(written.referenced, "a rule needs `run` (allowed: float32, low, inherit) or `checkpoint`");
+    }
+    let parse = |run: At<String>| run.value.parse::<Run>().map_err(|error| source.error(run.referenced, error));
+    let run = run.map(parse).transpose()?;
     if let Some(expect) = expect.as_ref().filter(|expect| expect.value == 0) {
         return fail(
             expect.referenced,
@@ -268,7 +280,7 @@ fn rule(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
         );
     }
     let expect = expect.map(|expect| expect.value);
-    Ok(Rule { select, run, because, expect, origin: source.origin(written.referenced) })
+    Ok(Rule { select, run, checkpoint, because, expect, origin: source.origin(written.referenced) })
 }
 
 const NO_KIND: &str = "an empty kind; the kind of a cell is the name of its type, as Dense";
@@ -409,7 +421,8 @@ fn on_it_already(name: &str, color: &str, what: Listed, earlier: &Origin) -> Err
 }
 
 fn loss_scale(written: At<LossScaleV1>, source: &Source<'_>) -> Result<LossScaleSpec> {
-    let LossScaleV1 { kind, preset, scale, init, growth, backoff, interval, min, max, hysteresis, forgive } = written.value;
+    let LossScaleV1 { kind, preset, scale, init, growth, backoff, interval, min, max, hysteresis, forgive } =
+        written.value;
     let place = |number: &Option<At<f32>>| number.as_ref().map(|number| number.referenced);
     let wide = |number: &Option<At<f64>>| number.as_ref().map(|number| number.referenced);
     let word = |word: &Option<At<String>>| word.as_ref().map(|word| word.referenced);
@@ -452,9 +465,7 @@ fn loss_scale(written: At<LossScaleV1>, source: &Source<'_>) -> Result<LossScale
         _ => {
             let usual = match &preset {
                 None => DynamicScale::default(),
-                Some(name) => {
-                    DynamicScale::named(&name.value).map_err(|error| source.error(name.referenced, error))?
-                }
+                Some(name) => DynamicScale::named(&name.value).map_err(|error| source.error(name.referenced, error))?,
             };
             let forgive = match forgive {
                 None => usual.forgive,
@@ -525,6 +536,7 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
         ops,
         graph,
         loss_scale: Some(placeless(written_loss_scale(&policy.loss_scale))),
+        scaler: (!policy.scaler.is_advised()).then(|| placeless(policy.scaler.to_string())),
     })
 }
 
@@ -565,7 +577,8 @@ fn written_rule(rule: &Rule) -> RuleV1 {
     RuleV1 {
         path,
         kind,
-        run: placeless(rule.run.to_string()),
+        run: rule.run.map(|run| placeless(run.to_string())),
+        checkpoint: rule.checkpoint,
         because: rule.because.clone(),
         expect: rule.expect.map(placeless),
     }

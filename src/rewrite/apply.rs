@@ -7,7 +7,7 @@ use crate::{
     cell::{Adapter, AsCell, Child, Slot},
     error::{Error, Result},
     logging::event,
-    policy::{Level, Lists, check_low},
+    policy::{Level, Lists, Scaler, check_low},
 };
 
 /// What an apply did, and how to take it back.
@@ -17,8 +17,13 @@ pub struct Applied {
     pub plan: Plan,
     /// How many slots changed; 0 when the same plan was applied before.
     pub changed: usize,
-    before: Vec<Option<Adapter>>,
+    before: Vec<Put>,
+    /// Whether each parameter required a scaler.
+    required: Vec<bool>,
 }
+
+/// What a plan puts into a slot: an adapter, and whether the cell is recomputed.
+type Put = (Option<Adapter>, bool);
 
 impl Plan {
     /// Puts the plan's adapters into the slots: sets those it has, clears the others. Applying it again changes nothing.
@@ -38,9 +43,10 @@ impl Plan {
         let mut changed = 0;
         let mut decisions = self.decisions.iter();
         net.walk_mut(&mut |_, slot| {
-            let wanted = decisions.next().and_then(|decision| decision.adapter.clone());
-            changed += usize::from(slot.adapter() != wanted.as_ref());
-            before.push(slot.replace_adapter(wanted));
+            let wanted = decisions.next().map_or((None, false), |d| (d.adapter.clone(), d.recompute));
+            let met = slot.replace_planned(wanted.clone());
+            changed += usize::from(met != wanted);
+            before.push(met);
         });
         event!(
             INFO,
@@ -51,7 +57,9 @@ impl Plan {
             changed,
             "plan applied"
         );
-        Applied { plan: self, changed, before }
+        let scaler = self.policy.scaler == Scaler::Required;
+        let required = net.named_params().iter().map(|(_, param)| param.require_scaler(scaler)).collect();
+        Applied { plan: self, changed, before, required }
     }
 
     /// Checks that the network has the cells of the plan, and that each slot is as `holds` wants it.
@@ -96,21 +104,28 @@ impl Applied {
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network's cells are not those it was applied to, or their slots
     /// do not hold what was put there, because something else was applied since; then nothing was changed.
     pub fn undo<C: ?Sized + AsCell>(self, net: &mut Child<C>) -> Result<()> {
-        self.plan.check_fits(net, |slot, decision| slot.adapter == decision.adapter.as_ref())?;
+        self.plan.check_fits(net, |slot, decision| {
+            slot.adapter == decision.adapter.as_ref() && slot.checkpoint == decision.recompute
+        })?;
         let mut before = self.before.into_iter();
         net.walk_mut(&mut |_, slot| {
-            slot.replace_adapter(before.next().flatten());
+            slot.replace_planned(before.next().unwrap_or_default());
         });
+        for ((_, param), required) in net.named_params().iter().zip(self.required) {
+            param.require_scaler(required);
+        }
         event!(INFO, level = %self.plan.policy.level, cells = self.plan.decisions.len(), "plan undone");
         Ok(())
     }
 }
 
-/// Clears every adapter: the network as it was written. `to_float` requests stay, they are the user's.
+/// Clears every adapter: the network as it was written. Requests in code, `to_float` and
+/// [`recompute`](Child::recompute), stay: they are the user's.
 pub fn undo<C: ?Sized + AsCell>(net: &mut Child<C>) {
     net.walk_mut(&mut |_, slot| {
-        slot.replace_adapter(None);
+        slot.replace_planned((None, false));
     });
+    net.named_params().iter().for_each(|(_, param)| _ = param.require_scaler(false));
 }
 
 impl Policy {

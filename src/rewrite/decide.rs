@@ -63,7 +63,8 @@ impl Claim {
 /// A policy prepared for many decisions.
 pub(super) struct Prepared<'a> {
     policy: &'a Policy,
-    rules: Vec<Arc<RuleRef>>,
+    /// Those that say nothing of the precision are `None`.
+    rules: Vec<Option<Arc<RuleRef>>>,
     /// What ops do where the level treats some of them by lists.
     ops: Option<Arc<OpRules>>,
 }
@@ -95,7 +96,7 @@ impl<'a> Prepared<'a> {
         }
         Ok(Prepared {
             policy,
-            rules: policy.rules.iter().map(|rule| Arc::new(RuleRef::from(rule))).collect(),
+            rules: policy.rules.iter().map(|rule| RuleRef::of(rule).map(Arc::new)).collect(),
             ops: policy.op_rules().map(Arc::new),
         })
     }
@@ -143,6 +144,16 @@ impl<'a> Prepared<'a> {
         })
     }
 
+    /// Whether a cell that the rules of these numbers match is recomputed: as the rule with its exact path says, or the first
+    /// other one.
+    pub fn recomputes(&self, matching: &[usize]) -> bool {
+        let says = |exact: bool| {
+            let rules = matching.iter().map(|&i| &self.policy.rules[i]);
+            rules.filter(move |rule| rule.select.is_exact_path() == exact).find_map(|rule| rule.checkpoint)
+        };
+        says(true).or_else(|| says(false)).unwrap_or(false)
+    }
+
     /// What applies to a cell that the rules of these numbers match, strongest first: the numbered list at [`Policy`].
     fn claims(&self, facts: &Facts<'_>, matching: &[usize], around: &Surroundings) -> Vec<Claim> {
         let policy = self.policy;
@@ -150,7 +161,7 @@ impl<'a> Prepared<'a> {
         if let Some(dtype) = facts.to_float {
             claims.push(Claim::forced(Region::Fixed(dtype), Reason::ToFloat(dtype)));
         }
-        let matching = || matching.iter().map(|&i| (&policy.rules[i], &self.rules[i]));
+        let matching = || matching.iter().filter_map(|&i| Some((&policy.rules[i], self.rules[i].as_ref()?)));
         let exact = matching().filter(|(rule, _)| rule.select.is_exact_path());
         let others = matching().filter(|(rule, _)| !rule.select.is_exact_path());
         let rules = exact.chain(others);
@@ -164,8 +175,8 @@ impl<'a> Prepared<'a> {
             claims.extend(rules.map(|(_, rule)| Claim::forced(Region::AsIs, Reason::Rule(rule.clone()))));
             return claims;
         }
-        claims.extend(rules.map(|(rule, reason)| {
-            let (run, choice) = match rule.run {
+        claims.extend(rules.map(|(_, reason)| {
+            let (run, choice) = match reason.run {
                 Run::Full => (Region::Fixed(DType::F32), Choice::Forced),
                 Run::Low => (self.low(), Choice::Forced),
                 Run::Inherit => (around.run, Choice::Inherits),

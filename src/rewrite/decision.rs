@@ -22,6 +22,9 @@ pub struct Decision {
     pub run: Region,
     /// What is put into the cell's slot: only where the precision changes.
     pub adapter: Option<Adapter>,
+    /// Whether its activations are [recomputed](crate::Child::recompute) in the backward pass, because a rule says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recompute: bool,
     /// What decided.
     pub because: Reason,
     /// What else applies to the cell and was overridden, strongest first.
@@ -109,13 +112,10 @@ pub struct RuleRef {
     pub origin: Origin,
 }
 
-impl From<&Rule> for RuleRef {
-    fn from(rule: &Rule) -> Self {
-        RuleRef {
-            select: rule.select.to_string(),
-            run: rule.run,
-            because: rule.because.clone(),
-            origin: rule.origin.clone(),
-        }
+impl RuleRef {
+    /// `None` for a rule that says nothing of the precision.
+    pub(super) fn of(rule: &Rule) -> Option<Self> {
+        let (select, because, origin) = (rule.select.to_string(), rule.because.clone(), rule.origin.clone());
+        Some(RuleRef { select, run: rule.run?, because, origin })
     }
 }

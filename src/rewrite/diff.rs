@@ -40,7 +40,8 @@ impl Plan {
         for after in &other.decisions {
             let before = before.remove(after.path.as_str());
             compared += usize::from(before.is_some());
-            let same = |b: &Decision| b.run == after.run && b.adapter == after.adapter && b.kind == after.kind;
+            let what = |d: &Decision| (d.run, d.adapter.clone(), d.recompute, d.kind.clone());
+            let same = |b: &Decision| what(b) == what(after);
             if !before.is_some_and(same) {
                 let path = after.path.clone();
                 changes.push(Change { path, before: before.cloned(), after: Some(after.clone()) });

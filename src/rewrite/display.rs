@@ -8,7 +8,7 @@ use super::{Cost, Decision, Plan, Predicted, Prediction, Reason, Region, Summary
 use crate::{
     cell::Adapter,
     error::Result,
-    policy::{Entry, Prefer, color},
+    policy::{Entry, Prefer, Scaler, color},
     printable::printable,
 };
 
@@ -45,7 +45,10 @@ impl fmt::Display for Summary {
             Some(pack) => write!(f, ", lists of {}", printable(pack))?,
             None => f.write_str(", lists of your own")?,
         }
-        if self.prefer == Prefer::Speed { f.write_str(", prefers speed") } else { Ok(()) }
+        if self.prefer == Prefer::Speed {
+            f.write_str(", prefers speed")?;
+        }
+        if self.scaler == Scaler::Required { f.write_str(", scaler required") } else { Ok(()) }
     }
 }
 
@@ -77,14 +80,15 @@ impl fmt::Display for Reason {
 impl Decision {
     /// What happens to the cell, in a few words: `runs f16, returns f32`.
     pub fn effect(&self) -> String {
-        match (&self.adapter, self.run) {
+        let precision = match (&self.adapter, self.run) {
             (Some(Adapter::Cast(cast) | Adapter::CastOps(cast, _)), _) if cast.inward != cast.outward => {
                 cast.to_string()
             }
             (_, Region::AsIs) => "runs as is".to_string(),
             (_, Region::Lists(dtype)) => format!("ops by list, low is {dtype}"),
             (_, run @ (Region::Fixed(_) | Region::Except(_))) => format!("runs {run}"),
-        }
+        };
+        if self.recompute { format!("{precision}, recomputed") } else { precision }
     }
 }
 

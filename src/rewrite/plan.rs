@@ -15,7 +15,7 @@ use crate::{
     cost::Speeds,
     error::{Error, Result, did_you_mean},
     layers,
-    policy::{Entry, Level, Origin, Prefer, Rule},
+    policy::{Entry, Level, Origin, Prefer, Rule, Scaler},
     precision::Treatment,
 };
 
@@ -61,12 +61,22 @@ pub struct Summary {
     /// Whether cells are lowered that are faster in f32.
     #[serde(default, skip_serializing_if = "Prefer::is_memory")]
     pub prefer: Prefer,
+    /// What happens when the network is trained in f16 without a loss scale.
+    #[serde(default, skip_serializing_if = "Scaler::is_advised")]
+    pub scaler: Scaler,
 }
 
 impl From<&Policy> for Summary {
     fn from(policy: &Policy) -> Self {
-        let Policy { name, pack, level, dtype, prefer, .. } = policy;
-        Summary { name: name.clone(), pack: pack.clone(), level: *level, dtype: *dtype, prefer: *prefer }
+        let Policy { name, pack, level, dtype, prefer, scaler, .. } = policy;
+        Summary {
+            name: name.clone(),
+            pack: pack.clone(),
+            level: *level,
+            dtype: *dtype,
+            prefer: *prefer,
+            scaler: *scaler,
+        }
     }
 }
 
@@ -163,6 +173,7 @@ impl Policy {
                 kind,
                 run: verdict.run,
                 adapter,
+                recompute: prepared.recomputes(&matching),
                 because: verdict.because,
                 overridden: verdict.overridden,
                 predicted: None,

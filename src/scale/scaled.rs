@@ -16,6 +16,7 @@ use crate::{
 pub struct ScaledLoss {
     scaled: Tensor,
     scale: f32,
+    by_scaler: bool,
     finite: bool,
 }
 
@@ -37,6 +38,8 @@ pub struct ScaledLoss {
 pub struct ScaledGrads {
     grads: Grads,
     scale: f32,
+    /// Whether there is a loss scale at all.
+    by_scaler: bool,
     finite_loss: bool,
 }
 
@@ -61,7 +64,7 @@ impl LossScale {
             LossScaleSpec::None => loss,
             _ => loss.mul(&Tensor::scalar(f64::from(self.value()), loss.dtype()))?,
         };
-        Ok(ScaledLoss { scaled, scale: self.value(), finite })
+        Ok(ScaledLoss { scaled, scale: self.value(), by_scaler: self.spec != LossScaleSpec::None, finite })
     }
 
     /// Says that these are gradients of a loss times this scale: for gradients that come from elsewhere, such as a backward pass
@@ -79,7 +82,8 @@ impl LossScale {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn already_scaled(&self, grads: Grads) -> ScaledGrads {
-        ScaledGrads { grads, scale: self.value(), finite_loss: true }
+        let by_scaler = self.spec != LossScaleSpec::None;
+        ScaledGrads { grads, scale: self.value(), by_scaler, finite_loss: true }
     }
 }
 
@@ -107,7 +111,8 @@ impl ScaledLoss {
     /// # Errors
     /// Those of [`Tensor::backward`].
     pub fn backward(&self) -> Result<ScaledGrads> {
-        Ok(ScaledGrads { grads: self.scaled.backward()?, scale: self.scale, finite_loss: self.finite })
+        let (grads, finite_loss) = (self.scaled.backward()?, self.finite);
+        Ok(ScaledGrads { grads, scale: self.scale, by_scaler: self.by_scaler, finite_loss })
     }
 }
 
@@ -164,7 +169,8 @@ impl ScaledGrads {
         let arrays: Vec<Array> =
             with_grads.iter().filter_map(|(_, param)| Some(self.grads.lying_of(param)?.array().contiguous())).collect();
         let first = first_non_finite(&arrays, 1.0 / self.scale).map(|which| with_grads[which].0.to_string());
-        let unscaled = Unscaled { scale: self.scale, finite_loss: self.finite_loss, first };
+        let (scale, by_scaler, finite_loss) = (self.scale, self.by_scaler, self.finite_loss);
+        let unscaled = Unscaled { scale, by_scaler, finite_loss, first };
         Ok(self.grads.split_off(with_grads.iter().map(|(_, param)| param.id()), unscaled))
     }
 

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     DType,
     error::{Error, Result},
+    observe,
     precision::{self, Frame},
 };
 
@@ -56,7 +57,7 @@ impl Tensor {
         }
         let _off = precision::enter(Frame::Off);
         let _phase = precision::enter_backward();
-        with_recording(false, || walk_back(self.place(), seed.detach()))
+        with_recording(false, || walk_back([(self.place(), seed.detach())], &HashSet::new()))
     }
 
     /// Bytes that the tape keeps for the backward pass of this tensor: each saved activation once, parameters and their
@@ -80,18 +81,34 @@ impl Tensor {
     }
 }
 
+/// Gradients of several tensors at once, each with its seed: those of `sum(a * seed_a) + sum(b * seed_b) + ...`. For a backward
+/// pass inside of another, which has left every region already.
+/// Gradients that arrive at a leaf among `nodes` are summed in their own dtype, as at the node for which it stands.
+pub(crate) fn backward_of(outputs: &[(Tensor, Tensor)], nodes: &HashSet<LeafId>) -> Result<Grads> {
+    walk_back(outputs.iter().map(|(output, seed)| (output.place(), seed.detach())), nodes)
+}
+
 /// Ids grow with creation and inputs are older than outputs, so the highest pending id is always ready.
-fn walk_back(start: &Place, seed: Tensor) -> Result<Grads> {
+fn walk_back<'a>(starts: impl IntoIterator<Item = (&'a Place, Tensor)>, nodes: &HashSet<LeafId>) -> Result<Grads> {
     let mut grads = Grads::default();
     let mut pending: BTreeMap<u64, (std::sync::Arc<Node>, Tensor)> = BTreeMap::new();
-    let mut widened = HashMap::new();
-    arrive(start, seed, &mut pending, &mut grads, &mut widened)?;
+    let mut widened = Widened { nodes, dtypes: HashMap::new() };
+    for (start, seed) in starts {
+        arrive(start, seed, &mut pending, &mut grads, &mut widened)?;
+    }
     while let Some((_, (node, grad))) = pending.pop_last() {
         let low = grad.dtype() == DType::F16;
         let needs: Vec<bool> = node.inputs.iter().map(|p| !matches!(p, Place::None)).collect();
         let context = Backward { grad: &grad, saved: &node.saved, needs: &needs };
-        let back = (node.backward)(&context).map_err(|e| e.in_op(node.op.name()).context("backward"))?;
-        debug_assert_eq!(back.len(), node.inputs.len(), "{} returns a gradient for each input", node.op);
+        let back = (node.backward)(&context).map_err(|e| match node.op {
+            Some(op) => e.in_op(op.name()).context("backward"),
+            None => e,
+        })?;
+        debug_assert_eq!(back.len(), node.inputs.len(), "{:?} returns a gradient for each input", node.op);
+        if let Some(op) = node.op {
+            let finite = || back.iter().flatten().all(Tensor::has_only_finite);
+            observe::look(op, node.slot, || grad.has_only_finite(), finite);
+        }
         for (place, grad) in node.inputs.iter().zip(back) {
             if let Some(grad) = grad {
                 if let Place::Leaf(id) = place
@@ -103,28 +120,36 @@ fn walk_back(start: &Place, seed: Tensor) -> Result<Grads> {
             }
         }
     }
-    for (id, dtype) in widened {
+    for (id, dtype) in widened.dtypes {
         let sum = grads.lying(id).expect("it was widened").array().cast(dtype);
         grads.put(id, Tensor::from_array(sum));
     }
     Ok(grads)
 }
 
+/// Low leaves whose gradients are summed in f32.
+struct Widened<'a> {
+    /// Leaves that stand for nodes: not these.
+    nodes: &'a HashSet<LeafId>,
+    /// The dtype to which each sum is rounded.
+    dtypes: HashMap<LeafId, DType>,
+}
+
 /// Adds a gradient to what has arrived at a place. A low leaf that is read at many places (tied weights, a recurrent cell)
-/// is summed in f32; its dtype is noted in `widened`, for one rounding at the end.
+/// is summed in f32, and rounded once at the end.
 fn arrive(
     place: &Place,
     grad: Tensor,
     pending: &mut BTreeMap<u64, (std::sync::Arc<Node>, Tensor)>,
     grads: &mut Grads,
-    widened: &mut HashMap<LeafId, DType>,
+    widened: &mut Widened<'_>,
 ) -> Result<()> {
     match place {
         Place::None => {}
         Place::Leaf(id) => {
             let sum = match grads.lying(*id) {
-                Some(before) if grad.dtype().is_low() => {
-                    widened.insert(*id, grad.dtype());
+                Some(before) if grad.dtype().is_low() && !widened.nodes.contains(id) => {
+                    widened.dtypes.insert(*id, grad.dtype());
                     let wide = |x: &Tensor| Tensor::from_array(x.array().cast(DType::F32));
                     accumulate(&wide(before), &wide(&grad))?
                 }

@@ -39,8 +39,10 @@ pub(crate) struct Factors {
 /// What is known of gradients whose loss was scaled.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Unscaled {
-    /// The loss scale.
+    /// The loss scale; 1 where there is none.
     pub scale: f32,
+    /// Whether there is a loss scale.
+    pub by_scaler: bool,
     /// Whether the loss was finite before it was scaled.
     pub finite_loss: bool,
     /// Path of the first parameter whose gradient is not finite.
@@ -88,8 +90,10 @@ impl Grads {
     pub fn norm(&self) -> f64 {
         let factor = |pending: Factors| f64::from(pending.unscale) * f64::from(pending.clip);
         let arrays: Vec<Array> = self.in_order().iter().map(|id| self.by_leaf[id].array().contiguous()).collect();
-        let squares = |which: usize, part: Range<usize>| with_float!(&arrays[which], x: T => finite::sum_of_squares::<T>(
-            &x.as_slice().expect("contiguous")[part]), else 0.0);
+        let squares = |which: usize, part: Range<usize>| {
+            with_float!(&arrays[which], x: T => finite::sum_of_squares::<T>(
+            &x.as_slice().expect("contiguous")[part]), else 0.0)
+        };
         let sum: f64 = finite::by_parts(&lengths(&arrays), squares).iter().map(|(_, sum)| sum).sum();
         sum.sqrt() * self.pending.map_or(1.0, factor)
     }
@@ -146,7 +150,7 @@ impl Grads {
 
     /// Whether this is the gradient of an op in f16 whose loss was never scaled.
     pub(crate) fn is_unscaled_f16(&self, param: &Param) -> bool {
-        self.unscaled.is_none() && self.through_f16.contains(&param.id())
+        self.unscaled.as_ref().is_none_or(|unscaled| !unscaled.by_scaler) && self.through_f16.contains(&param.id())
     }
 
     pub(crate) fn unscaled(&self) -> Option<&Unscaled> {
@@ -185,6 +189,14 @@ impl Grads {
     /// As [`of`](Grads::of), times a factor.
     pub(crate) fn of_times(&self, leaf: &Tensor, factor: f32) -> Option<Tensor> {
         Some(multiplied(self.of(leaf)?, Factors { unscale: factor, clip: 1.0 }))
+    }
+
+    /// The gradient of what stands at a leaf, as it lies in memory.
+    pub(crate) fn at(&self, place: &Place) -> Option<&Tensor> {
+        match place {
+            Place::Leaf(id) => self.lying(*id),
+            _ => None,
+        }
     }
 
     /// The gradient of a leaf as it lies in memory.
@@ -255,8 +267,10 @@ fn lengths(arrays: &[Array]) -> Vec<usize> {
 
 /// The first of these arrays in which a number is not finite once it is multiplied by a factor.
 pub(crate) fn first_non_finite(arrays: &[Array], factor: f32) -> Option<usize> {
-    let finite = |which: usize, part: Range<usize>| with_float!(&arrays[which], x: T => finite::finite_products::<T>(
-        &x.as_slice().expect("contiguous")[part], factor), else true);
+    let finite = |which: usize, part: Range<usize>| {
+        with_float!(&arrays[which], x: T => finite::finite_products::<T>(
+        &x.as_slice().expect("contiguous")[part], factor), else true)
+    };
     finite::by_parts(&lengths(arrays), finite).iter().find(|(_, finite)| !finite).map(|(which, _)| *which)
 }
 

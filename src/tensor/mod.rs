@@ -12,16 +12,18 @@ mod tape;
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub(crate) use array::{Array, Stored, with_array, with_float};
+pub(crate) use backward::backward_of;
 pub use build::TensorElement;
 pub use grads::Grads;
 pub(crate) use grads::{Unscaled, first_non_finite};
 pub use param::Param;
 pub use tape::{Backward, no_grad};
-pub(crate) use tape::{Forward, LeafId, Place, record, with_recording};
+pub(crate) use tape::{Forward, LeafId, Place, is_recording, record, record_segment, with_recording};
 
 use crate::{
     DType, Op,
     observe::{self, Activation, Sizes},
+    precision,
 };
 
 /// An n-dimensional array with a run-time dtype and, when it takes part in training, its place on the tape.
@@ -208,8 +210,18 @@ impl Tensor {
             }
         };
         let cast = self.beside(to, filled(array), None, tape::record_cast(self, to));
+        observe::look(Op::Cast, precision::slot(), || self.has_only_finite(), || cast.has_only_finite());
         recording::cast(self, &cast);
         cast
+    }
+
+    /// Whether all numbers are finite; integers and booleans are.
+    pub(crate) fn has_only_finite(&self) -> bool {
+        match (self.0.data.get(), &self.0.narrow) {
+            // A widening is exact.
+            (None, Some(narrow)) => narrow.has_only_finite(),
+            _ => first_non_finite(&[self.array().contiguous()], 1.0).is_none(),
+        }
     }
 
     /// What tells this value from all others that are alive, whatever its place on the tape.

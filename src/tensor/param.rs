@@ -35,6 +35,8 @@ struct State {
     lowered: Option<Lowered>,
     /// The dtype in which weight files hold it; without one, that of the master or the value.
     saved_as: Option<DType>,
+    /// Whether a policy says that its gradients come through f16 only with a loss scale.
+    requires_scaler: bool,
 }
 
 /// What is remembered of a parameter that is stored low.
@@ -59,7 +61,7 @@ impl Param {
     fn make(value: Tensor, trained: bool) -> Self {
         let id = LeafId::fresh();
         let value = Tensor::parameter(value.array().contiguous(), trained.then_some(id));
-        let state = RwLock::new(State { value, lowered: None, saved_as: None });
+        let state = RwLock::new(State { value, lowered: None, saved_as: None, requires_scaler: false });
         Param(Arc::new(Inner { id, trained, state }))
     }
 
@@ -180,6 +182,16 @@ impl Param {
             Some(dtype) if full.dtype().is_float() => Tensor::from_array(full.array().cast(dtype)),
             _ => full,
         }
+    }
+
+    /// Says whether its gradients come through f16 only with a loss scale, and returns what was said before.
+    pub(crate) fn require_scaler(&self, required: bool) -> bool {
+        std::mem::replace(&mut self.write().requires_scaler, required)
+    }
+
+    /// Whether its gradients come through f16 only with a loss scale.
+    pub(crate) fn requires_scaler(&self) -> bool {
+        self.read().requires_scaler
     }
 
     /// Whether it is trained; a buffer is not.

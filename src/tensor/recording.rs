@@ -62,6 +62,13 @@ thread_local! {
 
 /// Records what `f` does. What it changes besides its result, such as the statistics of a batch norm, is changed back.
 pub(crate) fn record<R>(f: impl FnOnce() -> R) -> (R, Recorded) {
+    let (result, mut recorded) = record_for_good(f);
+    undo(std::mem::take(&mut recorded.undo));
+    (result, recorded)
+}
+
+/// As [`record`], but what `f` changes stays changed, unless it panics.
+pub(crate) fn record_for_good<R>(f: impl FnOnce() -> R) -> (R, Recorded) {
     struct Restore(Option<Recorded>, bool);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -72,8 +79,7 @@ pub(crate) fn record<R>(f: impl FnOnce() -> R) -> (R, Recorded) {
     }
     let restore = Restore(RECORDED.replace(Some(Recorded::default())), ON.replace(true));
     let result = f();
-    let mut recorded = RECORDED.take().unwrap_or_default();
-    undo(std::mem::take(&mut recorded.undo));
+    let recorded = RECORDED.take().unwrap_or_default();
     drop(restore);
     (result, recorded)
 }

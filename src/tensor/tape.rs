@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{Array, Tensor};
-use crate::{DType, Op, error::Result};
+use crate::{DType, Op, error::Result, precision};
 
 thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(true) };
@@ -30,6 +30,11 @@ pub(crate) fn with_recording<R>(on: bool, f: impl FnOnce() -> R) -> R {
     }
     let _restore = Restore(RECORDING.replace(on));
     f()
+}
+
+/// Whether this thread records a tape.
+pub(crate) fn is_recording() -> bool {
+    RECORDING.get()
 }
 
 fn next_id() -> u64 {
@@ -98,7 +103,10 @@ impl Forward {
 /// One recorded op call.
 pub(crate) struct Node {
     pub id: u64,
-    pub op: Op,
+    /// `None` for what stands for several ops.
+    pub op: Option<Op>,
+    /// The innermost slot that was run.
+    pub slot: Option<usize>,
     pub inputs: Vec<Place>,
     pub saved: Vec<Tensor>,
     pub backward: BackwardFn,
@@ -136,7 +144,8 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward) -> Tensor {
     let place = match backward {
         Some(backward) if tracked => Place::Node(Arc::new(Node {
             id: next_id(),
-            op,
+            op: Some(op),
+            slot: precision::slot(),
             inputs: inputs.iter().map(|x| x.place().clone()).collect(),
             // What is saved is read as a value; holding its place would keep the whole tape alive.
             saved: saved.iter().map(Tensor::to_keep).collect(),
@@ -147,6 +156,12 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward) -> Tensor {
     Tensor::placed(value, place)
 }
 
+/// Puts on the tape what several ops made of tensors at these places. `saved` is read by `backward`, and counted as kept.
+pub(crate) fn record_segment(inputs: Vec<Place>, saved: &[Tensor], backward: BackwardFn) -> Place {
+    let saved = saved.iter().map(Tensor::to_keep).collect();
+    Place::Node(Arc::new(Node { id: next_id(), op: None, slot: precision::slot(), inputs, saved, backward }))
+}
+
 /// The place of `x.cast(to)`: its gradient is cast back.
 pub(super) fn record_cast(x: &Tensor, to: DType) -> Place {
     let from = x.dtype();
@@ -155,7 +170,8 @@ pub(super) fn record_cast(x: &Tensor, to: DType) -> Place {
     }
     Place::Node(Arc::new(Node {
         id: next_id(),
-        op: Op::Cast,
+        op: Some(Op::Cast),
+        slot: precision::slot(),
         inputs: vec![x.place().clone()],
         saved: Vec::new(),
         backward: Box::new(move |b| Ok(vec![Some(b.grad.cast(from))])),

@@ -256,7 +256,8 @@ fn scaler(call: &str) -> Option<Here> {
         {
             let growth = number(factor)?;
             let (init, interval) = (number(init)? as f32, interval.parse().ok()?);
-            let spec = DynamicScale { init, growth, backoff: 1.0 / growth, interval, ..DynamicScale::mindspore_manager() };
+            let spec =
+                DynamicScale { init, growth, backoff: 1.0 / growth, interval, ..DynamicScale::mindspore_manager() };
             said(LossScale::new(LossScaleSpec::Dynamic(spec)))
         }
         ("StaticLossScaler" | "DynamicLossScaler" | "LossScaler", _) => Some(Nothing(BY_TYPE)),

@@ -310,8 +310,7 @@ impl Case {
         if dtypes(&grads)? != own {
             return Err("a gradient has not the dtype of its parameter".into());
         }
-        let grads =
-            LossScale::none().already_scaled(grads).unscale(&params).map_err(|error| error.to_string())?;
+        let grads = LossScale::none().already_scaled(grads).unscale(&params).map_err(|error| error.to_string())?;
         if let Some(path) = grads.non_finite() {
             return Err(format!("the gradient of `{path}` is not finite"));
         }

@@ -127,7 +127,8 @@ mod tests {
     fn products_are_checked_and_squares_summed_in_parts() {
         let lengths = [0, 1, 15, 1024, 300_000, 1025, 3000];
         for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
-            let mut list: Vec<Vec<f32>> = lengths.iter().map(|&len| (0..len).map(|i| (i % 7) as f32).collect()).collect();
+            let mut list: Vec<Vec<f32>> =
+                lengths.iter().map(|&len| (0..len).map(|i| (i % 7) as f32).collect()).collect();
             list[2][14] = bad;
             list[4][150_000] = bad;
             let found: Vec<usize> = by_parts(&lengths, |which, part| finite_products(&list[which][part], 2.0))

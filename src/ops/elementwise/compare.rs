@@ -1,7 +1,5 @@
 //! Comparisons, logic, and choice by a mask.
 
-use num_traits::Float as _;
-
 use crate::ops::{
     by_float, dispatch, elements,
     elementwise::pairwise::{broadcast_shape, meet, sum_to},
@@ -237,13 +235,8 @@ impl Tensor {
     /// assert!(!Tensor::scalar(65520.0, DType::F16).all_finite());
     /// ```
     pub fn all_finite(&self) -> bool {
-        fn go<T: Stored + Float>(x: &Tensor) -> bool {
-            // Blocks without an early exit are looked at many elements at a time.
-            let block = |block: &[T]| T::widen_slice(block).iter().fold(true, |all, x| all & x.is_finite());
-            elements::<T>(x).chunks(4096).all(block)
-        }
         recording::read(self);
-        !self.dtype().is_float() || by_float!(self, T => Ok(go::<T>(self))).is_ok_and(|finite| finite)
+        self.has_only_finite()
     }
 }
 

@@ -1,0 +1,203 @@
+//! Recompute: a cell whose activations are not kept, but computed again in the backward pass.
+//!
+//! The first run is recorded as a list of op calls, casts included, as a graph is. The second run calls the same ops on the same
+//! inputs. So it is in the same precision, whatever region surrounds the backward pass; dropout has the same seeds; running
+//! statistics do not move twice; and code that chose between branches chooses the same.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, ThreadId},
+};
+
+use super::Castable;
+use crate::{
+    DType, Op, Tensor,
+    catalogue::Attributes,
+    error::Result,
+    ops::run_recorded,
+    precision::{self, Frame},
+    tensor::{
+        Backward, Place, backward_of, is_recording, record_segment,
+        recording::{self, Again, Recorded},
+        with_recording,
+    },
+};
+
+/// Runs `body` on inputs without keeping its activations for the backward pass, where there will be one. `inward` is applied to
+/// what goes in, `outward` to what comes out.
+pub(super) fn recomputed<I: Castable, O: Castable>(
+    inputs: I,
+    inward: &mut dyn FnMut(Tensor) -> Tensor,
+    body: impl FnOnce(I::Owned) -> Result<O>,
+    outward: &mut dyn FnMut(Tensor) -> Tensor,
+) -> Result<O::Owned> {
+    // Inside of another recorded run, that one runs the ops again.
+    if !is_recording() || recording::is_on() {
+        return Ok(body(inputs.map(inward))?.map(outward));
+    }
+    let mut given = vec![];
+    let inputs = inputs.map(&mut |x| {
+        let x = inward(x);
+        given.push(x.clone());
+        x
+    });
+    let (outputs, recorded) = recording::record_for_good(|| body(inputs));
+    let outputs = outputs?;
+    let (segment, places, from) = Segment::new(given, recorded);
+    let segment = Arc::new(segment);
+    let place = segment.place(places);
+    Ok(outputs.map(&mut |y| outward(segment.output(&y, from.get(&y.identity()), &place))))
+}
+
+/// A recorded run.
+struct Segment {
+    /// What it reads from outside: its inputs, and tensors that code holds, such as parameters. Leaves of the tape are there
+    /// as leaves; what stands elsewhere on the tape is off it, so that long chains of segments are dropped one by one.
+    given: Vec<Tensor>,
+    calls: Vec<Call>,
+    /// By the number of the call and of its output.
+    outputs: Mutex<Vec<(usize, usize)>>,
+    /// Gradients of outputs that have arrived in a backward pass, by the thread that runs it.
+    arrived: Mutex<HashMap<ThreadId, Vec<(usize, Tensor)>>>,
+}
+
+struct Call {
+    op: Op,
+    attributes: Attributes,
+    again: Option<Again>,
+    slot: Option<usize>,
+    inputs: Vec<Input>,
+}
+
+struct Input {
+    value: Value,
+    /// Whether no gradient flows through it.
+    detached: bool,
+}
+
+#[derive(Clone)]
+enum Value {
+    /// By its number among those given.
+    Given(usize),
+    /// By the number of the call and of its output.
+    Made(usize, usize),
+    Constant(Tensor),
+}
+
+impl Segment {
+    /// The segment, the places of what it was given, and where each tensor of the run comes from, by its identity.
+    fn new(inputs: Vec<Tensor>, recorded: Recorded) -> (Self, Vec<Place>, HashMap<usize, Value>) {
+        let mut given: Vec<Tensor> = vec![];
+        let mut from: HashMap<usize, (Value, bool)> = HashMap::new();
+        // Of a tensor that is handed in twice, the one on the tape counts.
+        for x in inputs {
+            if from.get(&x.identity()).is_none_or(|(_, tracked)| !tracked) {
+                from.insert(x.identity(), (Value::Given(given.len()), x.is_tracked()));
+            }
+            given.push(x);
+        }
+        let mut calls = Vec::with_capacity(recorded.calls.len());
+        for call in recorded.calls {
+            let tracked = call.outputs.first().is_some_and(Tensor::is_tracked);
+            let inputs = call.inputs.iter().map(|x| {
+                let (value, tracked) = from.entry(x.identity()).or_insert_with(|| {
+                    if !x.is_tracked() {
+                        return (Value::Constant(x.clone()), false);
+                    }
+                    given.push(x.clone());
+                    (Value::Given(given.len() - 1), true)
+                });
+                Input { value: value.clone(), detached: *tracked && !x.is_tracked() }
+            });
+            let inputs = inputs.collect();
+            for (i, y) in call.outputs.iter().enumerate() {
+                // A cast may return the tensor that was cast before.
+                from.entry(y.identity()).or_insert((Value::Made(calls.len(), i), tracked && i == 0));
+            }
+            let recording::Call { op, attributes, again, slot, .. } = call;
+            calls.push(Call { op, attributes, again, slot, inputs });
+        }
+        let from = from.into_iter().map(|(identity, (value, _))| (identity, value)).collect();
+        let places = given.iter().map(|x| x.place().clone()).collect();
+        let kept = |x: Tensor| if matches!(x.place(), Place::Leaf(_)) { x } else { x.to_keep() };
+        let given = given.into_iter().map(kept).collect();
+        (Segment { given, calls, outputs: Mutex::default(), arrived: Mutex::default() }, places, from)
+    }
+
+    /// The place from which gradients go on to what was given.
+    fn place(self: &Arc<Self>, places: Vec<Place>) -> Place {
+        let segment = self.clone();
+        record_segment(places, &self.given, Box::new(move |back| segment.backward(back)))
+    }
+
+    /// An output of the recorded run, whose gradient runs the segment again.
+    fn output(self: &Arc<Self>, y: &Tensor, from: Option<&Value>, place: &Place) -> Tensor {
+        // What was handed in and comes out stays where it stands.
+        let Some(&Value::Made(call, port)) = from.filter(|_| y.is_tracked()) else { return y.clone() };
+        let mut outputs = lock(&self.outputs);
+        let (number, segment) = (outputs.len(), self.clone());
+        outputs.push((call, port));
+        let arrives = move |back: &Backward<'_>| {
+            let grad = (number, back.grad.clone());
+            lock(&segment.arrived).entry(thread::current().id()).or_default().push(grad);
+            // What goes on to the segment is only that something has arrived.
+            Ok(vec![Some(Tensor::scalar(0.0, DType::F32))])
+        };
+        y.with_place(record_segment(vec![place.clone()], &[], Box::new(arrives)))
+    }
+
+    fn backward(&self, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
+        let arrived = lock(&self.arrived).remove(&thread::current().id()).unwrap_or_default();
+        // Leaves of their own: the inner backward pass ends at them.
+        let leaf =
+            |(x, &needed): (&Tensor, &bool)| if needed && !x.is_tracked() { x.requires_grad() } else { x.clone() };
+        let given: Vec<Tensor> = self.given.iter().zip(back.needs).map(leaf).collect();
+        let made = with_recording(true, || {
+            let _off = precision::enter(Frame::Off);
+            self.run(&given)
+        })?;
+        let outputs = lock(&self.outputs);
+        let seeded = arrived.into_iter().map(|(number, grad)| {
+            let (call, port) = outputs[number];
+            (made[call][port].clone(), grad)
+        });
+        let seeded: Vec<(Tensor, Tensor)> = seeded.collect();
+        drop((made, outputs));
+        let own = |x: &Tensor| match x.place() {
+            Place::Leaf(id) => Some(*id),
+            _ => None,
+        };
+        let stand_ins = self.given.iter().zip(&given).filter(|(before, _)| !before.is_tracked());
+        let stand_ins = stand_ins.filter_map(|(_, leaf)| own(leaf)).collect();
+        let grads = with_recording(false, || backward_of(&seeded, &stand_ins))?;
+        Ok(given.iter().map(|x| grads.at(x.place()).cloned()).collect())
+    }
+
+    /// The results of all calls.
+    fn run(&self, given: &[Tensor]) -> Result<Vec<Vec<Tensor>>> {
+        let mut made: Vec<Vec<Tensor>> = Vec::with_capacity(self.calls.len());
+        for call in &self.calls {
+            let inputs = call.inputs.iter().map(|input| {
+                let value = match &input.value {
+                    Value::Given(number) => &given[*number],
+                    Value::Made(call, port) => &made[*call][*port],
+                    Value::Constant(value) => value,
+                };
+                if input.detached { value.detach() } else { value.clone() }
+            });
+            let inputs: Vec<Tensor> = inputs.collect();
+            let inputs: Vec<&Tensor> = inputs.iter().collect();
+            let _slot = call.slot.map(precision::enter_slot);
+            made.push(match &call.again {
+                Some(again) => vec![again(&inputs)?],
+                None => run_recorded(call.op, &call.attributes, &inputs)?,
+            });
+        }
+        Ok(made)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

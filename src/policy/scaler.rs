@@ -1,0 +1,50 @@
+//! Whether a network may be trained in f16 without a loss scale.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result, by_name};
+
+/// What happens when gradients of a loss that was not scaled come through ops in f16, where small ones are 0, and reach an
+/// optimizer. bf16 has the range of f32 and needs no loss scale.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Scaler {
+    /// It is told once, with the cell.
+    #[default]
+    Advised,
+    /// It is an error, and nothing is updated.
+    Required,
+}
+
+impl Scaler {
+    /// Both.
+    pub const ALL: [Scaler; 2] = [Scaler::Advised, Scaler::Required];
+
+    /// Name, as in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scaler::Advised => "advised",
+            Scaler::Required => "required",
+        }
+    }
+
+    pub(crate) fn is_advised(&self) -> bool {
+        *self == Scaler::Advised
+    }
+}
+
+impl fmt::Display for Scaler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Scaler {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        by_name(text, Scaler::ALL, Scaler::name, "unknown word for `scaler`").map_err(Error::policy)
+    }
+}
