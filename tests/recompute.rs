@@ -223,7 +223,10 @@ fn odd_cells_are_recomputed() {
             assert_same(a, b, "output");
             assert_eq!(a.is_tracked(), b.is_tracked());
         });
-        assert_same_option(of_x, lean_of_x, "gradient of the input");
+        // The input is used three times, twice inside of the cell: the sum has another order.
+        for (a, b) in of_x.unwrap().to_f64().into_iter().zip(lean_of_x.unwrap().to_f64()) {
+            assert!((a - b).abs() <= 2.0 * DType::F32.epsilon() * a.abs().max(1.0), "{a} against {b}");
+        }
         grads.into_iter().zip(lean_grads).for_each(|(a, b)| assert_same_option(a, b, "gradient"));
     }
     // The ops run twice, the code once.

@@ -47,7 +47,14 @@ pub(super) fn recomputed<I: Castable, O: Castable>(
     let (segment, places, from) = Segment::new(given, recorded);
     let segment = Arc::new(segment);
     let place = segment.place(places);
-    Ok(outputs.map(&mut |y| outward(segment.output(&y, from.get(&y.identity()), &place))))
+    Ok(outputs.map(&mut |y| {
+        let of = |y: &Tensor| segment.output(y, from.get(&y.identity()), &place);
+        // A widening that is cast back gives the 16-bit tensor, whose gradient must reach the segment, too.
+        outward(match y.narrow().filter(|_| y.is_tracked()) {
+            Some(narrow) => y.widening_of(of(narrow)),
+            None => of(&y),
+        })
+    }))
 }
 
 /// A recorded run.

@@ -153,6 +153,17 @@ impl Tensor {
         self.beside(self.0.dtype, self.0.data.clone(), self.0.narrow.clone(), place)
     }
 
+    /// The 16-bit tensor of which this one is the widening.
+    pub(crate) fn narrow(&self) -> Option<&Tensor> {
+        self.0.narrow.as_ref()
+    }
+
+    /// This widening as that of the same 16-bit tensor elsewhere on the tape.
+    pub(crate) fn widening_of(&self, narrow: Tensor) -> Tensor {
+        let place = tape::record_cast(&narrow, self.0.dtype);
+        self.beside(self.0.dtype, self.0.data.clone(), Some(narrow), place)
+    }
+
     /// A tensor of the same shape that stands for this one: elsewhere on the tape, or in another dtype.
     fn beside(&self, dtype: DType, data: Arc<OnceLock<Array>>, narrow: Option<Tensor>, place: Place) -> Tensor {
         Tensor(Arc::new(Inner {
