@@ -109,7 +109,7 @@ fn the_reader_and_the_schema_know_the_same_keys() {
         ("/$defs/changes/properties", "cells: { black: { zz: 1 } }"),
         ("/$defs/changes/properties", "ops: { white: { zz: 1 } }"),
         ("/$defs/rule/properties", "rules: [{ zz: 1 }]"),
-        ("/$defs/rule/properties/run/enum", "rules: [{ kind: A, run: zz }]"),
+        ("/$defs/rule/properties/run/oneOf/0/enum", "rules: [{ kind: A, run: zz }]"),
         ("/$defs/loss_scale/properties", "loss_scale: { zz: 1 }"),
         ("/$defs/loss_scale/properties/kind/enum", "loss_scale: { kind: zz }"),
         ("/properties/pack/enum", "pack: zz"),

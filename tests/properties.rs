@@ -272,7 +272,7 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
         } else if let Some((_, run)) = rule {
             let run = match run {
                 Run::Full => Region::Fixed(DType::F32),
-                Run::Low => lowered,
+                Run::Low | Run::LowForward => lowered,
                 Run::Inherit => surrounding,
             };
             (run, true)

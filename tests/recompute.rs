@@ -260,7 +260,7 @@ fn a_rule_of_a_policy_recomputes() {
     let applied = policy.apply(&mut net).unwrap();
     let recomputed = |net: &Child| {
         let mut paths = vec![];
-        net.walk(&mut |entry| paths.extend(entry.slot.checkpoint.then(|| entry.path.to_string())));
+        net.walk(&mut |entry| paths.extend(entry.slot.planned.recompute.then(|| entry.path.to_string())));
         paths
     };
     assert_eq!(recomputed(&net), ["4"]);

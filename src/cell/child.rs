@@ -41,6 +41,19 @@ pub enum Adapter {
     CastOps(Cast, Arc<OpRules>),
 }
 
+/// All that a plan decides for a slot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Planned {
+    /// The adapter.
+    pub adapter: Option<Adapter>,
+    /// Whether the activations of the cell are [recomputed](Child::recompute).
+    pub recompute: bool,
+    /// Whether gradients of weights are computed in f32 from here on inwards, where that changes; see
+    /// [`Run::LowForward`](crate::policy::Run::LowForward).
+    pub wide_weight_grads: Option<bool>,
+}
+
 /// The slot of a cell in a tree: the cell, the user's `to_float`, and the adapter that a plan put there.
 ///
 /// A `Child<Dense>` knows the type of its cell, a plain `Child` holds any. The adapter stands in the slot, not between two
@@ -51,10 +64,8 @@ pub enum Adapter {
 /// In files a `Child` reads and writes as its cell; with `to_float`, as `{to_float: float32, cell: {...}}`.
 pub struct Child<C: ?Sized = dyn Cell> {
     to_float: Option<DType>,
-    adapter: Option<Adapter>,
     recompute: bool,
-    /// As `recompute`, put there by a plan.
-    checkpoint: bool,
+    planned: Planned,
     cell: Box<C>,
 }
 
@@ -69,8 +80,8 @@ pub struct Slot<'a> {
     pub adapter: Option<&'a Adapter>,
     /// Whether [recompute](Child::recompute) was asked for in code.
     pub recompute: bool,
-    /// Whether a plan asks for it.
-    pub checkpoint: bool,
+    /// All that a plan put here.
+    pub planned: &'a Planned,
     /// Identity of the slot while the tree is not moved; see [`observe::Event::slot`].
     pub id: usize,
 }
@@ -81,9 +92,8 @@ pub struct SlotMut<'a> {
     /// The cell.
     pub cell: &'a mut dyn Cell,
     to_float: &'a mut Option<DType>,
-    adapter: &'a mut Option<Adapter>,
     recompute: &'a mut bool,
-    checkpoint: &'a mut bool,
+    planned: &'a mut Planned,
 }
 
 impl SlotMut<'_> {
@@ -104,7 +114,7 @@ impl SlotMut<'_> {
 
     /// What a plan put here.
     pub fn adapter(&self) -> Option<&Adapter> {
-        self.adapter.as_ref()
+        self.planned.adapter.as_ref()
     }
 
     /// Puts an adapter here, as a plan does.
@@ -116,13 +126,13 @@ impl SlotMut<'_> {
             check_castable("an adapter", Some(cast.inward))?;
             check_castable("an adapter", Some(cast.outward))?;
         }
-        *self.adapter = adapter;
+        self.planned.adapter = adapter;
         Ok(())
     }
 
     /// As [`Child::is_recomputed`].
     pub fn is_recomputed(&self) -> bool {
-        *self.recompute || *self.checkpoint
+        *self.recompute || self.planned.recompute
     }
 
     /// As [`Child::set_recompute`].
@@ -130,10 +140,9 @@ impl SlotMut<'_> {
         *self.recompute = recompute;
     }
 
-    /// Puts here what a plan decided, the adapter and whether the cell is recomputed, and returns what was here.
-    pub(crate) fn replace_planned(&mut self, planned: (Option<Adapter>, bool)) -> (Option<Adapter>, bool) {
-        let (adapter, checkpoint) = planned;
-        (std::mem::replace(self.adapter, adapter), std::mem::replace(self.checkpoint, checkpoint))
+    /// Puts here what a plan decided, and returns what was here.
+    pub(crate) fn replace_planned(&mut self, planned: Planned) -> Planned {
+        std::mem::replace(self.planned, planned)
     }
 }
 
@@ -149,13 +158,12 @@ fn check_castable(what: &str, dtype: Option<DType>) -> Result<()> {
 impl<C: Cell> Child<C> {
     /// A slot with a cell and no adapter.
     pub fn new(cell: C) -> Self {
-        Child { to_float: None, adapter: None, recompute: false, checkpoint: false, cell: Box::new(cell) }
+        Child { to_float: None, recompute: false, planned: Planned::default(), cell: Box::new(cell) }
     }
 
     /// Forgets the type of the cell.
     pub fn erase(self) -> Child {
-        let Child { to_float, adapter, recompute, checkpoint, cell } = self;
-        Child { to_float, adapter, recompute, checkpoint, cell }
+        Child { to_float: self.to_float, recompute: self.recompute, planned: self.planned, cell: self.cell }
     }
 }
 
@@ -214,7 +222,7 @@ impl<C: ?Sized> Child<C> {
 
     /// What a plan put into this slot.
     pub fn adapter(&self) -> Option<&Adapter> {
-        self.adapter.as_ref()
+        self.planned.adapter.as_ref()
     }
 
     /// The dtype asked for by [`to_float`](Child::to_float).
@@ -261,14 +269,14 @@ impl<C: ?Sized> Child<C> {
 
     /// Whether its activations are [recomputed](Child::recompute), because code or a plan asks for it.
     pub fn is_recomputed(&self) -> bool {
-        self.recompute || self.checkpoint
+        self.recompute || self.planned.recompute
     }
 
     /// The adapter in force: the plan's; without a plan, the one that `to_float` asks for. The surrounding region is then known
     /// only while the cell runs: a root returns what it computed, an inner cell returns f32.
     fn in_force(&self) -> Option<Adapter> {
-        if self.adapter.is_some() {
-            return self.adapter.clone();
+        if self.planned.adapter.is_some() {
+            return self.planned.adapter.clone();
         }
         let inward = self.to_float?;
         let outward = match precision::current() {
@@ -328,10 +336,16 @@ impl<C: ?Sized + AsCell> Child<C> {
                 _ => x,
             }
         };
-        let (mut inward, mut outward) = (to(cast.map(|cast| cast.inward)), to(cast.map(|cast| cast.outward)));
+        // Each op in a region of one dtype casts its inputs itself. For the gradient of a weight it then knows the input
+        // as it was.
+        let wide = self.planned.wide_weight_grads;
+        let by_op = wide == Some(true) && matches!(frame, Some(Frame::Fixed(_))) && self.cell.as_cell().is_leaf();
+        let mut inward = to(cast.map(|cast| cast.inward).filter(|_| !by_op));
+        let mut outward = to(cast.map(|cast| cast.outward));
         let result = {
             let _slot = precision::enter_slot(self.id());
             let _region = frame.map(precision::enter);
+            let _grads = wide.map(precision::enter_weight_grads);
             if self.is_recomputed() {
                 recomputed(inputs, &mut inward, run, &mut outward)
             } else {
@@ -346,16 +360,15 @@ impl<C: ?Sized + AsCell> Child<C> {
 
     /// This slot, as a walk shows it.
     pub fn slot(&self) -> Slot<'_> {
-        let (to_float, adapter) = (self.to_float, self.adapter.as_ref());
-        let (recompute, checkpoint) = (self.recompute, self.checkpoint);
-        Slot { cell: self.cell.as_cell(), to_float, adapter, recompute, checkpoint, id: self.id() }
+        let (to_float, recompute, planned) = (self.to_float, self.recompute, &self.planned);
+        let adapter = planned.adapter.as_ref();
+        Slot { cell: self.cell.as_cell(), to_float, adapter, recompute, planned, id: self.id() }
     }
 
     /// This slot, mutable.
     pub fn slot_mut(&mut self) -> SlotMut<'_> {
-        let (to_float, adapter) = (&mut self.to_float, &mut self.adapter);
-        let (recompute, checkpoint) = (&mut self.recompute, &mut self.checkpoint);
-        SlotMut { to_float, adapter, recompute, checkpoint, cell: self.cell.as_cell_mut() }
+        let (to_float, recompute, planned) = (&mut self.to_float, &mut self.recompute, &mut self.planned);
+        SlotMut { to_float, recompute, planned, cell: self.cell.as_cell_mut() }
     }
 }
 
@@ -437,7 +450,7 @@ impl<C: ?Sized + AsCell> fmt::Debug for Child<C> {
         if let Some(dtype) = self.to_float {
             out.field("to_float", &dtype);
         }
-        if let Some(adapter) = &self.adapter {
+        if let Some(adapter) = self.adapter() {
             out.field("adapter", adapter);
         }
         if self.is_recomputed() {
@@ -451,7 +464,7 @@ impl<C: Clone> Clone for Child<C> {
     /// The same layer in another place. The two share their parameters. The adapter is not copied.
     fn clone(&self) -> Self {
         let (to_float, recompute, cell) = (self.to_float, self.recompute, self.cell.clone());
-        Child { to_float, adapter: None, recompute, checkpoint: false, cell }
+        Child { to_float, recompute, planned: Planned::default(), cell }
     }
 }
 
@@ -478,9 +491,8 @@ where
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         super::children::read_slot(deserializer).map(|(to_float, cell)| Child {
             to_float,
-            adapter: None,
             recompute: false,
-            checkpoint: false,
+            planned: Planned::default(),
             cell,
         })
     }

@@ -9,7 +9,7 @@ mod walk;
 
 use std::{any::Any, fmt::Debug};
 
-pub use child::{Adapter, Cast, Castable, Child, Slot, SlotMut};
+pub use child::{Adapter, Cast, Castable, Child, Planned, Slot, SlotMut};
 pub use children::Member;
 #[doc(hidden)]
 pub use children::{BareCell, PlainDataNotACellOrParameter, SitsInTheTree, marked_as_plain_data, name_of_field};

@@ -10,6 +10,7 @@ mod recurrent;
 mod reduce;
 mod run;
 mod spatial;
+mod weight_grads;
 mod with_dtype;
 
 pub use custom::CustomOp;
@@ -41,11 +42,15 @@ pub(crate) fn dispatch(
     inputs: &[&Tensor],
     kernel: impl FnOnce(&[Tensor]) -> Result<Forward>,
 ) -> Result<Tensor> {
-    let (inputs, cast_back) = prepare(op, inputs)?;
-    let forward = {
+    let given = inputs;
+    let (inputs, cast_back) = prepare(op, given)?;
+    let mut forward = {
         let _paused = recording::pause();
         kernel(&inputs).map_err(|e| e.in_op(op.name()))?
     };
+    if precision::wide_weight_grads() && weight_grads::apply(op, given, &inputs) {
+        forward = weight_grads::in_f32(forward, given[0]);
+    }
     Ok(finish(op, &inputs, forward, cast_back))
 }
 

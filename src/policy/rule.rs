@@ -133,6 +133,11 @@ pub enum Run {
     /// As what surrounds them, whatever the lists say.
     #[serde(rename = "inherit")]
     Inherit,
+    /// In the policy's low dtype, but for the gradients of weights and biases of dense layers and convolutions: these are
+    /// computed in f32, from activations as they were before they were rounded, where those come in f32. In files
+    /// `{ forward: low, weight_grad: float32 }`.
+    #[serde(rename = "low, weight_grad float32")]
+    LowForward,
 }
 
 impl Run {
@@ -141,8 +146,10 @@ impl Run {
 
 impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, _) = Run::NAMES.into_iter().find(|(_, run)| run == self).expect("every way to run has a name");
-        f.pad(name)
+        match Run::NAMES.into_iter().find(|(_, run)| run == self) {
+            Some((name, _)) => f.pad(name),
+            None => f.pad("low, weight_grad float32"),
+        }
     }
 }
 

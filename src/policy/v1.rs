@@ -1,8 +1,11 @@
 //! Version 1 of policy files: the document as written, and its meaning.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, MapAccess, Visitor},
+};
 use serde_yaml::{Location, Spanned};
 
 use super::{
@@ -62,13 +65,76 @@ struct RuleV1 {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<At<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    run: Option<At<String>>,
+    run: Option<At<RunV1>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     checkpoint: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     because: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expect: Option<At<usize>>,
+}
+
+/// A word, or a word for each direction.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum RunV1 {
+    Word(String),
+    ByDirection { forward: String, weight_grad: String },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ByDirectionV1 {
+    forward: String,
+    weight_grad: String,
+}
+
+impl<'de> Deserialize<'de> for RunV1 {
+    /// By hand, so that messages name the keys of the map.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = RunV1;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("float32, low, inherit, or { forward: low, weight_grad: float32 }")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<RunV1, E> {
+                Ok(RunV1::Word(word.into()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RunV1, A::Error> {
+                let read = ByDirectionV1::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(RunV1::ByDirection { forward: read.forward, weight_grad: read.weight_grad })
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl RunV1 {
+    fn run(&self) -> Result<Run> {
+        match self {
+            RunV1::Word(word) => word.parse(),
+            RunV1::ByDirection { forward, weight_grad } => match (forward.parse::<Run>()?, weight_grad.parse::<Run>()?)
+            {
+                (Run::Low, Run::Full) => Ok(Run::LowForward),
+                (Run::Low, Run::Low) => Ok(Run::Low),
+                _ => Err(Error::policy(format!(
+                    "`run: {{ forward: {forward}, weight_grad: {weight_grad} }}` is not known; allowed: forward: low with \
+                     weight_grad: float32 or low"
+                ))),
+            },
+        }
+    }
+
+    fn written(run: Run) -> Self {
+        match run {
+            Run::LowForward => RunV1::ByDirection { forward: "low".into(), weight_grad: "float32".into() },
+            word => RunV1::Word(word.to_string()),
+        }
+    }
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -271,7 +337,7 @@ fn rule(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
     if run.is_none() && checkpoint.is_none() {
         return fail(written.referenced, "a rule needs `run` (allowed: float32, low, inherit) or `checkpoint`");
     }
-    let parse = |run: At<String>| run.value.parse::<Run>().map_err(|error| source.error(run.referenced, error));
+    let parse = |run: At<RunV1>| run.value.run().map_err(|error| source.error(run.referenced, error));
     let run = run.map(parse).transpose()?;
     if let Some(expect) = expect.as_ref().filter(|expect| expect.value == 0) {
         return fail(
@@ -577,7 +643,7 @@ fn written_rule(rule: &Rule) -> RuleV1 {
     RuleV1 {
         path,
         kind,
-        run: rule.run.map(|run| placeless(run.to_string())),
+        run: rule.run.map(|run| placeless(RunV1::written(run))),
         checkpoint: rule.checkpoint,
         because: rule.because.clone(),
         expect: rule.expect.map(placeless),

@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 thread_local! {
     static SLOTS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     static BACKWARD: Cell<bool> = const { Cell::new(false) };
+    static WIDE_WEIGHT_GRADS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A slot being run, until dropped.
@@ -49,6 +50,27 @@ impl Drop for InBackward {
 /// Whether this thread runs a backward pass.
 pub(crate) fn in_backward() -> bool {
     BACKWARD.get()
+}
+
+/// A choice for the gradients of weights, until dropped.
+pub(crate) struct WeightGrads {
+    outer: bool,
+}
+
+/// Says whether gradients of weights of the ops from here on are computed in f32.
+pub(crate) fn enter_weight_grads(wide: bool) -> WeightGrads {
+    WeightGrads { outer: WIDE_WEIGHT_GRADS.replace(wide) }
+}
+
+impl Drop for WeightGrads {
+    fn drop(&mut self) {
+        WIDE_WEIGHT_GRADS.set(self.outer);
+    }
+}
+
+/// Whether gradients of weights are computed in f32.
+pub(crate) fn wide_weight_grads() -> bool {
+    WIDE_WEIGHT_GRADS.get()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::{Decision, Plan};
 use crate::{
     Autocast, DType, Policy,
     autocast::Wrapped,
-    cell::{Adapter, AsCell, Child, Slot},
+    cell::{AsCell, Child, Planned, Slot},
     error::{Error, Result},
     logging::event,
     policy::{Level, Lists, Scaler, check_low},
@@ -17,13 +17,10 @@ pub struct Applied {
     pub plan: Plan,
     /// How many slots changed; 0 when the same plan was applied before.
     pub changed: usize,
-    before: Vec<Put>,
+    before: Vec<Planned>,
     /// Whether each parameter required a scaler.
     required: Vec<bool>,
 }
-
-/// What a plan puts into a slot: an adapter, and whether the cell is recomputed.
-type Put = (Option<Adapter>, bool);
 
 impl Plan {
     /// Puts the plan's adapters into the slots: sets those it has, clears the others. Applying it again changes nothing.
@@ -43,7 +40,7 @@ impl Plan {
         let mut changed = 0;
         let mut decisions = self.decisions.iter();
         net.walk_mut(&mut |_, slot| {
-            let wanted = decisions.next().map_or((None, false), |d| (d.adapter.clone(), d.recompute));
+            let wanted = decisions.next().map_or_else(Planned::default, Decision::planned);
             let met = slot.replace_planned(wanted.clone());
             changed += usize::from(met != wanted);
             before.push(met);
@@ -104,9 +101,7 @@ impl Applied {
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network's cells are not those it was applied to, or their slots
     /// do not hold what was put there, because something else was applied since; then nothing was changed.
     pub fn undo<C: ?Sized + AsCell>(self, net: &mut Child<C>) -> Result<()> {
-        self.plan.check_fits(net, |slot, decision| {
-            slot.adapter == decision.adapter.as_ref() && slot.checkpoint == decision.recompute
-        })?;
+        self.plan.check_fits(net, |slot, decision| *slot.planned == decision.planned())?;
         let mut before = self.before.into_iter();
         net.walk_mut(&mut |_, slot| {
             slot.replace_planned(before.next().unwrap_or_default());
@@ -123,7 +118,7 @@ impl Applied {
 /// [`recompute`](Child::recompute), stay: they are the user's.
 pub fn undo<C: ?Sized + AsCell>(net: &mut Child<C>) {
     net.walk_mut(&mut |_, slot| {
-        slot.replace_planned((None, false));
+        slot.replace_planned(Planned::default());
     });
     net.named_params().iter().for_each(|(_, param)| _ = param.require_scaler(false));
 }

@@ -26,6 +26,7 @@ pub(super) struct Surroundings {
     /// Path of the nearest cell above whose region was decided by more than the level's default.
     pub decided_by: Option<Arc<str>>,
     pub choice: Choice,
+    pub wide_weight_grads: bool,
 }
 
 /// Whether `prefer: speed` may choose f32 where the policy says low.
@@ -44,6 +45,8 @@ pub(super) struct Verdict {
     pub run: Region,
     pub because: Reason,
     pub choice: Choice,
+    /// Whether gradients of weights are computed in f32.
+    pub wide_weight_grads: bool,
     pub overridden: Vec<Reason>,
 }
 
@@ -52,11 +55,12 @@ struct Claim {
     run: Region,
     because: Reason,
     choice: Choice,
+    wide_weight_grads: bool,
 }
 
 impl Claim {
     fn forced(run: Region, because: Reason) -> Self {
-        Claim { run, because, choice: Choice::Forced }
+        Claim { run, because, choice: Choice::Forced, wide_weight_grads: false }
     }
 }
 
@@ -72,7 +76,7 @@ pub(super) struct Prepared<'a> {
 impl Surroundings {
     /// Nothing surrounds the root.
     pub fn of_root() -> Self {
-        Surroundings { run: Region::AsIs, decided_by: None, choice: Choice::Forced }
+        Surroundings { run: Region::AsIs, decided_by: None, choice: Choice::Forced, wide_weight_grads: false }
     }
 
     /// The surroundings of the children of a cell that stands here.
@@ -82,7 +86,8 @@ impl Surroundings {
             Reason::Inside(owner) => Some(owner.clone()),
             _ => Some(path.into()),
         };
-        Surroundings { run: verdict.run, decided_by, choice: verdict.choice }
+        let Verdict { run, choice, wide_weight_grads, .. } = *verdict;
+        Surroundings { run, decided_by, choice, wide_weight_grads }
     }
 }
 
@@ -167,7 +172,8 @@ impl<'a> Prepared<'a> {
         let rules = exact.chain(others);
         let inside = around.decided_by.as_ref().map(|owner| {
             let because = Reason::Inside(owner.clone());
-            Claim { run: around.run, because, choice: around.choice }
+            let wide_weight_grads = around.wide_weight_grads;
+            Claim { run: around.run, because, choice: around.choice, wide_weight_grads }
         });
         if policy.level == Level::O0 {
             // O0 lowers nothing, whatever the rules say; they are reported as overridden.
@@ -178,10 +184,14 @@ impl<'a> Prepared<'a> {
         claims.extend(rules.map(|(_, reason)| {
             let (run, choice) = match reason.run {
                 Run::Full => (Region::Fixed(DType::F32), Choice::Forced),
-                Run::Low => (self.low(), Choice::Forced),
+                Run::Low | Run::LowForward => (self.low(), Choice::Forced),
                 Run::Inherit => (around.run, Choice::Inherits),
             };
-            Claim { run, because: Reason::Rule(reason.clone()), choice }
+            let wide_weight_grads = match reason.run {
+                Run::Inherit => around.wide_weight_grads,
+                run => run == Run::LowForward,
+            };
+            Claim { run, because: Reason::Rule(reason.clone()), choice, wide_weight_grads }
         }));
         claims.extend(inside);
         if let Some(entry) = policy.lists.cell(facts.kind, policy.dtype) {
@@ -190,7 +200,7 @@ impl<'a> Prepared<'a> {
                 Treatment::Low => (self.low(), Choice::Free),
                 _ => (Region::Fixed(DType::F32), Choice::Forced),
             };
-            claims.push(Claim { run, because: Reason::Listed(entry.clone()), choice });
+            claims.push(Claim { run, because: Reason::Listed(entry.clone()), choice, wide_weight_grads: false });
         }
         claims
     }
@@ -205,13 +215,14 @@ impl<'a> Prepared<'a> {
             run if run.lowers() => Choice::Free,
             _ => Choice::Forced,
         };
-        Claim { run, because: Reason::Level(level), choice }
+        Claim { run, because: Reason::Level(level), choice, wide_weight_grads: false }
     }
 }
 
 /// Decides for one cell, which the rules of these numbers match.
 pub(super) fn decide(prepared: &Prepared<'_>, facts: &Facts<'_>, matching: &[usize], around: &Surroundings) -> Verdict {
     let mut claims = prepared.claims(facts, matching, around).into_iter();
-    let Claim { run, because, choice } = claims.next().unwrap_or_else(|| prepared.default(facts, around));
-    Verdict { run, because, choice, overridden: claims.map(|claim| claim.because).collect() }
+    let Claim { run, because, choice, wide_weight_grads } =
+        claims.next().unwrap_or_else(|| prepared.default(facts, around));
+    Verdict { run, because, choice, wide_weight_grads, overridden: claims.map(|claim| claim.because).collect() }
 }

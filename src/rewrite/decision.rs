@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cost, Predicted};
 use crate::{
     DType,
-    cell::Adapter,
+    cell::{Adapter, Planned},
     policy::{Entry, Level, Origin, Rule, Run},
 };
 
@@ -25,6 +25,12 @@ pub struct Decision {
     /// Whether its activations are [recomputed](crate::Child::recompute) in the backward pass, because a rule says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recompute: bool,
+    /// Whether gradients of weights are computed in f32; see [`Run::LowForward`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wide_weight_grads: bool,
+    /// Whether that differs from what surrounds the cell, so that its slot says it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) turns_weight_grads: bool,
     /// What decided.
     pub because: Reason,
     /// What else applies to the cell and was overridden, strongest first.
@@ -33,6 +39,14 @@ pub struct Decision {
     /// What the cell itself is predicted to take, without those inside it, in a plan made [for a machine](crate::Policy::plan_for).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
+}
+
+impl Decision {
+    /// What is put into the cell's slot.
+    pub(super) fn planned(&self) -> Planned {
+        let wide_weight_grads = self.turns_weight_grads.then_some(self.wide_weight_grads);
+        Planned { adapter: self.adapter.clone(), recompute: self.recompute, wide_weight_grads }
+    }
 }
 
 /// The precision inside a cell.

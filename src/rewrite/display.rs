@@ -88,7 +88,9 @@ impl Decision {
             (_, Region::Lists(dtype)) => format!("ops by list, low is {dtype}"),
             (_, run @ (Region::Fixed(_) | Region::Except(_))) => format!("runs {run}"),
         };
-        if self.recompute { format!("{precision}, recomputed") } else { precision }
+        let grads = if self.wide_weight_grads && self.run.lowers() { ", weight gradients f32" } else { "" };
+        let again = if self.recompute { ", recomputed" } else { "" };
+        format!("{precision}{grads}{again}")
     }
 }
 

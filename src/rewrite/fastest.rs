@@ -48,18 +48,26 @@ impl Costs<'_> {
                 (None, _) => None,
             };
             let (run, choice) = (best.run, choices[i]);
-            let verdict = match because {
-                None => Verdict { run, because: decision.because, choice, overridden: decision.overridden },
-                Some(because) => {
-                    let overridden = [vec![decision.because], decision.overridden].concat();
-                    Verdict { run, because, choice, overridden }
-                }
+            let wide_weight_grads = decision.wide_weight_grads && run.lowers();
+            let (because, overridden) = match because {
+                None => (decision.because, decision.overridden),
+                Some(because) => (because, [vec![decision.because], decision.overridden].concat()),
             };
+            let verdict = Verdict { run, because, choice, wide_weight_grads, overridden };
+            let turns_weight_grads = wide_weight_grads != around.wide_weight_grads;
             let facts = Facts { path: &decision.path, kind: &decision.kind, to_float: None, is_root: above.is_none() };
             let adapter = prepared.adapter(&facts, &around, &verdict);
             inside.push(around.inside(&verdict, &decision.path));
             let Verdict { run, because, overridden, .. } = verdict;
-            decisions.push(Decision { run, adapter, because, overridden, ..decision });
+            decisions.push(Decision {
+                run,
+                adapter,
+                wide_weight_grads,
+                turns_weight_grads,
+                because,
+                overridden,
+                ..decision
+            });
         }
         decisions
     }

@@ -174,6 +174,8 @@ impl Policy {
                 run: verdict.run,
                 adapter,
                 recompute: prepared.recomputes(&matching),
+                wide_weight_grads: verdict.wide_weight_grads,
+                turns_weight_grads: verdict.wide_weight_grads != around.wide_weight_grads,
                 because: verdict.because,
                 overridden: verdict.overridden,
                 predicted: None,

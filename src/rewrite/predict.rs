@@ -65,6 +65,8 @@ pub(super) struct CellCosts {
     listed: Sum,
     /// Whether the op lists lower one of its ops.
     lists_lower: bool,
+    /// Time of its ops that have weights, in each dtype.
+    weighted: [f64; 3],
 }
 
 /// A [`Predicted`] while it is summed up.
@@ -155,8 +157,11 @@ impl<'a> Costs<'a> {
                 came = usual;
             }
             last = (cell, ran.sizes.output.iter().product());
-            for (dtype, sum) in DTYPES.into_iter().zip(&mut costs.cells[cell].fixed) {
-                *sum += one(speeds, ran, dtype);
+            for (i, dtype) in DTYPES.into_iter().enumerate() {
+                let sum = one(speeds, ran, dtype);
+                let cell: &mut CellCosts = &mut costs.cells[cell];
+                cell.fixed[i] += sum;
+                cell.weighted[i] += if ran.op.has_weight() { sum.nanos } else { 0.0 };
             }
             let listed = rules.map_or(came, |rules| by_list(rules, ran.op, came));
             let first = ran.sizes.inputs.first().map_or(0, |shape| shape.iter().product());
@@ -198,6 +203,14 @@ impl<'a> Costs<'a> {
         sum
     }
 
+    /// What it takes more to compute the gradients of weights in f32, in nanoseconds: of the three products of forward and
+    /// backward pass, one runs in f32.
+    fn wide_weight_grads(&self, i: usize, run: Region) -> u64 {
+        let at = |dtype: DType| DTYPES.iter().position(|d| *d == dtype).map_or(0.0, |d| self.cells[i].weighted[d]);
+        let more = (at(DType::F32) - at(run.dtype().unwrap_or(DType::F32))) / 3.0;
+        more.max(0.0).round() as u64
+    }
+
     /// What each cell takes itself, and all together.
     fn of(&self, runs: &[Region]) -> (Vec<Predicted>, Predicted) {
         let mut total = Sum::default();
@@ -224,8 +237,11 @@ impl<'a> Costs<'a> {
             Some(choices) => self.fastest(prepared, plain, choices),
             None => plain,
         };
-        let (cells, planned) = self.of(&runs(&decisions));
-        for (decision, predicted) in decisions.iter_mut().zip(cells) {
+        let (cells, mut planned) = self.of(&runs(&decisions));
+        for (i, (decision, mut predicted)) in decisions.iter_mut().zip(cells).enumerate() {
+            let more = if decision.wide_weight_grads { self.wide_weight_grads(i, decision.run) } else { 0 };
+            predicted.nanos += more;
+            planned.nanos += more;
             decision.predicted = Some(predicted);
         }
         (decisions, Prediction { host: self.speeds.host.clone(), planned, lowered, full })

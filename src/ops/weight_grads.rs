@@ -1,0 +1,53 @@
+//! Gradients of weights in f32, of a product that runs low: torchao's recipes keep them high, as they are summed over all
+//! examples and are what training sees.
+
+use crate::{
+    DType, Op, Tensor,
+    tensor::{Backward, Forward},
+};
+
+impl Op {
+    /// Whether its second input is a weight and its third, if there is one, a bias, and its gradients are computed from the
+    /// first two inputs.
+    pub(crate) fn has_weight(self) -> bool {
+        matches!(
+            self,
+            Op::Linear
+                | Op::Conv1d
+                | Op::Conv2d
+                | Op::Conv3d
+                | Op::ConvTranspose1d
+                | Op::ConvTranspose2d
+                | Op::ConvTranspose3d
+        )
+    }
+}
+
+/// Whether this is a product that was lowered, of weights that are f32.
+pub(super) fn apply(op: Op, given: &[&Tensor], inputs: &[Tensor]) -> bool {
+    op.has_weight() && inputs[0].dtype().is_low() && given[1..].iter().all(|weight| weight.dtype() == DType::F32)
+}
+
+/// The same product, whose gradients of weight and bias are computed in f32: from the gradient of the output as it comes, and
+/// from the first input as it was before it was cast. They are not rounded to the low dtype. The gradient of the first input is
+/// computed as before.
+pub(super) fn in_f32(mut forward: Forward, x: &Tensor) -> Forward {
+    let Some(backward) = forward.backward.take() else { return forward };
+    forward.saved[0] = x.clone();
+    forward.backward = Some(Box::new(move |b| {
+        let mut needs = vec![false; b.needs.len()];
+        needs[0] = b.needs[0];
+        let mut grads = backward(&Backward { needs: &needs, ..*b })?;
+        needs.copy_from_slice(b.needs);
+        needs[0] = false;
+        if needs.contains(&true) {
+            let (grad, x) = (b.grad.cast(DType::F32), b.saved[0].cast(DType::F32));
+            let wide = backward(&Backward { grad: &grad, saved: &[x, b.saved[1].clone()], needs: &needs })?;
+            for (grad, wide) in grads.iter_mut().zip(wide).skip(1) {
+                *grad = wide;
+            }
+        }
+        Ok(grads)
+    }));
+    forward
+}
