@@ -92,8 +92,10 @@ impl FromStr for Forgive {
     }
 }
 
+type Preset = fn() -> DynamicScale;
+
 /// The dynamic scales of other systems by name, as policy files have them.
-const PRESETS: [(&str, fn() -> DynamicScale); 6] = [
+const PRESETS: [(&str, Preset); 6] = [
     ("torch", DynamicScale::torch),
     ("mindspore", DynamicScale::mindspore_manager),
     ("paddle", DynamicScale::paddle),
@@ -115,7 +117,7 @@ impl DynamicScale {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn named(name: &str) -> Result<Self> {
-        let of = |(known, preset): &(&str, fn() -> DynamicScale)| (*known == name).then(preset);
+        let of = |(known, preset): &(&str, Preset)| (*known == name).then(preset);
         PRESETS.iter().find_map(of).ok_or_else(|| {
             let names = PRESETS.map(|(name, _)| name);
             let near = did_you_mean(name, names);
@@ -223,7 +225,9 @@ impl LossScaleSpec {
                 .or_else(|| unless(d.growth.is_finite() && d.growth >= 1.0, "growth", d.growth, "finite, at least 1"))
                 .or_else(|| unless(d.backoff > 0.0 && d.backoff <= 1.0, "backoff", d.backoff, "above 0, at most 1"))
                 .or_else(|| unless(d.interval >= 1, "interval", d.interval.into(), "a whole number of at least 1"))
-                .or_else(|| unless(d.hysteresis >= 1, "hysteresis", d.hysteresis.into(), "a whole number of at least 1")),
+                .or_else(|| {
+                    unless(d.hysteresis >= 1, "hysteresis", d.hysteresis.into(), "a whole number of at least 1")
+                }),
         }
     }
 }
