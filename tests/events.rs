@@ -104,6 +104,27 @@ fn a_skipped_step_is_reported_with_its_cause_and_a_stalled_one_as_an_error() {
 }
 
 #[test]
+fn a_storm_is_one_event_for_each_skipped_step_and_one_for_each_change_of_the_scale() {
+    let weight = Param::new(Tensor::ones(&[1], DType::F32));
+    let mut optimizer = Sgd::new([weight.clone()].into_iter().collect(), 0.1);
+    let mut scale = LossScale::dynamic();
+    // The slope of a root at 0 is infinite, whatever the scale.
+    let storm = || {
+        (0..1000).try_for_each(|_| {
+            let w = weight.tensor();
+            let outcome = scale.step(&mut optimizer, &w.sub(&w.detach())?.sqrt()?.sum_all()?)?;
+            assert_ne!(outcome, Outcome::Stepped);
+            Ok(())
+        })
+    };
+    let (_, lines) = events(storm);
+    let count = |begins: &str| lines.iter().filter(|line| line.starts_with(begins)).count();
+    // 65536 is 2^16; at 1 the scale stays. 20 steps in a row are a stall.
+    let met = (count("DEBUG loss scale shrinks"), count("WARN step skipped"), count("ERROR training has stalled"));
+    assert_eq!((met, lines.len()), ((16, 19, 981), 1016));
+}
+
+#[test]
 fn files_are_reported_with_their_names() {
     let folder = std::env::temp_dir().join(format!("precast-events-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();

@@ -1,7 +1,7 @@
-//! The loss scale beside those of other systems: their recorded traces and misuses, one file for each system.
+//! The loss scale beside those of other systems, by what was recorded of them, one file for each system; and under load.
 //!
-//! A case is compared with what was recorded. Where COMPARE.md has a difference on purpose, the test computes by that rule
-//! what has to come out, in plain arithmetic, and compares with that.
+//! A case is compared with what was recorded. Where COMPARE.md has a difference on purpose, the test computes by
+//! that rule what has to come out, in plain arithmetic, and compares with that.
 
 #[path = "scalers/deepspeed.rs"]
 mod deepspeed;
@@ -15,6 +15,10 @@ mod model;
 mod numbers;
 #[path = "scalers/paddle.rs"]
 mod paddle;
+#[path = "scalers/sequences.rs"]
+mod sequences;
+#[path = "scalers/storms.rs"]
+mod storms;
 #[path = "common/tally.rs"]
 mod tally;
 #[path = "scalers/tensorflow.rs"]

@@ -1,7 +1,7 @@
 //! The recorded events of `torch.amp.GradScaler`, one by one.
 //!
-//! Each event is done twice: by the library, and by the rule, which is plain arithmetic. Both must say the same. What torch
-//! said is the same, too, or the rule names the differences that the trace has met.
+//! Each event is done twice: by the library, and by the rule, which is plain arithmetic. Both must say the same.
+//! What torch said is the same, too, or the rule names the differences that the trace has met.
 
 use precast::{
     DType, Error, Grads, LossScale, Outcome, Param, Result, Sgd, Tensor,
