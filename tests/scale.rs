@@ -168,6 +168,21 @@ fn overflow_skips_names_the_parameter_and_shrinks_the_scale() {
     }
 }
 
+/// As clipping of one's own may do.
+#[test]
+fn a_gradient_that_was_replaced_is_looked_at_again() {
+    for mut scale in [LossScale::none(), LossScale::fixed(8.0).unwrap(), LossScale::dynamic()] {
+        let net = Net::new();
+        let mut optimizer = Sgd::new(net.params(), 0.5);
+        let loss = net.loss(1.0, 1.0, DType::F32).unwrap();
+        let mut grads = scale.scale(&loss).unwrap().backward().unwrap().unscale(&net.params()).unwrap();
+        grads.set(&net.b, Tensor::full(&[1, 1], f64::NAN, DType::F32));
+        let outcome = scale.apply(&mut optimizer, &grads).unwrap();
+        assert!(matches!(&outcome, Outcome::Skipped { first, .. } if first == "b"), "{outcome:?}");
+        assert_eq!(net.values(), [1.0, 1.0]);
+    }
+}
+
 #[test]
 fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
     let net = Net::new();

@@ -164,7 +164,7 @@ impl ScaledGrads {
         let arrays: Vec<Array> =
             with_grads.iter().filter_map(|(_, param)| Some(self.grads.lying_of(param)?.array().contiguous())).collect();
         let first = first_non_finite(&arrays, 1.0 / self.scale).map(|which| with_grads[which].0.to_string());
-        let unscaled = Unscaled { scale: self.scale, finite_loss: self.finite_loss, first };
+        let unscaled = Unscaled { scale: self.scale, finite_loss: self.finite_loss, first, replaced: false };
         Ok(self.grads.split_off(with_grads.iter().map(|(_, param)| param.id()), unscaled))
     }
 

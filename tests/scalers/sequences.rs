@@ -25,6 +25,8 @@ enum Call {
     /// A backward pass of a loss that is NaN.
     BadLoss(usize),
     Accumulate(usize, f32),
+    /// The gradient is unscaled where it was not yet, and replaced by this number, as clipping does.
+    Replace(usize, f32),
     Apply(usize),
     Update,
     SetScale(f32),
@@ -32,12 +34,31 @@ enum Call {
     Restore(u32),
 }
 
-/// Gradients as a loop holds them: scaled ones with their scale and whether the loss was finite, and unscaled ones with why
-/// they cannot be applied.
+/// Gradients as a loop holds them: scaled ones with their scale and whether the loss was finite, and unscaled ones.
 #[derive(Clone, Debug, Default)]
 struct Held {
     scaled: Option<(Option<f32>, f32, bool)>,
-    unscaled: Option<(f32, Option<Cause>)>,
+    unscaled: Option<Unscaled>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unscaled {
+    grad: f32,
+    /// Whether it was not finite when it was unscaled.
+    bad: bool,
+    cause: Cause,
+}
+
+impl Held {
+    fn unscale(&mut self) -> Option<&mut Unscaled> {
+        if self.unscaled.is_none() {
+            let (grad, scale, finite_loss) = self.scaled.as_mut()?;
+            let (grad, scale) = (grad.take()? * (1.0 / *scale), *scale);
+            let cause = if *finite_loss { Cause::Overflow { scale } } else { Cause::Loss };
+            self.unscaled = Some(Unscaled { grad, bad: !grad.is_finite(), cause });
+        }
+        self.unscaled.as_mut()
+    }
 }
 
 /// What has to happen. `None` is an error.
@@ -64,6 +85,7 @@ impl Expected {
                 let (before, at, _) = self.held[k].scaled.as_mut().filter(|(_, at, _)| *at == scale)?;
                 *before = Some(before.unwrap_or(0.0) + grad * *at);
             }
+            Call::Replace(k, grad) => self.held[k].unscale()?.grad = grad,
             Call::Apply(k) => return self.apply(k).map(Some),
             Call::Update => {
                 self.applied.contains(&true).then_some(())?;
@@ -89,21 +111,14 @@ impl Expected {
     }
 
     fn apply(&mut self, k: usize) -> Option<Outcome> {
-        let Held { scaled, unscaled } = &mut self.held[k];
-        if unscaled.is_none() {
-            let (grad, at, finite_loss) = scaled.as_mut()?;
-            let grad = grad.take()? * (1.0 / *at);
-            let cause = if *finite_loss { Cause::Overflow { scale: *at } } else { Cause::Loss };
-            *unscaled = Some((grad, (!grad.is_finite()).then_some(cause)));
-        }
-        let (grad, bad) = (*unscaled)?;
+        let Unscaled { grad, bad, cause } = *self.held[k].unscale()?;
         if std::mem::replace(&mut self.applied[k], true) {
             return None;
         }
-        let Some(cause) = bad else {
+        if !bad && grad.is_finite() {
             self.weights[k] -= LR * grad;
             return Some(Outcome::Stepped);
-        };
+        }
         if !matches!(self.worst, Some(Cause::Overflow { .. })) {
             self.worst = Some(cause);
         }
@@ -146,11 +161,21 @@ impl Side {
         grads.set(&self.weight, Tensor::full(&[1], (grad * scale.value()).into(), DType::F32));
         scale.already_scaled(grads)
     }
+
+    fn unscale(&mut self) -> precast::Result<&mut Grads> {
+        if self.unscaled.is_none() {
+            self.unscaled = Some(self.scaled.as_mut().ok_or_else(nothing)?.unscale(&self.params)?);
+        }
+        self.unscaled.as_mut().ok_or_else(nothing)
+    }
+}
+
+fn nothing() -> precast::Error {
+    precast::Error::value("nothing is held")
 }
 
 impl Real {
     fn call(&mut self, call: &Call) -> precast::Result<Option<Outcome>> {
-        let none = || precast::Error::value("nothing is held");
         match *call {
             Call::Backward(k, grad) => {
                 let side = &mut self.sides[k];
@@ -164,14 +189,17 @@ impl Real {
             Call::Accumulate(k, grad) => {
                 let side = &mut self.sides[k];
                 let more = side.grads(&self.scale, grad);
-                side.scaled.as_mut().ok_or_else(none)?.accumulate(more)?;
+                side.scaled.as_mut().ok_or_else(nothing)?.accumulate(more)?;
+            }
+            Call::Replace(k, grad) => {
+                let side = &mut self.sides[k];
+                let weight = side.weight.clone();
+                side.unscale()?.set(&weight, Tensor::full(&[1], grad.into(), DType::F32));
             }
             Call::Apply(k) => {
                 let side = &mut self.sides[k];
-                if side.unscaled.is_none() {
-                    side.unscaled = Some(side.scaled.as_mut().ok_or_else(none)?.unscale(&side.params)?);
-                }
-                let grads = side.unscaled.as_ref().ok_or_else(none)?;
+                side.unscale()?;
+                let grads = side.unscaled.as_ref().expect("unscaled");
                 return self.scale.apply(&mut side.sgd, grads).map(Some);
             }
             Call::Update => self.scale.update()?,
@@ -214,6 +242,7 @@ fn call() -> impl Strategy<Value = Call> {
         4 => (which(), grad()).prop_map(|(k, grad)| Call::Backward(k, grad)),
         1 => which().prop_map(Call::BadLoss),
         1 => (which(), grad()).prop_map(|(k, grad)| Call::Accumulate(k, grad)),
+        1 => (which(), grad()).prop_map(|(k, grad)| Call::Replace(k, grad)),
         5 => which().prop_map(Call::Apply),
         4 => Just(Call::Update),
         1 => scale.prop_map(Call::SetScale),

@@ -204,9 +204,11 @@ impl Rule {
                 let rounded = |grad: &Vec<f64>| grad.iter().map(|x| round(*x, side.dtype)).collect();
                 let given: Vec<Option<Vec<f64>>> = given.iter().map(|grad| grad.as_ref().map(rounded)).collect();
                 if side.held == (Held::Unscaled { used: false }) {
+                    let unseen = !side.bad && !all_finite(&given);
                     for (grad, given) in side.grads.iter_mut().zip(given) {
                         *grad = given.or(grad.take());
                     }
+                    self.meet(unseen, NEVER);
                 } else {
                     (side.grads, side.held) = (given, held);
                 }
@@ -376,6 +378,7 @@ impl Rule {
             return false;
         }
         (side.applied, side.held) = (true, Held::Unscaled { used: true });
+        side.bad |= !all_finite(&side.grads);
         let bad = side.bad;
         if !bad {
             for (param, grad) in side.params.iter_mut().zip(&side.grads) {
