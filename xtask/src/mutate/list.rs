@@ -235,8 +235,8 @@ pub const MUTATIONS: &[Mutation] = &[
         "found_inf is ignored",
         "src/scale/step.rs",
         &[(
-            "let Some(first) = unscaled.first.clone() else {",
-            "let Some(first) = unscaled.first.clone().filter(|_| unscaled.scale < 1.0) else {",
+            "unscaled.first.clone().or_else(replaced) else {",
+            "unscaled.first.clone().or_else(replaced).filter(|_| unscaled.scale < 1.0) else {",
         )],
         &["scale", "scalers", "training"],
     ),
@@ -260,6 +260,12 @@ pub const MUTATIONS: &[Mutation] = &[
         "src/scale/mod.rs",
         &[("        state.counter = 0;\n        if state.spared", "        if state.spared")],
         &["scalers"],
+    ),
+    mutation(
+        "a gradient that was replaced is not looked at",
+        "src/tensor/grads.rs",
+        &[("unscaled.replaced = true", "unscaled.replaced = false")],
+        &["scale", "scalers"],
     ),
     mutation(
         "gradients of two scales are added",
