@@ -88,8 +88,8 @@ fn a_skipped_step_is_reported_with_its_cause_and_a_stalled_one_as_an_error() {
     assert_eq!(
         lines,
         [
-            "DEBUG loss scale shrinks from=65536.0 to=32768.0",
             "WARN step skipped cause=a gradient was not finite at loss scale 65536 first=\"0\" skipped=1 scale=65536.0",
+            "DEBUG loss scale shrinks from=65536.0 to=32768.0",
         ]
     );
     let (_, lines) = events(|| scale.step(&mut optimizer, &loss(1.0)?));
@@ -101,6 +101,27 @@ fn a_skipped_step_is_reported_with_its_cause_and_a_stalled_one_as_an_error() {
     assert!(lines[18].starts_with("WARN step skipped cause=the loss itself was not finite"), "{}", lines[18]);
     assert!(lines[19].starts_with("ERROR training has stalled"), "{}", lines[19]);
     assert!(lines[19].ends_with("skipped=20 scale=1.0"), "{}", lines[19]);
+}
+
+#[test]
+fn a_storm_is_one_event_for_each_skipped_step_and_one_for_each_change_of_the_scale() {
+    let weight = Param::new(Tensor::ones(&[1], DType::F32));
+    let mut optimizer = Sgd::new([weight.clone()].into_iter().collect(), 0.1);
+    let mut scale = LossScale::dynamic();
+    // The slope of a root at 0 is infinite, whatever the scale.
+    let storm = || {
+        (0..1000).try_for_each(|_| {
+            let w = weight.tensor();
+            let outcome = scale.step(&mut optimizer, &w.sub(&w.detach())?.sqrt()?.sum_all()?)?;
+            assert_ne!(outcome, Outcome::Stepped);
+            Ok(())
+        })
+    };
+    let (_, lines) = events(storm);
+    let count = |begins: &str| lines.iter().filter(|line| line.starts_with(begins)).count();
+    // 65536 is 2^16; at 1 the scale stays. 20 steps in a row are a stall.
+    let met = (count("DEBUG loss scale shrinks"), count("WARN step skipped"), count("ERROR training has stalled"));
+    assert_eq!((met, lines.len()), ((16, 19, 981), 1016));
 }
 
 #[test]

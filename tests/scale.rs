@@ -1,4 +1,4 @@
-//! The loss scale: its rule against MindSpore's recorded traces, its file form, and the training step.
+//! The loss scale: its bounds, its file form, and the training step. What other systems do is in tests/scalers.
 
 use precast::{
     Adam, DType, LossScale, Optimizer, Outcome, Param, Result, Sgd, Tensor,
@@ -7,65 +7,9 @@ use precast::{
     scale::{Cause, IntoLossScale, all_finite},
 };
 
-#[path = "common/golden.rs"]
-mod golden;
-use golden::golden;
-
 fn unbounded(init: f32, factor: f64, interval: u32) -> LossScaleSpec {
     let (growth, backoff) = (factor, 1.0 / factor);
     LossScaleSpec::Dynamic(DynamicScale { init, growth, backoff, interval, max: f32::MAX, ..DynamicScale::default() })
-}
-
-#[test]
-fn every_trace_of_mindspores_dynamic_scaler_is_followed() {
-    let Some(golden) = golden("mindspore/golden.json") else { return };
-    let Some(traces) = golden["misc"]["DynamicLossScaler_traces"].as_array() else { return };
-    for trace in traces {
-        let init = trace["scale_value"].as_f64().unwrap() as f32;
-        let interval = trace["scale_window"].as_u64().unwrap() as u32;
-        let mut scale = LossScale::new(unbounded(init, trace["scale_factor"].as_f64().unwrap(), interval)).unwrap();
-        let flags = trace["finite_flags"].as_array().unwrap();
-        let after = trace["scale_and_counter_after"].as_array().unwrap();
-        assert_eq!(flags.len(), after.len());
-        for (i, (flag, after)) in flags.iter().zip(after).enumerate() {
-            scale.adjust(flag.as_u64() == Some(1));
-            let expected = (after[0].as_f64().unwrap() as f32, after[1].as_u64().unwrap() as u32);
-            let state = scale.state();
-            assert_eq!((state.scale, state.counter), expected, "start {init}, interval {interval}, step {i}");
-        }
-    }
-}
-
-/// What MindSpore refuses is refused, but for fixed scales between 0 and 1, which are sound; and so is what is not finite.
-#[test]
-fn constructors_refuse_what_mindspore_refuses() {
-    let Some(golden) = golden("mindspore/golden.json") else { return };
-    let Some(errors) = golden["misc"]["errors"].as_object() else { return };
-    let mut compared = 0;
-    for (call, outcome) in errors {
-        let Some((class, arguments)) = call.strip_suffix(')').and_then(|call| call.split_once('(')) else { continue };
-        let numbers: Option<Vec<f64>> = arguments.split(", ").map(|a| a.parse().ok()).collect();
-        let spec = match (class, numbers.as_deref()) {
-            ("StaticLossScaler", Some(&[scale])) => LossScaleSpec::Fixed { scale: scale as f32 },
-            ("DynamicLossScaler", Some(&[init, factor, window])) if factor.fract() == 0.0 && window.fract() == 0.0 => {
-                unbounded(init as f32, factor, window as u32)
-            }
-            _ => continue,
-        };
-        if outcome["error"] == "TypeError" {
-            continue; // Python's int, float and bool; Rust's types leave no such choice.
-        }
-        let refused = LossScale::new(spec.clone()).is_err();
-        let start = match spec {
-            LossScaleSpec::Fixed { scale } => scale,
-            LossScaleSpec::Dynamic(d) => d.init,
-            LossScaleSpec::None => 1.0,
-        };
-        let below_one = class == "StaticLossScaler" && start > 0.0 && start < 1.0;
-        assert_eq!(refused, !start.is_finite() || (outcome["ok"].is_null() && !below_one), "{call}");
-        compared += 1;
-    }
-    assert!(errors.is_empty() || compared > 10, "only {compared} of the recorded calls were understood");
 }
 
 /// What stands in place of TensorFlow's argument `loss_scale`.
@@ -224,6 +168,21 @@ fn overflow_skips_names_the_parameter_and_shrinks_the_scale() {
     }
 }
 
+/// As clipping of one's own may do.
+#[test]
+fn a_gradient_that_was_replaced_is_looked_at_again() {
+    for mut scale in [LossScale::none(), LossScale::fixed(8.0).unwrap(), LossScale::dynamic()] {
+        let net = Net::new();
+        let mut optimizer = Sgd::new(net.params(), 0.5);
+        let loss = net.loss(1.0, 1.0, DType::F32).unwrap();
+        let mut grads = scale.scale(&loss).unwrap().backward().unwrap().unscale(&net.params()).unwrap();
+        grads.set(&net.b, Tensor::full(&[1, 1], f64::NAN, DType::F32));
+        let outcome = scale.apply(&mut optimizer, &grads).unwrap();
+        assert!(matches!(&outcome, Outcome::Skipped { first, .. } if first == "b"), "{outcome:?}");
+        assert_eq!(net.values(), [1.0, 1.0]);
+    }
+}
+
 #[test]
 fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
     let net = Net::new();
@@ -280,7 +239,7 @@ fn what_cannot_be_a_loss_is_refused() {
     let mut message = |loss: &Tensor| scale.step(&mut optimizer, loss).unwrap_err().to_string();
     assert!(message(&Tensor::zeros(&[2], DType::F32)).contains("the loss is f32 [2]"));
     assert!(message(&Tensor::scalar(1.0, DType::I64)).contains("the loss is i64 []"));
-    assert!(message(&Tensor::scalar(1.0, DType::F32)).contains("depends on none of the optimizer's parameters"));
+    assert!(message(&Tensor::scalar(1.0, DType::F32)).contains("the loss depends on none of them"));
     assert_eq!(scale, LossScale::dynamic());
 }
 

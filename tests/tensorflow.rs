@@ -1,10 +1,8 @@
 //! The painting of graphs against TensorFlow's: the graphs of its own tests and others, with the changed types and the casts
-//! that its rewrite gave. The loss scales have a file of their own.
+//! that its rewrite gave.
 
 #[path = "common/golden.rs"]
 mod golden;
-#[path = "tensorflow/scaler.rs"]
-mod scaler;
 #[path = "common/tally.rs"]
 mod tally;
 

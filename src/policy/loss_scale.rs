@@ -88,8 +88,10 @@ impl FromStr for Forgive {
     }
 }
 
+type Preset = fn() -> DynamicScale;
+
 /// The dynamic scales of other systems by name, as policy files have them.
-const PRESETS: [(&str, fn() -> DynamicScale); 6] = [
+const PRESETS: [(&str, Preset); 6] = [
     ("torch", DynamicScale::torch),
     ("mindspore", DynamicScale::mindspore_manager),
     ("paddle", DynamicScale::paddle),

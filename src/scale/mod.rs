@@ -184,7 +184,7 @@ impl LossScale {
             if grows {
                 state.counter = 0;
                 let grown = times(d.growth);
-                if grown <= d.max {
+                if grown <= d.max && grown != state.scale {
                     event!(DEBUG, from = state.scale, to = grown, "loss scale grows");
                     state.scale = grown;
                 }
@@ -203,7 +203,9 @@ impl LossScale {
             state.spared = 0;
         }
         let shrunk = times(d.backoff).max(d.min);
-        event!(DEBUG, from = state.scale, to = shrunk, "loss scale shrinks");
-        state.scale = shrunk;
+        if shrunk != state.scale {
+            event!(DEBUG, from = state.scale, to = shrunk, "loss scale shrinks");
+            state.scale = shrunk;
+        }
     }
 }

@@ -170,7 +170,7 @@ impl ScaledGrads {
             with_grads.iter().filter_map(|(_, param)| Some(self.grads.lying_of(param)?.array().contiguous())).collect();
         let first = first_non_finite(&arrays, 1.0 / self.scale).map(|which| with_grads[which].0.to_string());
         let (scale, by_scaler, finite_loss) = (self.scale, self.by_scaler, self.finite_loss);
-        let unscaled = Unscaled { scale, by_scaler, finite_loss, first };
+        let unscaled = Unscaled { scale, by_scaler, finite_loss, first, replaced: false };
         Ok(self.grads.split_off(with_grads.iter().map(|(_, param)| param.id()), unscaled))
     }
 

@@ -112,6 +112,8 @@ impl LossScale {
     /// Lets an optimizer update its parameters if every gradient is finite. The gradients have been
     /// [unscaled](super::ScaledGrads::unscale) for the parameters of this optimizer.
     ///
+    /// A gradient that was [replaced](Grads::set) since is looked at again.
+    ///
     /// Several optimizers may each apply their own gradients: one of them may be skipped while the others step. Their votes are
     /// counted together by one [`update`](LossScale::update).
     ///
@@ -132,7 +134,8 @@ impl LossScale {
                 "this optimizer was applied before since the last `update`; call `LossScale::update` once at the end of a step",
             ));
         }
-        let Some(first) = unscaled.first.clone() else {
+        let replaced = || if unscaled.replaced { first_of(grads, optimizer.params()) } else { None };
+        let Some(first) = unscaled.first.clone().or_else(replaced) else {
             optimizer.update(grads)?;
             self.votes.optimizers.extend(id);
             return Ok(Outcome::Stepped);
@@ -184,6 +187,12 @@ impl LossScale {
 
 /// Whether every gradient of `params` is finite. A parameter without gradient counts as finite.
 pub fn all_finite(grads: &Grads, params: &Params) -> bool {
-    let arrays: Vec<_> = params.iter().filter_map(|(_, param)| Some(grads.get(param)?.array().contiguous())).collect();
-    first_non_finite(&arrays, 1.0).is_none()
+    first_of(grads, params).is_none()
+}
+
+/// Path of the first parameter whose gradient is not finite.
+fn first_of(grads: &Grads, params: &Params) -> Option<String> {
+    let with_grads = params.iter().filter_map(|(path, param)| Some((path, grads.get(param)?.array().contiguous())));
+    let (paths, arrays): (Vec<_>, Vec<_>) = with_grads.unzip();
+    first_non_finite(&arrays, 1.0).map(|which| paths[which].to_string())
 }

@@ -47,6 +47,8 @@ pub(crate) struct Unscaled {
     pub finite_loss: bool,
     /// Path of the first parameter whose gradient is not finite.
     pub first: Option<String>,
+    /// Whether a gradient was replaced since, and nobody has looked whether it is finite.
+    pub replaced: bool,
 }
 
 impl Grads {
@@ -64,9 +66,11 @@ impl Grads {
         }
     }
 
-    /// Replaces the gradient of a parameter, as clipping of your own does.
+    /// Replaces the gradient of a parameter, as clipping of your own does. [`LossScale::apply`](crate::LossScale::apply) looks
+    /// whether it is finite.
     pub fn set(&mut self, param: &Param, grad: Tensor) {
         self.multiply_out();
+        self.unscaled.iter_mut().for_each(|unscaled| unscaled.replaced = true);
         self.put(param.id(), grad);
     }
 

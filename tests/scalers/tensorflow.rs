@@ -8,7 +8,7 @@ use precast::{
 };
 use serde_json::Value;
 
-use crate::{golden::golden, tally::Tally, text};
+use crate::{golden::golden, numbers::text, tally::Tally};
 
 const ANY_FIXED: &str = "a fixed scale is any positive number";
 const FINITE: &str = "a scale is a finite number";
