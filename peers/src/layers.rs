@@ -279,7 +279,7 @@ fn ours(seed: u64, configuration: &Configuration) -> Result<Ours> {
     }
     for (_, param) in net.named_params() {
         results.push(if param.is_trained() {
-            grads.get(&param).map_or(zeros(param.value().len()), Tensor::to_f64)
+            grads.get(&param).map_or(zeros(param.value().len()), |grad| grad.to_f64())
         } else {
             param.value().to_f64()
         });

@@ -81,7 +81,7 @@ impl Trained {
         }
         for ((_, param), memory) in self.params.iter().zip(&mut self.memory) {
             if let Some(grad) = grads.get(param) {
-                param.set(&updated(rule, &param.full(), grad, memory)?)?;
+                param.set(&updated(rule, &param.full(), &grad, memory)?)?;
             }
         }
         Ok(())

@@ -18,6 +18,20 @@ pub struct Grads {
     by_leaf: HashMap<LeafId, Tensor>,
 }
 
+/// Two numbers by which a gradient is multiplied when it is read: that of unscaling, then that of clipping, each product
+/// rounded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Factors {
+    pub unscale: f32,
+    pub clip: f32,
+}
+
+impl Default for Factors {
+    fn default() -> Self {
+        Factors { unscale: 1.0, clip: 1.0 }
+    }
+}
+
 impl Grads {
     pub(crate) fn of_leaf(&self, id: LeafId) -> Option<&Tensor> {
         self.by_leaf.get(&id)

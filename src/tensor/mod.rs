@@ -11,6 +11,7 @@ mod tape;
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub(crate) use array::{Array, Stored, with_array, with_float};
+pub(crate) use backward::Factors;
 pub use backward::Grads;
 pub use build::TensorElement;
 pub use param::Param;

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Array, Grads, LeafId, recording};
+use super::{Array, Factors, Grads, LeafId, recording};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -221,8 +221,14 @@ impl State {
 
 impl Grads {
     /// The gradient of a parameter, in the parameter's dtype; `None` when the loss does not depend on it.
-    pub fn get(&self, param: &Param) -> Option<&Tensor> {
-        self.of_leaf(param.id())
+    pub fn get(&self, param: &Param) -> Option<Tensor> {
+        self.of_leaf(param.id()).cloned()
+    }
+
+    /// The gradient of a parameter as it lies in memory, and by what it is to be multiplied.
+    #[expect(dead_code, reason = "the fused update reads it")]
+    pub(crate) fn pending(&self, param: &Param) -> Option<(&Tensor, Factors)> {
+        Some((self.of_leaf(param.id())?, Factors::default()))
     }
 
     /// The gradient of a parameter, which then has none here.

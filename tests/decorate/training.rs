@@ -196,7 +196,7 @@ fn a_decorated_network_runs_in_the_regions_of_every_pack() {
                 let y = y.unwrap_or_else(|e| panic!("{place}: {e}"));
                 let grads = y.cast(DType::F32).sum(&[], false).unwrap().backward().unwrap();
                 for (path, param) in net.params().iter() {
-                    assert_eq!(grads.get(param).map(Tensor::dtype), Some(param.dtype()), "{path}, {place}");
+                    assert_eq!(grads.get(param).map(|grad| grad.dtype()), Some(param.dtype()), "{path}, {place}");
                 }
                 if !training {
                     for (y, reference) in y.to_f64().iter().zip(&reference) {

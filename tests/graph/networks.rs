@@ -45,7 +45,7 @@ fn same_as_its_graph(net: &Child, graph: &Graph, inputs: &[Tensor], what: &str) 
     for (path, param) in net.named_params() {
         match (wanted.get(&param), found.get(&param)) {
             (None, None) => {}
-            (Some(a), Some(b)) => assert_same(a, b, &format!("{what}: gradient of {path}")),
+            (Some(a), Some(b)) => assert_same(&a, &b, &format!("{what}: gradient of {path}")),
             (a, b) => panic!("{what}: gradient of {path}: {a:?} against {b:?}"),
         }
     }

@@ -302,7 +302,7 @@ impl Case {
         let mut grads = loss.and_then(|loss| loss.backward()).map_err(|error| error.to_string())?;
         let dtypes = |grads: &Grads| {
             let of = |(path, param): (&str, &Param)| {
-                grads.get(param).map(Tensor::dtype).ok_or_else(|| format!("`{path}` has no gradient"))
+                grads.get(param).map(|grad| grad.dtype()).ok_or_else(|| format!("`{path}` has no gradient"))
             };
             params.iter().map(of).collect::<Result<Vec<DType>, String>>()
         };
