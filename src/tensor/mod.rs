@@ -15,6 +15,7 @@ pub(crate) use backward::Factors;
 pub use backward::Grads;
 pub use build::TensorElement;
 pub use param::Param;
+pub(crate) use param::Rounding;
 pub use tape::{Backward, no_grad};
 pub(crate) use tape::{Forward, LeafId, Place, record, with_recording};
 
