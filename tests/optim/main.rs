@@ -1,5 +1,6 @@
 //! Optimizers: formulas, groups, state, and what the storage of a parameter does to an update.
 
+mod accuracy;
 mod eight_bit;
 mod formulas;
 mod groups;
