@@ -2,12 +2,19 @@
 
 use half::bf16;
 
-use super::{Count, Stream};
+use super::stochastic::Stream;
 use crate::kernels::{
     float::{Float, Real},
     simd::{Body, vectorized},
     threads::Shared,
 };
+
+/// How many elements had an update other than 0, and of how many the stored value did not change by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Count {
+    pub updates: u64,
+    pub lost: u64,
+}
 
 /// The values of a parameter.
 pub(crate) trait Storage<R>: Sync {
