@@ -14,6 +14,7 @@ pages! {
     regions "regions.md";
     graph "graph.md";
     low_weights "low-weights.md";
+    optimizers "optimizers.md";
     own_loop "own-loop.md";
     several_inputs "several-inputs.md";
     own_cell "own-cell.md";

@@ -76,6 +76,7 @@
 //! | --- | --- | --- |
 //! | error | `training has stalled` | a step returned [`Outcome::Stalled`] |
 //! | warn | `step skipped` | a gradient was not finite: the cause, and the first parameter |
+//! | warn | `rounding loses updates` | once, when more than half of a parameter's [counted](optim::LostUpdates) updates are lost: its path, the share |
 //! | info | `plan applied`, `plan undone` | a network was wrapped by a policy: level, dtype, how many cells |
 //! | info | `parameters decorated` | parameters are stored in 16 bits: how many, and how many are not |
 //! | info | `weights read`, `weights written` | a weight file: its name and size |
@@ -127,7 +128,7 @@ pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
     RecurrentWeights, Reduction, Resize, run, run_with,
 };
-pub use optim::{Adam, Optimizer, Sgd};
+pub use optim::{Adafactor, Adagrad, Adam, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd};
 pub use policy::{Level, Policy};
 pub use rewrite::Plan;
 pub use scale::{LossScale, Outcome};

@@ -378,7 +378,7 @@ fn training_compares_policies_and_writes_what_it_promises() {
     assert_eq!(results["data"], serde_json::json!({"train_examples": 320, "test_examples": 1477, "shape": [64]}));
     assert_eq!(
         results["options"],
-        serde_json::json!({"epochs": 2, "batch": 32, "lr": 0.03, "schedule": "cosine", "seed": 0, "optimizer": "sgd"})
+        serde_json::json!({"epochs": 2, "batch": 32, "lr": 0.03, "schedule": "cosine", "warm_up": 0, "seed": 0, "optimizer": "sgd"})
     );
     let runs = results["runs"].as_array().unwrap();
     assert_eq!(runs.iter().map(|run| run["name"].as_str().unwrap()).collect::<Vec<_>>(), ["o0", "o2", "o3-bf16"]);

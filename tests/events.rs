@@ -146,6 +146,17 @@ fn files_are_reported_with_their_names() {
 }
 
 #[test]
+fn lost_updates_are_warned_of_once() {
+    let net = Child::new(Dense::new(2, 2, &mut Rng::seed(1)));
+    decorate(&net, Decorate::new(DType::Bf16).masters(false)).unwrap();
+    let mut optimizer = Sgd::new(net.params().filter(|path, _| path == "weight"), 1e-5).count_lost_updates();
+    let mut grads = precast::Grads::default();
+    grads.set(&net.cell().weight, Tensor::ones(&[2, 2], DType::F32));
+    let (_, lines) = events(|| (0..3).try_for_each(|_| optimizer.update(&grads)));
+    assert_eq!(lines, ["WARN rounding loses updates path=\"weight\" share=1.0"]);
+}
+
+#[test]
 fn epochs_and_stored_parameters_are_reported() {
     let examples = train::data::Dataset::new(vec![0.0, 1.0, 1.0, 0.0], &[2], vec![0, 1]).unwrap();
     let data = Split { train: examples.clone(), test: examples };

@@ -239,7 +239,7 @@ fn gradients_flow_through_a_black_op_at_o2() {
         let (_, _, net) = o2_with_black_ops(ops);
         let loss = net.call(&input()).unwrap().sum_all().unwrap();
         let grads = loss.backward().unwrap();
-        net.named_params().into_iter().map(|(_, param)| grads.get(&param).unwrap().clone()).collect::<Vec<_>>()
+        net.named_params().into_iter().map(|(_, param)| grads.get(&param).unwrap()).collect::<Vec<_>>()
     };
     let (plain, black) = (gradient(&[]), gradient(&["Tanh"]));
     for (plain, black) in plain.iter().zip(&black) {

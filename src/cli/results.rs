@@ -39,6 +39,7 @@ pub(super) struct Options {
     pub batch: usize,
     pub lr: f64,
     pub schedule: Schedule,
+    pub warm_up: usize,
     pub seed: u64,
     pub optimizer: &'static str,
 }

@@ -44,12 +44,15 @@ pub(super) struct Args {
     /// Examples in a step
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
-    /// Learning rate at the start [default: 0.03 for sgd, 0.001 for adam]
+    /// The full learning rate [default: that usual for the optimizer]
     #[arg(long, value_parser = learning_rate)]
     lr: Option<f64>,
     /// Schedule of the learning rate
     #[arg(long, default_value = "cosine")]
     schedule: ScheduleName,
+    /// Steps in which the learning rate rises to its full value, before the schedule
+    #[arg(long, default_value_t = 0)]
+    warm_up: u32,
     /// Seed for the initial weights, the choice of training digits, and their order
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -75,10 +78,40 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OptimizerName {
-    /// Gradient descent with momentum 0.9
+    /// Gradient descent with momentum 0.9; usual learning rate 0.03
     Sgd,
-    /// Adam with its default hyperparameters
+    /// Adam with its default hyperparameters, as all that follow; 0.001
     Adam,
+    /// Adam with decoupled weight decay; 0.001
+    #[value(name = "adamw")]
+    AdamW,
+    /// Adagrad; 0.01
+    Adagrad,
+    /// RMSProp; 0.001
+    #[value(name = "rmsprop")]
+    RmsProp,
+    /// Lion; 0.0003
+    Lion,
+    /// LAMB; 0.01
+    Lamb,
+    /// Adafactor; 0.01
+    Adafactor,
+}
+
+impl OptimizerName {
+    /// Its method, its usual learning rate and its name.
+    fn method(self) -> (Method, f64, &'static str) {
+        match self {
+            OptimizerName::Sgd => (Method::Sgd { momentum: 0.9 }, 0.03, "sgd"),
+            OptimizerName::Adam => (Method::Adam, 0.001, "adam"),
+            OptimizerName::AdamW => (Method::AdamW, 0.001, "adamw"),
+            OptimizerName::Adagrad => (Method::Adagrad, 0.01, "adagrad"),
+            OptimizerName::RmsProp => (Method::RmsProp, 0.001, "rmsprop"),
+            OptimizerName::Lion => (Method::Lion, 0.0003, "lion"),
+            OptimizerName::Lamb => (Method::Lamb, 0.01, "lamb"),
+            OptimizerName::Adafactor => (Method::Adafactor, 0.01, "adafactor"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -87,6 +120,10 @@ enum ScheduleName {
     Constant,
     /// It decays to nearly 0 along half a cosine wave
     Cosine,
+    /// It falls to a tenth after each third of the steps
+    Step,
+    /// It rises in the first three tenths of the steps, and falls to nearly 0 in the others
+    OneCycle,
 }
 
 fn learning_rate(text: &str) -> Result<f64, String> {
@@ -200,18 +237,20 @@ fn notes(runs: &[TrainingRun<'_>]) -> String {
 
 impl Args {
     fn options(&self) -> FitOptions {
-        let (method, usual_lr) = match self.optimizer {
-            OptimizerName::Sgd => (Method::Sgd { momentum: 0.9 }, 0.03),
-            OptimizerName::Adam => (Method::Adam, 0.001),
-        };
+        let (method, usual_lr, _) = self.optimizer.method();
+        let (epochs, batch, warm_up) = (self.epochs as usize, self.batch as usize, self.warm_up as usize);
+        let steps = epochs.saturating_mul(data::batches_of_epoch(self.examples, batch)).saturating_sub(warm_up);
         FitOptions {
-            epochs: self.epochs as usize,
-            batch: self.batch as usize,
+            epochs,
+            batch,
             lr: self.lr.unwrap_or(usual_lr),
             schedule: match self.schedule {
                 ScheduleName::Constant => Schedule::Constant,
                 ScheduleName::Cosine => Schedule::Cosine,
+                ScheduleName::Step => Schedule::Step { every: steps.div_ceil(3).max(1), factor: 0.1 },
+                ScheduleName::OneCycle => Schedule::OneCycle,
             },
+            warm_up,
             seed: self.seed,
             method,
             ..FitOptions::default()
@@ -219,12 +258,9 @@ impl Args {
     }
 
     fn described(&self, options: &FitOptions) -> Options {
-        let optimizer = match self.optimizer {
-            OptimizerName::Sgd => "sgd",
-            OptimizerName::Adam => "adam",
-        };
-        let FitOptions { epochs, batch, lr, schedule, seed, .. } = *options;
-        Options { epochs, batch, lr, schedule, seed, optimizer }
+        let (_, _, optimizer) = self.optimizer.method();
+        let FitOptions { epochs, batch, lr, schedule, warm_up, seed, .. } = *options;
+        Options { epochs, batch, lr, schedule, warm_up, seed, optimizer }
     }
 }
 

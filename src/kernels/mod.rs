@@ -21,3 +21,4 @@ pub(crate) mod sample;
 pub(crate) mod simd;
 pub(crate) mod strides;
 pub(crate) mod threads;
+pub(crate) mod update;

@@ -1,16 +1,13 @@
 //! Adam and AdamW.
 
-use num_traits::Float as _;
-
-use super::{Optimizer, Rule, Trained, check, check_common};
+use super::{
+    rule::{Kept, Number, Rule, Sign, Step, Whole, check_not_negative, check_rate},
+    trained::{Trained, optimizer},
+};
 use crate::{
-    Grads,
     cell::Params,
     error::Result,
-    kernels::{
-        float::{Float, Real},
-        simd::vectorized,
-    },
+    kernels::{simd::vectorized, update::MOMENTS},
 };
 
 /// Adam, in the form of `torch.optim.Adam` and `torch.optim.AdamW`. At update t of a parameter:
@@ -19,116 +16,144 @@ use crate::{
 /// Adam:  g = grad + weight_decay * p        AdamW: g = grad, p = p - lr * weight_decay * p
 /// m = m + (1 - beta1) * (g - m)
 /// v = beta2 * v + (1 - beta2) * g * g
-/// p = p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+/// w = amsgrad ? max(w, v) : v
+/// p = p - lr / (1 - beta1^t) * m / (sqrt(w) / sqrt(1 - beta2^t) + eps)
 /// ```
 ///
-/// Sources: Kingma and Ba 2015 (Adam), Loshchilov and Hutter 2019 (AdamW), in the order of operations of
-/// <https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html>.
+/// Sources: Kingma and Ba 2015 (Adam), Loshchilov and Hutter 2019 (AdamW), Reddi, Kale and Kumar 2018 (AMSGrad), in the
+/// order of operations of <https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html>.
 #[derive(Clone, Debug)]
-pub struct Adam {
-    trained: Trained,
-    formula: Formula,
-}
+pub struct Adam(Trained<Formula>);
 
 #[derive(Clone, Debug)]
 struct Formula {
-    lr: f64,
     betas: (f64, f64),
     eps: f64,
-    weight_decay: f64,
     decoupled: bool,
+    amsgrad: bool,
 }
 
 impl Adam {
     /// Adam with betas (0.9, 0.999), eps 1e-8 and no weight decay. Hyperparameters are checked when a step is taken.
     pub fn new(params: Params, lr: f64) -> Self {
-        let formula = Formula { lr, betas: (0.9, 0.999), eps: 1e-8, weight_decay: 0.0, decoupled: false };
-        Adam { trained: Trained::new(params), formula }
+        let formula = Formula { betas: (0.9, 0.999), eps: 1e-8, decoupled: false, amsgrad: false };
+        Adam(Trained::new(params, lr, formula))
     }
 
     /// AdamW: [`Adam`] whose weight decay, 0.01 unless set, acts on the weights and not through the gradient.
     pub fn decoupled(params: Params, lr: f64) -> Self {
         let mut adam = Adam::new(params, lr).weight_decay(0.01);
-        adam.formula.decoupled = true;
+        adam.0.rule.decoupled = true;
         adam
     }
 
     /// Sets the decay rates of the two running averages, each at least 0 and below 1.
     #[must_use]
     pub fn betas(mut self, first: f64, second: f64) -> Self {
-        self.formula.betas = (first, second);
+        self.0.rule.betas = (first, second);
         self
     }
 
     /// Sets the number that keeps the division from exploding, at least 0.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
-        self.formula.eps = eps;
+        self.0.rule.eps = eps;
         self
     }
 
-    /// Sets the weight decay, at least 0.
+    /// Divides by the largest second average so far, not by the present one.
     #[must_use]
-    pub fn weight_decay(mut self, weight_decay: f64) -> Self {
-        self.formula.weight_decay = weight_decay;
+    pub fn amsgrad(mut self) -> Self {
+        self.0.rule.amsgrad = true;
+        self
+    }
+
+    /// Keeps the running averages in 8 bits, as bitsandbytes does: blocks of 256 numbers, each a code of the dynamic map times
+    /// the largest size of its block. A parameter of fewer than 4096 elements keeps f32, and so does an f64 parameter.
+    ///
+    /// Source: Dettmers et al. 2022, "8-bit optimizers via block-wise quantization".
+    #[must_use]
+    pub fn state_8bit(mut self) -> Self {
+        self.0.eight_bit = true;
         self
     }
 }
 
-impl Optimizer for Adam {
-    fn params(&self) -> &Params {
-        &self.trained.params
-    }
+optimizer!(Adam);
 
-    fn update(&mut self, grads: &Grads) -> Result<()> {
-        self.formula.check()?;
-        self.trained.update(&self.formula, grads)
-    }
-
-    fn lr(&self) -> f64 {
-        self.formula.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.formula.lr = lr;
-    }
-}
-
-impl Formula {
-    fn check(&self) -> Result<()> {
-        check_common(self.lr, self.weight_decay)?;
-        for (name, beta) in [("first beta", self.betas.0), ("second beta", self.betas.1)] {
-            check(name, beta, (0.0..1.0).contains(&beta), "0 up to but not including 1")?;
-        }
-        check("eps", self.eps, self.eps >= 0.0, "a finite number of at least 0")
-    }
+struct Known<R> {
+    /// The learning rate, and the root of the second average, without the bias towards 0.
+    step: R,
+    root: R,
+    rest1: R,
+    beta2: R,
+    rest2: R,
+    eps: R,
+    /// What of the weight is added to the gradient, and what of it is kept.
+    penalty: R,
+    shrink: R,
 }
 
 impl Rule for Formula {
-    fn moments(&self) -> usize {
-        2
+    const NAME: &'static str = "adam";
+    type Known<R: Number> = Known<R>;
+
+    fn check(&self) -> Result<()> {
+        check_rate("first beta", self.betas.0)?;
+        check_rate("second beta", self.betas.1)?;
+        check_not_negative("eps", self.eps)
     }
 
-    fn apply<T: Float>(&self, steps: u64, value: &mut [T], grad: &[T::Wide], moments: &mut [&mut [T::Wide]]) {
-        let [mean, square] = moments else { unreachable!("two moments were asked for") };
-        let of = T::Wide::of;
-        // The coefficients are computed in f64 and rounded once, as torch's are.
-        let correction = |beta: f64| 1.0 - beta.powf(steps as f64);
-        let step = of(self.lr / correction(self.betas.0));
-        let root = of(correction(self.betas.1).sqrt());
-        let (rest1, beta2, rest2) = (of(1.0 - self.betas.0), of(self.betas.1), of(1.0 - self.betas.1));
-        let eps = of(self.eps);
+    fn kept(&self, shape: &[usize]) -> Vec<Kept> {
+        let mut kept = vec![
+            Kept::new("mean", shape).as_eight_bit(Sign::Signed),
+            Kept::new("square", shape).as_eight_bit(Sign::Unsigned),
+        ];
+        if self.amsgrad {
+            kept.push(Kept::new("largest_square", shape).as_eight_bit(Sign::Unsigned));
+        }
+        kept
+    }
+
+    fn prepare<R: Number>(&self, step: &Step, _: Whole<'_, R>) -> Known<R> {
+        let correction = |beta: f64| 1.0 - beta.powf(step.count as f64);
         let (penalty, shrink) = match self.decoupled {
-            false => (of(self.weight_decay), of(1.0)),
-            true => (of(0.0), of(1.0 - self.lr * self.weight_decay)),
+            false => (step.weight_decay, 1.0),
+            true => (0.0, 1.0 - step.lr * step.weight_decay),
         };
+        Known {
+            step: R::of(step.lr / correction(self.betas.0)),
+            root: R::of(correction(self.betas.1).sqrt()),
+            rest1: R::of(1.0 - self.betas.0),
+            beta2: R::of(self.betas.1),
+            rest2: R::of(1.0 - self.betas.1),
+            eps: R::of(self.eps),
+            penalty: R::of(penalty),
+            shrink: R::of(shrink),
+        }
+    }
+
+    fn apply<R: Number>(known: &Known<R>, _: usize, value: &mut [R], grad: &[R], moments: [&mut [R]; MOMENTS]) {
+        let Known { step, root, rest1, beta2, rest2, eps, penalty, shrink } = *known;
+        let [mean, square, largest] = moments;
+        if largest.is_empty() {
+            vectorized(|| {
+                for (((p, &g), m), v) in value.iter_mut().zip(grad).zip(mean).zip(square) {
+                    let g = g + penalty * *p;
+                    *m = *m + rest1 * (g - *m);
+                    *v = beta2 * *v + rest2 * (g * g);
+                    *p = *p * shrink - step * (*m / (v.sqrt() / root + eps));
+                }
+            });
+            return;
+        }
         vectorized(|| {
-            for (((p, &g), m), v) in value.iter_mut().zip(grad).zip(mean.iter_mut()).zip(square.iter_mut()) {
-                let wide = p.widen();
-                let g = g + penalty * wide;
+            for ((((p, &g), m), v), w) in value.iter_mut().zip(grad).zip(mean).zip(square).zip(largest) {
+                let g = g + penalty * *p;
                 *m = *m + rest1 * (g - *m);
                 *v = beta2 * *v + rest2 * (g * g);
-                *p = T::narrow(wide * shrink - step * (*m / (v.sqrt() / root + eps)));
+                *w = if *v > *w { *v } else { *w };
+                *p = *p * shrink - step * (*m / (w.sqrt() / root + eps));
             }
         });
     }

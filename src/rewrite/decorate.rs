@@ -10,6 +10,7 @@ use crate::{
     logging::event,
     policy::{Pack, Select},
     printable::printable,
+    tensor::Rounding,
 };
 
 /// How [`decorate`] stores the parameters of a network.
@@ -19,15 +20,33 @@ pub struct Decorate {
     dtype: DType,
     pack: Option<Pack>,
     excluded: Vec<Select>,
-    masters: bool,
+    keep: Keep,
     save_dtype: Option<DType>,
+}
+
+/// What an optimizer has beside a value that is stored low.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Keep {
+    Masters,
+    Nothing(Rounding),
+}
+
+impl fmt::Display for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Keep::Masters => f.write_str("with f32 masters"),
+            Keep::Nothing(Rounding::Nearest) => f.write_str("without masters"),
+            Keep::Nothing(Rounding::Stochastic { seed }) => write!(f, "with stochastic rounding (seed {seed})"),
+            Keep::Nothing(Rounding::Kahan) => f.write_str("with Kahan compensation"),
+        }
+    }
 }
 
 impl Decorate {
     /// All floating parameters and buffers in f16 or bf16, with f32 masters, but for the kinds of cells that
     /// [`Pack::DEFAULT`] keeps in f32. The dtype is checked by [`decorate`].
     pub fn new(dtype: DType) -> Self {
-        Decorate { dtype, pack: None, excluded: Vec::new(), masters: true, save_dtype: None }
+        Decorate { dtype, pack: None, excluded: Vec::new(), keep: Keep::Masters, save_dtype: None }
     }
 
     /// Keeps the kinds of cells that this pack keeps, as `paddle-3.3`.
@@ -58,7 +77,30 @@ impl Decorate {
     /// is exact; without, a parameter takes 2 bytes instead of 6, and an update of less than half a unit in the last
     /// place of the low value is lost.
     pub fn masters(mut self, masters: bool) -> Self {
-        self.masters = masters;
+        self.keep = if masters { Keep::Masters } else { Keep::Nothing(Rounding::Nearest) };
+        self
+    }
+
+    /// No masters; an update is rounded to one of the two nearest bf16 numbers at random, to each with the probability of its
+    /// nearness. A parameter takes 2 bytes, and updates are right on average. bf16 alone.
+    ///
+    /// The random bits are a function of the seed, the path of the parameter in the optimizer, the number of the update and
+    /// the place of the element: they are the same with any number of threads, and when a run goes on from a file.
+    ///
+    /// Source: Gupta et al. 2015, "Deep learning with limited numerical precision".
+    pub fn stochastic_rounding(mut self, seed: u64) -> Self {
+        self.keep = Keep::Nothing(Rounding::Stochastic { seed });
+        self
+    }
+
+    /// No masters; optimizers keep what rounding leaves out of each number in bf16, and add it to the next update. A parameter
+    /// takes 4 bytes, 2 of them in the optimizer's [state](crate::optim::OptimizerState), and has 16 significant bits. bf16
+    /// alone.
+    ///
+    /// Sources: Kahan 1965, "Further remarks on reducing truncation errors"; Zamirai et al. 2020, "Revisiting bfloat16
+    /// training", algorithm 1. There the optimizer rounds each of its operations to bf16; here it computes in f32.
+    pub fn kahan(mut self) -> Self {
+        self.keep = Keep::Nothing(Rounding::Kahan);
         self
     }
 
@@ -77,7 +119,7 @@ pub struct Decorated {
     /// One entry for each parameter and buffer, in the order of the network; a tied one once.
     pub params: Vec<Stored>,
     dtype: DType,
-    masters: bool,
+    keep: Keep,
     save_dtype: Option<DType>,
 }
 
@@ -124,8 +166,7 @@ impl fmt::Display for KeptBecause {
 
 impl fmt::Display for Decorated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let masters = if self.masters { "with f32 masters" } else { "without masters" };
-        write!(f, "stored in {}, {masters}", self.dtype.long_name())?;
+        write!(f, "stored in {}, {}", self.dtype.long_name(), self.keep)?;
         if let Some(dtype) = self.save_dtype {
             write!(f, ", saved in {}", dtype.long_name())?;
         }
@@ -166,7 +207,7 @@ impl fmt::Display for Decorated {
 ///
 /// # Errors
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16, the pack is made for it, and that for
-/// saving is floating,
+/// saving is floating, and for f16 with stochastic rounding or Kahan compensation,
 /// [`ErrorKind::Path`](crate::ErrorKind::Path) for an exclusion that nothing matches, with the nearest name,
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite. Nothing was changed then.
 ///
@@ -188,9 +229,19 @@ impl fmt::Display for Decorated {
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn decorate<C: ?Sized + AsCell>(net: &Child<C>, how: Decorate) -> Result<Decorated> {
-    let Decorate { dtype, pack, excluded, masters, save_dtype } = how;
+    let Decorate { dtype, pack, excluded, keep, save_dtype } = how;
     if !dtype.is_low() {
         return Err(Error::dtype(format!("parameters are stored in float16 or bfloat16, got {}", dtype.long_name())));
+    }
+    let (masters, rounding) = match keep {
+        Keep::Masters => (true, Rounding::Nearest),
+        Keep::Nothing(rounding) => (false, rounding),
+    };
+    if rounding != Rounding::Nearest && dtype != DType::Bf16 {
+        return Err(Error::dtype(format!(
+            "parameters are stored in bfloat16 {keep}, got {}; masters are for both dtypes",
+            dtype.long_name()
+        )));
     }
     if let Some(saved) = save_dtype.filter(|saved| !saved.is_float()) {
         return Err(Error::dtype(format!(
@@ -206,7 +257,7 @@ pub fn decorate<C: ?Sized + AsCell>(net: &Child<C>, how: Decorate) -> Result<Dec
     }
     for stored in &mut params {
         match stored.kept {
-            None => stored.param.store_low(dtype, masters),
+            None => stored.param.store_low(dtype, masters, rounding),
             Some(_) => stored.param.store_as_made(),
         }
         stored.param.save_as(save_dtype);
@@ -220,7 +271,7 @@ pub fn decorate<C: ?Sized + AsCell>(net: &Child<C>, how: Decorate) -> Result<Dec
         masters,
         "parameters decorated"
     );
-    Ok(Decorated { params, dtype, masters, save_dtype })
+    Ok(Decorated { params, dtype, keep, save_dtype })
 }
 
 /// Every parameter, each once, with the reason to keep it if there is one.

@@ -12,7 +12,7 @@ use crate::{
     kernels::{
         cast::{Convert, converted},
         elementwise::{MapSlices, Sum, map},
-        memory::{Pooled, recycle},
+        memory::{Pooled, recycle, uninit_vec},
         strides::row_major,
     },
 };
@@ -33,6 +33,11 @@ pub(crate) enum Array {
 pub(crate) struct Storage<T: Element>(Option<ArcArray<T, IxDyn>>);
 
 impl<T: Element> Storage<T> {
+    /// Of no elements, and without memory.
+    pub fn empty() -> Self {
+        Storage(Some(ArcArray::from_shape_vec(IxDyn(&[0]), Vec::new()).expect("no element")))
+    }
+
     /// Another holder of the same memory.
     pub fn share(&self) -> ArcArray<T, IxDyn> {
         (**self).clone()
@@ -204,6 +209,25 @@ impl Array {
     /// As [`slice`](Array::slice), mutable; storage that somebody else holds is copied first.
     pub fn slice_mut<T: Stored>(&mut self) -> Option<&mut [T]> {
         T::unwrap_mut(self).and_then(|a| a.as_slice_mut())
+    }
+
+    /// Prepares for all elements to be written. Where somebody else holds them, they are returned, and new memory with any
+    /// elements takes their place.
+    pub fn renew(&mut self) -> Option<Array> {
+        fn go<T: Stored>(a: &mut Storage<T>) -> Option<Array> {
+            match a.0.take().expect("only dropping empties it").try_into_owned_nocopy() {
+                Ok(alone) => {
+                    a.0 = Some(alone.into_shared());
+                    None
+                }
+                Err(shared) => {
+                    let new = ArcArray::from_shape_vec(shared.raw_dim(), uninit_vec(shared.len()));
+                    a.0 = Some(new.expect("one element for each"));
+                    Some(T::wrap(shared))
+                }
+            }
+        }
+        with_array!(self, a: T => go::<T>(a))
     }
 
     /// Another dtype, each element rounded once.

@@ -51,6 +51,12 @@ pub(crate) struct Unscaled {
     pub replaced: bool,
 }
 
+impl Default for Factors {
+    fn default() -> Self {
+        Factors { unscale: 1.0, clip: 1.0 }
+    }
+}
+
 impl Grads {
     /// The gradient of a parameter, in the parameter's dtype, or in f32 or f64 once it was unscaled or clipped; `None` when the
     /// loss does not depend on it.
@@ -148,7 +154,7 @@ impl Grads {
 
     /// The gradient of a parameter as it lies in memory, and what is still to be multiplied in.
     pub(crate) fn pending(&self, param: &Param) -> Option<(&Tensor, Factors)> {
-        let factors = self.pending.unwrap_or(Factors { unscale: 1.0, clip: 1.0 });
+        let factors = self.pending.unwrap_or_default();
         Some((self.by_leaf.get(&param.id())?, factors))
     }
 

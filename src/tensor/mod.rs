@@ -15,8 +15,9 @@ pub(crate) use array::{Array, Stored, with_array, with_float};
 pub(crate) use backward::backward_of;
 pub use build::TensorElement;
 pub use grads::Grads;
-pub(crate) use grads::{Unscaled, first_non_finite};
+pub(crate) use grads::{Factors, Unscaled, first_non_finite};
 pub use param::Param;
+pub(crate) use param::Rounding;
 pub use tape::{Backward, no_grad};
 pub(crate) use tape::{Forward, LeafId, Place, is_recording, record, record_segment, with_recording};
 

@@ -1,11 +1,11 @@
 //! Parameters: named places for tensors, shared by handle.
 
 use std::{
-    fmt,
+    fmt, mem,
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Array, LeafId, recording};
+use super::{Array, LeafId, array::Storage, recording};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -45,6 +45,18 @@ struct Lowered {
     from: DType,
     /// Of the dtype f32; the value is this, rounded.
     master: Option<Array>,
+    rounding: Rounding,
+}
+
+/// How the result of an update is rounded into a value that is stored low.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Rounding {
+    /// To nearest even: from the master, where there is one.
+    Nearest,
+    /// Up or down at random, by a stream of this seed; bf16 alone.
+    Stochastic { seed: u64 },
+    /// To nearest even, and what rounding leaves out is kept in bf16 by the optimizer; bf16 alone.
+    Kahan,
 }
 
 impl Param {
@@ -130,6 +142,22 @@ impl Param {
         Ok(())
     }
 
+    /// Lets an optimizer write the value, and the master where there is one, which it keeps in step. Neither changes its dtype
+    /// or shape. Low copies of the old value are gone.
+    pub(crate) fn rewrite<R>(&self, change: impl FnOnce(&mut Array, Option<&mut Array>) -> R) -> R {
+        let mut state = self.write();
+        // Taken out, so that it is changed in place where nothing else holds it.
+        let mut value = mem::replace(&mut state.value, self.placed(Array::F32(Storage::empty()))).into_array();
+        let result = change(&mut value, state.lowered.as_mut().and_then(|lowered| lowered.master.as_mut()));
+        state.value = self.placed(value);
+        result
+    }
+
+    /// How the results of updates are rounded into the value.
+    pub(crate) fn rounding(&self) -> Rounding {
+        self.read().lowered.as_ref().map_or(Rounding::Nearest, |lowered| lowered.rounding)
+    }
+
     /// Moves running statistics towards those of a batch: `(1 - momentum) * self + momentum * batch`, rounded once. Of a
     /// `count`, `batch` is the biased variance of so many numbers, and the unbiased one is taken.
     ///
@@ -152,11 +180,11 @@ impl Param {
     }
 
     /// Stores the value in a low dtype, with an f32 master or without, as if it had never been stored low before.
-    pub(crate) fn store_low(&self, dtype: DType, with_master: bool) {
+    pub(crate) fn store_low(&self, dtype: DType, with_master: bool, rounding: Rounding) {
         let mut state = self.write();
         let (from, full) = state.undecorated();
         state.value = self.placed(full.cast(dtype));
-        state.lowered = Some(Lowered { from, master: with_master.then(|| full.cast(DType::F32)) });
+        state.lowered = Some(Lowered { from, master: with_master.then(|| full.cast(DType::F32)), rounding });
     }
 
     /// Stores the value in the dtype it was made in: from the master where there is one, else from the low value.

@@ -13,9 +13,9 @@ use crate::{
     cell::{AsCell, Params},
     error::{Error, Result},
     logging::event,
-    optim::{Adam, Optimizer, Sgd},
+    optim::{Adafactor, Adagrad, Adam, Lamb, Lion, Optimizer, RmsProp, Sgd},
     policy::LossScaleSpec,
-    scale::LossScale,
+    scale::{LossScale, Outcome},
 };
 
 /// How to train.
@@ -29,8 +29,11 @@ pub struct FitOptions {
     pub batch: usize,
     /// The learning rate; 0.05.
     pub lr: f64,
-    /// How it changes during the epochs; not at all.
+    /// How it changes during the epochs; not at all. It goes on with each step that updates the parameters; one that is
+    /// skipped does not count.
     pub schedule: Schedule,
+    /// Steps of a linear warm-up before the schedule; 0.
+    pub warm_up: usize,
     /// Seed for the order of the examples in every epoch; 0.
     pub seed: u64,
     /// The optimizer; gradient descent with momentum 0.9.
@@ -39,7 +42,7 @@ pub struct FitOptions {
     pub loss_scale: LossScaleSpec,
 }
 
-/// Which optimizer.
+/// Which optimizer. [`Muon`](crate::Muon) is not among them, since it trains matrices only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
@@ -51,13 +54,25 @@ pub enum Method {
     },
     /// [`Adam`] with its default hyperparameters.
     Adam,
+    /// [`Adam::decoupled`] with its default hyperparameters.
+    AdamW,
+    /// [`Adagrad`] with its default hyperparameters.
+    Adagrad,
+    /// [`RmsProp`] with its default hyperparameters.
+    RmsProp,
+    /// [`Lion`] with its default hyperparameters.
+    Lion,
+    /// [`Lamb`] with its default hyperparameters.
+    Lamb,
+    /// [`Adafactor`] with its default hyperparameters.
+    Adafactor,
 }
 
 impl Default for FitOptions {
     fn default() -> Self {
         let method = Method::Sgd { momentum: 0.9 };
         let (schedule, loss_scale) = (Schedule::Constant, LossScaleSpec::None);
-        FitOptions { epochs: 10, batch: 32, lr: 0.05, schedule, seed: 0, method, loss_scale }
+        FitOptions { epochs: 10, batch: 32, lr: 0.05, schedule, warm_up: 0, seed: 0, method, loss_scale }
     }
 }
 
@@ -71,6 +86,12 @@ impl FitOptions {
         match self.method {
             Method::Sgd { momentum } => Box::new(Sgd::new(params, self.lr).momentum(momentum)),
             Method::Adam => Box::new(Adam::new(params, self.lr)),
+            Method::AdamW => Box::new(Adam::decoupled(params, self.lr)),
+            Method::Adagrad => Box::new(Adagrad::new(params, self.lr)),
+            Method::RmsProp => Box::new(RmsProp::new(params, self.lr)),
+            Method::Lion => Box::new(Lion::new(params, self.lr)),
+            Method::Lamb => Box::new(Lamb::new(params, self.lr)),
+            Method::Adafactor => Box::new(Adafactor::new(params, self.lr)),
         }
     }
 }
@@ -131,6 +152,8 @@ pub struct Fit {
     options: FitOptions,
     scale: LossScale,
     optimizer: Box<dyn Optimizer>,
+    /// Steps that updated the parameters.
+    stepped: usize,
     history: History,
 }
 
@@ -140,6 +163,9 @@ impl Fit {
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range.
     pub fn new<C: ?Sized + AsCell>(net: &Child<C>, options: &FitOptions) -> Result<Self> {
+        if let Schedule::Step { every: 0, .. } = options.schedule {
+            return Err(Error::value("a schedule of steps after every 0; allowed: at least 1"));
+        }
         if options.batch == 0 {
             return Err(Error::value("a batch of 0 examples; allowed: at least 1"));
         }
@@ -150,7 +176,7 @@ impl Fit {
             .iter()
             .map(|(_, param)| bytes(&param.value()) + param.master().as_ref().map_or(0, bytes));
         let history = History { param_bytes: param_bytes.sum(), ..History::default() };
-        Ok(Fit { options: options.clone(), scale, optimizer, history })
+        Ok(Fit { options: options.clone(), scale, optimizer, stepped: 0, history })
     }
 
     /// What happened so far.
@@ -212,14 +238,15 @@ impl Fit {
         data: &Split,
         observer: &mut dyn FnMut(Event<'_>),
     ) -> Result<()> {
-        let Fit { options, scale, optimizer, history } = self;
+        let Fit { options, scale, optimizer, stepped, history } = self;
         let epoch = history.epochs.len();
         let total = options.steps(data.train.len());
         for batch in data.train.shuffled_batches(options.batch, options.seed, epoch as u64) {
             if history.stalled().is_some() {
                 break;
             }
-            optimizer.set_lr(options.lr * options.schedule.factor(history.steps.len(), total));
+            let FitOptions { lr, schedule, warm_up, .. } = options;
+            optimizer.set_lr(*lr * schedule.factor_after(*warm_up, *stepped, total));
             let mut one = |net: &Child<C>| train_step(net, &batch, epoch, scale, optimizer.as_mut());
             let (step, tape_bytes) = if history.steps.is_empty() {
                 let (result, trace) = net.trace(one);
@@ -229,6 +256,7 @@ impl Fit {
                 one(net)?
             };
             history.tape_bytes = history.tape_bytes.max(tape_bytes);
+            *stepped += usize::from(step.outcome == Outcome::Stepped);
             observer(Event::Step(&step));
             history.steps.push(step);
         }

@@ -5,8 +5,8 @@ use std::f64::consts::PI;
 use serde::{Deserialize, Serialize};
 
 /// How the learning rate changes from step to step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Schedule {
     /// It does not change.
@@ -15,14 +15,58 @@ pub enum Schedule {
     /// It falls from its full value to nearly 0 along half a cosine wave: `(1 + cos(pi * step / steps)) / 2` of it.
     /// (Loshchilov and Hutter 2017, "SGDR", equation 5, without restarts.)
     Cosine,
+    /// It is multiplied by a factor after every so many steps, as `torch.optim.lr_scheduler.StepLR` does.
+    Step {
+        /// Steps, at least 1.
+        every: usize,
+        /// The factor.
+        factor: f64,
+    },
+    /// It rises from 1/25 of its full value to all of it in the first three tenths of the run, and falls to 1/250000 of it in
+    /// the rest, each along half a cosine wave. (Smith and Topin 2018, "Super-convergence", in the form and with the defaults
+    /// of `torch.optim.lr_scheduler.OneCycleLR`; the full value is its `max_lr`.)
+    #[serde(rename = "one-cycle")]
+    OneCycle,
+}
+
+/// From one number to another along half a cosine wave.
+fn half_wave(from: f64, to: f64, part: f64) -> f64 {
+    to + (from - to) / 2.0 * (1.0 + (PI * part).cos())
 }
 
 impl Schedule {
     /// What the learning rate is multiplied by at a step, counted from 0, of so many.
     pub fn factor(self, step: usize, steps: usize) -> f64 {
+        let (at, all) = (step as f64, steps.max(1) as f64);
         match self {
             Schedule::Constant => 1.0,
-            Schedule::Cosine => 0.5 * (1.0 + (PI * step as f64 / steps.max(1) as f64).cos()),
+            Schedule::Cosine => half_wave(1.0, 0.0, at / all),
+            Schedule::Step { every, factor } => factor.powf((step / every.max(1)) as f64),
+            Schedule::OneCycle => {
+                const START: f64 = 1.0 / 25.0;
+                let top = 0.3 * all - 1.0;
+                match at <= top {
+                    true => half_wave(START, 1.0, at / top),
+                    false => half_wave(1.0, START / 1e4, ((at - top) / (all - 1.0 - top)).min(1.0)),
+                }
+            }
+        }
+    }
+
+    /// As [`factor`](Schedule::factor), after a linear warm-up: at step i of the first `warm_up` steps the factor is
+    /// `(i + 1) / warm_up`, and the schedule has the steps after these. (Goyal et al. 2017, "Accurate, large minibatch SGD",
+    /// 2.2.)
+    ///
+    /// ```
+    /// use precast::train::Schedule;
+    /// let factors: Vec<f64> = (0..6).map(|step| Schedule::Cosine.factor_after(2, step, 6)).collect();
+    /// assert_eq!(factors[..3], [0.5, 1.0, 1.0]);
+    /// assert!(factors[3] < 1.0 && factors[5] > 0.0);
+    /// ```
+    pub fn factor_after(self, warm_up: usize, step: usize, steps: usize) -> f64 {
+        match step < warm_up {
+            true => (step + 1) as f64 / warm_up as f64,
+            false => self.factor(step - warm_up, steps.saturating_sub(warm_up)),
         }
     }
 }
@@ -31,13 +75,59 @@ impl Schedule {
 mod tests {
     use super::*;
 
+    fn near(met: &[f64], expected: &[f64]) {
+        assert_eq!(met.len(), expected.len());
+        assert!(met.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-15), "{met:?} {expected:?}");
+    }
+
     #[test]
     fn the_cosine_falls_from_one_through_a_half() {
         let factors: Vec<f64> = (0..=4).map(|step| Schedule::Cosine.factor(step, 4)).collect();
         let eighth = 0.5 * 0.5f64.sqrt();
-        for (met, expected) in factors.iter().zip([1.0, 0.5 + eighth, 0.5, 0.5 - eighth, 0.0]) {
-            assert!((met - expected).abs() < 1e-15, "{factors:?}");
-        }
+        near(&factors, &[1.0, 0.5 + eighth, 0.5, 0.5 - eighth, 0.0]);
         assert_eq!((Schedule::Constant.factor(3, 4), Schedule::Cosine.factor(0, 0)), (1.0, 1.0));
+    }
+
+    #[test]
+    fn steps_are_powers() {
+        let schedule = Schedule::Step { every: 2, factor: 0.1 };
+        near(&[0, 1, 2, 3, 4].map(|step| schedule.factor(step, 5)), &[1.0, 1.0, 0.1, 0.1, 0.01]);
+        assert_eq!(Schedule::Step { every: 0, factor: 0.5 }.factor(2, 5), 0.25);
+    }
+
+    /// By the phases that OneCycleLR documents: of 10 steps the full rate is that of step 2, the last is step 9.
+    #[test]
+    fn one_cycle_rises_and_falls() {
+        let factors: Vec<f64> = (0..10).map(|step| Schedule::OneCycle.factor(step, 10)).collect();
+        near(&[factors[0], factors[1], factors[2], factors[9]], &[0.04, 0.52, 1.0, 0.04 / 1e4]);
+        let fall = |part: f64| 4e-6 + (1.0 - 4e-6) * 0.5 * (1.0 + (PI * part).cos());
+        near(&factors[3..], &[1, 2, 3, 4, 5, 6, 7].map(|i| fall(f64::from(i) / 7.0)));
+        for steps in 0..5 {
+            assert!((0..=steps).all(|step| Schedule::OneCycle.factor(step, steps).is_finite()), "{steps}");
+        }
+    }
+
+    #[test]
+    fn a_warm_up_comes_before_any_schedule() {
+        let constant: Vec<f64> = (0..5).map(|step| Schedule::Constant.factor_after(4, step, 5)).collect();
+        near(&constant, &[0.25, 0.5, 0.75, 1.0, 1.0]);
+        for step in 0..6 {
+            assert_eq!(Schedule::Cosine.factor_after(3, 3 + step, 9), Schedule::Cosine.factor(step, 6));
+            assert_eq!(Schedule::Cosine.factor_after(0, step, 6), Schedule::Cosine.factor(step, 6));
+        }
+    }
+
+    #[test]
+    fn the_names_in_files_are_stable() {
+        let all = [
+            (Schedule::Constant, "\"constant\""),
+            (Schedule::Cosine, "\"cosine\""),
+            (Schedule::Step { every: 5, factor: 0.5 }, "{\"step\":{\"every\":5,\"factor\":0.5}}"),
+            (Schedule::OneCycle, "\"one-cycle\""),
+        ];
+        for (schedule, text) in all {
+            assert_eq!(serde_json::to_string(&schedule).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Schedule>(text).unwrap(), schedule);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Updates of every optimizer, and a training step of each network of the benches.
 
-use precast::{Reduction, cell::Params, prelude::*};
+use precast::{Adafactor, Adagrad, Lamb, Lion, Muon, Reduction, RmsProp, cell::Params, prelude::*};
 
 use crate::{
     digest::Digests,
@@ -45,32 +45,74 @@ const SAMPLES: usize = 4;
 type Make = fn(Params) -> Box<dyn Optimizer>;
 
 /// Every optimizer with every option: its name holds the options' names.
+const OPTIMIZERS: &[(&str, Make)] = &[
+    ("Sgd", |params| Box::new(Sgd::new(params, 0.1))),
+    ("Sgd weight_decay", |params| Box::new(Sgd::new(params, 0.1).weight_decay(0.01))),
+    ("Sgd momentum", |params| Box::new(Sgd::new(params, 0.1).momentum(0.9))),
+    ("Sgd momentum dampening", |params| Box::new(Sgd::new(params, 0.1).momentum(0.9).dampening(0.2))),
+    ("Sgd momentum nesterov", |params| Box::new(Sgd::new(params, 0.1).momentum(0.9).nesterov())),
+    ("Adam", |params| Box::new(Adam::new(params, 0.1))),
+    ("Adam betas eps weight_decay", |params| {
+        Box::new(Adam::new(params, 0.1).betas(0.8, 0.99).eps(1e-4).weight_decay(0.01))
+    }),
+    ("Adam decoupled", |params| Box::new(Adam::decoupled(params, 0.1))),
+    ("Adam amsgrad", |params| Box::new(Adam::new(params, 0.1).amsgrad())),
+    ("Adam state_8bit", |params| Box::new(Adam::new(params, 0.1).state_8bit())),
+    ("Adagrad lr_decay initial_sum eps", |params| {
+        Box::new(Adagrad::new(params, 0.1).lr_decay(0.1).initial_sum(0.5).eps(1e-6))
+    }),
+    ("RmsProp alpha eps", |params| Box::new(RmsProp::new(params, 0.1).alpha(0.9).eps(1e-6))),
+    ("RmsProp momentum centered", |params| Box::new(RmsProp::new(params, 0.01).momentum(0.9).centered())),
+    ("Lion betas", |params| Box::new(Lion::new(params, 0.1).betas(0.8, 0.9))),
+    ("Lion state_8bit", |params| Box::new(Lion::new(params, 0.1).state_8bit())),
+    ("Lamb betas eps", |params| Box::new(Lamb::new(params, 0.1).betas(0.8, 0.99).eps(1e-4))),
+    ("Adafactor beta2_decay eps threshold", |params| {
+        Box::new(Adafactor::new(params, 0.1).beta2_decay(-0.5).eps(1e-6, 1e-2).threshold(2.0))
+    }),
+    ("Muon", |params| Box::new(Muon::new(params, 0.1))),
+    ("Muon momentum nesterov rounds eps match_adam", |params| {
+        Box::new(Muon::new(params, 0.1).momentum(0.8).nesterov(false).rounds(3).eps(1e-5).match_adam())
+    }),
+];
+
+/// Every optimizer on parameters of every dtype, and on parameters that are stored low in every way.
 pub fn optimizers(print: &mut Print) {
-    let all: &[(&str, Make)] = &[
-        ("Sgd", |params| Box::new(Sgd::new(params, 0.1))),
-        ("Sgd weight_decay", |params| Box::new(Sgd::new(params, 0.1).weight_decay(0.01))),
-        ("Sgd momentum", |params| Box::new(Sgd::new(params, 0.1).momentum(0.9))),
-        ("Sgd momentum dampening", |params| Box::new(Sgd::new(params, 0.1).momentum(0.9).dampening(0.2))),
-        ("Sgd momentum nesterov", |params| Box::new(Sgd::new(params, 0.1).momentum(0.9).nesterov())),
-        ("Adam", |params| Box::new(Adam::new(params, 0.1))),
-        ("Adam betas eps weight_decay", |params| {
-            Box::new(Adam::new(params, 0.1).betas(0.8, 0.99).eps(1e-4).weight_decay(0.01))
-        }),
-        ("Adam decoupled", |params| Box::new(Adam::decoupled(params, 0.1))),
-    ];
-    for (name, make) in all {
+    for (name, make) in OPTIMIZERS {
         for dtype in [DType::F32, DType::F16, DType::Bf16, DType::F64] {
             print(&format!("{dtype} {name}"), &|digest| {
                 let mut draw = Draw::new(dtype);
                 let param = Param::new(draw.noise(&[700, 301]).detach());
-                let mut optimizer = make([("w".to_string(), param.clone())].into_iter().collect());
-                let towards = draw.noise(&[700, 301]).detach();
-                for _ in 0..3 {
-                    let loss = param.tensor().mse_loss(&towards, Reduction::Sum).unwrap();
-                    optimizer.update(&loss.backward().unwrap()).unwrap();
-                }
-                digest.result(&param.value());
+                updates(*make, &param, &mut draw, digest);
+            });
+        }
+        let stored = [
+            ("f16, master", Decorate::new(DType::F16)),
+            ("bf16, master", Decorate::new(DType::Bf16)),
+            ("bf16, stochastic", Decorate::new(DType::Bf16).stochastic_rounding(3)),
+            ("bf16, Kahan", Decorate::new(DType::Bf16).kahan()),
+        ];
+        for (storage, how) in stored {
+            print(&format!("{storage} {name}"), &|digest| {
+                let mut draw = Draw::new(DType::F32);
+                let net = Child::new(Dense::new(301, 700, &mut Rng::seed(1)));
+                let param = &net.cell().weight;
+                param.set(&draw.noise(&[700, 301]).detach()).unwrap();
+                decorate(&net, how.clone()).unwrap();
+                updates(*make, param, &mut draw, digest);
+                param.master().iter().for_each(|master| digest.result(master));
             });
         }
     }
+}
+
+/// Three steps towards other numbers.
+fn updates(make: Make, param: &Param, draw: &mut Draw, digest: &mut Digests) {
+    let mut optimizer = make([("w".to_string(), param.clone())].into_iter().collect());
+    let towards = draw.noise(&[700, 301]).detach().cast(param.dtype());
+    for _ in 0..3 {
+        let loss = param.tensor().mse_loss(&towards, Reduction::Sum).unwrap();
+        optimizer.update(&loss.backward().unwrap()).unwrap();
+    }
+    digest.result(&param.value());
+    optimizer.state().tensors.iter().for_each(|(_, tensor)| digest.result(tensor));
 }

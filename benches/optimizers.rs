@@ -1,0 +1,94 @@
+//! Optimizer steps over 25 million parameters beside torch's fused ones, in turns: `cargo bench --bench optimizers`.
+//!
+//! `-- --python PATH` names a Python that has torch; without one, only the times of precast are told. `update` is the update
+//! alone, `whole` is unscaling, the check for non-finite gradients, and the update. The figure is the median over the rounds
+//! of the ratio to what torch took in the same round, and beside it the ratio of the fastest of each. `-- --threads N`,
+//! `-- --rounds N` and names of optimizers choose what runs.
+
+#[path = "peers/mod.rs"]
+mod peers;
+
+use std::time::Instant;
+
+use peers::{Options, Torch, fastest, median};
+use precast::{Grads, LossScale, Param, cell::Params, prelude::*};
+
+const TENSORS: usize = 24;
+const SHAPE: [usize; 2] = [1024, 1024];
+const NAMES: [&str; 5] = ["sgd", "adam", "adamw", "adam 8-bit", "lion"];
+/// Steps of a measurement.
+const REPEATS: usize = 2;
+
+struct Bench {
+    optimizer: Box<dyn Optimizer>,
+    grads: Grads,
+    scales: [LossScale; 2],
+}
+
+impl Bench {
+    fn new(name: &str) -> Result<Self> {
+        let value = || Param::new(Tensor::full(&SHAPE, 0.5, DType::F32));
+        let params: Params = (0..TENSORS).map(|_| value()).collect();
+        let mut grads = Grads::default();
+        for (_, param) in params.iter() {
+            let numbers = (0..param.value().len()).map(|i| (i * 7919 % 1024) as f32 / 1024.0 - 0.5).collect();
+            grads.set(param, Tensor::from_vec(numbers, &SHAPE)?);
+        }
+        let optimizer: Box<dyn Optimizer> = match name {
+            "sgd" => Box::new(Sgd::new(params, 1e-3).momentum(0.9)),
+            "adam" => Box::new(Adam::new(params, 1e-3)),
+            "adam 8-bit" => Box::new(Adam::new(params, 1e-3).state_8bit()),
+            "lion" => Box::new(precast::Lion::new(params, 1e-4)),
+            _ => Box::new(Adam::decoupled(params, 1e-3)),
+        };
+        // Every other step multiplies the gradients again.
+        let mut bench = Bench { optimizer, grads, scales: [LossScale::fixed(2.0)?, LossScale::fixed(0.5)?] };
+        bench.time("whole")?;
+        Ok(bench)
+    }
+
+    /// Seconds of a step.
+    fn time(&mut self, mode: &str) -> Result<f64> {
+        let start = Instant::now();
+        for i in 0..REPEATS {
+            if mode == "whole" {
+                let bad = self.scales[i % 2].unscale(&mut self.grads, self.optimizer.params());
+                assert!(bad.is_none());
+            }
+            self.optimizer.update(&self.grads)?;
+        }
+        Ok(start.elapsed().as_secs_f64() / REPEATS as f64)
+    }
+}
+
+fn main() -> Result<()> {
+    let options = Options::read(15);
+    precast::set_threads(options.threads);
+    let mut torch = options.python.as_ref().map(|python| {
+        let (torch, version) = Torch::start(python, "torch_optimizers.py", options.threads).expect("it starts");
+        println!("{version}, {} threads, {} rounds", options.threads, options.rounds);
+        torch
+    });
+    for name in NAMES.into_iter().filter(|name| options.names.is_empty() || options.names.iter().any(|n| n == name)) {
+        let mut bench = Bench::new(name)?;
+        for mode in ["update", "whole"] {
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            for _ in 0..options.rounds {
+                if let Some(torch) = &mut torch {
+                    // Those that torch lacks are held against its Adam.
+                    let peer = if matches!(name, "sgd" | "adamw") { name } else { "adam" };
+                    let line = format!("{} {REPEATS} {peer} {mode}", options.threads);
+                    theirs.push(torch.time(&line).expect("torch has it"));
+                }
+                ours.push(bench.time(mode)?);
+            }
+            print!("{name:10} {mode:6}  {:6.2} ms", 1e3 * median(ours.clone()));
+            if !theirs.is_empty() {
+                let ratios = ours.iter().zip(&theirs).map(|(a, b)| a / b).collect();
+                print!("  {:.2} of torch's time ({:.2})", median(ratios), fastest(&ours) / fastest(&theirs));
+            }
+            println!();
+        }
+    }
+    Ok(())
+}

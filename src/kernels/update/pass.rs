@@ -1,0 +1,142 @@
+//! One pass over memory, in blocks that stay in the nearest cache.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{
+    eight_bit::{self, Blocks, Map},
+    gradient::Gradient,
+    storage::{Count, Storage},
+};
+use crate::kernels::{
+    elementwise::BLOCK,
+    float::Real,
+    memory::Pooled,
+    threads::{self, Shared},
+};
+
+/// The most running averages of a parameter's shape.
+pub(crate) const MOMENTS: usize = 3;
+
+/// About how many multiply-adds an element costs.
+const WORK: usize = 16;
+
+/// Running averages of a parameter, one for each of its elements.
+pub(crate) enum Moment<'a, R: Real> {
+    Full(&'a mut [R]),
+    Blocks(Blocks<'a>),
+}
+
+/// What an update reads and writes.
+pub(crate) struct Pass<'a, R: Real> {
+    pub storage: &'a mut dyn Storage<R>,
+    pub grad: &'a dyn Gradient<R>,
+    /// At most [`MOMENTS`].
+    pub moments: Vec<Moment<'a, R>>,
+    /// Whether lost updates are counted.
+    pub count: bool,
+}
+
+/// The formula for some elements: where they begin, their values, gradients and running averages. Where there are fewer
+/// averages, the last slices are empty.
+pub(crate) type Formula<'a, R> = dyn Fn(usize, &mut [R], &[R], [&mut [R]; MOMENTS]) + Sync + 'a;
+
+/// All values of a parameter in the dtype of the arithmetic: in memory, or written to `space`, which needs room for them
+/// unless the storage is [wide](Storage::is_wide).
+pub(crate) fn load_all<'s, R>(storage: &'s mut dyn Storage<R>, space: &'s mut [R]) -> &'s [R] {
+    // SAFETY: the storage is borrowed for as long as the slice lives.
+    unsafe { storage.load(0, storage.len(), space) }
+}
+
+/// A [`Moment`] of which threads take parts.
+enum Split<'a, R> {
+    Full(Shared<'a, R>),
+    Blocks { codes: Shared<'a, u8>, largest: Shared<'a, f32>, map: &'static Map },
+}
+
+impl<'a, R: Real> Split<'a, R> {
+    fn new(moment: &'a mut Moment<'_, R>, len: usize) -> Self {
+        match moment {
+            Moment::Full(slice) => {
+                assert_eq!(slice.len(), len, "a number for each element");
+                Split::Full(Shared::new(slice))
+            }
+            Moment::Blocks(Blocks { codes, largest, map }) => {
+                let blocks = len.div_ceil(eight_bit::BLOCK);
+                assert_eq!((codes.len(), largest.len()), (len, blocks), "a code for each element");
+                Split::Blocks { codes: Shared::new(codes), largest: Shared::new(largest), map: *map }
+            }
+        }
+    }
+
+    /// Some numbers: in memory, or decoded to `space`.
+    ///
+    /// # Safety
+    /// No one else uses these elements while the slice lives.
+    unsafe fn load<'s>(&'s self, start: usize, len: usize, space: &'s mut [R]) -> &'s mut [R] {
+        match self {
+            // SAFETY: the caller's promise.
+            Split::Full(all) => unsafe { all.part(start, len) },
+            Split::Blocks { codes, largest, map } => {
+                let space = &mut space[..len];
+                let (first, blocks) = (start / eight_bit::BLOCK, len.div_ceil(eight_bit::BLOCK));
+                // SAFETY: the caller's promise.
+                let (codes, largest) = unsafe { (codes.part(start, len), largest.part(first, blocks)) };
+                map.decode(codes, largest, space);
+                space
+            }
+        }
+    }
+
+    /// Encodes what was loaded to `space` and changed there.
+    ///
+    /// # Safety
+    /// No one else uses these elements meanwhile.
+    unsafe fn store(&self, start: usize, len: usize, space: &[R]) {
+        if let Split::Blocks { codes, largest, map } = self {
+            let (first, blocks) = (start / eight_bit::BLOCK, len.div_ceil(eight_bit::BLOCK));
+            // SAFETY: the caller's promise.
+            let (codes, largest) = unsafe { (codes.part(start, len), largest.part(first, blocks)) };
+            map.encode(&space[..len], codes, largest);
+        }
+    }
+}
+
+impl<R: Real> Pass<'_, R> {
+    /// Updates all elements. The blocks of [`BLOCK`] elements begin at multiples of it, with any number of threads.
+    pub fn run(self, formula: &Formula<'_, R>) -> Count {
+        let Pass { storage, grad, mut moments, count } = self;
+        let (storage, len) = (&*storage, storage.len());
+        assert!(moments.len() <= MOMENTS && grad.len() == len, "a gradient for each element");
+        let moments: Vec<Split<'_, R>> = moments.iter_mut().map(|moment| Split::new(moment, len)).collect();
+        let (updates, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+        threads::split(len, BLOCK, len * WORK, |range| {
+            let mut spaces = Pooled::<R>::uninit((2 + MOMENTS) * BLOCK);
+            let (value_space, rest) = spaces.split_at_mut(BLOCK);
+            let (grad_space, moment_spaces) = rest.split_at_mut(BLOCK);
+            for start in range.clone().step_by(BLOCK) {
+                let len = BLOCK.min(range.end - start);
+                let mut parts: [&mut [R]; MOMENTS] = Default::default();
+                for ((part, moment), space) in parts.iter_mut().zip(&moments).zip(moment_spaces.chunks_exact_mut(BLOCK))
+                {
+                    // SAFETY: blocks do not overlap, and each goes to one thread.
+                    *part = unsafe { moment.load(start, len, space) };
+                }
+                let grad = grad.read(start, &mut grad_space[..len]);
+                // SAFETY: as above.
+                let value = unsafe { storage.load(start, len, value_space) };
+                formula(start, value, grad, parts);
+                // SAFETY: as above.
+                let counted = unsafe { storage.store(start, value, count) };
+                if count {
+                    updates.fetch_add(counted.updates, Ordering::Relaxed);
+                    lost.fetch_add(counted.lost, Ordering::Relaxed);
+                }
+                for (moment, space) in moments.iter().zip(moment_spaces.chunks_exact(BLOCK)) {
+                    // SAFETY: as above.
+                    unsafe { moment.store(start, len, space) };
+                }
+            }
+        });
+        Count { updates: updates.into_inner(), lost: lost.into_inner() }
+    }
+}

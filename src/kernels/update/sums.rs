@@ -1,0 +1,68 @@
+//! Sums over a whole parameter, in fixed parts, so that no bit depends on the number of threads.
+
+use std::ops::Range;
+
+use crate::kernels::{
+    float::Real,
+    simd::{Body, vectorized},
+    threads::{self, Shared},
+};
+
+/// Elements of a part.
+const PART: usize = 1 << 14;
+
+/// About how many multiply-adds an element costs.
+const WORK: usize = 8;
+
+/// Calls `f` with each of the parts of `0..len` and of some slices of that length, and adds up what it returns, in the order of
+/// the parts.
+pub(crate) fn sum_by_parts<R: Real, const N: usize, const K: usize>(
+    len: usize,
+    slices: [&mut [R]; N],
+    f: impl Fn(Range<usize>, [&mut [R]; N]) -> [f64; K] + Sync,
+) -> [f64; K] {
+    assert!(slices.iter().all(|slice| slice.len() == len), "slices of one length");
+    let slices = slices.map(|slice| Shared::new(slice));
+    let mut sums = vec![[0.0; K]; len.div_ceil(PART)];
+    threads::chunks(&mut sums, 1, len * WORK, |part, sum| {
+        let range = part * PART..len.min((part + 1) * PART);
+        // SAFETY: parts do not overlap, and each goes to one thread.
+        let parts = slices.map(|slice| unsafe { slice.part(range.start, range.len()) });
+        sum[0] = f(range, parts);
+    });
+    let mut total = [0.0; K];
+    for sum in sums {
+        total.iter_mut().zip(sum).for_each(|(total, part)| *total += part);
+    }
+    total
+}
+
+/// Columns that are summed together.
+const COLUMNS: usize = 256;
+
+/// For each column of a matrix, the sum of the squares of its elements, one after the other in f64.
+pub(crate) fn square_sums_of_columns<R: Real>(matrix: &[R], columns: usize) -> Vec<f64> {
+    let mut sums = vec![0.0; columns];
+    threads::chunks(&mut sums, COLUMNS, matrix.len() * WORK, |part, sums| {
+        for row in matrix.chunks_exact(columns) {
+            vectorized(AddSquares { row: &row[part * COLUMNS..][..sums.len()], sums });
+        }
+    });
+    sums
+}
+
+struct AddSquares<'a, R> {
+    row: &'a [R],
+    sums: &'a mut [f64],
+}
+
+impl<R: Real> Body for AddSquares<'_, R> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        for (sum, x) in self.sums.iter_mut().zip(self.row) {
+            let x = x.to_f64().unwrap_or(f64::NAN);
+            *sum += x * x;
+        }
+    }
+}

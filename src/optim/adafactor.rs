@@ -1,0 +1,214 @@
+//! Adafactor.
+
+use std::ops::Range;
+
+use super::{
+    rule::{Kept, Number, Rule, Step, Whole, check, check_not_negative},
+    trained::{Trained, optimizer},
+};
+use crate::{
+    cell::Params,
+    error::Result,
+    kernels::{
+        reduce::sum_of,
+        simd::vectorized,
+        threads,
+        update::{MOMENTS, square_sums_of_columns, sum_by_parts},
+    },
+};
+
+/// Adafactor, in the form of `torch.optim.Adafactor`: Adam without a first average, whose second average of a matrix is kept
+/// as one number for each row and column. A tensor of more axes is a stack of matrices along its last two. At update t of a
+/// matrix:
+///
+/// ```text
+/// rho = min(lr, 1 / sqrt(t)),  alpha = max(eps2, rms(p)) * rho,  b = t^beta2_decay
+/// p = p - lr * weight_decay * p
+/// R = R + b * (mean over columns of grad * grad - R)      one number for each row
+/// C = C + b * (mean over rows of grad * grad - C)         one number for each column
+/// V = R * C / max(mean(R), eps1)                          of a vector: V = V + b * (grad * grad - V)
+/// U = grad / sqrt(max(V, eps1 * eps1))
+/// p = p - alpha * U / max(1, rms(U) / d)
+/// ```
+///
+/// Source: Shazeer and Stern 2018, "Adafactor", algorithms 4 and 5, in the form and order of operations of
+/// <https://docs.pytorch.org/docs/stable/generated/torch.optim.Adafactor.html>.
+#[derive(Clone, Debug)]
+pub struct Adafactor(Trained<Formula>);
+
+#[derive(Clone, Debug)]
+struct Formula {
+    beta2_decay: f64,
+    /// The first is the epsilon of the arithmetic unless it is set.
+    eps: (Option<f64>, f64),
+    d: f64,
+}
+
+impl Adafactor {
+    /// Adafactor with the decay -0.8 of the second average, eps1 the epsilon of f32 (of f64 for f64 parameters), eps2 1e-3, the
+    /// threshold 1 and no weight decay. Hyperparameters are checked when a step is taken.
+    pub fn new(params: Params, lr: f64) -> Self {
+        Adafactor(Trained::new(params, lr, Formula { beta2_decay: -0.8, eps: (None, 1e-3), d: 1.0 }))
+    }
+
+    /// Sets the exponent by which the share of the newest gradient falls, at most 0.
+    #[must_use]
+    pub fn beta2_decay(mut self, exponent: f64) -> Self {
+        self.0.rule.beta2_decay = exponent;
+        self
+    }
+
+    /// Sets the least root of the second average, and the least size of a parameter, each at least 0.
+    #[must_use]
+    pub fn eps(mut self, root: f64, size: f64) -> Self {
+        self.0.rule.eps = (Some(root), size);
+        self
+    }
+
+    /// Sets the root mean square above which an update is scaled down, at least 1.
+    #[must_use]
+    pub fn threshold(mut self, d: f64) -> Self {
+        self.0.rule.d = d;
+        self
+    }
+}
+
+optimizer!(Adafactor);
+
+pub(super) struct Known<R> {
+    shrink: R,
+    /// alpha over the size of the update.
+    rate: R,
+    variance: Variance<R>,
+    least: R,
+}
+
+/// The second average: of each element, or the factors of the rows and columns of a stack of matrices.
+enum Variance<R> {
+    Each(Vec<R>),
+    Factors { rows: Vec<R>, columns: Vec<R>, height: usize, width: usize },
+}
+
+impl<R: Number> Variance<R> {
+    /// Calls `f` with some elements, row by row: their range, a factor, and numbers that are their variances when multiplied by
+    /// the factor.
+    fn by_rows(&self, start: usize, len: usize, mut f: impl FnMut(Range<usize>, R, &[R])) {
+        match self {
+            Variance::Each(all) => f(0..len, R::one(), &all[start..][..len]),
+            Variance::Factors { rows, columns, height, width } => {
+                let mut at = 0;
+                while at < len {
+                    let (row, column) = ((start + at) / width, (start + at) % width);
+                    let some = (width - column).min(len - at);
+                    let first = row / height * width;
+                    f(at..at + some, rows[row], &columns[first + column..][..some]);
+                    at += some;
+                }
+            }
+        }
+    }
+}
+
+/// One over the root of a variance, which is at least so large.
+#[inline(always)]
+fn inverse_root<R: Number>(variance: R, least: R) -> R {
+    (if variance > least { variance } else { least }).sqrt().recip()
+}
+
+fn f64_of<R: Number>(x: R) -> f64 {
+    x.to_f64().unwrap_or(f64::NAN)
+}
+
+/// Moves averages towards numbers.
+fn blend<R: Number>(averages: &mut [R], share: R, numbers: impl Iterator<Item = R>) {
+    averages.iter_mut().zip(numbers).for_each(|(average, x)| *average = *average + share * (x - *average));
+}
+
+impl Rule for Formula {
+    const NAME: &'static str = "adafactor";
+    const LOOKS: bool = true;
+    type Known<R: Number> = Known<R>;
+
+    fn check(&self) -> Result<()> {
+        let decay = self.beta2_decay;
+        check("decay of the second average", decay, decay <= 0.0, "a finite number of at most 0")?;
+        check_not_negative("first eps", self.eps.0.unwrap_or(0.0))?;
+        check_not_negative("second eps", self.eps.1)?;
+        check("threshold", self.d, self.d >= 1.0, "a finite number of at least 1")
+    }
+
+    fn kept(&self, shape: &[usize]) -> Vec<Kept> {
+        let [stack @ .., height, width] = shape else { return vec![Kept::new("square", shape)] };
+        let of = |matrix: [usize; 2]| [stack, &matrix].concat();
+        vec![Kept::new("rows", &of([*height, 1])), Kept::new("columns", &of([1, *width]))]
+    }
+
+    fn prepare<R: Number>(&self, step: &Step, whole: Whole<'_, R>) -> Known<R> {
+        let Whole { shape, value, grad, mut kept } = whole;
+        let (len, count) = (value.len(), step.count as f64);
+        let eps = self.eps.0.unwrap_or(f64_of(R::epsilon()));
+        let share = R::of(count.powf(self.beta2_decay));
+        let mean_of = |sum: f64| sum / len.max(1) as f64;
+
+        let variance = match (&mut kept[..], shape) {
+            ([rows, columns], [.., height, width]) => {
+                let (height, width) = (*height, *width);
+                let mut sums = vec![0.0; rows.len()];
+                threads::chunks(&mut sums, 64, len, |part, sums| {
+                    for (row, sum) in grad[part * 64 * width..].chunks(width.max(1)).zip(sums) {
+                        *sum = f64_of(vectorized(|| sum_of([row], |[g]| g * g)));
+                    }
+                });
+                blend(rows, share, sums.iter().map(|sum| R::of(sum / width as f64)));
+                if len > 0 {
+                    for (columns, grad) in columns.chunks_exact_mut(width).zip(grad.chunks_exact(height * width)) {
+                        let sums = square_sums_of_columns(grad, width);
+                        blend(columns, share, sums.iter().map(|sum| R::of(sum / height as f64)));
+                    }
+                }
+                let scaled = rows.chunks(height.max(1)).flat_map(|rows| {
+                    let mean = rows.iter().map(|&x| f64_of(x)).sum::<f64>() / rows.len() as f64;
+                    let divisor = R::of(mean.max(eps));
+                    rows.iter().map(move |&row| row / divisor)
+                });
+                Variance::Factors { rows: scaled.collect(), columns: columns.to_vec(), height, width }
+            }
+            (kept, _) => {
+                let average = &mut *kept[0];
+                blend(average, share, grad.iter().map(|&g| g * g));
+                Variance::Each(average.to_vec())
+            }
+        };
+
+        let least = R::of(eps * eps);
+        let [weights, updates] = sum_by_parts(len, [], |range, []: [&mut [R]; 0]| {
+            let (value, grad) = (&value[range.clone()], &grad[range.clone()]);
+            let mut updates = 0.0;
+            variance.by_rows(range.start, range.len(), |some, factor, numbers| {
+                updates += f64_of(vectorized(|| {
+                    sum_of([&grad[some], numbers], |[g, x]| {
+                        let update = g * inverse_root(factor * x, least);
+                        update * update
+                    })
+                }));
+            });
+            [f64_of(vectorized(|| sum_of([value], |[p]| p * p))), updates]
+        });
+        let alpha = self.eps.1.max(mean_of(weights).sqrt()) * step.lr.min(1.0 / count.sqrt());
+        let size = (mean_of(updates).sqrt() / self.d).max(1.0);
+        Known { shrink: R::of(1.0 - step.lr * step.weight_decay), rate: R::of(alpha / size), variance, least }
+    }
+
+    fn apply<R: Number>(known: &Known<R>, start: usize, value: &mut [R], grad: &[R], _: [&mut [R]; MOMENTS]) {
+        let Known { shrink, rate, variance, least } = known;
+        let (shrink, rate, least) = (*shrink, *rate, *least);
+        variance.by_rows(start, value.len(), |some, factor, numbers| {
+            let (value, grad) = (&mut value[some.clone()], &grad[some]);
+            vectorized(|| {
+                for ((p, &g), &x) in value.iter_mut().zip(grad).zip(numbers) {
+                    *p = *p * shrink - rate * (inverse_root(factor * x, least) * g);
+                }
+            });
+        });
+    }
+}

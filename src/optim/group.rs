@@ -1,0 +1,37 @@
+//! Groups of parameters that are trained differently.
+
+/// What differs for the parameters of a group: made by the closure that `group` of an optimizer is given.
+///
+/// ```
+/// use precast::prelude::*;
+/// let rng = &mut Rng::seed(1);
+/// let net = Child::new(sequential![Dense::new(4, 8, rng), LayerNorm::new(&[8]), Dense::new(8, 2, rng)]);
+/// let optimizer = Adam::decoupled(net.params(), 1e-3)
+///     .group("**.bias", |group| group.weight_decay(0.0))?
+///     .group("0.**", |group| group.lr_factor(0.1))?; // `0.bias` has both
+///
+/// let error = Adam::new(net.params(), 1e-3).group("0.weights", |group| group.lr_factor(0.1)).unwrap_err();
+/// assert_eq!(error.to_string(), "the group `0.weights` matches no parameter (did you mean `0.weight`?)");
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Group {
+    pub(super) lr_factor: Option<f64>,
+    pub(super) weight_decay: Option<f64>,
+}
+
+impl Group {
+    /// Multiplies the optimizer's learning rate by a number of at least 0; it is checked when a step is taken.
+    #[must_use]
+    pub fn lr_factor(mut self, factor: f64) -> Self {
+        self.lr_factor = Some(factor);
+        self
+    }
+
+    /// Sets the weight decay, at least 0, in place of the optimizer's; it is checked when a step is taken.
+    #[must_use]
+    pub fn weight_decay(mut self, weight_decay: f64) -> Self {
+        self.weight_decay = Some(weight_decay);
+        self
+    }
+}

@@ -1,0 +1,139 @@
+//! LAMB.
+
+use super::{
+    rule::{Kept, Number, Rule, Step, Whole, check_not_negative, check_rate},
+    trained::{Trained, optimizer},
+};
+use crate::{
+    cell::Params,
+    error::Result,
+    kernels::{
+        reduce::sum_of,
+        simd::vectorized,
+        update::{MOMENTS, sum_by_parts},
+    },
+};
+
+/// LAMB: Adam whose update of a parameter has a size in proportion to that of the parameter. At update t:
+///
+/// ```text
+/// m = m + (1 - beta1) * (grad - m)
+/// v = beta2 * v + (1 - beta2) * grad * grad
+/// r = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay * p
+/// p = p - lr * |p| / |r| * r                           |p| / |r| is 1 where either is 0
+/// ```
+///
+/// Source: You et al. 2020, "Large batch optimization for deep learning", algorithm 2, with the identity for its function
+/// phi. |x| is the Euclidean norm over all elements of the parameter.
+#[derive(Clone, Debug)]
+pub struct Lamb(Trained<Formula>);
+
+#[derive(Clone, Debug)]
+struct Formula {
+    betas: (f64, f64),
+    eps: f64,
+}
+
+impl Lamb {
+    /// LAMB with betas (0.9, 0.999), eps 1e-6 and no weight decay. Hyperparameters are checked when a step is taken.
+    pub fn new(params: Params, lr: f64) -> Self {
+        Lamb(Trained::new(params, lr, Formula { betas: (0.9, 0.999), eps: 1e-6 }))
+    }
+
+    /// Sets the decay rates of the two running averages, each at least 0 and below 1.
+    #[must_use]
+    pub fn betas(mut self, first: f64, second: f64) -> Self {
+        self.0.rule.betas = (first, second);
+        self
+    }
+
+    /// Sets the number that keeps the division from exploding, at least 0.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.0.rule.eps = eps;
+        self
+    }
+}
+
+optimizer!(Lamb);
+
+pub(super) struct Known<R> {
+    /// The learning rate times the ratio of the norms.
+    rate: R,
+    direction: Direction<R>,
+}
+
+/// From the averages and the weight to what the weight moves along.
+#[derive(Clone, Copy)]
+struct Direction<R> {
+    step: R,
+    root: R,
+    eps: R,
+    weight_decay: R,
+}
+
+impl<R: Number> Direction<R> {
+    #[inline(always)]
+    fn of(self, p: R, m: R, v: R) -> R {
+        self.step * (m / (v.sqrt() / self.root + self.eps)) + self.weight_decay * p
+    }
+}
+
+impl Rule for Formula {
+    const NAME: &'static str = "lamb";
+    const LOOKS: bool = true;
+    type Known<R: Number> = Known<R>;
+
+    fn check(&self) -> Result<()> {
+        check_rate("first beta", self.betas.0)?;
+        check_rate("second beta", self.betas.1)?;
+        check_not_negative("eps", self.eps)
+    }
+
+    fn kept(&self, shape: &[usize]) -> Vec<Kept> {
+        vec![Kept::new("mean", shape), Kept::new("square", shape)]
+    }
+
+    fn prepare<R: Number>(&self, step: &Step, whole: Whole<'_, R>) -> Known<R> {
+        let Whole { value, grad, kept, .. } = whole;
+        let correction = |beta: f64| 1.0 - beta.powf(step.count as f64);
+        let [rest1, beta2, rest2] = [1.0 - self.betas.0, self.betas.1, 1.0 - self.betas.1].map(R::of);
+        let direction = Direction {
+            step: R::of(1.0 / correction(self.betas.0)),
+            root: R::of(correction(self.betas.1).sqrt()),
+            eps: R::of(self.eps),
+            weight_decay: R::of(step.weight_decay),
+        };
+        let kept: [&mut [R]; 2] = kept.try_into().unwrap_or_else(|_| unreachable!("two averages are kept"));
+        let squares = sum_by_parts(value.len(), kept, |range, [mean, square]| {
+            let (value, grad) = (&value[range.clone()], &grad[range]);
+            vectorized(|| {
+                for ((&g, m), v) in grad.iter().zip(mean.iter_mut()).zip(square.iter_mut()) {
+                    *m = *m + rest1 * (g - *m);
+                    *v = beta2 * *v + rest2 * (g * g);
+                }
+            });
+            let weights = vectorized(|| sum_of([value], |[p]| p * p));
+            let directions = vectorized(|| {
+                sum_of([value, &*mean, &*square], |[p, m, v]| {
+                    let r = direction.of(p, m, v);
+                    r * r
+                })
+            });
+            [weights, directions].map(|sum| sum.to_f64().unwrap_or(f64::NAN))
+        });
+        let [weight, moved] = squares.map(f64::sqrt);
+        let trust = if weight > 0.0 && moved > 0.0 { weight / moved } else { 1.0 };
+        Known { rate: R::of(step.lr * trust), direction }
+    }
+
+    fn apply<R: Number>(known: &Known<R>, _: usize, value: &mut [R], _: &[R], moments: [&mut [R]; MOMENTS]) {
+        let Known { rate, direction } = *known;
+        let [mean, square, _] = moments;
+        vectorized(|| {
+            for ((p, m), v) in value.iter_mut().zip(mean).zip(square) {
+                *p = *p - rate * direction.of(*p, *m, *v);
+            }
+        });
+    }
+}

@@ -1,0 +1,380 @@
+//! Parameters under training: what every optimizer does with them, whatever its formula.
+
+use std::fmt::{self, Debug};
+
+use half::{bf16, f16};
+
+use super::{
+    Group, LostUpdates, OptimizerState,
+    rule::{Number, Rule, Step, Whole, check_not_negative},
+    state::{self, Average, Layout, Memory},
+};
+use crate::{
+    DType, Grads, Param,
+    cell::Params,
+    error::{Error, Result, did_you_mean},
+    kernels::{
+        float::Float,
+        memory::Pooled,
+        update::{
+            Count, Gradient, Kahan, MOMENTS, Moment, Multiplied, Pass, Place, Rounded, Stochastic, Storage, Stream,
+            Wide, WithMaster, eight_bit::Blocks, load_all,
+        },
+    },
+    logging::event,
+    policy::Pattern,
+    tensor::{Array, Factors, Rounding, Stored},
+};
+
+/// Parameters, the state of each that has had a gradient, and the formula that updates them.
+#[derive(Clone)]
+pub(super) struct Trained<R> {
+    pub params: Params,
+    pub rule: R,
+    pub lr: f64,
+    pub weight_decay: f64,
+    /// Whether running averages are in 8 bits where the rule allows it.
+    pub eight_bit: bool,
+    /// For each parameter, what differs.
+    groups: Vec<Group>,
+    memory: Vec<Option<Memory>>,
+    lost: Option<Lost>,
+}
+
+/// What is counted of lost updates.
+#[derive(Clone, Default)]
+struct Lost {
+    /// Of the last step.
+    updates: Vec<LostUpdates>,
+    warned: bool,
+}
+
+/// Parameters of fewer elements keep f32 averages, as bitsandbytes' do.
+const LEAST_IN_EIGHT_BIT: usize = 4096;
+
+impl<R: Rule> Trained<R> {
+    pub fn new(params: Params, lr: f64, rule: R) -> Self {
+        let (groups, memory) = (vec![Group::default(); params.len()], vec![None; params.len()]);
+        Trained { params, rule, lr, weight_decay: 0.0, eight_bit: false, groups, memory, lost: None }
+    }
+
+    pub fn group(&mut self, pattern: &str, options: impl FnOnce(Group) -> Group) -> Result<()> {
+        let matching: Pattern = pattern.parse()?;
+        let Group { lr_factor, weight_decay } = options(Group::default());
+        let mut matched = false;
+        for ((path, _), group) in self.params.iter().zip(&mut self.groups) {
+            if matching.matches(path) {
+                matched = true;
+                group.lr_factor = lr_factor.or(group.lr_factor);
+                group.weight_decay = weight_decay.or(group.weight_decay);
+            }
+        }
+        if matched {
+            return Ok(());
+        }
+        let near = did_you_mean(pattern, self.params.iter().map(|(path, _)| path));
+        Err(Error::path(format!("the group `{pattern}` matches no parameter{near}")))
+    }
+
+    pub fn count_lost_updates(&mut self) {
+        self.lost.get_or_insert_default();
+    }
+
+    pub fn lost_updates(&self) -> &[LostUpdates] {
+        self.lost.as_ref().map_or(&[], |lost| &lost.updates)
+    }
+
+    fn check(&self, grads: &Grads) -> Result<()> {
+        check_not_negative("learning rate", self.lr)?;
+        check_not_negative("weight decay", self.weight_decay)?;
+        self.rule.check()?;
+        for ((path, param), group) in self.params.iter().zip(&self.groups) {
+            check_not_negative("group's factor of the learning rate", group.lr_factor.unwrap_or(1.0))?;
+            check_not_negative("group's weight decay", group.weight_decay.unwrap_or(0.0))?;
+            let Some((grad, _)) = grads.pending(param) else { continue };
+            let (dtype, shape) = (grad.dtype(), grad.shape());
+            if shape != param.shape() || !dtype.is_float() {
+                return Err(Error::shape(format!(
+                    "the gradient of `{path}` is {dtype} {shape:?}, the parameter has the shape {:?}",
+                    param.shape()
+                )));
+            }
+            if !param.dtype().is_float() {
+                return Err(Error::dtype(format!("`{path}`: a {} parameter cannot be trained", param.dtype())));
+            }
+            self.rule.check_shape(shape).map_err(|e| e.context(format_args!("`{path}` {shape:?}")))?;
+        }
+        Ok(())
+    }
+
+    pub fn update(&mut self, grads: &Grads) -> Result<()> {
+        self.check(grads)?;
+        let Trained { params, rule, lr, weight_decay, eight_bit, groups, memory, lost } = self;
+        if let Some(lost) = lost {
+            lost.updates.clear();
+        }
+        for (((path, param), group), memory) in params.iter().zip(groups).zip(memory) {
+            let Some((grad, factors)) = grads.pending(param) else { continue };
+            let layout = layout(rule, *eight_bit, param);
+            let memory = match memory {
+                Some(memory) if memory.fits(&layout) => memory,
+                stale => stale.insert(Memory::new(&layout)),
+            };
+            // A parameter may be stored in another way since the last step.
+            if memory.compensation.is_some() != layout.compensation.is_some() {
+                memory.compensation = layout.compensation.as_deref().map(state::zeros);
+            }
+            memory.steps += 1;
+            let step = Step {
+                count: memory.steps,
+                lr: *lr * group.lr_factor.unwrap_or(1.0),
+                weight_decay: group.weight_decay.unwrap_or(*weight_decay),
+            };
+            let one = One { rule, step, path, param, shape: param.shape(), layout: &layout, count: lost.is_some() };
+            let count = one.update(&grad.array().cast(wide_of(grad.dtype(), layout.wide)), factors, memory);
+            if let Some(lost) = lost {
+                let is_stochastic = matches!(param.rounding(), Rounding::Stochastic { .. });
+                lost.updates.push(LostUpdates::new(path, count, is_stochastic));
+            }
+        }
+        if let Some(lost) = lost {
+            lost.warn();
+        }
+        Ok(())
+    }
+
+    pub fn state(&self) -> OptimizerState {
+        let mut state =
+            OptimizerState { optimizer: R::NAME.to_string(), steps: Default::default(), tensors: Vec::new() };
+        for ((path, param), memory) in self.params.iter().zip(&self.memory) {
+            state.steps.insert(path.to_string(), memory.as_ref().map_or(0, |memory| memory.steps));
+            let Some(memory) = memory else { continue };
+            let tensors = memory.tensors(&layout(&self.rule, self.eight_bit, param));
+            state.tensors.extend(tensors.into_iter().map(|(name, tensor)| (format!("{path}/{name}"), tensor)));
+        }
+        state
+    }
+
+    pub fn restore(&mut self, state: OptimizerState) -> Result<()> {
+        let layouts: Vec<(String, Layout)> = self
+            .params
+            .iter()
+            .map(|(path, param)| (path.to_string(), layout(&self.rule, self.eight_bit, param)))
+            .collect();
+        self.memory = state::restored(state, R::NAME, &layouts)?;
+        Ok(())
+    }
+}
+
+impl<R> Debug for Trained<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} parameters", self.params.len())
+    }
+}
+
+impl Lost {
+    /// Warns, once, when a parameter has lost too many updates.
+    fn warn(&mut self) {
+        let most = self.updates.iter().max_by(|a, b| a.share().total_cmp(&b.share()));
+        if let Some(_high) = most.filter(|most| most.is_high() && !self.warned) {
+            event!(WARN, path = _high.path, share = _high.share(), "rounding loses updates");
+            self.warned = true;
+        }
+    }
+}
+
+/// The dtype in which a gradient is read: its own, unless only the arithmetic's has room for it.
+fn wide_of(grad: DType, wide: DType) -> DType {
+    if wide == DType::F64 || grad == DType::F64 { wide } else { grad }
+}
+
+/// What is kept of a parameter.
+fn layout(rule: &impl Rule, eight_bit: bool, param: &Param) -> Layout {
+    let shape = param.shape();
+    let wide = if param.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let eight_bit = eight_bit && wide == DType::F32 && shape.iter().product::<usize>() >= LEAST_IN_EIGHT_BIT;
+    let kept = rule.kept(&shape).into_iter().map(|kept| {
+        let in_eight_bit = eight_bit && kept.eight_bit.is_some();
+        (kept, in_eight_bit)
+    });
+    let kept = kept.collect();
+    let compensation = (param.rounding() == Rounding::Kahan).then_some(shape);
+    Layout { wide, kept, compensation }
+}
+
+/// One update of one parameter.
+struct One<'a, R> {
+    rule: &'a R,
+    step: Step,
+    path: &'a str,
+    param: &'a Param,
+    shape: Vec<usize>,
+    layout: &'a Layout,
+    /// Whether lost updates are counted.
+    count: bool,
+}
+
+impl<R: Rule> One<'_, R> {
+    fn update(&self, grad: &Array, factors: Factors, memory: &mut Memory) -> Count {
+        let rounding = self.param.rounding();
+        self.param.rewrite(|value, master| {
+            let old = value.renew();
+            let old_value = old.as_ref();
+            let [unscale, clip] = [factors.unscale, factors.clip];
+            let grad: &dyn Gradient<f32> = match grad {
+                Array::F32(_) => &multiplied::<f32>(grad, [unscale, clip]),
+                Array::F16(_) => &multiplied::<f16>(grad, [unscale, clip]),
+                Array::Bf16(_) => &multiplied::<bf16>(grad, [unscale, clip]),
+                _ => {
+                    let grad = multiplied::<f64>(grad, [unscale, clip].map(f64::from));
+                    return self.run(&mut Wide(place::<f64>(old_value, value)), &grad, memory);
+                }
+            };
+            if let Some(master) = master {
+                let old = master.renew();
+                let master = place(old.as_ref(), master);
+                return match value.dtype() {
+                    DType::F16 => {
+                        self.run(&mut WithMaster { value: place::<f16>(old_value, value), master }, grad, memory)
+                    }
+                    _ => self.run(&mut WithMaster { value: place::<bf16>(old_value, value), master }, grad, memory),
+                };
+            }
+            match (value.dtype(), rounding) {
+                (DType::F32, _) => self.run(&mut Wide(place::<f32>(old_value, value)), grad, memory),
+                (DType::F16, _) => self.run(&mut Rounded(place::<f16>(old_value, value)), grad, memory),
+                (_, Rounding::Nearest) => self.run(&mut Rounded(place::<bf16>(old_value, value)), grad, memory),
+                (_, Rounding::Stochastic { seed }) => {
+                    let stream = Stream::new(seed, self.path, self.step.count);
+                    self.run(&mut Stochastic { value: place(old_value, value), stream }, grad, memory)
+                }
+                (_, Rounding::Kahan) => {
+                    let mut rest = memory.compensation.take().expect("the layout has one");
+                    let old_rest = rest.renew();
+                    let compensation = place(old_rest.as_ref(), &mut rest);
+                    let value = place(old_value, value);
+                    let count = self.run(&mut Kahan { value, compensation }, grad, memory);
+                    memory.compensation = Some(rest);
+                    count
+                }
+            }
+        })
+    }
+
+    /// The update in the dtype of the arithmetic.
+    fn run<N: Number>(&self, storage: &mut dyn Storage<N>, grad: &dyn Gradient<N>, memory: &mut Memory) -> Count {
+        let (rule, shape) = (self.rule, &self.shape[..]);
+        let len = if R::LOOKS { storage.len() } else { 0 };
+        let mut value_space = Pooled::uninit(if storage.is_wide() { 0 } else { len });
+        let mut grad_space = Pooled::uninit(len);
+        let whole_grad = Multiplied { grad: grad.read(0, &mut grad_space), factors: [N::one(); 2] };
+        let (known, grad): (_, &dyn Gradient<N>) = if R::LOOKS {
+            let kept = memory.kept.iter_mut().filter_map(Average::full).collect();
+            let whole = Whole { shape, value: load_all(storage, &mut value_space), grad: whole_grad.grad, kept };
+            (rule.prepare(&self.step, whole), &whole_grad)
+        } else {
+            (rule.prepare(&self.step, Whole { shape, value: &[], grad: &[], kept: vec![] }), grad)
+        };
+        let moments = memory.kept.iter_mut().zip(&self.layout.kept).filter(|(_, (kept, _))| kept.shape == shape);
+        let moments = moments.map(|(average, _)| average.moment()).collect();
+        let formula = |start, value: &mut [N], grad: &[N], moments: [&mut [N]; MOMENTS]| {
+            R::apply(&known, start, value, grad, moments);
+        };
+        Pass { storage, grad, moments, count: self.count }.run(&formula)
+    }
+}
+
+impl Average {
+    /// The numbers of one that is not in 8 bits.
+    fn full<N: Number>(&mut self) -> Option<&mut [N]> {
+        match self {
+            Average::Full(array) => array.slice_mut::<N>(),
+            Average::Blocks { .. } => None,
+        }
+    }
+
+    fn moment<N: Number>(&mut self) -> Moment<'_, N> {
+        match self {
+            Average::Full(array) => Moment::Full(array.slice_mut().expect("made in this dtype")),
+            Average::Blocks { codes, largest, map } => Moment::Blocks(Blocks { codes, largest, map }),
+        }
+    }
+}
+
+fn multiplied<G: Float + Stored>(grad: &Array, factors: [G::Wide; 2]) -> Multiplied<'_, G> {
+    Multiplied { grad: grad.slice::<G>().expect("of this dtype and contiguous"), factors }
+}
+
+fn place<'a, T: Stored>(old: Option<&'a Array>, new: &'a mut Array) -> Place<'a, T> {
+    let slice = |old: &'a Array| old.slice::<T>().expect("of one dtype and contiguous");
+    Place::new(old.map(slice), new.slice_mut::<T>().expect("of this dtype and contiguous"))
+}
+
+/// What the optimizers have in common for their users.
+macro_rules! optimizer {
+    ($name:ident) => {
+        impl $name {
+            /// Sets the weight decay, at least 0.
+            #[must_use]
+            pub fn weight_decay(mut self, weight_decay: f64) -> Self {
+                self.0.weight_decay = weight_decay;
+                self
+            }
+
+            /// Trains the parameters whose paths match a [pattern](crate::policy::Pattern) differently: see
+            /// [`Group`](crate::optim::Group). A parameter may be in several groups; of those that say the same, the last holds.
+            ///
+            /// # Errors
+            /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) for a malformed pattern,
+            /// [`ErrorKind::Path`](crate::ErrorKind::Path) when no parameter matches, with the nearest path.
+            pub fn group(
+                mut self,
+                pattern: &str,
+                options: impl FnOnce(crate::optim::Group) -> crate::optim::Group,
+            ) -> $crate::Result<Self> {
+                self.0.group(pattern, options)?;
+                Ok(self)
+            }
+
+            /// Counts the updates that rounding swallows, for [`lost_updates`](crate::Optimizer::lost_updates), and warns once when
+            /// a parameter loses [more than half](crate::optim::LostUpdates::WARN_ABOVE) of them.
+            #[must_use]
+            pub fn count_lost_updates(mut self) -> Self {
+                self.0.count_lost_updates();
+                self
+            }
+        }
+
+        impl crate::optim::Optimizer for $name {
+            fn params(&self) -> &crate::cell::Params {
+                &self.0.params
+            }
+
+            fn update(&mut self, grads: &crate::Grads) -> crate::Result<()> {
+                self.0.update(grads)
+            }
+
+            fn lr(&self) -> f64 {
+                self.0.lr
+            }
+
+            fn set_lr(&mut self, lr: f64) {
+                self.0.lr = lr;
+            }
+
+            fn lost_updates(&self) -> &[crate::optim::LostUpdates] {
+                self.0.lost_updates()
+            }
+
+            fn state(&self) -> crate::optim::OptimizerState {
+                self.0.state()
+            }
+
+            fn restore(&mut self, state: crate::optim::OptimizerState) -> crate::Result<()> {
+                self.0.restore(state)
+            }
+        }
+    };
+}
+
+pub(super) use optimizer;

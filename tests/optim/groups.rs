@@ -1,0 +1,56 @@
+//! Groups of parameters.
+
+use precast::prelude::*;
+
+use super::{bits, noise};
+
+fn net() -> Child {
+    let rng = &mut Rng::seed(1);
+    Child::of(sequential![Dense::new(3, 4, rng), Dense::new(4, 2, rng)])
+}
+
+fn grads(net: &Child) -> precast::Grads {
+    let mut grads = precast::Grads::default();
+    net.params().iter().for_each(|(_, param)| grads.set(param, noise(&param.shape(), 7)));
+    grads
+}
+
+#[test]
+fn a_group_is_as_an_optimizer_of_its_own() {
+    let (together, apart) = (net(), net());
+    let mut one = Adam::decoupled(together.params(), 0.1)
+        .group("**.bias", |group| group.weight_decay(0.0).lr_factor(0.5))
+        .unwrap()
+        .group("1.**", |group| group.lr_factor(0.25))
+        .unwrap();
+    let of = |keep: fn(&str) -> bool| apart.params().filter(|path, _| keep(path));
+    let mut several = [
+        Adam::decoupled(of(|path| path == "0.weight"), 0.1),
+        Adam::decoupled(of(|path| path == "0.bias"), 0.05).weight_decay(0.0),
+        Adam::decoupled(of(|path| path == "1.weight"), 0.025),
+        // Of two groups that say the same, the last holds.
+        Adam::decoupled(of(|path| path == "1.bias"), 0.025).weight_decay(0.0),
+    ];
+    for _ in 0..3 {
+        one.update(&grads(&together)).unwrap();
+        several.iter_mut().for_each(|optimizer| optimizer.update(&grads(&apart)).unwrap());
+    }
+    for ((path, a), (_, b)) in together.params().iter().zip(apart.params().iter()) {
+        assert_eq!(bits(&a.value()), bits(&b.value()), "{path}");
+    }
+    // The factor is one of the present learning rate.
+    one.set_lr(0.0);
+    let before = together.params();
+    let before: Vec<_> = before.iter().map(|(_, param)| bits(&param.value())).collect();
+    one.update(&grads(&together)).unwrap();
+    let after = together.params();
+    assert_eq!(before, after.iter().map(|(_, param)| bits(&param.value())).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_group_of_nobody_is_an_error() {
+    let message = |pattern| Sgd::new(net().params(), 0.1).group(pattern, |group| group).unwrap_err().to_string();
+    assert_eq!(message("0.wieght"), "the group `0.wieght` matches no parameter (did you mean `0.weight`?)");
+    assert_eq!(message("*.*.bias"), "the group `*.*.bias` matches no parameter");
+    assert!(message("0.we*").contains("has a `*` inside the segment"));
+}

@@ -1,0 +1,58 @@
+//! Optimizers: formulas, groups, state, and what the storage of a parameter does to an update.
+
+mod accuracy;
+mod eight_bit;
+mod formulas;
+mod groups;
+mod state;
+mod storage;
+
+use precast::{
+    Adafactor, Adagrad, Adam, DType, Grads, Lamb, Lion, Muon, Optimizer, Param, RmsProp, Sgd, Tensor, cell::Params,
+};
+
+/// Gradients of a sequence of steps that has both signs and different sizes.
+fn gradient(step: usize) -> f64 {
+    [0.5, -1.25, 3.0, 0.0625, -0.75, 2.0, -4.0, 0.3][step % 8]
+}
+
+fn grads_of(param: &Param, value: f64) -> Grads {
+    let mut grads = Grads::default();
+    grads.set(param, Tensor::full(&param.shape(), value, DType::F64).cast(param.value().dtype()));
+    grads
+}
+
+/// Numbers of both signs below 1, which differ from seed to seed.
+fn noise(shape: &[usize], seed: u64) -> Tensor {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let number = |_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f64 / 8388608.0 - 1.0
+    };
+    let numbers: Vec<f64> = (0..shape.iter().product()).map(number).collect();
+    Tensor::from_f64(&numbers, shape, DType::F32).unwrap()
+}
+
+fn bits(x: &Tensor) -> Vec<u64> {
+    x.to_f64().into_iter().map(f64::to_bits).collect()
+}
+
+type Make = fn(Params) -> Box<dyn Optimizer>;
+
+/// Every optimizer, with those of its options that change what it keeps.
+const ALL: &[(&str, Make)] = &[
+    ("sgd", |params| Box::new(Sgd::new(params, 0.01))),
+    ("sgd with momentum", |params| Box::new(Sgd::new(params, 0.01).momentum(0.9).weight_decay(0.01))),
+    ("adam", |params| Box::new(Adam::new(params, 0.01))),
+    ("adam with amsgrad", |params| Box::new(Adam::decoupled(params, 0.01).amsgrad())),
+    ("adam in 8 bits", |params| Box::new(Adam::new(params, 0.01).state_8bit())),
+    ("adam with amsgrad in 8 bits", |params| Box::new(Adam::new(params, 0.01).amsgrad().state_8bit())),
+    ("adagrad", |params| Box::new(Adagrad::new(params, 0.01).initial_sum(0.1))),
+    ("rmsprop", |params| Box::new(RmsProp::new(params, 0.01))),
+    ("rmsprop with all", |params| Box::new(RmsProp::new(params, 0.01).momentum(0.9).centered())),
+    ("lion", |params| Box::new(Lion::new(params, 0.01).weight_decay(0.1))),
+    ("lion in 8 bits", |params| Box::new(Lion::new(params, 0.01).state_8bit())),
+    ("lamb", |params| Box::new(Lamb::new(params, 0.01).weight_decay(0.1))),
+    ("adafactor", |params| Box::new(Adafactor::new(params, 0.01))),
+    ("muon", |params| Box::new(Muon::new(params, 0.01))),
+];
