@@ -9,3 +9,11 @@ macro_rules! event {
 }
 
 pub(crate) use event;
+
+/// Tells people on standard error of what will probably go wrong, where the feature `tracing` is off and no event tells it.
+/// Callers see to it that it is told once.
+pub(crate) fn warn(message: &str) {
+    if cfg!(not(feature = "tracing")) {
+        eprintln!("precast: {message}");
+    }
+}

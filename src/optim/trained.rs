@@ -21,7 +21,7 @@ use crate::{
             Wide, WithMaster, eight_bit::Blocks, load_all,
         },
     },
-    logging::event,
+    logging::{event, warn},
     policy::Pattern,
     tensor::{Array, Factors, Rounding, Stored},
 };
@@ -39,6 +39,8 @@ pub(super) struct Trained<R> {
     groups: Vec<Group>,
     memory: Vec<Option<Memory>>,
     lost: Option<Lost>,
+    /// Whether it was told that gradients come through f16 and their loss is not scaled.
+    told: bool,
 }
 
 /// What is counted of lost updates.
@@ -55,7 +57,8 @@ const LEAST_IN_EIGHT_BIT: usize = 4096;
 impl<R: Rule> Trained<R> {
     pub fn new(params: Params, lr: f64, rule: R) -> Self {
         let (groups, memory) = (vec![Group::default(); params.len()], vec![None; params.len()]);
-        Trained { params, rule, lr, weight_decay: 0.0, eight_bit: false, groups, memory, lost: None }
+        let (weight_decay, eight_bit, lost, told) = (0.0, false, None, false);
+        Trained { params, rule, lr, weight_decay, eight_bit, groups, memory, lost, told }
     }
 
     pub fn group(&mut self, pattern: &str, options: impl FnOnce(Group) -> Group) -> Result<()> {
@@ -107,9 +110,36 @@ impl<R: Rule> Trained<R> {
         Ok(())
     }
 
+    /// Refuses gradients that are known not to be finite, and those that come through f16 from a loss that was not scaled where
+    /// a policy requires a scaler. Where none does, it is told once.
+    fn check_scaled(&mut self, grads: &Grads) -> Result<()> {
+        if let Some(path) = grads.non_finite() {
+            return Err(Error::value(format!(
+                "the gradient of `{path}` is not finite; `LossScale::apply` skips such a step, `update` cannot"
+            )));
+        }
+        let Some((path, param)) = self.params.iter().find(|(_, param)| grads.is_unscaled_f16(param)) else {
+            return Ok(());
+        };
+        let cell = path.rsplit_once('.').map_or(path, |(cell, _)| cell);
+        let words = format!(
+            "gradients of `{cell}` come through ops in float16, and their loss was not scaled: gradients below 6e-8 are 0, and \
+             the network may not converge. Scale the loss with a `LossScale`, or use bfloat16"
+        );
+        if param.requires_scaler() {
+            return Err(Error::value(format!("{words}; the policy says `scaler: required`")));
+        }
+        if !std::mem::replace(&mut self.told, true) {
+            event!(WARN, cell, "gradients in float16 without a loss scale");
+            warn(&words);
+        }
+        Ok(())
+    }
+
     pub fn update(&mut self, grads: &Grads) -> Result<()> {
         self.check(grads)?;
-        let Trained { params, rule, lr, weight_decay, eight_bit, groups, memory, lost } = self;
+        self.check_scaled(grads)?;
+        let Trained { params, rule, lr, weight_decay, eight_bit, groups, memory, lost, .. } = self;
         if let Some(lost) = lost {
             lost.updates.clear();
         }
@@ -176,8 +206,13 @@ impl Lost {
     /// Warns, once, when a parameter has lost too many updates.
     fn warn(&mut self) {
         let most = self.updates.iter().max_by(|a, b| a.share().total_cmp(&b.share()));
-        if let Some(_high) = most.filter(|most| most.is_high() && !self.warned) {
-            event!(WARN, path = _high.path, share = _high.share(), "rounding loses updates");
+        if let Some(high) = most.filter(|most| most.is_high() && !self.warned) {
+            let (path, percent) = (&high.path, 100.0 * high.share());
+            event!(WARN, path, share = high.share(), "rounding loses updates");
+            warn(&format!(
+                "rounding swallows {percent:.0} % of the updates of `{path}`: store weights with a master, or round by stochastic \
+                 rounding or Kahan compensation"
+            ));
             self.warned = true;
         }
     }

@@ -211,7 +211,7 @@ mod tests {
         let step = |(i, &loss): (usize, &f64)| {
             let skipped = Outcome::Skipped { cause: Cause::Overflow { scale: 1024.0 }, first: "fc.weight".into() };
             let outcome = if i == 1 { skipped } else { Outcome::Stepped };
-            Step { epoch: 0, loss, scale: if i < 2 { 1024.0 } else { 512.0 }, outcome, seconds: 0.0 }
+            Step { epoch: 0, loss, scale: if i < 2 { 1024.0 } else { 512.0 }, outcome, seconds: 0.0, non_finite: None }
         };
         History { steps: losses.iter().enumerate().map(step).collect(), ..History::default() }
     }

@@ -166,8 +166,10 @@ impl ScaledGrads {
                  `no_grad`, or from another network?), or they were unscaled before",
             ));
         }
-        let arrays: Vec<Array> =
-            with_grads.iter().filter_map(|(_, param)| Some(self.grads.lying_of(param)?.array().contiguous())).collect();
+        let arrays: Vec<Array> = with_grads
+            .iter()
+            .filter_map(|(_, param)| Some(self.grads.lying_of(param)?.least().array().contiguous()))
+            .collect();
         let first = first_non_finite(&arrays, 1.0 / self.scale).map(|which| with_grads[which].0.to_string());
         let (scale, by_scaler, finite_loss) = (self.scale, self.by_scaler, self.finite_loss);
         let unscaled = Unscaled { scale, by_scaler, finite_loss, first, replaced: false };

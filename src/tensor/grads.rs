@@ -99,7 +99,8 @@ impl Grads {
     /// The norm of all gradients together: the root of the sum of all squares, computed in f64.
     pub fn norm(&self) -> f64 {
         let factor = |pending: Factors| f64::from(pending.unscale) * f64::from(pending.clip);
-        let arrays: Vec<Array> = self.in_order().iter().map(|id| self.by_leaf[id].array().contiguous()).collect();
+        let arrays: Vec<Array> =
+            self.in_order().iter().map(|id| self.by_leaf[id].least().array().contiguous()).collect();
         let squares = |which: usize, part: Range<usize>| {
             with_float!(&arrays[which], x: T => finite::sum_of_squares::<T>(
             &x.as_slice().expect("contiguous")[part]), else 0.0)
@@ -155,7 +156,7 @@ impl Grads {
     /// The gradient of a parameter as it lies in memory, and what is still to be multiplied in.
     pub(crate) fn pending(&self, param: &Param) -> Option<(&Tensor, Factors)> {
         let factors = self.pending.unwrap_or_default();
-        Some((self.by_leaf.get(&param.id())?, factors))
+        Some((self.by_leaf.get(&param.id())?.least(), factors))
     }
 
     /// Whether this is the gradient of an op in f16 whose loss was never scaled.

@@ -40,6 +40,9 @@ pub struct FitOptions {
     pub method: Method,
     /// The loss scale; none.
     pub loss_scale: LossScaleSpec,
+    /// Whether to [find](Child::find_non_finite), for each skipped step, the op in which the first number appeared that is not
+    /// finite; no. Every number of every step is read for it.
+    pub find_non_finite: bool,
 }
 
 /// Which optimizer. [`Muon`](crate::Muon) is not among them, since it trains matrices only.
@@ -72,7 +75,8 @@ impl Default for FitOptions {
     fn default() -> Self {
         let method = Method::Sgd { momentum: 0.9 };
         let (schedule, loss_scale) = (Schedule::Constant, LossScaleSpec::None);
-        FitOptions { epochs: 10, batch: 32, lr: 0.05, schedule, warm_up: 0, seed: 0, method, loss_scale }
+        let (warm_up, seed, find_non_finite) = (0, 0, false);
+        FitOptions { epochs: 10, batch: 32, lr: 0.05, schedule, warm_up, seed, method, loss_scale, find_non_finite }
     }
 }
 
@@ -247,7 +251,14 @@ impl Fit {
             }
             let FitOptions { lr, schedule, warm_up, .. } = options;
             optimizer.set_lr(*lr * schedule.factor_after(*warm_up, *stepped, total));
-            let mut one = |net: &Child<C>| train_step(net, &batch, epoch, scale, optimizer.as_mut());
+            let mut one = |net: &Child<C>| {
+                if !options.find_non_finite {
+                    return train_step(net, &batch, epoch, scale, optimizer.as_mut());
+                }
+                let (result, found) =
+                    net.find_non_finite(|net| train_step(net, &batch, epoch, scale, optimizer.as_mut()));
+                result.map(|(step, bytes)| (Step { non_finite: found.filter(|_| step.is_skipped()), ..step }, bytes))
+            };
             let (step, tape_bytes) = if history.steps.is_empty() {
                 let (result, trace) = net.trace(one);
                 history.casts = trace.casts();
@@ -277,7 +288,7 @@ fn train_step<C: ?Sized + AsCell>(
     let loss = loss(&net.call(&batch.x)?, &batch.y)?;
     let outcome = scale.step(optimizer, &loss)?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok((Step { epoch, loss: loss.item()?, scale: before, outcome, seconds }, loss.tape_bytes()))
+    Ok((Step { epoch, loss: loss.item()?, scale: before, outcome, seconds, non_finite: None }, loss.tape_bytes()))
 }
 
 /// Mean cross entropy of classes, mean squared error of numbers. It is in f32 whatever the dtype of the outputs: a 16-bit

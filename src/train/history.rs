@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Score;
-use crate::scale::Outcome;
+use crate::{cell::NonFinite, scale::Outcome};
 
 /// What happened in a training run, step by step and epoch by epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -33,6 +33,10 @@ pub struct Step {
     pub outcome: Outcome,
     /// Wall-clock time of forward pass, backward pass and update.
     pub seconds: f64,
+    /// Of a skipped step, where the first number appeared that is not finite, if that was
+    /// [asked for](super::FitOptions::find_non_finite).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub non_finite: Option<NonFinite>,
 }
 
 /// One pass over the data.
@@ -108,7 +112,14 @@ mod tests {
     use super::*;
 
     fn timed(epochs: &[&[f64]]) -> History {
-        let step = |epoch, &seconds: &f64| Step { epoch, loss: 1.0, scale: 1.0, outcome: Outcome::Stepped, seconds };
+        let step = |epoch, &seconds: &f64| Step {
+            epoch,
+            loss: 1.0,
+            scale: 1.0,
+            outcome: Outcome::Stepped,
+            seconds,
+            non_finite: None,
+        };
         let steps = epochs.iter().enumerate().flat_map(|(epoch, all)| all.iter().map(move |s| step(epoch, s)));
         History { steps: steps.collect(), ..History::default() }
     }

@@ -229,7 +229,7 @@ fn backward_inside() -> Result<Value> {
     let (weight, x) = (Param::new(ones()), ones().requires_grad());
     in_region(DType::Bf16, || {
         let grads = linear(&x, &weight.tensor())?.cast(DType::F32).sum_all()?.backward()?;
-        let dtypes = [grads.get(&weight), grads.of(&x).cloned()].map(|grad| grad.map(|grad| grad.dtype().name()));
+        let dtypes = [grads.get(&weight), grads.of(&x)].map(|grad| grad.map(|grad| grad.dtype().name()));
         Ok(json!(dtypes))
     })
 }
