@@ -168,6 +168,19 @@ fn overflow_skips_names_the_parameter_and_shrinks_the_scale() {
     }
 }
 
+/// 3e38 / 2^-10 is infinite in f32, though not in f64.
+#[test]
+fn the_norm_is_that_of_the_gradients_as_they_are_read() {
+    let net = Net::new();
+    let scale = LossScale::fixed(2f32.powi(-10)).unwrap();
+    let mut raw = precast::Grads::default();
+    raw.set(&net.a, Tensor::full(&[1, 1], 3e38, DType::F32));
+    raw.set(&net.b, Tensor::full(&[1, 1], 1.0, DType::F32));
+    let mut grads = scale.already_scaled(raw).unscale(&net.params()).unwrap();
+    assert_eq!(grads.clip_norm(1.0).unwrap(), f64::INFINITY);
+    assert_eq!([&net.a, &net.b].map(|p| grads.get(p).unwrap().item().unwrap()), [f64::INFINITY, 1024.0]);
+}
+
 /// As clipping of one's own may do.
 #[test]
 fn a_gradient_that_was_replaced_is_looked_at_again() {

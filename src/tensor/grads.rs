@@ -106,7 +106,11 @@ impl Grads {
             &x.as_slice().expect("contiguous")[part]), else 0.0)
         };
         let sum: f64 = finite::by_parts(&lengths(&arrays), squares).iter().map(|(_, sum)| sum).sum();
-        sum.sqrt() * self.pending.map_or(1.0, factor)
+        match self.pending {
+            // A product may be infinite where the gradient is not.
+            Some(_) if sum.is_finite() && self.non_finite().is_some() => f64::INFINITY,
+            pending => sum.sqrt() * pending.map_or(1.0, factor),
+        }
     }
 
     /// Scales all gradients so that their [norm](Grads::norm) is at most `max`, by the factor

@@ -282,7 +282,7 @@ proptest! {
     #[test]
     fn random_sequences_of_calls_do_what_the_model_says(
         spec in spec(),
-        calls in proptest::collection::vec(call(), 1..16),
+        calls in proptest::collection::vec(call(), 1..10),
     ) {
         run(spec, &calls)?;
     }

@@ -26,6 +26,9 @@ const OFF: &str = "no scale has a state, too";
 const ANY_TIME: &str = "a state can be read in the middle of a step";
 const DENSE: &str = "a gradient is a dense tensor";
 const NEVER: &str = "a gradient that is not finite is never applied";
+const STAGE: &str = "gradients have a stage, and no optimizer";
+const BETWEEN: &str = "the numbers of a scale change between two steps";
+const BEGINNING: &str = "a scale is there from the beginning";
 const FLOATING: &str = "a loss is a floating number";
 
 /// The gradients that a loop holds for an optimizer.
@@ -51,8 +54,9 @@ struct Side {
     held: Held,
     /// Whether a gradient was not finite when it was unscaled.
     bad: bool,
-    /// Whether it was applied since the last update.
+    /// Whether it was applied since the last update, and had a gradient then that was not finite.
     applied: bool,
+    overflowed: bool,
 }
 
 #[derive(Debug)]
@@ -61,6 +65,8 @@ pub struct Rule {
     scale: f32,
     counter: i64,
     has_scaled: bool,
+    /// Whether torch has made its scale, which the first `scale` does.
+    is_made: bool,
     sides: Vec<Side>,
     /// The differences that were met so far.
     pub differences: Vec<&'static str>,
@@ -111,7 +117,7 @@ impl Rule {
             let grads = vec![None; recorded.params.len()];
             let params = recorded.params.clone();
             let (dtype, lr) = (recorded.dtype, recorded.lr);
-            Side { dtype, lr, params, grads, held: Held::Nothing, bad: false, applied: false }
+            Side { dtype, lr, params, grads, held: Held::Nothing, bad: false, applied: false, overflowed: false }
         };
         let takes_one = settings.enabled && (settings.growth == 1.0 || settings.backoff == 1.0);
         Ok(Rule {
@@ -119,6 +125,7 @@ impl Rule {
             scale: if settings.enabled { settings.init as f32 } else { 1.0 },
             counter: 0,
             has_scaled: !settings.enabled,
+            is_made: !settings.enabled,
             sides: optimizers.iter().map(side).collect(),
             differences: if takes_one { vec![FACTOR] } else { vec![] },
         })
@@ -139,7 +146,10 @@ impl Rule {
 
     pub fn event(&mut self, event: &Event) -> Seen {
         let mut stepped = vec![0; self.sides.len()];
+        let is_made = self.is_made;
         let done = self.does(event, &mut stepped);
+        let needs_scale = matches!(event, Event::Unscale(_) | Event::Step(_) | Event::Update | Event::SetScale(_));
+        self.meet(needs_scale && !is_made && done.is_some(), BEGINNING);
         let stage = |side: &Side| match side.held {
             _ if side.applied => Stage::Stepped,
             Held::Unscaled { used: false } => Stage::Unscaled,
@@ -189,6 +199,7 @@ impl Rule {
                     Numbers::new(wide, [round(round(x, dtype) * scale, wide)])
                 });
                 self.has_scaled |= floating;
+                self.is_made |= floating;
                 for side in self.sides.iter_mut().filter(|side| floating && side.held == Held::Raw) {
                     side.held = Held::Scaled(self.scale);
                 }
@@ -232,7 +243,9 @@ impl Rule {
                         return None;
                     }
                     held => {
-                        (side.grads, side.held) = (given.clone(), Held::Scaled(scale));
+                        let rounded = |grad: &Vec<f64>| grad.iter().map(|x| round(*x, side.dtype)).collect();
+                        let given = given.iter().map(|grad| grad.as_ref().map(rounded)).collect();
+                        (side.grads, side.held) = (given, Held::Scaled(scale));
                         self.meet(matches!(held, Held::Unscaled { .. }), FRESH);
                     }
                 }
@@ -287,6 +300,8 @@ impl Rule {
                     "growth_interval" => changed.interval = *x as i64,
                     _ => return None,
                 }
+                self.meet(!self.settings.enabled, OFF);
+                self.settings.enabled.then_some(())?;
                 self.take_on(changed, self.scale, self.counter)
             }
             Event::State => {
@@ -302,12 +317,9 @@ impl Rule {
                 self.meet(!self.settings.enabled, OFF);
                 None
             }
-            Event::Load(Some((settings, counter)), _) => {
-                self.take_on(settings.clone(), settings.init as f32, *counter)?;
-                self.forget();
-                done
-            }
+            Event::Load(Some((settings, counter)), _) => self.take_on(settings.clone(), settings.init as f32, *counter),
             Event::Reload => {
+                self.is_made = !self.settings.enabled;
                 self.forget();
                 done
             }
@@ -315,6 +327,7 @@ impl Rule {
                 let unscaled = |side: &Side| side.applied || side.held == (Held::Unscaled { used: false });
                 let in_a_step = self.sides.iter().any(unscaled);
                 self.meet(in_a_step, ANY_TIME);
+                self.is_made &= in_a_step || !self.settings.enabled;
                 done
             }
             Event::NoSuchForm => {
@@ -330,8 +343,10 @@ impl Rule {
             Held::Scaled(scale) if side.grads.iter().any(Option::is_some) => {
                 let unscaled = side.divided(scale);
                 let (bad, theirs_bad) = (!all_finite(&unscaled), !all_finite(&side.grads));
-                let low = side.is_low();
+                let (low, applied) = (side.is_low(), side.applied);
                 (side.grads, side.held, side.bad) = (unscaled, Held::Unscaled { used: false }, bad);
+                // New gradients before the update: torch refuses to unscale them, and does not in `step`.
+                self.meet(applied, STAGE);
                 self.meet(low, LOW);
                 self.meet(bad != theirs_bad, PRODUCT);
                 self.meet(scale != self.scale, OWN);
@@ -340,7 +355,7 @@ impl Rule {
             Held::Unscaled { used } => {
                 // torch divides once more in the next step.
                 let ready = used && !side.applied;
-                self.meet(ready, ONCE);
+                self.meet(ready || !self.settings.enabled, ONCE);
                 false
             }
             Held::Raw => {
@@ -380,6 +395,7 @@ impl Rule {
         (side.applied, side.held) = (true, Held::Unscaled { used: true });
         side.bad |= !all_finite(&side.grads);
         let bad = side.bad;
+        side.overflowed = bad;
         if !bad {
             for (param, grad) in side.params.iter_mut().zip(&side.grads) {
                 let Some(grad) = grad else { continue };
@@ -398,7 +414,7 @@ impl Rule {
             self.meet(!self.settings.enabled, ENDS);
             return false;
         }
-        let bad = self.sides.iter().any(|side| side.applied && side.bad);
+        let bad = self.sides.iter().any(|side| side.applied && side.overflowed);
         self.forget();
         let (scale, s) = (f64::from(self.scale), &self.settings);
         if !s.enabled {
@@ -425,12 +441,18 @@ impl Rule {
         self.meet(good && (settings.growth == 1.0 || settings.backoff == 1.0), FACTOR);
         if good {
             (self.settings, self.scale, self.counter) = (settings, scale, counter);
+            let in_a_step = self.sides.iter().any(|side| side.applied);
+            self.meet(in_a_step, BETWEEN);
+            self.forget();
         }
         good.then_some(vec![])
     }
 
     /// A new step begins.
     fn forget(&mut self) {
+        // torch would unscale them again.
+        let pending = self.sides.iter().any(|side| !side.applied && side.held == (Held::Unscaled { used: false }));
+        self.meet(pending && self.settings.enabled, ONCE);
         self.sides.iter_mut().for_each(|side| side.applied = false);
     }
 }
