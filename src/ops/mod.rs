@@ -3,6 +3,7 @@
 mod composed;
 mod custom;
 mod elementwise;
+mod gradient;
 mod index;
 mod linear;
 mod loss;
@@ -13,6 +14,7 @@ mod spatial;
 mod with_dtype;
 
 pub use custom::CustomOp;
+pub use gradient::twice_differentiable;
 pub use loss::cross_entropy::CrossEntropy;
 pub use loss::elementwise::Reduction;
 pub use recurrent::RecurrentWeights;
@@ -63,7 +65,7 @@ fn prepare(op: Op, inputs: &[&Tensor]) -> Result<(Vec<Tensor>, Option<DType>)> {
 }
 
 fn finish(op: Op, inputs: &[Tensor], forward: Forward, cast_back: Option<DType>) -> Tensor {
-    let output = tensor::record(op, inputs, forward);
+    let output = tensor::record(op, inputs, forward, || recording::announced(op));
     recording::call(op, inputs, &output);
     observe::emit(op, inputs.iter().map(Tensor::dtype), output.dtype(), || observe::Sizes {
         inputs: inputs.iter().map(|x| x.shape().to_vec()).collect(),

@@ -114,7 +114,8 @@ impl Tensor {
             if !seen_nodes.insert(node.id) {
                 continue;
             }
-            for kept in node.saved.iter().filter_map(Tensor::activation) {
+            let of_call = node.call.iter().flat_map(|call| &call.inputs);
+            for kept in node.saved.iter().chain(of_call).filter_map(Tensor::activation) {
                 let counted = activations.entry(kept.address).or_default();
                 *counted = (kept.len * kept.dtype.bytes()).max(*counted);
             }

@@ -15,7 +15,9 @@ pub use backward::Grads;
 pub use build::TensorElement;
 pub use param::Param;
 pub use tape::{Backward, no_grad};
-pub(crate) use tape::{Forward, LeafId, Place, record, with_recording};
+pub(crate) use tape::{
+    Call, Forward, LeafId, Node, Place, What, Written, is_recording, next_id, record, with_recording,
+};
 
 use crate::{
     DType, Op,

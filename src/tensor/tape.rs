@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-use super::{Array, Tensor};
-use crate::{DType, Op, error::Result};
+use super::{Array, Tensor, recording};
+use crate::{DType, Op, catalogue::Attributes, error::Result};
 
 thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(true) };
@@ -32,14 +32,14 @@ pub(crate) fn with_recording<R>(on: bool, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-fn next_id() -> u64 {
+pub(crate) fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Names a leaf of the tape: a parameter, or a tensor for which `requires_grad` was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct LeafId(u64);
+pub(crate) struct LeafId(pub u64);
 
 impl LeafId {
     pub fn fresh() -> Self {
@@ -72,17 +72,31 @@ pub struct Backward<'a> {
 /// It runs outside every region and off the tape.
 pub(crate) type BackwardFn = Box<dyn Fn(&Backward<'_>) -> Result<Vec<Option<Tensor>>> + Send + Sync>;
 
+/// An op, or its gradients, written with other ops. Its inputs are those of the op.
+#[derive(Clone)]
+pub(crate) enum Written {
+    /// The op itself.
+    Op(Arc<dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync>),
+    /// The gradients of its inputs, given the gradient of its output and which inputs want one.
+    Gradients(Arc<WrittenGradients>),
+}
+
+/// See [`Written::Gradients`].
+pub(crate) type WrittenGradients = dyn Fn(&[Tensor], &Tensor, &[bool]) -> Result<Vec<Option<Tensor>>> + Send + Sync;
+
 /// What a kernel hands to `dispatch`: the value, what the backward pass reads, and the backward pass.
 pub(crate) struct Forward {
     pub value: Array,
     pub saved: Vec<Tensor>,
     pub backward: Option<BackwardFn>,
+    /// Where the op knows it: the same with other ops, for second derivatives.
+    pub written: Option<Written>,
 }
 
 impl Forward {
     /// A result without gradient: comparisons, indices.
     pub fn constant(value: Array) -> Self {
-        Forward { value, saved: Vec::new(), backward: None }
+        Forward { value, saved: Vec::new(), backward: None, written: None }
     }
 
     /// A differentiable result. `saved` is what `backward` will read; keep as little as possible in as few bytes as possible.
@@ -91,7 +105,13 @@ impl Forward {
         saved: Vec<Tensor>,
         backward: impl Fn(&Backward<'_>) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
     ) -> Self {
-        Forward { value, saved, backward: Some(Box::new(backward)) }
+        Forward { value, saved, backward: Some(Box::new(backward)), written: None }
+    }
+
+    /// Says how the op, or its gradients, are written with other ops.
+    pub fn written(mut self, written: Written) -> Self {
+        self.written = Some(written);
+        self
     }
 }
 
@@ -102,6 +122,29 @@ pub(crate) struct Node {
     pub inputs: Vec<Place>,
     pub saved: Vec<Tensor>,
     pub backward: BackwardFn,
+    /// The call, where second derivatives are wanted.
+    pub call: Option<Call>,
+}
+
+/// An op call as it is kept for second derivatives: its gradient can be written with ops.
+pub(crate) struct Call {
+    pub inputs: Vec<Tensor>,
+    pub what: Arc<What>,
+}
+
+/// What is called.
+pub(crate) enum What {
+    Op {
+        op: Op,
+        attributes: Attributes,
+        written: Option<Written>,
+    },
+    /// The gradient of a call with respect to one of its inputs. It has the gradient of the call's output as its first input,
+    /// then the inputs of the call.
+    Gradient {
+        of: Arc<What>,
+        input: usize,
+    },
 }
 
 impl Drop for Node {
@@ -129,9 +172,14 @@ fn take_place(tensor: Tensor) -> Option<Place> {
     Arc::into_inner(tensor.0).map(|inner| inner.place)
 }
 
+/// Whether results are put on the tape.
+pub(crate) fn is_recording() -> bool {
+    RECORDING.get()
+}
+
 /// Puts a result on the tape when one of its inputs is on it and recording is on.
-pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward) -> Tensor {
-    let Forward { value, saved, backward } = forward;
+pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: impl FnOnce() -> Attributes) -> Tensor {
+    let Forward { value, saved, backward, written } = forward;
     let tracked = RECORDING.get() && inputs.iter().any(Tensor::is_tracked);
     let place = match backward {
         Some(backward) if tracked => Place::Node(Arc::new(Node {
@@ -141,6 +189,10 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward) -> Tensor {
             // What is saved is read as a value; holding its place would keep the whole tape alive.
             saved: saved.iter().map(Tensor::to_keep).collect(),
             backward,
+            call: recording::keeps_calls().then(|| Call {
+                inputs: inputs.iter().map(Tensor::to_keep).collect(),
+                what: Arc::new(What::Op { op, attributes: attributes(), written }),
+            }),
         })),
         _ => Place::None,
     };
@@ -159,5 +211,11 @@ pub(super) fn record_cast(x: &Tensor, to: DType) -> Place {
         inputs: vec![x.place().clone()],
         saved: Vec::new(),
         backward: Box::new(move |b| Ok(vec![Some(b.grad.cast(from))])),
+        call: recording::keeps_calls().then(|| {
+            let mut attributes = Attributes::default();
+            attributes.set("dtype", &to);
+            let what = What::Op { op: Op::Cast, attributes, written: None };
+            Call { inputs: vec![x.to_keep()], what: Arc::new(what) }
+        }),
     }))
 }
