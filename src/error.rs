@@ -121,6 +121,14 @@ impl Error {
         self
     }
 
+    /// Says that it happened in the backward pass of an op, or of several.
+    pub(crate) fn in_backward(self, op: Option<&'static str>) -> Self {
+        match op {
+            Some(op) => self.in_op(op).context("backward"),
+            None => self,
+        }
+    }
+
     /// Names the op around the one that is named already; the op itself, if none is.
     pub(crate) fn within(self, op: &'static str) -> Self {
         if self.0.op.is_some() { self.context(format_args!("in {op}")) } else { self.in_op(op) }

@@ -13,6 +13,8 @@ use crate::{
     DType, Tensor,
     error::{Error, Result},
     no_grad,
+    tensor::with_recording,
+    twice_differentiable,
 };
 
 /// The largest disagreement found.
@@ -157,6 +159,42 @@ pub fn low_gradients(inputs: &[Tensor], low: DType, f: impl Fn(&[Tensor]) -> Res
         }
     }
     if reached { Ok(worst) } else { Err(unreached(&format!(" in {low} or f32"))) }
+}
+
+/// Compares the second derivatives of `sum(f(inputs) * r)`, r random, with central differences of its gradients in f64: those of
+/// `sum(gradients * s)`, s random. The disagreement is as that of [`gradients`].
+///
+/// `f` is run within [`twice_differentiable`](crate::twice_differentiable()). It may have no second derivative that is not 0.
+///
+/// # Errors
+/// As [`gradients`]; those of [`gradients_on_tape`](Tensor::gradients_on_tape).
+///
+/// ```
+/// use precast::{Tensor, gradcheck};
+/// let x = Tensor::from_vec(vec![0.3, -1.2, 2.0], &[3])?;
+/// assert!(gradcheck::second(&[x], |xs| xs[0].tanh())?.relative < 1e-6);
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn second(inputs: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Disagreement> {
+    // The gradient of f's result is an input, too.
+    let y = no_grad(|| f(inputs))?;
+    if y.dtype() != DType::F64 {
+        return Err(Error::dtype(format!("gradients are checked in f64; the result is {}", y.dtype())));
+    }
+    let all: Vec<Tensor> = inputs.iter().cloned().chain([random(y.shape())]).collect();
+    gradients(&all, |all| {
+        let (seed, inputs) = all.split_last().expect("the gradient of the result");
+        // A central difference asks for no tape; the gradients need one all the same.
+        let tracked = |x: &Tensor| if x.dtype().is_float() && !x.is_tracked() { x.requires_grad() } else { x.clone() };
+        let inputs: Vec<Tensor> = inputs.iter().map(tracked).collect();
+        let loss = with_recording(true, || twice_differentiable(|| f(&inputs)?.mul(seed)?.sum_all()))?;
+        let of: Vec<&Tensor> = inputs.iter().filter(|x| x.dtype() == DType::F64).collect();
+        let mut sum = Tensor::zeros(&[], DType::F64);
+        for grad in loss.gradients_on_tape(&of)?.into_iter().flatten() {
+            sum = sum.add(&grad.mul(&random(grad.shape()))?.sum_all()?)?;
+        }
+        Ok(sum)
+    })
 }
 
 fn unreached(place: &str) -> Error {

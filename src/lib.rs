@@ -127,7 +127,7 @@ pub use kernels::bench as __bench;
 pub use kernels::{memory::MAX_KEPT_BYTES, threads::set_threads};
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
-    RecurrentWeights, Reduction, Resize, run, run_with,
+    RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
 };
 pub use optim::{Adafactor, Adagrad, Adam, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd};
 pub use policy::{Level, Policy};

@@ -1,12 +1,14 @@
 //! Ops made of other ops, with one rounding all the same.
 
+use std::sync::Arc;
+
 use crate::ops::dispatch;
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
     observe,
     precision::{self, Frame},
-    tensor::{Forward, with_recording},
+    tensor::{Forward, Written, with_recording},
 };
 
 /// Runs an op whose formula is written with other ops: they run on the widened inputs in f32 (f64 for f64), and only
@@ -28,7 +30,9 @@ where
         // An input may be a widening that nobody has read yet. It is done here, so that observers see its cast.
         inputs.iter().for_each(|x| _ = x.array());
         let value = inside(false, || Ok(formula(&widened(inputs))?.cast(dtype).array().clone()))?;
-        Ok(Forward::new(value, inputs.to_vec(), move |back| {
+        let formula = Arc::new(formula);
+        let written = Written::Op(formula.clone());
+        let forward = Forward::new(value, inputs.to_vec(), move |back| {
             let leaf = |(x, &needed): (Tensor, &bool)| if needed { x.requires_grad() } else { x };
             let leaves: Vec<Tensor> = widened(back.saved).into_iter().zip(back.needs).map(leaf).collect();
             inside(true, || {
@@ -37,7 +41,8 @@ where
                 // An input that the formula does not read has the gradient 0: it has none here.
                 Ok(leaves.iter().map(|x| grads.of(x).map(|grad| grad.cast(dtype))).collect())
             })
-        }))
+        });
+        Ok(forward.written(written))
     })
 }
 

@@ -7,7 +7,7 @@ use crate::{
     catalogue::{Custom, Precision},
     error::{Error, Result},
     ops::{composed::inside, dispatch},
-    tensor::{Backward, Forward, recording},
+    tensor::{Backward, Forward, Written, recording},
 };
 
 /// An op of your own: a type that holds its options, with the forward pass, the backward pass and the precision.
@@ -86,6 +86,47 @@ pub trait CustomOp: Clone + Send + Sync + 'static {
         Err(Error::gradient("the op has no backward pass; write `CustomOp::backward`, or detach its inputs"))
     }
 
+    /// The gradients of the inputs, as [`backward`](CustomOp::backward), but written with ops of its inputs and of the gradient
+    /// of its result, on the tape. They are what
+    /// [`gradients_on_tape`](Tensor::gradients_on_tape) needs to differentiate an op twice; their values are those of `backward`.
+    ///
+    /// `inputs` are those of [`forward`](CustomOp::forward). An op without this function has no second derivative.
+    ///
+    /// # Errors
+    /// Whatever keeps it from the gradients.
+    ///
+    /// ```
+    /// use precast::{Backward, CustomOp, gradcheck, prelude::*};
+    ///
+    /// #[derive(Clone)]
+    /// struct Cube;
+    ///
+    /// impl CustomOp for Cube {
+    ///     const NAME: &'static str = "Cube";
+    ///
+    ///     fn forward(&self, inputs: &[Tensor], saved: &mut Vec<Tensor>) -> Result<Tensor> {
+    ///         saved.push(inputs[0].clone());
+    ///         inputs[0].square()?.mul(&inputs[0])
+    ///     }
+    ///
+    ///     fn backward(&self, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
+    ///         self.gradients(back.saved, back.grad, back.needs)
+    ///     }
+    ///
+    ///     fn gradients(&self, inputs: &[Tensor], grad: &Tensor, _: &[bool]) -> Result<Vec<Option<Tensor>>> {
+    ///         Ok(vec![Some((inputs[0].square()? * 3.0)?.mul(grad)?)])
+    ///     }
+    /// }
+    ///
+    /// let x = Tensor::from_vec(vec![0.5, -1.0], &[2])?;
+    /// assert!(gradcheck::second(&[x], |x| Cube.apply(&[&x[0]]))?.relative < 1e-6);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    fn gradients(&self, inputs: &[Tensor], grad: &Tensor, needs: &[bool]) -> Result<Vec<Option<Tensor>>> {
+        let _ = (inputs, grad, needs);
+        Err(Error::unsupported("the op has no second derivative; write `CustomOp::gradients`"))
+    }
+
     /// Makes the name known to lists and files, and returns the op as the catalogue has it. [`apply`](CustomOp::apply) does
     /// this, too; call it at the start of a program whose policy names the op before the op first runs.
     ///
@@ -117,13 +158,22 @@ pub trait CustomOp: Clone + Send + Sync + 'static {
             if !value.dtype().is_float() {
                 return Ok(Forward::constant(value));
             }
-            let this = self.clone();
-            let expected: Vec<(DType, Vec<usize>)> = values.iter().map(|x| (x.dtype(), x.shape().to_vec())).collect();
-            Ok(Forward::new(value, saved, move |back| {
+            let this = Arc::new(self.clone());
+            let expected: Arc<[_]> = values.iter().map(|x| (x.dtype(), x.shape().to_vec())).collect();
+            let written = {
+                let (this, expected) = (this.clone(), expected.clone());
+                move |inputs: &[Tensor], grad: &Tensor, needs: &[bool]| {
+                    let grads = this.gradients(inputs, grad, needs).map_err(|e| e.within(Self::NAME))?;
+                    check(&grads, &expected)?;
+                    Ok(grads)
+                }
+            };
+            let forward = Forward::new(value, saved, move |back| {
                 let grads = this.backward(back).map_err(|e| e.within(Self::NAME))?;
                 check(&grads, &expected)?;
                 Ok(grads)
-            }))
+            });
+            Ok(forward.written(Written::Gradients(Arc::new(written))))
         })
     }
 }

@@ -3,6 +3,7 @@
 mod composed;
 mod custom;
 mod elementwise;
+mod gradient;
 mod index;
 mod linear;
 mod loss;
@@ -14,6 +15,7 @@ mod weight_grads;
 mod with_dtype;
 
 pub use custom::CustomOp;
+pub use gradient::twice_differentiable;
 pub use loss::cross_entropy::CrossEntropy;
 pub use loss::elementwise::Reduction;
 pub use recurrent::RecurrentWeights;
@@ -68,7 +70,7 @@ fn prepare(op: Op, inputs: &[&Tensor]) -> Result<(Vec<Tensor>, Option<DType>)> {
 }
 
 fn finish(op: Op, inputs: &[Tensor], forward: Forward, cast_back: Option<DType>) -> Tensor {
-    let output = tensor::record(op, inputs, forward);
+    let output = tensor::record(op, inputs, forward, || recording::announced(op));
     recording::call(op, inputs, &output);
     let finite = |x: &Tensor| x.has_only_finite();
     observe::look(op, precision::slot(), || inputs.iter().all(finite), || finite(&output));

@@ -7,7 +7,7 @@ use super::{
     tape::{Backward, LeafId, Node, with_recording},
 };
 use crate::{
-    DType,
+    DType, Op,
     error::{Error, Result},
     observe,
     precision::{self, Frame},
@@ -71,7 +71,8 @@ impl Tensor {
             if !seen_nodes.insert(node.id) {
                 continue;
             }
-            for kept in node.saved.iter().filter_map(Tensor::activation) {
+            let of_call = node.call.iter().flat_map(|call| &call.inputs);
+            for kept in node.saved.iter().chain(of_call).filter_map(Tensor::activation) {
                 let counted = activations.entry(kept.address).or_default();
                 *counted = (kept.len * kept.dtype.bytes()).max(*counted);
             }
@@ -100,10 +101,7 @@ fn walk_back<'a>(starts: impl IntoIterator<Item = (&'a Place, Tensor)>, nodes: &
         let low = grad.dtype() == DType::F16;
         let needs: Vec<bool> = node.inputs.iter().map(|p| !matches!(p, Place::None)).collect();
         let context = Backward { grad: &grad, saved: &node.saved, needs: &needs };
-        let back = (node.backward)(&context).map_err(|e| match node.op {
-            Some(op) => e.in_op(op.name()).context("backward"),
-            None => e,
-        })?;
+        let back = (node.backward)(&context).map_err(|e| e.in_backward(node.op.map(Op::name)))?;
         debug_assert_eq!(back.len(), node.inputs.len(), "{:?} returns a gradient for each input", node.op);
         if let Some(op) = node.op {
             let finite = || back.iter().flatten().all(Tensor::has_only_finite);

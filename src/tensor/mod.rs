@@ -19,7 +19,9 @@ pub(crate) use grads::{Factors, Unscaled, first_non_finite};
 pub use param::Param;
 pub(crate) use param::Rounding;
 pub use tape::{Backward, no_grad};
-pub(crate) use tape::{Forward, LeafId, Place, is_recording, record, record_segment, with_recording};
+pub(crate) use tape::{
+    Call, Forward, LeafId, Node, Place, What, Written, is_recording, next_id, record, record_segment, with_recording,
+};
 
 use crate::{
     DType, Op,

@@ -54,8 +54,17 @@ struct Announced {
     again: Option<Again>,
 }
 
+/// Who wants to know of op calls.
+#[derive(Clone, Copy, Default)]
+struct Listeners {
+    /// A recording.
+    recording: bool,
+    /// The tape, for second derivatives.
+    tape: bool,
+}
+
 thread_local! {
-    static ON: Cell<bool> = const { Cell::new(false) };
+    static LISTENERS: Cell<Listeners> = const { Cell::new(Listeners { recording: false, tape: false }) };
     static RECORDED: RefCell<Option<Recorded>> = const { RefCell::new(None) };
     static ANNOUNCED: RefCell<Option<Announced>> = const { RefCell::new(None) };
 }
@@ -69,15 +78,17 @@ pub(crate) fn record<R>(f: impl FnOnce() -> R) -> (R, Recorded) {
 
 /// As [`record`], but what `f` changes stays changed, unless it panics.
 pub(crate) fn record_for_good<R>(f: impl FnOnce() -> R) -> (R, Recorded) {
-    struct Restore(Option<Recorded>, bool);
+    struct Restore(Option<Recorded>, Listeners);
     impl Drop for Restore {
         fn drop(&mut self) {
             let recorded = RECORDED.replace(self.0.take());
-            ON.set(self.1);
+            LISTENERS.set(self.1);
             undo(recorded.map(|recorded| recorded.undo).unwrap_or_default());
         }
     }
-    let restore = Restore(RECORDED.replace(Some(Recorded::default())), ON.replace(true));
+    let listeners = LISTENERS.get();
+    let restore = Restore(RECORDED.replace(Some(Recorded::default())), listeners);
+    LISTENERS.set(Listeners { recording: true, ..listeners });
     let result = f();
     let recorded = RECORDED.take().unwrap_or_default();
     drop(restore);
@@ -90,19 +101,31 @@ fn undo(changes: Vec<Box<dyn FnOnce()>>) {
 
 /// Whether this thread records.
 pub(crate) fn is_on() -> bool {
-    ON.get()
+    LISTENERS.get().recording
 }
 
-/// Nothing is recorded until dropped: inside of an op.
-pub(crate) struct Paused(bool);
+/// Whether the tape keeps calls, for second derivatives.
+pub(crate) fn keeps_calls() -> bool {
+    LISTENERS.get().tape
+}
 
+/// Others listen until dropped.
+pub(crate) struct Paused(Listeners);
+
+/// Nobody listens: inside of an op.
 pub(crate) fn pause() -> Paused {
-    Paused(ON.replace(false))
+    Paused(LISTENERS.replace(Listeners::default()))
+}
+
+/// The tape keeps calls, besides what was recorded before.
+pub(crate) fn keep_calls() -> Paused {
+    let before = LISTENERS.get();
+    Paused(LISTENERS.replace(Listeners { tape: true, ..before }))
 }
 
 impl Drop for Paused {
     fn drop(&mut self) {
-        ON.set(self.0);
+        LISTENERS.set(self.0);
     }
 }
 
@@ -114,7 +137,8 @@ fn note(what: impl FnOnce(&mut Recorded)) {
 
 /// Says with which attributes the next call of `op` will be.
 pub(crate) fn announce(op: Op, attributes: impl FnOnce() -> Attributes) {
-    if is_on() {
+    let Listeners { recording, tape } = LISTENERS.get();
+    if recording || tape {
         ANNOUNCED.set(Some(Announced { op, attributes: attributes(), again: None }));
     }
 }
@@ -139,11 +163,23 @@ macro_rules! attributes {
 }
 pub(crate) use attributes;
 
+/// The attributes that were announced for this call of an op.
+pub(crate) fn announced(op: Op) -> Attributes {
+    ANNOUNCED.with_borrow(|announced| {
+        let announced = announced.as_ref().filter(|announced| announced.op == op);
+        announced.map(|announced| announced.attributes.clone()).unwrap_or_default()
+    })
+}
+
 /// Records an op call.
 pub(crate) fn call(op: Op, inputs: &[Tensor], output: &Tensor) {
+    let Listeners { recording, tape } = LISTENERS.get();
+    if !recording && !tape {
+        return;
+    }
+    // The op may be made of others, which were told nothing.
+    let announced = ANNOUNCED.with_borrow_mut(|announced| announced.take_if(|announced| announced.op == op));
     note(|recorded| {
-        // The op may be made of others, which were told nothing.
-        let announced = ANNOUNCED.with_borrow_mut(|announced| announced.take_if(|announced| announced.op == op));
         let (attributes, again) = announced.map_or_else(Default::default, |a| (a.attributes, a.again));
         let (inputs, outputs) = (inputs.to_vec(), vec![output.clone()]);
         let slot = precision::slot();

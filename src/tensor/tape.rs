@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-use super::{Array, Tensor};
-use crate::{DType, Op, error::Result, precision};
+use super::{Array, Tensor, recording};
+use crate::{DType, Op, catalogue::Attributes, error::Result, precision};
 
 thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(true) };
@@ -32,19 +32,14 @@ pub(crate) fn with_recording<R>(on: bool, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Whether this thread records a tape.
-pub(crate) fn is_recording() -> bool {
-    RECORDING.get()
-}
-
-fn next_id() -> u64 {
+pub(crate) fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Names a leaf of the tape: a parameter, or a tensor for which `requires_grad` was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct LeafId(u64);
+pub(crate) struct LeafId(pub u64);
 
 impl LeafId {
     pub fn fresh() -> Self {
@@ -77,17 +72,31 @@ pub struct Backward<'a> {
 /// It runs outside every region and off the tape.
 pub(crate) type BackwardFn = Box<dyn Fn(&Backward<'_>) -> Result<Vec<Option<Tensor>>> + Send + Sync>;
 
+/// An op, or its gradients, written with other ops. Its inputs are those of the op.
+#[derive(Clone)]
+pub(crate) enum Written {
+    /// The op itself.
+    Op(Arc<dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync>),
+    /// The gradients of its inputs, given the gradient of its output and which inputs want one.
+    Gradients(Arc<WrittenGradients>),
+}
+
+/// See [`Written::Gradients`].
+pub(crate) type WrittenGradients = dyn Fn(&[Tensor], &Tensor, &[bool]) -> Result<Vec<Option<Tensor>>> + Send + Sync;
+
 /// What a kernel hands to `dispatch`: the value, what the backward pass reads, and the backward pass.
 pub(crate) struct Forward {
     pub value: Array,
     pub saved: Vec<Tensor>,
     pub backward: Option<BackwardFn>,
+    /// Where the op knows it: the same with other ops, for second derivatives.
+    pub written: Option<Written>,
 }
 
 impl Forward {
     /// A result without gradient: comparisons, indices.
     pub fn constant(value: Array) -> Self {
-        Forward { value, saved: Vec::new(), backward: None }
+        Forward { value, saved: Vec::new(), backward: None, written: None }
     }
 
     /// A differentiable result. `saved` is what `backward` will read; keep as little as possible in as few bytes as possible.
@@ -96,7 +105,13 @@ impl Forward {
         saved: Vec<Tensor>,
         backward: impl Fn(&Backward<'_>) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
     ) -> Self {
-        Forward { value, saved, backward: Some(Box::new(backward)) }
+        Forward { value, saved, backward: Some(Box::new(backward)), written: None }
+    }
+
+    /// Says how the op, or its gradients, are written with other ops.
+    pub fn written(mut self, written: Written) -> Self {
+        self.written = Some(written);
+        self
     }
 }
 
@@ -110,6 +125,29 @@ pub(crate) struct Node {
     pub inputs: Vec<Place>,
     pub saved: Vec<Tensor>,
     pub backward: BackwardFn,
+    /// The call, where second derivatives are wanted.
+    pub call: Option<Call>,
+}
+
+/// An op call as it is kept for second derivatives: its gradient can be written with ops.
+pub(crate) struct Call {
+    pub inputs: Vec<Tensor>,
+    pub what: Arc<What>,
+}
+
+/// What is called.
+pub(crate) enum What {
+    Op {
+        op: Op,
+        attributes: Attributes,
+        written: Option<Written>,
+    },
+    /// The gradient of a call with respect to one of its inputs. It has the gradient of the call's output as its first input,
+    /// then the inputs of the call.
+    Gradient {
+        of: Arc<What>,
+        input: usize,
+    },
 }
 
 impl Drop for Node {
@@ -137,9 +175,14 @@ fn take_place(tensor: Tensor) -> Option<Place> {
     Arc::into_inner(tensor.0).map(|inner| inner.place)
 }
 
+/// Whether results are put on the tape.
+pub(crate) fn is_recording() -> bool {
+    RECORDING.get()
+}
+
 /// Puts a result on the tape when one of its inputs is on it and recording is on.
-pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward) -> Tensor {
-    let Forward { value, saved, backward } = forward;
+pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: impl FnOnce() -> Attributes) -> Tensor {
+    let Forward { value, saved, backward, written } = forward;
     let tracked = RECORDING.get() && inputs.iter().any(Tensor::is_tracked);
     let place = match backward {
         Some(backward) if tracked => Place::Node(Arc::new(Node {
@@ -150,6 +193,10 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward) -> Tensor {
             // What is saved is read as a value; holding its place would keep the whole tape alive.
             saved: saved.iter().map(Tensor::to_keep).collect(),
             backward,
+            call: recording::keeps_calls().then(|| Call {
+                inputs: inputs.iter().map(Tensor::to_keep).collect(),
+                what: Arc::new(What::Op { op, attributes: attributes(), written }),
+            }),
         })),
         _ => Place::None,
     };
@@ -159,7 +206,8 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward) -> Tensor {
 /// Puts on the tape what several ops made of tensors at these places. `saved` is read by `backward`, and counted as kept.
 pub(crate) fn record_segment(inputs: Vec<Place>, saved: &[Tensor], backward: BackwardFn) -> Place {
     let saved = saved.iter().map(Tensor::to_keep).collect();
-    Place::Node(Arc::new(Node { id: next_id(), op: None, slot: precision::slot(), inputs, saved, backward }))
+    let (id, op, slot, call) = (next_id(), None, precision::slot(), None);
+    Place::Node(Arc::new(Node { id, op, slot, inputs, saved, backward, call }))
 }
 
 /// The place of `x.cast(to)`: its gradient is cast back.
@@ -175,5 +223,11 @@ pub(super) fn record_cast(x: &Tensor, to: DType) -> Place {
         inputs: vec![x.place().clone()],
         saved: Vec::new(),
         backward: Box::new(move |b| Ok(vec![Some(b.grad.cast(from))])),
+        call: recording::keeps_calls().then(|| {
+            let mut attributes = Attributes::default();
+            attributes.set("dtype", &to);
+            let what = What::Op { op: Op::Cast, attributes, written: None };
+            Call { inputs: vec![x.to_keep()], what: Arc::new(what) }
+        }),
     }))
 }

@@ -18,6 +18,7 @@ mod reduce;
 mod reference;
 mod row;
 mod sampling;
+mod second;
 mod shape;
 mod vectors;
 

@@ -22,6 +22,9 @@ pub const ONCE: f64 = 0.505;
 
 type Call = dyn Fn(&[Tensor]) -> Result<Tensor>;
 
+/// A call of an op on inputs that lie in memory in some way.
+pub type Run<'a> = dyn Fn(&[Tensor]) -> Result<Tensor> + 'a;
+
 /// The inputs of a call, and the call with its options.
 pub struct Case {
     inputs: Vec<Tensor>,
@@ -81,7 +84,7 @@ pub struct Row {
     pub op: Op,
     /// Which of the op's functions, where there are several.
     name: &'static str,
-    has_gradient: bool,
+    pub has_gradient: bool,
     draw: Box<dyn Fn(&mut Draw) -> Case>,
 }
 
@@ -103,17 +106,32 @@ impl Row {
 
     /// What is wrong in one case, if anything.
     fn failure(&self, number: usize) -> Option<String> {
+        self.failure_of(number, |case, layout| {
+            let check = if self.has_gradient { slopes } else { no_slope };
+            self.runs_the_op(case).and_then(|()| check(case, layout)).and_then(|()| {
+                let run = |inputs: &[Tensor]| case.run(layout, inputs);
+                same_in_a_graph(self.op, &layout.bases(&case.inputs), &run)
+            })
+        })
+    }
+
+    /// What `check` finds wrong in one case, given the inputs, the call, and the bound of central differences.
+    pub fn failure_in(
+        &self,
+        number: usize,
+        check: impl Fn(&[Tensor], &Run, f64) -> Result<(), String>,
+    ) -> Option<String> {
+        self.failure_of(number, |case, layout| {
+            check(&layout.bases(&case.inputs), &|inputs| case.run(layout, inputs), case.slope)
+        })
+    }
+
+    fn failure_of(&self, number: usize, check: impl Fn(&Case, Layout) -> Result<(), String>) -> Option<String> {
         let case = (self.draw)(&mut Draw::new(number));
         let shapes: Vec<&[usize]> = case.inputs.iter().map(Tensor::shape).collect();
-        let says =
-            |layout: Layout, words: String| Some(format!("{} {} {shapes:?} {layout:?}: {words}", self.op, self.name));
         let layout = [Layout::Plain, Layout::Transposed, Layout::Strided][number % 3];
-        let check = if self.has_gradient { slopes } else { no_slope };
-        let outcome = self.runs_the_op(&case).and_then(|()| check(&case, layout)).and_then(|()| {
-            let run = |inputs: &[Tensor]| case.run(layout, inputs);
-            same_in_a_graph(self.op, &layout.bases(&case.inputs), &run)
-        });
-        outcome.err().and_then(|words| says(layout, words))
+        let words = check(&case, layout).err()?;
+        Some(format!("{} {} {shapes:?} {layout:?}: {words}", self.op, self.name))
     }
 
     fn runs_the_op(&self, case: &Case) -> Result<(), String> {

@@ -198,23 +198,33 @@ fn max_of_each<R: Real>(windows: &Windows, x: &[R], best: &mut [R], index: &mut 
     });
 }
 
-/// Adds each gradient to the element that was the largest. Overlapping windows are summed in the wide dtype and rounded once.
-pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: &[u32], grad: &[T]) -> Vec<T> {
+/// The start of each window in a plane, and the offset of each index inside a window.
+fn starts_and_offsets(windows: &Windows) -> (Pooled<usize>, Vec<usize>) {
     let [_, h, w] = windows;
     let (long_h, long_w) = longest(windows);
+    let mut starts = with_capacity(out_volume(windows));
+    for_each_window(windows, |[rd, rh, rw], _| starts.push((rd.start * h.input + rh.start) * w.input + rw.start));
+    let offset =
+        |index: usize| (index / long_w / long_h * h.input + index / long_w % long_h) * w.input + index % long_w;
+    (Pooled::from(starts), (0..window_volume(windows)).map(offset).collect())
+}
+
+/// Where in its plane the element is that was the largest of each window.
+pub(crate) fn max_places(windows: &Windows, indices: &[u32]) -> Vec<i64> {
+    let (starts, offsets) = starts_and_offsets(windows);
+    let place = |(i, &index): (usize, &u32)| (starts[i % starts.len()] + offsets[index as usize]) as i64;
+    indices.iter().enumerate().map(place).collect()
+}
+
+/// Adds each gradient to the element that was the largest. Overlapping windows are summed in the wide dtype and rounded once.
+pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: &[u32], grad: &[T]) -> Vec<T> {
     let (len, outputs) = (in_volume(windows), out_volume(windows));
     let mut out = uninit_vec(planes * len);
     if outputs == 0 {
         out.fill(T::default());
         return out;
     }
-    // The start of each window, and the offset of each index inside a window.
-    let mut starts = with_capacity(outputs);
-    for_each_window(windows, |[rd, rh, rw], _| starts.push((rd.start * h.input + rh.start) * w.input + rw.start));
-    let starts = Pooled::from(starts);
-    let offset =
-        |index: usize| (index / long_w / long_h * h.input + index / long_w % long_h) * w.input + index % long_w;
-    let offsets: Vec<usize> = (0..window_volume(windows)).map(offset).collect();
+    let (starts, offsets) = starts_and_offsets(windows);
     let (mut wide, mut sums) = (Pooled::uninit(outputs), Pooled::uninit(len));
     for (plane, indices) in indices.chunks_exact(outputs).enumerate().take(planes) {
         T::widen_into(&grad[plane * outputs..(plane + 1) * outputs], &mut wide);

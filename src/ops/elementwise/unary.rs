@@ -214,8 +214,8 @@ unary_ops! {
     powf Pow (exponent) Blocks |x| x.powf(exponent), Input |x| power_slope(x, exponent);
 }
 
-const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
-const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
+pub(in crate::ops) const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+pub(in crate::ops) const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 
 #[derive(Clone, Copy)]
 struct Clamp {

@@ -1,13 +1,13 @@
 //! Elements in order along an axis. NaN is the largest; equal elements stay in the order they had.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, sync::Arc};
 
 use crate::ops::{by_float, dispatch, index::shape::axis_at, reduce::axes::Lanes};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
     tensor::{
-        Forward, Stored,
+        Forward, Stored, Written,
         recording::{self, attributes},
         with_array,
     },
@@ -56,7 +56,11 @@ fn ordered(op: Op, x: &Tensor, axis: isize, k: Option<usize>, descending: bool) 
         });
         let places = chosen.unpack(places.into_iter().map(|place| place as i64).collect())?;
         let places = indices.insert(Tensor::from_array(places)).clone();
-        Ok(Forward::new(value, vec![places], move |back| {
+        let written = {
+            let places = places.clone();
+            move |x: &[Tensor]| x[0].gather(axis as isize, &places)
+        };
+        let forward = Forward::new(value, vec![places], move |back| {
             let grad = by_float!(back.grad, T => {
                 let mut grad = vec![T::default(); lanes.count * n];
                 let places = chosen.pack::<i64>(&back.saved[0]);
@@ -66,7 +70,8 @@ fn ordered(op: Op, x: &Tensor, axis: isize, k: Option<usize>, descending: bool) 
                 lanes.unpack(grad)
             })?;
             Ok(vec![Some(Tensor::from_array(grad))])
-        }))
+        });
+        Ok(forward.written(Written::Op(Arc::new(written))))
     })?;
     let indices = indices.expect("the kernel has run");
     recording::also(op, &[&indices]);

@@ -1,6 +1,6 @@
 //! Pools over one, two or three spatial axes, channels first.
 
-use std::iter;
+use std::{iter, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::{
         memory::{Pooled, uninit_vec},
         sample::pool::{self, AxisWindows, Windows},
     },
-    tensor::{Array, Forward, recording::attributes},
+    tensor::{Array, Forward, Written, recording::attributes},
 };
 
 /// How a pool's window moves. Lists have one number for each spatial axis; a list of one holds for all axes.
@@ -102,7 +102,16 @@ fn adaptive(input: &[usize], output: &[usize]) -> Result<Vec<AxisWindows>> {
     Ok(input.iter().zip(output).map(axis).collect())
 }
 
+/// The elements at these places of their planes: what a pool that chose them gives of other numbers.
+fn largest_of(x: &Tensor, places: &[i64], rows: [usize; 2], out: &[usize]) -> Result<Tensor> {
+    let as_isize = |lengths: &[usize]| lengths.iter().map(|&len| len as isize).collect::<Vec<_>>();
+    let plane = |shape: &[usize]| [rows[0], rows[1], shape[2..].iter().product()];
+    let places = Tensor::from_vec(places.to_vec(), &plane(out))?;
+    x.reshape(&as_isize(&plane(x.shape())))?.gather(2, &places)?.reshape(&as_isize(out))
+}
+
 /// Indices in as few bytes as their range needs, eight, four or two to an i64.
+#[derive(Clone, Copy)]
 struct Packed {
     bytes: usize,
 }
@@ -178,7 +187,7 @@ impl Tensor {
             let windows = windows(spatial_axes(&shape, axes)?)?;
             let lengths: Vec<usize> = windows.iter().map(|axis| axis.ranges.len()).collect();
             let (out, planes) = (checked_shape([&shape[..2], &lengths].concat())?, shape[0] * shape[1]);
-            let windows = three(windows);
+            let windows = Arc::new(three(windows));
             if !largest {
                 let value =
                     by_float!(x, T => Array::from_vec(pool::average(&windows, planes, &elements::<T>(x)), &out))?;
@@ -194,13 +203,22 @@ impl Tensor {
                 let (value, indices) = pool::max(&windows, planes, &elements::<T>(x));
                 Ok((Array::from_vec(value, &out)?, packed.pack(&indices)?))
             })?;
-            Ok(Forward::new(value, vec![indices], move |b| {
+            let count = out.iter().product();
+            let written = {
+                let (windows, indices, rows) = (windows.clone(), indices.clone(), [shape[0], shape[1]]);
+                move |x: &[Tensor]| {
+                    let places = pool::max_places(&windows, &packed.unpack(&indices)[..count]);
+                    largest_of(&x[0], &places, rows, &out)
+                }
+            };
+            let forward = Forward::new(value, vec![indices], move |b| {
                 let indices = packed.unpack(&b.saved[0]);
                 let grad = by_float!(b.grad, T => {
                     Array::from_vec(pool::max_backward(&windows, planes, &indices, &elements::<T>(b.grad)), &shape)
                 })?;
                 Ok(vec![Some(Tensor::from_array(grad))])
-            }))
+            });
+            Ok(forward.written(Written::Op(Arc::new(written))))
         })
     }
 }

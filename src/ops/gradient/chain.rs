@@ -1,0 +1,130 @@
+//! Formulas of tensors that read as formulas of numbers: an error is carried to the end.
+
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+use crate::{DType, Tensor, error::Result};
+
+/// A tensor that is being computed.
+#[derive(Clone)]
+pub(super) struct Chain(Result<Tensor>);
+
+/// The chain that starts with a tensor.
+pub(super) fn of(x: &Tensor) -> Chain {
+    Chain(Ok(x.clone()))
+}
+
+impl Chain {
+    /// What was computed.
+    pub fn done(self) -> Result<Tensor> {
+        self.0
+    }
+
+    /// Goes on with a function.
+    pub fn then(self, f: impl FnOnce(Tensor) -> Result<Tensor>) -> Chain {
+        Chain(self.0.and_then(f))
+    }
+
+    /// The same value as a constant.
+    pub fn fixed(&self) -> Chain {
+        self.clone().then(|x| Ok(x.detach()))
+    }
+
+    fn with(self, other: Chain, f: impl FnOnce(&Tensor, &Tensor) -> Result<Tensor>) -> Chain {
+        self.then(|x| f(&x, &other.0?))
+    }
+
+    fn number(&self, number: f64) -> Chain {
+        self.clone().then(|x| Ok(Tensor::scalar(number, x.dtype())))
+    }
+
+    /// This where `mask` is 1, 0 or other numbers elsewhere; what is not chosen has no part in gradients.
+    pub fn or(self, mask: &Chain, other: impl Into<Choice>) -> Chain {
+        let other = match other.into() {
+            Choice::Number(number) => self.number(number),
+            Choice::Chain(other) => other,
+        };
+        let mask = mask.clone().0.and_then(|mask| mask.cast(DType::Bool).select(&self.0?, &other.0?));
+        Chain(mask)
+    }
+
+    /// 1 where this is above the other, 0 elsewhere.
+    pub fn above(&self, other: f64) -> Chain {
+        self.compared(other, Tensor::gt)
+    }
+
+    /// 1 where this is below the other, 0 elsewhere.
+    pub fn below(&self, other: f64) -> Chain {
+        self.compared(other, Tensor::lt)
+    }
+
+    /// 1 where this is the number, 0 elsewhere.
+    pub fn is(&self, number: f64) -> Chain {
+        self.compared(number, Tensor::eq)
+    }
+
+    fn compared(&self, number: f64, relation: fn(&Tensor, &Tensor) -> Result<Tensor>) -> Chain {
+        self.clone().then(|x| Ok(relation(&x, &Tensor::scalar(number, x.dtype()))?.cast(x.dtype())))
+    }
+}
+
+/// What stands where something else was not chosen.
+pub(super) enum Choice {
+    Number(f64),
+    Chain(Chain),
+}
+
+impl From<f64> for Choice {
+    fn from(number: f64) -> Choice {
+        Choice::Number(number)
+    }
+}
+
+impl From<Chain> for Choice {
+    fn from(chain: Chain) -> Choice {
+        Choice::Chain(chain)
+    }
+}
+
+macro_rules! functions {
+    ($($name:ident),*) => { impl Chain { $(
+        pub fn $name(self) -> Chain {
+            self.then(|x| x.$name())
+        }
+    )* } };
+}
+functions!(
+    abs, cos, cosh, erfinv, exp, floor, log, reciprocal, relu, sigmoid, sign, sin, sinh, softplus, sqrt, square, tanh,
+    trunc
+);
+
+macro_rules! operators {
+    ($($operator:ident $method:ident),*) => { $(
+        impl $operator for Chain {
+            type Output = Chain;
+            fn $method(self, other: Chain) -> Chain {
+                self.with(other, Tensor::$method)
+            }
+        }
+        impl $operator<f64> for Chain {
+            type Output = Chain;
+            fn $method(self, other: f64) -> Chain {
+                let other = self.number(other);
+                $operator::$method(self, other)
+            }
+        }
+        impl $operator<Chain> for f64 {
+            type Output = Chain;
+            fn $method(self, other: Chain) -> Chain {
+                $operator::$method(other.number(self), other)
+            }
+        }
+    )* };
+}
+operators!(Add add, Sub sub, Mul mul, Div div);
+
+impl Neg for Chain {
+    type Output = Chain;
+    fn neg(self) -> Chain {
+        self.then(|x| x.neg())
+    }
+}

@@ -1,0 +1,196 @@
+//! Gradients that stay on the tape, so that they have gradients themselves.
+//!
+//! A gradient on the tape has the value that the op's backward pass computes, bit for bit. It is a node of its own, whose
+//! inputs are the gradient of the op's output and the op's inputs. The gradient of that node is found by writing the op's
+//! gradient with ops, on a tape of its own. There are four ways to write it:
+//!
+//! - [`linear`]: ops that are linear in each input (products, convolutions, sums, shapes). Their gradients are the same ops
+//!   with other tensors in the place of their inputs, so nothing is written at all;
+//! - [`slopes`]: functions of one or two numbers, times the gradient;
+//! - [`formulas`]: ops that are made of others (softmax, norms, losses), whose gradient is that of the formula;
+//! - [`Written`]: ops that say it themselves (composed ops, pools, custom ops).
+//!
+//! All others have no second derivative.
+
+mod chain;
+mod formulas;
+mod linear;
+mod losses;
+mod slopes;
+mod walk;
+
+use crate::ops::{composed::inside, run_recorded};
+use crate::{
+    DType, Op, Tensor,
+    error::{Error, Result},
+    precision::{self, Frame},
+    tensor::{Backward, What, Written, recording, with_recording},
+};
+use walk::walk;
+
+/// Runs `f` so that what it computes can be differentiated twice and more: every op on the tape keeps its inputs and its
+/// arguments, for [`gradients_on_tape`](Tensor::gradients_on_tape). That costs memory until the tape is dropped, so take it
+/// around the forward pass whose gradients are to have gradients, and around nothing else.
+///
+/// ```
+/// use precast::{Tensor, twice_differentiable};
+/// let x = Tensor::from_vec(vec![2f64], &[1])?.requires_grad();
+/// let y = twice_differentiable(|| x.square()?.mul(&x))?; // x³
+/// let slope = y.gradients_on_tape(&[&x])?[0].clone().expect("y depends on x"); // 3 x²
+/// assert_eq!(slope.to_f64(), [12.0]);
+/// let second = slope.sum_all()?.backward()?;
+/// assert_eq!(second.of(&x).expect("the slope depends on x").to_f64(), [12.0]); // 6 x
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn twice_differentiable<R>(f: impl FnOnce() -> R) -> R {
+    let _keep = recording::keep_calls();
+    f()
+}
+
+impl Tensor {
+    /// The gradients of this scalar with respect to each of `of`, on the tape: a loss that is made of them can be
+    /// differentiated again. `None` where this scalar does not depend on the tensor. Each has the dtype, the shape and the bits
+    /// that [`backward`](Tensor::backward) gives.
+    ///
+    /// What lies between must have been computed within [`twice_differentiable`]. Call this within it, too, to
+    /// differentiate the gradients more than once.
+    ///
+    /// `of` holds tensors that [require](Tensor::requires_grad) a gradient, [values](crate::Param::value) of parameters, or
+    /// results of ops. A tensor in `of` counts as a variable of its own: no path through another one is left out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a floating scalar;
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a tensor in `of` that is not on the tape;
+    /// [`ErrorKind::Gradient`](crate::ErrorKind::Gradient), with the op, for an op that was run outside of
+    /// [`twice_differentiable`] or has no second derivative.
+    pub fn gradients_on_tape(&self, of: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
+        if self.len() != 1 || !self.dtype().is_float() {
+            return Err(Error::shape(format!(
+                "a gradient starts from a floating scalar; this is {} {:?} (take the mean or the sum first)",
+                self.dtype(),
+                self.shape()
+            )));
+        }
+        if let Some(i) = of.iter().position(|x| !x.is_tracked()) {
+            return Err(Error::value(format!(
+                "tensor {i} is not on the tape, so nothing depends on it; call `requires_grad` before it is used"
+            )));
+        }
+        let _off = precision::enter(Frame::Off);
+        let _phase = precision::enter_backward();
+        walk(self, &Tensor::full(self.shape(), 1.0, self.dtype()), of)
+    }
+}
+
+/// The backward pass of a gradient: those of the gradient that it was made of, and of the op's inputs. It runs off the tape.
+fn backward(what: &What, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
+    let exact = keeps_dtypes(what);
+    let wide = |x: &Tensor| if x.dtype().is_low() && !exact { x.detach().cast(DType::F32) } else { x.detach() };
+    let leaf = |x: &Tensor| if x.dtype().is_float() { wide(x).requires_grad() } else { x.clone() };
+    inside(false, || {
+        let _alone = recording::pause();
+        let inputs: Vec<Tensor> = back.saved.iter().map(leaf).collect();
+        let grads = gradients(what, &inputs, back.needs, &wide(back.grad))?;
+        let as_input = |(grad, x): (Option<Tensor>, &Tensor)| grad.map(|grad| grad.detach().cast(x.dtype()));
+        Ok(grads.into_iter().zip(back.saved).map(as_input).collect())
+    })
+}
+
+/// Whether the gradients of a call are computed in the dtypes of its inputs, with one rounding: those of linear ops. All others
+/// are written with several ops, in f32 at least.
+fn keeps_dtypes(what: &What) -> bool {
+    match what {
+        What::Op { written: Some(Written::Gradients(_)), .. } => true,
+        What::Op { op, .. } => linear::factors(*op, 0).is_some(),
+        What::Gradient { of, .. } => keeps_dtypes(of),
+    }
+}
+
+/// What is computed in `f` gets a tape of its own, and can be differentiated twice.
+fn on_own_tape<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
+    let _keep = recording::keep_calls();
+    with_recording(true, f)
+}
+
+/// The gradients of a call, written with ops. `inputs` are leaves of the tape. They are on the tape themselves where results are
+/// recorded.
+fn gradients(what: &What, inputs: &[Tensor], needs: &[bool], grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+    match what {
+        What::Op { written: Some(Written::Gradients(written)), .. } => on_own_tape(|| written(inputs, grad, needs)),
+        What::Op { written: Some(Written::Op(formula)), .. } => {
+            of_result(on_own_tape(|| formula(inputs))?, inputs, needs, grad)
+        }
+        What::Op { op, attributes, .. } => {
+            let borrowed: Vec<&Tensor> = inputs.iter().collect();
+            if linear::factors(*op, 0).is_some() {
+                let y = on_own_tape(|| Ok(run_recorded(*op, attributes, &borrowed)?.swap_remove(0)))?;
+                return of_result(y, inputs, needs, grad);
+            }
+            if let Some(slope) = slopes::slope(*op) {
+                return on_own_tape(|| slopes::gradients(&slope, attributes, inputs, needs, grad));
+            }
+            let formula = formulas::formula(*op).ok_or_else(|| no_second(*op))?;
+            of_result(on_own_tape(|| formula(attributes, inputs))?, inputs, needs, grad)
+        }
+        What::Gradient { of, input } => of_gradient(of, *input, inputs, needs, grad),
+    }
+}
+
+/// The gradients of a gradient, given its inputs: the gradient of the output of a call, and the call's inputs.
+fn of_gradient(
+    of: &What,
+    input: usize,
+    inputs: &[Tensor],
+    needs: &[bool],
+    grad: &Tensor,
+) -> Result<Vec<Option<Tensor>>> {
+    let (of_output, x) = inputs.split_first().expect("the gradient of the output");
+    if let What::Op { op, attributes, written } = of
+        && let Some(factors) = linear::factors(*op, input)
+        && !matches!(written, Some(Written::Gradients(_)))
+    {
+        // What is linear in x has a gradient that does not depend on x, and is linear in what it depends on.
+        let x = linear::with(x, input, grad, &factors);
+        let borrowed: Vec<&Tensor> = x.iter().collect();
+        let y = on_own_tape(|| {
+            Ok(run_recorded(*op, &linear::without_constant(*op, attributes), &borrowed)?.swap_remove(0))
+        })?;
+        let others: Vec<bool> = (0..x.len()).map(|i| needs[i + 1] && i != input && factors.contains(&i)).collect();
+        let of_factors = of_result(y.clone(), &x, &others, of_output)?;
+        return Ok([vec![needs[0].then_some(y)], of_factors].concat());
+    }
+    let only: Vec<bool> = (0..x.len()).map(|i| i == input).collect();
+    match on_own_tape(|| gradients(of, x, &only, of_output))?.swap_remove(input) {
+        Some(y) => of_result(y, inputs, needs, grad),
+        None => Ok(vec![None; inputs.len()]),
+    }
+}
+
+/// The gradients of a result that ops computed of `inputs`.
+fn of_result(y: Tensor, inputs: &[Tensor], needs: &[bool], grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
+    let wanted = |i: &usize| needs[*i] && inputs[*i].is_tracked();
+    let wanted: Vec<usize> = (0..inputs.len()).filter(wanted).collect();
+    let targets: Vec<&Tensor> = wanted.iter().map(|&i| &inputs[i]).collect();
+    let mut grads = vec![None; inputs.len()];
+    for (i, grad) in wanted.into_iter().zip(walk(&y, &grad.cast(y.dtype()), &targets)?) {
+        grads[i] = grad;
+    }
+    Ok(grads)
+}
+
+/// Whether a gradient of the call can be differentiated.
+fn has_second(what: &What) -> Result<()> {
+    match what {
+        What::Gradient { .. } | What::Op { written: Some(_), .. } => Ok(()),
+        What::Op { op, .. } => {
+            let known =
+                linear::factors(*op, 0).is_some() || slopes::slope(*op).is_some() || formulas::formula(*op).is_some();
+            if known { Ok(()) } else { Err(no_second(*op)) }
+        }
+    }
+}
+
+fn no_second(op: Op) -> Error {
+    let words = "has no second derivative; recurrent layers and sampling by a grid have none, all other ops of the catalogue do";
+    Error::unsupported(words).in_op(op.name())
+}
