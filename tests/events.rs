@@ -157,6 +157,16 @@ fn lost_updates_are_warned_of_once() {
 }
 
 #[test]
+fn f16_without_a_loss_scale_is_warned_of_once() {
+    let net = dense().to_float(DType::F16).unwrap();
+    let mut optimizer = Sgd::new(net.params(), 0.1);
+    let loss = net.call(&Tensor::ones(&[1, 2], DType::F32)).unwrap().sum_all().unwrap();
+    let grads = loss.backward().unwrap();
+    let (_, lines) = events(|| (0..3).try_for_each(|_| optimizer.update(&grads)));
+    assert_eq!(lines, ["WARN gradients in float16 without a loss scale cell=\"weight\""]);
+}
+
+#[test]
 fn epochs_and_stored_parameters_are_reported() {
     let examples = train::data::Dataset::new(vec![0.0, 1.0, 1.0, 0.0], &[2], vec![0, 1]).unwrap();
     let data = Split { train: examples.clone(), test: examples };
