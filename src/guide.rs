@@ -16,6 +16,8 @@ pages! {
     low_weights "low-weights.md";
     optimizers "optimizers.md";
     own_loop "own-loop.md";
+    loss_scale "loss-scale.md";
+    recompute "recompute.md";
     several_inputs "several-inputs.md";
     own_cell "own-cell.md";
     own_op "own-op.md";
