@@ -92,7 +92,7 @@ impl Rule for Formula {
         vectorized(|| {
             for ((p, &g), s) in value.iter_mut().zip(grad).zip(sum) {
                 let g = g + weight_decay * *p;
-                *s = *s + g * g;
+                *s += g * g;
                 *p = *p - lr * (g / (s.sqrt() + eps));
             }
         });

@@ -106,11 +106,11 @@ impl Rule for Formula {
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {
         let mut kept = vec![
-            Kept::new("mean", shape).as_eight_bit(Sign::Signed),
-            Kept::new("square", shape).as_eight_bit(Sign::Unsigned),
+            Kept::new("mean", shape).in_eight_bit(Sign::Signed),
+            Kept::new("square", shape).in_eight_bit(Sign::Unsigned),
         ];
         if self.amsgrad {
-            kept.push(Kept::new("largest_square", shape).as_eight_bit(Sign::Unsigned));
+            kept.push(Kept::new("largest_square", shape).in_eight_bit(Sign::Unsigned));
         }
         kept
     }

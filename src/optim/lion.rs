@@ -70,7 +70,7 @@ impl Rule for Formula {
     }
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {
-        vec![Kept::new("mean", shape).as_eight_bit(Sign::Signed)]
+        vec![Kept::new("mean", shape).in_eight_bit(Sign::Signed)]
     }
 
     fn prepare<R: Number>(&self, step: &Step, _: Whole<'_, R>) -> Known<R> {

@@ -63,7 +63,7 @@ impl<'a, R: Real> Split<'a, R> {
             Moment::Blocks(Blocks { codes, largest, map }) => {
                 let blocks = len.div_ceil(eight_bit::BLOCK);
                 assert_eq!((codes.len(), largest.len()), (len, blocks), "a code for each element");
-                Split::Blocks { codes: Shared::new(codes), largest: Shared::new(largest), map: *map }
+                Split::Blocks { codes: Shared::new(codes), largest: Shared::new(largest), map }
             }
         }
     }
