@@ -137,7 +137,7 @@ impl Rule for Formula {
         let Known { step, root, rest1, beta2, rest2, eps, penalty, shrink } = *known;
         let [mean, square, largest] = moments;
         if largest.is_empty() {
-            vectorized(|| {
+            vectorized(move || {
                 for (((p, &g), m), v) in value.iter_mut().zip(grad).zip(mean).zip(square) {
                     let g = g + penalty * *p;
                     *m = *m + rest1 * (g - *m);
@@ -147,7 +147,7 @@ impl Rule for Formula {
             });
             return;
         }
-        vectorized(|| {
+        vectorized(move || {
             for ((((p, &g), m), v), w) in value.iter_mut().zip(grad).zip(mean).zip(square).zip(largest) {
                 let g = g + penalty * *p;
                 *m = *m + rest1 * (g - *m);
