@@ -2,8 +2,8 @@
 //!
 //! `-- --python PATH` names a Python that has torch; without one, only the times of precast are told. `update` is the update
 //! alone, `whole` is unscaling, the check for non-finite gradients, and the update. The figure is the median over the rounds
-//! of the ratio to what torch took in the same round, and beside it the ratio of the fastest of each. `-- --threads N`,
-//! `-- --rounds N` and names of optimizers choose what runs.
+//! of the ratio to what torch took in the same round, and beside it the ratio of the fastest of each. Times are those that one
+//! thread is at work, where the system tells (Linux). `-- --rounds N` and names of optimizers choose what runs.
 
 #[path = "peers/mod.rs"]
 mod peers;
@@ -17,7 +17,7 @@ const TENSORS: usize = 24;
 const SHAPE: [usize; 2] = [1024, 1024];
 const NAMES: [&str; 5] = ["sgd", "adam", "adamw", "adam 8-bit", "lion"];
 /// Steps of a measurement.
-const REPEATS: usize = 2;
+const REPEATS: usize = 6;
 
 struct Bench {
     optimizer: Box<dyn Optimizer>,
@@ -49,7 +49,7 @@ impl Bench {
 
     /// Seconds of a step.
     fn time(&mut self, mode: &str) -> Result<f64> {
-        let start = Instant::now();
+        let (start, busy) = (Instant::now(), busy());
         for i in 0..REPEATS {
             if mode == "whole" {
                 let scale = &mut self.scales[i % 2];
@@ -60,16 +60,23 @@ impl Bench {
                 self.optimizer.update(&self.grads)?;
             }
         }
-        Ok(start.elapsed().as_secs_f64() / REPEATS as f64)
+        let seconds = busy.zip(self::busy()).map_or(start.elapsed().as_secs_f64(), |(before, after)| after - before);
+        Ok(seconds / REPEATS as f64)
     }
+}
+
+/// Seconds that this thread has been at work. They are told in ticks of some milliseconds.
+fn busy() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split(' ').next()?.parse::<f64>().ok().map(|nanos| nanos / 1e9)
 }
 
 fn main() -> Result<()> {
     let options = Options::read(15);
-    precast::set_threads(options.threads);
+    precast::set_threads(1);
     let mut torch = options.python.as_ref().map(|python| {
-        let (torch, version) = Torch::start(python, "torch_optimizers.py", options.threads).expect("it starts");
-        println!("{version}, {} threads, {} rounds", options.threads, options.rounds);
+        let (torch, version) = Torch::start(python, "torch_optimizers.py", 1).expect("it starts");
+        println!("{version}, one thread, {} rounds", options.rounds);
         torch
     });
     for name in NAMES.into_iter().filter(|name| options.names.is_empty() || options.names.iter().any(|n| n == name)) {
@@ -80,7 +87,7 @@ fn main() -> Result<()> {
                 if let Some(torch) = &mut torch {
                     // Those that torch lacks are held against its Adam.
                     let peer = if matches!(name, "sgd" | "adamw") { name } else { "adam" };
-                    let line = format!("{} {REPEATS} {peer} {mode}", options.threads);
+                    let line = format!("1 {REPEATS} {peer} {mode}");
                     theirs.push(torch.time(&line).expect("torch has it"));
                 }
                 ours.push(bench.time(mode)?);

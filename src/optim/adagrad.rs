@@ -89,10 +89,10 @@ impl Rule for Formula {
     fn apply<R: Number>(known: &Known<R>, _: usize, value: &mut [R], grad: &[R], moments: [&mut [R]; MOMENTS]) {
         let Known { lr, weight_decay, eps } = *known;
         let [sum, ..] = moments;
-        vectorized(|| {
+        vectorized(move || {
             for ((p, &g), s) in value.iter_mut().zip(grad).zip(sum) {
                 let g = g + weight_decay * *p;
-                *s = *s + g * g;
+                *s += g * g;
                 *p = *p - lr * (g / (s.sqrt() + eps));
             }
         });

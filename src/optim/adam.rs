@@ -106,11 +106,11 @@ impl Rule for Formula {
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {
         let mut kept = vec![
-            Kept::new("mean", shape).as_eight_bit(Sign::Signed),
-            Kept::new("square", shape).as_eight_bit(Sign::Unsigned),
+            Kept::new("mean", shape).in_eight_bit(Sign::Signed),
+            Kept::new("square", shape).in_eight_bit(Sign::Unsigned),
         ];
         if self.amsgrad {
-            kept.push(Kept::new("largest_square", shape).as_eight_bit(Sign::Unsigned));
+            kept.push(Kept::new("largest_square", shape).in_eight_bit(Sign::Unsigned));
         }
         kept
     }
@@ -137,7 +137,7 @@ impl Rule for Formula {
         let Known { step, root, rest1, beta2, rest2, eps, penalty, shrink } = *known;
         let [mean, square, largest] = moments;
         if largest.is_empty() {
-            vectorized(|| {
+            vectorized(move || {
                 for (((p, &g), m), v) in value.iter_mut().zip(grad).zip(mean).zip(square) {
                     let g = g + penalty * *p;
                     *m = *m + rest1 * (g - *m);
@@ -147,7 +147,7 @@ impl Rule for Formula {
             });
             return;
         }
-        vectorized(|| {
+        vectorized(move || {
             for ((((p, &g), m), v), w) in value.iter_mut().zip(grad).zip(mean).zip(square).zip(largest) {
                 let g = g + penalty * *p;
                 *m = *m + rest1 * (g - *m);

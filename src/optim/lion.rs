@@ -70,7 +70,7 @@ impl Rule for Formula {
     }
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {
-        vec![Kept::new("mean", shape).as_eight_bit(Sign::Signed)]
+        vec![Kept::new("mean", shape).in_eight_bit(Sign::Signed)]
     }
 
     fn prepare<R: Number>(&self, step: &Step, _: Whole<'_, R>) -> Known<R> {
@@ -83,7 +83,7 @@ impl Rule for Formula {
     fn apply<R: Number>(known: &Known<R>, _: usize, value: &mut [R], grad: &[R], moments: [&mut [R]; MOMENTS]) {
         let Known { lr, shrink, beta1, rest1, beta2, rest2 } = *known;
         let [mean, ..] = moments;
-        vectorized(|| {
+        vectorized(move || {
             for ((p, &g), m) in value.iter_mut().zip(grad).zip(mean) {
                 let direction = beta1 * *m + rest1 * g;
                 let up = if direction > R::zero() { lr } else { R::zero() };

@@ -116,33 +116,33 @@ impl Rule for Formula {
             _ => (second, third),
         };
         // The divisor replaces the gradient's quotient, so each of the four forms is one short loop.
-        let quotient = |g: R, v: &mut R| {
+        let quotient = move |g: R, v: &mut R| {
             *v = alpha * *v + rest * (g * g);
             g / (v.sqrt() + eps)
         };
-        let centered_quotient = |g: R, v: &mut R, a: &mut R| {
+        let centered_quotient = move |g: R, v: &mut R, a: &mut R| {
             *v = alpha * *v + rest * (g * g);
             *a = *a + rest * (g - *a);
             g / ((*v - *a * *a).sqrt() + eps)
         };
         match (average.is_empty(), mean.is_empty()) {
-            (true, true) => vectorized(|| {
+            (true, true) => vectorized(move || {
                 for ((p, &g), v) in value.iter_mut().zip(grad).zip(square) {
                     *p = *p - lr * quotient(g + weight_decay * *p, v);
                 }
             }),
-            (false, true) => vectorized(|| {
+            (false, true) => vectorized(move || {
                 for (((p, &g), v), b) in value.iter_mut().zip(grad).zip(square).zip(average) {
                     *b = momentum * *b + quotient(g + weight_decay * *p, v);
                     *p = *p - lr * *b;
                 }
             }),
-            (true, false) => vectorized(|| {
+            (true, false) => vectorized(move || {
                 for (((p, &g), v), a) in value.iter_mut().zip(grad).zip(square).zip(mean) {
                     *p = *p - lr * centered_quotient(g + weight_decay * *p, v, a);
                 }
             }),
-            (false, false) => vectorized(|| {
+            (false, false) => vectorized(move || {
                 for ((((p, &g), v), b), a) in value.iter_mut().zip(grad).zip(square).zip(average).zip(mean) {
                     *b = momentum * *b + centered_quotient(g + weight_decay * *p, v, a);
                     *p = *p - lr * *b;

@@ -95,7 +95,7 @@ impl Kept {
     }
 
     /// Allowed in 8 bits.
-    pub fn as_eight_bit(self, sign: Sign) -> Kept {
+    pub fn in_eight_bit(self, sign: Sign) -> Kept {
         Kept { eight_bit: Some(sign), ..self }
     }
 }

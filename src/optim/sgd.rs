@@ -98,14 +98,14 @@ impl Rule for Formula {
         let Known { lr, weight_decay, momentum, keep, take, nesterov } = *known;
         let [average, ..] = moments;
         if average.is_empty() {
-            vectorized(|| {
+            vectorized(move || {
                 for (p, &g) in value.iter_mut().zip(grad) {
                     *p = *p - lr * (g + weight_decay * *p);
                 }
             });
             return;
         }
-        vectorized(|| {
+        vectorized(move || {
             for ((p, &g), b) in value.iter_mut().zip(grad).zip(average) {
                 let g = g + weight_decay * *p;
                 *b = keep * *b + take * g;

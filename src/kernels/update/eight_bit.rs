@@ -24,6 +24,20 @@ pub(crate) struct Map {
     /// The middles between neighbours; number i is nearest above middle i - 1 and up to middle i.
     middles: [f32; 255],
     zero: u8,
+    /// For each [`bucket`] of positive and of negative numbers, the code of its lowest number. There is at most one middle in a
+    /// bucket, so that of any other is the same or the next.
+    lowest: [[u8; BUCKETS]; 2],
+}
+
+/// Numbers from 0 to 1 by exponent and the first seven bits behind it; all below 2^-24 are in the first.
+const BUCKETS: usize = (24 << 7) + 1;
+
+/// The upper half of the f32 2^-24.
+const FIRST: u32 = (127 - 24) << 7;
+
+#[inline(always)]
+fn bucket(size: f32) -> usize {
+    ((size.to_bits() >> 16).saturating_sub(FIRST) as usize).min(BUCKETS - 1)
 }
 
 /// The map of numbers of both signs.
@@ -57,7 +71,18 @@ impl Map {
         let numbers: [f32; 256] = all.try_into().expect("254 steps, 0 and 1");
         let middles = std::array::from_fn(|i| (numbers[i] + numbers[i + 1]) / 2.0);
         let zero = numbers.iter().position(|&x| x == 0.0).expect("0 is among them") as u8;
-        Map { numbers, middles, zero }
+        let lowest = [false, true].map(|negative| {
+            std::array::from_fn(|bucket| {
+                let upper = (bucket as u32 + FIRST) << 16;
+                let x = match (bucket, negative) {
+                    (0, _) => 0.0,
+                    (_, false) => f32::from_bits(upper),
+                    (_, true) => -f32::from_bits(upper | 0xffff),
+                };
+                middles.partition_point(|middle: &f32| *middle < x) as u8
+            })
+        });
+        Map { numbers, middles, zero, lowest }
     }
 
     /// The code of 0.
@@ -97,12 +122,8 @@ impl Map {
     /// The code of the nearest number; of two equally near, the lower.
     #[inline(always)]
     fn nearest(&self, x: f32) -> u8 {
-        let mut code = 0;
-        for step in [128, 64, 32, 16, 8, 4, 2, 1] {
-            // The sum of all steps is 255, so this is the index of a middle.
-            code += if x > self.middles[code + step - 1] { step } else { 0 };
-        }
-        code as u8
+        let code = self.lowest[usize::from(x < 0.0)][bucket(x.abs())];
+        code + u8::from(self.middles.get(usize::from(code)).is_some_and(|middle| x > *middle))
     }
 }
 
@@ -135,11 +156,14 @@ mod tests {
             for (code, &number) in map.numbers.iter().enumerate() {
                 assert_eq!(usize::from(map.nearest(number)), code);
             }
-            for i in -2000..2000i16 {
-                let x = f32::from(i) * 6e-4;
+            for i in -20000..=20000i16 {
+                let x = f32::from(i) / 20000.0;
+                let x = if i % 2 == 0 { x } else { x * x * x * x };
                 let distance = |number: f32| (number - x).abs();
                 let least = map.numbers.iter().copied().map(distance).fold(f32::INFINITY, f32::min);
-                assert_eq!(distance(map.numbers[usize::from(map.nearest(x))]), least, "{x}");
+                // Of two that are equally near, the middle may be rounded to either side.
+                let found = distance(map.numbers[usize::from(map.nearest(x))]);
+                assert!(found <= least + f32::EPSILON * x.abs(), "{x}: {found} {least}");
             }
         }
     }

@@ -30,9 +30,10 @@ impl<G: Float> Gradient<G::Wide> for Multiplied<'_, G> {
             return G::widened(grad, space);
         }
         G::widen_into(grad, space);
-        vectorized(|| {
-            for x in space.iter_mut() {
-                *x = *x * factors[0] * factors[1];
+        let (products, [first, second]) = (&mut *space, factors);
+        vectorized(move || {
+            for x in products {
+                *x = *x * first * second;
             }
         });
         space

@@ -8,7 +8,7 @@ use super::{
     storage::{Count, Storage},
 };
 use crate::kernels::{
-    elementwise::BLOCK,
+    elementwise,
     float::Real,
     memory::Pooled,
     threads::{self, Shared},
@@ -16,6 +16,10 @@ use crate::kernels::{
 
 /// The most running averages of a parameter's shape.
 pub(crate) const MOMENTS: usize = 3;
+
+/// Elements that are updated together: enough that a call costs little, and few enough that widened gradients and values stay
+/// in the nearest cache. Random bits and 8-bit averages need whole blocks of theirs.
+const BLOCK: usize = 4 * elementwise::BLOCK;
 
 /// About how many multiply-adds an element costs.
 const WORK: usize = 16;
@@ -63,7 +67,7 @@ impl<'a, R: Real> Split<'a, R> {
             Moment::Blocks(Blocks { codes, largest, map }) => {
                 let blocks = len.div_ceil(eight_bit::BLOCK);
                 assert_eq!((codes.len(), largest.len()), (len, blocks), "a code for each element");
-                Split::Blocks { codes: Shared::new(codes), largest: Shared::new(largest), map: *map }
+                Split::Blocks { codes: Shared::new(codes), largest: Shared::new(largest), map }
             }
         }
     }

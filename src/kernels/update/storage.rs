@@ -66,7 +66,7 @@ impl<'a, T: Copy> Place<'a, T> {
     /// # Safety
     /// No one else uses these elements while the slice lives.
     #[inline(always)]
-    unsafe fn after(&self, start: usize, len: usize) -> &mut [T] {
+    unsafe fn after(&self, start: usize, len: usize) -> &'a mut [T] {
         // SAFETY: the caller's promise.
         unsafe { self.new.part(start, len) }
     }
@@ -75,7 +75,7 @@ impl<'a, T: Copy> Place<'a, T> {
     ///
     /// # Safety
     /// No one else uses these elements while the slice lives.
-    unsafe fn in_place(&self, start: usize, len: usize) -> &mut [T] {
+    unsafe fn in_place(&self, start: usize, len: usize) -> &'a mut [T] {
         // SAFETY: the caller's promise.
         let part = unsafe { self.after(start, len) };
         if let Some(old) = self.old {
