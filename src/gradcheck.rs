@@ -176,18 +176,22 @@ pub fn low_gradients(inputs: &[Tensor], low: DType, f: impl Fn(&[Tensor]) -> Res
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn second(inputs: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Disagreement> {
-    // The gradient of f's result is an input, too.
-    let y = no_grad(|| f(inputs))?;
+    // A central difference asks for no tape; the gradients need one all the same.
+    let run = |inputs: &[Tensor]| -> Result<(Tensor, Vec<Tensor>)> {
+        let tracked = |x: &Tensor| if x.is_tracked() { x.clone() } else { leaf(x) };
+        let inputs: Vec<Tensor> = inputs.iter().map(tracked).collect();
+        Ok((with_recording(true, || twice_differentiable(|| f(&inputs)))?, inputs))
+    };
+    let y = run(inputs)?.0;
     if y.dtype() != DType::F64 {
         return Err(Error::dtype(format!("gradients are checked in f64; the result is {}", y.dtype())));
     }
+    // The gradient of the result is an input, too.
     let all: Vec<Tensor> = inputs.iter().cloned().chain([random(y.shape())]).collect();
     gradients(&all, |all| {
         let (seed, inputs) = all.split_last().expect("the gradient of the result");
-        // A central difference asks for no tape; the gradients need one all the same.
-        let tracked = |x: &Tensor| if x.dtype().is_float() && !x.is_tracked() { x.requires_grad() } else { x.clone() };
-        let inputs: Vec<Tensor> = inputs.iter().map(tracked).collect();
-        let loss = with_recording(true, || twice_differentiable(|| f(&inputs)?.mul(seed)?.sum_all()))?;
+        let (y, inputs) = run(inputs)?;
+        let loss = with_recording(true, || twice_differentiable(|| y.mul(seed)?.sum_all()))?;
         let of: Vec<&Tensor> = inputs.iter().filter(|x| x.dtype() == DType::F64).collect();
         let mut sum = Tensor::zeros(&[], DType::F64);
         for grad in loss.gradients_on_tape(&of)?.into_iter().flatten() {

@@ -35,7 +35,10 @@ pub fn run(options: &Options) -> Result<Beside, String> {
         let _ = writeln!(table, "{}\t{:.2}\t{:.2}", one.name, one.ours, one.torch);
     });
     let mut tables = vec![("layers", table)];
-    for (name, runs) in [("curves", training::curves()), ("scaled", training::scaled())] {
+    let kinds =
+        [("curves", training::curves()), ("scaled", training::scaled()), ("penalized", training::penalized())];
+    let count: usize = kinds.iter().map(|(_, runs)| runs.len()).sum();
+    for (name, runs) in kinds {
         let mut followed = Vec::new();
         for run in runs {
             match run.follow(&mut peer, options.seed) {
@@ -46,7 +49,7 @@ pub fn run(options: &Options) -> Result<Beside, String> {
         followed.iter().filter_map(judge).for_each(|failure| failures.push(failure));
         tables.push((name, table_of(&followed)));
     }
-    let about = format!("{} layers, {} runs", compared.len(), training::curves().len() + training::scaled().len());
+    let about = format!("{} layers, {count} runs", compared.len());
     Ok(Beside { tables, failures, about })
 }
 

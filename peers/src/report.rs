@@ -93,6 +93,12 @@ fn text(options: &Options, torch: &str, tables: &[(&str, String)], failures: usi
             "Training with a loss scale",
             "Under torch's autocast and GradScaler: the same skips and scales at each step.",
         ),
+        (
+            "penalized",
+            "Training with a penalty on gradients",
+            "The norm of all gradients of the scaled loss is added to the loss, as in torch's notes on AMP; in f32, and under\n\
+             autocast and GradScaler.",
+        ),
     ] {
         let _ = writeln!(
             text,

@@ -1,8 +1,9 @@
-//! Training beside torch, step by step: optimizers in f32, and autocast with a loss scale.
+//! Training beside torch, step by step: optimizers in f32, autocast with a loss scale, and a penalty on gradients.
 
 use precast::{
-    Adam, Autocast, Child, DType, LossScale, Optimizer, Outcome, Result, Sgd, Tensor, autocast,
+    Adam, Autocast, Child, DType, Error, LossScale, Optimizer, Outcome, Result, Sgd, Tensor, autocast,
     policy::{DynamicScale, LossScaleSpec},
+    twice_differentiable,
 };
 use serde_json::{Value, json};
 
@@ -22,6 +23,8 @@ pub struct Run {
     optimizer: Value,
     steps: usize,
     scaled: Option<Scaled>,
+    /// Whether the norm of all gradients is added to the loss.
+    penalty: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -67,7 +70,8 @@ pub fn curves() -> Vec<Run> {
         json!({"kind": "adamw", "lr": 0.01, "weight_decay": 0.05}),
     ];
     let run = |network| {
-        optimizers.clone().into_iter().map(move |optimizer| Run { network, optimizer, steps: 60, scaled: None })
+        let run = move |optimizer| Run { network, optimizer, steps: 60, scaled: None, penalty: false };
+        optimizers.clone().into_iter().map(run)
     };
     ["mlp", "normed", "cnn"].into_iter().flat_map(run).collect()
 }
@@ -85,10 +89,23 @@ pub fn scaled() -> Vec<Run> {
                         let optimizer =
                             json!({"kind": "sgd", "lr": 0.02, "momentum": 0.0, "nesterov": false, "weight_decay": 0.0});
                         let scaled = Some(Scaled { dtype, init, interval, large });
-                        all.push(Run { network, optimizer, steps: 24, scaled });
+                        all.push(Run { network, optimizer, steps: 24, scaled, penalty: false });
                     }
                 }
             }
+        }
+    }
+    all
+}
+
+/// The runs in which the norm of all gradients is added to the loss: in f32, and under autocast with a loss scale.
+pub fn penalized() -> Vec<Run> {
+    let scaled = |dtype| Scaled { dtype, init: 1024.0, interval: 100, large: None };
+    let mut all = Vec::new();
+    for network in ["mlp", "normed", "plain cnn"] {
+        for scaled in [None, Some(scaled(DType::Bf16)), Some(scaled(DType::F16))] {
+            let optimizer = json!({"kind": "sgd", "lr": 0.02, "momentum": 0.0, "nesterov": false, "weight_decay": 0.0});
+            all.push(Run { network, optimizer, steps: 10, scaled, penalty: true });
         }
     }
     all
@@ -106,8 +123,22 @@ pub struct Followed {
     pub dtype: Option<DType>,
 }
 
+/// The loss plus the norm of its gradients, which are taken of the scaled loss.
+fn penalized_loss(loss: Tensor, scale: &LossScale, net: &Child) -> Result<Tensor> {
+    let values: Vec<Tensor> = net.params().iter().map(|(_, param)| param.value()).collect();
+    let mut sum = Tensor::zeros(&[], DType::F32);
+    for grad in scale.scale(&loss)?.gradients_on_tape(&values.iter().collect::<Vec<_>>())? {
+        let grad = grad.ok_or_else(|| Error::gradient("a parameter has no gradient"))?;
+        sum = sum.add(&(grad * (1.0 / f64::from(scale.value())))?.square()?.sum_all()?)?;
+    }
+    loss.add(&sum.sqrt()?)
+}
+
 impl Run {
     fn name(&self) -> String {
+        if self.penalty {
+            return format!("{} {}", self.network, self.scaled.map_or(DType::F32, |scaled| scaled.dtype));
+        }
         let optimizer = &self.optimizer;
         let Some(Scaled { dtype, init, interval, large }) = self.scaled else {
             return format!("{} {optimizer}", self.network);
@@ -173,7 +204,7 @@ impl Run {
         }
         let question = json!({
             "ask": "train", "layer": description, "parameters": abouts, "optimizer": self.optimizer,
-            "input": input, "batches": BATCHES, "examples": EXAMPLES, "steps": self.steps,
+            "input": input, "batches": BATCHES, "examples": EXAMPLES, "steps": self.steps, "penalty": self.penalty,
             "scaled": self.scaled.map(|s| json!({
                 "dtype": s.dtype.to_string(), "init": s.init, "interval": s.interval, "large": s.large,
             })),
@@ -198,9 +229,13 @@ impl Run {
                 None => x.clone(),
             };
             let forward = || net.call(&x)?.cross_entropy(y);
-            let loss = match self.scaled {
-                Some(scaled) => autocast(Autocast::new("torch-2.15-cpu")?.dtype(scaled.dtype), forward)?,
-                None => forward()?,
+            let loss = || match self.scaled {
+                Some(scaled) => autocast(Autocast::new("torch-2.15-cpu")?.dtype(scaled.dtype), forward),
+                None => forward(),
+            };
+            let loss = match self.penalty {
+                true => twice_differentiable(|| penalized_loss(loss()?, &scale, &net))?,
+                false => loss()?,
             };
             let outcome = scale.step(&mut *optimizer, &loss)?;
             steps.push((loss.item()?, f64::from(scale.value()), outcome != Outcome::Stepped));

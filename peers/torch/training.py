@@ -12,6 +12,13 @@ def optimizer(about, parameters):
     return {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[about["kind"]](parameters, **options)
 
 
+def norm_of_gradients(scaler, loss, module):
+    """As in torch's notes on AMP: the gradients of the scaled loss, divided by the scale."""
+    grads = torch.autograd.grad(scaler.scale(loss), module.parameters(), create_graph=True)
+    inverse = 1.0 / scaler.get_scale()
+    return sum((grad * inverse).pow(2).sum() for grad in grads).sqrt()
+
+
 def answer(head, arrays):
     """The loss of each step, the scale after it, and whether it was skipped."""
     module = layers.build(head["layer"]).train()
@@ -37,6 +44,8 @@ def answer(head, arrays):
         low = LOW[scaled["dtype"]] if scaled else torch.bfloat16
         with torch.autocast("cpu", dtype=low, enabled=scaled is not None):
             loss = torch.nn.functional.cross_entropy(module(x), y)
+        if head["penalty"]:
+            loss = loss + norm_of_gradients(scaler, loss, module)
         scaler.scale(loss).backward()
         before = [p.detach().clone() for p in module.parameters()]
         scaler.step(stepper)

@@ -153,7 +153,15 @@ impl Tensor {
     }
 
     pub(crate) fn with_place(&self, place: Place) -> Tensor {
-        self.beside(self.0.dtype, self.0.data.clone(), self.0.narrow.clone(), place)
+        // What a widening was made of stands where it stood: a cast back must not lead there.
+        let narrow = match place {
+            Place::None => self.0.narrow.as_ref().map(Tensor::detach),
+            _ => {
+                let _ = self.array();
+                None
+            }
+        };
+        self.beside(self.0.dtype, self.0.data.clone(), narrow, place)
     }
 
     /// The same numbers in the fewest bytes: of a widening that nobody has read, what was widened.
@@ -213,7 +221,9 @@ impl Tensor {
             return narrow.clone();
         }
         if self.dtype().is_low() && to == DType::F32 {
-            let wide = self.beside(to, Arc::default(), Some(self.clone()), tape::record_cast(self, to));
+            let place = tape::record_cast(self, to);
+            let narrow = if let Place::None = place { self.detach() } else { self.clone() };
+            let wide = self.beside(to, Arc::default(), Some(narrow), place);
             recording::cast(self, &wide);
             return wide;
         }

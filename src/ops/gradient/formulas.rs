@@ -1,4 +1,4 @@
-//! Ops that are made of others: reductions, softmax, norms, attention. The gradient of such an op is that of its formula.
+//! Ops that are made of others: reductions, softmax, norms, attention, recurrent layers. The gradient of such an op is that of its formula.
 
 use super::{
     chain::{Chain, of},
@@ -8,7 +8,7 @@ use crate::{
     DType, Op, Tensor,
     catalogue::Attributes,
     error::Result,
-    ops::{index::shape::axis_at, reduce::axes},
+    ops::{index::shape::axis_at, recurrent::formula::of_steps, reduce::axes},
 };
 
 /// An op written with other ops.
@@ -34,6 +34,10 @@ pub(super) fn formula(op: Op) -> Option<Formula> {
         Op::RmsNorm => rms_norm,
         Op::ScaledDotProductAttention => attention,
         Op::CrossEntropy => losses::cross_entropy,
+        Op::RnnCell => |of, x| of_steps(Op::RnnCell, of, x),
+        Op::GruCell => |of, x| of_steps(Op::GruCell, of, x),
+        Op::LstmCell => |of, x| of_steps(Op::LstmCell, of, x),
+        Op::FusedRnn => |of, x| of_steps(Op::FusedRnn, of, x),
         op => return losses::of_pairs(op),
     })
 }

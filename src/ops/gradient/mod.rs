@@ -191,6 +191,6 @@ fn has_second(what: &What) -> Result<()> {
 }
 
 fn no_second(op: Op) -> Error {
-    let words = "has no second derivative; recurrent layers and sampling by a grid have none, all other ops of the catalogue do";
+    let words = "has no second derivative; sampling by a grid has none, all other ops of the catalogue have one";
     Error::unsupported(words).in_op(op.name())
 }

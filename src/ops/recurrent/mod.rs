@@ -1,5 +1,6 @@
 //! Recurrent networks: one step, and a whole sequence in one op.
 
+pub(in crate::ops) mod formula;
 mod step;
 
 use crate::ops::{by_float, dispatch, elements, one_float_dtype, spatial::windows::checked_shape};
