@@ -4,16 +4,13 @@
 
 use precast::{Param, data, prelude::*, twice_differentiable};
 
-/// The Euclidean norm of all gradients of a loss, on the tape.
-///
-/// The gradients are those of the scaled loss, so that none of them underflows in f16 on its way. They are divided by the scale
-/// out of place, since they are part of the loss.
+/// The Euclidean norm of all gradients of a loss, on the tape. They are computed of the scaled loss, so that none of them
+/// underflows in f16 on its way, and come back divided by the scale.
 fn norm_of_gradients(loss: &Tensor, scale: &LossScale, params: &[Param]) -> Result<Tensor> {
-    let values: Vec<Tensor> = params.iter().map(Param::value).collect();
-    let scaled = scale.scale(loss)?.gradients_on_tape(&values.iter().collect::<Vec<_>>())?;
+    let values: Vec<Tensor> = params.iter().map(Param::tensor).collect();
+    let grads = scale.scale(loss)?.gradients_on_tape(&values.iter().collect::<Vec<_>>())?;
     let mut sum = Tensor::zeros(&[], DType::F32);
-    for grad in scaled.into_iter().flatten() {
-        let grad = (grad * (1.0 / f64::from(scale.value())))?;
+    for grad in grads.into_iter().flatten() {
         sum = sum.add(&grad.square()?.sum_all()?)?;
     }
     sum.sqrt()

@@ -155,10 +155,9 @@ fn low_precision_rounds_as_the_forward_pass_does() {
     let (x, w) = (Tensor::from_vec(vec![0.5f32, -0.25, 1.0], &[1, 3]).unwrap(), Tensor::ones(&[2, 3], DType::F32));
     let second = |low: bool| {
         let (x, w) = (x.requires_grad(), w.requires_grad());
-        let forward = || x.linear(&w, None)?.sigmoid()?.cross_entropy_with(
-            &Tensor::from_vec(vec![1i64], &[1])?,
-            &Default::default(),
-        );
+        let forward = || {
+            x.linear(&w, None)?.sigmoid()?.cross_entropy_with(&Tensor::from_vec(vec![1i64], &[1])?, &Default::default())
+        };
         let loss = twice_differentiable(|| match low {
             true => autocast(Autocast::new("torch-2.15-cpu")?.dtype(DType::Bf16), forward),
             false => forward(),

@@ -106,6 +106,21 @@ impl ScaledLoss {
         self.scale
     }
 
+    /// The gradients with respect to each of `of`, on the tape and divided by the scale: for a penalty on gradients, which is
+    /// part of a loss. They are computed scaled, so that none underflows in f16 on its way.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::gradients_on_tape`].
+    pub fn gradients_on_tape(&self, of: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
+        let scaled = self.scaled.gradients_on_tape(of)?;
+        let _off = precision::enter(Frame::Off);
+        let unscaled = |grad: Tensor| {
+            let grad = if grad.dtype().is_low() { grad.cast(DType::F32) } else { grad };
+            grad.mul(&Tensor::scalar(f64::from(1.0 / self.scale), grad.dtype()))
+        };
+        scaled.into_iter().map(|grad| grad.map(unscaled).transpose()).collect()
+    }
+
     /// The gradients, times the loss scale.
     ///
     /// # Errors

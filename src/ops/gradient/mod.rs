@@ -55,7 +55,7 @@ impl Tensor {
     /// What lies between must have been computed within [`twice_differentiable`]. Call this within it, too, to
     /// differentiate the gradients more than once.
     ///
-    /// `of` holds tensors that [require](Tensor::requires_grad) a gradient, [values](crate::Param::value) of parameters, or
+    /// `of` holds tensors that [require](Tensor::requires_grad) a gradient, [values](crate::Param::tensor) of parameters, or
     /// results of ops. A tensor in `of` counts as a variable of its own: no path through another one is left out.
     ///
     /// # Errors
