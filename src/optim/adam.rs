@@ -82,7 +82,8 @@ impl Adam {
 optimizer!(Adam);
 
 struct Known<R> {
-    /// The learning rate, and the root of the second average, without the bias towards 0.
+    /// By these the first average and the root of the second are multiplied: the learning rate, and what takes out the bias
+    /// towards 0. torch divides the root, which takes longer and differs by a rounding at most.
     step: R,
     root: R,
     rest1: R,
@@ -123,7 +124,7 @@ impl Rule for Formula {
         };
         Known {
             step: R::of(step.lr / correction(self.betas.0)),
-            root: R::of(correction(self.betas.1).sqrt()),
+            root: R::of(correction(self.betas.1).sqrt().recip()),
             rest1: R::of(1.0 - self.betas.0),
             beta2: R::of(self.betas.1),
             rest2: R::of(1.0 - self.betas.1),
@@ -142,7 +143,7 @@ impl Rule for Formula {
                     let g = g + penalty * *p;
                     *m = *m + rest1 * (g - *m);
                     *v = beta2 * *v + rest2 * (g * g);
-                    *p = *p * shrink - step * (*m / (v.sqrt() / root + eps));
+                    *p = *p * shrink - step * (*m / (v.sqrt() * root + eps));
                 }
             });
             return;
@@ -153,7 +154,7 @@ impl Rule for Formula {
                 *m = *m + rest1 * (g - *m);
                 *v = beta2 * *v + rest2 * (g * g);
                 *w = if *v > *w { *v } else { *w };
-                *p = *p * shrink - step * (*m / (w.sqrt() / root + eps));
+                *p = *p * shrink - step * (*m / (w.sqrt() * root + eps));
             }
         });
     }
