@@ -288,8 +288,35 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "AdamW's decay goes through the gradient",
         "src/optim/adam.rs",
-        &[("true => (of(0.0), of(1.0 - self.lr * self.weight_decay)),", "true => (of(self.weight_decay), of(1.0)),")],
+        &[("true => (0.0, 1.0 - step.lr * step.weight_decay),", "true => (step.weight_decay, 1.0),")],
         &["optim"],
+    ),
+    mutation(
+        "a recomputed cell ends the region of its forward pass",
+        "src/cell/recompute.rs",
+        &[(
+            "    let (outputs, recorded) = recording::record_for_good(|| body(inputs));",
+            "    let _off = precision::enter(Frame::Off);\n    let (outputs, recorded) = recording::record_for_good(|| body(inputs));",
+        )],
+        &["recompute"],
+    ),
+    mutation(
+        "a recomputed widening keeps its way past the segment",
+        "src/cell/recompute.rs",
+        &[("Some(narrow) => y.widening_of(of(narrow)),", "Some(_) => of(&y),")],
+        &["recompute"],
+    ),
+    mutation(
+        "gradients of weights in f32 are computed from rounded activations",
+        "src/ops/weight_grads.rs",
+        &[("    forward.saved[0] = x.clone();\n", "    let _ = x;\n")],
+        &["weight_grads"],
+    ),
+    mutation(
+        "f16 without a loss scale is not noticed",
+        "src/tensor/backward.rs",
+        &[("grads.came_through_f16(*id);", "")],
+        &["small_loss"],
     ),
     // Numbers.
     mutation(
