@@ -242,6 +242,37 @@ fn errors_inside_name_the_cell() {
     assert!(plain.contains("`1`"), "{plain}");
 }
 
+/// Gradients of weights in f32, and the notice of f16 without a loss scale, are those of the first run, too.
+#[test]
+fn what_else_a_plan_says_holds_in_the_second_run() {
+    for level in ["O1", "O2"] {
+        let make = |checkpoint: bool| {
+            let mut net = Child::of(block(2));
+            let rules = "{path: '4.0', run: {forward: low, weight_grad: float32}}, {path: '0', run: {forward: low, \
+                         weight_grad: float32}}";
+            let again = if checkpoint { ", {path: '4', checkpoint: true}" } else { "" };
+            let text = format!("{{version: 1, level: {level}, dtype: bfloat16, rules: [{rules}{again}]}}");
+            let _applied = Policy::parse(&text, "both.yaml").unwrap().apply(&mut net).unwrap();
+            net
+        };
+        let (plain, mut lean) = (make(false), make(true));
+        lean.walk_mut(&mut |path, slot| slot.set_recompute(path == "0"));
+        let y = Tensor::from_vec((0..8).map(|i| i % 5).collect::<Vec<i64>>(), &[8]).unwrap();
+        trains_alike(&plain, &lean, &random(&[8, 6], 1), &y, level);
+        let grads =
+            lean.call(&random(&[8, 6], 1)).unwrap().cast(DType::F32).cross_entropy(&y).unwrap().backward().unwrap();
+        let weight = &lean.named_params()[0].1;
+        let grad = grads.get(weight).unwrap();
+        assert_ne!(grad.cast(DType::Bf16).to_f64(), grad.to_f64(), "{level}");
+    }
+    let mut net = Child::of(block(2));
+    let text = "{version: 1, level: O2, dtype: float16, scaler: required, rules: [{path: '**', checkpoint: true}]}";
+    let _applied = Policy::parse(text, "scaler.yaml").unwrap().apply(&mut net).unwrap();
+    let loss = net.call(&random(&[8, 6], 1)).unwrap().mean_all().unwrap();
+    let error = Sgd::new(net.params(), 0.1).update(&loss.backward().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("gradients of `0` come through ops in float16"), "{error}");
+}
+
 #[test]
 fn a_long_chain_of_recomputed_cells_is_dropped() {
     let cell = Child::of(Tanh).recompute();
@@ -266,6 +297,8 @@ fn a_rule_of_a_policy_recomputes() {
     assert_eq!(recomputed(&net), ["4"]);
     // It decides nothing about precision, and the plan shows it.
     assert!(applied.plan.to_string().contains("recomputed"), "{}", applied.plan);
+    let told = applied.plan.explain("4").unwrap().to_string();
+    assert!(told.contains("run again in the backward pass: rule path 4, recompute.yaml:5:5"), "{told}");
     let without = Policy::new(Level::O2, DType::Bf16).unwrap().plan(&net).unwrap();
     let runs = |plan: &Plan| plan.decisions.iter().map(|decision| decision.run).collect::<Vec<_>>();
     assert_eq!(runs(&applied.plan), runs(&without));

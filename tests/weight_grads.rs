@@ -115,7 +115,8 @@ fn a_rule_inside_takes_it_back_and_undo_is_exact() {
         Policy::parse(&text, "p.yaml").unwrap_err().to_string()
     };
     for (run, words) in [
-        ("{ forward: float32, weight_grad: low }", "allowed: forward: low with weight_grad: float32 or low"),
+        ("{ forward: float32, weight_grad: low }", "unknown word for `forward` `float32`"),
+        ("{ forward: low, weight_grad: f32 }", "unknown word for `weight_grad` `f32`"),
         ("{ forward: low }", "weight_grad"),
         ("{ forward: low, weight_grads: float32 }", "did you mean `weight_grad`"),
         ("{ forward: lo, weight_grad: float32 }", "did you mean `low`"),

@@ -62,6 +62,8 @@ struct Segment {
     /// What it reads from outside: its inputs, and tensors that code holds, such as parameters. Leaves of the tape are there
     /// as leaves; what stands elsewhere on the tape is off it, so that long chains of segments are dropped one by one.
     given: Vec<Tensor>,
+    /// Whether an op gave f16.
+    has_f16: bool,
     calls: Vec<Call>,
     /// By the number of the call and of its output.
     outputs: Mutex<Vec<(usize, usize)>>,
@@ -74,6 +76,8 @@ struct Call {
     attributes: Attributes,
     again: Option<Again>,
     slot: Option<usize>,
+    /// The dtype in which it runs, where it computes gradients of weights in f32.
+    wide_weight_grads: Option<DType>,
     inputs: Vec<Input>,
 }
 
@@ -105,9 +109,20 @@ impl Segment {
             given.push(x);
         }
         let mut calls = Vec::with_capacity(recorded.calls.len());
+        let mut has_f16 = false;
+        // What was cast from f32, by the identity of the result.
+        let mut was: HashMap<usize, Tensor> = HashMap::new();
         for call in recorded.calls {
+            has_f16 |= call.outputs.iter().any(|y| y.dtype() == DType::F16);
+            if call.op == Op::Cast && call.inputs[0].dtype() == DType::F32 {
+                was.insert(call.outputs[0].identity(), call.inputs[0].clone());
+            }
+            let wide_weight_grads =
+                call.wide_weight_grads.then(|| call.inputs[0].dtype()).filter(|dtype| dtype.is_low());
             let tracked = call.outputs.first().is_some_and(Tensor::is_tracked);
             let inputs = call.inputs.iter().map(|x| {
+                // It casts its inputs itself, and reads what they were before.
+                let x = was.get(&x.identity()).filter(|_| wide_weight_grads.is_some()).unwrap_or(x);
                 let (value, tracked) = from.entry(x.identity()).or_insert_with(|| {
                     if !x.is_tracked() {
                         return (Value::Constant(x.clone()), false);
@@ -123,19 +138,19 @@ impl Segment {
                 from.entry(y.identity()).or_insert((Value::Made(calls.len(), i), tracked && i == 0));
             }
             let recording::Call { op, attributes, again, slot, .. } = call;
-            calls.push(Call { op, attributes, again, slot, inputs });
+            calls.push(Call { op, attributes, again, slot, wide_weight_grads, inputs });
         }
         let from = from.into_iter().map(|(identity, (value, _))| (identity, value)).collect();
         let places = given.iter().map(|x| x.place().clone()).collect();
         let kept = |x: Tensor| if matches!(x.place(), Place::Leaf(_)) { x } else { x.to_keep() };
         let given = given.into_iter().map(kept).collect();
-        (Segment { given, calls, outputs: Mutex::default(), arrived: Mutex::default() }, places, from)
+        (Segment { given, has_f16, calls, outputs: Mutex::default(), arrived: Mutex::default() }, places, from)
     }
 
     /// The place from which gradients go on to what was given.
     fn place(self: &Arc<Self>, places: Vec<Place>) -> Place {
         let segment = self.clone();
-        record_segment(places, &self.given, Box::new(move |back| segment.backward(back)))
+        record_segment(places, &self.given, self.has_f16, Box::new(move |back| segment.backward(back)))
     }
 
     /// An output of the recorded run, whose gradient runs the segment again.
@@ -151,7 +166,7 @@ impl Segment {
             // What goes on to the segment is only that something has arrived.
             Ok(vec![Some(Tensor::scalar(0.0, DType::F32))])
         };
-        y.with_place(record_segment(vec![place.clone()], &[], Box::new(arrives)))
+        y.with_place(record_segment(vec![place.clone()], &[], false, Box::new(arrives)))
     }
 
     fn backward(&self, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
@@ -196,6 +211,8 @@ impl Segment {
             let inputs: Vec<Tensor> = inputs.collect();
             let inputs: Vec<&Tensor> = inputs.iter().collect();
             let _slot = call.slot.map(precision::enter_slot);
+            let _region = call.wide_weight_grads.map(|dtype| precision::enter(Frame::Fixed(dtype)));
+            let _grads = call.wide_weight_grads.map(|_| precision::enter_weight_grads(true));
             made.push(match &call.again {
                 Some(again) => vec![again(&inputs)?],
                 None => run_recorded(call.op, &call.attributes, &inputs)?,

@@ -70,7 +70,7 @@ impl fmt::Display for NonFinite {
         let pass = if self.backward { "backward" } else { "forward" };
         let met = if self.came_in { "which was given it" } else { "from finite numbers" };
         match self.cell.as_str() {
-            "" => write!(f, "{} outside of inner cells, {pass} pass, {met}", self.op),
+            "" => write!(f, "{} in the network itself, {pass} pass, {met}", self.op),
             cell => write!(f, "{} in cell `{}`, {pass} pass, {met}", self.op, printable(cell)),
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::{
     DType, Op, Tensor,
-    tensor::{Backward, Forward},
+    tensor::{Backward, Forward, Written},
 };
 
 impl Op {
@@ -34,6 +34,7 @@ pub(super) fn apply(op: Op, given: &[&Tensor], inputs: &[Tensor]) -> bool {
 pub(super) fn in_f32(mut forward: Forward, x: &Tensor) -> Forward {
     let Some(backward) = forward.backward.take() else { return forward };
     forward.saved[0] = x.clone();
+    forward.written = Some(Written::Not("its gradient of the weight is computed in f32 (`weight_grad: float32`)"));
     forward.backward = Some(Box::new(move |b| {
         let mut needs = vec![false; b.needs.len()];
         needs[0] = b.needs[0];

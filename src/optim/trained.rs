@@ -91,6 +91,12 @@ impl<R: Rule> Trained<R> {
         check_not_negative("learning rate", self.lr)?;
         check_not_negative("weight decay", self.weight_decay)?;
         self.rule.check()?;
+        if !self.params.is_empty() && self.params.iter().all(|(_, param)| grads.pending(param).is_none()) {
+            return Err(Error::value(
+                "none of the optimizer's parameters has a gradient: the loss depends on none of them (was it computed under \
+                 `no_grad`, or from another network?), or these are the gradients of another optimizer's",
+            ));
+        }
         for ((path, param), group) in self.params.iter().zip(&self.groups) {
             check_not_negative("group's factor of the learning rate", group.lr_factor.unwrap_or(1.0))?;
             check_not_negative("group's weight decay", group.weight_decay.unwrap_or(0.0))?;

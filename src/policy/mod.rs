@@ -142,6 +142,11 @@ impl Policy {
     pub(crate) fn check(&self) -> Result<()> {
         check_low(self.dtype)?;
         self.level.check_lists(&self.lists)?;
+        let unscaled = self.loss_scale == LossScaleSpec::None && self.dtype == DType::F16 && self.level != Level::O0;
+        if self.scaler == Scaler::Required && unscaled {
+            let words = "`scaler: required` in float16, and the loss scale is of kind none; allowed: fixed, dynamic";
+            return Err(Error::policy(words));
+        }
         match self.level {
             Level::Graph if !self.rules.is_empty() => Err(Error::policy(NO_RULES)),
             Level::Graph if !self.prefer.is_memory() => Err(Error::policy(NO_PREFERENCE)),

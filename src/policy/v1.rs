@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     DType, Op,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result, by_name, did_you_mean},
     precision::Treatment,
 };
 
@@ -117,15 +117,16 @@ impl RunV1 {
     fn run(&self) -> Result<Run> {
         match self {
             RunV1::Word(word) => word.parse(),
-            RunV1::ByDirection { forward, weight_grad } => match (forward.parse::<Run>()?, weight_grad.parse::<Run>()?)
-            {
-                (Run::Low, Run::Full) => Ok(Run::LowForward),
-                (Run::Low, Run::Low) => Ok(Run::Low),
-                _ => Err(Error::policy(format!(
-                    "`run: {{ forward: {forward}, weight_grad: {weight_grad} }}` is not known; allowed: forward: low with \
-                     weight_grad: float32 or low"
-                ))),
-            },
+            RunV1::ByDirection { forward, weight_grad } => {
+                by_name(forward, ["low"], |name| name, "unknown word for `forward`").map_err(Error::policy)?;
+                let grads = ["float32", "low"];
+                match by_name(weight_grad, grads, |name| name, "unknown word for `weight_grad`")
+                    .map_err(Error::policy)?
+                {
+                    "low" => Ok(Run::Low),
+                    _ => Ok(Run::LowForward),
+                }
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Reason, Region, RuleRef};
+use super::{Reason, Recompute, Region, RuleRef};
 use crate::{
     DType, Policy,
     cell::{Adapter, Cast},
@@ -149,14 +149,14 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Whether a cell that the rules of these numbers match is recomputed: as the rule with its exact path says, or the first
-    /// other one.
-    pub fn recomputes(&self, matching: &[usize]) -> bool {
+    /// The rule by which a cell that the rules of these numbers match is recomputed: the one with its exact path decides, or
+    /// the first other one.
+    pub fn recompute(&self, matching: &[usize]) -> Option<Recompute> {
         let says = |exact: bool| {
-            let rules = matching.iter().map(|&i| &self.policy.rules[i]);
-            rules.filter(move |rule| rule.select.is_exact_path() == exact).find_map(|rule| rule.checkpoint)
+            let mut rules = matching.iter().map(|&i| &self.policy.rules[i]);
+            rules.find(|rule| rule.select.is_exact_path() == exact && rule.checkpoint.is_some())
         };
-        says(true).or_else(|| says(false)).unwrap_or(false)
+        says(true).or_else(|| says(false)).filter(|rule| rule.checkpoint == Some(true)).map(Recompute::from)
     }
 
     /// What applies to a cell that the rules of these numbers match, strongest first: the numbered list at [`Policy`].

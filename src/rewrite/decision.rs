@@ -22,15 +22,15 @@ pub struct Decision {
     pub run: Region,
     /// What is put into the cell's slot: only where the precision changes.
     pub adapter: Option<Adapter>,
-    /// Whether its activations are [recomputed](crate::Child::recompute) in the backward pass, because a rule says so.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub recompute: bool,
-    /// Whether gradients of weights are computed in f32; see [`Run::LowForward`].
+    /// The rule by which its activations are [recomputed](crate::Child::recompute) in the backward pass, if one says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recompute: Option<Recompute>,
+    /// Whether the gradients of its own weights are computed in f32; see [`Run::LowForward`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_weight_grads: bool,
-    /// Whether that differs from what surrounds the cell, so that its slot says it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) turns_weight_grads: bool,
+    /// What its slot says of the gradients of weights from here on inwards, where that changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) turns_weight_grads: Option<bool>,
     /// What decided.
     pub because: Reason,
     /// What else applies to the cell and was overridden, strongest first.
@@ -44,8 +44,8 @@ pub struct Decision {
 impl Decision {
     /// What is put into the cell's slot.
     pub(super) fn planned(&self) -> Planned {
-        let wide_weight_grads = self.turns_weight_grads.then_some(self.wide_weight_grads);
-        Planned { adapter: self.adapter.clone(), recompute: self.recompute, wide_weight_grads }
+        let (adapter, wide_weight_grads) = (self.adapter.clone(), self.turns_weight_grads);
+        Planned { adapter, recompute: self.recompute.is_some(), wide_weight_grads }
     }
 }
 
@@ -124,6 +124,24 @@ pub struct RuleRef {
     pub because: Option<String>,
     /// Where it was written.
     pub origin: Origin,
+}
+
+/// A rule that says that a cell is recomputed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recompute {
+    /// Which cells it is for, as written.
+    pub select: String,
+    /// The writer's reason.
+    pub because: Option<String>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+impl From<&Rule> for Recompute {
+    fn from(rule: &Rule) -> Self {
+        let (because, origin) = (rule.because.clone(), rule.origin.clone());
+        Recompute { select: rule.select.to_string(), because, origin }
+    }
 }
 
 impl RuleRef {

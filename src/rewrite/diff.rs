@@ -40,7 +40,8 @@ impl Plan {
         for after in &other.decisions {
             let before = before.remove(after.path.as_str());
             compared += usize::from(before.is_some());
-            let what = |d: &Decision| (d.run, d.adapter.clone(), d.recompute, d.wide_weight_grads, d.kind.clone());
+            let what =
+                |d: &Decision| (d.run, d.adapter.clone(), d.recompute.is_some(), d.wide_weight_grads, d.kind.clone());
             let same = |b: &Decision| what(b) == what(after);
             if !before.is_some_and(same) {
                 let path = after.path.clone();

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use serde::Serialize;
 
-use super::{Cost, Decision, Plan, Predicted, Prediction, Reason, Region, Summary};
+use super::{Cost, Decision, Plan, Predicted, Prediction, Reason, Recompute, Region, Summary};
 use crate::{
     cell::Adapter,
     error::Result,
@@ -89,7 +89,7 @@ impl Decision {
             (_, run @ (Region::Fixed(_) | Region::Except(_))) => format!("runs {run}"),
         };
         let grads = if self.wide_weight_grads && self.run.lowers() { ", weight gradients f32" } else { "" };
-        let again = if self.recompute { ", recomputed" } else { "" };
+        let again = if self.recompute.is_some() { ", recomputed" } else { "" };
         format!("{precision}{grads}{again}")
     }
 }
@@ -202,7 +202,7 @@ pub struct Explanation {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Decision { path, kind, adapter, because, overridden, predicted, .. } = &self.decision;
+        let Decision { path, kind, adapter, recompute, because, overridden, predicted, .. } = &self.decision;
         writeln!(f, "{} ({})", shown(path), printable(kind))?;
         writeln!(f, "  under    {}", self.policy)?;
         writeln!(f, "  effect   {}", self.decision.effect())?;
@@ -224,6 +224,11 @@ impl fmt::Display for Explanation {
                     ops.join(", ")
                 )?;
             }
+        }
+        if let Some(Recompute { select, because, origin }) = recompute {
+            write!(f, "  again    its ops run again in the backward pass: rule {select}, {origin}")?;
+            because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))?;
+            writeln!(f)?;
         }
         if let Some(Predicted { nanos, kept }) = predicted {
             writeln!(f, "  takes    {}, {} kept, forward and backward, as predicted", time(*nanos), bytes(*kept))?;

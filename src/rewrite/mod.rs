@@ -14,7 +14,7 @@ mod plan;
 mod predict;
 
 pub use apply::{Applied, Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, undo};
-pub use decision::{Decision, Reason, Region, RuleRef};
+pub use decision::{Decision, Reason, Recompute, Region, RuleRef};
 pub use decorate::{Decorate, Decorated, KeptBecause, Stored, decorate};
 pub use diff::{Change, Diff};
 pub use display::Explanation;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     DType, Op, Policy,
-    cell::{AsCell, Child, Trace},
+    cell::{AsCell, Cell, Child, Node, Trace},
     cost::Speeds,
     error::{Error, Result, did_you_mean},
     layers,
@@ -173,9 +173,9 @@ impl Policy {
                 kind,
                 run: verdict.run,
                 adapter,
-                recompute: prepared.recomputes(&matching),
-                wide_weight_grads: verdict.wide_weight_grads,
-                turns_weight_grads: verdict.wide_weight_grads != around.wide_weight_grads,
+                recompute: prepared.recompute(&matching),
+                wide_weight_grads: verdict.wide_weight_grads && has_matrices(entry.slot.cell),
+                turns_weight_grads: Some(verdict.wide_weight_grads).filter(|wide| *wide != around.wide_weight_grads),
                 because: verdict.because,
                 overridden: verdict.overridden,
                 predicted: None,
@@ -213,6 +213,15 @@ impl Plan {
     pub fn wrapped(&self) -> usize {
         self.decisions.iter().filter(|d| d.adapter.is_some()).count()
     }
+}
+
+/// Whether a cell has weights of its own, which biases and the parameters of norms are not.
+fn has_matrices(cell: &dyn Cell) -> bool {
+    let mut found = false;
+    cell.visit(&mut |_, node| {
+        found |= matches!(node, Node::Param(param) if param.is_trained() && param.shape().len() > 1);
+    });
+    found
 }
 
 /// A rule that matches nothing is a mistake.

@@ -211,6 +211,23 @@ impl<'a> Costs<'a> {
         more.max(0.0).round() as u64
     }
 
+    /// Recomputed cells run forward twice, a third of forward and backward pass, and keep what comes in alone.
+    fn recompute(&self, decisions: &mut [Decision], planned: &mut Predicted) {
+        let mut inside = vec![false; decisions.len()];
+        for i in 0..decisions.len() {
+            let within = self.cells[i].above.is_some_and(|above| inside[above]);
+            inside[i] = within || decisions[i].recompute.is_some();
+            let (true, Some(before)) = (inside[i], decisions[i].predicted) else { continue };
+            let width = decisions[i].run.dtype().unwrap_or(DType::F32).bytes();
+            let came_in: usize = self.cells[i].crossings.iter().map(|(inputs, _)| inputs).sum();
+            let kept = if within { 0 } else { (came_in * width) as u64 };
+            let after = Predicted { nanos: before.nanos + before.nanos / 3, kept };
+            planned.nanos += after.nanos - before.nanos;
+            planned.kept = (planned.kept + after.kept).saturating_sub(before.kept);
+            decisions[i].predicted = Some(after);
+        }
+    }
+
     /// What each cell takes itself, and all together.
     fn of(&self, runs: &[Region]) -> (Vec<Predicted>, Predicted) {
         let mut total = Sum::default();
@@ -244,6 +261,7 @@ impl<'a> Costs<'a> {
             planned.nanos += more;
             decision.predicted = Some(predicted);
         }
+        self.recompute(&mut decisions, &mut planned);
         (decisions, Prediction { host: self.speeds.host.clone(), planned, lowered, full })
     }
 }

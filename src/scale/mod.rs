@@ -127,12 +127,17 @@ impl LossScale {
         let spec = match &self.spec {
             LossScaleSpec::None => return Err(Error::value("a loss scale of kind none has no scale to be set")),
             LossScaleSpec::Fixed { .. } => LossScaleSpec::Fixed { scale },
-            LossScaleSpec::Dynamic(d) => {
-                LossScaleSpec::Dynamic(DynamicScale { init: scale, ..d.clone() }).check()?;
-                self.spec.clone()
-            }
+            spec => spec.clone(),
         };
-        spec.check()?;
+        let (least, most) = match &spec {
+            LossScaleSpec::Dynamic(d) => (d.min, d.max),
+            _ => (f32::MIN_POSITIVE, f32::MAX),
+        };
+        if !(least..=most).contains(&scale) {
+            return Err(Error::value(format!(
+                "the loss scale cannot be set to {scale:e}; allowed: {least:e} to {most:e}"
+            )));
+        }
         (self.spec, self.state.scale) = (spec, scale);
         Ok(())
     }
@@ -145,12 +150,12 @@ impl LossScale {
         let ScaleState { scale, counter, spared, .. } = state;
         let (least, most, interval, hysteresis) = match &self.spec {
             LossScaleSpec::Dynamic(d) => (d.min, d.max, d.interval, d.hysteresis),
-            LossScaleSpec::Fixed { scale } => (*scale, *scale, 1, 1),
+            LossScaleSpec::Fixed { .. } => (f32::MIN_POSITIVE, f32::MAX, 1, 1),
             LossScaleSpec::None => (1.0, 1.0, 1, 1),
         };
         if !(least..=most).contains(&scale) {
             return Err(Error::value(format!(
-                "a loss scale of {scale} cannot be restored; allowed: {least} to {most}"
+                "a loss scale of {scale:e} cannot be restored; allowed: {least:e} to {most:e}"
             )));
         }
         for (name, met, limit) in [("counter", counter, interval), ("`spared`", spared, hysteresis)] {
@@ -159,6 +164,10 @@ impl LossScale {
                     "a loss scale's {name} of {met} cannot be restored; allowed: below {limit}"
                 )));
             }
+        }
+        if let LossScaleSpec::Fixed { scale: fixed } = &mut self.spec {
+            // It may have been set by hand since.
+            *fixed = scale;
         }
         (self.state, self.votes) = (state, Votes::default());
         Ok(())

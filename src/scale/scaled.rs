@@ -1,5 +1,10 @@
 //! A scaled loss and its gradients: types of their own, so that nothing is done with a gradient that is still scaled.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use super::LossScale;
 use crate::{
     DType, Grads, Tensor,
@@ -18,6 +23,8 @@ pub struct ScaledLoss {
     scale: f32,
     by_scaler: bool,
     finite: bool,
+    /// Tells the loss scale that a gradient overflowed that becomes part of a loss.
+    overflowed: Arc<AtomicBool>,
 }
 
 /// The gradients of a [`ScaledLoss`], all of them times the loss scale.
@@ -64,7 +71,8 @@ impl LossScale {
             LossScaleSpec::None => loss,
             _ => loss.mul(&Tensor::scalar(f64::from(self.value()), loss.dtype()))?,
         };
-        Ok(ScaledLoss { scaled, scale: self.value(), by_scaler: self.spec != LossScaleSpec::None, finite })
+        let (by_scaler, overflowed) = (self.spec != LossScaleSpec::None, self.votes.on_tape.clone());
+        Ok(ScaledLoss { scaled, scale: self.value(), by_scaler, finite, overflowed })
     }
 
     /// Says that these are gradients of a loss times this scale: for gradients that come from elsewhere, such as a backward pass
@@ -107,12 +115,16 @@ impl ScaledLoss {
     }
 
     /// The gradients with respect to each of `of`, on the tape and divided by the scale: for a penalty on gradients, which is
-    /// part of a loss. They are computed scaled, so that none underflows in f16 on its way.
+    /// part of a loss. They are computed scaled, so that none underflows in f16 on its way. One that overflows is a vote for a
+    /// lower scale: the step with that loss is skipped as an overflow.
     ///
     /// # Errors
     /// Those of [`Tensor::gradients_on_tape`].
     pub fn gradients_on_tape(&self, of: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
         let scaled = self.scaled.gradients_on_tape(of)?;
+        if self.finite && !scaled.iter().flatten().all(Tensor::has_only_finite) {
+            self.overflowed.store(true, Ordering::Relaxed);
+        }
         let _off = precision::enter(Frame::Off);
         let unscaled = |grad: Tensor| {
             let grad = if grad.dtype().is_low() { grad.cast(DType::F32) } else { grad };

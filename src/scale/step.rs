@@ -1,6 +1,12 @@
 //! One training step: scale the loss, run the backward pass, unscale the gradients and check them, update.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -69,11 +75,34 @@ impl fmt::Display for Cause {
 }
 
 /// What optimizers found since the last [`update`](LossScale::update).
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub(super) struct Votes {
     /// The first parameter of each optimizer.
     optimizers: Vec<LeafId>,
     worst: Option<Cause>,
+    /// Whether a gradient of a scaled loss overflowed that became part of a loss.
+    pub(super) on_tape: Arc<AtomicBool>,
+}
+
+impl Votes {
+    fn overflowed_on_tape(&self) -> bool {
+        self.on_tape.load(Ordering::Relaxed)
+    }
+}
+
+impl Clone for Votes {
+    /// Losses that were scaled before vote for the original.
+    fn clone(&self) -> Self {
+        let on_tape = Arc::new(AtomicBool::new(self.overflowed_on_tape()));
+        Votes { optimizers: self.optimizers.clone(), worst: self.worst, on_tape }
+    }
+}
+
+impl PartialEq for Votes {
+    fn eq(&self, other: &Self) -> bool {
+        let what = |votes: &Votes| (votes.worst, votes.overflowed_on_tape());
+        self.optimizers == other.optimizers && what(self) == what(other)
+    }
 }
 
 impl LossScale {
@@ -142,7 +171,8 @@ impl LossScale {
         };
         self.votes.optimizers.extend(id);
         let scale = unscaled.scale;
-        let cause = if unscaled.finite_loss { Cause::Overflow { scale } } else { Cause::Loss };
+        let by_scale = unscaled.finite_loss || self.votes.overflowed_on_tape();
+        let cause = if by_scale { Cause::Overflow { scale } } else { Cause::Loss };
         // A scale that overflowed shrinks, whatever else went wrong.
         if !matches!(self.votes.worst, Some(Cause::Overflow { .. })) {
             self.votes.worst = Some(cause);

@@ -98,7 +98,7 @@ fn walk_back<'a>(starts: impl IntoIterator<Item = (&'a Place, Tensor)>, nodes: &
         arrive(start, seed, &mut pending, &mut grads, &mut widened)?;
     }
     while let Some((_, (node, grad))) = pending.pop_last() {
-        let low = grad.dtype() == DType::F16;
+        let low = grad.dtype() == DType::F16 || node.has_f16;
         let needs: Vec<bool> = node.inputs.iter().map(|p| !matches!(p, Place::None)).collect();
         let context = Backward { grad: &grad, saved: &node.saved, needs: &needs };
         let back = (node.backward)(&context).map_err(|e| e.in_backward(node.op.map(Op::name)))?;

@@ -24,6 +24,8 @@ pub(crate) struct Call {
     pub outputs: Vec<Tensor>,
     /// The innermost slot.
     pub slot: Option<usize>,
+    /// Whether gradients of weights are computed in f32.
+    pub wide_weight_grads: bool,
     /// Of a dropout, what tells its layer from others.
     pub stream: Option<usize>,
 }
@@ -183,7 +185,8 @@ pub(crate) fn call(op: Op, inputs: &[Tensor], output: &Tensor) {
         let (attributes, again) = announced.map_or_else(Default::default, |a| (a.attributes, a.again));
         let (inputs, outputs) = (inputs.to_vec(), vec![output.clone()]);
         let slot = precision::slot();
-        recorded.calls.push(Call { op, attributes, again, inputs, outputs, slot, stream: None });
+        let wide_weight_grads = precision::wide_weight_grads();
+        recorded.calls.push(Call { op, attributes, again, inputs, outputs, slot, wide_weight_grads, stream: None });
     });
 }
 
@@ -211,8 +214,9 @@ pub(crate) fn cast(from: &Tensor, to: &Tensor) {
         let mut attributes = Attributes::default();
         attributes.set("dtype", &to.dtype());
         let (inputs, outputs) = (vec![from.clone()], vec![to.clone()]);
-        let slot = precision::slot();
-        recorded.calls.push(Call { op: Op::Cast, attributes, again: None, inputs, outputs, slot, stream: None });
+        let (op, again, slot, stream) = (Op::Cast, None, precision::slot(), None);
+        let wide_weight_grads = false;
+        recorded.calls.push(Call { op, attributes, again, inputs, outputs, slot, wide_weight_grads, stream });
     });
 }
 

@@ -79,6 +79,8 @@ pub(crate) enum Written {
     Op(Arc<dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync>),
     /// The gradients of its inputs, given the gradient of its output and which inputs want one.
     Gradients(Arc<WrittenGradients>),
+    /// Not at all; why.
+    Not(&'static str),
 }
 
 /// See [`Written::Gradients`].
@@ -122,6 +124,8 @@ pub(crate) struct Node {
     pub op: Option<Op>,
     /// The innermost slot that was run.
     pub slot: Option<usize>,
+    /// Whether it stands for ops of which some are in f16.
+    pub has_f16: bool,
     pub inputs: Vec<Place>,
     pub saved: Vec<Tensor>,
     pub backward: BackwardFn,
@@ -189,6 +193,7 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: im
             id: next_id(),
             op: Some(op),
             slot: precision::slot(),
+            has_f16: false,
             inputs: inputs.iter().map(|x| x.place().clone()).collect(),
             // What is saved is read as a value; holding its place would keep the whole tape alive.
             saved: saved.iter().map(Tensor::to_keep).collect(),
@@ -203,11 +208,12 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: im
     Tensor::placed(value, place)
 }
 
-/// Puts on the tape what several ops made of tensors at these places. `saved` is read by `backward`, and counted as kept.
-pub(crate) fn record_segment(inputs: Vec<Place>, saved: &[Tensor], backward: BackwardFn) -> Place {
+/// Puts on the tape what several ops, some of them in f16 or none, made of tensors at these places. `saved` is read by
+/// `backward`, and counted as kept.
+pub(crate) fn record_segment(inputs: Vec<Place>, saved: &[Tensor], has_f16: bool, backward: BackwardFn) -> Place {
     let saved = saved.iter().map(Tensor::to_keep).collect();
     let (id, op, slot, call) = (next_id(), None, precision::slot(), None);
-    Place::Node(Arc::new(Node { id, op, slot, inputs, saved, backward, call }))
+    Place::Node(Arc::new(Node { id, op, slot, has_f16, inputs, saved, backward, call }))
 }
 
 /// The place of `x.cast(to)`: its gradient is cast back.
@@ -220,6 +226,7 @@ pub(super) fn record_cast(x: &Tensor, to: DType) -> Place {
         id: next_id(),
         op: Some(Op::Cast),
         slot: precision::slot(),
+        has_f16: false,
         inputs: vec![x.place().clone()],
         saved: Vec::new(),
         backward: Box::new(move |b| Ok(vec![Some(b.grad.cast(from))])),

@@ -40,7 +40,7 @@ impl Schedule {
         let (at, all) = (step as f64, steps.max(1) as f64);
         match self {
             Schedule::Constant => 1.0,
-            Schedule::Cosine => half_wave(1.0, 0.0, at / all),
+            Schedule::Cosine => half_wave(1.0, 0.0, (at / all).min(1.0)),
             Schedule::Step { every, factor } => factor.powf((step / every.max(1)) as f64),
             Schedule::OneCycle => {
                 const START: f64 = 1.0 / 25.0;
@@ -53,7 +53,7 @@ impl Schedule {
         }
     }
 
-    /// As [`factor`](Schedule::factor), after a linear warm-up: at step i of the first `warm_up` steps the factor is
+    /// As [`factor`](Schedule::factor), after a linear warm-up (which [`OneCycle`](Schedule::OneCycle) has already): at step i of the first `warm_up` steps the factor is
     /// `(i + 1) / warm_up`, and the schedule has the steps after these. (Goyal et al. 2017, "Accurate, large minibatch SGD",
     /// 2.2.)
     ///

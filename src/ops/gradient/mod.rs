@@ -181,6 +181,9 @@ fn of_result(y: Tensor, inputs: &[Tensor], needs: &[bool], grad: &Tensor) -> Res
 /// Whether a gradient of the call can be differentiated.
 fn has_second(what: &What) -> Result<()> {
     match what {
+        What::Op { op, written: Some(Written::Not(why)), .. } => {
+            Err(Error::unsupported(format!("has no second derivative here: {why}")).in_op(op.name()))
+        }
         What::Gradient { .. } | What::Op { written: Some(_), .. } => Ok(()),
         What::Op { op, .. } => {
             let known =

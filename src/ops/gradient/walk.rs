@@ -87,6 +87,7 @@ fn on_tape(value: &Tensor, grad: &Tensor, node: &Node, call: &Call, input: usize
         id: next_id(),
         op: node.op,
         slot: node.slot,
+        has_f16: node.has_f16,
         inputs,
         saved: values,
         backward: Box::new(move |back| backward(&what, back)),
