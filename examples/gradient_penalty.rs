@@ -6,8 +6,8 @@ use precast::{Param, data, prelude::*, twice_differentiable};
 
 /// The Euclidean norm of all gradients of a loss, on the tape.
 ///
-/// The gradients are those of the scaled loss, so that none of them underflows in f16 on its way. They are divided by the scale
-/// out of place, since they are part of the loss.
+/// The gradients are those of the scaled loss, so that none of them underflows in f16 on its way. They are divided by
+/// the scale out of place, since they are part of the loss.
 fn norm_of_gradients(loss: &Tensor, scale: &LossScale, params: &[Param]) -> Result<Tensor> {
     let values: Vec<Tensor> = params.iter().map(Param::value).collect();
     let scaled = scale.scale(loss)?.gradients_on_tape(&values.iter().collect::<Vec<_>>())?;
@@ -25,7 +25,8 @@ fn main() -> Result<()> {
     auto_mixed_precision(&mut net, Level::O2, DType::F16)?;
     net.set_train(true);
 
-    let params: Vec<Param> = net.params().iter().map(|(_, param)| param.clone()).collect();
+    let trained = |(_, param): (_, &Param)| param.is_trained().then(|| param.clone());
+    let params: Vec<Param> = net.params().iter().filter_map(trained).collect();
     let mut optimizer = Sgd::new(net.params(), 0.1);
     let mut scale = LossScale::dynamic();
     for (step, batch) in data::digits()?.batches(64).take(40).enumerate() {

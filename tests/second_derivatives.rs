@@ -118,8 +118,8 @@ fn an_op_without_a_second_derivative_is_named() {
     assert_eq!((error.kind(), error.op()), (ErrorKind::Unsupported, Some("GridSampler2d")));
     assert_eq!(
         error.to_string(),
-        "GridSampler2d: backward: has no second derivative; sampling by a grid has none, all other ops of the catalogue \
-         have one"
+        "GridSampler2d: backward: has no second derivative; sampling by a grid has none, all other ops of the \
+         catalogue have one"
     );
     // What no gradient passes through does not matter.
     let z = twice_differentiable(|| y.detach().add(&x.square()?.sum_all()?)).unwrap();
@@ -155,10 +155,9 @@ fn low_precision_rounds_as_the_forward_pass_does() {
     let (x, w) = (Tensor::from_vec(vec![0.5f32, -0.25, 1.0], &[1, 3]).unwrap(), Tensor::ones(&[2, 3], DType::F32));
     let second = |low: bool| {
         let (x, w) = (x.requires_grad(), w.requires_grad());
-        let forward = || x.linear(&w, None)?.sigmoid()?.cross_entropy_with(
-            &Tensor::from_vec(vec![1i64], &[1])?,
-            &Default::default(),
-        );
+        let forward = || {
+            x.linear(&w, None)?.sigmoid()?.cross_entropy_with(&Tensor::from_vec(vec![1i64], &[1])?, &Default::default())
+        };
         let loss = twice_differentiable(|| match low {
             true => autocast(Autocast::new("torch-2.15-cpu")?.dtype(DType::Bf16), forward),
             false => forward(),

@@ -35,8 +35,7 @@ pub fn run(options: &Options) -> Result<Beside, String> {
         let _ = writeln!(table, "{}\t{:.2}\t{:.2}", one.name, one.ours, one.torch);
     });
     let mut tables = vec![("layers", table)];
-    let kinds =
-        [("curves", training::curves()), ("scaled", training::scaled()), ("penalized", training::penalized())];
+    let kinds = [("curves", training::curves()), ("scaled", training::scaled()), ("penalized", training::penalized())];
     let count: usize = kinds.iter().map(|(_, runs)| runs.len()).sum();
     for (name, runs) in kinds {
         let mut followed = Vec::new();

@@ -116,7 +116,11 @@ impl Row {
     }
 
     /// What `check` finds wrong in one case, given the inputs, the call, and the bound of central differences.
-    pub fn failure_in(&self, number: usize, check: impl Fn(&[Tensor], &Run, f64) -> Result<(), String>) -> Option<String> {
+    pub fn failure_in(
+        &self,
+        number: usize,
+        check: impl Fn(&[Tensor], &Run, f64) -> Result<(), String>,
+    ) -> Option<String> {
         self.failure_of(number, |case, layout| {
             check(&layout.bases(&case.inputs), &|inputs| case.run(layout, inputs), case.slope)
         })

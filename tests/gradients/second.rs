@@ -1,5 +1,5 @@
-//! Second derivatives of every op, against central differences of its gradients in f64; and gradients on the tape, against
-//! those of the ordinary backward pass, bit for bit.
+//! Second derivatives of every op, against central differences of its gradients in f64; and gradients on the tape,
+//! against those of the ordinary backward pass, bit for bit.
 
 use precast::{DType, ErrorKind, Op, Result, Tensor, gradcheck, twice_differentiable};
 
@@ -39,13 +39,15 @@ fn same_on_the_tape(inputs: &[Tensor], call: &Run, dtype: DType) -> Result<(), S
         let same = match (&found, expected) {
             (None, None) => true,
             (Some(found), Some(expected)) => {
-                (found.dtype(), found.shape()) == (expected.dtype(), expected.shape())
-                    && bits(found) == bits(&expected)
+                (found.dtype(), found.shape()) == (expected.dtype(), expected.shape()) && bits(found) == bits(&expected)
             }
             _ => false,
         };
         if !same {
-            return Err(format!("in {dtype}, the gradient of input {i} is {found:?} on the tape, else {:?}", plain.of(x)));
+            return Err(format!(
+                "in {dtype}, the gradient of input {i} is {found:?} on the tape, else {:?}",
+                plain.of(x)
+            ));
         }
     }
     Ok(())

@@ -93,7 +93,8 @@ macro_rules! functions {
     )* } };
 }
 functions!(
-    abs, cos, cosh, erfinv, exp, floor, log, reciprocal, relu, sigmoid, sign, sin, sinh, softplus, sqrt, square, tanh, trunc
+    abs, cos, cosh, erfinv, exp, floor, log, reciprocal, relu, sigmoid, sign, sin, sinh, softplus, sqrt, square, tanh,
+    trunc
 );
 
 macro_rules! operators {

@@ -2,10 +2,15 @@
 //!
 //! They are those of `elementwise::unary` and `elementwise::arithmetic`, where each says what it takes at a corner.
 
-use std::f64::consts::{FRAC_2_SQRT_PI, FRAC_1_SQRT_2, LN_2, LN_10};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10};
 
 use super::chain::{Chain, of};
-use crate::{Op, Tensor, catalogue::Attributes, error::Result, ops::elementwise::unary::{SELU_ALPHA, SELU_SCALE}};
+use crate::{
+    Op, Tensor,
+    catalogue::Attributes,
+    error::Result,
+    ops::elementwise::unary::{SELU_ALPHA, SELU_SCALE},
+};
 
 /// The slopes of a function.
 pub(super) enum Slope {

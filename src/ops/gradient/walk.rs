@@ -43,7 +43,8 @@ fn back_through(node: &Node, grad: &Tensor, needs: &[bool]) -> Result<Vec<Option
         match &node.call {
             Some(call) => has_second(&call.what)?,
             None => {
-                let words = "its call was not kept; compute what is to be differentiated twice within `twice_differentiable`";
+                let words =
+                    "its call was not kept; compute what is to be differentiated twice within `twice_differentiable`";
                 return Err(Error::unsupported(words));
             }
         }

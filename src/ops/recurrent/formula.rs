@@ -1,12 +1,7 @@
 //! A recurrent op written with ordinary ops, step by step.
 
 use super::{RecurrentWeights, step};
-use crate::{
-    Op, Tensor,
-    catalogue::Attributes,
-    error::Result,
-    kernels::recurrent::Gating,
-};
+use crate::{Op, Tensor, catalogue::Attributes, error::Result, kernels::recurrent::Gating};
 
 /// The op that [`recurrent_of`](super::recurrent_of) runs.
 pub(in crate::ops) fn of_steps(op: Op, attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
