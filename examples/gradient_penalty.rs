@@ -9,7 +9,7 @@ use precast::{Param, data, prelude::*, twice_differentiable};
 /// The gradients are those of the scaled loss, so that none of them underflows in f16 on its way. They are divided by
 /// the scale out of place, since they are part of the loss.
 fn norm_of_gradients(loss: &Tensor, scale: &LossScale, params: &[Param]) -> Result<Tensor> {
-    let values: Vec<Tensor> = params.iter().map(Param::value).collect();
+    let values: Vec<Tensor> = params.iter().map(Param::tensor).collect();
     let scaled = scale.scale(loss)?.gradients_on_tape(&values.iter().collect::<Vec<_>>())?;
     let mut sum = Tensor::zeros(&[], DType::F32);
     for grad in scaled.into_iter().flatten() {

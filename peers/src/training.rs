@@ -125,7 +125,7 @@ pub struct Followed {
 
 /// The loss plus the norm of its gradients, which are taken of the scaled loss.
 fn penalized_loss(loss: Tensor, scale: &LossScale, net: &Child) -> Result<Tensor> {
-    let values: Vec<Tensor> = net.params().iter().map(|(_, param)| param.value()).collect();
+    let values: Vec<Tensor> = net.params().iter().map(|(_, param)| param.tensor()).collect();
     let mut sum = Tensor::zeros(&[], DType::F32);
     for grad in scale.scale(&loss)?.gradients_on_tape(&values.iter().collect::<Vec<_>>())? {
         let grad = grad.ok_or_else(|| Error::gradient("a parameter has no gradient"))?;

@@ -55,7 +55,7 @@ impl Tensor {
     /// What lies between must have been computed within [`twice_differentiable`]. Call this within it, too, to
     /// differentiate the gradients more than once.
     ///
-    /// `of` holds tensors that [require](Tensor::requires_grad) a gradient, [values](crate::Param::value) of
+    /// `of` holds tensors that [require](Tensor::requires_grad) a gradient, [tensors](crate::Param::tensor) of
     /// parameters, or results of ops. Where one of them was computed of another, the gradient of that other counts the
     /// way through both.
     ///
