@@ -161,10 +161,10 @@ pub fn low_gradients(inputs: &[Tensor], low: DType, f: impl Fn(&[Tensor]) -> Res
     if reached { Ok(worst) } else { Err(unreached(&format!(" in {low} or f32"))) }
 }
 
-/// Compares the second derivatives of `sum(f(inputs) * r)`, r random, with central differences of its gradients in f64: those of
-/// `sum(gradients * s)`, s random. The disagreement is as that of [`gradients`].
+/// Compares second derivatives with central differences in f64: the gradients of `sum(g * s)`, where g are the gradients
+/// of `sum(f(inputs) * r)`, with r and s random. The disagreement is as that of [`gradients`]. r counts as the last input.
 ///
-/// `f` is run within [`twice_differentiable`](crate::twice_differentiable()). It may have no second derivative that is not 0.
+/// `f` is run within [`twice_differentiable`](crate::twice_differentiable()).
 ///
 /// # Errors
 /// As [`gradients`]; those of [`gradients_on_tape`](Tensor::gradients_on_tape).

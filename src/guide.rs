@@ -21,6 +21,7 @@ pages! {
     several_inputs "several-inputs.md";
     own_cell "own-cell.md";
     own_op "own-op.md";
+    second_derivatives "second-derivatives.md";
     find_the_overflow "find-the-overflow.md";
     load_torch_weights "load-torch-weights.md";
     where_16_bit_pays "where-16-bit-pays.md";

@@ -118,8 +118,8 @@ fn an_op_without_a_second_derivative_is_named() {
     assert_eq!((error.kind(), error.op()), (ErrorKind::Unsupported, Some("GridSampler2d")));
     assert_eq!(
         error.to_string(),
-        "GridSampler2d: backward: has no second derivative; sampling by a grid has none, all other ops of the catalogue \
-         have one"
+        "GridSampler2d: backward: has no second derivative; sampling by a grid has none, all other ops of the \
+         catalogue have one"
     );
     // What no gradient passes through does not matter.
     let z = twice_differentiable(|| y.detach().add(&x.square()?.sum_all()?)).unwrap();

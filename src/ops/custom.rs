@@ -86,11 +86,9 @@ pub trait CustomOp: Clone + Send + Sync + 'static {
         Err(Error::gradient("the op has no backward pass; write `CustomOp::backward`, or detach its inputs"))
     }
 
-    /// The gradients of the inputs, as [`backward`](CustomOp::backward), but written with ops of its inputs and of the gradient
-    /// of its result, on the tape. They are what
-    /// [`gradients_on_tape`](Tensor::gradients_on_tape) needs to differentiate an op twice; their values are those of `backward`.
-    ///
-    /// `inputs` are those of [`forward`](CustomOp::forward). An op without this function has no second derivative.
+    /// The gradients that [`backward`](CustomOp::backward) gives, written with ops of the inputs of
+    /// [`forward`](CustomOp::forward) and of the gradient of its result. These ops run on the tape: a second derivative,
+    /// of [`gradients_on_tape`](Tensor::gradients_on_tape), is that of this function. An op without it has none.
     ///
     /// # Errors
     /// Whatever keeps it from the gradients.

@@ -146,8 +146,8 @@ pub(crate) enum What {
         attributes: Attributes,
         written: Option<Written>,
     },
-    /// The gradient of a call with respect to one of its inputs. It has the gradient of the call's output as its first input,
-    /// then the inputs of the call.
+    /// The gradient of a call with respect to one of its inputs. Its own inputs are the gradient of the call's
+    /// output, then the inputs of the call.
     Gradient {
         of: Arc<What>,
         input: usize,

@@ -1,5 +1,5 @@
-//! Second derivatives of every op, against central differences of its gradients in f64; and gradients on the tape, against
-//! those of the ordinary backward pass, bit for bit.
+//! Second derivatives of every op, against central differences of its gradients in f64; and gradients on the tape,
+//! against those of the ordinary backward pass, bit for bit.
 
 use precast::{DType, ErrorKind, Op, Result, Tensor, gradcheck, twice_differentiable};
 

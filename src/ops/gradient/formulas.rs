@@ -1,4 +1,5 @@
-//! Ops that are made of others: reductions, softmax, norms, attention, recurrent layers. The gradient of such an op is that of its formula.
+//! Ops that are made of others: reductions, softmax, norms, attention, recurrent layers. The gradient of such an op is
+//! that of its formula.
 
 use super::{
     chain::{Chain, of},

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::{Op, Tensor, catalogue::Attributes};
 
-/// The inputs of an op that are multiplied with one of its inputs, that one among them, if the op is linear in each of its
-/// floating inputs. All other inputs are added to what these give.
+/// The inputs of an op that are multiplied with one of its inputs, that one among them, if the op is linear in each of
+/// its floating inputs. All other inputs are added to what these give.
 pub(super) fn factors(op: Op, input: usize) -> Option<Range<usize>> {
     use Op::*;
     let product = match op {

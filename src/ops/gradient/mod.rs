@@ -1,11 +1,11 @@
 //! Gradients that stay on the tape, so that they have gradients themselves.
 //!
-//! A gradient on the tape has the value that the op's backward pass computes, bit for bit. It is a node of its own, whose
-//! inputs are the gradient of the op's output and the op's inputs. The gradient of that node is found by writing the op's
-//! gradient with ops, on a tape of its own. There are four ways to write it:
+//! A gradient on the tape has the value that the op's backward pass computes, bit for bit. It is a node of its own,
+//! whose inputs are the gradient of the op's output and the op's inputs. The gradient of that node is found by writing
+//! the op's gradient with ops, on a tape of its own. There are four ways to write it:
 //!
-//! - [`linear`]: ops that are linear in each input (products, convolutions, sums, shapes). Their gradients are the same ops
-//!   with other tensors in the place of their inputs, so nothing is written at all;
+//! - [`linear`]: ops that are linear in each input (products, convolutions, sums, shapes). Their gradients are the same
+//!   ops with other tensors in the place of their inputs, so nothing is written at all;
 //! - [`slopes`]: functions of one or two numbers, times the gradient;
 //! - [`formulas`]: ops that are made of others (softmax, norms, losses), whose gradient is that of the formula;
 //! - [`Written`]: ops that say it themselves (composed ops, pools, custom ops).
@@ -28,9 +28,9 @@ use crate::{
 };
 use walk::walk;
 
-/// Runs `f` so that what it computes can be differentiated twice and more: every op on the tape keeps its inputs and its
-/// arguments, for [`gradients_on_tape`](Tensor::gradients_on_tape). That costs memory until the tape is dropped, so take it
-/// around the forward pass whose gradients are to have gradients, and around nothing else.
+/// Runs `f` so that what it computes can be differentiated twice and more: every op on the tape keeps its inputs and
+/// its arguments, for [`gradients_on_tape`](Tensor::gradients_on_tape). That costs memory until the tape is dropped, so
+/// take it around the forward pass whose gradients are to have gradients, and around nothing else.
 ///
 /// ```
 /// use precast::{Tensor, twice_differentiable};
@@ -49,19 +49,20 @@ pub fn twice_differentiable<R>(f: impl FnOnce() -> R) -> R {
 
 impl Tensor {
     /// The gradients of this scalar with respect to each of `of`, on the tape: a loss that is made of them can be
-    /// differentiated again. `None` where this scalar does not depend on the tensor. Each has the dtype, the shape and the bits
-    /// that [`backward`](Tensor::backward) gives.
+    /// differentiated again. `None` where this scalar does not depend on the tensor. Each has the dtype, the shape and
+    /// the bits that [`backward`](Tensor::backward) gives.
     ///
     /// What lies between must have been computed within [`twice_differentiable`]. Call this within it, too, to
     /// differentiate the gradients more than once.
     ///
-    /// `of` holds tensors that [require](Tensor::requires_grad) a gradient, [values](crate::Param::tensor) of parameters, or
-    /// results of ops. A tensor in `of` counts as a variable of its own: no path through another one is left out.
+    /// `of` holds tensors that [require](Tensor::requires_grad) a gradient, [tensors](crate::Param::tensor) of
+    /// parameters, or results of ops. Where one of them was computed of another, the gradient of that other counts the
+    /// way through both.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a floating scalar;
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a tensor in `of` that is not on the tape;
-    /// [`ErrorKind::Gradient`](crate::ErrorKind::Gradient), with the op, for an op that was run outside of
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), with the op, for an op that was run outside of
     /// [`twice_differentiable`] or has no second derivative.
     pub fn gradients_on_tape(&self, of: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
         if self.len() != 1 || !self.dtype().is_float() {
@@ -82,7 +83,8 @@ impl Tensor {
     }
 }
 
-/// The backward pass of a gradient: those of the gradient that it was made of, and of the op's inputs. It runs off the tape.
+/// The backward pass of a gradient: those of the gradient that it was made of, and of the op's inputs. It runs off the
+/// tape.
 fn backward(what: &What, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
     let exact = keeps_dtypes(what);
     let wide = |x: &Tensor| if x.dtype().is_low() && !exact { x.detach().cast(DType::F32) } else { x.detach() };
@@ -96,8 +98,8 @@ fn backward(what: &What, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
     })
 }
 
-/// Whether the gradients of a call are computed in the dtypes of its inputs, with one rounding: those of linear ops. All others
-/// are written with several ops, in f32 at least.
+/// Whether the gradients of a call are computed in the dtypes of its inputs, with one rounding: those of linear ops.
+/// All others are written with several ops, in f32 at least.
 fn keeps_dtypes(what: &What) -> bool {
     match what {
         What::Op { written: Some(Written::Gradients(_)), .. } => true,
@@ -112,8 +114,8 @@ fn on_own_tape<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
     with_recording(true, f)
 }
 
-/// The gradients of a call, written with ops. `inputs` are leaves of the tape. They are on the tape themselves where results are
-/// recorded.
+/// The gradients of a call, written with ops. `inputs` are leaves of the tape. They are on the tape themselves where
+/// results are recorded.
 fn gradients(what: &What, inputs: &[Tensor], needs: &[bool], grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
     match what {
         What::Op { written: Some(Written::Gradients(written)), .. } => on_own_tape(|| written(inputs, grad, needs)),
