@@ -1,0 +1,49 @@
+// A run that is stopped and goes on from its state has the bits of a run that was not stopped.
+//
+// cargo run --release --example resume
+
+use precast::{data, prelude::*, train::data::Batch};
+
+fn net() -> Result<Child> {
+    let rng = &mut Rng::seed(1);
+    let mut net = sequential![Flatten::default(), Dense::new(64, 32, rng), ReLU, Dense::new(32, 10, rng)].into();
+    auto_mixed_precision(&mut net, Level::O2, DType::F16)?;
+    Ok(net)
+}
+
+fn train(net: &Child, optimizer: &mut Adam, scale: &mut LossScale, batches: &[Batch]) -> Result<()> {
+    for batch in batches {
+        let _outcome = scale.step(optimizer, &net.call(&batch.x)?.cross_entropy(&batch.y)?)?;
+    }
+    Ok(())
+}
+
+fn bits(net: &Child) -> Vec<Vec<f64>> {
+    net.params().iter().map(|(_, param)| param.value().to_f64()).collect()
+}
+
+fn main() -> Result<()> {
+    let batches: Vec<Batch> = data::digits()?.shuffled_batches(32, 1, 0).take(30).collect();
+    let whole = net()?;
+    let (mut optimizer, mut scale) = (Adam::new(whole.params(), 1e-3), LossScale::dynamic());
+    train(&whole, &mut optimizer, &mut scale, &batches)?;
+
+    let first = net()?;
+    let (mut optimizer, mut scale) = (Adam::new(first.params(), 1e-3), LossScale::dynamic());
+    train(&first, &mut optimizer, &mut scale, &batches[..17])?;
+    // What a checkpoint holds: the weights (a safetensors file), the state of the optimizer, the state of the loss scale.
+    let weights = std::env::temp_dir().join(format!("precast-resume-{}.safetensors", std::process::id()));
+    precast::io::weights::save(&first, &weights)?;
+    let (of_optimizer, of_scale) = (optimizer.state(), scale.state());
+
+    let second = net()?;
+    precast::io::weights::load(&second, &weights)?;
+    let (mut optimizer, mut scale) = (Adam::new(second.params(), 1e-3), LossScale::dynamic());
+    optimizer.restore(of_optimizer)?; // an error that lists everything that does not fit
+    scale.restore(of_scale)?;
+    train(&second, &mut optimizer, &mut scale, &batches[17..])?;
+    std::fs::remove_file(&weights).ok();
+    assert_eq!(bits(&whole), bits(&second));
+    println!("30 steps, and 17 and 13: the same bits, at loss scale {}", scale.value());
+    Ok(())
+}
