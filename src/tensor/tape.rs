@@ -76,12 +76,15 @@ pub(crate) type BackwardFn = Box<dyn Fn(&Backward<'_>) -> Result<Vec<Option<Tens
 #[derive(Clone)]
 pub(crate) enum Written {
     /// The op itself.
-    Op(Arc<dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync>),
+    Op(Arc<WrittenOp>),
     /// The gradients of its inputs, given the gradient of its output and which inputs want one.
     Gradients(Arc<WrittenGradients>),
     /// Not at all; why.
     Not(&'static str),
 }
+
+/// See [`Written::Op`].
+pub(crate) type WrittenOp = dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync;
 
 /// See [`Written::Gradients`].
 pub(crate) type WrittenGradients = dyn Fn(&[Tensor], &Tensor, &[bool]) -> Result<Vec<Option<Tensor>>> + Send + Sync;
