@@ -138,11 +138,11 @@ fn the_precision_is_that_of_the_forward_pass() {
     let (plain, lean) = (Child::of(block(5)), Child::of(block(5)).recompute());
     let x = random(&[4, 6], 7);
     let in_region =
-        |net: &Child| autocast(&Autocast::new("torch-2.15-cpu")?.dtype(DType::Bf16), || net.call(&x)?.sum_all());
+        |net: &Child| autocast(Autocast::new("torch-2.15-cpu")?.dtype(DType::Bf16), || net.call(&x)?.sum_all());
     let (a, b) = (in_region(&plain).unwrap(), in_region(&lean).unwrap());
     assert_same(&a, &b, "loss");
     let grads = a.backward().unwrap();
-    let lean_grads = autocast(&Autocast::new("torch-2.15-cpu").unwrap().dtype(DType::F16), || b.backward()).unwrap();
+    let lean_grads = autocast(Autocast::new("torch-2.15-cpu").unwrap().dtype(DType::F16), || b.backward()).unwrap();
     for ((path, param), (_, lean_param)) in plain.named_params().iter().zip(lean.named_params()) {
         assert_same_option(grads.get(param), lean_grads.get(&lean_param), path);
     }

@@ -40,7 +40,8 @@ fn run(net: &Child, x: &Tensor) -> (Tensor, Tensor, Vec<Tensor>) {
 /// Each op with weights, wrapped as level O1 does: its input comes in f32.
 #[test]
 fn they_are_computed_from_unrounded_activations() {
-    let make: [(fn(&mut Rng) -> Child, &[usize]); 5] = [
+    type Make = fn(&mut Rng) -> Child;
+    let make: [(Make, &[usize]); 5] = [
         (|r| Dense::new(24, 16, r).into(), &[300, 24]),
         (|r| Conv1d::new(5, 4, 3, r).into(), &[20, 5, 40]),
         (|r| Conv2d::new(3, 4, 3, r).into(), &[8, 3, 14, 13]),

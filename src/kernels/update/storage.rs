@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_number_is_the_sum_of_two() {
-        for x in [0.0f32, 1.0, 1.00390625, -3.1415927, 1e-30, 65504.3, 3.3e38, f32::MIN_POSITIVE] {
+        for x in [0.0f32, 1.0, 1.0 + 1.0 / 256.0, -5.123_456, 1e-30, 65504.3, 3.3e38, f32::MIN_POSITIVE] {
             let [value, rest] = in_two(x);
             assert_eq!(value, bf16::from_f32(x));
             let error = (f64::from(x) - f64::from(value.to_f32()) - f64::from(rest.to_f32())).abs();
