@@ -98,7 +98,7 @@ fn a_rule_inside_takes_it_back_and_undo_is_exact() {
     let policy = Policy::parse(text, "inside.yaml").unwrap();
     let plan = policy.plan(&net).unwrap();
     let wide: Vec<(&str, bool)> = plan.decisions.iter().map(|d| (d.path.as_str(), d.wide_weight_grads)).collect();
-    assert_eq!(wide, [("", false), ("0", false), ("1", true), ("1.0", true), ("1.1", false)]);
+    assert_eq!(wide, [("", false), ("0", false), ("1", false), ("1.0", true), ("1.1", false)]);
     assert!(plan.to_string().contains("runs bf16, weight gradients f32"), "{plan}");
     assert!(plan.explain("1.0").unwrap().to_string().contains("weight gradients f32"));
     let applied = policy.apply(&mut net).unwrap();

@@ -134,9 +134,8 @@ impl LossScale {
             _ => (f32::MIN_POSITIVE, f32::MAX),
         };
         if !(least..=most).contains(&scale) {
-            return Err(Error::value(format!(
-                "the loss scale cannot be set to {scale:e}; allowed: {least:e} to {most:e}"
-            )));
+            let (scale, least, most) = (number(scale), number(least), number(most));
+            return Err(Error::value(format!("the loss scale cannot be set to {scale}; allowed: {least} to {most}")));
         }
         (self.spec, self.state.scale) = (spec, scale);
         Ok(())
@@ -155,7 +154,10 @@ impl LossScale {
         };
         if !(least..=most).contains(&scale) {
             return Err(Error::value(format!(
-                "a loss scale of {scale:e} cannot be restored; allowed: {least:e} to {most:e}"
+                "a loss scale of {} cannot be restored; allowed: {} to {}",
+                number(scale),
+                number(least),
+                number(most)
             )));
         }
         for (name, met, limit) in [("counter", counter, interval), ("`spared`", spared, hysteresis)] {
@@ -217,4 +219,9 @@ impl LossScale {
             state.scale = shrunk;
         }
     }
+}
+
+/// A number for people: those that would take many digits have an exponent.
+fn number(x: f32) -> String {
+    if x == 0.0 || (1e-4..1e9).contains(&x.abs()) { x.to_string() } else { format!("{x:e}") }
 }
