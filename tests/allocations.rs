@@ -150,7 +150,7 @@ const LEVELS: [(Level, DType); 3] = [(Level::O0, DType::F16), (Level::O1, DType:
 const FIRST: usize = 5;
 
 /// What the pool's own maps may differ by between steps: a B-tree's nodes (544 bytes) are split and joined as addresses fall.
-const MAPS: usize = 2048;
+const MAPS: usize = 8 * 544;
 
 #[test]
 fn a_step_allocates_no_tensor_after_the_first_ones() {

@@ -126,9 +126,10 @@ pub const MUTATIONS: &[Mutation] = &[
         "a region stays after an error",
         "src/cell/child.rs",
         &[(
-            "body(&self.cell, inputs.cast_to(cast.inward))",
-            "let outputs = body(&self.cell, inputs.cast_to(cast.inward));\n                        \
-         if outputs.is_err() {\n                            std::mem::forget(_region);\n                        }\n                        outputs",
+            "run(inputs.map(&mut inward)).map(|outputs| outputs.map(&mut outward))",
+            "let outputs = run(inputs.map(&mut inward));\n                \
+             if outputs.is_err() {\n                    std::mem::forget(_region);\n                }\n                \
+             outputs.map(|outputs| outputs.map(&mut outward))",
         )],
         &["levels"],
     ),
@@ -142,13 +143,13 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the cast of outputs is dropped",
         "src/cell/child.rs",
-        &[("outputs.map(|y| y.cast_to(cast.outward))", "outputs.map(Castable::into_owned)")],
+        &[("let mut outward = to(cast.map(|cast| cast.outward));", "let mut outward = to(None);")],
         &["levels", "mindspore"],
     ),
     mutation(
         "the cast of inputs is dropped",
         "src/cell/child.rs",
-        &[("body(&self.cell, inputs.cast_to(cast.inward))", "body(&self.cell, inputs.into_owned())")],
+        &[("let mut inward = to(cast.map(|cast| cast.inward).filter(|_| !by_op));", "let mut inward = to(None);")],
         &["levels", "mindspore"],
     ),
     mutation(
@@ -172,10 +173,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the last rule wins",
         "src/rewrite/decide.rs",
-        &[(
-            "matching.iter().map(|&i| (&policy.rules[i], &self.rules[i]))",
-            "matching.iter().rev().map(|&i| (&policy.rules[i], &self.rules[i]))",
-        )],
+        &[("matching.iter().filter_map(|&i|", "matching.iter().rev().filter_map(|&i|")],
         &["levels", "properties", "policy_files"],
     ),
     mutation(
@@ -202,7 +200,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "undo clears what stood there before",
         "src/rewrite/apply.rs",
-        &[("slot.replace_adapter(before.next().flatten());", "slot.replace_adapter(before.next().and(None));")],
+        &[("before.next().unwrap_or_default()", "before.next().and(None).unwrap_or_default()")],
         &["properties", "levels"],
     ),
     // Parameters.
@@ -227,7 +225,10 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "gradients of low parameters are summed in 16 bit",
         "src/tensor/backward.rs",
-        &[("Some(before) if grad.dtype().is_low() => {", "Some(before) if grad.dtype() == DType::Bool => {")],
+        &[(
+            "Some(before) if grad.dtype().is_low() && !widened.nodes.contains(id) => {",
+            "Some(before) if grad.dtype() == DType::Bool => {",
+        )],
         &["decorate"],
     ),
     // The loss scale and the step.
