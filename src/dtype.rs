@@ -67,6 +67,11 @@ impl DType {
         matches!(self, DType::F16 | DType::Bf16)
     }
 
+    /// The dtype of arithmetic with it: f64 for f64, f32 for all others.
+    pub(crate) fn wide(self) -> DType {
+        if self == DType::F64 { DType::F64 } else { DType::F32 }
+    }
+
     /// Whether a policy may cast tensors of this dtype: f32, f16 and bf16.
     /// Integers and booleans have no precision to choose, and who asks for f64 means it.
     pub fn is_castable(self) -> bool {

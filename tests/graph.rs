@@ -11,3 +11,5 @@ mod optimizer;
 mod refusals;
 #[path = "graph/rewritten.rs"]
 mod rewritten;
+#[path = "common/tensors.rs"]
+mod tensors;

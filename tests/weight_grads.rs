@@ -7,11 +7,9 @@ use precast::{
     sequential,
 };
 
-fn random(shape: &[usize], seed: u64) -> Tensor {
-    let mut rng = Rng::seed(seed);
-    let count = shape.iter().product();
-    Tensor::from_f64(&(0..count).map(|_| rng.normal(0.0, 1.0)).collect::<Vec<_>>(), shape, DType::F32).unwrap()
-}
+#[path = "common/tensors.rs"]
+mod tensors;
+use tensors::random;
 
 fn policy(level: &str, run: &str) -> Policy {
     let text = format!("version: 1\nlevel: {level}\ndtype: bfloat16\nrules:\n  - path: \"**\"\n    run: {run}\n");

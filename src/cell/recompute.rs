@@ -142,7 +142,7 @@ impl Segment {
         }
         let from = from.into_iter().map(|(identity, (value, _))| (identity, value)).collect();
         let places = given.iter().map(|x| x.place().clone()).collect();
-        let kept = |x: Tensor| if matches!(x.place(), Place::Leaf(_)) { x } else { x.to_keep() };
+        let kept = |x: Tensor| if x.place().leaf().is_some() { x } else { x.to_keep() };
         let given = given.into_iter().map(kept).collect();
         (Segment { given, has_f16, calls, outputs: Mutex::default(), arrived: Mutex::default() }, places, from)
     }
@@ -186,14 +186,10 @@ impl Segment {
         });
         let seeded: Vec<(Tensor, Tensor)> = seeded.collect();
         drop((made, outputs));
-        let own = |x: &Tensor| match x.place() {
-            Place::Leaf(id) => Some(*id),
-            _ => None,
-        };
         let stand_ins = self.given.iter().zip(&given).filter(|(before, _)| !before.is_tracked());
-        let stand_ins = stand_ins.filter_map(|(_, leaf)| own(leaf)).collect();
+        let stand_ins = stand_ins.filter_map(|(_, leaf)| leaf.place().leaf()).collect();
         let grads = with_recording(false, || backward_of(&seeded, &stand_ins))?;
-        Ok(given.iter().map(|x| grads.at(x.place()).cloned()).collect())
+        Ok(given.iter().map(|x| grads.lying(x.place().leaf()?).cloned()).collect())
     }
 
     /// The results of all calls.

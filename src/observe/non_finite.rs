@@ -36,12 +36,12 @@ pub(crate) fn seek<R>(f: impl FnOnce() -> R) -> (R, Option<Found>) {
 /// Looks at the numbers of an op, where somebody seeks and nothing was found so far. `slot` is the cell that called it.
 pub(crate) fn look(
     op: Op,
-    slot: Option<usize>,
+    slot: impl FnOnce() -> Option<usize>,
     inputs_finite: impl FnOnce() -> bool,
     output_finite: impl FnOnce() -> bool,
 ) {
     if SEEKS.get() && FOUND.with_borrow(Option::is_none) && !output_finite() {
-        let came_in = !inputs_finite();
+        let (slot, came_in) = (slot(), !inputs_finite());
         FOUND.set(Some(Found { slot, op, backward: precision::in_backward(), came_in }));
     }
 }

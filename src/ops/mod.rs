@@ -73,7 +73,7 @@ fn finish(op: Op, inputs: &[Tensor], forward: Forward, cast_back: Option<DType>)
     let output = tensor::record(op, inputs, forward, || recording::announced(op));
     recording::call(op, inputs, &output);
     let finite = |x: &Tensor| x.has_only_finite();
-    observe::look(op, precision::slot(), || inputs.iter().all(finite), || finite(&output));
+    observe::look(op, precision::slot, || inputs.iter().all(finite), || finite(&output));
     observe::emit(op, inputs.iter().map(Tensor::dtype), output.dtype(), || observe::Sizes {
         inputs: inputs.iter().map(|x| x.shape().to_vec()).collect(),
         output: output.shape().to_vec(),

@@ -232,7 +232,7 @@ fn wide_of(grad: DType, wide: DType) -> DType {
 /// What is kept of a parameter.
 fn layout(rule: &impl Rule, eight_bit: bool, param: &Param) -> Layout {
     let shape = param.shape();
-    let wide = if param.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let wide = param.dtype().wide();
     let eight_bit = eight_bit && wide == DType::F32 && shape.iter().product::<usize>() >= LEAST_IN_EIGHT_BIT;
     let kept = rule.kept(&shape).into_iter().map(|kept| {
         let in_eight_bit = eight_bit && kept.eight_bit.is_some();

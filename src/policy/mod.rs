@@ -9,6 +9,7 @@ mod graph;
 mod level;
 mod lists;
 mod loss_scale;
+mod loss_scale_v1;
 mod pack;
 mod pack_file;
 mod pattern;

@@ -9,11 +9,11 @@ use serde::{
 use serde_yaml::{Location, Spanned};
 
 use super::{
-    DynamicScale, Entry, GraphLevel, Level, Lists, LossScaleSpec, NO_PREFERENCE, NO_RULES, Origin, Pack, Policy, Rule,
-    Run, Select, check_low,
+    Entry, GraphLevel, Level, Lists, NO_PREFERENCE, NO_RULES, Origin, Pack, Policy, Rule, Run, Select, check_low,
     diagnostic::Source,
     file::Versioned,
     lists::{COLORS, Listed},
+    loss_scale_v1::{self, LossScaleV1},
 };
 use crate::{
     DType, Op,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A value with its place in the file.
-type At<T> = Spanned<T>;
+pub(super) type At<T> = Spanned<T>;
 
 /// The document.
 #[derive(Serialize, Deserialize)]
@@ -227,33 +227,6 @@ impl ChangesV1 {
     }
 }
 
-/// All kinds of loss scale in one: serde's tagged enums would lose the places.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LossScaleV1 {
-    kind: At<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    preset: Option<At<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    scale: Option<At<f32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    init: Option<At<f32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    growth: Option<At<f64>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    backoff: Option<At<f64>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    interval: Option<At<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    min: Option<At<f32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    max: Option<At<f32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    hysteresis: Option<At<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    forgive: Option<At<String>>,
-}
-
 /// What a document means. The order of checks is fixed: dtype, level, then the rest in the order of the keys.
 pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> {
     let PolicyV1 { version: _, name, pack, level, dtype, prefer, rules, cells, ops, graph, loss_scale: scale, scaler } =
@@ -298,7 +271,7 @@ pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> 
         }
     }
     if let Some(scale) = scale {
-        policy.loss_scale = loss_scale(scale, source)?;
+        policy.loss_scale = loss_scale_v1::read(scale, source)?;
     }
     if let Some(scaler) = scaler {
         policy.scaler = scaler.value.parse().map_err(|error| source.error(scaler.referenced, error))?;
@@ -487,78 +460,6 @@ fn on_it_already(name: &str, color: &str, what: Listed, earlier: &Origin) -> Err
     Error::list(format!("`{name}` is on the {color} list of {what} already, from {earlier}"))
 }
 
-fn loss_scale(written: At<LossScaleV1>, source: &Source<'_>) -> Result<LossScaleSpec> {
-    let LossScaleV1 { kind, preset, scale, init, growth, backoff, interval, min, max, hysteresis, forgive } =
-        written.value;
-    let place = |number: &Option<At<f32>>| number.as_ref().map(|number| number.referenced);
-    let wide = |number: &Option<At<f64>>| number.as_ref().map(|number| number.referenced);
-    let word = |word: &Option<At<String>>| word.as_ref().map(|word| word.referenced);
-    let count = |count: &Option<At<u32>>| count.as_ref().map(|count| count.referenced);
-    let given = [
-        ("preset", word(&preset)),
-        ("scale", place(&scale)),
-        ("init", place(&init)),
-        ("growth", wide(&growth)),
-        ("backoff", wide(&backoff)),
-        ("interval", count(&interval)),
-        ("min", place(&min)),
-        ("max", place(&max)),
-        ("hysteresis", count(&hysteresis)),
-        ("forgive", word(&forgive)),
-    ];
-    let allowed: &[&str] = match kind.value.as_str() {
-        "none" => &[],
-        "fixed" => &["scale"],
-        "dynamic" => &["preset", "init", "growth", "backoff", "interval", "min", "max", "hysteresis", "forgive"],
-        other => {
-            let near = did_you_mean(other, ["none", "fixed", "dynamic"]);
-            let words = format!("unknown kind of loss scale `{other}`{near}; allowed: none, fixed, dynamic");
-            return Err(source.error(kind.referenced, Error::policy(words)));
-        }
-    };
-    for (key, place) in given {
-        if let Some(place) = place.filter(|_| !allowed.contains(&key)) {
-            let others = if allowed.is_empty() { "no other key".to_string() } else { allowed.join(", ") };
-            let words = format!("the key `{key}` means nothing beside `kind: {}`; allowed: {others}", kind.value);
-            return Err(source.error(place, Error::policy(words)));
-        }
-    }
-    let spec = match (kind.value.as_str(), scale) {
-        ("none", _) => LossScaleSpec::None,
-        ("fixed", Some(scale)) => LossScaleSpec::Fixed { scale: scale.value },
-        ("fixed", None) => {
-            return Err(source.error(written.referenced, Error::policy("`kind: fixed` needs the key `scale`")));
-        }
-        _ => {
-            let usual = match &preset {
-                None => DynamicScale::default(),
-                Some(name) => DynamicScale::named(&name.value).map_err(|error| source.error(name.referenced, error))?,
-            };
-            let forgive = match forgive {
-                None => usual.forgive,
-                Some(word) => word.value.parse().map_err(|error| source.error(word.referenced, error))?,
-            };
-            LossScaleSpec::Dynamic(DynamicScale {
-                init: init.map_or(usual.init, |number| number.value),
-                growth: growth.map_or(usual.growth, |number| number.value),
-                backoff: backoff.map_or(usual.backoff, |number| number.value),
-                interval: interval.map_or(usual.interval, |number| number.value),
-                min: min.map_or(usual.min, |number| number.value),
-                max: max.map_or(usual.max, |number| number.value),
-                hysteresis: hysteresis.map_or(usual.hysteresis, |number| number.value),
-                forgive,
-            })
-        }
-    };
-    match spec.fault() {
-        None => Ok(spec),
-        Some((key, words)) => {
-            let place = given.into_iter().find(|(name, _)| *name == key).and_then(|(_, place)| place);
-            Err(source.error(place.unwrap_or(written.referenced), Error::value(words)))
-        }
-    }
-}
-
 /// The document that means the policy.
 pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
     policy.level.check_lists(&policy.lists)?;
@@ -602,7 +503,7 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
         cells: CellsV1 { white: cells(Treatment::Low), black: cells(Treatment::Full) },
         ops,
         graph,
-        loss_scale: Some(placeless(written_loss_scale(&policy.loss_scale))),
+        loss_scale: Some(placeless(loss_scale_v1::written(&policy.loss_scale))),
         scaler: (!policy.scaler.is_advised()).then(|| placeless(policy.scaler.to_string())),
     })
 }
@@ -625,7 +526,7 @@ fn check_can_be_written(level: Level, from: &Lists, to: &Lists, pack: &str) -> R
     Err(Error::list(format!("the lists differ from those of {pack} in {word}, which a policy file cannot say")))
 }
 
-fn placeless<T>(value: T) -> At<T> {
+pub(super) fn placeless<T>(value: T) -> At<T> {
     Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
 }
 
@@ -648,36 +549,5 @@ fn written_rule(rule: &Rule) -> RuleV1 {
         checkpoint: rule.checkpoint,
         because: rule.because.clone(),
         expect: rule.expect.map(placeless),
-    }
-}
-
-fn written_loss_scale(spec: &LossScaleSpec) -> LossScaleV1 {
-    let of_kind = |kind: &str| LossScaleV1 {
-        kind: placeless(kind.to_string()),
-        preset: None,
-        scale: None,
-        init: None,
-        growth: None,
-        backoff: None,
-        interval: None,
-        min: None,
-        max: None,
-        hysteresis: None,
-        forgive: None,
-    };
-    match spec {
-        LossScaleSpec::None => of_kind("none"),
-        LossScaleSpec::Fixed { scale } => LossScaleV1 { scale: Some(placeless(*scale)), ..of_kind("fixed") },
-        LossScaleSpec::Dynamic(d) => LossScaleV1 {
-            init: Some(placeless(d.init)),
-            growth: Some(placeless(d.growth)),
-            backoff: Some(placeless(d.backoff)),
-            interval: Some(placeless(d.interval)),
-            min: Some(placeless(d.min)),
-            max: Some(placeless(d.max)),
-            hysteresis: Some(placeless(d.hysteresis)),
-            forgive: Some(placeless(d.forgive.name().to_string())),
-            ..of_kind("dynamic")
-        },
     }
 }

@@ -91,6 +91,11 @@ impl From<Sum> for Predicted {
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
+/// The number of a dtype among [`DTYPES`].
+fn index(dtype: DType) -> usize {
+    DTYPES.iter().position(|d| *d == dtype).unwrap_or(0)
+}
+
 impl<'a> Costs<'a> {
     /// # Errors
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the trace is of another network,
@@ -184,7 +189,7 @@ impl<'a> Costs<'a> {
         let (mut sum, inside) = match run {
             Region::Lists(low) | Region::Except(low) => (cell.listed, if cell.lists_lower { low } else { DType::F32 }),
             Region::AsIs => (cell.fixed[0], DType::F32),
-            Region::Fixed(dtype) => (cell.fixed[DTYPES.iter().position(|d| *d == dtype).unwrap_or(0)], dtype),
+            Region::Fixed(dtype) => (cell.fixed[index(dtype)], dtype),
         };
         // A low copy is made once; the gradients of a parameter that is used in each of several calls are added up.
         let again = cell.crossings.len().saturating_sub(1) as f64;
@@ -206,7 +211,7 @@ impl<'a> Costs<'a> {
     /// What it takes more to compute the gradients of weights in f32, in nanoseconds: of the three products of forward and
     /// backward pass, one runs in f32.
     fn wide_weight_grads(&self, i: usize, run: Region) -> u64 {
-        let at = |dtype: DType| DTYPES.iter().position(|d| *d == dtype).map_or(0.0, |d| self.cells[i].weighted[d]);
+        let at = |dtype| self.cells[i].weighted[index(dtype)];
         let more = (at(DType::F32) - at(run.dtype().unwrap_or(DType::F32))) / 3.0;
         more.max(0.0).round() as u64
     }

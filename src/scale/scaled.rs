@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     policy::LossScaleSpec,
     precision::{self, Frame},
-    tensor::{Array, Unscaled, first_non_finite},
+    tensor::{Array, Scaling, Unscaled, first_non_finite},
 };
 
 /// A loss times the loss scale, made by [`LossScale::scale`]. All that it can do is run backward.
@@ -20,9 +20,7 @@ use crate::{
 #[must_use = "a scaled loss is there to run backward"]
 pub struct ScaledLoss {
     scaled: Tensor,
-    scale: f32,
-    by_scaler: bool,
-    finite: bool,
+    scaling: Scaling,
     /// Tells the loss scale that a gradient overflowed that becomes part of a loss.
     overflowed: Arc<AtomicBool>,
 }
@@ -44,10 +42,7 @@ pub struct ScaledLoss {
 #[must_use = "scaled gradients are there to be unscaled"]
 pub struct ScaledGrads {
     grads: Grads,
-    scale: f32,
-    /// Whether there is a loss scale at all.
-    by_scaler: bool,
-    finite_loss: bool,
+    scaling: Scaling,
 }
 
 impl LossScale {
@@ -57,13 +52,7 @@ impl LossScale {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar.
     pub fn scale(&self, loss: &Tensor) -> Result<ScaledLoss> {
-        if loss.len() != 1 || !loss.dtype().is_float() {
-            return Err(Error::shape(format!(
-                "a training step starts from a floating scalar; the loss is {} {:?} (take the mean or the sum first)",
-                loss.dtype(),
-                loss.shape()
-            )));
-        }
+        loss.check_scalar("a training step starts from a floating scalar; the loss")?;
         let _off = precision::enter(Frame::Off);
         let finite = loss.item()?.is_finite();
         let loss = if loss.dtype().is_low() { loss.cast(DType::F32) } else { loss.clone() };
@@ -71,8 +60,7 @@ impl LossScale {
             LossScaleSpec::None => loss,
             _ => loss.mul(&Tensor::scalar(f64::from(self.value()), loss.dtype()))?,
         };
-        let (by_scaler, overflowed) = (self.spec != LossScaleSpec::None, self.votes.on_tape.clone());
-        Ok(ScaledLoss { scaled, scale: self.value(), by_scaler, finite, overflowed })
+        Ok(ScaledLoss { scaled, scaling: self.scaling(finite), overflowed: self.votes.on_tape.clone() })
     }
 
     /// Says that these are gradients of a loss times this scale: for gradients that come from elsewhere, such as a backward pass
@@ -90,8 +78,12 @@ impl LossScale {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn already_scaled(&self, grads: Grads) -> ScaledGrads {
-        let by_scaler = self.spec != LossScaleSpec::None;
-        ScaledGrads { grads, scale: self.value(), by_scaler, finite_loss: true }
+        ScaledGrads { grads, scaling: self.scaling(true) }
+    }
+
+    /// How a loss is scaled now, that was finite before or was not.
+    fn scaling(&self, finite_loss: bool) -> Scaling {
+        Scaling { scale: self.value(), by_scaler: self.spec != LossScaleSpec::None, finite_loss }
     }
 }
 
@@ -111,7 +103,7 @@ impl ScaledLoss {
 
     /// The loss scale that it was multiplied by.
     pub fn scale(&self) -> f32 {
-        self.scale
+        self.scaling.scale
     }
 
     /// The gradients with respect to each of `of`, on the tape and divided by the scale: for a penalty on gradients, which is
@@ -122,13 +114,13 @@ impl ScaledLoss {
     /// Those of [`Tensor::gradients_on_tape`].
     pub fn gradients_on_tape(&self, of: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
         let scaled = self.scaled.gradients_on_tape(of)?;
-        if self.finite && !scaled.iter().flatten().all(Tensor::has_only_finite) {
+        if self.scaling.finite_loss && !scaled.iter().flatten().all(Tensor::has_only_finite) {
             self.overflowed.store(true, Ordering::Relaxed);
         }
         let _off = precision::enter(Frame::Off);
         let unscaled = |grad: Tensor| {
             let grad = if grad.dtype().is_low() { grad.cast(DType::F32) } else { grad };
-            grad.mul(&Tensor::scalar(f64::from(1.0 / self.scale), grad.dtype()))
+            grad.mul(&Tensor::scalar(f64::from(1.0 / self.scaling.scale), grad.dtype()))
         };
         scaled.into_iter().map(|grad| grad.map(unscaled).transpose()).collect()
     }
@@ -138,15 +130,14 @@ impl ScaledLoss {
     /// # Errors
     /// Those of [`Tensor::backward`].
     pub fn backward(&self) -> Result<ScaledGrads> {
-        let (grads, finite_loss) = (self.scaled.backward()?, self.finite);
-        Ok(ScaledGrads { grads, scale: self.scale, by_scaler: self.by_scaler, finite_loss })
+        Ok(ScaledGrads { grads: self.scaled.backward()?, scaling: self.scaling })
     }
 }
 
 impl ScaledGrads {
     /// The loss scale by which they are multiplied.
     pub fn scale(&self) -> f32 {
-        self.scale
+        self.scaling.scale
     }
 
     /// How many leaves have a gradient that was not yet [unscaled](ScaledGrads::unscale).
@@ -166,13 +157,14 @@ impl ScaledGrads {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the two have different scales: within one step the loss scale must not
     /// change.
     pub fn accumulate(&mut self, other: ScaledGrads) -> Result<()> {
-        if self.scale != other.scale {
+        let (scale, others) = (self.scaling.scale, other.scaling.scale);
+        if scale != others {
             return Err(Error::value(format!(
-                "gradients at loss scale {} cannot be added to gradients at {}; the scale must stay the same until the step is taken",
-                other.scale, self.scale
+                "gradients at loss scale {others} cannot be added to gradients at {scale}; the scale must stay the same until the \
+                 step is taken"
             )));
         }
-        self.finite_loss &= other.finite_loss;
+        self.scaling.finite_loss &= other.scaling.finite_loss;
         self.grads.add(other.grads);
         Ok(())
     }
@@ -186,7 +178,7 @@ impl ScaledGrads {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when none of the parameters has a gradient here: the loss depends on none of
     /// them, or they were unscaled before.
     pub fn unscale(&mut self, params: &Params) -> Result<Grads> {
-        let with_grads: Vec<_> = params.iter().filter(|(_, param)| self.grads.lying_of(param).is_some()).collect();
+        let with_grads: Vec<_> = params.iter().filter(|(_, param)| self.grads.lying(param.id()).is_some()).collect();
         if with_grads.is_empty() {
             return Err(Error::value(
                 "none of the optimizer's parameters has a gradient: the loss depends on none of them (was it computed under \
@@ -195,17 +187,16 @@ impl ScaledGrads {
         }
         let arrays: Vec<Array> = with_grads
             .iter()
-            .filter_map(|(_, param)| Some(self.grads.lying_of(param)?.least().array().contiguous()))
+            .filter_map(|(_, param)| Some(self.grads.lying(param.id())?.least().array().contiguous()))
             .collect();
-        let first = first_non_finite(&arrays, 1.0 / self.scale).map(|which| with_grads[which].0.to_string());
-        let (scale, by_scaler, finite_loss) = (self.scale, self.by_scaler, self.finite_loss);
-        let unscaled = Unscaled { scale, by_scaler, finite_loss, first, replaced: false };
+        let first = first_non_finite(&arrays, 1.0 / self.scaling.scale).map(|which| with_grads[which].0.to_string());
+        let unscaled = Unscaled { scaling: self.scaling, first, replaced: false };
         Ok(self.grads.split_off(with_grads.iter().map(|(_, param)| param.id()), unscaled))
     }
 
     /// The gradient with respect to a tensor made by [`Tensor::requires_grad`], divided by the scale; `None` when the loss does
     /// not depend on it.
     pub fn unscaled_of(&self, leaf: &Tensor) -> Option<Tensor> {
-        self.grads.of_times(leaf, 1.0 / self.scale)
+        self.grads.of_times(leaf, 1.0 / self.scaling.scale)
     }
 }

@@ -170,8 +170,8 @@ impl LossScale {
             return Ok(Outcome::Stepped);
         };
         self.votes.optimizers.extend(id);
-        let scale = unscaled.scale;
-        let by_scale = unscaled.finite_loss || self.votes.overflowed_on_tape();
+        let scale = unscaled.scaling.scale;
+        let by_scale = unscaled.scaling.finite_loss || self.votes.overflowed_on_tape();
         let cause = if by_scale { Cause::Overflow { scale } } else { Cause::Loss };
         // A scale that overflowed shrinks, whatever else went wrong.
         if !matches!(self.votes.worst, Some(Cause::Overflow { .. })) {

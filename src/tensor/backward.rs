@@ -23,13 +23,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a floating scalar.
     pub fn backward(&self) -> Result<Grads> {
-        if self.len() != 1 || !self.dtype().is_float() {
-            return Err(Error::shape(format!(
-                "backward starts from a floating scalar; this is {} {:?} (take the mean or the sum first)",
-                self.dtype(),
-                self.shape()
-            )));
-        }
+        self.check_scalar("backward starts from a floating scalar; this")?;
         self.backward_from(&Tensor::full(self.shape(), 1.0, self.dtype()))
     }
 
@@ -58,6 +52,15 @@ impl Tensor {
         let _off = precision::enter(Frame::Off);
         let _phase = precision::enter_backward();
         with_recording(false, || walk_back([(self.place(), seed.detach())], &HashSet::new()))
+    }
+
+    /// Refuses what is not a floating scalar; `what` begins the message, before "is".
+    pub(crate) fn check_scalar(&self, what: &str) -> Result<()> {
+        if self.len() == 1 && self.dtype().is_float() {
+            return Ok(());
+        }
+        let (dtype, shape) = (self.dtype(), self.shape());
+        Err(Error::shape(format!("{what} is {dtype} {shape:?} (take the mean or the sum first)")))
     }
 
     /// Bytes that the tape keeps for the backward pass of this tensor: each saved activation once, parameters and their
@@ -105,7 +108,7 @@ fn walk_back<'a>(starts: impl IntoIterator<Item = (&'a Place, Tensor)>, nodes: &
         debug_assert_eq!(back.len(), node.inputs.len(), "{:?} returns a gradient for each input", node.op);
         if let Some(op) = node.op {
             let finite = || back.iter().flatten().all(Tensor::has_only_finite);
-            observe::look(op, node.slot, || grad.has_only_finite(), finite);
+            observe::look(op, || node.slot, || grad.has_only_finite(), finite);
         }
         for (place, grad) in node.inputs.iter().zip(back) {
             if let Some(grad) = grad {

@@ -5,11 +5,11 @@ use std::{
     ops::Range,
 };
 
-use super::{Array, LeafId, Param, Place, Tensor, with_float};
+use super::{Array, LeafId, Param, Tensor, array::Storage, with_float};
 use crate::{
     DType,
     error::{Error, Result},
-    kernels::elementwise::finite,
+    kernels::{elementwise::finite, threads},
 };
 
 /// Gradients of one backward pass, by leaf.
@@ -36,15 +36,21 @@ pub(crate) struct Factors {
     pub clip: f32,
 }
 
-/// What is known of gradients whose loss was scaled.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Unscaled {
+/// How a loss was scaled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scaling {
     /// The loss scale; 1 where there is none.
     pub scale: f32,
     /// Whether there is a loss scale.
     pub by_scaler: bool,
     /// Whether the loss was finite before it was scaled.
     pub finite_loss: bool,
+}
+
+/// What is known of gradients whose loss was scaled.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Unscaled {
+    pub scaling: Scaling,
     /// Path of the first parameter whose gradient is not finite.
     pub first: Option<String>,
     /// Whether a gradient was replaced since, and nobody has looked whether it is finite.
@@ -66,10 +72,7 @@ impl Grads {
 
     /// The gradient with respect to a tensor made by [`Tensor::requires_grad`]; `None` when the loss does not depend on it.
     pub fn of(&self, leaf: &Tensor) -> Option<Tensor> {
-        match leaf.place() {
-            Place::Leaf(id) => self.read(*id),
-            _ => None,
-        }
+        self.read(leaf.place().leaf()?)
     }
 
     /// Replaces the gradient of a parameter, as clipping of your own does. [`LossScale::apply`](crate::LossScale::apply) looks
@@ -105,7 +108,7 @@ impl Grads {
             with_float!(&arrays[which], x: T => finite::sum_of_squares::<T>(
             &x.as_slice().expect("contiguous")[part]), else 0.0)
         };
-        let sum: f64 = finite::by_parts(&lengths(&arrays), squares).iter().map(|(_, sum)| sum).sum();
+        let sum: f64 = threads::by_parts(&lengths(&arrays), 0.0, squares).iter().map(|(_, sum)| sum).sum();
         match self.pending {
             // A product may be infinite where the gradient is not.
             Some(_) if sum.is_finite() && self.non_finite().is_some() => f64::INFINITY,
@@ -165,7 +168,8 @@ impl Grads {
 
     /// Whether this is the gradient of an op in f16 whose loss was never scaled.
     pub(crate) fn is_unscaled_f16(&self, param: &Param) -> bool {
-        self.unscaled.as_ref().is_none_or(|unscaled| !unscaled.by_scaler) && self.through_f16.contains(&param.id())
+        self.unscaled.as_ref().is_none_or(|unscaled| !unscaled.scaling.by_scaler)
+            && self.through_f16.contains(&param.id())
     }
 
     pub(crate) fn unscaled(&self) -> Option<&Unscaled> {
@@ -177,7 +181,7 @@ impl Grads {
         let by_leaf: HashMap<LeafId, Tensor> =
             leaves.filter_map(|id| self.by_leaf.remove(&id).map(|grad| (id, grad))).collect();
         let through_f16 = by_leaf.keys().copied().filter(|id| self.through_f16.contains(id)).collect();
-        let pending = Some(Factors { unscale: 1.0 / unscaled.scale, clip: 1.0 });
+        let pending = Some(Factors { unscale: 1.0 / unscaled.scaling.scale, clip: 1.0 });
         Grads { by_leaf, pending, through_f16, unscaled: Some(unscaled) }
     }
 
@@ -196,26 +200,13 @@ impl Grads {
         }
     }
 
-    /// The gradient of a parameter as it lies in memory.
-    pub(crate) fn lying_of(&self, param: &Param) -> Option<&Tensor> {
-        self.lying(param.id())
-    }
-
     /// As [`of`](Grads::of), times a factor.
     pub(crate) fn of_times(&self, leaf: &Tensor, factor: f32) -> Option<Tensor> {
         Some(multiplied(self.of(leaf)?, Factors { unscale: factor, clip: 1.0 }))
     }
 
-    /// The gradient of what stands at a leaf, as it lies in memory.
-    pub(crate) fn at(&self, place: &Place) -> Option<&Tensor> {
-        match place {
-            Place::Leaf(id) => self.lying(*id),
-            _ => None,
-        }
-    }
-
     /// The gradient of a leaf as it lies in memory.
-    pub(super) fn lying(&self, id: LeafId) -> Option<&Tensor> {
+    pub(crate) fn lying(&self, id: LeafId) -> Option<&Tensor> {
         self.by_leaf.get(&id)
     }
 
@@ -259,13 +250,12 @@ fn check_limit(max: f64) -> Result<()> {
 
 /// Leaves an empty tensor behind, so that the memory of this one may be alone and can be changed.
 fn take(grad: &mut Tensor) -> Tensor {
-    std::mem::replace(grad, Tensor::from_array(Array::from_vec(Vec::<f32>::new(), &[0]).expect("no elements")))
+    std::mem::replace(grad, Tensor::from_array(Array::F32(Storage::empty())))
 }
 
 /// In f64 where the gradient is f64, else in f32.
 fn multiplied(grad: Tensor, Factors { unscale, clip }: Factors) -> Tensor {
-    let wide = if grad.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    let grad = grad.cast(wide);
+    let grad = grad.cast(grad.dtype().wide());
     if (unscale, clip) == (1.0, 1.0) {
         return grad;
     }
@@ -286,7 +276,7 @@ pub(crate) fn first_non_finite(arrays: &[Array], factor: f32) -> Option<usize> {
         with_float!(&arrays[which], x: T => finite::finite_products::<T>(
         &x.as_slice().expect("contiguous")[part], factor), else true)
     };
-    finite::by_parts(&lengths(arrays), finite).iter().find(|(_, finite)| !finite).map(|(which, _)| *which)
+    threads::by_parts(&lengths(arrays), true, finite).iter().find(|(_, finite)| !finite).map(|(which, _)| *which)
 }
 
 impl std::fmt::Debug for Grads {

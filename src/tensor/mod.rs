@@ -15,7 +15,7 @@ pub(crate) use array::{Array, Stored, with_array, with_float};
 pub(crate) use backward::backward_of;
 pub use build::TensorElement;
 pub use grads::Grads;
-pub(crate) use grads::{Factors, Unscaled, first_non_finite};
+pub(crate) use grads::{Factors, Scaling, Unscaled, first_non_finite};
 pub use param::Param;
 pub(crate) use param::Rounding;
 pub use tape::{Backward, no_grad};
@@ -242,7 +242,7 @@ impl Tensor {
             }
         };
         let cast = self.beside(to, filled(array), None, tape::record_cast(self, to));
-        observe::look(Op::Cast, precision::slot(), || self.has_only_finite(), || cast.has_only_finite());
+        observe::look(Op::Cast, precision::slot, || self.has_only_finite(), || cast.has_only_finite());
         recording::cast(self, &cast);
         cast
     }

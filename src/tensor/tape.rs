@@ -56,6 +56,16 @@ pub(crate) enum Place {
     Node(Arc<Node>),
 }
 
+impl Place {
+    /// The leaf, if it is one.
+    pub fn leaf(&self) -> Option<LeafId> {
+        match self {
+            Place::Leaf(id) => Some(*id),
+            _ => None,
+        }
+    }
+}
+
 /// What the backward pass of an op is given.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -211,8 +221,8 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: im
     Tensor::placed(value, place)
 }
 
-/// Puts on the tape what several ops, some of them in f16 or none, made of tensors at these places. `saved` is read by
-/// `backward`, and counted as kept.
+/// Puts on the tape what several ops, some of them in f16 or none, made of tensors at these places. `saved` is what
+/// `backward` holds, to be counted as kept.
 pub(crate) fn record_segment(inputs: Vec<Place>, saved: &[Tensor], has_f16: bool, backward: BackwardFn) -> Place {
     let saved = saved.iter().map(Tensor::to_keep).collect();
     let (id, op, slot, call) = (next_id(), None, precision::slot(), None);

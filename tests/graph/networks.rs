@@ -6,23 +6,10 @@ use precast::{
     prelude::*,
 };
 
-use super::nets::{self, Task};
-
-pub fn random(shape: &[usize], seed: u64) -> Tensor {
-    let mut rng = Rng::seed(seed);
-    let count = shape.iter().product();
-    Tensor::from_f64(&(0..count).map(|_| rng.normal(0.0, 1.0)).collect::<Vec<_>>(), shape, DType::F32).unwrap()
-}
-
-pub fn bits(x: &Tensor) -> Vec<u64> {
-    x.to_f64().into_iter().map(f64::to_bits).collect()
-}
-
-#[track_caller]
-fn assert_same(a: &Tensor, b: &Tensor, what: &str) {
-    assert_eq!((a.dtype(), a.shape()), (b.dtype(), b.shape()), "{what}");
-    assert!(bits(a) == bits(b), "{what}: {a:?} against {b:?}");
-}
+use super::{
+    nets::{self, Task},
+    tensors::{assert_same, bits, random},
+};
 
 /// Outputs and gradients of all parameters, of a call in which the outputs are summed with fixed weights.
 fn call(net: &Child, inputs: &[Tensor]) -> (Vec<Tensor>, Grads) {

@@ -9,7 +9,7 @@ use precast::{
     train::{GraphRewrite, enable_mixed_precision_graph_rewrite},
 };
 
-use super::networks::{bits, random};
+use super::tensors::{bits, random};
 
 fn regression() -> Child {
     let r = &mut Rng::seed(1);

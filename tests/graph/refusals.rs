@@ -7,7 +7,7 @@ use precast::{
     prelude::*,
 };
 
-use super::networks::random;
+use super::tensors::random;
 
 fn small() -> Child {
     let r = &mut Rng::seed(1);

@@ -8,7 +8,7 @@ use precast::{
 
 use super::{
     nets::{self, Task},
-    networks::bits,
+    tensors::bits,
 };
 
 fn lenet5() -> (Child, Tensor) {

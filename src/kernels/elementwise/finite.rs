@@ -1,8 +1,6 @@
 //! What gradients are asked before an update: whether all are finite, and how large they are; and the factors of unscaling
 //! and clipping.
 
-use std::ops::Range;
-
 use num_traits::ToPrimitive as _;
 
 use super::function::BLOCK;
@@ -12,30 +10,8 @@ use crate::kernels::{
     threads,
 };
 
-/// About how many multiply-adds one element costs, most of which is waiting for memory.
-const WORK: usize = 8;
-
-/// Elements that are asked together. Fixed, so that no sum depends on the number of threads.
-const PART: usize = 16 * BLOCK;
-
 /// Partial sums of [`sum_of_squares`]. Fixed, so that no sum depends on the width of vectors.
 const SUMS: usize = 16;
-
-/// Calls `f` for every part of some slices, given by their lengths, with the number of the slice and the range of the part.
-/// Returns for each part the number of the slice and the answer, in order.
-pub(crate) fn by_parts<R: Default + Clone + Send>(
-    lengths: &[usize],
-    f: impl Fn(usize, Range<usize>) -> R + Sync,
-) -> Vec<(usize, R)> {
-    let of = |(which, &len): (usize, &usize)| (0..len).step_by(PART).map(move |i| (which, i..len.min(i + PART)));
-    let parts: Vec<(usize, Range<usize>)> = lengths.iter().enumerate().flat_map(of).collect();
-    let mut answers = vec![R::default(); parts.len()];
-    threads::chunks(&mut answers, 1, lengths.iter().sum::<usize>() * WORK, |i, answer| {
-        let (which, range) = parts[i].clone();
-        answer[0] = f(which, range);
-    });
-    parts.iter().map(|(which, _)| *which).zip(answers).collect()
-}
 
 /// Whether all elements are finite.
 pub(crate) fn all_finite<T: Float>(x: &[T]) -> bool {
@@ -75,8 +51,8 @@ pub(crate) fn sum_of_squares<T: Float>(x: &[T]) -> f64 {
 /// Multiplies each element by `first` and then by `second`, and rounds each product.
 pub(crate) fn multiply<T: Float>(x: &mut [T], first: f32, second: f32) {
     let (first, second) = (T::Wide::of(first.into()), T::Wide::of(second.into()));
-    let work = x.len() * WORK;
-    threads::chunks(x, PART, work, |_, x| {
+    let work = x.len() * threads::PASSED;
+    threads::chunks(x, threads::PART, work, |_, x| {
         vectorized(|| x.iter_mut().for_each(|x| *x = T::narrow(T::narrow(x.widen() * first).widen() * second)));
     });
 }
@@ -104,6 +80,8 @@ fn finite<R: Float<Wide = R> + num_traits::Float>(x: &[R]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use half::f16;
 
     use super::*;
@@ -131,10 +109,11 @@ mod tests {
                 lengths.iter().map(|&len| (0..len).map(|i| (i % 7) as f32).collect()).collect();
             list[2][14] = bad;
             list[4][150_000] = bad;
-            let found: Vec<usize> = by_parts(&lengths, |which, part| finite_products(&list[which][part], 2.0))
-                .into_iter()
-                .filter_map(|(which, finite)| (!finite).then_some(which))
-                .collect();
+            let found: Vec<usize> =
+                threads::by_parts(&lengths, true, |which, part| finite_products(&list[which][part], 2.0))
+                    .into_iter()
+                    .filter_map(|(which, finite)| (!finite).then_some(which))
+                    .collect();
             // A product that overflows counts.
             assert_eq!(found, [2, 4]);
         }
@@ -142,7 +121,7 @@ mod tests {
         let squares = |which: usize, part: Range<usize>| [sum_of_squares(&x[part])][which];
         // Whole numbers: every order of the sum is exact.
         let exact: usize = (0..300_001).map(|i| (i % 7) * (i % 7)).sum();
-        assert_eq!(by_parts(&[x.len()], squares).iter().map(|(_, sum)| sum).sum::<f64>(), exact as f64);
+        assert_eq!(threads::by_parts(&[x.len()], 0.0, squares).iter().map(|(_, sum)| sum).sum::<f64>(), exact as f64);
     }
 
     #[test]

@@ -158,6 +158,30 @@ pub(crate) fn together<T: Send, U: Send>(
     });
 }
 
+/// Elements of a part of [`by_parts`].
+pub(crate) const PART: usize = 1 << 14;
+
+/// About how many multiply-adds an element costs that is read and hardly computed with: most of it is waiting for memory.
+pub(crate) const PASSED: usize = 8;
+
+/// Calls `f` for every part of some slices, given by their lengths, with the number of the slice and the range of the part.
+/// Returns for each part the number of the slice and the answer, in order; `start` stands there before. The parts are fixed,
+/// so that nothing made of the answers depends on the number of threads.
+pub(crate) fn by_parts<R: Clone + Send>(
+    lengths: &[usize],
+    start: R,
+    f: impl Fn(usize, Range<usize>) -> R + Sync,
+) -> Vec<(usize, R)> {
+    let of = |(which, &len): (usize, &usize)| (0..len).step_by(PART).map(move |i| (which, i..len.min(i + PART)));
+    let parts: Vec<(usize, Range<usize>)> = lengths.iter().enumerate().flat_map(of).collect();
+    let mut answers = vec![start; parts.len()];
+    chunks(&mut answers, 1, lengths.iter().sum::<usize>() * PASSED, |i, answer| {
+        let (which, range) = parts[i].clone();
+        answer[0] = f(which, range);
+    });
+    parts.iter().map(|(which, _)| *which).zip(answers).collect()
+}
+
 /// A slice to which several threads write, each to its own elements.
 pub(crate) struct Shared<'a, T> {
     start: *mut T,

@@ -8,12 +8,6 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// Elements of a part.
-const PART: usize = 1 << 14;
-
-/// About how many multiply-adds an element costs.
-const WORK: usize = 8;
-
 /// Calls `f` with each of the parts of `0..len` and of some slices of that length, and adds up what it returns, in the order of
 /// the parts.
 pub(crate) fn sum_by_parts<R: Real, const N: usize, const K: usize>(
@@ -23,15 +17,13 @@ pub(crate) fn sum_by_parts<R: Real, const N: usize, const K: usize>(
 ) -> [f64; K] {
     assert!(slices.iter().all(|slice| slice.len() == len), "slices of one length");
     let slices = slices.map(|slice| Shared::new(slice));
-    let mut sums = vec![[0.0; K]; len.div_ceil(PART)];
-    threads::chunks(&mut sums, 1, len * WORK, |part, sum| {
-        let range = part * PART..len.min((part + 1) * PART);
+    let sums = threads::by_parts(&[len], [0.0; K], |_, range| {
         // SAFETY: parts do not overlap, and each goes to one thread.
         let parts = slices.map(|slice| unsafe { slice.part(range.start, range.len()) });
-        sum[0] = f(range, parts);
+        f(range, parts)
     });
     let mut total = [0.0; K];
-    for sum in sums {
+    for (_, sum) in sums {
         total.iter_mut().zip(sum).for_each(|(total, part)| *total += part);
     }
     total
@@ -43,7 +35,7 @@ const COLUMNS: usize = 256;
 /// For each column of a matrix, the sum of the squares of its elements, one after the other in f64.
 pub(crate) fn square_sums_of_columns<R: Real>(matrix: &[R], columns: usize) -> Vec<f64> {
     let mut sums = vec![0.0; columns];
-    threads::chunks(&mut sums, COLUMNS, matrix.len() * WORK, |part, sums| {
+    threads::chunks(&mut sums, COLUMNS, matrix.len() * threads::PASSED, |part, sums| {
         for row in matrix.chunks_exact(columns) {
             vectorized(AddSquares { row: &row[part * COLUMNS..][..sums.len()], sums });
         }

@@ -65,13 +65,7 @@ impl Tensor {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), with the op, for an op that was run outside of
     /// [`twice_differentiable`] or has no second derivative.
     pub fn gradients_on_tape(&self, of: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
-        if self.len() != 1 || !self.dtype().is_float() {
-            return Err(Error::shape(format!(
-                "a gradient starts from a floating scalar; this is {} {:?} (take the mean or the sum first)",
-                self.dtype(),
-                self.shape()
-            )));
-        }
+        self.check_scalar("a gradient starts from a floating scalar; this")?;
         if let Some(i) = of.iter().position(|x| !x.is_tracked()) {
             return Err(Error::value(format!(
                 "tensor {i} is not on the tape, so nothing depends on it; call `requires_grad` before it is used"

@@ -237,14 +237,14 @@ pub const MUTATIONS: &[Mutation] = &[
         "src/scale/step.rs",
         &[(
             "unscaled.first.clone().or_else(replaced) else {",
-            "unscaled.first.clone().or_else(replaced).filter(|_| unscaled.scale < 1.0) else {",
+            "unscaled.first.clone().or_else(replaced).filter(|_| unscaled.scaling.scale < 1.0) else {",
         )],
         &["scale", "scalers", "training"],
     ),
     mutation(
         "gradients are not unscaled",
         "src/tensor/grads.rs",
-        &[("Factors { unscale: 1.0 / unscaled.scale, clip: 1.0 }", "Factors { unscale: 1.0, clip: 1.0 }")],
+        &[("Factors { unscale: 1.0 / unscaled.scaling.scale, clip: 1.0 }", "Factors { unscale: 1.0, clip: 1.0 }")],
         &["scale", "scalers", "training"],
     ),
     mutation(
@@ -271,7 +271,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "gradients of two scales are added",
         "src/scale/scaled.rs",
-        &[("if self.scale != other.scale {", "if self.scale.is_nan() {")],
+        &[("if scale != others {", "if scale.is_nan() {")],
         &["scalers"],
     ),
     mutation(
