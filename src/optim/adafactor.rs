@@ -13,7 +13,7 @@ use crate::{
         reduce::sum_of,
         simd::vectorized,
         threads,
-        update::{MOMENTS, square_sums_of_columns, sum_by_parts},
+        update::{MOMENTS, Multiplied, square_sums_of_columns, sum_by_parts},
     },
 };
 
@@ -199,11 +199,17 @@ impl Rule for Formula {
         Known { shrink: R::of(1.0 - step.lr * step.weight_decay), rate: R::of(alpha / size), variance, least }
     }
 
-    fn apply<R: Number>(known: &Known<R>, start: usize, value: &mut [R], grad: &[R], _: [&mut [R]; MOMENTS]) {
+    fn apply<R: Number>(
+        known: &Known<R>,
+        start: usize,
+        value: &mut [R],
+        grad: Multiplied<'_, R>,
+        _: [&mut [R]; MOMENTS],
+    ) {
         let Known { shrink, rate, variance, least } = known;
         let (shrink, rate, least) = (*shrink, *rate, *least);
         variance.by_rows(start, value.len(), |some, factor, numbers| {
-            let (value, grad) = (&mut value[some.clone()], &grad[some]);
+            let (value, grad) = (&mut value[some.clone()], &grad.grad[some]);
             vectorized(|| {
                 for ((p, &g), &x) in value.iter_mut().zip(grad).zip(numbers) {
                     *p = *p * shrink - rate * (inverse_root(factor * x, least) * g);

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     cell::Params,
     error::Result,
-    kernels::{simd::vectorized, update::MOMENTS},
+    kernels::update::{MOMENTS, Multiplied, each},
 };
 
 /// Adagrad, in the form of `torch.optim.Adagrad`. At update t of a parameter:
@@ -86,15 +86,19 @@ impl Rule for Formula {
         Known { lr: R::of(lr), weight_decay: R::of(step.weight_decay), eps: R::of(self.eps) }
     }
 
-    fn apply<R: Number>(known: &Known<R>, _: usize, value: &mut [R], grad: &[R], moments: [&mut [R]; MOMENTS]) {
+    fn apply<R: Number>(
+        known: &Known<R>,
+        _: usize,
+        value: &mut [R],
+        grad: Multiplied<'_, R>,
+        moments: [&mut [R]; MOMENTS],
+    ) {
         let Known { lr, weight_decay, eps } = *known;
         let [sum, ..] = moments;
-        vectorized(move || {
-            for ((p, &g), s) in value.iter_mut().zip(grad).zip(sum) {
-                let g = g + weight_decay * *p;
-                *s += g * g;
-                *p = *p - lr * (g / (s.sqrt() + eps));
-            }
+        each(value, grad, [sum], move |p, g, [s]| {
+            let g = g + weight_decay * p;
+            let s = s + g * g;
+            (p - lr * (g / (s.sqrt() + eps)), [s])
         });
     }
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     cell::Params,
     error::Result,
-    kernels::{simd::vectorized, update::MOMENTS},
+    kernels::update::{MOMENTS, Multiplied, each},
 };
 
 /// Adam, in the form of `torch.optim.Adam` and `torch.optim.AdamW`. At update t of a parameter:
@@ -134,28 +134,31 @@ impl Rule for Formula {
         }
     }
 
-    fn apply<R: Number>(known: &Known<R>, _: usize, value: &mut [R], grad: &[R], moments: [&mut [R]; MOMENTS]) {
+    fn apply<R: Number>(
+        known: &Known<R>,
+        _: usize,
+        value: &mut [R],
+        grad: Multiplied<'_, R>,
+        moments: [&mut [R]; MOMENTS],
+    ) {
         let Known { step, root, rest1, beta2, rest2, eps, penalty, shrink } = *known;
+        // The number whose root divides is the average, or the largest so far.
+        let moved = move |p: R, g: R, m: R, v: R| {
+            let g = g + penalty * p;
+            (m + rest1 * (g - m), beta2 * v + rest2 * (g * g))
+        };
+        let stepped = move |p: R, m: R, w: R| p * shrink - step * (m / (w.sqrt() * root + eps));
         let [mean, square, largest] = moments;
         if largest.is_empty() {
-            vectorized(move || {
-                for (((p, &g), m), v) in value.iter_mut().zip(grad).zip(mean).zip(square) {
-                    let g = g + penalty * *p;
-                    *m = *m + rest1 * (g - *m);
-                    *v = beta2 * *v + rest2 * (g * g);
-                    *p = *p * shrink - step * (*m / (v.sqrt() * root + eps));
-                }
+            return each(value, grad, [mean, square], move |p, g, [m, v]| {
+                let (m, v) = moved(p, g, m, v);
+                (stepped(p, m, v), [m, v])
             });
-            return;
         }
-        vectorized(move || {
-            for ((((p, &g), m), v), w) in value.iter_mut().zip(grad).zip(mean).zip(square).zip(largest) {
-                let g = g + penalty * *p;
-                *m = *m + rest1 * (g - *m);
-                *v = beta2 * *v + rest2 * (g * g);
-                *w = if *v > *w { *v } else { *w };
-                *p = *p * shrink - step * (*m / (w.sqrt() * root + eps));
-            }
+        each(value, grad, [mean, square, largest], move |p, g, [m, v, w]| {
+            let (m, v) = moved(p, g, m, v);
+            let w = if v > w { v } else { w };
+            (stepped(p, m, w), [m, v, w])
         });
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     kernels::{
         reduce::sum_of,
         simd::vectorized,
-        update::{MOMENTS, sum_by_parts},
+        update::{MOMENTS, Multiplied, sum_by_parts},
     },
 };
 
@@ -127,7 +127,13 @@ impl Rule for Formula {
         Known { rate: R::of(step.lr * trust), direction }
     }
 
-    fn apply<R: Number>(known: &Known<R>, _: usize, value: &mut [R], _: &[R], moments: [&mut [R]; MOMENTS]) {
+    fn apply<R: Number>(
+        known: &Known<R>,
+        _: usize,
+        value: &mut [R],
+        _: Multiplied<'_, R>,
+        moments: [&mut [R]; MOMENTS],
+    ) {
         let Known { rate, direction } = *known;
         let [mean, square, _] = moments;
         vectorized(|| {

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     cell::Params,
     error::Result,
-    kernels::{simd::vectorized, update::MOMENTS},
+    kernels::update::{MOMENTS, Multiplied, each},
 };
 
 /// Lion: each weight moves by the learning rate, in the direction of the sign of an average of gradients.
@@ -80,17 +80,20 @@ impl Rule for Formula {
         Known { lr, shrink, beta1, rest1, beta2, rest2 }
     }
 
-    fn apply<R: Number>(known: &Known<R>, _: usize, value: &mut [R], grad: &[R], moments: [&mut [R]; MOMENTS]) {
+    fn apply<R: Number>(
+        known: &Known<R>,
+        _: usize,
+        value: &mut [R],
+        grad: Multiplied<'_, R>,
+        moments: [&mut [R]; MOMENTS],
+    ) {
         let Known { lr, shrink, beta1, rest1, beta2, rest2 } = *known;
         let [mean, ..] = moments;
-        vectorized(move || {
-            for ((p, &g), m) in value.iter_mut().zip(grad).zip(mean) {
-                let direction = beta1 * *m + rest1 * g;
-                let up = if direction > R::zero() { lr } else { R::zero() };
-                let down = if direction < R::zero() { lr } else { R::zero() };
-                *p = *p * shrink - up + down;
-                *m = beta2 * *m + rest2 * g;
-            }
+        each(value, grad, [mean], move |p, g, [m]| {
+            let direction = beta1 * m + rest1 * g;
+            let up = if direction > R::zero() { lr } else { R::zero() };
+            let down = if direction < R::zero() { lr } else { R::zero() };
+            (p * shrink - up + down, [beta2 * m + rest2 * g])
         });
     }
 }

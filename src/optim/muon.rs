@@ -12,7 +12,7 @@ use crate::{
         memory::{Pooled, uninit_vec},
         reduce::sum_of,
         simd::vectorized,
-        update::{MOMENTS, sum_by_parts},
+        update::{MOMENTS, Multiplied, sum_by_parts},
     },
 };
 
@@ -150,7 +150,7 @@ impl Rule for Formula {
         }
     }
 
-    fn apply<R: Number>(known: &Known<R>, start: usize, value: &mut [R], _: &[R], _: [&mut [R]; MOMENTS]) {
+    fn apply<R: Number>(known: &Known<R>, start: usize, value: &mut [R], _: Multiplied<'_, R>, _: [&mut [R]; MOMENTS]) {
         let Known { shrink, lr, direction } = known;
         let (shrink, lr, direction) = (*shrink, *lr, &direction[start..][..value.len()]);
         vectorized(|| {

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     cell::Params,
     error::Result,
-    kernels::{simd::vectorized, update::MOMENTS},
+    kernels::update::{MOMENTS, Multiplied, each},
 };
 
 /// RMSProp, in the form of `torch.optim.RMSprop`:
@@ -108,45 +108,47 @@ impl Rule for Formula {
         Known { lr, weight_decay, alpha, rest, eps, momentum, centered: self.centered }
     }
 
-    fn apply<R: Number>(known: &Known<R>, _: usize, value: &mut [R], grad: &[R], moments: [&mut [R]; MOMENTS]) {
+    fn apply<R: Number>(
+        known: &Known<R>,
+        _: usize,
+        value: &mut [R],
+        grad: Multiplied<'_, R>,
+        moments: [&mut [R]; MOMENTS],
+    ) {
         let Known { lr, weight_decay, alpha, rest, eps, momentum, centered } = *known;
         let [square, second, third] = moments;
         let (average, mean) = match (momentum == R::zero(), centered) {
             (true, true) => (third, second),
             _ => (second, third),
         };
-        // The divisor replaces the gradient's quotient, so each of the four forms is one short loop.
-        let quotient = move |g: R, v: &mut R| {
-            *v = alpha * *v + rest * (g * g);
-            g / (v.sqrt() + eps)
+        // Each of the four forms is one short loop.
+        let quotient = move |g: R, v: R| {
+            let v = alpha * v + rest * (g * g);
+            (g / (v.sqrt() + eps), v)
         };
-        let centered_quotient = move |g: R, v: &mut R, a: &mut R| {
-            *v = alpha * *v + rest * (g * g);
-            *a = *a + rest * (g - *a);
-            g / ((*v - *a * *a).sqrt() + eps)
+        let centered_quotient = move |g: R, v: R, a: R| {
+            let v = alpha * v + rest * (g * g);
+            let a = a + rest * (g - a);
+            (g / ((v - a * a).sqrt() + eps), v, a)
         };
         match (average.is_empty(), mean.is_empty()) {
-            (true, true) => vectorized(move || {
-                for ((p, &g), v) in value.iter_mut().zip(grad).zip(square) {
-                    *p = *p - lr * quotient(g + weight_decay * *p, v);
-                }
+            (true, true) => each(value, grad, [square], move |p, g, [v]| {
+                let (q, v) = quotient(g + weight_decay * p, v);
+                (p - lr * q, [v])
             }),
-            (false, true) => vectorized(move || {
-                for (((p, &g), v), b) in value.iter_mut().zip(grad).zip(square).zip(average) {
-                    *b = momentum * *b + quotient(g + weight_decay * *p, v);
-                    *p = *p - lr * *b;
-                }
+            (false, true) => each(value, grad, [square, average], move |p, g, [v, b]| {
+                let (q, v) = quotient(g + weight_decay * p, v);
+                let b = momentum * b + q;
+                (p - lr * b, [v, b])
             }),
-            (true, false) => vectorized(move || {
-                for (((p, &g), v), a) in value.iter_mut().zip(grad).zip(square).zip(mean) {
-                    *p = *p - lr * centered_quotient(g + weight_decay * *p, v, a);
-                }
+            (true, false) => each(value, grad, [square, mean], move |p, g, [v, a]| {
+                let (q, v, a) = centered_quotient(g + weight_decay * p, v, a);
+                (p - lr * q, [v, a])
             }),
-            (false, false) => vectorized(move || {
-                for ((((p, &g), v), b), a) in value.iter_mut().zip(grad).zip(square).zip(average).zip(mean) {
-                    *b = momentum * *b + centered_quotient(g + weight_decay * *p, v, a);
-                    *p = *p - lr * *b;
-                }
+            (false, false) => each(value, grad, [square, average, mean], move |p, g, [v, b, a]| {
+                let (q, v, a) = centered_quotient(g + weight_decay * p, v, a);
+                let b = momentum * b + q;
+                (p - lr * b, [v, b, a])
             }),
         }
     }

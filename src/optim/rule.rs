@@ -4,7 +4,11 @@ use std::fmt::Debug;
 
 use crate::{
     error::{Error, Result},
-    kernels::{float::Real, gemm::Gemm, update::MOMENTS},
+    kernels::{
+        float::Real,
+        gemm::Gemm,
+        update::{MOMENTS, Multiplied},
+    },
     tensor::Stored,
 };
 
@@ -47,7 +51,7 @@ pub(super) trait Rule: Clone + Debug + Send + Sync {
         known: &Self::Known<R>,
         start: usize,
         value: &mut [R],
-        grad: &[R],
+        grad: Multiplied<'_, R>,
         moments: [&mut [R]; MOMENTS],
     );
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     cell::Params,
     error::{Error, Result},
-    kernels::{simd::vectorized, update::MOMENTS},
+    kernels::update::{MOMENTS, Multiplied, each},
 };
 
 /// Stochastic gradient descent with momentum, in the form of `torch.optim.SGD`:
@@ -94,23 +94,22 @@ impl Rule for Formula {
         Known { lr, weight_decay, momentum, keep, take, nesterov: self.nesterov }
     }
 
-    fn apply<R: Number>(known: &Known<R>, _: usize, value: &mut [R], grad: &[R], moments: [&mut [R]; MOMENTS]) {
+    fn apply<R: Number>(
+        known: &Known<R>,
+        _: usize,
+        value: &mut [R],
+        grad: Multiplied<'_, R>,
+        moments: [&mut [R]; MOMENTS],
+    ) {
         let Known { lr, weight_decay, momentum, keep, take, nesterov } = *known;
         let [average, ..] = moments;
         if average.is_empty() {
-            vectorized(move || {
-                for (p, &g) in value.iter_mut().zip(grad) {
-                    *p = *p - lr * (g + weight_decay * *p);
-                }
-            });
-            return;
+            return each(value, grad, [], move |p, g, []| (p - lr * (g + weight_decay * p), []));
         }
-        vectorized(move || {
-            for ((p, &g), b) in value.iter_mut().zip(grad).zip(average) {
-                let g = g + weight_decay * *p;
-                *b = keep * *b + take * g;
-                *p = *p - lr * if nesterov { g + momentum * *b } else { *b };
-            }
+        each(value, grad, [average], move |p, g, [b]| {
+            let g = g + weight_decay * p;
+            let b = keep * b + take * g;
+            (p - lr * if nesterov { g + momentum * b } else { b }, [b])
         });
     }
 }

@@ -308,8 +308,9 @@ impl<R: Rule> One<'_, R> {
         let len = if R::LOOKS { storage.len() } else { 0 };
         let mut value_space = Pooled::uninit(if storage.is_wide() { 0 } else { len });
         let mut grad_space = Pooled::uninit(len);
-        let whole_grad = Multiplied { grad: grad.read(0, &mut grad_space), factors: [N::one(); 2] };
+        let whole_grad;
         let (known, grad): (_, &dyn Gradient<N>) = if R::LOOKS {
+            whole_grad = Multiplied { grad: grad.products(&mut grad_space), factors: [N::one(); 2] };
             let kept = memory.kept.iter_mut().filter_map(Average::full).collect();
             let whole = Whole { shape, value: load_all(storage, &mut value_space), grad: whole_grad.grad, kept };
             (rule.prepare(&self.step, whole), &whole_grad)
@@ -318,7 +319,7 @@ impl<R: Rule> One<'_, R> {
         };
         let moments = memory.kept.iter_mut().zip(&self.layout.kept).filter(|(_, (kept, _))| kept.shape == shape);
         let moments = moments.map(|(average, _)| average.moment()).collect();
-        let formula = |start, value: &mut [N], grad: &[N], moments: [&mut [N]; MOMENTS]| {
+        let formula = |start, value: &mut [N], grad: Multiplied<'_, N>, moments: [&mut [N]; MOMENTS]| {
             R::apply(&known, start, value, grad, moments);
         };
         Pass { storage, grad, moments, count: self.count }.run(&formula)

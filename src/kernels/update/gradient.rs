@@ -1,17 +1,23 @@
 //! Gradients as they lie in memory, read as they are meant.
 
-use crate::kernels::{float::Float, simd::vectorized};
+use crate::kernels::{
+    float::{Float, Real},
+    simd::{Body, vectorized},
+};
 
-/// A gradient that is widened and multiplied when it is read.
-pub(crate) trait Gradient<R>: Sync {
+/// A gradient that is widened when it is read.
+pub(crate) trait Gradient<R: Real>: Sync {
     /// How many elements it has.
     fn len(&self) -> usize;
-    /// The elements from `start` on, as many as `space` holds. They are written there, unless they are in memory as they are
-    /// meant.
-    fn read<'s>(&'s self, start: usize, space: &'s mut [R]) -> &'s [R];
+    /// The wide elements from `start` on, as many as `space` holds, not multiplied yet. They are written to `space`, unless
+    /// they are wide in memory.
+    fn read<'s>(&'s self, start: usize, space: &'s mut [R]) -> Multiplied<'s, R>;
+    /// All elements, wide and multiplied. They are written to `space`, unless they are so in memory.
+    fn products<'s>(&'s self, space: &'s mut [R]) -> &'s [R];
 }
 
-/// Elements of a format, and two numbers by which each is multiplied; each product is rounded.
+/// Elements of a format, and two numbers by which each is to be multiplied; each product is rounded.
+#[derive(Clone, Copy)]
 pub(crate) struct Multiplied<'a, G: Float> {
     pub grad: &'a [G],
     pub factors: [G::Wide; 2],
@@ -22,20 +28,64 @@ impl<G: Float> Gradient<G::Wide> for Multiplied<'_, G> {
         self.grad.len()
     }
 
-    fn read<'s>(&'s self, start: usize, space: &'s mut [G::Wide]) -> &'s [G::Wide] {
-        let grad = &self.grad[start..][..space.len()];
-        let one = num_traits::One::one();
-        let factors: [G::Wide; 2] = self.factors;
-        if factors == [one; 2] {
-            return G::widened(grad, space);
+    fn read<'s>(&'s self, start: usize, space: &'s mut [G::Wide]) -> Multiplied<'s, G::Wide> {
+        Multiplied { grad: G::widened(&self.grad[start..][..space.len()], space), factors: self.factors }
+    }
+
+    fn products<'s>(&'s self, space: &'s mut [G::Wide]) -> &'s [G::Wide] {
+        let [first, second] = self.factors;
+        if [first, second] == [num_traits::One::one(); 2] {
+            return G::widened(self.grad, space);
         }
-        G::widen_into(grad, space);
-        let (products, [first, second]) = (&mut *space, factors);
+        G::widen_into(self.grad, space);
+        let products = &mut *space;
         vectorized(move || {
             for x in products {
                 *x = *x * first * second;
             }
         });
         space
+    }
+}
+
+/// The loop of a formula: `f` is given the value of an element, its gradient and its running averages, and returns the new
+/// value and averages.
+///
+/// All numbers of an element are loaded before one is stored. In memory that is not aligned to a vector, a load that follows a
+/// store to the same bytes waits for it; Adam took 1.6 times as long.
+#[inline(always)]
+pub(crate) fn each<R: Real, const N: usize>(
+    value: &mut [R],
+    grad: Multiplied<'_, R>,
+    moments: [&mut [R]; N],
+    f: impl Fn(R, R, [R; N]) -> (R, [R; N]),
+) {
+    vectorized(Each { value, grad, moments, f });
+}
+
+struct Each<'a, R: Real, const N: usize, F> {
+    value: &'a mut [R],
+    grad: Multiplied<'a, R>,
+    moments: [&'a mut [R]; N],
+    f: F,
+}
+
+impl<R: Real, const N: usize, F: Fn(R, R, [R; N]) -> (R, [R; N])> Body for Each<'_, R, N, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let Each { value, grad: Multiplied { grad, factors: [first, second] }, moments, f } = self;
+        // Slices of one length, so that no index is checked in the loop.
+        let len = value.len();
+        let grad = &grad[..len];
+        let mut moments = moments.map(|moment| &mut moment[..len]);
+        for i in 0..len {
+            let before = std::array::from_fn(|k| moments[k][i]);
+            let (after, new) = f(value[i], grad[i] * first * second, before);
+            value[i] = after;
+            for (moment, new) in moments.iter_mut().zip(new) {
+                moment[i] = new;
+            }
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The update of a parameter by an optimizer, in one pass over memory.
 //!
-//! A gradient is read once. It is widened and multiplied by its factors, block by block in the nearest cache. The running
-//! averages and the value are updated there, and the value is written back as it is stored. No formula stands here: an
-//! optimizer's is called through a pointer, so that what is compiled for each format knows no optimizer.
+//! A gradient is read once. It is widened block by block in the nearest cache. The running averages and the value are updated
+//! there, and the value is written back as it is stored. No formula stands here: an optimizer's is called through a pointer, so
+//! that what is compiled for each format knows no optimizer. The formula multiplies the gradient by its factors.
 
 pub(crate) mod eight_bit;
 mod gradient;
@@ -11,7 +11,7 @@ mod stochastic;
 mod storage;
 mod sums;
 
-pub(crate) use gradient::{Gradient, Multiplied};
+pub(crate) use gradient::{Gradient, Multiplied, each};
 pub(crate) use pass::{MOMENTS, Moment, Pass, load_all};
 pub(crate) use stochastic::Stream;
 pub(crate) use storage::{Count, Kahan, Place, Rounded, Stochastic, Storage, Wide, WithMaster};

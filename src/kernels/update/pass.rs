@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{
     eight_bit::{self, Blocks, Map},
-    gradient::Gradient,
+    gradient::{Gradient, Multiplied},
     storage::{Count, Storage},
 };
 use crate::kernels::{
@@ -42,7 +42,7 @@ pub(crate) struct Pass<'a, R: Real> {
 
 /// The formula for some elements: where they begin, their values, gradients and running averages. Where there are fewer
 /// averages, the last slices are empty.
-pub(crate) type Formula<'a, R> = dyn Fn(usize, &mut [R], &[R], [&mut [R]; MOMENTS]) + Sync + 'a;
+pub(crate) type Formula<'a, R> = dyn Fn(usize, &mut [R], Multiplied<'_, R>, [&mut [R]; MOMENTS]) + Sync + 'a;
 
 /// All values of a parameter in the dtype of the arithmetic: in memory, or written to `space`, which needs room for them
 /// unless the storage is [wide](Storage::is_wide).
