@@ -18,6 +18,7 @@ mod loops;
 pub(super) mod micro_kernel;
 pub(super) mod pack;
 mod packed;
+pub(super) mod pairs;
 mod panels;
 pub(super) mod portable;
 mod product;
