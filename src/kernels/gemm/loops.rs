@@ -12,9 +12,9 @@ use super::{
     blocking::{KC, MAX_MC, MAX_NR, NC, mc, parts},
     epilogue::Epilogue,
     micro_kernel::{Paired, Panel, TILE, Terms, Wide, micro_kernel},
-    pack::{Operand, ROWS, Rows, pack_panels, packed_len, panel_len},
+    pack::{ROWS, Rows, pack_panels, packed_len, panel_len},
     pairs::{self, Ways, are_exact},
-    product::Product,
+    product::{Factors, Product},
 };
 use crate::kernels::{
     float::VectorFloat,
@@ -29,51 +29,49 @@ pub(super) fn product<T: Multiply>(product: &Product<T>, out: &mut [T]) -> bool 
     if width == Width::One {
         return false;
     }
-    let (m, k, n) = product.mkn;
-    let work = product.terms.len() * m * k * n;
-    let out = Shared::new(out);
-    if n >= m {
-        threads::split(n, MAX_NR, work, |columns| region(width, product, 0..m, columns, out));
-    } else {
-        threads::split(m, MAX_MC, work, |rows| region(width, product, rows, 0..n, out));
-    }
+    regions(product, out, |region| {
+        let done = T::multiply(width, region);
+        assert!(done, "a width that the machine has");
+    });
     true
 }
 
-fn region<T: Multiply>(
-    width: Width,
-    product: &Product<T>,
-    rows: Range<usize>,
-    columns: Range<usize>,
-    out: Shared<'_, T>,
-) {
-    with_scratch(|[a, b, partial, wide]| {
-        let done = T::multiply(width, Region { product, rows, columns, out, a, b, partial, wide });
-        assert!(done, "a width that the machine has");
-    });
+/// Calls `run` with the regions of a product, on several threads where it is worth it.
+pub(crate) fn regions<T: Send, F: Factors<T>>(factors: &F, out: &mut [T], run: impl Fn(Region<'_, T, F>) + Sync) {
+    let (m, k, n) = factors.mkn();
+    let work = factors.count() * m * k * n;
+    let out = Shared::new(out);
+    let region = |rows, columns| {
+        with_scratch(|[a, b, partial, wide]| run(Region { factors, rows, columns, out, a, b, partial, wide }));
+    };
+    if n >= m {
+        threads::split(n, MAX_NR, work, |columns| region(0..m, columns));
+    } else {
+        threads::split(m, MAX_MC, work, |rows| region(rows, 0..n));
+    }
 }
 
 /// A whole product on one thread, by a way of one's own.
 #[cfg(test)]
 pub(super) fn on_one_thread<T: VectorFloat, R>(
-    product: &Product<T>,
+    factors: &Product<T>,
     out: &mut [T],
-    run: impl FnOnce(Region<'_, T>) -> R,
+    run: impl FnOnce(Region<'_, T, Product<'_, T>>) -> R,
 ) -> R {
-    let (rows, columns, out) = (0..product.mkn.0, 0..product.mkn.2, Shared::new(out));
-    with_scratch(|[a, b, partial, wide]| run(Region { product, rows, columns, out, a, b, partial, wide }))
+    let (rows, columns, out) = (0..factors.mkn.0, 0..factors.mkn.2, Shared::new(out));
+    with_scratch(|[a, b, partial, wide]| run(Region { factors, rows, columns, out, a, b, partial, wide }))
 }
 
 /// A type that [`Region`]s multiply.
 pub(super) trait Multiply: VectorFloat {
     /// Multiplies with vectors of a width; `false` where the machine has none such.
-    fn multiply(width: Width, region: Region<'_, Self>) -> bool;
+    fn multiply(width: Width, region: Region<'_, Self, Product<'_, Self>>) -> bool;
 }
 
 macro_rules! multiply_wide {
     ($($t:ty),*) => { $(
         impl Multiply for $t {
-            fn multiply(width: Width, region: Region<'_, Self>) -> bool {
+            fn multiply(width: Width, region: Region<'_, Self, Product<'_, Self>>) -> bool {
                 simd::run_with(width, region).is_ok()
             }
         }
@@ -82,7 +80,7 @@ macro_rules! multiply_wide {
 multiply_wide!(f32, f16);
 
 impl Multiply for bf16 {
-    fn multiply(width: Width, mut region: Region<'_, Self>) -> bool {
+    fn multiply(width: Width, mut region: Region<'_, Self, Product<'_, Self>>) -> bool {
         if width == Width::Sixteen && pairs::pay() {
             region = match simd::run_pairs(region) {
                 Ok(()) => return true,
@@ -94,8 +92,8 @@ impl Multiply for bf16 {
 }
 
 /// The rows and columns of a product that one thread computes.
-pub(super) struct Region<'a, T> {
-    product: &'a Product<'a, T>,
+pub(crate) struct Region<'a, T, F> {
+    factors: &'a F,
     rows: Range<usize>,
     columns: Range<usize>,
     /// Of the whole product.
@@ -109,7 +107,7 @@ pub(super) struct Region<'a, T> {
     wide: &'a mut Scratch,
 }
 
-impl<T: VectorFloat> Kernel for Region<'_, T> {
+impl<T: VectorFloat, F: Factors<T>> Kernel for Region<'_, T, F> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -117,7 +115,7 @@ impl<T: VectorFloat> Kernel for Region<'_, T> {
     }
 }
 
-impl PairKernel for Region<'_, bf16> {
+impl<F: Factors<bf16>> PairKernel for Region<'_, bf16, F> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd, P: Pairs<S>>(self, simd: S, pairs: P) {
@@ -125,22 +123,23 @@ impl PairKernel for Region<'_, bf16> {
     }
 }
 
-impl<T: VectorFloat> Region<'_, T> {
+impl<T: VectorFloat, F: Factors<T>> Region<'_, T, F> {
     /// The loops over blocks of columns, of terms, and of rows.
     #[inline(always)]
     fn multiply<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) {
-        let Region { product, rows, columns, out, a, b, partial, wide } = self;
-        let (_, k, n) = product.mkn;
-        let blocks = k.div_ceil(KC) * product.terms.len();
+        let Region { factors, rows, columns, out, a, b, partial, wide } = self;
+        let (_, k, _) = factors.mkn();
+        let blocks = k.div_ceil(KC) * factors.count();
+        let (added, places) = (factors.added(), factors.places());
         // With one block there are no partial sums.
         let partial = if blocks > 1 { partial.uninit(rows.len() * NC).as_mut_ptr() } else { std::ptr::null_mut() };
         let mut space: Rows = ROWS;
         for columns in parts(columns, NC) {
-            let terms = product.terms.iter().flat_map(|&term| parts(0..k, KC).map(move |range| (term, range)));
-            for (block, (term, range)) in terms.enumerate() {
+            let terms = (0..factors.count()).flat_map(|which| parts(0..k, KC).map(move |range| (which, range)));
+            for (block, (which, range)) in terms.enumerate() {
                 let depth = range.len();
-                let epilogue = Epilogue { first: block == 0, last: block + 1 == blocks, added: product.added, out, n };
-                let (left, right) = (Operand::left(product, term), Operand::right(product, term));
+                let epilogue = Epilogue { first: block == 0, last: block + 1 == blocks, added, out, places };
+                let (left, right) = factors.operands(which);
                 let b = b.uninit(packed_len(columns.len(), S::NR, depth));
                 let b_sizes = ways.pack(simd, right, columns.clone(), range.clone(), S::NR, b, &mut space);
                 let (wide, mut is_packed) = (wide.uninit(b.len()), false);

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::{
     blocking::{KC, MAX_NR, parts},
     micro_kernel::Wide,
-    product::{Layout, Product},
+    product::Layout,
 };
 use crate::kernels::{
     float::VectorFloat,
@@ -34,8 +34,29 @@ pub(crate) const fn packed_len(count: usize, width: usize, depth: usize) -> usiz
 }
 
 /// An operand before it is packed.
+pub(crate) trait Operand<T>: Copy {
+    /// Packs rows of a left operand, or columns of a right one, to one panel of `width` that begins with `to`: `width` lanes of
+    /// each lane of terms, 0 where there is no such row or column.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of [`panel_len`] numbers and [`SLACK`] more. There are at most [`KC`] terms, and at most `width`
+    /// rows or columns, which is at most [`MAX_NR`].
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn pack_panel<S: Simd, K: Packer<S, T>>(
+        self,
+        simd: S,
+        packer: &mut K,
+        some: Range<usize>,
+        terms: Range<usize>,
+        to: *mut f32,
+        width: usize,
+        space: &mut Rows,
+    );
+}
+
+/// A matrix in memory.
 #[derive(Clone, Copy)]
-pub(super) struct Operand<'a, T> {
+pub(crate) struct Matrix<'a, T> {
     matrix: &'a [T],
     /// Whether the numbers of one term follow one another. Otherwise the terms of one row or column do.
     contiguous: bool,
@@ -43,29 +64,48 @@ pub(super) struct Operand<'a, T> {
     stride: usize,
 }
 
-impl<'a, T> Operand<'a, T> {
-    /// The left operand of a term of a product.
-    pub fn left(product: &Product<'a, T>, term: (usize, usize)) -> Self {
-        let ((m, k, _), (a, _)) = (product.mkn, product.operands(term));
-        let contiguous = product.layout == Layout::TN;
-        Operand { matrix: a, contiguous, stride: if contiguous { m } else { k } }
-    }
-
-    /// The right operand of a term of a product.
-    pub fn right(product: &Product<'a, T>, term: (usize, usize)) -> Self {
-        let (_, k, n) = product.mkn;
-        Operand::right_of(product.layout, (k, n), product.operands(term).1)
+impl<'a, T> Matrix<'a, T> {
+    /// An operand whose numbers of one term follow one another, or whose terms of one row or column do. A stride lies between
+    /// two such sequences.
+    pub fn new(matrix: &'a [T], contiguous: bool, stride: usize) -> Self {
+        Matrix { matrix, contiguous, stride }
     }
 
     /// A right operand `k x n`, stored as `n x k` where the layout says that it is transposed.
-    pub fn right_of(layout: Layout, (k, n): (usize, usize), b: &'a [T]) -> Self {
+    pub fn right(layout: Layout, (k, n): (usize, usize), b: &'a [T]) -> Self {
         let contiguous = layout != Layout::NT;
-        Operand { matrix: b, contiguous, stride: if contiguous { n } else { k } }
+        Matrix::new(b, contiguous, if contiguous { n } else { k })
     }
 
     /// The index of a number of row or column `i` and of term `p`.
     fn index(&self, i: usize, p: usize) -> usize {
         if self.contiguous { p * self.stride + i } else { i * self.stride + p }
+    }
+}
+
+impl<T: VectorFloat> Operand<T> for Matrix<'_, T> {
+    #[inline(always)]
+    unsafe fn pack_panel<S: Simd, K: Packer<S, T>>(
+        self,
+        simd: S,
+        packer: &mut K,
+        some: Range<usize>,
+        terms: Range<usize>,
+        to: *mut f32,
+        width: usize,
+        space: &mut Rows,
+    ) {
+        assert!(self.index(some.end - 1, terms.end - 1) < self.matrix.len(), "inside the matrix");
+        // SAFETY: the numbers of these rows or columns and terms are inside the matrix, as was asserted; the rest is the
+        // caller's promise.
+        unsafe {
+            let from = self.matrix.as_ptr().add(self.index(some.start, terms.start));
+            if self.contiguous {
+                pack_contiguous(simd, packer, from, self.stride, some.len(), terms.len(), to, width);
+            } else {
+                pack_transposed(simd, packer, from, self.stride, some.len(), terms.len(), to, width, space);
+            }
+        }
     }
 }
 
@@ -105,10 +145,10 @@ impl<S: Simd, T: Lanes> Packer<S, T> for Wide {
 /// Packs rows or columns `range` of an operand to panels of `width`: `MR` rows of the left operand, `NR` columns of the right.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(super) fn pack_panels<S: Simd, T: VectorFloat, K: Packer<S, T>>(
+pub(super) fn pack_panels<S: Simd, T, K: Packer<S, T>>(
     simd: S,
     packer: &mut K,
-    operand: Operand<T>,
+    operand: impl Operand<T>,
     range: Range<usize>,
     terms: Range<usize>,
     width: usize,
@@ -117,19 +157,12 @@ pub(super) fn pack_panels<S: Simd, T: VectorFloat, K: Packer<S, T>>(
 ) {
     let (depth, lanes) = (terms.len(), terms.len().div_ceil(K::IN_LANE));
     assert!(depth > 0 && depth <= KC && width <= MAX_NR && !range.is_empty());
-    assert!(operand.index(range.end - 1, terms.end - 1) < operand.matrix.len(), "inside the matrix");
     assert!(to.len() >= packed_len(range.len(), width, lanes), "memory for all panels");
     for (panel, some) in parts(range, width).enumerate() {
-        // SAFETY: the numbers of these rows or columns and terms are inside the matrix, and `to` has memory for all panels
-        // and slack, as was asserted.
+        // SAFETY: `to` has memory for all panels and slack, as was asserted.
         unsafe {
-            let from = operand.matrix.as_ptr().add(operand.index(some.start, terms.start));
             let to = to.as_mut_ptr().add(panel * panel_len(width, lanes));
-            if operand.contiguous {
-                pack_contiguous(simd, packer, from, operand.stride, some.len(), depth, to, width);
-            } else {
-                pack_transposed(simd, packer, from, operand.stride, some.len(), depth, to, width, space);
-            }
+            operand.pack_panel(simd, packer, some, terms.clone(), to, width, space);
         }
     }
 }

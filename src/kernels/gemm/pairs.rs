@@ -27,7 +27,7 @@ pub(super) trait Ways<S: Simd, T>: Copy {
     fn pack(
         self,
         simd: S,
-        operand: Operand<T>,
+        operand: impl Operand<T>,
         range: Range<usize>,
         terms: Range<usize>,
         width: usize,
@@ -48,7 +48,7 @@ impl<S: Simd, T> Ways<S, T> for Wide {
     fn pack(
         self,
         _: S,
-        _: Operand<T>,
+        _: impl Operand<T>,
         _: Range<usize>,
         _: Range<usize>,
         _: usize,
@@ -71,7 +71,7 @@ impl<S: Simd, P: Pairs<S>> Ways<S, bf16> for Paired<P> {
     fn pack(
         self,
         simd: S,
-        operand: Operand<bf16>,
+        operand: impl Operand<bf16>,
         range: Range<usize>,
         terms: Range<usize>,
         width: usize,

@@ -3,7 +3,7 @@
 use super::{
     blocking::{KC, parts},
     micro_kernel::{Panel, TILE, Wide, micro_kernel},
-    pack::{Operand, ROWS, Rows, SLACK, STEP, pack_panels, panel_len},
+    pack::{Matrix, ROWS, Rows, SLACK, STEP, pack_panels, panel_len},
     product::Layout,
 };
 use crate::kernels::{
@@ -58,7 +58,7 @@ impl<T: VectorFloat> Kernel for Packing<'_, T> {
         let mut space: Rows = ROWS;
         for terms in parts(0..k, KC).filter(|_| n > 0) {
             let to = &mut to[panels_len(S::NR, terms.start, n)..];
-            let b = Operand::right_of(layout, (k, n), b);
+            let b = Matrix::right(layout, (k, n), b);
             pack_panels(simd, &mut Wide, b, 0..n, terms, S::NR, to, &mut space);
         }
         lines
