@@ -38,8 +38,8 @@ pub(super) fn product<T: Multiply>(product: &Product<T>, out: &mut [T]) -> bool 
 
 /// Calls `run` with the regions of a product, on several threads where it is worth it.
 pub(crate) fn regions<T: Send, F: Factors<T>>(factors: &F, out: &mut [T], run: impl Fn(Region<'_, T, F>) + Sync) {
-    let (m, k, n) = factors.mkn();
-    let work = factors.count() * m * k * n;
+    let (m, n) = factors.size();
+    let work = factors.depths().sum::<usize>() * m * n;
     let out = Shared::new(out);
     let region = |rows, columns| {
         with_scratch(|[a, b, partial, wide]| run(Region { factors, rows, columns, out, a, b, partial, wide }));
@@ -128,18 +128,18 @@ impl<T: VectorFloat, F: Factors<T>> Region<'_, T, F> {
     #[inline(always)]
     fn multiply<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) {
         let Region { factors, rows, columns, out, a, b, partial, wide } = self;
-        let (_, k, _) = factors.mkn();
-        let blocks = k.div_ceil(KC) * factors.count();
+        let blocks: usize = factors.depths().map(|depth| depth.div_ceil(KC)).sum();
         let (added, places) = (factors.added(), factors.places());
         // With one block there are no partial sums.
         let partial = if blocks > 1 { partial.uninit(rows.len() * NC).as_mut_ptr() } else { std::ptr::null_mut() };
         let mut space: Rows = ROWS;
         for columns in parts(columns, NC) {
-            let terms = (0..factors.count()).flat_map(|which| parts(0..k, KC).map(move |range| (which, range)));
+            let terms = factors.depths().enumerate();
+            let terms = terms.flat_map(|(which, depth)| parts(0..depth, KC).map(move |range| (which, range)));
             for (block, (which, range)) in terms.enumerate() {
                 let depth = range.len();
                 let epilogue = Epilogue { first: block == 0, last: block + 1 == blocks, added, out, places };
-                let (left, right) = factors.operands(which);
+                let (left, right) = factors.pair(which);
                 let b = b.uninit(packed_len(columns.len(), S::NR, depth));
                 let b_sizes = ways.pack(simd, right, columns.clone(), range.clone(), S::NR, b, &mut space);
                 let (wide, mut is_packed) = (wide.uninit(b.len()), false);

@@ -25,15 +25,16 @@ pub(crate) enum Added<'a, T> {
     ToEach(&'a [T]),
 }
 
-/// What the [loops](super::loops) multiply: a sum of products of `m x k` and `k x n`, and where its results go.
+/// What the [loops](super::loops) multiply: a sum of products, and where its results go.
 pub(crate) trait Factors<T>: Sync {
     type Left: Operand<T>;
     type Right: Operand<T>;
-    fn mkn(&self) -> (usize, usize, usize);
-    /// How many products are added up.
-    fn count(&self) -> usize;
+    /// Rows and columns of the result.
+    fn size(&self) -> (usize, usize);
+    /// The terms of each of the products that are added up.
+    fn depths(&self) -> impl Iterator<Item = usize>;
     /// The operands of one of them.
-    fn operands(&self, which: usize) -> (Self::Left, Self::Right);
+    fn pair(&self, which: usize) -> (Self::Left, Self::Right);
     fn added(&self) -> Added<'_, T>;
     fn places(&self) -> Places;
 }
@@ -117,15 +118,15 @@ where
     type Left = Matrix<'a, T>;
     type Right = Matrix<'a, T>;
 
-    fn mkn(&self) -> (usize, usize, usize) {
-        self.mkn
+    fn size(&self) -> (usize, usize) {
+        (self.mkn.0, self.mkn.2)
     }
 
-    fn count(&self) -> usize {
-        self.terms.len()
+    fn depths(&self) -> impl Iterator<Item = usize> {
+        self.terms.iter().map(|_| self.mkn.1)
     }
 
-    fn operands(&self, which: usize) -> (Matrix<'a, T>, Matrix<'a, T>) {
+    fn pair(&self, which: usize) -> (Matrix<'a, T>, Matrix<'a, T>) {
         let ((m, k, n), (a, b)) = (self.mkn, self.operands(self.terms[which]));
         let left = Matrix::new(a, self.layout == Layout::TN, if self.layout == Layout::TN { m } else { k });
         (left, Matrix::right(self.layout, (k, n), b))

@@ -45,6 +45,7 @@ fn twin<T: Float<Wide = f32>>(one: &Product<T>) -> Vec<T> {
         T::narrow(match one.added {
             Added::Nothing => sum,
             Added::ToColumns(x) => sum + x[j].widen(),
+            Added::ToRows(x) => sum + x[i].widen(),
             Added::ToEach(x) => sum + x[i * n + j].widen(),
         })
     };
@@ -69,6 +70,7 @@ fn check_near<T: Float<Wide = f32>>(one: &Product<T>, got: &[T]) {
         let added = match one.added {
             Added::Nothing => 0.0,
             Added::ToColumns(x) => f64::from(x[j].widen()),
+            Added::ToRows(x) => f64::from(x[i].widen()),
             Added::ToEach(x) => f64::from(x[at].widen()),
         };
         (exact, size) = (exact + added, size + added.abs());
@@ -109,6 +111,7 @@ fn check_all<T: Gemm + VectorFloat>(bits: impl Fn(&T) -> u32) {
             (vec![(0, 0)], Added::Nothing),
             (vec![(1, 2), (0, 1)], Added::ToEach(&added[..])),
             (vec![(0, 1)], Added::ToColumns(&added[..n])),
+            (vec![(1, 2)], Added::ToRows(&added[..m])),
         ] {
             let one = Product { layout, mkn, a: &a, b: &b, terms: &terms, added };
             let want = twin(&one);
