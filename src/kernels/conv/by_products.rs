@@ -30,8 +30,8 @@ const COPIED: usize = 16;
 /// Elements of padded images that are read together, if that is more than one image: two MiB.
 const CHUNK: usize = 1 << 20;
 
-/// Products of fewer rows or terms are left to the other kernels.
-const LEAST: usize = 16;
+/// Products of fewer rows or terms are left to the other kernels, as their packing takes too long.
+const LEAST: usize = 24;
 
 /// Whether products of so many rows and terms are computed here: where pairs are multiplied faster than f32.
 fn pay(g: &Geometry, rows: usize, terms: usize) -> bool {
@@ -225,9 +225,54 @@ impl Operand<bf16> for OutputGradient<'_> {
     }
 }
 
+/// The weights of a convolution as the left operand of its input's gradient: its rows are channels, its terms the taps of one
+/// output channel after the other.
+#[derive(Clone, Copy)]
+struct Swapped<'a> {
+    weight: &'a [bf16],
+    channels: usize,
+    taps: usize,
+}
+
+impl Operand<bf16> for Swapped<'_> {
+    #[inline(always)]
+    unsafe fn pack_panel<S: Simd, K: Packer<S, bf16>>(
+        self,
+        simd: S,
+        packer: &mut K,
+        some: Range<usize>,
+        terms: Range<usize>,
+        to: *mut f32,
+        width: usize,
+        space: &mut Rows,
+    ) {
+        let Swapped { weight, channels, taps } = self;
+        let mut rows = [[bf16::ZERO; ROW]; MAX_MR];
+        for (row, channel) in rows.iter_mut().zip(some.clone()) {
+            let mut p = terms.start;
+            while p < terms.end {
+                let (output, tap) = (p / taps, p % taps);
+                let len = (taps - tap).min(terms.end - p);
+                let (from, to) = (&weight[(output * channels + channel) * taps + tap..], &mut row[p - terms.start..]);
+                // A copy of a fixed size is faster. What it copies too much is replaced, or no term.
+                match (from.first_chunk::<COPIED>(), to.first_chunk_mut()) {
+                    (Some(from), Some(to)) if len <= COPIED => *to = *from,
+                    _ => to[..len].copy_from_slice(&from[..len]),
+                }
+                p += len;
+            }
+        }
+        // SAFETY: the rows have these terms; the rest is the caller's promise.
+        unsafe {
+            let from = rows.as_ptr().cast();
+            pack_transposed(simd, packer, from, ROW, some.len(), terms.len(), to, width, space);
+        }
+    }
+}
+
 /// Weights times patches: a convolution of some images.
-struct Convolution<'a> {
-    weights: Matrix<'a, bf16>,
+struct Convolution<'a, W> {
+    weights: W,
     patches: Patches<'a>,
     /// Rows of the weights, terms, and images.
     rows: usize,
@@ -235,8 +280,8 @@ struct Convolution<'a> {
     bias: Option<&'a [bf16]>,
 }
 
-impl<'a> Factors<bf16> for Convolution<'a> {
-    type Left = Matrix<'a, bf16>;
+impl<'a, W: Operand<bf16> + Sync> Factors<bf16> for Convolution<'a, W> {
+    type Left = W;
     type Right = Im2col<'a>;
 
     fn size(&self) -> (usize, usize) {
@@ -247,7 +292,7 @@ impl<'a> Factors<bf16> for Convolution<'a> {
         std::iter::once(self.patches.offsets.len())
     }
 
-    fn pair(&self, _: usize) -> (Matrix<'a, bf16>, Im2col<'a>) {
+    fn pair(&self, _: usize) -> (W, Im2col<'a>) {
         (self.weights, Im2col(self.patches))
     }
 
@@ -265,7 +310,7 @@ impl<'a> Factors<bf16> for Convolution<'a> {
 fn convolution(
     source: &PaddedLayout,
     x: &[bf16],
-    weights: Matrix<bf16>,
+    weights: impl Operand<bf16> + Sync,
     rows: usize,
     offsets: &[usize],
     (runs, length): (&[usize], usize),
@@ -329,14 +374,7 @@ pub(super) fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias:
     let offsets = Pooled::collect(terms, offsets.map(|(o, tap)| o * source.channel() + offset(tap)));
     let start = |at: [usize; 3]| index(each(|a| at[a] + g.before[a]), source.size);
     let runs = Pooled::collect(g.input[0] * g.input[1], positions([g.input[0], g.input[1], 1]).map(start));
-    // The weights of a channel, one output channel after the other.
-    let mut weights = Pooled::<bf16>::uninit(channels * terms);
-    for (o, weight) in weight.chunks_exact(channels * taps).enumerate() {
-        for (weight, row) in weight.chunks_exact(taps).zip(weights.chunks_exact_mut(terms)) {
-            row[o * taps..][..taps].copy_from_slice(weight);
-        }
-    }
-    let weights = Matrix::new(&weights, false, terms);
+    let weights = Swapped { weight, channels, taps };
     Some(convolution(&source, grad, weights, channels, &offsets, (&runs, g.input[2]), bias))
 }
 
