@@ -53,10 +53,14 @@ pub(super) fn run(args: &Args) -> Result {
 }
 
 fn text(Report { limits, kernels, .. }: &Report) -> String {
-    let gflops = limits.gflops.map_or("unknown".into(), |rate| format!("{rate:.1} Gflop/s"));
-    let unit = |bound| if bound == Bound::Arithmetic { "Gflop/s" } else { "GB/s" };
+    let gflops = |rate: Option<f64>| rate.map_or("unknown".into(), |rate| format!("{rate:.1} Gflop/s"));
+    let unit = |bound| match bound {
+        Bound::Arithmetic | Bound::Bf16Arithmetic => "Gflop/s",
+        Bound::Copy | Bound::CopyCached | Bound::Read => "GB/s",
+    };
     let of = |bound| match bound {
-        Bound::Arithmetic => "multiply-adds",
+        Bound::Bf16Arithmetic if limits.bf16_gflops.is_some() => "bf16 multiply-adds",
+        Bound::Arithmetic | Bound::Bf16Arithmetic => "multiply-adds",
         Bound::Copy => "copying, beyond the caches",
         Bound::CopyCached => "copying, in the caches",
         Bound::Read => "reading, beyond the caches",
@@ -73,8 +77,15 @@ fn text(Report { limits, kernels, .. }: &Report) -> String {
     });
     let table = table(&["work", "dtype", "time", "rate", "share", "of"], rows, &[2, 3, 4]);
     format!(
-        "one thread, vectors: {}\nmultiply-adds in registers  {gflops}\ncopying, in the caches      {:.1} GB/s\n\
-         copying, beyond the caches  {:.1} GB/s\nreading, beyond the caches  {:.1} GB/s\n\n{}",
-        limits.vectors, limits.copy_cached, limits.copy, limits.read, table
+        "one thread, vectors: {}\nmultiply-adds in registers  {}\nof pairs of bf16            {}\n\
+         copying, in the caches      {:.1} GB/s\ncopying, beyond the caches  {:.1} GB/s\n\
+         reading, beyond the caches  {:.1} GB/s\n\n{}",
+        limits.vectors,
+        gflops(limits.gflops),
+        limits.bf16_gflops.map_or("no instruction".into(), |rate| gflops(Some(rate))),
+        limits.copy_cached,
+        limits.copy,
+        limits.read,
+        table
     )
 }

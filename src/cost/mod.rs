@@ -29,6 +29,8 @@ pub struct Limits {
     pub vectors: &'static str,
     /// Multiplications and additions of f32 in registers, in 10⁹ a second; `None` where no vectors are used.
     pub gflops: Option<f64>,
+    /// The same of pairs of bf16; `None` where the machine has no instruction for them.
+    pub bf16_gflops: Option<f64>,
     /// Memory copied beyond the caches, in 10⁹ bytes a second, read and written ones counted.
     pub copy: f64,
     /// The same within the caches.
@@ -43,6 +45,8 @@ pub struct Limits {
 pub enum Bound {
     /// [`Limits::gflops`].
     Arithmetic,
+    /// [`Limits::bf16_gflops`] where it is known, else [`Limits::gflops`].
+    Bf16Arithmetic,
     /// [`Limits::copy`].
     Copy,
     /// [`Limits::copy_cached`].
@@ -74,6 +78,7 @@ impl Limits {
         Limits {
             vectors: limits::vectors(),
             gflops: limits::multiply_adds().map(|rate| rate / 1e9),
+            bf16_gflops: limits::pair_multiply_adds().map(|rate| rate / 1e9),
             copy: limits::copied(128 << 20, 0.25) / 1e9,
             copy_cached: limits::copied(128 << 10, 0.25) / 1e9,
             read: limits::read(128 << 20) / 1e9,
@@ -84,6 +89,7 @@ impl Limits {
     pub fn of(&self, bound: Bound) -> Option<f64> {
         match bound {
             Bound::Arithmetic => self.gflops,
+            Bound::Bf16Arithmetic => self.bf16_gflops.or(self.gflops),
             Bound::Copy => Some(self.copy),
             Bound::CopyCached => Some(self.copy_cached),
             Bound::Read => Some(self.read),
@@ -135,14 +141,15 @@ fn works() -> Result<Vec<Work>> {
             Tensor::from_vec::<f32>(numbers, shape).map(|x| x.cast(dtype))
         };
         let bytes = dtype.bytes();
+        let arithmetic = if dtype == DType::Bf16 { Bound::Bf16Arithmetic } else { Bound::Arithmetic };
         let (a, b) = (x(&[512, 512])?, x(&[512, 512])?);
-        add("matmul 512x512x512", dtype, Bound::Arithmetic, 2 << 27, Box::new(move || a.matmul(&b)));
+        add("matmul 512x512x512", dtype, arithmetic, 2 << 27, Box::new(move || a.matmul(&b)));
         let (a, w) = (x(&[64, 784])?, x(&[512, 784])?);
-        add("linear 64x784 to 512", dtype, Bound::Arithmetic, 2 * 64 * 784 * 512, Box::new(move || a.linear(&w, None)));
+        add("linear 64x784 to 512", dtype, arithmetic, 2 * 64 * 784 * 512, Box::new(move || a.linear(&w, None)));
         let (a, w) = (x(&[8, 32, 32, 32])?, x(&[32, 32, 3, 3])?);
         let same = ConvOptions { padding: Padding::Same, ..ConvOptions::default() };
         let products = 2 * 8 * 32 * 32 * 32 * 32 * 9;
-        add("conv2d 8x32x32x32, 3x3", dtype, Bound::Arithmetic, products, Box::new(move || a.conv2d(&w, None, &same)));
+        add("conv2d 8x32x32x32, 3x3", dtype, arithmetic, products, Box::new(move || a.conv2d(&w, None, &same)));
         let (a, w) = (x(&[1, 4096])?, x(&[4096, 4096])?);
         add("linear 1x4096 to 4096", dtype, Bound::Read, (4096 * 4096) * bytes, Box::new(move || a.linear(&w, None)));
         let cached = 64 << 10;

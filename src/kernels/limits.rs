@@ -2,7 +2,10 @@
 
 use std::{hint::black_box, time::Instant};
 
-use super::simd::{self, Kernel, Simd};
+use super::{
+    gemm::micro_kernel::{Paired, Terms, Wide},
+    simd::{self, Kernel, PairKernel, Pairs, Simd},
+};
 
 /// Independent chains of fused multiply-adds: more than their latency in cycles times two units.
 const CHAINS: usize = 12;
@@ -15,9 +18,24 @@ struct MultiplyAdd {
 impl Kernel for MultiplyAdd {
     /// Floating-point operations done.
     type Output = f64;
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> f64 {
+        self.chains(simd, Wide)
+    }
+}
+
+impl PairKernel for MultiplyAdd {
+    /// Floating-point operations done.
+    type Output = f64;
+    #[inline(always)]
+    fn run<S: Simd, P: Pairs<S>>(self, simd: S, pairs: P) -> f64 {
+        self.chains(simd, Paired(pairs))
+    }
+}
+
+impl MultiplyAdd {
+    #[inline(always)]
+    fn chains<S: Simd, M: Terms<S>>(self, simd: S, terms: M) -> f64 {
         let mut out = [0f32; 16];
         // SAFETY: `out` has room for the widest vector.
         unsafe {
@@ -25,7 +43,7 @@ impl Kernel for MultiplyAdd {
             let mut sums = [simd.splat(1.0); CHAINS];
             for _ in 0..self.rounds {
                 for sum in &mut sums {
-                    *sum = simd.mul_add(*sum, a, b);
+                    *sum = terms.mul_add(simd, a, b, *sum);
                 }
             }
             for sum in sums {
@@ -33,19 +51,36 @@ impl Kernel for MultiplyAdd {
                 black_box(&out);
             }
         }
-        (2 * CHAINS * S::LANES * self.rounds) as f64
+        (2 * CHAINS * S::LANES * M::IN_LANE * self.rounds) as f64
     }
+}
+
+/// Operations a second.
+fn rate(run: impl FnOnce() -> Option<f64>) -> Option<f64> {
+    let start = Instant::now();
+    Some(run()? / start.elapsed().as_secs_f64())
+}
+
+/// The peak rate of pairs of bf16 by that of f32, from some twenty microseconds of each; `None` where the machine multiplies
+/// no pairs.
+pub(crate) fn pairs_speedup() -> Option<f64> {
+    const ROUNDS: usize = 1000;
+    let (mut best, mut best_pairs) = (0f64, 0f64);
+    for _ in 0..5 {
+        best = best.max(rate(|| simd::run(MultiplyAdd { rounds: ROUNDS }).ok())?);
+        best_pairs = best_pairs.max(rate(|| simd::run_pairs(MultiplyAdd { rounds: ROUNDS }).ok())?);
+    }
+    Some(best_pairs / best)
+}
+
+/// The peak of operations a second of one thread on pairs of bf16; `None` where the machine multiplies no pairs.
+pub(crate) fn pair_multiply_adds() -> Option<f64> {
+    (0..20).filter_map(|_| rate(|| simd::run_pairs(MultiplyAdd { rounds: 1_000_000 }).ok())).reduce(f64::max)
 }
 
 /// The peak of f32 operations a second of one thread; `None` where there are no vectors.
 pub(crate) fn multiply_adds() -> Option<f64> {
-    let once = |rounds: usize| {
-        let start = Instant::now();
-        let done = simd::run(MultiplyAdd { rounds }).ok()?;
-        Some(done / start.elapsed().as_secs_f64())
-    };
-    once(1000)?;
-    (0..20).filter_map(|_| once(1_000_000)).reduce(f64::max)
+    (0..20).filter_map(|_| rate(|| simd::run(MultiplyAdd { rounds: 1_000_000 }).ok())).reduce(f64::max)
 }
 
 /// The name of the vectors that kernels use here.

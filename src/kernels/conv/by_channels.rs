@@ -6,7 +6,7 @@ use crate::kernels::{
     float::VectorFloat,
     gemm::{
         blocking::{KC, MAX_MR, MAX_NR},
-        micro_kernel::{Panel, TILE, Tile, Windows, micro_kernel},
+        micro_kernel::{Panel, TILE, Tile, Wide, Windows, micro_kernel},
     },
     simd::{Kernel, Lanes, Simd},
     threads::Shared,
@@ -95,10 +95,10 @@ unsafe fn all_terms<S: Simd>(
     let weights = |block: usize| Panel { start: panel[block * S::NR..].as_ptr(), row: S::NR, step: S::LANES };
     // SAFETY: the caller's promise.
     unsafe {
-        micro_kernel(simd, size, offsets.len().min(KC), windows(0), weights(0), sums);
+        micro_kernel(simd, Wide, size, offsets.len().min(KC), windows(0), weights(0), sums);
         for block in (KC..offsets.len()).step_by(KC) {
             let depth = (offsets.len() - block).min(KC);
-            micro_kernel(simd, size, depth, windows(block), weights(block), &mut more);
+            micro_kernel(simd, Wide, size, depth, windows(block), weights(block), &mut more);
             sums.as_flattened_mut().iter_mut().zip(more.as_flattened()).for_each(|(sum, more)| *sum += more);
         }
     }

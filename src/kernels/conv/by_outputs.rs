@@ -6,7 +6,7 @@ use crate::kernels::{
     float::VectorFloat,
     gemm::{
         blocking::{KC, MAX_MR},
-        micro_kernel::{Panel, Source, Windows, micro_kernel_of},
+        micro_kernel::{Panel, Source, Wide, Windows, micro_kernel_of},
     },
     simd::{Kernel, Simd, store_first},
     threads::Shared,
@@ -161,15 +161,15 @@ unsafe fn micro_kernel<S: Simd, A: Source, B: Source>(
             match (rows, vectors) {
                 // SAFETY: the caller's promise.
                 $( ($rows, 1) if $rows <= S::MR => unsafe {
-                    micro_kernel_of::<S, A, B, $rows, 1, _>(simd, depth, a, b, to)
+                    micro_kernel_of::<S, Wide, A, B, $rows, 1, _>(simd, Wide, depth, a, b, to)
                 },
                 // SAFETY: the caller's promise.
                 ($rows, 2) if $rows <= S::MR => unsafe {
-                    micro_kernel_of::<S, A, B, $rows, 2, _>(simd, depth, a, b, to)
+                    micro_kernel_of::<S, Wide, A, B, $rows, 2, _>(simd, Wide, depth, a, b, to)
                 },
                 // SAFETY: the caller's promise.
                 ($rows, _) if $rows <= S::MR && enough_registers::<S>($rows, TOGETHER) => unsafe {
-                    micro_kernel_of::<S, A, B, $rows, 4, _>(simd, depth, a, b, to)
+                    micro_kernel_of::<S, Wide, A, B, $rows, 4, _>(simd, Wide, depth, a, b, to)
                 }, )*
                 _ => unreachable!("no such tile"),
             }

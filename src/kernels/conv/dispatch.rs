@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{geometry::Geometry, im2col, vector_axis::VectorAxis, weight_grad, windows};
+use super::{by_products, geometry::Geometry, im2col, vector_axis::VectorAxis, weight_grad, windows};
 use crate::kernels::{
     gemm::Gemm,
     memory::zeros,
@@ -34,7 +34,28 @@ macro_rules! convolve {
         }
     )* };
 }
-convolve!(f32, f16, bf16);
+convolve!(f32, f16);
+
+impl Convolve for bf16 {
+    fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Vec<bf16> {
+        by_products::forward(g, x, weight, bias).unwrap_or_else(|| {
+            let choice = VectorAxis::of_windows(simd::widest(), g.out_channels, g.output[2]);
+            windows::forward(choice, g, x, weight, bias)
+        })
+    }
+    fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Vec<bf16> {
+        by_products::input_gradient(g, grad, weight, bias).unwrap_or_else(|| {
+            let choice = VectorAxis::of_windows(simd::widest(), g.in_channels, g.input[2].div_ceil(g.stride[2]));
+            windows::input_gradient(choice, g, grad, weight, bias)
+        })
+    }
+    fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Vec<bf16> {
+        let (vectors, axis) = VectorAxis::of_weight(simd::widest(), g, x);
+        // By outputs, sums have another order.
+        let by_products = (axis == VectorAxis::Channels).then(|| by_products::weight_gradient(g, x, grad)).flatten();
+        by_products.unwrap_or_else(|| weight_grad::weight_gradient((vectors, axis), g, x, grad))
+    }
+}
 
 impl Convolve for f64 {
     fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {

@@ -3,11 +3,13 @@
 //!
 //! With vectors there is no im2col matrix. Images are copied to a padded layout ([`padded`]), and the micro-kernel of matrix
 //! products reads the elements of that matrix there. The lanes of a vector are channels of the result where there are many
-//! ([`by_channels`]), and else neighbouring outputs ([`by_outputs`]); [`vector_axis`] chooses. Where there are no vectors, and for
+//! ([`by_channels`]), and else neighbouring outputs ([`by_outputs`]); [`vector_axis`] chooses. Where a machine multiplies pairs
+//! of bf16, they are packed from there for the loops of matrix products ([`by_products`]). Where there are no vectors, and for
 //! f64, [`im2col`] makes the matrix and multiplies.
 
 mod by_channels;
 mod by_outputs;
+mod by_products;
 mod dispatch;
 mod geometry;
 mod im2col;

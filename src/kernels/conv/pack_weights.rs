@@ -3,6 +3,7 @@
 use crate::kernels::{
     gemm::{
         blocking::KC,
+        micro_kernel::Wide,
         pack::{ROWS, SLACK, STEP, pack_contiguous, pack_transposed, panel_len, widen},
     },
     memory::Scratch,
@@ -52,7 +53,18 @@ pub(super) fn pack_weights<'a, S: Simd, T: Lanes>(
         Weights::Taps { weight, channels, taps: 1, ref chosen } if chosen.len() == 1 => {
             assert!((depth - 1) * channels + first + count <= weight.len(), "the weights of all terms");
             // SAFETY: asserted; there is room for all terms.
-            unsafe { pack_contiguous(simd, weight[first..].as_ptr(), channels, count, depth, to.as_mut_ptr(), width) };
+            unsafe {
+                pack_contiguous(
+                    simd,
+                    &mut Wide,
+                    weight[first..].as_ptr(),
+                    channels,
+                    count,
+                    depth,
+                    to.as_mut_ptr(),
+                    width,
+                )
+            };
         }
         Weights::Taps { weight, channels, taps, ref chosen } => {
             assert!(weight.len() / (channels * taps) * chosen.len() <= depth, "room for all terms");
@@ -79,7 +91,7 @@ fn pack_rows<S: Simd, T: Lanes>(simd: S, weight: &[T], depth: usize, to: &mut [f
         assert!(to.len() >= panel_len(width, terms) + STEP);
         // SAFETY: these terms of all channels are inside the weights, and there is room for them.
         unsafe {
-            pack_transposed(simd, from.as_ptr(), depth, channels, terms, to.as_mut_ptr(), width, &mut space);
+            pack_transposed(simd, &mut Wide, from.as_ptr(), depth, channels, terms, to.as_mut_ptr(), width, &mut space);
         }
         start += terms;
     }

@@ -87,12 +87,17 @@ impl PaddedLayout {
         (first..end.max(first), first * phases + phase - before.min(first * phases + phase))
     }
 
-    /// Copies some channels of one image to the layout, `step` numbers apart. Padding is not written; it was set to 0.
+    /// Copies some channels of one image to the layout, widened, `step` numbers apart. Padding is not written; it was set to 0.
     pub fn fill<T: VectorFloat>(&self, image: &[T], to: &mut [f32], step: usize, wide: &mut Scratch) {
-        let g = &self.geometry;
         let wide = wide.uninit(image.len());
         T::widen_into(image, wide);
-        for (image, to) in wide.chunks_exact(g.in_volume().max(1)).zip(to.chunks_mut(step)) {
+        self.fill_as_is(wide, to, step);
+    }
+
+    /// As [`fill`](PaddedLayout::fill), without widening.
+    pub fn fill_as_is<T: Copy>(&self, image: &[T], to: &mut [T], step: usize) {
+        let g = &self.geometry;
+        for (image, to) in image.chunks_exact(g.in_volume().max(1)).zip(to.chunks_mut(step)) {
             for (phase, to) in positions(self.phases).zip(to[..self.channel()].chunks_exact_mut(self.plane())) {
                 let [(ds, d0), (hs, h0), (ws, w0)] = std::array::from_fn(|a| self.pixels(a, phase[a]));
                 for (i, d) in ds.enumerate().filter(|_| !ws.is_empty()) {

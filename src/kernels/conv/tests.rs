@@ -182,6 +182,49 @@ fn bf16_convolutions_are_the_definition() {
 }
 
 #[test]
+fn products_of_pairs_have_the_bits_of_the_other_kernels() {
+    let one = [1, 1, 1, 1, 0, 0];
+    let more = [
+        geometry(5, 1, (16, 24), [one, [8, 3, 1, 1, 1, 1], [8, 3, 1, 1, 1, 1]]),
+        geometry(9, 1, (32, 33), [one, [4, 3, 1, 1, 1, 1], [4, 3, 1, 1, 1, 1]]),
+        geometry(3, 1, (20, 40), [one, [6, 1, 1, 1, 0, 0], [7, 1, 1, 1, 0, 0]]),
+        geometry(3, 1, (17, 16), [one, [32, 3, 2, 1, 1, 1], [32, 3, 2, 1, 1, 0]]),
+        geometry(2, 1, (16, 18), [one, [40, 5, 1, 2, 4, 4], [40, 5, 1, 2, 4, 4]]),
+        geometry(2, 1, (16, 18), [one, [9, 3, 1, 1, 0, 2], [11, 3, 1, 1, 2, 0]]),
+        geometry(2, 1, (16, 17), [[4, 2, 1, 1, 0, 1], [5, 3, 1, 1, 1, 1], [6, 3, 1, 2, 2, 2]]),
+        geometry(2, 1, (16, 16), [one, one, [300, 4, 3, 2, 5, 2]]),
+    ];
+    let mut computed = [0; 3];
+    for g in geometries().into_iter().chain(more) {
+        let [xs, ws, ys] = g.sizes();
+        let (mut x, weight, grad) = (random::<bf16>(xs, 1), random::<bf16>(ws, 2), random::<bf16>(ys, 3));
+        // Numbers that the instruction would flush: blocks with them are multiplied in f32.
+        x.iter_mut().skip(3).step_by(700).for_each(|x| *x = bf16::MIN_POSITIVE_SUBNORMAL);
+        let (bias, in_bias) =
+            (random::<bf16>(g.groups * g.out_channels, 4), random::<bf16>(g.groups * g.in_channels, 5));
+        let way = (simd::widest(), VectorAxis::Channels);
+        if simd::widest() == simd::Width::One {
+            return;
+        }
+        let results = [
+            (by_products::forward(&g, &x, &weight, Some(&bias)), windows::forward(way, &g, &x, &weight, Some(&bias))),
+            (
+                by_products::input_gradient(&g, &grad, &weight, Some(&in_bias)),
+                windows::input_gradient(way, &g, &grad, &weight, Some(&in_bias)),
+            ),
+            (by_products::weight_gradient(&g, &x, &grad), weight_grad::weight_gradient(way, &g, &x, &grad)),
+        ];
+        for (i, (got, want)) in results.into_iter().enumerate() {
+            let Some(got) = got else { continue };
+            computed[i] += 1;
+            let same = |(a, b): (&bf16, &bf16)| a.to_bits() == b.to_bits();
+            assert!(got.len() == want.len() && got.iter().zip(&want).all(same), "{i} {g:?}: {got:?} for {want:?}");
+        }
+    }
+    assert_eq!(computed, [11, 7, 9], "most are computed by pairs");
+}
+
+#[test]
 fn an_infinite_pixel_reaches_only_the_taps_that_read_it() {
     let axis = [5, 3, 1, 1, 1, 1];
     for channels in [1, 40] {

@@ -15,7 +15,7 @@ use crate::kernels::{
     gemm::{
         blocking::{KC, MAX_MR, MAX_NR},
         dot::Dots,
-        micro_kernel::{Panel, TILE, Windows, micro_kernel},
+        micro_kernel::{Panel, TILE, Wide, Windows, micro_kernel},
         pack::{ROWS, Rows, STEP, pack_transposed},
     },
     memory::{Pooled, Scratch, with_scratch, zeros},
@@ -164,7 +164,7 @@ fn pack_gradient<S: Simd, T: VectorFloat>(
         // SAFETY: asserted.
         unsafe {
             let from = grad.as_ptr().add(from);
-            pack_transposed(simd, from, volume, channels.len(), len, to.as_mut_ptr(), S::NR, space);
+            pack_transposed(simd, &mut Wide, from, volume, channels.len(), len, to.as_mut_ptr(), S::NR, space);
         }
         p += len;
     }
@@ -193,7 +193,7 @@ unsafe fn add_products<S: Simd>(
         assert!(sums.len() >= size.0 * S::NR);
         // SAFETY: the caller's promise; whole vectors are inside the tile and the rows of sums.
         unsafe {
-            micro_kernel(simd, size, outputs.len(), windows, panel, &mut tile);
+            micro_kernel(simd, Wide, size, outputs.len(), windows, panel, &mut tile);
             for (r, row) in tile[..size.0].iter().enumerate() {
                 for c in (0..size.1 * S::LANES).step_by(S::LANES) {
                     let to = sums.as_mut_ptr().add(r * S::NR + c);

@@ -157,6 +157,22 @@ pub(super) fn forward<T: VectorFloat>(
     out
 }
 
+/// The output's gradient, padded on both sides as far as taps reach.
+pub(super) fn input_gradient_source(g: &Geometry) -> PaddedLayout {
+    let reach = each(|a| (g.kernel[a] - 1) * g.dilation[a] / g.stride[a]);
+    PaddedLayout::whole(&Geometry {
+        in_channels: g.out_channels,
+        out_channels: g.in_channels,
+        input: g.output,
+        output: each(|a| g.output[a] + reach[a]),
+        kernel: each(|a| reach[a] + 1),
+        stride: [1; 3],
+        dilation: [1; 3],
+        before: reach,
+        ..*g
+    })
+}
+
 /// See [`input_gradient`](super::dispatch::input_gradient). The pixels of one phase are a convolution of stride 1 of the output's
 /// gradient with the taps that fall on the phase.
 pub(super) fn input_gradient<T: VectorFloat>(
@@ -171,19 +187,8 @@ pub(super) fn input_gradient<T: VectorFloat>(
         return out;
     }
     let split = PaddedLayout::phase_split(g);
-    let reach = each(|a| (g.kernel[a] - 1) * g.dilation[a] / g.stride[a]);
-    // The output's gradient, padded on both sides as far as taps reach.
-    let source = PaddedLayout::whole(&Geometry {
-        in_channels: g.out_channels,
-        out_channels: g.in_channels,
-        input: g.output,
-        output: each(|a| g.output[a] + reach[a]),
-        kernel: each(|a| reach[a] + 1),
-        stride: [1; 3],
-        dilation: [1; 3],
-        before: reach,
-        ..*g
-    });
+    let source = input_gradient_source(g);
+    let reach = source.geometry().before;
     let (channels, taps) = (g.in_channels, g.taps());
     let mut phases = Vec::new();
     for phase in positions(g.stride) {

@@ -40,6 +40,7 @@ pub(super) fn few_rows<T: VectorFloat>(product: &Product<T>, out: &mut [T]) -> b
                     let sum = match product.added {
                         Added::Nothing => sum,
                         Added::ToColumns(x) => sum + x[j].widen(),
+                        Added::ToRows(x) => sum + x[i].widen(),
                         Added::ToEach(x) => sum + x[i * n + j].widen(),
                     };
                     // SAFETY: column j is one of this thread's own.

@@ -1,6 +1,9 @@
 //! The epilogue: what is done with the sums of a block of terms when they leave the registers.
 
-use super::{micro_kernel::Tile, product::Added};
+use super::{
+    micro_kernel::Tile,
+    product::{Added, Places},
+};
 use crate::kernels::{
     float::VectorFloat,
     simd::{Simd, load_first, store_first},
@@ -15,13 +18,14 @@ pub(super) struct Epilogue<'a, T> {
     pub first: bool,
     pub last: bool,
     pub added: Added<'a, T>,
-    /// The whole result, of rows of `n`.
+    /// The whole result.
     pub out: Shared<'a, T>,
-    pub n: usize,
+    pub places: Places,
 }
 
 impl<T: VectorFloat> Epilogue<'_, T> {
-    /// The epilogue of a vector of sums, of which the first `count` are those of row i from column j on.
+    /// The epilogue of a vector of sums, of which the first `count` are those of row i from column j on. The first of column j
+    /// is at `of_column` in the result.
     ///
     /// # Safety
     /// `partial` is valid for reads and writes of a vector, unless the block is both the first and the last. `count` elements
@@ -33,9 +37,10 @@ impl<T: VectorFloat> Epilogue<'_, T> {
         mut sum: S::F32s,
         partial: *mut f32,
         (i, j): (usize, usize),
+        of_column: usize,
         count: usize,
     ) {
-        let at = i * self.n + j;
+        let at = i * self.places.row + of_column;
         // SAFETY: the caller's promise.
         unsafe {
             if !self.first {
@@ -47,6 +52,7 @@ impl<T: VectorFloat> Epilogue<'_, T> {
             match self.added {
                 Added::Nothing => {}
                 Added::ToColumns(x) => sum = simd.add(sum, load_first(simd, x.as_ptr().add(j), count)),
+                Added::ToRows(x) => sum = simd.add(sum, simd.splat(x[i].widen())),
                 Added::ToEach(x) => sum = simd.add(sum, load_first(simd, x.as_ptr().add(at), count)),
             }
             store_first(simd, sum, self.out.at(at), count);
@@ -67,17 +73,18 @@ impl<T: VectorFloat> Epilogue<'_, T> {
         (partial, stride): (*mut f32, usize),
         (i, j): (usize, usize),
     ) {
-        for (r, row) in tile[..rows].iter().enumerate() {
-            let mut at = 0;
-            while at < columns {
+        let mut at = 0;
+        while at < columns {
+            let of_column = self.places.of_column(j + at);
+            for (r, row) in tile[..rows].iter().enumerate() {
                 let partial = partial.wrapping_add(r * stride + at);
                 // SAFETY: a vector at `at` is inside the tile's row; the rest is the caller's promise.
                 unsafe {
                     let sum = simd.load_f32(row.as_ptr().add(at));
-                    self.vector(simd, sum, partial, (i + r, j + at), S::LANES.min(columns - at));
+                    self.vector(simd, sum, partial, (i + r, j + at), of_column, S::LANES.min(columns - at));
                 }
-                at += S::LANES;
             }
+            at += S::LANES;
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{
     blocking::{KC, UNROLL, parts, with_constants},
     epilogue::Epilogue,
-    product::{Layout, Product},
+    product::{Factors as _, Layout, Product},
 };
 use crate::kernels::{
     float::VectorFloat,
@@ -95,7 +95,13 @@ impl<T: VectorFloat> Kernel for Columns<'_, T> {
         let (sums, partial) = (sums.uninit(m * stride), partial.uninit(m * stride));
         for columns in parts(columns, stride) {
             for terms in parts(0..k, KC) {
-                let epilogue = Epilogue { first: terms.start == 0, last: terms.end == k, added: product.added, out, n };
+                let epilogue = Epilogue {
+                    first: terms.start == 0,
+                    last: terms.end == k,
+                    added: product.added,
+                    out,
+                    places: product.places(),
+                };
                 sums.fill(0.0);
                 for rows in parts(0..m, UNROLL) {
                     for terms in parts(terms.clone(), UNROLL) {
@@ -116,7 +122,8 @@ impl<T: VectorFloat> Kernel for Columns<'_, T> {
                             let sum = simd.load_f32(sums.as_ptr().add(place));
                             let count = S::LANES.min(columns.len() - at);
                             let partial = partial.as_mut_ptr().add(place);
-                            epilogue.vector(simd, sum, partial, (i, columns.start + at), count);
+                            let j = columns.start + at;
+                            epilogue.vector(simd, sum, partial, (i, j), j, count);
                         }
                     }
                 }

@@ -6,59 +6,94 @@
 
 use std::ops::Range;
 
+use half::{bf16, f16};
+
 use super::{
     blocking::{KC, MAX_MC, MAX_NR, NC, mc, parts},
     epilogue::Epilogue,
-    micro_kernel::{Panel, TILE, micro_kernel},
-    pack::{Operand, ROWS, Rows, pack_a, pack_b, packed_len, panel_len},
-    product::Product,
+    micro_kernel::{Paired, Panel, TILE, Terms, Wide, micro_kernel},
+    pack::{ROWS, Rows, pack_panels, packed_len, panel_len},
+    pairs::{self, Ways, are_exact},
+    product::{Factors, Product},
 };
 use crate::kernels::{
     float::VectorFloat,
     memory::{Scratch, with_scratch},
-    simd::{self, Kernel, Simd, Width},
+    simd::{self, Kernel, PairKernel, Pairs, Simd, Width},
     threads::{self, Shared},
 };
 
 /// A whole product; `false` where there are no vectors.
-pub(super) fn product<T: VectorFloat>(product: &Product<T>, out: &mut [T]) -> bool {
+pub(super) fn product<T: Multiply>(product: &Product<T>, out: &mut [T]) -> bool {
     let width = simd::widest();
     if width == Width::One {
         return false;
     }
-    let (m, k, n) = product.mkn;
-    let work = product.terms.len() * m * k * n;
-    let out = Shared::new(out);
-    if n >= m {
-        threads::split(n, MAX_NR, work, |columns| region(width, product, 0..m, columns, out));
-    } else {
-        threads::split(m, MAX_MC, work, |rows| region(width, product, rows, 0..n, out));
-    }
+    regions(product, out, |region| {
+        let done = T::multiply(width, region);
+        assert!(done, "a width that the machine has");
+    });
     true
 }
 
-fn region<T: VectorFloat>(
-    width: Width,
-    product: &Product<T>,
-    rows: Range<usize>,
-    columns: Range<usize>,
-    out: Shared<'_, T>,
-) {
-    with_scratch(|[a, b, partial]| {
-        let done = simd::run_with(width, Region { product, rows, columns, out, a, b, partial });
-        assert!(done.is_ok(), "a width that the machine has");
-    });
+/// Calls `run` with the regions of a product, on several threads where it is worth it.
+pub(crate) fn regions<T: Send, F: Factors<T>>(factors: &F, out: &mut [T], run: impl Fn(Region<'_, T, F>) + Sync) {
+    let (m, n) = factors.size();
+    let work = factors.depths().sum::<usize>() * m * n;
+    let out = Shared::new(out);
+    let region = |rows, columns| {
+        with_scratch(|[a, b, partial, wide]| run(Region { factors, rows, columns, out, a, b, partial, wide }));
+    };
+    if n >= m {
+        threads::split(n, MAX_NR, work, |columns| region(0..m, columns));
+    } else {
+        threads::split(m, MAX_MC, work, |rows| region(rows, 0..n));
+    }
 }
 
-/// A whole product with vectors of one width, on one thread.
+/// A whole product on one thread, by a way of one's own.
 #[cfg(test)]
-pub(super) fn with_width<T: VectorFloat>(width: Width, product: &Product<T>, out: &mut [T]) {
-    region(width, product, 0..product.mkn.0, 0..product.mkn.2, Shared::new(out));
+pub(super) fn on_one_thread<T: VectorFloat, R>(
+    factors: &Product<T>,
+    out: &mut [T],
+    run: impl FnOnce(Region<'_, T, Product<'_, T>>) -> R,
+) -> R {
+    let (rows, columns, out) = (0..factors.mkn.0, 0..factors.mkn.2, Shared::new(out));
+    with_scratch(|[a, b, partial, wide]| run(Region { factors, rows, columns, out, a, b, partial, wide }))
+}
+
+/// A type that [`Region`]s multiply.
+pub(super) trait Multiply: VectorFloat {
+    /// Multiplies with vectors of a width; `false` where the machine has none such.
+    fn multiply(width: Width, region: Region<'_, Self, Product<'_, Self>>) -> bool;
+}
+
+macro_rules! multiply_wide {
+    ($($t:ty),*) => { $(
+        impl Multiply for $t {
+            fn multiply(width: Width, region: Region<'_, Self, Product<'_, Self>>) -> bool {
+                simd::run_with(width, region).is_ok()
+            }
+        }
+    )* };
+}
+multiply_wide!(f32, f16);
+
+impl Multiply for bf16 {
+    fn multiply(width: Width, mut region: Region<'_, Self, Product<'_, Self>>) -> bool {
+        if width == Width::Sixteen && pairs::pay() {
+            region = match simd::run_pairs(region) {
+                Ok(()) => return true,
+                Err(region) => region,
+            };
+        }
+        simd::run_with(width, region).is_ok()
+    }
 }
 
 /// The rows and columns of a product that one thread computes.
-struct Region<'a, T> {
-    product: &'a Product<'a, T>,
+pub(crate) struct Region<'a, T, F> {
+    factors: &'a F,
     rows: Range<usize>,
     columns: Range<usize>,
     /// Of the whole product.
@@ -68,34 +103,78 @@ struct Region<'a, T> {
     b: &'a mut Scratch,
     /// Sums of the blocks of terms so far, in rows of `NC`.
     partial: &'a mut Scratch,
+    /// The right operand once more, where some blocks need it in f32.
+    wide: &'a mut Scratch,
 }
 
-impl<T: VectorFloat> Kernel for Region<'_, T> {
+impl<T: VectorFloat, F: Factors<T>> Kernel for Region<'_, T, F> {
     type Output = ();
-
-    /// The loops over blocks of columns, of terms, and of rows.
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Region { product, rows, columns, out, a, b, partial } = self;
-        let (_, k, n) = product.mkn;
-        let blocks = k.div_ceil(KC) * product.terms.len();
+        self.multiply(simd, Wide);
+    }
+}
+
+impl<F: Factors<bf16>> PairKernel for Region<'_, bf16, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd, P: Pairs<S>>(self, simd: S, pairs: P) {
+        self.multiply(simd, Paired(pairs));
+    }
+}
+
+impl<T: VectorFloat, F: Factors<T>> Region<'_, T, F> {
+    /// The loops over blocks of columns, of terms, and of rows.
+    #[inline(always)]
+    fn multiply<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) {
+        let Region { factors, rows, columns, out, a, b, partial, wide } = self;
+        let blocks: usize = factors.depths().map(|depth| depth.div_ceil(KC)).sum();
+        let (added, places) = (factors.added(), factors.places());
         // With one block there are no partial sums.
         let partial = if blocks > 1 { partial.uninit(rows.len() * NC).as_mut_ptr() } else { std::ptr::null_mut() };
         let mut space: Rows = ROWS;
         for columns in parts(columns, NC) {
-            let terms = product.terms.iter().flat_map(|&term| parts(0..k, KC).map(move |range| (term, range)));
-            for (block, (term, range)) in terms.enumerate() {
+            let terms = factors.depths().enumerate();
+            let terms = terms.flat_map(|(which, depth)| parts(0..depth, KC).map(move |range| (which, range)));
+            for (block, (which, range)) in terms.enumerate() {
                 let depth = range.len();
-                let epilogue = Epilogue { first: block == 0, last: block + 1 == blocks, added: product.added, out, n };
+                let epilogue = Epilogue { first: block == 0, last: block + 1 == blocks, added, out, places };
+                let (left, right) = factors.pair(which);
                 let b = b.uninit(packed_len(columns.len(), S::NR, depth));
-                pack_b(simd, Operand::right(product, term), columns.clone(), range.clone(), b, &mut space);
+                let b_sizes = ways.pack(simd, right, columns.clone(), range.clone(), S::NR, b, &mut space);
+                let (wide, mut is_packed) = (wide.uninit(b.len()), false);
                 for some in parts(rows.clone(), mc::<S>()) {
                     let a = a.uninit(packed_len(some.len(), S::MR, depth));
-                    pack_a(simd, Operand::left(product, term), some.clone(), range.clone(), a, &mut space);
                     let partial = partial.wrapping_add((some.start - rows.start) * NC);
+                    let exact = b_sizes.is_some_and(|b_sizes| {
+                        let a_sizes = ways.pack(simd, left, some.clone(), range.clone(), S::MR, a, &mut space);
+                        a_sizes.is_some_and(|a_sizes| are_exact(a_sizes, b_sizes))
+                    });
                     // SAFETY: the operands were packed for these rows, columns and terms, which are this thread's own and
                     // inside the result; `partial` has a row of NC for each row unless there is one block.
-                    unsafe { macro_kernel(simd, depth, (a, some), (b, columns.clone()), &epilogue, partial) };
+                    unsafe {
+                        if exact {
+                            let lanes = depth.div_ceil(W::Terms::IN_LANE);
+                            let (a, b) = ((&*a, some), (&*b, columns.clone()));
+                            macro_kernel(simd, ways.terms(), lanes, a, b, &epilogue, partial);
+                            continue;
+                        }
+                        pack_panels(simd, &mut Wide, left, some.clone(), range.clone(), S::MR, a, &mut space);
+                        if !is_packed {
+                            pack_panels(
+                                simd,
+                                &mut Wide,
+                                right,
+                                columns.clone(),
+                                range.clone(),
+                                S::NR,
+                                wide,
+                                &mut space,
+                            );
+                            is_packed = true;
+                        }
+                        macro_kernel(simd, Wide, depth, (a, some), (wide, columns.clone()), &epilogue, partial);
+                    }
                 }
             }
         }
@@ -105,11 +184,12 @@ impl<T: VectorFloat> Kernel for Region<'_, T> {
 /// The loops over tiles: a packed block of rows times a packed block of columns.
 ///
 /// # Safety
-/// `a` and `b` are the panels of `depth` terms of these rows and columns. For the rest see [`Epilogue::tile`]; rows of
-/// partial sums are `NC` apart.
+/// `a` and `b` are the panels of `depth` lanes of terms of these rows and columns. For the rest see [`Epilogue::tile`]; rows
+/// of partial sums are `NC` apart.
 #[inline(always)]
-unsafe fn macro_kernel<S: Simd, T: VectorFloat>(
+unsafe fn macro_kernel<S: Simd, T: VectorFloat, M: Terms<S>>(
     simd: S,
+    terms: M,
     depth: usize,
     (a, rows): (&[f32], Range<usize>),
     (b, columns): (&[f32], Range<usize>),
@@ -127,7 +207,7 @@ unsafe fn macro_kernel<S: Simd, T: VectorFloat>(
             let partial = partial.wrapping_add((i - rows.start) * NC + (j - columns.start));
             // SAFETY: the panels hold `depth` terms of whole tiles; the rest is the caller's promise.
             unsafe {
-                micro_kernel(simd, (size.0, count.div_ceil(S::LANES)), depth, a, b, &mut tile);
+                micro_kernel(simd, terms, (size.0, count.div_ceil(S::LANES)), depth, a, b, &mut tile);
                 epilogue.tile(simd, &tile, size, (partial, NC), (i, j));
             }
         }

@@ -1,7 +1,7 @@
 //! The micro-kernel: a tile of `MR x NR` sums that stays in registers over all terms of a block.
 
 use super::blocking::{MAX_MR, MAX_NR};
-use crate::kernels::simd::Simd;
+use crate::kernels::simd::{Pairs, Simd};
 
 /// A tile in memory.
 pub(crate) type Tile = [[f32; MAX_NR]; MAX_MR];
@@ -66,14 +66,47 @@ impl<const N: usize> Source for Windows<N> {
     }
 }
 
+/// What a lane of an operand holds, and how it is multiplied.
+pub(crate) trait Terms<S: Simd>: Copy {
+    /// How many terms a lane holds.
+    const IN_LANE: usize;
+    /// `c` plus the products of these terms, in order, each sum rounded.
+    fn mul_add(self, simd: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s;
+}
+
+/// An f32 in a lane.
+#[derive(Clone, Copy)]
+pub(crate) struct Wide;
+
+impl<S: Simd> Terms<S> for Wide {
+    const IN_LANE: usize = 1;
+    #[inline(always)]
+    fn mul_add(self, simd: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s {
+        simd.mul_add(a, b, c)
+    }
+}
+
+/// A pair of bf16 in a lane.
+#[derive(Clone, Copy)]
+pub(crate) struct Paired<P>(pub P);
+
+impl<S: Simd, P: Pairs<S>> Terms<S> for Paired<P> {
+    const IN_LANE: usize = 2;
+    #[inline(always)]
+    fn mul_add(self, _: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s {
+        self.0.mul_add_pairs(a, b, c)
+    }
+}
+
 /// The sums of `rows` rows and `vectors` vectors of columns: see [`micro_kernel_of`].
 ///
 /// # Safety
 /// `rows` is at most `S::MR` and `vectors` at most 2. Each of `depth` terms of `a` has `rows` numbers, and each of `b`
 /// `vectors` vectors that are valid for reads.
 #[inline(always)]
-pub(crate) unsafe fn micro_kernel<S: Simd, A: Source, B: Source>(
+pub(crate) unsafe fn micro_kernel<S: Simd, M: Terms<S>, A: Source, B: Source>(
     simd: S,
+    terms: M,
     (rows, vectors): (usize, usize),
     depth: usize,
     a: A,
@@ -85,7 +118,7 @@ pub(crate) unsafe fn micro_kernel<S: Simd, A: Source, B: Source>(
             match (rows, vectors) {
                 // SAFETY: the caller's promise.
                 $( ($rows, $vectors) if $rows <= S::MR => unsafe {
-                    micro_kernel_of::<S, A, B, $rows, $vectors, MAX_NR>(simd, depth, a, b, to)
+                    micro_kernel_of::<S, M, A, B, $rows, $vectors, MAX_NR>(simd, terms, depth, a, b, to)
                 }, )*
                 _ => unreachable!("no such tile"),
             }
@@ -94,13 +127,14 @@ pub(crate) unsafe fn micro_kernel<S: Simd, A: Source, B: Source>(
     sizes! { (1, 1) (2, 1) (3, 1) (4, 1) (5, 1) (6, 1) (7, 1) (8, 1) (1, 2) (2, 2) (3, 2) (4, 2) (5, 2) (6, 2) (7, 2) (8, 2) }
 }
 
-/// `to[r][c] = Σ a(p)[r] * b(p)[c]` over `depth` terms p, fused and in order, for R rows and C vectors of columns.
+/// `to[r][c] = Σ a(p)[r] * b(p)[c]` over `depth` lanes p of terms, fused and in order, for R rows and C vectors of columns.
 ///
 /// # Safety
 /// Each of `depth` terms of `a` has R numbers, and each of `b` C vectors that are valid for reads.
 #[inline(always)]
 pub(crate) unsafe fn micro_kernel_of<
     S: Simd,
+    M: Terms<S>,
     A: Source,
     B: Source,
     const R: usize,
@@ -108,6 +142,7 @@ pub(crate) unsafe fn micro_kernel_of<
     const WIDTH: usize,
 >(
     simd: S,
+    terms: M,
     depth: usize,
     a: A,
     b: B,
@@ -123,7 +158,7 @@ pub(crate) unsafe fn micro_kernel_of<
             for (r, sums) in sums.iter_mut().enumerate() {
                 let factor = simd.splat(*a.at(rows, r));
                 for (sum, &column) in sums.iter_mut().zip(&columns) {
-                    *sum = simd.mul_add(factor, column, *sum);
+                    *sum = terms.mul_add(simd, factor, column, *sum);
                 }
             }
         }

@@ -14,13 +14,14 @@ mod dispatch;
 pub(super) mod dot;
 mod epilogue;
 mod few_rows;
-mod loops;
+pub(super) mod loops;
 pub(super) mod micro_kernel;
 pub(super) mod pack;
 mod packed;
+pub(super) mod pairs;
 mod panels;
 pub(super) mod portable;
-mod product;
+pub(super) mod product;
 
 pub(crate) use dispatch::{Gemm, products};
 pub(crate) use packed::Packed;

@@ -2,13 +2,15 @@
 //!
 //! The packed format is a sequence of panels of `width` rows of the left operand (`MR`) or columns of the right one (`NR`).
 //! Within a panel, the `width` numbers of a term follow one another, term after term. A panel has room for a multiple of
-//! [`STEP`] terms, and rows or columns that are not there are 0.
+//! [`STEP`] terms, and rows or columns that are not there are 0. Where a lane holds a pair of terms ([`pairs`](super::pairs)),
+//! the `width` pairs of two terms follow one another, and the last may have 0 as its second number.
 
 use std::ops::Range;
 
 use super::{
     blocking::{KC, MAX_NR, parts},
-    product::{Layout, Product},
+    micro_kernel::Wide,
+    product::Layout,
 };
 use crate::kernels::{
     float::VectorFloat,
@@ -32,8 +34,29 @@ pub(crate) const fn packed_len(count: usize, width: usize, depth: usize) -> usiz
 }
 
 /// An operand before it is packed.
+pub(crate) trait Operand<T>: Copy {
+    /// Packs rows of a left operand, or columns of a right one, to one panel of `width` that begins with `to`: `width` lanes of
+    /// each lane of terms, 0 where there is no such row or column.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of [`panel_len`] numbers and [`SLACK`] more. There are at most [`KC`] terms, and at most `width`
+    /// rows or columns, which is at most [`MAX_NR`].
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn pack_panel<S: Simd, K: Packer<S, T>>(
+        self,
+        simd: S,
+        packer: &mut K,
+        some: Range<usize>,
+        terms: Range<usize>,
+        to: *mut f32,
+        width: usize,
+        space: &mut Rows,
+    );
+}
+
+/// A matrix in memory.
 #[derive(Clone, Copy)]
-pub(super) struct Operand<'a, T> {
+pub(crate) struct Matrix<'a, T> {
     matrix: &'a [T],
     /// Whether the numbers of one term follow one another. Otherwise the terms of one row or column do.
     contiguous: bool,
@@ -41,24 +64,17 @@ pub(super) struct Operand<'a, T> {
     stride: usize,
 }
 
-impl<'a, T> Operand<'a, T> {
-    /// The left operand of a term of a product.
-    pub fn left(product: &Product<'a, T>, term: (usize, usize)) -> Self {
-        let ((m, k, _), (a, _)) = (product.mkn, product.operands(term));
-        let contiguous = product.layout == Layout::TN;
-        Operand { matrix: a, contiguous, stride: if contiguous { m } else { k } }
-    }
-
-    /// The right operand of a term of a product.
-    pub fn right(product: &Product<'a, T>, term: (usize, usize)) -> Self {
-        let (_, k, n) = product.mkn;
-        Operand::right_of(product.layout, (k, n), product.operands(term).1)
+impl<'a, T> Matrix<'a, T> {
+    /// An operand whose numbers of one term follow one another, or whose terms of one row or column do. A stride lies between
+    /// two such sequences.
+    pub fn new(matrix: &'a [T], contiguous: bool, stride: usize) -> Self {
+        Matrix { matrix, contiguous, stride }
     }
 
     /// A right operand `k x n`, stored as `n x k` where the layout says that it is transposed.
-    pub fn right_of(layout: Layout, (k, n): (usize, usize), b: &'a [T]) -> Self {
+    pub fn right(layout: Layout, (k, n): (usize, usize), b: &'a [T]) -> Self {
         let contiguous = layout != Layout::NT;
-        Operand { matrix: b, contiguous, stride: if contiguous { n } else { k } }
+        Matrix::new(b, contiguous, if contiguous { n } else { k })
     }
 
     /// The index of a number of row or column `i` and of term `p`.
@@ -67,71 +83,101 @@ impl<'a, T> Operand<'a, T> {
     }
 }
 
-/// Packs rows of the left operand.
-#[inline(always)]
-pub(super) fn pack_a<S: Simd, T: VectorFloat>(
-    simd: S,
-    a: Operand<T>,
-    rows: Range<usize>,
-    terms: Range<usize>,
-    to: &mut [f32],
-    space: &mut Rows,
-) {
-    pack_panels(simd, a, rows, terms, S::MR, to, space);
+impl<T: VectorFloat> Operand<T> for Matrix<'_, T> {
+    #[inline(always)]
+    unsafe fn pack_panel<S: Simd, K: Packer<S, T>>(
+        self,
+        simd: S,
+        packer: &mut K,
+        some: Range<usize>,
+        terms: Range<usize>,
+        to: *mut f32,
+        width: usize,
+        space: &mut Rows,
+    ) {
+        assert!(self.index(some.end - 1, terms.end - 1) < self.matrix.len(), "inside the matrix");
+        // SAFETY: the numbers of these rows or columns and terms are inside the matrix, as was asserted; the rest is the
+        // caller's promise.
+        unsafe {
+            let from = self.matrix.as_ptr().add(self.index(some.start, terms.start));
+            if self.contiguous {
+                pack_contiguous(simd, packer, from, self.stride, some.len(), terms.len(), to, width);
+            } else {
+                pack_transposed(simd, packer, from, self.stride, some.len(), terms.len(), to, width, space);
+            }
+        }
+    }
 }
 
-/// Packs columns of the right operand.
-#[inline(always)]
-pub(super) fn pack_b<S: Simd, T: VectorFloat>(
-    simd: S,
-    b: Operand<T>,
-    columns: Range<usize>,
-    terms: Range<usize>,
-    to: &mut [f32],
-    space: &mut Rows,
-) {
-    pack_panels(simd, b, columns, terms, S::NR, to, space);
+/// How numbers become lanes of a panel.
+pub(crate) trait Packer<S: Simd, T> {
+    /// Terms of a lane: 1, or 2.
+    const IN_LANE: usize;
+    /// A vector of lanes, given the addresses of their numbers of each term.
+    ///
+    /// # Safety
+    /// The addresses, of which a packer of single terms has one, are valid for reads of `S::LANES` numbers.
+    unsafe fn vector(&mut self, simd: S, terms: [*const T; 2]) -> S::F32s;
+    /// The lanes of `len` terms of one row.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of `len` numbers, and `to` for writes of as many lanes as they fill, rounded up to whole
+    /// vectors.
+    unsafe fn row(&mut self, simd: S, from: *const T, len: usize, to: *mut f32);
 }
 
-/// Packs rows or columns `range` of an operand to panels of `width`.
+impl<S: Simd, T: Lanes> Packer<S, T> for Wide {
+    const IN_LANE: usize = 1;
+
+    #[inline(always)]
+    unsafe fn vector(&mut self, simd: S, [from, _]: [*const T; 2]) -> S::F32s {
+        // SAFETY: the caller's promise.
+        unsafe { T::load(simd, from) }
+    }
+
+    #[inline(always)]
+    unsafe fn row(&mut self, simd: S, from: *const T, len: usize, to: *mut f32) {
+        // SAFETY: the caller's promise.
+        unsafe { widen(simd, from, len, to) };
+    }
+}
+
+/// Packs rows or columns `range` of an operand to panels of `width`: `MR` rows of the left operand, `NR` columns of the right.
 #[inline(always)]
-fn pack_panels<S: Simd, T: VectorFloat>(
+#[allow(clippy::too_many_arguments)]
+pub(super) fn pack_panels<S: Simd, T, K: Packer<S, T>>(
     simd: S,
-    operand: Operand<T>,
+    packer: &mut K,
+    operand: impl Operand<T>,
     range: Range<usize>,
     terms: Range<usize>,
     width: usize,
     to: &mut [f32],
     space: &mut Rows,
 ) {
-    let depth = terms.len();
+    let (depth, lanes) = (terms.len(), terms.len().div_ceil(K::IN_LANE));
     assert!(depth > 0 && depth <= KC && width <= MAX_NR && !range.is_empty());
-    assert!(operand.index(range.end - 1, terms.end - 1) < operand.matrix.len(), "inside the matrix");
-    assert!(to.len() >= packed_len(range.len(), width, depth), "memory for all panels");
+    assert!(to.len() >= packed_len(range.len(), width, lanes), "memory for all panels");
     for (panel, some) in parts(range, width).enumerate() {
-        // SAFETY: the numbers of these rows or columns and terms are inside the matrix, and `to` has memory for all panels
-        // and slack, as was asserted.
+        // SAFETY: `to` has memory for all panels and slack, as was asserted.
         unsafe {
-            let from = operand.matrix.as_ptr().add(operand.index(some.start, terms.start));
-            let to = to.as_mut_ptr().add(panel * panel_len(width, depth));
-            if operand.contiguous {
-                pack_contiguous(simd, from, operand.stride, some.len(), depth, to, width);
-            } else {
-                pack_transposed(simd, from, operand.stride, some.len(), depth, to, width, space);
-            }
+            let to = to.as_mut_ptr().add(panel * panel_len(width, lanes));
+            operand.pack_panel(simd, packer, some, terms.clone(), to, width, space);
         }
     }
 }
 
 /// Packs one panel whose numbers of a term are contiguous: `to[p * width + i] = from[p * stride + i]` for `len` numbers i
-/// and `depth` terms p; 0 for i up to `width`.
+/// and `depth` terms p; 0 for i up to `width`. Where a lane holds a pair, p is its number, and it has two such terms.
 ///
 /// # Safety
-/// `from` is valid for reads of all these numbers, and `to` for writes of `depth * width` numbers and a vector more. `width`
-/// is at most [`MAX_NR`].
+/// `from` is valid for reads of all these numbers, and `to` for writes of `width` numbers for each lane of terms and a vector
+/// more. `width` is at most [`MAX_NR`].
 #[inline(always)]
-pub(crate) unsafe fn pack_contiguous<S: Simd, T: Lanes>(
+#[allow(clippy::too_many_arguments)]
+pub(crate) unsafe fn pack_contiguous<S: Simd, T: Lanes, K: Packer<S, T>>(
     simd: S,
+    packer: &mut K,
     from: *const T,
     stride: usize,
     len: usize,
@@ -140,19 +186,24 @@ pub(crate) unsafe fn pack_contiguous<S: Simd, T: Lanes>(
     width: usize,
 ) {
     let whole = len == width && width.is_multiple_of(S::LANES);
-    let mut padded = [T::default(); MAX_NR];
-    for p in 0..depth {
+    let zeros = [T::default(); MAX_NR];
+    let mut padded = [zeros; 2];
+    for p in 0..depth.div_ceil(K::IN_LANE) {
         // SAFETY: the caller's promise. Numbers that do not fill vectors are read from a padded copy. A store may reach into
         // the next term, which is written after it.
         unsafe {
-            let mut from = from.add(p * stride);
-            if !whole {
-                std::ptr::copy_nonoverlapping(from, padded.as_mut_ptr(), len);
-                from = padded.as_ptr();
+            let mut terms = [zeros.as_ptr(); 2];
+            for (i, term) in terms.iter_mut().enumerate().take(K::IN_LANE.min(depth - p * K::IN_LANE)) {
+                *term = from.add((p * K::IN_LANE + i) * stride);
+                if !whole {
+                    std::ptr::copy_nonoverlapping(*term, padded[i].as_mut_ptr(), len);
+                    *term = padded[i].as_ptr();
+                }
             }
             let mut at = 0;
             while at < width {
-                simd.store_f32(T::load(simd, from.add(at)), to.add(p * width + at));
+                let vector = packer.vector(simd, [terms[0].add(at), terms[1].add(at)]);
+                simd.store_f32(vector, to.add(p * width + at));
                 at += S::LANES;
             }
         }
@@ -160,15 +211,16 @@ pub(crate) unsafe fn pack_contiguous<S: Simd, T: Lanes>(
 }
 
 /// Packs one panel whose numbers of a row or column are contiguous: `to[p * width + i] = from[i * stride + p]` for `len`
-/// numbers i and `depth` terms p; 0 for i up to `width`.
+/// numbers i and `depth` terms p; 0 for i up to `width`. Pairs are as in [`pack_contiguous`].
 ///
 /// # Safety
 /// `from` is valid for reads of all these numbers, and `to` for writes of [`panel_len`] numbers and [`STEP`] more. `depth` is
 /// at most [`KC`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(crate) unsafe fn pack_transposed<S: Simd, T: Lanes>(
+pub(crate) unsafe fn pack_transposed<S: Simd, T: Lanes, K: Packer<S, T>>(
     simd: S,
+    packer: &mut K,
     from: *const T,
     stride: usize,
     len: usize,
@@ -177,20 +229,21 @@ pub(crate) unsafe fn pack_transposed<S: Simd, T: Lanes>(
     width: usize,
     space: &mut Rows,
 ) {
+    let lanes = depth.div_ceil(K::IN_LANE);
     for first in (0..width).step_by(STEP) {
         for (i, row) in space.iter_mut().enumerate() {
             if first + i < len {
                 // SAFETY: row `first + i` is one of the caller's and has `depth` numbers, which fill whole vectors of KC.
-                unsafe { widen(simd, from.add((first + i) * stride), depth, row.as_mut_ptr()) };
+                unsafe { packer.row(simd, from.add((first + i) * stride), depth, row.as_mut_ptr()) };
             } else {
-                row[..depth].fill(0.0);
+                row[..lanes].fill(0.0);
             }
         }
         // SAFETY: `to` has room for whole steps, and so have the rows. Where `width` is no multiple of STEP, a store reaches
         // into the next term, which is written after it.
         unsafe {
             let mut p = 0;
-            while p < depth {
+            while p < lanes {
                 simd.transpose(space[0].as_ptr().add(p), KC, to.add(p * width + first), width);
                 p += STEP;
             }

@@ -2,8 +2,8 @@
 
 use super::{
     blocking::{KC, parts},
-    micro_kernel::{Panel, TILE, micro_kernel},
-    pack::{Operand, ROWS, Rows, SLACK, STEP, pack_b, panel_len},
+    micro_kernel::{Panel, TILE, Wide, micro_kernel},
+    pack::{Matrix, ROWS, Rows, SLACK, STEP, pack_panels, panel_len},
     product::Layout,
 };
 use crate::kernels::{
@@ -58,7 +58,8 @@ impl<T: VectorFloat> Kernel for Packing<'_, T> {
         let mut space: Rows = ROWS;
         for terms in parts(0..k, KC).filter(|_| n > 0) {
             let to = &mut to[panels_len(S::NR, terms.start, n)..];
-            pack_b(simd, Operand::right_of(layout, (k, n), b), 0..n, terms, to, &mut space);
+            let b = Matrix::right(layout, (k, n), b);
+            pack_panels(simd, &mut Wide, b, 0..n, terms, S::NR, to, &mut space);
         }
         lines
     }
@@ -96,7 +97,7 @@ impl Kernel for Multiplication<'_> {
                     let a = &a[some.start * stride + terms.start..];
                     let a = Panel { start: a.as_ptr(), row: 1, step: stride };
                     // SAFETY: `depth` numbers of these rows are inside `a`, as was asserted, and the panel is packed.
-                    unsafe { micro_kernel(simd, size, depth, a, panel, &mut tile) };
+                    unsafe { micro_kernel(simd, Wide, size, depth, a, panel, &mut tile) };
                     for (i, sums) in some.zip(&tile) {
                         let to = &mut out[i * n + columns.start..][..columns.len()];
                         match first {

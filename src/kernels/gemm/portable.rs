@@ -16,6 +16,11 @@ pub(super) fn product<T: Float<Wide: MatrixMultiply>>(product: &Product<T>, out:
                 row.iter_mut().zip(x).for_each(|(sum, x)| *sum += x.widen());
             }
         }
+        Added::ToRows(x) => {
+            for (row, x) in sums.chunks_exact_mut(product.mkn.2).zip(x) {
+                row.iter_mut().for_each(|sum| *sum += x.widen());
+            }
+        }
         Added::ToEach(x) => sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += x.widen()),
     }
     T::narrow_into(&sums, out);

@@ -1,5 +1,7 @@
 //! What a matrix product is given.
 
+use super::pack::{Matrix, Operand};
+
 /// Which of the operands is transposed before the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
@@ -17,8 +19,40 @@ pub(crate) enum Added<'a, T> {
     Nothing,
     /// n numbers, one for each column.
     ToColumns(&'a [T]),
+    /// m numbers, one for each row.
+    ToRows(&'a [T]),
     /// As many numbers as the product has.
     ToEach(&'a [T]),
+}
+
+/// What the [loops](super::loops) multiply: a sum of products, and where its results go.
+pub(crate) trait Factors<T>: Sync {
+    type Left: Operand<T>;
+    type Right: Operand<T>;
+    /// Rows and columns of the result.
+    fn size(&self) -> (usize, usize);
+    /// The terms of each of the products that are added up.
+    fn depths(&self) -> impl Iterator<Item = usize>;
+    /// The operands of one of them.
+    fn pair(&self, which: usize) -> (Self::Left, Self::Right);
+    fn added(&self) -> Added<'_, T>;
+    fn places(&self) -> Places;
+}
+
+/// Where the results of a product lie: row i of column j at `j / columns * block + i * row + j % columns`. The columns of a
+/// block are a multiple of the widest vector, or all.
+#[derive(Clone, Copy)]
+pub(crate) struct Places {
+    pub row: usize,
+    pub columns: usize,
+    pub block: usize,
+}
+
+impl Places {
+    #[inline(always)]
+    pub fn of_column(self, j: usize) -> usize {
+        if j < self.columns { j } else { j / self.columns * self.block + j % self.columns }
+    }
 }
 
 /// Several products of one size: result i is the sum over `terms[i]` of the products of those matrices of `a` and `b`,
@@ -59,6 +93,7 @@ impl<'a, T> Products<'a, T> {
         match self.added {
             Added::Nothing => {}
             Added::ToColumns(x) => assert_eq!(x.len(), n, "one number for each column"),
+            Added::ToRows(x) => assert_eq!(x.len(), m, "one number for each row"),
             Added::ToEach(x) => assert_eq!(x.len(), len, "one number for each element"),
         }
     }
@@ -69,9 +104,41 @@ impl<'a, T> Products<'a, T> {
         let added = match self.added {
             Added::Nothing => Added::Nothing,
             Added::ToColumns(x) => Added::ToColumns(x),
+            Added::ToRows(x) => Added::ToRows(x),
             Added::ToEach(x) => Added::ToEach(&x[i * len..(i + 1) * len]),
         };
         Product { layout: self.layout, mkn: self.mkn, a: self.a, b: self.b, terms: &self.terms[i], added }
+    }
+}
+
+impl<'a, T: Copy + Sync> Factors<T> for Product<'a, T>
+where
+    Matrix<'a, T>: Operand<T>,
+{
+    type Left = Matrix<'a, T>;
+    type Right = Matrix<'a, T>;
+
+    fn size(&self) -> (usize, usize) {
+        (self.mkn.0, self.mkn.2)
+    }
+
+    fn depths(&self) -> impl Iterator<Item = usize> {
+        self.terms.iter().map(|_| self.mkn.1)
+    }
+
+    fn pair(&self, which: usize) -> (Matrix<'a, T>, Matrix<'a, T>) {
+        let ((m, k, n), (a, b)) = (self.mkn, self.operands(self.terms[which]));
+        let left = Matrix::new(a, self.layout == Layout::TN, if self.layout == Layout::TN { m } else { k });
+        (left, Matrix::right(self.layout, (k, n), b))
+    }
+
+    fn added(&self) -> Added<'_, T> {
+        self.added
+    }
+
+    fn places(&self) -> Places {
+        let (_, _, n) = self.mkn;
+        Places { row: n, columns: n, block: 0 }
     }
 }
 
@@ -96,6 +163,7 @@ impl<'a, T> Product<'a, T> {
                 repeated = vec![x[0]; m];
                 Added::ToColumns(&repeated[..])
             }
+            Added::ToRows(x) => Added::ToColumns(x),
             other => other,
         };
         let layout = if self.layout == Layout::TN { Layout::NN } else { Layout::NT };

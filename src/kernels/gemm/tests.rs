@@ -3,10 +3,13 @@
 use half::{bf16, f16};
 use rand::{Rng, SeedableRng};
 
-use super::{blocking::KC, dot::Dots, few_rows, loops, panels::Panels, portable, product::Product, *};
+use super::{
+    blocking::KC, dot::Dots, few_rows, loops, pairs::are_exact, panels::Panels, portable, product::Product, *,
+};
 use crate::kernels::{
     float::{Float, VectorFloat},
-    simd, threads,
+    simd::{self, SizeRange, twin::WithTwin},
+    threads,
 };
 
 fn random<T: Float<Wide = f32>>(len: usize, seed: u64) -> Vec<T> {
@@ -42,6 +45,7 @@ fn twin<T: Float<Wide = f32>>(one: &Product<T>) -> Vec<T> {
         T::narrow(match one.added {
             Added::Nothing => sum,
             Added::ToColumns(x) => sum + x[j].widen(),
+            Added::ToRows(x) => sum + x[i].widen(),
             Added::ToEach(x) => sum + x[i * n + j].widen(),
         })
     };
@@ -66,6 +70,7 @@ fn check_near<T: Float<Wide = f32>>(one: &Product<T>, got: &[T]) {
         let added = match one.added {
             Added::Nothing => 0.0,
             Added::ToColumns(x) => f64::from(x[j].widen()),
+            Added::ToRows(x) => f64::from(x[i].widen()),
             Added::ToEach(x) => f64::from(x[at].widen()),
         };
         (exact, size) = (exact + added, size + added.abs());
@@ -106,13 +111,15 @@ fn check_all<T: Gemm + VectorFloat>(bits: impl Fn(&T) -> u32) {
             (vec![(0, 0)], Added::Nothing),
             (vec![(1, 2), (0, 1)], Added::ToEach(&added[..])),
             (vec![(0, 1)], Added::ToColumns(&added[..n])),
+            (vec![(1, 2)], Added::ToRows(&added[..m])),
         ] {
             let one = Product { layout, mkn, a: &a, b: &b, terms: &terms, added };
             let want = twin(&one);
             check_near(&one, &want);
             for width in simd::widths() {
                 let mut got = vec![T::default(); m * n];
-                loops::with_width(width, &one, &mut got);
+                let done = loops::on_one_thread(&one, &mut got, |region| simd::run_with(width, region).is_ok());
+                assert!(done);
                 let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
                 assert!(same, "{mkn:?} {layout:?} {width:?}: {got:?} for {want:?}");
                 if layout != Layout::NT && one.terms.len() == 1 {
@@ -131,6 +138,74 @@ fn check_all<T: Gemm + VectorFloat>(bits: impl Fn(&T) -> u32) {
             check_near(&one, &got);
         }
     }
+}
+
+/// All products of `a` and `b` by pairs: with the twin of the instruction, and with the instruction where there is one.
+fn check_pairs(mkn: (usize, usize, usize), a: &[bf16], b: &[bf16], terms: &[(usize, usize)], about: &str) {
+    let bits = |x: &bf16| if x.is_nan() { bf16::NAN.to_bits() } else { x.to_bits() };
+    for layout in [Layout::NN, Layout::NT, Layout::TN] {
+        let one = Product { layout, mkn, a, b, terms, added: Added::Nothing };
+        let want = twin(&one);
+        let check = |got: Vec<bf16>, by: &str| {
+            let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
+            assert!(same, "{about} {mkn:?} {layout:?} {by}: {got:?} for {want:?}");
+        };
+        for width in simd::widths() {
+            let mut got = vec![bf16::ZERO; mkn.0 * mkn.2];
+            assert!(loops::on_one_thread(&one, &mut got, |region| simd::run_with(width, WithTwin(region)).is_ok()));
+            check(got, &format!("twin of {width:?}"));
+        }
+        let mut got = vec![bf16::ZERO; mkn.0 * mkn.2];
+        if loops::on_one_thread(&one, &mut got, |region| simd::run_pairs(region).is_ok()) {
+            check(got, "instruction");
+        }
+    }
+}
+
+#[test]
+fn pairs_have_the_bits_of_single_terms() {
+    for mkn in SIZES {
+        let (m, k, n) = mkn;
+        let (mut a, mut b) = (random::<bf16>(2 * m * k, 1), random::<bf16>(2 * k * n, 2));
+        check_pairs(mkn, &a, &b, &[(0, 1), (1, 0)], "random");
+        // Half of all numbers are 0, of either sign.
+        a.iter_mut().chain(&mut b).step_by(2).for_each(|x| *x = bf16::from_f32(0f32.copysign(x.to_f32())));
+        check_pairs(mkn, &a, &b, &[(1, 1)], "with zeros");
+    }
+}
+
+#[test]
+fn pairs_of_numbers_that_the_instruction_flushes_are_multiplied_in_f32() {
+    let number = |exponent: i32| move |x: bf16| bf16::from_f32((f64::from(x) * 2f64.powi(exponent)) as f32);
+    // Up to below the smallest subnormal, and on both sides of the border.
+    for (of_a, of_b) in [(-56, -56), (-50, -70), (-60, -60), (-126, 0), (-130, 0), (0, -134), (-100, -30), (120, 120)] {
+        let mkn = (9, 300, 35);
+        let a: Vec<bf16> = random(9 * 300, 1).into_iter().map(number(of_a)).collect();
+        let b: Vec<bf16> = random(300 * 35, 2).into_iter().map(number(of_b)).collect();
+        check_pairs(mkn, &a, &b, &[(0, 0)], &format!("2^{of_a} times 2^{of_b}"));
+    }
+    let (mut a, mut b) = (random::<bf16>(9 * 300, 1), random::<bf16>(300 * 35, 2));
+    for x in [bf16::INFINITY, bf16::NAN, bf16::MIN_POSITIVE_SUBNORMAL, bf16::MAX, bf16::NEG_INFINITY] {
+        (a[1777], b[4444]) = (x, x);
+        check_pairs((9, 300, 35), &a, &b, &[(0, 0)], &format!("one is {x}"));
+    }
+}
+
+#[test]
+fn numbers_are_exact_as_pairs_where_no_sum_can_be_subnormal() {
+    let of = |least: f64, most: f64| {
+        let bits = |x: f64| u32::from(bf16::from_f64(x).to_bits());
+        SizeRange { least: bits(least), most: bits(most) }
+    };
+    let none = SizeRange { least: 0x10000, most: 0 };
+    let two = |exponent: i32| 2f64.powi(exponent);
+    assert!(are_exact(of(two(-56), 1.0), of(two(-56), 1e30)));
+    assert!(!are_exact(of(two(-56), 1.0), of(1.99 * two(-57), 1.0)));
+    assert!(are_exact(of(two(-126), 1.0), of(two(14), two(20))));
+    assert!(!are_exact(of(two(-127), 1.0), of(two(30), two(30))));
+    assert!(!are_exact(of(1.0, f64::INFINITY), of(1.0, 1.0)));
+    assert!(are_exact(none, of(two(-126), 1.0)) && are_exact(none, none));
+    assert!(!are_exact(none, of(two(-130), 1.0)));
 }
 
 #[test]

@@ -3,13 +3,17 @@
 //! A kernel that names its operations is written once over [`Simd`] and run by [`run`]. A plain loop is run by
 //! [`vectorized`], which lets the compiler use the wider instructions. Both give the same bits as without them.
 
+#[cfg(test)]
+pub(crate) mod twin;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use std::sync::OnceLock;
 
-pub(crate) use vector::{Body, Kernel, Lanes, Simd, Width, load_first, store_first};
+pub(crate) use vector::{
+    Body, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, Width, load_first, store_first,
+};
 
 /// The widest vectors that this machine has and that the environment variable `PRECAST_VECTORS` allows. It is read once.
 pub(crate) fn widest() -> Width {
@@ -45,6 +49,16 @@ pub(crate) fn run_with<K: Kernel>(width: Width, kernel: K) -> Result<K::Output, 
         Width::Eight => Ok(x86::run_avx2(kernel)),
         _ => Err(kernel),
     }
+}
+
+/// Runs a kernel that multiplies pairs of bf16. Returns the kernel where the machine has no instruction for them, or where
+/// `PRECAST_VECTORS` allows no vectors that wide.
+pub(crate) fn run_pairs<K: PairKernel>(kernel: K) -> Result<K::Output, K> {
+    #[cfg(target_arch = "x86_64")]
+    if widest() == Width::Sixteen && x86::has_pairs() {
+        return Ok(x86::run_pairs(kernel));
+    }
+    Err(kernel)
 }
 
 /// Runs plain loops compiled for the [`widest`] vectors.

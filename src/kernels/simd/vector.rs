@@ -83,6 +83,49 @@ pub(crate) trait Simd: Copy {
     unsafe fn transpose(self, from: *const f32, row: usize, to: *mut f32, to_row: usize);
 }
 
+/// The instruction that multiplies pairs of bf16.
+///
+/// A pair is a lane's 32 bits: the number of the first of two terms above, that of the second below. As with [`Simd`], a value is
+/// the proof that the machine has the instructions.
+pub(crate) trait Pairs<S: Simd>: Copy {
+    /// In each lane `c` plus the product of the first numbers, and then plus that of the second; both are rounded. What is
+    /// subnormal counts as 0, before and after.
+    fn mul_add_pairs(self, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s;
+    /// The pairs of numbers that were [loaded](Simd::load_bf16) from two rows.
+    fn join(self, first: S::F32s, second: S::F32s) -> S::F32s;
+    /// The pairs of numbers of one row.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of `2 * LANES` elements.
+    unsafe fn load_pairs(self, from: *const bf16) -> S::F32s;
+    /// Notes the sizes of some pairs.
+    fn note(self, pairs: S::F32s, sizes: &mut Sizes<S>);
+    /// The sizes that were noted.
+    fn noted(self, sizes: &Sizes<S>) -> SizeRange;
+}
+
+/// Of some numbers in bf16 the smallest size and the largest, in the bits of lanes: of the former one less, so that 0 is the
+/// largest of all.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes<S: Simd> {
+    pub least_less_one: S::F32s,
+    pub most: S::F32s,
+}
+
+impl<S: Simd> Sizes<S> {
+    /// Of no numbers.
+    pub fn none(simd: S) -> Self {
+        Sizes { least_less_one: simd.splat(f32::from_bits(u32::MAX)), most: simd.splat(0.0) }
+    }
+}
+
+/// Sizes of some numbers as bits of bf16. The smallest is that of those other than 0; where there is none, it is above all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SizeRange {
+    pub least: u32,
+    pub most: u32,
+}
+
 /// A storage format that vectors of f32 are loaded from and stored to.
 pub(crate) trait Lanes: Copy + Default {
     /// One number, exact: the scalar twin of [`load`](Lanes::load).
@@ -145,6 +188,13 @@ pub(crate) trait Kernel {
     type Output;
     /// `#[inline(always)]`, so that it is compiled for the instructions of `S`.
     fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// A kernel written over pairs of bf16.
+pub(crate) trait PairKernel {
+    type Output;
+    /// `#[inline(always)]`, so that it is compiled for the instructions of `S` and `P`.
+    fn run<S: Simd, P: Pairs<S>>(self, simd: S, pairs: P) -> Self::Output;
 }
 
 /// Plain loops, to be run by [`vectorized`](super::vectorized): a small closure, or a type whose `run` is

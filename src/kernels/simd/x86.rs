@@ -6,7 +6,7 @@ use std::{arch::x86_64::*, sync::OnceLock};
 
 use half::{bf16, f16};
 
-use super::vector::{Body, Kernel, Simd, Width};
+use super::vector::{Body, Kernel, PairKernel, Pairs, Simd, SizeRange, Sizes, Width};
 
 /// The widest vectors of which this machine has all instructions.
 pub(super) fn of_machine() -> Width {
@@ -64,6 +64,77 @@ macro_rules! entry {
 }
 entry!(Avx2, Eight, run_avx2, vectorized_avx2, "avx2,fma,f16c");
 entry!(Avx512, Sixteen, run_avx512, vectorized_avx512, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl");
+
+/// The instruction of AVX512-BF16. See [`Pairs`] for what a value proves.
+#[derive(Clone, Copy)]
+pub(super) struct Bf16(());
+
+/// Whether this machine multiplies pairs of bf16, and has all other instructions of the widest vectors.
+pub(super) fn has_pairs() -> bool {
+    of_machine() == Width::Sixteen && is_x86_feature_detected!("avx512bf16")
+}
+
+pub(super) fn run_pairs<K: PairKernel>(kernel: K) -> K::Output {
+    /// # Safety
+    /// The machine has the features.
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+    fn go<K: PairKernel>(kernel: K) -> K::Output {
+        kernel.run(Avx512(()), Bf16(()))
+    }
+    assert!(has_pairs());
+    // SAFETY: the machine has these instructions, as was just asserted.
+    unsafe { go(kernel) }
+}
+
+impl Pairs<Avx512> for Bf16 {
+    #[inline(always)]
+    fn mul_add_pairs(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: `self` proves that the machine has the instructions; both types are 512 bits.
+        unsafe {
+            let [a, b] = [a, b].map(|v| std::mem::transmute::<__m512, __m512bh>(v));
+            _mm512_dpbf16_ps(c, a, b)
+        }
+    }
+
+    #[inline(always)]
+    fn join(self, first: __m512, second: __m512) -> __m512 {
+        // SAFETY: `self` proves that the machine has the instructions.
+        unsafe {
+            let second = _mm512_srli_epi32::<16>(_mm512_castps_si512(second));
+            _mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(first), second))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_pairs(self, from: *const bf16) -> __m512 {
+        // SAFETY: `self` proves that the machine has the instructions; the pointer is the caller's promise. In memory the first
+        // of two is the lower.
+        unsafe { _mm512_castsi512_ps(_mm512_rol_epi32::<16>(_mm512_loadu_si512(from.cast()))) }
+    }
+
+    #[inline(always)]
+    fn note(self, pairs: __m512, sizes: &mut Sizes<Avx512>) {
+        // SAFETY: `self` proves that the machine has the instructions.
+        unsafe {
+            let size = _mm512_and_si512(_mm512_castps_si512(pairs), _mm512_set1_epi16(0x7fff));
+            let (least, most) = (_mm512_castps_si512(sizes.least_less_one), _mm512_castps_si512(sizes.most));
+            let less_one = _mm512_sub_epi16(size, _mm512_set1_epi16(1));
+            sizes.least_less_one = _mm512_castsi512_ps(_mm512_min_epu16(least, less_one));
+            sizes.most = _mm512_castsi512_ps(_mm512_max_epu16(most, size));
+        }
+    }
+
+    #[inline(always)]
+    fn noted(self, sizes: &Sizes<Avx512>) -> SizeRange {
+        let halves = |v: __m512| {
+            // SAFETY: both types are 64 bytes.
+            unsafe { std::mem::transmute::<__m512, [u16; 32]>(v) }
+        };
+        let least = halves(sizes.least_less_one).into_iter().fold(u16::MAX, u16::min);
+        let most = halves(sizes.most).into_iter().fold(0, u16::max);
+        SizeRange { least: u32::from(least) + 1, most: most.into() }
+    }
+}
 
 macro_rules! simd {
     (

@@ -1,0 +1,441 @@
+//! Convolutions of bf16 as products of [pairs](crate::kernels::gemm::pairs), with an im2col matrix that is never made: its
+//! numbers are packed from the padded images.
+//!
+//! Every element is summed in the order of the other kernels, so no bit depends on which is chosen.
+
+use std::ops::Range;
+
+use half::bf16;
+
+use super::{
+    geometry::{Geometry, each, index, positions},
+    padded::PaddedLayout,
+    windows::{images_together, input_gradient_source},
+};
+use crate::kernels::{
+    gemm::{
+        blocking::{KC, MAX_MR, MAX_NR},
+        loops,
+        pack::{Matrix, Operand, Packer, Rows, pack_contiguous, pack_transposed},
+        pairs,
+        product::{Added, Factors, Places},
+    },
+    memory::{Pooled, uninit_vec},
+    simd::{self, Simd},
+};
+
+/// Elements that are copied at once; a copy may read and write so many more than it should.
+const COPIED: usize = 16;
+
+/// Elements of padded images that are read together, if that is more than one image: two MiB.
+const CHUNK: usize = 1 << 20;
+
+/// Products of fewer rows or terms are left to the other kernels, as their packing takes too long.
+const LEAST: usize = 24;
+
+/// Whether products of so many rows and terms are computed here: where pairs are multiplied faster than f32.
+fn pay(g: &Geometry, rows: usize, terms: usize) -> bool {
+    // Where there is no instruction, tests run its twin.
+    g.groups == 1 && rows >= LEAST && terms >= LEAST && (cfg!(test) || pairs::pay())
+}
+
+/// Patches of padded images: column j of the im2col matrix of all images is output `j % volume` of image `j / volume`.
+#[derive(Clone, Copy)]
+struct Patches<'a> {
+    padded: &'a [bf16],
+    /// Elements of an image.
+    image: usize,
+    /// Where each row of the matrix is read, relative to the start of an output.
+    offsets: &'a [usize],
+    /// Where the first output of each run starts; the others follow.
+    runs: &'a [usize],
+    /// Outputs of a run.
+    length: usize,
+}
+
+impl<'a> Patches<'a> {
+    /// Panics unless all patches of so many images are inside, with what a copy reads beyond.
+    fn new(
+        (padded, image, images): (&'a [bf16], usize, usize),
+        offsets: &'a [usize],
+        (runs, length): (&'a [usize], usize),
+    ) -> Self {
+        let last = |indices: &[usize]| indices.iter().max().copied().unwrap_or(0);
+        let end = (images - 1) * image + last(runs) + last(offsets) + length + COPIED;
+        assert!(end <= padded.len(), "patches are inside the padded images");
+        Patches { padded, image, offsets, runs, length }
+    }
+
+    /// Outputs of an image.
+    fn volume(&self) -> usize {
+        self.runs.len() * self.length
+    }
+
+    /// Calls `f` with each sequence of neighbouring outputs: where it starts, and how many there are.
+    #[inline(always)]
+    fn sequences(&self, outputs: Range<usize>, mut f: impl FnMut(usize, usize)) {
+        let mut j = outputs.start;
+        while j < outputs.end {
+            let (image, output) = (j / self.volume(), j % self.volume());
+            let (run, at) = (output / self.length, output % self.length);
+            let len = (self.length - at).min(outputs.end - j);
+            f(image * self.image + self.runs[run] + at, len);
+            j += len;
+        }
+    }
+
+    /// Copies a sequence.
+    ///
+    /// # Safety
+    /// It is of this matrix, and `to` is valid for writes of its elements and [`COPIED`] more.
+    #[inline(always)]
+    unsafe fn copy(&self, from: usize, len: usize, to: *mut bf16) {
+        for at in (0..len).step_by(COPIED) {
+            // SAFETY: `new` has shown that whole copies are inside the padded images; the rest is the caller's promise.
+            unsafe { std::ptr::copy_nonoverlapping(self.padded.as_ptr().add(from + at), to.add(at), COPIED) };
+        }
+    }
+}
+
+/// The im2col matrix as a right operand: its columns are outputs.
+#[derive(Clone, Copy)]
+struct Im2col<'a>(Patches<'a>);
+
+impl Operand<bf16> for Im2col<'_> {
+    #[inline(always)]
+    unsafe fn pack_panel<S: Simd, K: Packer<S, bf16>>(
+        self,
+        simd: S,
+        packer: &mut K,
+        some: Range<usize>,
+        terms: Range<usize>,
+        to: *mut f32,
+        width: usize,
+        _: &mut Rows,
+    ) {
+        let Im2col(patches) = self;
+        assert!(terms.end <= patches.offsets.len());
+        let (mut sequences, mut count) = ([(0, 0); MAX_NR], 0);
+        patches.sequences(some.clone(), |from, len| {
+            sequences[count] = (from, len);
+            count += 1;
+        });
+        let sequences = &sequences[..count];
+        const ROW: usize = MAX_NR + COPIED;
+        let mut rows = [[bf16::ZERO; ROW]; 2];
+        for (lane, first) in terms.clone().step_by(K::IN_LANE).enumerate() {
+            let terms = first..terms.end.min(first + K::IN_LANE);
+            for (row, term) in rows.iter_mut().zip(terms.clone()) {
+                let mut at = 0;
+                for &(from, len) in sequences {
+                    // SAFETY: sequences are of this matrix; a row has room for all of them and a copy more.
+                    unsafe { patches.copy(from + patches.offsets[term], len, row.as_mut_ptr().add(at)) };
+                    at += len;
+                }
+                row[at..].fill(bf16::ZERO);
+            }
+            // SAFETY: the rows have `width` numbers; there is room for this lane of each.
+            unsafe {
+                let to = to.add(lane * width);
+                pack_contiguous(simd, packer, rows[0].as_ptr(), ROW, width, terms.len(), to, width);
+            }
+        }
+    }
+}
+
+/// A row of numbers for [`pack_transposed`], and what a copy writes beyond.
+const ROW: usize = KC + COPIED;
+
+/// The transposed im2col matrix as a right operand: its terms are outputs.
+#[derive(Clone, Copy)]
+struct Transposed<'a>(Patches<'a>);
+
+impl Operand<bf16> for Transposed<'_> {
+    #[inline(always)]
+    unsafe fn pack_panel<S: Simd, K: Packer<S, bf16>>(
+        self,
+        simd: S,
+        packer: &mut K,
+        some: Range<usize>,
+        terms: Range<usize>,
+        to: *mut f32,
+        width: usize,
+        space: &mut Rows,
+    ) {
+        let Transposed(patches) = self;
+        let (mut sequences, mut count) = ([(0, 0); KC], 0);
+        patches.sequences(terms.clone(), |from, len| {
+            sequences[count] = (from, len);
+            count += 1;
+        });
+        let mut rows = [[bf16::ZERO; ROW]; MAX_NR];
+        for (row, &offset) in rows.iter_mut().zip(&patches.offsets[some.clone()]) {
+            let mut at = 0;
+            for &(from, len) in &sequences[..count] {
+                // SAFETY: sequences are of this matrix; a row has room for all of them and a copy more.
+                unsafe { patches.copy(from + offset, len, row.as_mut_ptr().add(at)) };
+                at += len;
+            }
+        }
+        // SAFETY: the rows have these terms; the rest is the caller's promise.
+        unsafe {
+            let from = rows.as_ptr().cast();
+            pack_transposed(simd, packer, from, ROW, some.len(), terms.len(), to, width, space);
+        }
+    }
+}
+
+/// The gradient of a convolution's output as a left operand: its rows are channels, its terms are outputs of several images.
+#[derive(Clone, Copy)]
+struct OutputGradient<'a> {
+    grad: &'a [bf16],
+    /// Elements of an image, and of a channel.
+    image: usize,
+    volume: usize,
+}
+
+impl Operand<bf16> for OutputGradient<'_> {
+    #[inline(always)]
+    unsafe fn pack_panel<S: Simd, K: Packer<S, bf16>>(
+        self,
+        simd: S,
+        packer: &mut K,
+        some: Range<usize>,
+        terms: Range<usize>,
+        to: *mut f32,
+        width: usize,
+        space: &mut Rows,
+    ) {
+        let mut rows = [[bf16::ZERO; ROW]; MAX_MR];
+        for (row, channel) in rows.iter_mut().zip(some.clone()) {
+            let mut p = terms.start;
+            while p < terms.end {
+                let (image, output) = (p / self.volume, p % self.volume);
+                let len = (self.volume - output).min(terms.end - p);
+                let from = image * self.image + channel * self.volume + output;
+                row[p - terms.start..][..len].copy_from_slice(&self.grad[from..from + len]);
+                p += len;
+            }
+        }
+        // SAFETY: the rows have these terms; the rest is the caller's promise.
+        unsafe {
+            let from = rows.as_ptr().cast();
+            pack_transposed(simd, packer, from, ROW, some.len(), terms.len(), to, width, space);
+        }
+    }
+}
+
+/// The weights of a convolution as the left operand of its input's gradient: its rows are channels, its terms the taps of one
+/// output channel after the other.
+#[derive(Clone, Copy)]
+struct Swapped<'a> {
+    weight: &'a [bf16],
+    channels: usize,
+    taps: usize,
+}
+
+impl Operand<bf16> for Swapped<'_> {
+    #[inline(always)]
+    unsafe fn pack_panel<S: Simd, K: Packer<S, bf16>>(
+        self,
+        simd: S,
+        packer: &mut K,
+        some: Range<usize>,
+        terms: Range<usize>,
+        to: *mut f32,
+        width: usize,
+        space: &mut Rows,
+    ) {
+        let Swapped { weight, channels, taps } = self;
+        let mut rows = [[bf16::ZERO; ROW]; MAX_MR];
+        for (row, channel) in rows.iter_mut().zip(some.clone()) {
+            let mut p = terms.start;
+            while p < terms.end {
+                let (output, tap) = (p / taps, p % taps);
+                let len = (taps - tap).min(terms.end - p);
+                let (from, to) = (&weight[(output * channels + channel) * taps + tap..], &mut row[p - terms.start..]);
+                // A copy of a fixed size is faster. What it copies too much is replaced, or no term.
+                match (from.first_chunk::<COPIED>(), to.first_chunk_mut()) {
+                    (Some(from), Some(to)) if len <= COPIED => *to = *from,
+                    _ => to[..len].copy_from_slice(&from[..len]),
+                }
+                p += len;
+            }
+        }
+        // SAFETY: the rows have these terms; the rest is the caller's promise.
+        unsafe {
+            let from = rows.as_ptr().cast();
+            pack_transposed(simd, packer, from, ROW, some.len(), terms.len(), to, width, space);
+        }
+    }
+}
+
+/// Weights times patches: a convolution of some images.
+struct Convolution<'a, W> {
+    weights: W,
+    patches: Patches<'a>,
+    /// Rows of the weights, terms, and images.
+    rows: usize,
+    images: usize,
+    bias: Option<&'a [bf16]>,
+}
+
+impl<'a, W: Operand<bf16> + Sync> Factors<bf16> for Convolution<'a, W> {
+    type Left = W;
+    type Right = Im2col<'a>;
+
+    fn size(&self) -> (usize, usize) {
+        (self.rows, self.images * self.patches.volume())
+    }
+
+    fn depths(&self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.patches.offsets.len())
+    }
+
+    fn pair(&self, _: usize) -> (W, Im2col<'a>) {
+        (self.weights, Im2col(self.patches))
+    }
+
+    fn added(&self) -> Added<'_, bf16> {
+        self.bias.map_or(Added::Nothing, Added::ToRows)
+    }
+
+    fn places(&self) -> Places {
+        let volume = self.patches.volume();
+        Places { row: volume, columns: volume, block: self.rows * volume }
+    }
+}
+
+/// A convolution of all images of `x` in the layout `source`, to `rows` channels.
+fn convolution(
+    source: &PaddedLayout,
+    x: &[bf16],
+    weights: impl Operand<bf16> + Sync,
+    rows: usize,
+    offsets: &[usize],
+    (runs, length): (&[usize], usize),
+    bias: Option<&[bf16]>,
+) -> Vec<bf16> {
+    let g = source.geometry();
+    let (x_image, image, volume) =
+        (g.in_channels * g.in_volume(), g.in_channels * source.channel(), runs.len() * length);
+    let mut out = uninit_vec(g.batch * rows * volume);
+    // A vector of outputs is of one image.
+    let together = if volume.is_multiple_of(MAX_NR / 2) { (CHUNK / image).clamp(1, g.batch) } else { 1 };
+    let mut padded = Pooled::<bf16>::zeros(together * image + length + 2 * COPIED);
+    for (x, out) in x.chunks(together * x_image).zip(out.chunks_mut(together * rows * volume)) {
+        for (x, padded) in x.chunks_exact(x_image).zip(padded.chunks_exact_mut(image)) {
+            source.fill_as_is(x, padded, source.channel());
+        }
+        let images = x.len() / x_image;
+        let patches = Patches::new((&padded, image, images), offsets, (runs, length));
+        run(&Convolution { weights, patches, rows, images, bias }, out);
+    }
+    out
+}
+
+/// Multiplies by pairs.
+fn run(factors: &impl Factors<bf16>, out: &mut [bf16]) {
+    loops::regions(factors, out, |region| {
+        let done = simd::run_pairs(region);
+        #[cfg(test)]
+        let done = done.or_else(|region| simd::run(simd::twin::WithTwin(region)));
+        assert!(done.is_ok(), "an instruction that the machine has");
+    });
+}
+
+/// See [`forward`](super::dispatch::forward); `None` where another kernel is to be taken.
+pub(super) fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Option<Vec<bf16>> {
+    if !pay(g, g.out_channels, g.patch()) {
+        return None;
+    }
+    let source = PaddedLayout::phase_split(g);
+    let offsets = source.offsets(source.channel());
+    let first = positions([g.output[0], g.output[1], 1]);
+    let runs = Pooled::collect(g.output[0] * g.output[1], first.map(|at| source.start(at)));
+    let weights = Matrix::new(weight, false, g.patch());
+    Some(convolution(&source, x, weights, g.out_channels, &offsets, (&runs, g.output[2]), bias))
+}
+
+/// See [`input_gradient`](super::dispatch::input_gradient); `None` where another kernel is to be taken.
+pub(super) fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Option<Vec<bf16>> {
+    let (channels, taps) = (g.in_channels, g.taps());
+    let terms = g.out_channels * taps;
+    let source = input_gradient_source(g);
+    // Each pixel is read, and there is one phase.
+    let is_plain = g.stride == [1; 3] && (0..3).all(|a| source.size[a] >= g.input[a] + g.before[a]);
+    if !is_plain || !pay(g, channels, terms) {
+        return None;
+    }
+    let reach = source.geometry().before;
+    let all: Vec<[usize; 3]> = positions(g.kernel).collect();
+    let offset = |tap: [usize; 3]| index(each(|a| reach[a] - tap[a] * g.dilation[a]), source.size);
+    let offsets = (0..g.out_channels).flat_map(|o| all.iter().map(move |&tap| (o, tap)));
+    let offsets = Pooled::collect(terms, offsets.map(|(o, tap)| o * source.channel() + offset(tap)));
+    let start = |at: [usize; 3]| index(each(|a| at[a] + g.before[a]), source.size);
+    let runs = Pooled::collect(g.input[0] * g.input[1], positions([g.input[0], g.input[1], 1]).map(start));
+    let weights = Swapped { weight, channels, taps };
+    Some(convolution(&source, grad, weights, channels, &offsets, (&runs, g.input[2]), bias))
+}
+
+/// The outputs' gradients times patches: the gradient of the weight.
+struct WeightGradient<'a> {
+    grad: &'a [bf16],
+    patches: Patches<'a>,
+    rows: usize,
+    images: usize,
+    /// Images whose outputs are terms of one product.
+    together: usize,
+}
+
+impl<'a> Factors<bf16> for WeightGradient<'a> {
+    type Left = OutputGradient<'a>;
+    type Right = Transposed<'a>;
+
+    fn size(&self) -> (usize, usize) {
+        (self.rows, self.patches.offsets.len())
+    }
+
+    fn depths(&self) -> impl Iterator<Item = usize> {
+        (0..self.images)
+            .step_by(self.together)
+            .map(|first| (self.images - first).min(self.together) * self.patches.volume())
+    }
+
+    fn pair(&self, which: usize) -> (OutputGradient<'a>, Transposed<'a>) {
+        let (first, volume) = (which * self.together, self.patches.volume());
+        let image = self.rows * volume;
+        let grad = OutputGradient { grad: &self.grad[first * image..], image, volume };
+        (grad, Transposed(Patches { padded: &self.patches.padded[first * self.patches.image..], ..self.patches }))
+    }
+
+    fn added(&self) -> Added<'_, bf16> {
+        Added::Nothing
+    }
+
+    fn places(&self) -> Places {
+        let patch = self.patches.offsets.len();
+        Places { row: patch, columns: patch, block: 0 }
+    }
+}
+
+/// See [`weight_gradient`](super::dispatch::weight_gradient); `None` where another kernel is to be taken.
+pub(super) fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Vec<bf16>> {
+    if !pay(g, g.out_channels, g.out_volume()) {
+        return None;
+    }
+    let source = PaddedLayout::phase_split(g);
+    let (x_image, image) = (g.in_channels * g.in_volume(), g.in_channels * source.channel());
+    let mut padded = Pooled::<bf16>::zeros(g.batch * image + g.output[2] + 2 * COPIED);
+    for (x, padded) in x.chunks_exact(x_image).zip(padded.chunks_exact_mut(image)) {
+        source.fill_as_is(x, padded, source.channel());
+    }
+    let offsets = source.offsets(source.channel());
+    let first = positions([g.output[0], g.output[1], 1]);
+    let runs = Pooled::collect(g.output[0] * g.output[1], first.map(|at| source.start(at)));
+    let patches = Patches::new((&padded, image, g.batch), &offsets, (&runs, g.output[2]));
+    let together = images_together(g.in_channels * PaddedLayout::whole(g).channel(), g.batch);
+    let mut out = uninit_vec(g.sizes()[1]);
+    run(&WeightGradient { grad, patches, rows: g.out_channels, images: g.batch, together }, &mut out);
+    Some(out)
+}

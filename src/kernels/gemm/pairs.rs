@@ -1,0 +1,155 @@
+//! Products of bf16 by the instruction that multiplies pairs of terms: twice as many in a vector.
+//!
+//! The instruction adds the two products of a pair one after the other and rounds twice, as two multiply-adds of f32 do. It
+//! differs only where a number or a sum is subnormal. So the sizes of all numbers are noted while they are packed, and a block
+//! whose numbers are [too small](are_exact) is multiplied in f32. No bit depends on the way.
+
+use std::{ops::Range, sync::OnceLock};
+
+use half::bf16;
+
+use super::{
+    micro_kernel::{Paired, Terms, Wide},
+    pack::{Operand, Packer, Rows, pack_panels},
+};
+use crate::kernels::{
+    limits,
+    simd::{Lanes, Pairs, Simd, SizeRange, Sizes},
+};
+
+/// The ways to multiply a type besides widening it.
+pub(super) trait Ways<S: Simd, T>: Copy {
+    type Terms: Terms<S>;
+    /// What the lanes of packed panels hold.
+    fn terms(self) -> Self::Terms;
+    /// Packs panels, and returns the sizes of their numbers; `None`, and nothing done, where there is no other way.
+    #[allow(clippy::too_many_arguments)]
+    fn pack(
+        self,
+        simd: S,
+        operand: impl Operand<T>,
+        range: Range<usize>,
+        terms: Range<usize>,
+        width: usize,
+        to: &mut [f32],
+        space: &mut Rows,
+    ) -> Option<SizeRange>;
+}
+
+impl<S: Simd, T> Ways<S, T> for Wide {
+    type Terms = Wide;
+
+    #[inline(always)]
+    fn terms(self) -> Wide {
+        self
+    }
+
+    #[inline(always)]
+    fn pack(
+        self,
+        _: S,
+        _: impl Operand<T>,
+        _: Range<usize>,
+        _: Range<usize>,
+        _: usize,
+        _: &mut [f32],
+        _: &mut Rows,
+    ) -> Option<SizeRange> {
+        None
+    }
+}
+
+impl<S: Simd, P: Pairs<S>> Ways<S, bf16> for Paired<P> {
+    type Terms = Self;
+
+    #[inline(always)]
+    fn terms(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn pack(
+        self,
+        simd: S,
+        operand: impl Operand<bf16>,
+        range: Range<usize>,
+        terms: Range<usize>,
+        width: usize,
+        to: &mut [f32],
+        space: &mut Rows,
+    ) -> Option<SizeRange> {
+        let mut packer = PairPacker::new(simd, self.0);
+        pack_panels(simd, &mut packer, operand, range, terms, width, to, space);
+        Some(packer.sizes())
+    }
+}
+
+/// Packs pairs, and notes the sizes of their numbers.
+pub(crate) struct PairPacker<S: Simd, P> {
+    pairs: P,
+    sizes: Sizes<S>,
+}
+
+impl<S: Simd, P: Pairs<S>> PairPacker<S, P> {
+    #[inline(always)]
+    pub fn new(simd: S, pairs: P) -> Self {
+        PairPacker { pairs, sizes: Sizes::none(simd) }
+    }
+
+    /// Of all numbers that were packed.
+    #[inline(always)]
+    pub fn sizes(&self) -> SizeRange {
+        self.pairs.noted(&self.sizes)
+    }
+}
+
+impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for PairPacker<S, P> {
+    const IN_LANE: usize = 2;
+
+    #[inline(always)]
+    unsafe fn vector(&mut self, simd: S, [first, second]: [*const bf16; 2]) -> S::F32s {
+        // SAFETY: the caller's promise.
+        let pairs = unsafe { self.pairs.join(bf16::load(simd, first), bf16::load(simd, second)) };
+        self.pairs.note(pairs, &mut self.sizes);
+        pairs
+    }
+
+    #[inline(always)]
+    unsafe fn row(&mut self, simd: S, from: *const bf16, len: usize, to: *mut f32) {
+        let mut last = [bf16::ZERO; 32];
+        for at in (0..len).step_by(2 * S::LANES) {
+            let count = (2 * S::LANES).min(len - at);
+            // SAFETY: the caller's promise. Numbers that do not fill a vector are read from a padded copy.
+            unsafe {
+                let mut from = from.add(at);
+                if count < 2 * S::LANES {
+                    std::ptr::copy_nonoverlapping(from, last.as_mut_ptr(), count);
+                    from = last.as_ptr();
+                }
+                let pairs = self.pairs.load_pairs(from);
+                self.pairs.note(pairs, &mut self.sizes);
+                simd.store_f32(pairs, to.add(at / 2));
+            }
+        }
+    }
+}
+
+/// Whether pairs of numbers of these sizes have the sums of single terms.
+///
+/// A number in bf16 has 8 bits, so one of exponent e is a multiple of 2^(e-7), and a product of two one of 2^(e+f-14). Where
+/// the smallest are at least multiples of 2^-126, the smallest normal f32, so is every sum, and none is subnormal. What is not
+/// finite is left to f32 as well: a NaN keeps its bits there.
+pub(crate) fn are_exact(a: SizeRange, b: SizeRange) -> bool {
+    const INFINITE: u32 = 0x7f80;
+    const LEAST_NORMAL: u32 = 0x80;
+    let exponent = |size: u32| (size >> 7) as i32 - 127;
+    a.most.max(b.most) < INFINITE
+        && a.least.min(b.least) >= LEAST_NORMAL
+        && exponent(a.least) + exponent(b.least) >= -126 + 14
+}
+
+/// Whether pairs are multiplied faster here than f32: measured once, for some are said to have a slow instruction.
+pub(crate) fn pay() -> bool {
+    static PAY: OnceLock<bool> = OnceLock::new();
+    *PAY.get_or_init(|| limits::pairs_speedup().is_some_and(|speedup| speedup > 1.1))
+}

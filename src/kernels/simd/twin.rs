@@ -1,0 +1,89 @@
+//! The scalar twin of the instruction that multiplies pairs of bf16, for machines that lack it. It takes what is subnormal as 0,
+//! as the instruction does, so that a kernel which should not have used it fails its test here as well.
+
+use half::bf16;
+
+use super::{Kernel, PairKernel, Pairs, Simd, SizeRange, Sizes};
+
+/// Runs a kernel of pairs with vectors of any width.
+pub(crate) struct WithTwin<K>(pub K);
+
+impl<K: PairKernel> Kernel for WithTwin<K> {
+    type Output = K::Output;
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> K::Output {
+        self.0.run(simd, Twin(simd))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Twin<S>(S);
+
+impl<S: Simd> Twin<S> {
+    /// The bits of the lanes; those above the vector are 0.
+    fn lanes(self, v: S::F32s) -> [u32; 16] {
+        let mut lanes = [0f32; 16];
+        // SAFETY: there is room for the widest vector.
+        unsafe { self.0.store_f32(v, lanes.as_mut_ptr()) };
+        lanes.map(f32::to_bits)
+    }
+
+    fn vector(self, lanes: [u32; 16]) -> S::F32s {
+        let lanes = lanes.map(f32::from_bits);
+        // SAFETY: there are numbers for the widest vector.
+        unsafe { self.0.load_f32(lanes.as_ptr()) }
+    }
+
+    fn sizes(self, v: S::F32s) -> impl Iterator<Item = (usize, [u32; 2])> {
+        self.lanes(v).into_iter().map(|pair| [pair >> 16, pair & 0xffff]).enumerate().take(S::LANES)
+    }
+}
+
+fn flushed(x: f32) -> f32 {
+    if x.is_subnormal() { 0f32.copysign(x) } else { x }
+}
+
+/// The first and the second number of a pair.
+fn numbers(pair: u32) -> [f32; 2] {
+    [pair & 0xffff_0000, pair << 16].map(|bits| flushed(f32::from_bits(bits)))
+}
+
+impl<S: Simd> Pairs<S> for Twin<S> {
+    fn mul_add_pairs(self, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s {
+        let [a, b, c] = [a, b, c].map(|v| self.lanes(v));
+        self.vector(std::array::from_fn(|i| {
+            let ([a0, a1], [b0, b1]) = (numbers(a[i]), numbers(b[i]));
+            let first = flushed(a0.mul_add(b0, flushed(f32::from_bits(c[i]))));
+            flushed(a1.mul_add(b1, first)).to_bits()
+        }))
+    }
+
+    fn join(self, first: S::F32s, second: S::F32s) -> S::F32s {
+        let (first, second) = (self.lanes(first), self.lanes(second));
+        self.vector(std::array::from_fn(|i| first[i] | second[i] >> 16))
+    }
+
+    unsafe fn load_pairs(self, from: *const bf16) -> S::F32s {
+        // SAFETY: the caller's promise.
+        let row = unsafe { std::slice::from_raw_parts(from, 2 * S::LANES) };
+        let pair = |i: usize| u32::from(row[2 * i].to_bits()) << 16 | u32::from(row[2 * i + 1].to_bits());
+        self.vector(std::array::from_fn(|i| if i < S::LANES { pair(i) } else { 0 }))
+    }
+
+    fn note(self, pairs: S::F32s, sizes: &mut Sizes<S>) {
+        let (mut least, mut most) = (self.lanes(sizes.least_less_one), self.lanes(sizes.most));
+        for (i, [first, second]) in self.sizes(pairs) {
+            for size in [first, second].map(|number| number & 0x7fff) {
+                least[i] = least[i].min(size.wrapping_sub(1));
+                most[i] = most[i].max(size);
+            }
+        }
+        (sizes.least_less_one, sizes.most) = (self.vector(least), self.vector(most));
+    }
+
+    fn noted(self, sizes: &Sizes<S>) -> SizeRange {
+        let (least, most) = (self.lanes(sizes.least_less_one), self.lanes(sizes.most));
+        let least = least[..S::LANES].iter().fold(0xffff, |least, &x| x.min(least));
+        SizeRange { least: least + 1, most: most[..S::LANES].iter().fold(0, |most, &x| x.max(most)) }
+    }
+}
