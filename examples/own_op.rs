@@ -68,17 +68,15 @@ impl CustomOp for RowScale {
 }
 
 /// A network that uses two of them; a cell knows nothing of precision.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct Net {
     first: Child<Dense>,
     second: Child<Dense>,
     swish: Swish,
 }
 
-#[typetag::serde]
-impl Cell for Net {
-    children!(Self { first, second, swish: _ });
-
+impl Forward for Net {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let x = RowScale.apply(&[x])?.detach();
         self.second.call(&self.swish.apply(&[&self.first.call(&x)?])?)

@@ -89,6 +89,9 @@
 #![warn(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
+// The derive names what it needs by `::precast`, here as in other crates.
+extern crate self as precast;
+
 pub mod autocast;
 pub mod catalogue;
 pub mod cell;
@@ -119,7 +122,9 @@ pub mod train;
 
 pub use autocast::{Autocast, autocast};
 pub use catalogue::{Op, Precision};
-pub use cell::{Cell, Child};
+#[doc(hidden)]
+pub use cell::derived as __derive;
+pub use cell::{Cell, Child, Forward};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 #[doc(hidden)]

@@ -9,7 +9,8 @@ use precast::{
 };
 
 /// A block that calls listed and unlisted ops itself, beside a listed cell, a black cell and a nested container.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct Block {
     fc: Child<Dense>,
     norm: Child<LayerNorm>,
@@ -41,9 +42,7 @@ impl precast::cell::Member for Weight {
     }
 }
 
-#[typetag::serde]
-impl Cell for Block {
-    children!(Self { fc, norm, tail, weight });
+impl Forward for Block {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let w = self.weight.0.tensor();
         let x = self.norm.call(&self.fc.call(x)?)?;

@@ -75,40 +75,37 @@ mod by_shape {
 }
 
 /// A cell that calls ops directly.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct Direct {
     #[serde(with = "by_shape")]
     w: Param,
 }
 
-#[typetag::serde]
-impl Cell for Direct {
-    children!(Self { w });
+impl Forward for Direct {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.matmul(&self.w.tensor())?.relu()? + x
     }
 }
 
 /// A cell of two inputs and no single one.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct Blend {}
 
-#[typetag::serde]
-impl Cell for Blend {
-    children!(Self {});
+impl Forward for Blend {
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         Ok(vec![(&inputs[0] * &inputs[1])?])
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct Twofold {
     blend: Child<Blend>,
 }
 
-#[typetag::serde]
-impl Cell for Twofold {
-    children!(Self { blend });
+impl Forward for Twofold {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         Ok(self.blend.call_many(&[x.clone(), x.clone()])?.swap_remove(0))
     }

@@ -79,7 +79,8 @@ fn nan_and_subnormal() -> Tensor {
 
 #[test]
 fn every_dtype_keeps_its_bits() {
-    #[derive(Debug, Serialize, Deserialize)]
+    #[derive(Cell, Debug, Serialize, Deserialize)]
+    #[cell(saved)]
     struct Table {
         #[serde(skip, default = "unreachable")]
         tables: Vec<Param>,
@@ -87,9 +88,7 @@ fn every_dtype_keeps_its_bits() {
     fn unreachable() -> Vec<Param> {
         Vec::new()
     }
-    #[typetag::serde]
-    impl Cell for Table {
-        children!(Self { tables });
+    impl Forward for Table {
     }
 
     let folder = Folder::new("dtypes");

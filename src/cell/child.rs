@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{AsCell, Cell, recompute::recomputed};
+use super::{AsCell, Cell, file::read_slot, recompute::recomputed, saved::note_not_written};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -477,10 +477,11 @@ struct Requested<'a, C: ?Sized> {
 
 impl<C: ?Sized + Serialize> Serialize for Child<C> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.to_float {
+        let written = match self.to_float {
             None => self.cell.serialize(serializer),
             Some(to_float) => Requested { to_float, cell: &*self.cell }.serialize(serializer),
-        }
+        };
+        written.inspect_err(|_| note_not_written(self.id()))
     }
 }
 
@@ -489,7 +490,7 @@ where
     Box<C>: Deserialize<'de>,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        super::children::read_slot(deserializer).map(|(to_float, cell)| Child {
+        read_slot(deserializer).map(|(to_float, cell)| Child {
             to_float,
             recompute: false,
             planned: Planned::default(),

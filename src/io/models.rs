@@ -28,6 +28,7 @@ use serde_yaml::{Spanned, budget::BudgetBreach};
 
 use crate::{
     Child,
+    cell::writing,
     error::{Error, Result, did_you_mean},
     io::files,
     layers::{Rng, kinds},
@@ -130,6 +131,7 @@ impl Model {
     /// As [`parse`].
     pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Self> {
         not_too_long(text, origin)?;
+        kinds()?;
         let head: Head = read(text, origin)?;
         match head.version.value {
             VERSION => {
@@ -189,8 +191,13 @@ fn write(net: &Child, name: Option<&str>) -> Result<String> {
     if deepest >= MAX_DEPTH {
         return Err(Error::model(format!("{WRITTEN}: {}", too_deep())));
     }
-    let text =
-        serde_yaml::to_string(&V1Ref { version: VERSION, name, net }).map_err(|e| Error::model(e.to_string()))?;
+    kinds()?;
+    let text = writing(|| serde_yaml::to_string(&V1Ref { version: VERSION, name, net })).map_err(|(e, slot)| {
+        match slot.and_then(|slot| net.path_of(slot)) {
+            Some(path) if !path.is_empty() => Error::model(format!("cell `{path}`: {e}")),
+            _ => Error::model(e.to_string()),
+        }
+    })?;
     not_too_long(&text, WRITTEN)?;
     read::<IgnoredAny>(&text, WRITTEN)?;
     Ok(text)
@@ -243,8 +250,9 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
     let place = place.map_or(String::new(), |(line, column)| format!(":{line}:{column}"));
     let (met, allowed) = what.split_once("`, expected ").unwrap_or((what, ""));
     let allowed = allowed.trim_start_matches("one of ");
-    let what = if let Some(kind) = met.strip_prefix("unknown variant `").filter(|_| allowed == kinds().join(", ")) {
-        format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds()))
+    let kinds = kinds().unwrap_or_default();
+    let what = if let Some(kind) = met.strip_prefix("unknown variant `").filter(|_| allowed == kinds.join(", ")) {
+        format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds))
     } else if let Some(key) = met.strip_prefix("unknown field `") {
         format!("unknown key `{key}`{}; there may be {allowed}", did_you_mean(key, allowed.split(", ")))
     } else if what.starts_with("invalid u") {

@@ -13,7 +13,6 @@
 
 mod axes;
 mod init;
-mod kinds;
 mod spec;
 
 mod activation;
@@ -40,7 +39,7 @@ pub use dense::{Dense, DenseSpec};
 pub use dropout::{Dropout, DropoutSpec};
 pub use embedding::{Embedding, EmbeddingSpec};
 pub use init::{Init, Rng};
-pub use kinds::kinds;
+pub use crate::cell::kinds;
 pub use norm::{
     GroupNorm, GroupNormSpec, InstanceNorm, InstanceNorm1d, InstanceNorm1dSpec, InstanceNorm2d, InstanceNorm2dSpec,
     InstanceNorm3d, InstanceNorm3dSpec, InstanceNormSpec, LayerNorm, LayerNormSpec, RmsNorm, RmsNormSpec,

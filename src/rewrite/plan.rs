@@ -251,7 +251,7 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
 fn check_kinds(policy: &Policy, decisions: &[Decision]) -> Result<()> {
     let by_hand = |(_, entry): &(&String, &Entry)| !matches!(entry.origin, Origin::Pack(_));
     for (kind, Entry { origin, .. }) in policy.lists.cells().iter().filter(by_hand) {
-        let known = layers::kinds();
+        let known = layers::kinds()?;
         let here = || decisions.iter().map(|d| d.kind.as_ref());
         if !known.contains(&kind.as_str()) && !here().any(|met| met == kind) {
             let near = did_you_mean(kind, known.iter().copied().chain(here()));

@@ -55,7 +55,8 @@ fn norms_keep_their_running_statistics_with_them() {
 }
 
 /// A floating and an integer buffer, a parameter in f64, and a weight of its own.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 #[serde(from = "()", into = "()")]
 struct Mixed {
     positions: Param,
@@ -86,9 +87,7 @@ impl From<Mixed> for () {
     fn from(_: Mixed) {}
 }
 
-#[typetag::serde]
-impl Cell for Mixed {
-    children!(Self { positions, index, double, half });
+impl Forward for Mixed {
 }
 
 #[test]

@@ -15,12 +15,11 @@ fn small() -> Child {
 }
 
 /// A cell that looks at a number and chooses.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct Chooses;
 
-#[typetag::serde]
-impl Cell for Chooses {
-    children!(Self {});
+impl Forward for Chooses {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let doubled = (x * 2.0)?;
         if doubled.sum_all()?.item()? > 0.0 { doubled.relu() } else { doubled.neg() }

@@ -41,9 +41,7 @@ macro_rules! layer {
         $(children $child:ident: $member:ty;)? $(params $($param:ident),+;)? $(data $($data:ident: $type:ty),+;)?
     } |$cell:ident, $x:ident| $body:expr) => {
         layer!(@struct $(#[$meta])* $name { $(children $child: $member;)? $(params $($param),+;)? $(data $($data: $type),+;)? });
-        #[typetag::serde(name = $kind)]
-        impl Cell for $name {
-            children!(Self { $($child,)? $($($param,)+)? $($($data: _),+)? });
+        impl Forward for $name {
             fn forward(&self, $x: &Tensor) -> Result<Tensor> {
                 let $cell = self;
                 $body
@@ -52,9 +50,7 @@ macro_rules! layer {
     };
     ($(#[$meta:meta])* $name:ident as $kind:literal { params $($param:ident),+; } many |$cell:ident, $inputs:ident| $body:expr) => {
         layer!(@struct $(#[$meta])* $name { params $($param),+; });
-        #[typetag::serde(name = $kind)]
-        impl Cell for $name {
-            children!(Self { $($param),+ });
+        impl Forward for $name {
             fn forward_many(&self, $inputs: &[Tensor]) -> Result<Vec<Tensor>> {
                 let $cell = self;
                 $body
@@ -65,7 +61,8 @@ macro_rules! layer {
         $(children $child:ident: $member:ty;)? $(params $($param:ident),+;)? $(data $($data:ident: $type:ty),+;)?
     }) => {
         $(#[$meta])*
-        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+        #[cell(saved, kind = $kind)]
         pub struct $name {
             $(pub $child: $member,)?
             $($(#[serde(with = "crate::unfused::by_shape")] pub $param: Param,)+)?

@@ -75,7 +75,8 @@ impl Named {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct LeNet {
     features: Child<Sequential>,
     fc: Child<Sequential>,
@@ -98,12 +99,11 @@ impl LeNet {
     }
 }
 
-#[typetag::serde]
-impl Cell for LeNet {
-    children!(Self { features, fc });
+impl Forward for LeNet {
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct ResBlock {
     conv1: Child<Conv2d>,
     bn1: Child<BatchNorm2d>,
@@ -123,9 +123,7 @@ impl ResBlock {
     }
 }
 
-#[typetag::serde]
-impl Cell for ResBlock {
-    children!(Self { conv1, bn1, conv2, bn2, downsample, relu });
+impl Forward for ResBlock {
 }
 
 /// Parameters and buffers that a cell has of its own, under names that are no Rust names; in files they are nothing.
@@ -158,7 +156,8 @@ impl Member for Own {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct TransformerBlock {
     own: Own,
     attn: Child<MultiheadAttention>,
@@ -187,9 +186,7 @@ impl TransformerBlock {
     }
 }
 
-#[typetag::serde]
-impl Cell for TransformerBlock {
-    children!(Self { own, attn, ln1, l1, l2, ln2 });
+impl Forward for TransformerBlock {
 }
 
 /// A recurrent network of Paddle: it and the cell that it wraps, at `0.cell`, share the weights.
@@ -225,27 +222,26 @@ impl Cell for Lstm {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved, kind = "RNN")]
 struct Rnn {
     cell: Child<LSTMCell>,
 }
 
-#[typetag::serde(name = "RNN")]
-impl Cell for Rnn {
-    children!(Self { cell });
+impl Forward for Rnn {
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct SpectralNorm {
     own: Own,
 }
 
-#[typetag::serde]
-impl Cell for SpectralNorm {
-    children!(Self { own });
+impl Forward for SpectralNorm {
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct EmbeddingNet {
     emb: Child<Embedding>,
     gn: Child<GroupNorm>,
@@ -280,7 +276,5 @@ impl EmbeddingNet {
     }
 }
 
-#[typetag::serde]
-impl Cell for EmbeddingNet {
-    children!(Self { emb, gn, inorm, lstm, prelu, bn_old, bn1, bn3, in1, sn, fc, lrn });
+impl Forward for EmbeddingNet {
 }

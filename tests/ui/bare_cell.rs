@@ -1,14 +1,12 @@
 use precast::prelude::*;
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct Head {
     fc: Dense,
 }
 
-#[typetag::serde]
-impl Cell for Head {
-    children!(Self { fc });
-
+impl Forward for Head {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.fc.forward(x)
     }

@@ -2,14 +2,13 @@
 
 use precast::prelude::*;
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct Head {
     fc: Child<Dense>,
 }
 
-#[typetag::serde]
-impl Cell for Head {
-    children!(Self { fc, .. });
+impl Forward for Head {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.fc.call(x)
     }

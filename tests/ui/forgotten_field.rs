@@ -1,15 +1,13 @@
 use precast::prelude::*;
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct Head {
     fc: Child<Dense>,
     norm: Child<LayerNorm>,
 }
 
-#[typetag::serde]
-impl Cell for Head {
-    children!(Self { fc });
-
+impl Forward for Head {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.norm.call(&self.fc.call(x)?)
     }

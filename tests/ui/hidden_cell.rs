@@ -2,15 +2,14 @@
 
 use precast::prelude::*;
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 struct Net {
     fc: Child<Dense>,
     head: Child<Dense>,
 }
 
-#[typetag::serde]
-impl Cell for Net {
-    children!(Self { fc, head: _ });
+impl Forward for Net {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.head.call(&self.fc.call(x)?)
     }
