@@ -6,7 +6,7 @@
 use precast::{Backward, CustomOp, autocast, gradcheck, observe::collect_op_stats, prelude::*};
 
 /// `x · sigmoid(slope · x)`: declares no precision, so it runs in that of its input.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 struct Swish {
     slope: f64,
 }
@@ -68,8 +68,7 @@ impl CustomOp for RowScale {
 }
 
 /// A network that uses two of them; a cell knows nothing of precision.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Debug)]
 struct Net {
     first: Child<Dense>,
     second: Child<Dense>,

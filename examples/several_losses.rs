@@ -5,8 +5,7 @@
 use precast::{Reduction, data, prelude::*};
 
 /// Reads a digit, and draws it again.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Debug)]
 struct ReadAndDraw {
     body: Child<Dense>,
     classes: Child<Dense>,

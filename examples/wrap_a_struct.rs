@@ -10,8 +10,7 @@ use precast::{
 };
 
 /// Two convolutions with a skip connection. Precision is not mentioned here.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Debug)]
 struct Residual {
     conv1: Child<Conv2d>,
     bn1: Child<BatchNorm2d>,
@@ -47,8 +46,7 @@ impl Forward for Residual {
     }
 }
 
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Debug)]
 struct SmallResNet {
     blocks: Vec<Child<Residual>>,
     head: Child<Dense>,

@@ -7,17 +7,14 @@
 //! ```
 //! use precast::{data, prelude::*};
 //!
-//! #[derive(Debug, Serialize, Deserialize)]
+//! #[derive(Cell, Debug)]
 //! struct Net {
 //!     conv: Child<Conv2d>,
 //!     norm: Child<BatchNorm2d>,
 //!     head: Child<Dense>,
 //! }
 //!
-//! #[typetag::serde]
-//! impl Cell for Net {
-//!     children!(Self { conv, norm, head }); // a forgotten field does not compile
-//!
+//! impl Forward for Net {
 //!     fn forward(&self, x: &Tensor) -> Result<Tensor> { // precision is not mentioned here
 //!         let x = self.norm.call(&self.conv.call(x)?)?.relu()?.max_pool2d(2, 2)?;
 //!         self.head.call(&x.flatten(1)?)

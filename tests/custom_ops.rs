@@ -11,7 +11,7 @@ use precast::{
 };
 
 /// `x · sigmoid(slope · x)` (Ramachandran et al. 2017).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 struct ScaledSwish {
     slope: f64,
 }
@@ -226,8 +226,7 @@ fn lists_in_code_name_it_once_it_is_registered() -> Result<()> {
 }
 
 /// A cell of the kind that users write.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Debug)]
 struct SwishNet {
     first: Child<Dense>,
     second: Child<Dense>,

@@ -9,8 +9,7 @@ use precast::{
 };
 
 /// A block that calls listed and unlisted ops itself, beside a listed cell, a black cell and a nested container.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Debug)]
 struct Block {
     fc: Child<Dense>,
     norm: Child<LayerNorm>,
@@ -19,8 +18,7 @@ struct Block {
 }
 
 /// A square weight used directly by its cell.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(from = "usize", into = "usize")]
+#[derive(Debug, Clone)]
 struct Weight(Param, usize);
 
 impl From<usize> for Weight {

@@ -105,7 +105,7 @@ fn nested(depth: usize) -> Child {
 
 /// A cell that holds another without a list between, so that each takes one level of a file.
 #[derive(Cell, Debug, serde::Serialize, serde::Deserialize)]
-#[cell(saved, kind = "models_tests::Around")]
+#[cell(saved)]
 struct Around {
     inner: Child,
 }

@@ -61,24 +61,9 @@ fn trees() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// A parameter in a file is its shape; only the derives below need it.
-mod by_shape {
-    use precast::{DType, Param, Tensor};
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub fn serialize<S: Serializer>(param: &Param, serializer: S) -> Result<S::Ok, S::Error> {
-        param.shape().serialize(serializer)
-    }
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Param, D::Error> {
-        Vec::deserialize(deserializer).map(|shape| Param::new(Tensor::zeros(&shape, DType::F32)))
-    }
-}
-
 /// A cell that calls ops directly.
-#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Clone, Debug)]
 struct Direct {
-    #[serde(with = "by_shape")]
     w: Param,
 }
 
@@ -89,8 +74,7 @@ impl Forward for Direct {
 }
 
 /// A cell of two inputs and no single one.
-#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Clone, Debug)]
 struct Blend {}
 
 impl Forward for Blend {
@@ -99,8 +83,7 @@ impl Forward for Blend {
     }
 }
 
-#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Clone, Debug)]
 struct Twofold {
     blend: Child<Blend>,
 }

@@ -172,11 +172,9 @@ fn cells_with_several_inputs_and_outputs_are_recomputed() {
 }
 
 /// A cell that stops a gradient, returns what it was given, reads a value to choose a branch, and holds a tensor.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Debug)]
 struct Odd {
     inner: Child<Dense>,
-    #[serde(skip)]
     seen: std::sync::atomic::AtomicUsize,
 }
 

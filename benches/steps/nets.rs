@@ -60,8 +60,7 @@ fn mlp(rng: &mut Rng) -> Child {
 }
 
 /// Two convolutions with norms, and what came in added.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved, kind = "bench::Residual")]
+#[derive(Cell, Debug)]
 struct Residual {
     conv1: Child<Conv2d>,
     norm1: Child<BatchNorm2d>,
@@ -118,8 +117,7 @@ fn resnet18(width: usize, rng: &mut Rng) -> Result<Child> {
 }
 
 /// Two layers of an LSTM over a sequence, and a head on the last output.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved, kind = "bench::Lstm")]
+#[derive(Cell, Debug)]
 struct Lstm {
     lstm: Child<LSTM>,
     head: Child<Dense>,
@@ -140,8 +138,7 @@ impl Forward for Lstm {
 }
 
 /// One transformer block, norms first.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved, kind = "bench::Block")]
+#[derive(Cell, Debug)]
 struct Block {
     norm1: Child<LayerNorm>,
     qkv: Child<Dense>,
@@ -180,8 +177,7 @@ impl Forward for Block {
 }
 
 /// A decoder of four blocks over 256 tokens.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved, kind = "bench::Gpt")]
+#[derive(Cell, Debug)]
 struct Gpt {
     embedding: Child<Embedding>,
     position: Child<Embedding>,

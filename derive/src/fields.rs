@@ -54,9 +54,10 @@ fn in_children(of_type: &Type, params: &[&Ident], cells: &mut Vec<Ident>) -> boo
     while let [first, after @ ..] = rest {
         rest = after;
         match (first, after) {
-            (TokenTree::Ident(child), [TokenTree::Punct(open), TokenTree::Ident(cell), TokenTree::Punct(close), ..])
-                if child == "Child" && open.as_char() == '<' && close.as_char() == '>' && params.contains(&cell) =>
-            {
+            (
+                TokenTree::Ident(child),
+                [TokenTree::Punct(open), TokenTree::Ident(cell), TokenTree::Punct(close), ..],
+            ) if child == "Child" && open.as_char() == '<' && close.as_char() == '>' && params.contains(&cell) => {
                 cells.push(cell.clone());
                 rest = &after[3..];
             }

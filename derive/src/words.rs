@@ -74,10 +74,7 @@ pub fn is_marked_as_data(attributes: &[Attribute]) -> Result<bool> {
 }
 
 /// Every word of every `#[cell(..)]`, each of which may stand there once.
-fn each_word(
-    attributes: &[Attribute],
-    mut take: impl FnMut(ParseNestedMeta<'_>, &str) -> Result<()>,
-) -> Result<()> {
+fn each_word(attributes: &[Attribute], mut take: impl FnMut(ParseNestedMeta<'_>, &str) -> Result<()>) -> Result<()> {
     let mut seen = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("cell")) {
         attribute.parse_nested_meta(|word| {

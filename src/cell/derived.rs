@@ -42,12 +42,7 @@ impl InTheTree {
     pub fn visit<M: Member + ?Sized>(self, member: &M, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
         member.visit(name, visitor);
     }
-    pub fn visit_mut<M: Member + ?Sized>(
-        self,
-        member: &mut M,
-        name: &str,
-        visitor: &mut dyn FnMut(&str, NodeMut<'_>),
-    ) {
+    pub fn visit_mut<M: Member + ?Sized>(self, member: &mut M, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
         member.visit_mut(name, visitor);
     }
 }

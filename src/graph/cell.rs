@@ -125,7 +125,8 @@ pub fn rewrite<C: ?Sized + AsCell>(net: &mut Child<C>, inputs: &[Tensor], policy
     check_not_wrapped(net)?;
     let mut cell = GraphCell::trace(net, inputs)?;
     cell.graphs.evaluation = cell.graphs.evaluation.rewrite(&lists)?.graph;
-    cell.graphs.training = cell.graphs.training.map(|graph| Ok::<_, Error>(graph.rewrite(&lists)?.graph)).transpose()?;
+    cell.graphs.training =
+        cell.graphs.training.map(|graph| Ok::<_, Error>(graph.rewrite(&lists)?.graph)).transpose()?;
     let required = policy.scaler == Scaler::Required;
     net.named_params().iter().for_each(|(_, param)| _ = param.require_scaler(required));
     Ok(Child::new(cell))

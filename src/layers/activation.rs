@@ -38,7 +38,8 @@ macro_rules! plain {
 macro_rules! with_option {
     ($($(#[$doc:meta])* $name:ident { $(#[$field_doc:meta])* $field:ident: $type:ty = $default:expr } => |$x:ident| $body:expr;)*) => { $(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+        #[derive(Cell, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+        #[cell(saved)]
         #[serde(default, deny_unknown_fields)]
         pub struct $name {
             $(#[$field_doc])*

@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::NoOptions;
 use crate::{
-    Tensor,
-    Cell,
+    Cell, Tensor,
     cell::{Child, Forward, Member, Node, NodeMut},
     error::{Error, Result},
 };

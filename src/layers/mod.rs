@@ -29,6 +29,7 @@ mod prelu;
 mod recurrent;
 mod sequence;
 
+pub use crate::cell::kinds;
 pub use activation::*;
 pub use attention::{MultiheadAttention, MultiheadAttentionSpec};
 pub use axes::PerAxis;
@@ -39,7 +40,6 @@ pub use dense::{Dense, DenseSpec};
 pub use dropout::{Dropout, DropoutSpec};
 pub use embedding::{Embedding, EmbeddingSpec};
 pub use init::{Init, Rng};
-pub use crate::cell::kinds;
 pub use norm::{
     GroupNorm, GroupNormSpec, InstanceNorm, InstanceNorm1d, InstanceNorm1dSpec, InstanceNorm2d, InstanceNorm2dSpec,
     InstanceNorm3d, InstanceNorm3dSpec, InstanceNormSpec, LayerNorm, LayerNormSpec, RmsNorm, RmsNormSpec,

@@ -10,8 +10,7 @@ use super::{
     spec::{is_yes, setters, written_as_spec, yes},
 };
 use crate::{
-    Tensor,
-    Cell,
+    Cell, Tensor,
     cell::{Child, Forward, Member, Node, NodeMut},
     error::{Error, Result},
 };

@@ -15,8 +15,7 @@ fn small() -> Child {
 }
 
 /// A cell that looks at a number and chooses.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Debug)]
 struct Chooses;
 
 impl Forward for Chooses {

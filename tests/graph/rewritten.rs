@@ -86,8 +86,7 @@ fn casts_that_cancel_can_be_taken_out() {
 }
 
 /// A transformer block on the rows of a digit.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Debug)]
 struct Rows {
     embed: Child<Dense>,
     norm: Child<LayerNorm>,

@@ -197,7 +197,7 @@ impl Kit {
 
     fn sequential(self, cells: Vec<Child>) -> Child {
         match self {
-            Unfused => unfused::SequentialCell(Sequential::new(cells)).into(),
+            Unfused => unfused::SequentialCell(unfused::Same(Sequential::new(cells))).into(),
             Kit::Library => Sequential::new(cells).into(),
         }
     }
@@ -225,11 +225,10 @@ macro_rules! network {
     };
     (@struct $(#[$meta:meta])* $name:ident { $($child:ident),* $(; $param:ident)? }) => {
         $(#[$meta])*
-        #[derive(Cell, Debug, Serialize, Deserialize)]
-        #[cell(saved)]
+        #[derive(Cell, Debug)]
         pub struct $name {
             $($child: Child,)*
-            $(#[serde(with = "crate::unfused::by_shape")] $param: Param,)?
+            $($param: Param,)?
         }
     };
 }
@@ -305,8 +304,7 @@ network! { SeqNet { seq, head } |net, x| net.head.call(&net.seq.call(x)?) }
 
 network! { SeqSharedNet { seq } |net, x| net.seq.call(x) }
 
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Debug)]
 pub struct CellListNet {
     ls: Child<CellList>,
     tanh: Child,

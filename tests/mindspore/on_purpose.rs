@@ -184,8 +184,7 @@ fn rewriting_needs_no_source_code() {
     ours.iter().zip(&hand).for_each(|(ours, hand)| same(ours, &hand.cast(DType::F32)));
 }
 
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Debug)]
 struct Pair {
     lstm: Child<LSTMCell>,
 }

@@ -5,8 +5,7 @@ use precast::{Grads, cell::Params, optim::OptimizerState, prelude::*, rewrite::D
 use super::{ALL, Make, bits, noise};
 
 /// A matrix that is large enough for an 8-bit state, and a small one.
-#[derive(Cell, Debug, Serialize, Deserialize)]
-#[cell(saved)]
+#[derive(Cell, Debug)]
 struct Two {
     large: Child<Dense>,
     small: Child<Dense>,
