@@ -1,7 +1,7 @@
 //! The walk over the fields of a struct.
 //!
 //! Whether a field sits in the tree is decided by its type: the compiler chooses one of three traits (see `precast::__derive`).
-//! It cannot choose for a type parameter, which may be anything; such a field must sit in the tree, or be marked.
+//! It cannot choose for a type parameter, which may be anything; such a field is a `Member`, or is marked.
 
 use proc_macro2::{Ident, Span, TokenStream as Tokens, TokenTree};
 use quote::{ToTokens, quote_spanned};
@@ -30,17 +30,18 @@ impl Visits {
             let open = !in_children(of_type, &params, &mut visits.cells);
             // Errors stand at the type of the field; names are resolved as anywhere in the generated code.
             let span = Span::call_site().located_at(of_type.span());
-            let place = if is_marked_as_data(&field.attrs)? {
-                quote_spanned! {span=>
-                    let place: ::precast::__derive::PlainData = (&&&::precast::__derive::of(&self.#member)).place();
-                }
+            let place = quote_spanned!(span=> (&&&::precast::__derive::of(&self.#member)).place());
+            let (visit, visit_mut) = if is_marked_as_data(&field.attrs)? {
+                let place = quote_spanned!(span=> ::precast::__derive::marked(#place));
+                (quote_spanned!(span=> #place.visit), quote_spanned!(span=> #place.visit_mut))
             } else if open {
-                quote_spanned!(span=> let place = ::precast::__derive::in_the_tree::<#of_type>();)
+                let member = quote_spanned!(span=> <#of_type as ::precast::cell::Member>);
+                (quote_spanned!(span=> #member::visit), quote_spanned!(span=> #member::visit_mut))
             } else {
-                quote_spanned!(span=> let place = (&&&::precast::__derive::of(&self.#member)).place();)
+                (quote_spanned!(span=> #place.visit), quote_spanned!(span=> #place.visit_mut))
             };
-            visits.visit.push(quote_spanned!(span=> #place place.visit(&self.#member, #name, visitor);));
-            visits.visit_mut.push(quote_spanned!(span=> #place place.visit_mut(&mut self.#member, #name, visitor);));
+            visits.visit.push(quote_spanned!(span=> #visit(&self.#member, #name, visitor);));
+            visits.visit_mut.push(quote_spanned!(span=> #visit_mut(&mut self.#member, #name, visitor);));
         }
         Ok(visits)
     }

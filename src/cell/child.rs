@@ -443,9 +443,8 @@ castable_tuple!(A 0, B 1);
 castable_tuple!(A 0, B 1, C 2);
 castable_tuple!(A 0, B 1, C 2, D 3);
 
-impl<C: ?Sized + AsCell> fmt::Debug for Child<C> {
+impl<C: ?Sized + fmt::Debug> fmt::Debug for Child<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cell = self.cell.as_cell();
         let mut out = f.debug_struct("Child");
         if let Some(dtype) = self.to_float {
             out.field("to_float", &dtype);
@@ -456,7 +455,7 @@ impl<C: ?Sized + AsCell> fmt::Debug for Child<C> {
         if self.is_recomputed() {
             out.field("recompute", &true);
         }
-        out.field("cell", &cell).finish()
+        out.field("cell", &&*self.cell).finish()
     }
 }
 

@@ -33,11 +33,6 @@ pub fn of<T: ?Sized>(_: &T) -> Of<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct InTheTree;
 
-/// Says that a field sits in the tree, where the compiler cannot choose: its type is made of type parameters.
-pub const fn in_the_tree<M: Member + ?Sized>() -> InTheTree {
-    InTheTree
-}
-
 impl InTheTree {
     pub fn visit<M: Member + ?Sized>(self, member: &M, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
         member.visit(name, visitor);
@@ -54,6 +49,20 @@ pub struct PlainData;
 impl PlainData {
     pub fn visit<T: ?Sized>(self, _: &T, _: &str, _: &mut dyn FnMut(&str, Node<'_>)) {}
     pub fn visit_mut<T: ?Sized>(self, _: &mut T, _: &str, _: &mut dyn FnMut(&str, NodeMut<'_>)) {}
+}
+
+/// What a field marked `#[cell(data)]` is.
+#[diagnostic::on_unimplemented(
+    message = "the mark `#[cell(data)]` would hide a slot or a parameter from plans, optimizers and weight files",
+    label = "sits in the tree",
+    note = "take the mark away"
+)]
+pub trait IsMarked {}
+impl IsMarked for PlainData {}
+
+/// Refuses a field that is marked and sits in the tree.
+pub fn marked(_: impl IsMarked) -> PlainData {
+    PlainData
 }
 
 pub trait IsMember {

@@ -17,6 +17,66 @@ use std::{any::Any, fmt::Debug};
 pub use child::{Adapter, Cast, Castable, Child, Planned, Slot, SlotMut};
 pub use member::Member;
 pub use params::Params;
+/// Makes a struct a [cell](trait@Cell): it writes the kind, which is the name of the type, and the walk over what the struct
+/// holds.
+///
+/// ```
+/// use precast::prelude::*;
+///
+/// #[derive(Cell, Debug)]
+/// struct Head {
+///     fc: Child<Dense>,                 // a cell in its slot
+///     norms: [Option<Child<LayerNorm>>; 2], // collections of slots
+///     scale: Param,                     // trained, or a buffer
+///     classes: usize,                   // plain data, which needs no mark
+/// }
+///
+/// impl Forward for Head {
+///     fn forward(&self, x: &Tensor) -> Result<Tensor> { self.fc.call(x)?.mul(&self.scale.tensor()) }
+/// }
+/// ```
+///
+/// What is a slot or a parameter goes by the type of the field ([`Member`]). A cell outside of a slot does not compile, and
+/// neither do a cell, a slot or a parameter inside of a collection that is no `Member`, such as a `HashMap`:
+///
+/// ```compile_fail,E0277
+/// # use precast::prelude::*;
+/// #[derive(Cell, Debug)]
+/// struct Net { fc: Vec<Dense> } // `Dense` cannot sit in a cell tree; hold a cell in a slot, `Child<..>`
+/// # impl Forward for Net {}
+/// ```
+///
+/// # Words
+///
+/// | above the struct | |
+/// | --- | --- |
+/// | `#[cell(saved)]` | architecture files can name it; the type derives `Serialize` and `Deserialize` |
+/// | `#[cell(kind = "Name")]` | its kind, where that is not the name of the type |
+/// | `#[cell(kinds(Name, Name))]` | of a generic type: the names of the types, each a kind. No other type that it makes is a cell |
+///
+/// A cell that is not saved works everywhere but in architecture files.
+///
+/// # Generic cells
+///
+/// A type parameter in a `Child` is a cell. A field of another type parameter is marked `#[cell(data)]`, for it may be
+/// anything. All types that a generic struct makes have one kind.
+///
+/// ```
+/// use precast::prelude::*;
+///
+/// #[derive(Cell, Debug)]
+/// struct Scaled<C, T: Copy + Into<f64>> {
+///     inner: Child<C>,
+///     #[cell(data)]
+///     by: T,
+/// }
+///
+/// impl<C: Cell, T: Copy + Into<f64>> Forward for Scaled<C, T> {
+///     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+///         self.inner.call(x)?.mul(&Tensor::scalar(self.by.into(), DType::F32))
+///     }
+/// }
+/// ```
 pub use precast_derive::Cell;
 pub(crate) use saved::writing;
 pub use saved::{SavedCell, kinds};

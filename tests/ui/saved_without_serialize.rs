@@ -1,15 +1,16 @@
+//! What files name must be written and read.
+
 use precast::prelude::*;
 
-#[derive(Cell, Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 #[cell(saved)]
 struct Head {
-    fc: Child<Dense>,
-    norm: Child<LayerNorm>,
+    classes: usize,
 }
 
 impl Forward for Head {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.norm.call(&self.fc.call(x)?)
+        Ok(x.clone())
     }
 }
 
