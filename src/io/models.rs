@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Each cell is a map of its `kind` and its options; `{to_float: float32, cell: {...}}` asks for a precision. The kinds
-//! are those of [`layers::kinds`](crate::layers::kinds), the program's own cells among them. A file holds no weights: they are
+//! are those of [`layers::kinds`](crate::layers::kinds), the program's own cells that are marked `#[cell(saved)]` among them. A file holds no weights: they are
 //! drawn from the seed, and [`weights`](crate::io::weights) saves and loads them. A file cannot say that two cells share a
 //! parameter. The key `input` gives the shape of one example, without the axis of the batch: `input: [1, 32, 32]`.
 
@@ -168,8 +168,8 @@ pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Child> {
 /// The architecture file of a network.
 ///
 /// # Errors
-/// [`ErrorKind::Model`](crate::ErrorKind::Model) when a cell of the program's own cannot be written, and for a network that is too
-/// large or nested too deep to be read again: the limits are those of [`parse`].
+/// [`ErrorKind::Model`](crate::ErrorKind::Model) when a cell of the program's own is not saved, with its path; when two types have
+/// one kind; and for a network that is too large or nested too deep to be read again: the limits are those of [`parse`].
 pub fn to_yaml(net: &Child) -> Result<String> {
     write(net, None)
 }

@@ -13,6 +13,7 @@ struct Net {
     perhaps: Option<Dense>,
     shared: Arc<Dense>,
     any: Box<dyn Cell>,
+    both: (Dense, Dense),
     beside_data: (usize, Child<Dense>),
     unordered: HashMap<String, Child<Dense>>,
     locked: Mutex<Option<Param>>,
