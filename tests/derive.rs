@@ -258,3 +258,15 @@ fn what_is_not_saved_is_refused_by_its_path() {
     let requested = Child::new(Unit).to_float(DType::F32).unwrap().erase();
     assert!(refused(Sequential::new(vec![requested]).into()).starts_with("cell `0`: a cell of the kind Unit"));
 }
+
+#[test]
+fn a_policy_may_name_every_kind_of_the_program() {
+    let plan = |kind: &str| {
+        let policy = format!("{{version: 1, level: O2, dtype: bfloat16, cells: {{black: {{add: [{kind}]}}}}}}");
+        Policy::parse(&policy, "policy.yaml").unwrap().plan(&Child::new(ReLU)).map(|_| ())
+    };
+    for kind in ["Unit", "Residual", "DenseBlock", "mine::Layers", "Dense"] {
+        plan(kind).unwrap();
+    }
+    assert!(plan("Residuals").unwrap_err().to_string().contains("did you mean `Residual`?"));
+}

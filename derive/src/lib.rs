@@ -67,7 +67,7 @@ fn implement(name: &Ident, kind: &str, words: &Words, visits: &Visits, generics:
             }
         }
     });
-    let registered = words.saved.map(|word| registered(name, kind, word));
+    let registered = registered(name, kind, words.saved);
     quote! {
         #[automatically_derived]
         #[allow(clippy::all, clippy::pedantic, unused_imports, unused_variables)]
@@ -89,22 +89,30 @@ fn implement(name: &Ident, kind: &str, words: &Words, visits: &Visits, generics:
     }
 }
 
-/// Lets architecture files name the type. What is missing for that is reported at the word `saved`.
-fn registered(name: &Ident, kind: &str, word: Span) -> Tokens {
-    let (span, type_name) = (Span::call_site().located_at(word), name.unraw().to_string());
+/// Tells policies the kind, and lets architecture files name a saved type. What is missing for that is reported at the word
+/// `saved`.
+fn registered(name: &Ident, kind: &str, saved: Option<Span>) -> Tokens {
+    let (type_name, is_saved) = (name.unraw().to_string(), saved.is_some());
+    let span = Span::call_site().located_at(saved.unwrap_or_else(|| name.span()));
     let mut this = name.clone();
     this.set_span(span);
-    quote_spanned! {span=>
-        const _: () = {
+    let saved = saved.map(|_| {
+        quote_spanned! {span=>
             // The code that typetag generates names its crate.
             use ::precast::__derive::typetag;
 
             #[typetag::serde(name = #kind)]
             impl ::precast::cell::SavedCell for #this {}
+        }
+    });
+    quote_spanned! {span=>
+        const _: () = {
+            #saved
 
             ::precast::__derive::inventory::submit! {
                 ::precast::__derive::Registered {
                     kind: #kind,
+                    saved: #is_saved,
                     path: ::core::concat!(::core::module_path!(), "::", #type_name),
                     file: ::core::file!(),
                     line: ::core::line!(),

@@ -15,10 +15,10 @@ use std::{
 pub use inventory;
 pub use typetag;
 
-use super::{Cell, Child, Member, Node, NodeMut, saved};
+use super::{Cell, Child, Member, Node, NodeMut, kinds};
 use crate::Param;
 
-pub use saved::Registered;
+pub use kinds::Registered;
 
 /// The type of a field.
 #[derive(Debug)]

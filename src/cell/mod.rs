@@ -5,6 +5,7 @@ mod child;
 #[allow(missing_docs)]
 pub mod derived;
 mod file;
+mod kinds;
 mod member;
 mod params;
 mod recompute;
@@ -15,6 +16,8 @@ mod walk;
 use std::{any::Any, fmt::Debug};
 
 pub use child::{Adapter, Cast, Castable, Child, Planned, Slot, SlotMut};
+pub use kinds::kinds;
+pub(crate) use kinds::known_kinds;
 pub use member::Member;
 pub use params::Params;
 /// Makes a struct a [cell](trait@Cell): it writes the kind, which is the name of the type, and the walk over what the struct
@@ -78,8 +81,8 @@ pub use params::Params;
 /// }
 /// ```
 pub use precast_derive::Cell;
+pub use saved::SavedCell;
 pub(crate) use saved::writing;
-pub use saved::{SavedCell, kinds};
 pub use trace::{NonFinite, Trace, TracedOp};
 pub(crate) use walk::no_such_path;
 pub use walk::{Entry, Node, NodeMut, join};

@@ -5,7 +5,6 @@ use std::cell::Cell as Place;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error as _};
 
 use super::Cell;
-use crate::error::{Error, Result};
 
 /// A cell that reads and writes as a map of its `kind` and its fields. `#[cell(saved)]` implements it for a type that derives
 /// `Serialize` and `Deserialize`.
@@ -28,45 +27,6 @@ impl Serialize for dyn Cell {
 impl<'de> Deserialize<'de> for Box<dyn Cell> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Box::<dyn SavedCell>::deserialize(deserializer)?)
-    }
-}
-
-/// A type that files can name.
-#[doc(hidden)]
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Registered {
-    pub kind: &'static str,
-    pub path: &'static str,
-    pub file: &'static str,
-    pub line: u32,
-}
-
-inventory::collect!(Registered);
-
-/// The name of every kind that this program can read from a file, sorted: the cells of this library, and those of the
-/// program's own that are marked `#[cell(saved)]`.
-///
-/// # Errors
-/// [`ErrorKind::Model`](crate::ErrorKind::Model) when two types have one kind, with both.
-///
-/// ```
-/// assert!(precast::layers::kinds()?.contains(&"Dense"));
-/// # Ok::<(), precast::Error>(())
-/// ```
-pub fn kinds() -> Result<Vec<&'static str>> {
-    let mut all: Vec<&Registered> = inventory::iter::<Registered>().collect();
-    all.sort();
-    match all.windows(2).find(|pair| pair[0].kind == pair[1].kind) {
-        None => Ok(all.iter().map(|of| of.kind).collect()),
-        Some(pair) => {
-            let place = |of: &Registered| format!("{} ({}:{})", of.path, of.file, of.line);
-            Err(Error::model(format!(
-                "two types of cells have the kind `{}`: {} and {}; give one another: `#[cell(saved, kind = \"..\")]`",
-                pair[0].kind,
-                place(pair[0]),
-                place(pair[1])
-            )))
-        }
     }
 }
 
