@@ -6,7 +6,7 @@
 use precast::{Backward, CustomOp, autocast, gradcheck, observe::collect_op_stats, prelude::*};
 
 /// `x · sigmoid(slope · x)`: declares no precision, so it runs in that of its input.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 struct Swish {
     slope: f64,
 }
@@ -68,17 +68,14 @@ impl CustomOp for RowScale {
 }
 
 /// A network that uses two of them; a cell knows nothing of precision.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct Net {
     first: Child<Dense>,
     second: Child<Dense>,
     swish: Swish,
 }
 
-#[typetag::serde]
-impl Cell for Net {
-    children!(Self { first, second, swish: _ });
-
+impl Forward for Net {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let x = RowScale.apply(&[x])?.detach();
         self.second.call(&self.swish.apply(&[&self.first.call(&x)?])?)

@@ -5,17 +5,14 @@
 use precast::{Reduction, data, prelude::*};
 
 /// Reads a digit, and draws it again.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct ReadAndDraw {
     body: Child<Dense>,
     classes: Child<Dense>,
     pixels: Child<Dense>,
 }
 
-#[typetag::serde]
-impl Cell for ReadAndDraw {
-    children!(Self { body, classes, pixels });
-
+impl Forward for ReadAndDraw {
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let features = self.body.call(&inputs[0])?.relu()?;
         Ok(vec![self.classes.call(&features)?, self.pixels.call(&features)?])

@@ -10,7 +10,7 @@ use precast::{
 };
 
 /// Two convolutions with a skip connection. Precision is not mentioned here.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct Residual {
     conv1: Child<Conv2d>,
     bn1: Child<BatchNorm2d>,
@@ -34,10 +34,7 @@ impl Residual {
     }
 }
 
-#[typetag::serde]
-impl Cell for Residual {
-    children!(Self { conv1, bn1, conv2, bn2, down });
-
+impl Forward for Residual {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let y = self.bn1.call(&self.conv1.call(x)?)?.relu()?;
         let y = self.bn2.call(&self.conv2.call(&y)?)?;
@@ -49,17 +46,14 @@ impl Cell for Residual {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct SmallResNet {
     blocks: Vec<Child<Residual>>,
     head: Child<Dense>,
     classes: usize,
 }
 
-#[typetag::serde]
-impl Cell for SmallResNet {
-    children!(Self { blocks, head, classes: _ });
-
+impl Forward for SmallResNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let mut x = x.clone();
         for block in &self.blocks {

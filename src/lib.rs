@@ -7,17 +7,14 @@
 //! ```
 //! use precast::{data, prelude::*};
 //!
-//! #[derive(Debug, Serialize, Deserialize)]
+//! #[derive(Cell, Debug)]
 //! struct Net {
 //!     conv: Child<Conv2d>,
 //!     norm: Child<BatchNorm2d>,
 //!     head: Child<Dense>,
 //! }
 //!
-//! #[typetag::serde]
-//! impl Cell for Net {
-//!     children!(Self { conv, norm, head }); // a forgotten field does not compile
-//!
+//! impl Forward for Net {
 //!     fn forward(&self, x: &Tensor) -> Result<Tensor> { // precision is not mentioned here
 //!         let x = self.norm.call(&self.conv.call(x)?)?.relu()?.max_pool2d(2, 2)?;
 //!         self.head.call(&x.flatten(1)?)
@@ -89,6 +86,9 @@
 #![warn(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
+// The derive names what it needs by `::precast`, here as in other crates.
+extern crate self as precast;
+
 pub mod autocast;
 pub mod catalogue;
 pub mod cell;
@@ -119,7 +119,9 @@ pub mod train;
 
 pub use autocast::{Autocast, autocast};
 pub use catalogue::{Op, Precision};
-pub use cell::{Cell, Child};
+#[doc(hidden)]
+pub use cell::derived as __derive;
+pub use cell::{Cell, Child, Forward};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 #[doc(hidden)]

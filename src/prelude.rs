@@ -1,14 +1,13 @@
 //! What programs that define and run networks need, in one `use precast::prelude::*`.
 //!
-//! A network of your own that is written to files is marked `#[derive(Serialize, Deserialize)]` and `#[typetag::serde]`. The
-//! code that these generate names the crates `serde` and `typetag`, so your `Cargo.toml` must list both beside `precast`.
+//! A network of your own that is written to architecture files is marked `#[derive(Serialize, Deserialize)]` and
+//! `#[cell(saved)]`. The code that `Serialize` generates names the crate `serde`, so your `Cargo.toml` must list it beside `precast`.
 
 pub use serde::{Deserialize, Serialize};
-pub use typetag;
 
 pub use crate::{
-    Adam, Autocast, Cell, Child, DType, Error, ErrorKind, Level, LossScale, Op, Optimizer, Outcome, Padding, Param,
-    Plan, Policy, Precision, Result, Sgd, Tensor, autocast, children,
+    Adam, Autocast, Cell, Child, DType, Error, ErrorKind, Forward, Level, LossScale, Op, Optimizer, Outcome, Padding,
+    Param, Plan, Policy, Precision, Result, Sgd, Tensor, autocast,
     layers::*,
     no_grad,
     policy::{Lists, black_list, white_list},

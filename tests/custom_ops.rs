@@ -11,7 +11,7 @@ use precast::{
 };
 
 /// `x · sigmoid(slope · x)` (Ramachandran et al. 2017).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 struct ScaledSwish {
     slope: f64,
 }
@@ -226,17 +226,14 @@ fn lists_in_code_name_it_once_it_is_registered() -> Result<()> {
 }
 
 /// A cell of the kind that users write.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct SwishNet {
     first: Child<Dense>,
     second: Child<Dense>,
     op: ScaledSwish,
 }
 
-#[typetag::serde]
-impl Cell for SwishNet {
-    children!(Self { first, second, op: _ });
-
+impl Forward for SwishNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.second.call(&self.op.apply(&[&self.first.call(x)?])?)
     }

@@ -9,7 +9,7 @@ use precast::{
 };
 
 /// A block that calls listed and unlisted ops itself, beside a listed cell, a black cell and a nested container.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct Block {
     fc: Child<Dense>,
     norm: Child<LayerNorm>,
@@ -18,8 +18,7 @@ struct Block {
 }
 
 /// A square weight used directly by its cell.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(from = "usize", into = "usize")]
+#[derive(Debug, Clone)]
 struct Weight(Param, usize);
 
 impl From<usize> for Weight {
@@ -41,9 +40,7 @@ impl precast::cell::Member for Weight {
     }
 }
 
-#[typetag::serde]
-impl Cell for Block {
-    children!(Self { fc, norm, tail, weight });
+impl Forward for Block {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let w = self.weight.0.tensor();
         let x = self.norm.call(&self.fc.call(x)?)?;

@@ -104,14 +104,13 @@ fn nested(depth: usize) -> Child {
 }
 
 /// A cell that holds another without a list between, so that each takes one level of a file.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Cell, Debug, serde::Serialize, serde::Deserialize)]
+#[cell(saved)]
 struct Around {
     inner: Child,
 }
 
-#[typetag::serde(name = "models_tests::Around")]
-impl Cell for Around {
-    precast::children!(Self { inner });
+impl Forward for Around {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.inner.call(x)
     }

@@ -61,54 +61,34 @@ fn trees() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// A parameter in a file is its shape; only the derives below need it.
-mod by_shape {
-    use precast::{DType, Param, Tensor};
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub fn serialize<S: Serializer>(param: &Param, serializer: S) -> Result<S::Ok, S::Error> {
-        param.shape().serialize(serializer)
-    }
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Param, D::Error> {
-        Vec::deserialize(deserializer).map(|shape| Param::new(Tensor::zeros(&shape, DType::F32)))
-    }
-}
-
 /// A cell that calls ops directly.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug)]
 struct Direct {
-    #[serde(with = "by_shape")]
     w: Param,
 }
 
-#[typetag::serde]
-impl Cell for Direct {
-    children!(Self { w });
+impl Forward for Direct {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.matmul(&self.w.tensor())?.relu()? + x
     }
 }
 
 /// A cell of two inputs and no single one.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug)]
 struct Blend {}
 
-#[typetag::serde]
-impl Cell for Blend {
-    children!(Self {});
+impl Forward for Blend {
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         Ok(vec![(&inputs[0] * &inputs[1])?])
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug)]
 struct Twofold {
     blend: Child<Blend>,
 }
 
-#[typetag::serde]
-impl Cell for Twofold {
-    children!(Self { blend });
+impl Forward for Twofold {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         Ok(self.blend.call_many(&[x.clone(), x.clone()])?.swap_remove(0))
     }

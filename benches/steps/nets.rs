@@ -60,7 +60,7 @@ fn mlp(rng: &mut Rng) -> Child {
 }
 
 /// Two convolutions with norms, and what came in added.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct Residual {
     conv1: Child<Conv2d>,
     norm1: Child<BatchNorm2d>,
@@ -89,10 +89,7 @@ impl Residual {
     }
 }
 
-#[typetag::serde(name = "bench::Residual")]
-impl Cell for Residual {
-    children!(Self { conv1, norm1, conv2, norm2, project });
-
+impl Forward for Residual {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let y = self.norm1.call(&self.conv1.call(x)?)?.relu()?;
         let y = self.norm2.call(&self.conv2.call(&y)?)?;
@@ -120,7 +117,7 @@ fn resnet18(width: usize, rng: &mut Rng) -> Result<Child> {
 }
 
 /// Two layers of an LSTM over a sequence, and a head on the last output.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct Lstm {
     lstm: Child<LSTM>,
     head: Child<Dense>,
@@ -133,10 +130,7 @@ impl Lstm {
     }
 }
 
-#[typetag::serde(name = "bench::Lstm")]
-impl Cell for Lstm {
-    children!(Self { lstm, head });
-
+impl Forward for Lstm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let y = self.lstm.call(x)?;
         self.head.call(&y.at(1, y.shape()[1] - 1)?)
@@ -144,7 +138,7 @@ impl Cell for Lstm {
 }
 
 /// One transformer block, norms first.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct Block {
     norm1: Child<LayerNorm>,
     qkv: Child<Dense>,
@@ -169,10 +163,7 @@ impl Block {
     }
 }
 
-#[typetag::serde(name = "bench::Block")]
-impl Cell for Block {
-    children!(Self { norm1, qkv, out, norm2, up, down, heads: _ });
-
+impl Forward for Block {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let [batch, length, width] = x.shape() else { return Err(Error::shape("needs [batch, length, width]")) };
         let (batch, length, width) = (*batch as isize, *length as isize, *width as isize);
@@ -186,7 +177,7 @@ impl Cell for Block {
 }
 
 /// A decoder of four blocks over 256 tokens.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct Gpt {
     embedding: Child<Embedding>,
     position: Child<Embedding>,
@@ -208,10 +199,7 @@ impl Gpt {
     }
 }
 
-#[typetag::serde(name = "bench::Gpt")]
-impl Cell for Gpt {
-    children!(Self { embedding, position, blocks, norm, head });
-
+impl Forward for Gpt {
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         let x = self.embedding.call(ids)?.add(&self.position.call(&Tensor::arange(ids.shape()[1]))?)?;
         let y = self.head.call(&self.norm.call(&self.blocks.call(&x)?)?)?;

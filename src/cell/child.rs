@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{AsCell, Cell, recompute::recomputed};
+use super::{AsCell, Cell, file::read_slot, recompute::recomputed, saved::note_not_written};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -443,9 +443,8 @@ castable_tuple!(A 0, B 1);
 castable_tuple!(A 0, B 1, C 2);
 castable_tuple!(A 0, B 1, C 2, D 3);
 
-impl<C: ?Sized + AsCell> fmt::Debug for Child<C> {
+impl<C: ?Sized + fmt::Debug> fmt::Debug for Child<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cell = self.cell.as_cell();
         let mut out = f.debug_struct("Child");
         if let Some(dtype) = self.to_float {
             out.field("to_float", &dtype);
@@ -456,7 +455,7 @@ impl<C: ?Sized + AsCell> fmt::Debug for Child<C> {
         if self.is_recomputed() {
             out.field("recompute", &true);
         }
-        out.field("cell", &cell).finish()
+        out.field("cell", &&*self.cell).finish()
     }
 }
 
@@ -477,10 +476,11 @@ struct Requested<'a, C: ?Sized> {
 
 impl<C: ?Sized + Serialize> Serialize for Child<C> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.to_float {
+        let written = match self.to_float {
             None => self.cell.serialize(serializer),
             Some(to_float) => Requested { to_float, cell: &*self.cell }.serialize(serializer),
-        }
+        };
+        written.inspect_err(|_| note_not_written(self.id()))
     }
 }
 
@@ -489,7 +489,7 @@ where
     Box<C>: Deserialize<'de>,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        super::children::read_slot(deserializer).map(|(to_float, cell)| Child {
+        read_slot(deserializer).map(|(to_float, cell)| Child {
             to_float,
             recompute: false,
             planned: Planned::default(),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Graph, graph::Kind};
 use crate::{
     Cell, Child, DType, Param, Policy, Tensor,
-    cell::{AsCell, Node, NodeMut},
+    cell::{AsCell, Forward, Member, Node, NodeMut},
     error::{Error, Result},
     policy::Scaler,
     tensor::recording,
@@ -26,36 +26,66 @@ use crate::{
 ///
 /// In files it is `{kind: GraphCell, evaluation: {...}, training: {...}}`, each graph as [`Graph::to_json`] has it. The second
 /// one is left out where both are the same.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
+#[serde(try_from = "Graphs", into = "Graphs")]
 pub struct GraphCell {
-    evaluation: Graph,
-    /// Where a call in training does something else.
-    training: Option<Graph>,
+    graphs: Graphs,
     trains: bool,
     /// Calls in training so far; clones count together.
     runs: Arc<AtomicU64>,
 }
 
-#[derive(Serialize, Deserialize)]
+/// The two graphs, which share the parameters of the network under its paths.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct Graphs {
     evaluation: Graph,
+    /// Where a call in training does something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     training: Option<Graph>,
 }
 
-impl From<GraphCell> for Written {
-    fn from(cell: GraphCell) -> Self {
-        Written { evaluation: cell.evaluation, training: cell.training }
+impl Member for Graphs {
+    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        let mut seen = std::collections::HashSet::new();
+        for node in self.evaluation.nodes.iter().chain(self.training.iter().flat_map(|graph| &graph.nodes)) {
+            if let Kind::Parameter(param) = &node.kind
+                && seen.insert(&node.name)
+            {
+                visitor(&node.name, Node::Param(param));
+            }
+        }
+    }
+
+    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        let mut seen: HashMap<String, Param> = HashMap::new();
+        for node in self.evaluation.nodes.iter_mut().chain(self.training.iter_mut().flat_map(|graph| &mut graph.nodes))
+        {
+            if let Kind::Parameter(param) = &mut node.kind {
+                match seen.get(&node.name) {
+                    Some(shown) => *param = shown.clone(),
+                    None => {
+                        visitor(&node.name, NodeMut::Param(param));
+                        seen.insert(node.name.clone(), param.clone());
+                    }
+                }
+            }
+        }
     }
 }
 
-impl TryFrom<Written> for GraphCell {
+impl From<GraphCell> for Graphs {
+    fn from(cell: GraphCell) -> Self {
+        cell.graphs
+    }
+}
+
+impl TryFrom<Graphs> for GraphCell {
     type Error = Error;
 
-    fn try_from(written: Written) -> Result<Self> {
-        let Written { evaluation, mut training } = written;
+    fn try_from(graphs: Graphs) -> Result<Self> {
+        let Graphs { evaluation, mut training } = graphs;
         // What was one parameter is one again.
         let shared: HashMap<String, Param> = evaluation.named_params().into_iter().collect();
         for node in training.iter_mut().flat_map(|graph| &mut graph.nodes) {
@@ -94,8 +124,9 @@ pub fn rewrite<C: ?Sized + AsCell>(net: &mut Child<C>, inputs: &[Tensor], policy
     let lists = policy.graph_lists()?;
     check_not_wrapped(net)?;
     let mut cell = GraphCell::trace(net, inputs)?;
-    cell.evaluation = cell.evaluation.rewrite(&lists)?.graph;
-    cell.training = cell.training.map(|graph| Ok::<_, Error>(graph.rewrite(&lists)?.graph)).transpose()?;
+    cell.graphs.evaluation = cell.graphs.evaluation.rewrite(&lists)?.graph;
+    cell.graphs.training =
+        cell.graphs.training.map(|graph| Ok::<_, Error>(graph.rewrite(&lists)?.graph)).transpose()?;
     let required = policy.scaler == Scaler::Required;
     net.named_params().iter().for_each(|(_, param)| _ = param.require_scaler(required));
     Ok(Child::new(cell))
@@ -137,14 +168,14 @@ impl GraphCell {
     }
 
     fn of(evaluation: Graph, training: Option<Graph>) -> GraphCell {
-        GraphCell { evaluation, training, trains: false, runs: Arc::default() }
+        GraphCell { graphs: Graphs { evaluation, training }, trains: false, runs: Arc::default() }
     }
 
     /// The graph that runs now: that of training, or that of evaluation.
     pub fn graph(&self) -> &Graph {
-        match &self.training {
+        match &self.graphs.training {
             Some(training) if self.trains => training,
-            _ => &self.evaluation,
+            _ => &self.graphs.evaluation,
         }
     }
 
@@ -168,8 +199,7 @@ impl GraphCell {
     }
 }
 
-#[typetag::serde]
-impl Cell for GraphCell {
+impl Forward for GraphCell {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let mut outputs = self.run(std::slice::from_ref(x))?;
         match outputs.len() {
@@ -180,33 +210,6 @@ impl Cell for GraphCell {
 
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         self.run(inputs)
-    }
-
-    fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>)) {
-        let mut seen = std::collections::HashSet::new();
-        for node in self.evaluation.nodes.iter().chain(self.training.iter().flat_map(|graph| &graph.nodes)) {
-            if let Kind::Parameter(param) = &node.kind
-                && seen.insert(&node.name)
-            {
-                visitor(&node.name, Node::Param(param));
-            }
-        }
-    }
-
-    fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-        let mut seen: HashMap<String, Param> = HashMap::new();
-        for node in self.evaluation.nodes.iter_mut().chain(self.training.iter_mut().flat_map(|graph| &mut graph.nodes))
-        {
-            if let Kind::Parameter(param) = &mut node.kind {
-                match seen.get(&node.name) {
-                    Some(shown) => *param = shown.clone(),
-                    None => {
-                        visitor(&node.name, NodeMut::Param(param));
-                        seen.insert(node.name.clone(), param.clone());
-                    }
-                }
-            }
-        }
     }
 
     fn on_train(&mut self, training: bool) {

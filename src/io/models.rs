@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Each cell is a map of its `kind` and its options; `{to_float: float32, cell: {...}}` asks for a precision. The kinds
-//! are those of [`layers::kinds`](crate::layers::kinds), the program's own cells among them. A file holds no weights: they are
+//! are those of [`layers::kinds`](crate::layers::kinds), the program's own cells that are marked `#[cell(saved)]` among them. A file holds no weights: they are
 //! drawn from the seed, and [`weights`](crate::io::weights) saves and loads them. A file cannot say that two cells share a
 //! parameter. The key `input` gives the shape of one example, without the axis of the batch: `input: [1, 32, 32]`.
 
@@ -28,6 +28,7 @@ use serde_yaml::{Spanned, budget::BudgetBreach};
 
 use crate::{
     Child,
+    cell::writing,
     error::{Error, Result, did_you_mean},
     io::files,
     layers::{Rng, kinds},
@@ -130,6 +131,7 @@ impl Model {
     /// As [`parse`].
     pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Self> {
         not_too_long(text, origin)?;
+        kinds()?;
         let head: Head = read(text, origin)?;
         match head.version.value {
             VERSION => {
@@ -166,8 +168,8 @@ pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Child> {
 /// The architecture file of a network.
 ///
 /// # Errors
-/// [`ErrorKind::Model`](crate::ErrorKind::Model) when a cell of the program's own cannot be written, and for a network that is too
-/// large or nested too deep to be read again: the limits are those of [`parse`].
+/// [`ErrorKind::Model`](crate::ErrorKind::Model) when a cell of the program's own is not saved, with its path; when two types have
+/// one kind; and for a network that is too large or nested too deep to be read again: the limits are those of [`parse`].
 pub fn to_yaml(net: &Child) -> Result<String> {
     write(net, None)
 }
@@ -189,8 +191,14 @@ fn write(net: &Child, name: Option<&str>) -> Result<String> {
     if deepest >= MAX_DEPTH {
         return Err(Error::model(format!("{WRITTEN}: {}", too_deep())));
     }
+    kinds()?;
     let text =
-        serde_yaml::to_string(&V1Ref { version: VERSION, name, net }).map_err(|e| Error::model(e.to_string()))?;
+        writing(|| serde_yaml::to_string(&V1Ref { version: VERSION, name, net })).map_err(|(e, slot)| {
+            match slot.and_then(|slot| net.path_of(slot)) {
+                Some(path) if !path.is_empty() => Error::model(format!("cell `{path}`: {e}")),
+                _ => Error::model(e.to_string()),
+            }
+        })?;
     not_too_long(&text, WRITTEN)?;
     read::<IgnoredAny>(&text, WRITTEN)?;
     Ok(text)
@@ -243,8 +251,9 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
     let place = place.map_or(String::new(), |(line, column)| format!(":{line}:{column}"));
     let (met, allowed) = what.split_once("`, expected ").unwrap_or((what, ""));
     let allowed = allowed.trim_start_matches("one of ");
-    let what = if let Some(kind) = met.strip_prefix("unknown variant `").filter(|_| allowed == kinds().join(", ")) {
-        format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds()))
+    let kinds = kinds().unwrap_or_default();
+    let what = if let Some(kind) = met.strip_prefix("unknown variant `").filter(|_| allowed == kinds.join(", ")) {
+        format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds))
     } else if let Some(key) = met.strip_prefix("unknown field `") {
         format!("unknown key `{key}`{}; there may be {allowed}", did_you_mean(key, allowed.split(", ")))
     } else if what.starts_with("invalid u") {

@@ -3,13 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::spec::NoOptions;
-use crate::{Tensor, cell::Cell, children, error::Result};
+use crate::{Cell, Tensor, cell::Forward, error::Result};
 
 /// Cells without options: one op each.
 macro_rules! plain {
     ($($(#[$doc:meta])* $name:ident => $method:ident;)*) => { $(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[derive(Cell, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[cell(saved)]
         #[serde(from = "NoOptions", into = "NoOptions")]
         pub struct $name;
 
@@ -25,9 +26,7 @@ macro_rules! plain {
             }
         }
 
-        #[typetag::serde]
-        impl Cell for $name {
-            children!(Self {});
+        impl Forward for $name {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 x.$method()
             }
@@ -39,7 +38,8 @@ macro_rules! plain {
 macro_rules! with_option {
     ($($(#[$doc:meta])* $name:ident { $(#[$field_doc:meta])* $field:ident: $type:ty = $default:expr } => |$x:ident| $body:expr;)*) => { $(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+        #[derive(Cell, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+        #[cell(saved)]
         #[serde(default, deny_unknown_fields)]
         pub struct $name {
             $(#[$field_doc])*
@@ -52,9 +52,7 @@ macro_rules! with_option {
             }
         }
 
-        #[typetag::serde]
-        impl Cell for $name {
-            children!(Self { $field: _ });
+        impl Forward for $name {
             fn forward(&self, $x: &Tensor) -> Result<Tensor> {
                 let $field = self.$field;
                 $body

@@ -9,8 +9,7 @@ use super::{
 };
 use crate::{
     Tensor,
-    cell::{Cell, Child},
-    children,
+    cell::{Cell, Child, Forward},
     error::{Error, Result},
 };
 
@@ -72,7 +71,8 @@ impl MultiheadAttentionSpec {
 /// assert_eq!(attention.attend(&q, &kv, &kv, None)?.shape(), [4, 3, 8]);
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 #[serde(try_from = "MultiheadAttentionSpec", into = "MultiheadAttentionSpec")]
 pub struct MultiheadAttention {
     /// Of the queries.
@@ -121,10 +121,7 @@ impl MultiheadAttention {
     }
 }
 
-#[typetag::serde]
-impl Cell for MultiheadAttention {
-    children!(Self { q_proj, k_proj, v_proj, out_proj, spec: _ });
-
+impl Forward for MultiheadAttention {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.attend(x, x, x, None)
     }

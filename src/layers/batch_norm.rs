@@ -9,8 +9,7 @@ use super::{
 };
 use crate::{
     Param, Tensor,
-    cell::Cell,
-    children,
+    cell::{Cell, Forward},
     error::{Error, Result},
 };
 
@@ -98,7 +97,8 @@ impl<const N: usize> BatchNormSpec<N> {
 /// `BatchNorm1d` takes `[batch, num_features]`, too.
 ///
 /// In files: `{kind: BatchNorm2d, num_features: 6}`, and `eps`, `momentum`, `affine`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved, kinds(BatchNorm1d, BatchNorm2d, BatchNorm3d))]
 #[serde(try_from = "BatchNormSpec<N>", into = "BatchNormSpec<N>")]
 pub struct BatchNorm<const N: usize> {
     /// `[num_features]`.
@@ -157,9 +157,7 @@ macro_rules! kinds {
         #[doc = concat!("Options of a [`", $name, "`](BatchNorm).")]
         pub type $spec = BatchNormSpec<$n>;
 
-        #[typetag::serde(name = $name)]
-        impl Cell for BatchNorm<$n> {
-            children!(Self { weight, bias, running_mean, running_var, training: _, spec: _ });
+        impl Forward for BatchNorm<$n> {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 self.normalise(x)
             }

@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::NoOptions;
 use crate::{
-    Tensor,
-    cell::{Cell, Child, Member, Node, NodeMut},
-    children,
+    Cell, Tensor,
+    cell::{Child, Forward, Member, Node, NodeMut},
     error::{Error, Result},
 };
 
@@ -23,10 +22,11 @@ use crate::{
 /// assert_eq!(net.named_params()[2].0, "2.weight");
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Cell, Debug, Default, Serialize, Deserialize)]
+#[cell(saved)]
 #[serde(deny_unknown_fields)]
 pub struct Sequential {
-    cells: Vec<Child>,
+    cells: Row,
 }
 
 /// A list of cells that its parent runs as it likes.
@@ -42,10 +42,30 @@ pub struct Sequential {
 /// assert_eq!(y.shape(), [3, 4]);
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Cell, Debug, Default, Serialize, Deserialize)]
+#[cell(saved)]
 #[serde(deny_unknown_fields)]
 pub struct CellList {
-    cells: Vec<Child>,
+    cells: Row,
+}
+
+/// Cells that are named by their place alone.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Row(Vec<Child>);
+
+impl Member for Row {
+    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        for (i, cell) in self.0.iter().enumerate() {
+            cell.visit(&i.to_string(), visitor);
+        }
+    }
+
+    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        for (i, cell) in self.0.iter_mut().enumerate() {
+            cell.visit_mut(&i.to_string(), visitor);
+        }
+    }
 }
 
 macro_rules! row_of_cells {
@@ -53,27 +73,27 @@ macro_rules! row_of_cells {
         impl $name {
             /// The cells in order.
             pub fn new(cells: Vec<Child>) -> Self {
-                $name { cells }
+                $name { cells: Row(cells) }
             }
 
             /// Appends a cell.
             pub fn push(&mut self, cell: impl Into<Child>) {
-                self.cells.push(cell.into());
+                self.cells.0.push(cell.into());
             }
 
             /// The slots in order.
             pub fn iter(&self) -> std::slice::Iter<'_, Child> {
-                self.cells.iter()
+                self.cells.0.iter()
             }
 
             /// How many cells there are.
             pub fn len(&self) -> usize {
-                self.cells.len()
+                self.cells.0.len()
             }
 
             /// Whether there are none.
             pub fn is_empty(&self) -> bool {
-                self.cells.is_empty()
+                self.cells.0.is_empty()
             }
         }
 
@@ -95,36 +115,13 @@ macro_rules! row_of_cells {
 row_of_cells!(Sequential);
 row_of_cells!(CellList);
 
-/// Shows the cells of a row, named by their place.
-fn visit(cells: &[Child], visitor: &mut dyn FnMut(&str, Node<'_>)) {
-    for (i, cell) in cells.iter().enumerate() {
-        cell.visit(&i.to_string(), visitor);
-    }
-}
-
-fn visit_mut(cells: &mut [Child], visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-    for (i, cell) in cells.iter_mut().enumerate() {
-        cell.visit_mut(&i.to_string(), visitor);
-    }
-}
-
-#[typetag::serde]
-impl Cell for Sequential {
+impl Forward for Sequential {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.cells.iter().try_fold(x.clone(), |x, cell| cell.call(&x))
-    }
-
-    fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>)) {
-        visit(&self.cells, visitor);
-    }
-
-    fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-        visit_mut(&mut self.cells, visitor);
+        self.iter().try_fold(x.clone(), |x, cell| cell.call(&x))
     }
 }
 
-#[typetag::serde]
-impl Cell for CellList {
+impl Forward for CellList {
     fn forward(&self, _: &Tensor) -> Result<Tensor> {
         Err(Error::unsupported("a CellList is run by its parent and has no forward of its own; a Sequential has"))
     }
@@ -132,18 +129,11 @@ impl Cell for CellList {
     fn forward_many(&self, _: &[Tensor]) -> Result<Vec<Tensor>> {
         Err(Error::unsupported("a CellList is run by its parent and has no forward of its own; a Sequential has"))
     }
-
-    fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>)) {
-        visit(&self.cells, visitor);
-    }
-
-    fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-        visit_mut(&mut self.cells, visitor);
-    }
 }
 
 /// Hands its input on. At a place where another network has a layer, it keeps the paths alike.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Cell, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cell(saved)]
 #[serde(from = "NoOptions", into = "NoOptions")]
 pub struct Identity;
 
@@ -159,10 +149,7 @@ impl From<Identity> for NoOptions {
     }
 }
 
-#[typetag::serde]
-impl Cell for Identity {
-    children!(Self {});
-
+impl Forward for Identity {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         Ok(x.clone())
     }

@@ -9,8 +9,7 @@ use super::{
 };
 use crate::{
     ConvOptions, ConvTransposeOptions, Padding, Param, Tensor,
-    cell::Cell,
-    children,
+    cell::{Cell, Forward},
     error::{Error, Result},
 };
 
@@ -222,7 +221,8 @@ fn weights<const N: usize>(
 /// `[n, in_channels, spatial...] -> [n, out_channels, spatial...]`. In files:
 /// `{kind: Conv2d, in_channels: 1, out_channels: 6, kernel_size: 5}`, and `stride`, `padding` (`valid`, `same`, a number,
 /// or a list with a number or a pair `[before, after]` for each axis), `dilation`, `groups`, `bias`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved, kinds(Conv1d, Conv2d, Conv3d))]
 #[serde(try_from = "ConvSpec<N>", into = "ConvSpec<N>")]
 pub struct Conv<const N: usize> {
     /// `[out_channels, in_channels / groups, kernel...]`.
@@ -236,7 +236,8 @@ pub struct Conv<const N: usize> {
 ///
 /// `[n, in_channels, spatial...] -> [n, out_channels, spatial...]`: the gradient of a [`Conv`] with respect to its input.
 /// In files as a `Conv`, and `output_padding`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved, kinds(Conv1dTranspose, Conv2dTranspose, Conv3dTranspose))]
 #[serde(try_from = "ConvTransposeSpec<N>", into = "ConvTransposeSpec<N>")]
 pub struct ConvTranspose<const N: usize> {
     /// `[in_channels, out_channels / groups, kernel...]`.
@@ -282,9 +283,7 @@ macro_rules! kinds {
         #[doc = concat!("Options of a [`", $transpose_name, "`](ConvTranspose).")]
         pub type $transpose_spec = ConvTransposeSpec<$n>;
 
-        #[typetag::serde(name = $conv_name)]
-        impl Cell for Conv<$n> {
-            children!(Self { weight, bias, spec: _ });
+        impl Forward for Conv<$n> {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 let ConvSpec { stride, padding, dilation, groups, .. } = &self.spec;
                 let options = ConvOptions {
@@ -297,9 +296,7 @@ macro_rules! kinds {
             }
         }
 
-        #[typetag::serde(name = $transpose_name)]
-        impl Cell for ConvTranspose<$n> {
-            children!(Self { weight, bias, spec: _ });
+        impl Forward for ConvTranspose<$n> {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 let ConvTransposeSpec { stride, padding, output_padding, dilation, groups, .. } = &self.spec;
                 let options = ConvTransposeOptions {

@@ -6,7 +6,7 @@ use super::{
     init::{Init, Rng},
     spec::{is_yes, setters, written_as_spec, yes},
 };
-use crate::{Param, Tensor, cell::Cell, children, error::Result};
+use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
 
 /// Options of a [`Dense`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,7 +49,8 @@ impl DenseSpec {
 /// `x · weightᵀ + bias` over the last axis: `[..., in_features] -> [..., out_features]`.
 ///
 /// In files: `{kind: Dense, in_features: 64, out_features: 10}`, and `bias: false`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 #[serde(try_from = "DenseSpec", into = "DenseSpec")]
 pub struct Dense {
     /// `[out_features, in_features]`.
@@ -71,10 +72,7 @@ impl Dense {
 
 written_as_spec!(Dense, DenseSpec);
 
-#[typetag::serde]
-impl Cell for Dense {
-    children!(Self { weight, bias, spec: _ });
-
+impl Forward for Dense {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.linear(&self.weight.tensor(), self.bias.as_ref().map(Param::tensor).as_ref())
     }

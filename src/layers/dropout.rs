@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{init::Rng, spec::written_as_spec};
 use crate::{
     Tensor,
-    cell::Cell,
-    children,
+    cell::{Cell, Forward},
     error::{Error, Result},
     tensor::recording,
 };
@@ -46,7 +45,8 @@ impl DropoutSpec {
 /// 2014, inverted); in evaluation, nothing.
 ///
 /// The n-th call in training drops the same elements for the same seed. In files: `{kind: Dropout, p: 0.5}`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 #[serde(try_from = "DropoutSpec", into = "DropoutSpec")]
 pub struct Dropout {
     seed: u64,
@@ -68,10 +68,7 @@ impl Dropout {
 
 written_as_spec!(Dropout, DropoutSpec);
 
-#[typetag::serde]
-impl Cell for Dropout {
-    children!(Self { seed: _, calls: _, training: _, spec: _ });
-
+impl Forward for Dropout {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         if !self.training {
             return Ok(x.clone());

@@ -6,7 +6,7 @@ use super::{
     init::{Init, Rng},
     spec::written_as_spec,
 };
-use crate::{Param, Tensor, cell::Cell, children, error::Result};
+use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
 
 /// Options of an [`Embedding`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,8 @@ impl EmbeddingSpec {
 /// A table looked up by integers: `i64 [...] -> [..., embedding_size]`.
 ///
 /// In files: `{kind: Embedding, vocab_size: 1000, embedding_size: 64}`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 #[serde(try_from = "EmbeddingSpec", into = "EmbeddingSpec")]
 pub struct Embedding {
     /// `[vocab_size, embedding_size]`.
@@ -57,10 +58,7 @@ impl Embedding {
 
 written_as_spec!(Embedding, EmbeddingSpec);
 
-#[typetag::serde]
-impl Cell for Embedding {
-    children!(Self { weight, spec: _ });
-
+impl Forward for Embedding {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.embedding(&self.weight.tensor())
     }

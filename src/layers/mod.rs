@@ -13,7 +13,6 @@
 
 mod axes;
 mod init;
-mod kinds;
 mod spec;
 
 mod activation;
@@ -30,6 +29,7 @@ mod prelu;
 mod recurrent;
 mod sequence;
 
+pub use crate::cell::kinds;
 pub use activation::*;
 pub use attention::{MultiheadAttention, MultiheadAttentionSpec};
 pub use axes::PerAxis;
@@ -40,7 +40,6 @@ pub use dense::{Dense, DenseSpec};
 pub use dropout::{Dropout, DropoutSpec};
 pub use embedding::{Embedding, EmbeddingSpec};
 pub use init::{Init, Rng};
-pub use kinds::kinds;
 pub use norm::{
     GroupNorm, GroupNormSpec, InstanceNorm, InstanceNorm1d, InstanceNorm1dSpec, InstanceNorm2d, InstanceNorm2dSpec,
     InstanceNorm3d, InstanceNorm3dSpec, InstanceNormSpec, LayerNorm, LayerNormSpec, RmsNorm, RmsNormSpec,

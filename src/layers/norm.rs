@@ -8,8 +8,7 @@ use super::{
 };
 use crate::{
     Param, Tensor,
-    cell::Cell,
-    children,
+    cell::{Cell, Forward},
     error::{Error, Result},
 };
 
@@ -85,7 +84,8 @@ impl LayerNormSpec {
 /// Layer normalisation (Ba et al. 2016): the last axes to mean 0 and variance 1, times weight plus bias.
 ///
 /// `[..., normalized_shape]`. In files: `{kind: LayerNorm, normalized_shape: [64]}`, and `eps`, `affine`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 #[serde(try_from = "LayerNormSpec", into = "LayerNormSpec")]
 pub struct LayerNorm {
     /// `normalized_shape`.
@@ -107,10 +107,7 @@ impl LayerNorm {
 
 written_as_spec!(LayerNorm, LayerNormSpec);
 
-#[typetag::serde]
-impl Cell for LayerNorm {
-    children!(Self { weight, bias, spec: _ });
-
+impl Forward for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let (weight, bias) = (self.weight.as_ref().map(Param::tensor), self.bias.as_ref().map(Param::tensor));
         x.layer_norm(&self.spec.normalized_shape, weight.as_ref(), bias.as_ref(), self.spec.eps)
@@ -167,7 +164,8 @@ impl GroupNormSpec {
 /// times weight plus bias.
 ///
 /// `[batch, num_channels, ...]`. In files: `{kind: GroupNorm, num_groups: 2, num_channels: 4}`, and `eps`, `affine`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 #[serde(try_from = "GroupNormSpec", into = "GroupNormSpec")]
 pub struct GroupNorm {
     /// `[num_channels]`.
@@ -189,10 +187,7 @@ impl GroupNorm {
 
 written_as_spec!(GroupNorm, GroupNormSpec);
 
-#[typetag::serde]
-impl Cell for GroupNorm {
-    children!(Self { weight, bias, spec: _ });
-
+impl Forward for GroupNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let (weight, bias) = (self.weight.as_ref().map(Param::tensor), self.bias.as_ref().map(Param::tensor));
         x.group_norm(self.spec.num_groups, weight.as_ref(), bias.as_ref(), self.spec.eps)
@@ -245,7 +240,8 @@ impl<const N: usize> InstanceNormSpec<N> {
 /// variance 1 over its spatial axes, times weight plus bias. It keeps no running statistics.
 ///
 /// `[batch, num_features, spatial...]`. In files: `{kind: InstanceNorm2d, num_features: 6}`, and `eps`, `affine`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved, kinds(InstanceNorm1d, InstanceNorm2d, InstanceNorm3d))]
 #[serde(try_from = "InstanceNormSpec<N>", into = "InstanceNormSpec<N>")]
 pub struct InstanceNorm<const N: usize> {
     /// `[num_features]`.
@@ -284,9 +280,7 @@ macro_rules! instance_kinds {
         #[doc = concat!("Options of an [`", $name, "`](InstanceNorm).")]
         pub type $spec = InstanceNormSpec<$n>;
 
-        #[typetag::serde(name = $name)]
-        impl Cell for InstanceNorm<$n> {
-            children!(Self { weight, bias, spec: _ });
+        impl Forward for InstanceNorm<$n> {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 self.normalise(x)
             }
@@ -346,7 +340,8 @@ impl RmsNormSpec {
 /// Root mean square normalisation (Zhang & Sennrich 2019): `x / sqrt(mean(x^2) + eps) * weight` over the last axis.
 ///
 /// `[..., num_features]`. In files: `{kind: RmsNorm, num_features: 64}`, and `eps`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 #[serde(try_from = "RmsNormSpec", into = "RmsNormSpec")]
 pub struct RmsNorm {
     /// `[num_features]`.
@@ -366,10 +361,7 @@ impl RmsNorm {
 
 written_as_spec!(RmsNorm, RmsNormSpec);
 
-#[typetag::serde]
-impl Cell for RmsNorm {
-    children!(Self { weight, spec: _ });
-
+impl Forward for RmsNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.rms_norm(Some(&self.weight.tensor()), self.spec.eps)
     }

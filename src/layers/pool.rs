@@ -6,12 +6,13 @@ use super::{
     axes::{PerAxis, padding},
     spec::{is_yes, setters, yes},
 };
-use crate::{Padding, PoolOptions, Tensor, cell::Cell, children, error::Result};
+use crate::{Cell, Padding, PoolOptions, Tensor, cell::Forward, error::Result};
 
 /// The largest element under each window of `N` spatial axes: [`MaxPool1d`], [`MaxPool2d`] and [`MaxPool3d`].
 ///
 /// `[n, c, spatial...]`. In files: `{kind: MaxPool2d, kernel_size: 2}`, and `stride`, `padding`, `ceil`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cell(saved, kinds(MaxPool1d, MaxPool2d, MaxPool3d))]
 #[serde(deny_unknown_fields)]
 pub struct MaxPool<const N: usize> {
     /// Lengths of the window.
@@ -31,7 +32,8 @@ pub struct MaxPool<const N: usize> {
 ///
 /// `[n, c, spatial...]`. In files: `{kind: AvgPool2d, kernel_size: 2}`, and `stride`, `padding`, `ceil`,
 /// `count_include_pad`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cell(saved, kinds(AvgPool1d, AvgPool2d, AvgPool3d))]
 #[serde(deny_unknown_fields)]
 pub struct AvgPool<const N: usize> {
     /// Lengths of the window.
@@ -54,7 +56,8 @@ pub struct AvgPool<const N: usize> {
 /// [`AdaptiveAvgPool1d`], [`AdaptiveAvgPool2d`] and [`AdaptiveAvgPool3d`].
 ///
 /// `[n, c, spatial...] -> [n, c, output_size...]`. In files: `{kind: AdaptiveAvgPool2d, output_size: 1}`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cell(saved, kinds(AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d))]
 #[serde(deny_unknown_fields)]
 pub struct AdaptiveAvgPool<const N: usize> {
     /// Lengths of the output's spatial axes.
@@ -137,25 +140,19 @@ macro_rules! kinds {
         #[doc = concat!("Averages with an output of a given size on ", $n, " spatial axes.")]
         pub type $adaptive = AdaptiveAvgPool<$n>;
 
-        #[typetag::serde(name = $max_name)]
-        impl Cell for MaxPool<$n> {
-            children!(Self { kernel_size: _, stride: _, padding: _, ceil: _ });
+        impl Forward for MaxPool<$n> {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 x.$max_op(&self.options())
             }
         }
 
-        #[typetag::serde(name = $avg_name)]
-        impl Cell for AvgPool<$n> {
-            children!(Self { kernel_size: _, stride: _, padding: _, ceil: _, count_include_pad: _ });
+        impl Forward for AvgPool<$n> {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 x.$avg_op(&self.options())
             }
         }
 
-        #[typetag::serde(name = $adaptive_name)]
-        impl Cell for AdaptiveAvgPool<$n> {
-            children!(Self { output_size: _ });
+        impl Forward for AdaptiveAvgPool<$n> {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 x.$adaptive_op(&self.output_size.to_vec())
             }

@@ -6,7 +6,7 @@ use super::{
     init::{Init, Rng},
     spec::{setters, written_as_spec},
 };
-use crate::{Param, Tensor, cell::Cell, children, error::Result};
+use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
 
 /// Options of a [`PReLU`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,7 +50,8 @@ impl PReLUSpec {
 /// `x` where it is positive, else `weight * x` (He et al. 2015), with one learned slope for all or one for each channel.
 ///
 /// In files: `{kind: PReLU, channels: 1}`, and `slope`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
 #[serde(try_from = "PReLUSpec", into = "PReLUSpec")]
 pub struct PReLU {
     /// The slopes, `[channels]`.
@@ -70,10 +71,7 @@ impl PReLU {
 
 written_as_spec!(PReLU, PReLUSpec);
 
-#[typetag::serde]
-impl Cell for PReLU {
-    children!(Self { weight, spec: _ });
-
+impl Forward for PReLU {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.prelu(&self.weight.tensor())
     }

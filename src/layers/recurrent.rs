@@ -11,8 +11,7 @@ use super::{
 };
 use crate::{
     Param, RecurrentWeights, Tensor,
-    cell::{Cell, Child},
-    children,
+    cell::{Cell, Child, Forward},
     error::{Error, Result},
 };
 
@@ -74,7 +73,8 @@ impl<const GATES: usize> RecurrentSpec<GATES> {
 /// assert_eq!(h.shape(), [2, 16]);
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved, kinds(RNNCell, GRUCell, LSTMCell))]
 #[serde(try_from = "RecurrentSpec<GATES>", into = "RecurrentSpec<GATES>")]
 pub struct Recurrent<const GATES: usize> {
     /// From the input, the gates one after the other: `[GATES * hidden_size, input_size]`.
@@ -147,10 +147,7 @@ pub(super) fn wrong_inputs(kind: &str, wanted: &str, got: usize) -> Error {
     Error::shape(format!("{kind} takes {wanted}, got {got} tensors"))
 }
 
-#[typetag::serde(name = "RNNCell")]
-impl Cell for RNNCell {
-    children!(Self { weight_ih, weight_hh, bias_ih, bias_hh, spec: _ });
-
+impl Forward for RNNCell {
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         match inputs {
             [x, h] => Ok(vec![self.next(x, h)?]),
@@ -159,10 +156,7 @@ impl Cell for RNNCell {
     }
 }
 
-#[typetag::serde(name = "GRUCell")]
-impl Cell for GRUCell {
-    children!(Self { weight_ih, weight_hh, bias_ih, bias_hh, spec: _ });
-
+impl Forward for GRUCell {
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         match inputs {
             [x, h] => Ok(vec![self.next(x, h)?]),
@@ -171,10 +165,7 @@ impl Cell for GRUCell {
     }
 }
 
-#[typetag::serde(name = "LSTMCell")]
-impl Cell for LSTMCell {
-    children!(Self { weight_ih, weight_hh, bias_ih, bias_hh, spec: _ });
-
+impl Forward for LSTMCell {
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         match inputs {
             [x, h, c] => self.next(x, (h, c)).map(|(h, c)| vec![h, c]),

@@ -10,8 +10,8 @@ use super::{
     spec::{is_yes, setters, written_as_spec, yes},
 };
 use crate::{
-    Tensor,
-    cell::{Cell, Child, Node, NodeMut},
+    Cell, Tensor,
+    cell::{Child, Forward, Member, Node, NodeMut},
     error::{Error, Result},
 };
 
@@ -69,12 +69,6 @@ impl<const GATES: usize> RecurrentLayersSpec<GATES> {
         if self.bidirectional { 2 } else { 1 }
     }
 
-    /// What torch puts behind the names of the parameters of the i-th layer, directions counted.
-    fn suffix(&self, i: usize) -> String {
-        let directions = self.directions();
-        format!("_l{}{}", i / directions, if i % directions == 1 { "_reverse" } else { "" })
-    }
-
     /// The cell, all its parameters uniform within `1 / sqrt(hidden_size)`, as in torch and MindSpore.
     ///
     /// # Errors
@@ -88,13 +82,14 @@ impl<const GATES: usize> RecurrentLayersSpec<GATES> {
             return Err(Error::value("relu is true: only an RNN has a choice"));
         }
         let output_size = self.hidden_size.saturating_mul(self.directions());
-        let mut layers = Vec::new();
+        let mut weights = Vec::new();
         for layer in 0..self.num_layers {
             let input_size = if layer == 0 { self.input_size } else { output_size };
             for _ in 0..self.directions() {
-                layers.push(RecurrentSpec::new(input_size, self.hidden_size).bias(self.bias).build(rng)?);
+                weights.push(RecurrentSpec::new(input_size, self.hidden_size).bias(self.bias).build(rng)?);
             }
         }
+        let layers = Layers { weights, directions: self.directions() };
         Ok(RecurrentLayers { layers, spec: self })
     }
 }
@@ -131,12 +126,45 @@ impl RecurrentLayersSpec<1> {
 /// assert_eq!(net.call(&x)?.shape(), [4, 10, 3]);
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved, kinds(RNN, GRU, LSTM))]
 #[serde(try_from = "RecurrentLayersSpec<GATES>", into = "RecurrentLayersSpec<GATES>")]
 pub struct RecurrentLayers<const GATES: usize> {
-    /// Layer by layer, each direction by itself.
-    layers: Vec<Recurrent<GATES>>,
+    layers: Layers<GATES>,
     spec: RecurrentLayersSpec<GATES>,
+}
+
+/// The weights, layer by layer, each direction by itself.
+#[derive(Clone, Debug)]
+struct Layers<const GATES: usize> {
+    weights: Vec<Recurrent<GATES>>,
+    directions: usize,
+}
+
+impl<const GATES: usize> Layers<GATES> {
+    /// What torch puts behind the names of the parameters of the i-th layer, directions counted.
+    fn suffix(&self, i: usize) -> String {
+        format!("_l{}{}", i / self.directions, if i % self.directions == 1 { "_reverse" } else { "" })
+    }
+}
+
+impl<const GATES: usize> Member for Layers<GATES>
+where
+    Recurrent<GATES>: Cell,
+{
+    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        for (i, layer) in self.weights.iter().enumerate() {
+            let suffix = self.suffix(i);
+            layer.visit(&mut |name, node| visitor(&format!("{name}{suffix}"), node));
+        }
+    }
+
+    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        for i in 0..self.weights.len() {
+            let suffix = self.suffix(i);
+            self.weights[i].visit_mut(&mut |name, node| visitor(&format!("{name}{suffix}"), node));
+        }
+    }
 }
 
 /// Layers of [`RNNCell`](super::RNNCell)s.
@@ -165,12 +193,12 @@ impl<const GATES: usize> RecurrentLayers<GATES> {
 
     /// The weights, layer by layer, each direction by itself.
     pub fn layers(&self) -> &[Recurrent<GATES>] {
-        &self.layers
+        &self.layers.weights
     }
 
     /// The output, and the last states of each layer. Of an LSTM there are two.
     fn over(&self, x: &Tensor, states: &[&Tensor]) -> Result<(Tensor, Vec<Vec<Tensor>>)> {
-        let wanted = [self.layers.len(), x.shape().first().copied().unwrap_or(0), self.spec.hidden_size];
+        let wanted = [self.layers.weights.len(), x.shape().first().copied().unwrap_or(0), self.spec.hidden_size];
         if let Some(state) = states.iter().find(|state| state.shape() != wanted) {
             let (x, state) = (x.shape(), state.shape());
             let message = format!("an input of shape {x:?} goes with states of shape {wanted:?}, got {state:?}");
@@ -178,7 +206,7 @@ impl<const GATES: usize> RecurrentLayers<GATES> {
         }
         let mut last = Vec::new();
         let mut y = x.clone();
-        for layer in self.layers.chunks(self.spec.directions()) {
+        for layer in self.layers.weights.chunks(self.layers.directions) {
             let mut outputs = Vec::new();
             for (direction, weights) in layer.iter().enumerate() {
                 let first = states.iter().map(|state| state.at(0, last.len())).collect::<Result<Vec<_>>>()?;
@@ -223,24 +251,9 @@ impl<const GATES: usize> RecurrentLayers<GATES> {
     }
 }
 
-macro_rules! cell {
-    ($cell:ident, $name:literal, $called:literal, $states:literal, $takes:literal) => {
-        #[typetag::serde(name = $name)]
-        impl Cell for $cell {
-            fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>)) {
-                for (i, layer) in self.layers.iter().enumerate() {
-                    let suffix = self.spec.suffix(i);
-                    layer.visit(&mut |name, node| visitor(&format!("{name}{suffix}"), node));
-                }
-            }
-
-            fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-                for (i, layer) in self.layers.iter_mut().enumerate() {
-                    let suffix = self.spec.suffix(i);
-                    layer.visit_mut(&mut |name, node| visitor(&format!("{name}{suffix}"), node));
-                }
-            }
-
+macro_rules! forward {
+    ($cell:ident, $called:literal, $states:literal, $takes:literal) => {
+        impl Forward for $cell {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 Ok(self.over(x, &[])?.0)
             }
@@ -256,9 +269,9 @@ macro_rules! cell {
         }
     };
 }
-cell!(RNN, "RNN", "an RNN", 1, "x, or x and h");
-cell!(GRU, "GRU", "a GRU", 1, "x, or x and h");
-cell!(LSTM, "LSTM", "an LSTM", 2, "x, or x, h and c");
+forward!(RNN, "an RNN", 1, "x, or x and h");
+forward!(GRU, "a GRU", 1, "x, or x and h");
+forward!(LSTM, "an LSTM", 2, "x, or x, h and c");
 
 macro_rules! run_with_one_state {
     ($cell:ident) => {

@@ -11,10 +11,9 @@ use super::{
 };
 use crate::{
     DType, Op, Policy,
-    cell::{AsCell, Cell, Child, Node, Trace},
+    cell::{AsCell, Cell, Child, Node, Trace, known_kinds},
     cost::Speeds,
     error::{Error, Result, did_you_mean},
-    layers,
     policy::{Entry, Level, Origin, Prefer, Rule, Scaler},
     precision::Treatment,
 };
@@ -247,14 +246,13 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
     }
 }
 
-/// A kind that a user put on a list must exist: in the library, or in the network at hand.
+/// A kind that a user put on a list must exist: in the library, in the program, or in the network at hand.
 fn check_kinds(policy: &Policy, decisions: &[Decision]) -> Result<()> {
     let by_hand = |(_, entry): &(&String, &Entry)| !matches!(entry.origin, Origin::Pack(_));
     for (kind, Entry { origin, .. }) in policy.lists.cells().iter().filter(by_hand) {
-        let known = layers::kinds();
-        let here = || decisions.iter().map(|d| d.kind.as_ref());
-        if !known.contains(&kind.as_str()) && !here().any(|met| met == kind) {
-            let near = did_you_mean(kind, known.iter().copied().chain(here()));
+        let known = || known_kinds().chain(decisions.iter().map(|d| d.kind.as_ref()));
+        if !known().any(|known| known == kind.as_str()) {
+            let near = did_you_mean(kind, known());
             return Err(Error::list(format!("{origin}: no cell is of the kind `{kind}`{near}")));
         }
     }

@@ -55,8 +55,7 @@ fn norms_keep_their_running_statistics_with_them() {
 }
 
 /// A floating and an integer buffer, a parameter in f64, and a weight of its own.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(from = "()", into = "()")]
+#[derive(Cell, Debug)]
 struct Mixed {
     positions: Param,
     index: Param,
@@ -86,10 +85,7 @@ impl From<Mixed> for () {
     fn from(_: Mixed) {}
 }
 
-#[typetag::serde]
-impl Cell for Mixed {
-    children!(Self { positions, index, double, half });
-}
+impl Forward for Mixed {}
 
 #[test]
 fn floating_buffers_are_stored_low_and_f64_and_integers_never() {

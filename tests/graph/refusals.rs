@@ -15,12 +15,10 @@ fn small() -> Child {
 }
 
 /// A cell that looks at a number and chooses.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct Chooses;
 
-#[typetag::serde]
-impl Cell for Chooses {
-    children!(Self {});
+impl Forward for Chooses {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let doubled = (x * 2.0)?;
         if doubled.sum_all()?.item()? > 0.0 { doubled.relu() } else { doubled.neg() }

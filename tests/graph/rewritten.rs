@@ -86,7 +86,7 @@ fn casts_that_cancel_can_be_taken_out() {
 }
 
 /// A transformer block on the rows of a digit.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct Rows {
     embed: Child<Dense>,
     norm: Child<LayerNorm>,
@@ -96,10 +96,7 @@ struct Rows {
     head: Child<Dense>,
 }
 
-#[typetag::serde]
-impl Cell for Rows {
-    children!(Self { embed, norm, attention, up, down, head });
-
+impl Forward for Rows {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let rows = x.reshape(&[x.shape()[0] as isize, 8, 8])?;
         let x = self.embed.call(&rows)?;

@@ -138,11 +138,11 @@ fn wrong_inputs_of_recurrent_cells_are_named() {
     let error = gru.step(&random(&[4, 5], 1), &h).unwrap_err().to_string();
     assert!(error.contains("[4, 5]") && error.contains("[6, 3]"), "{error}");
     let gru = gru.erase();
-    assert!(gru.call(&x).unwrap_err().to_string().contains("a GRUCell has several inputs"));
+    assert!(gru.call(&x).unwrap_err().to_string().contains("takes several inputs"));
     assert!(
         gru.call_many(&[x.clone(), h.clone(), h]).unwrap_err().to_string().contains("takes x and h, got 3 tensors")
     );
     let dense = Child::of(Dense::new(3, 2, &mut Rng::seed(0)));
     assert_eq!(dense.call_many(std::slice::from_ref(&x)).unwrap()[0].to_f64(), dense.call(&x).unwrap().to_f64());
-    assert!(dense.call_many(&[x.clone(), x]).unwrap_err().to_string().contains("a Dense has 1 input, got 2"));
+    assert!(dense.call_many(&[x.clone(), x]).unwrap_err().to_string().contains("takes 1 input, got 2"));
 }

@@ -197,7 +197,7 @@ impl Kit {
 
     fn sequential(self, cells: Vec<Child>) -> Child {
         match self {
-            Unfused => unfused::SequentialCell(Sequential::new(cells)).into(),
+            Unfused => unfused::SequentialCell(unfused::Same(Sequential::new(cells))).into(),
             Kit::Library => Sequential::new(cells).into(),
         }
     }
@@ -207,9 +207,7 @@ impl Kit {
 macro_rules! network {
     ($(#[$meta:meta])* $name:ident { $($child:ident),* $(; $param:ident)? } |$net:ident, $x:ident| $body:expr) => {
         network!(@struct $(#[$meta])* $name { $($child),* $(; $param)? });
-        #[typetag::serde]
-        impl Cell for $name {
-            children!(Self { $($child,)* $($param)? });
+        impl Forward for $name {
             fn forward(&self, $x: &Tensor) -> Result<Tensor> {
                 let $net = self;
                 $body
@@ -218,9 +216,7 @@ macro_rules! network {
     };
     ($(#[$meta:meta])* $name:ident { $($child:ident),* $(; $param:ident)? } many |$net:ident, $inputs:ident| $body:expr) => {
         network!(@struct $(#[$meta])* $name { $($child),* $(; $param)? });
-        #[typetag::serde]
-        impl Cell for $name {
-            children!(Self { $($child,)* $($param)? });
+        impl Forward for $name {
             fn forward_many(&self, $inputs: &[Tensor]) -> Result<Vec<Tensor>> {
                 let $net = self;
                 $body
@@ -229,10 +225,10 @@ macro_rules! network {
     };
     (@struct $(#[$meta:meta])* $name:ident { $($child:ident),* $(; $param:ident)? }) => {
         $(#[$meta])*
-        #[derive(Debug, Serialize, Deserialize)]
+        #[derive(Cell, Debug)]
         pub struct $name {
             $($child: Child,)*
-            $(#[serde(with = "crate::unfused::by_shape")] $param: Param,)?
+            $($param: Param,)?
         }
     };
 }
@@ -308,15 +304,13 @@ network! { SeqNet { seq, head } |net, x| net.head.call(&net.seq.call(x)?) }
 
 network! { SeqSharedNet { seq } |net, x| net.seq.call(x) }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 pub struct CellListNet {
     ls: Child<CellList>,
     tanh: Child,
 }
 
-#[typetag::serde]
-impl Cell for CellListNet {
-    children!(Self { ls, tanh });
+impl Forward for CellListNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let x = self.ls.with(x, |list, x| list.iter().try_fold(x, |x, cell| cell.call(&x)))?;
         self.tanh.call(&x)

@@ -184,14 +184,12 @@ fn rewriting_needs_no_source_code() {
     ours.iter().zip(&hand).for_each(|(ours, hand)| same(ours, &hand.cast(DType::F32)));
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct Pair {
     lstm: Child<LSTMCell>,
 }
 
-#[typetag::serde]
-impl Cell for Pair {
-    children!(Self { lstm });
+impl Forward for Pair {
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         self.lstm.call_many(inputs)
     }

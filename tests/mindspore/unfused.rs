@@ -1,34 +1,19 @@
 //! MindSpore's layers op by op, each op rounding its own result, with MindSpore's parameter names.
 //!
-//! The library's cells of the same kinds do product and bias in one op with one rounding. Nothing is read from files by
-//! name here, so that two types carry one kind does no harm.
+//! The library's cells of the same kinds do product and bias in one op with one rounding. They are not
+//! written to files, so they may carry the kinds of others.
 
 use precast::{
-    ConvOptions, ConvTransposeOptions, DType, Padding, Param, Tensor,
-    cell::{Cell, Child, Member, Node, NodeMut},
-    children,
+    Cell, ConvOptions, ConvTransposeOptions, DType, Padding, Param, Tensor,
+    cell::{Child, Forward, Member, Node, NodeMut},
     error::{Error, Result},
     layers::Sequential,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::{
     calls::{op, place},
     steps,
 };
-
-/// A parameter in a file is its shape; only the derives of the cells below need it.
-pub mod by_shape {
-    use precast::{DType, Param, Tensor};
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub fn serialize<S: Serializer>(param: &Param, serializer: S) -> Result<S::Ok, S::Error> {
-        param.shape().serialize(serializer)
-    }
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Param, D::Error> {
-        Vec::deserialize(deserializer).map(|shape| Param::new(Tensor::zeros(&shape, DType::F32)))
-    }
-}
 
 /// A parameter of zeros; the recorded values are set later.
 pub fn param(shape: &[usize]) -> Param {
@@ -40,10 +25,8 @@ macro_rules! layer {
     ($(#[$meta:meta])* $name:ident as $kind:literal {
         $(children $child:ident: $member:ty;)? $(params $($param:ident),+;)? $(data $($data:ident: $type:ty),+;)?
     } |$cell:ident, $x:ident| $body:expr) => {
-        layer!(@struct $(#[$meta])* $name { $(children $child: $member;)? $(params $($param),+;)? $(data $($data: $type),+;)? });
-        #[typetag::serde(name = $kind)]
-        impl Cell for $name {
-            children!(Self { $($child,)? $($($param,)+)? $($($data: _),+)? });
+        layer!(@struct $(#[$meta])* $name as $kind { $(children $child: $member;)? $(params $($param),+;)? $(data $($data: $type),+;)? });
+        impl Forward for $name {
             fn forward(&self, $x: &Tensor) -> Result<Tensor> {
                 let $cell = self;
                 $body
@@ -51,24 +34,23 @@ macro_rules! layer {
         }
     };
     ($(#[$meta:meta])* $name:ident as $kind:literal { params $($param:ident),+; } many |$cell:ident, $inputs:ident| $body:expr) => {
-        layer!(@struct $(#[$meta])* $name { params $($param),+; });
-        #[typetag::serde(name = $kind)]
-        impl Cell for $name {
-            children!(Self { $($param),+ });
+        layer!(@struct $(#[$meta])* $name as $kind { params $($param),+; });
+        impl Forward for $name {
             fn forward_many(&self, $inputs: &[Tensor]) -> Result<Vec<Tensor>> {
                 let $cell = self;
                 $body
             }
         }
     };
-    (@struct $(#[$meta:meta])* $name:ident {
+    (@struct $(#[$meta:meta])* $name:ident as $kind:literal {
         $(children $child:ident: $member:ty;)? $(params $($param:ident),+;)? $(data $($data:ident: $type:ty),+;)?
     }) => {
         $(#[$meta])*
-        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[derive(Cell, Clone, Debug)]
+        #[cell(kind = $kind)]
         pub struct $name {
             $(pub $child: $member,)?
-            $($(#[serde(with = "crate::unfused::by_shape")] pub $param: Param,)+)?
+            $($(pub $param: Param,)+)?
             $($(pub $data: $type,)+)?
         }
     };
@@ -229,7 +211,7 @@ layer! {
 }
 
 /// A cell that lends another its body and parameters, as a base class does: it is no child.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct Same<C>(pub C);
 
 impl<C: Cell> Member for Same<C> {
@@ -301,18 +283,11 @@ macro_rules! recurrent {
 recurrent!(RNNCell 1, GRUCell 3, LSTMCell 4);
 
 /// MindSpore's name for [`Sequential`].
-#[derive(Debug, Serialize, Deserialize)]
-pub struct SequentialCell(pub Sequential);
+#[derive(Cell, Debug)]
+pub struct SequentialCell(pub Same<Sequential>);
 
-#[typetag::serde]
-impl Cell for SequentialCell {
+impl Forward for SequentialCell {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.0.forward(x)
-    }
-    fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>)) {
-        self.0.visit(visitor);
-    }
-    fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-        self.0.visit_mut(visitor);
+        self.0.0.forward(x)
     }
 }

@@ -5,16 +5,13 @@ use precast::{Grads, cell::Params, optim::OptimizerState, prelude::*, rewrite::D
 use super::{ALL, Make, bits, noise};
 
 /// A matrix that is large enough for an 8-bit state, and a small one.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct Two {
     large: Child<Dense>,
     small: Child<Dense>,
 }
 
-#[typetag::serde]
-impl Cell for Two {
-    children!(Self { large, small });
-
+impl Forward for Two {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.small.call(&self.large.call(x)?)
     }

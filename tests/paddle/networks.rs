@@ -75,7 +75,7 @@ impl Named {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct LeNet {
     features: Child<Sequential>,
     fc: Child<Sequential>,
@@ -98,12 +98,9 @@ impl LeNet {
     }
 }
 
-#[typetag::serde]
-impl Cell for LeNet {
-    children!(Self { features, fc });
-}
+impl Forward for LeNet {}
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct ResBlock {
     conv1: Child<Conv2d>,
     bn1: Child<BatchNorm2d>,
@@ -123,30 +120,16 @@ impl ResBlock {
     }
 }
 
-#[typetag::serde]
-impl Cell for ResBlock {
-    children!(Self { conv1, bn1, conv2, bn2, downsample, relu });
-}
+impl Forward for ResBlock {}
 
-/// Parameters and buffers that a cell has of its own, under names that are no Rust names; in files they are nothing.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(from = "()", into = "()")]
+/// Parameters and buffers that a cell has of its own, under names that are no Rust names.
+#[derive(Clone, Debug)]
 struct Own(Vec<(&'static str, Param)>);
 
 impl Own {
     fn param(name: &'static str) -> (&'static str, Param) {
         (name, Param::new(Tensor::full(&[2, 2], 0.1, DType::F32)))
     }
-}
-
-impl From<()> for Own {
-    fn from((): ()) -> Self {
-        Own(vec![])
-    }
-}
-
-impl From<Own> for () {
-    fn from(_: Own) {}
 }
 
 impl Member for Own {
@@ -158,7 +141,7 @@ impl Member for Own {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct TransformerBlock {
     own: Own,
     attn: Child<MultiheadAttention>,
@@ -187,16 +170,27 @@ impl TransformerBlock {
     }
 }
 
-#[typetag::serde]
-impl Cell for TransformerBlock {
-    children!(Self { own, attn, ln1, l1, l2, ln2 });
-}
+impl Forward for TransformerBlock {}
 
 /// A recurrent network of Paddle: it and the cell that it wraps, at `0.cell`, share the weights.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
+#[cell(kind = "LSTM")]
 struct Lstm {
     own: Own,
-    layers: Child<Sequential>,
+    layers: Layers,
+}
+
+/// Cells that are named by their place alone.
+#[derive(Debug)]
+struct Layers(Sequential);
+
+impl Member for Layers {
+    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        self.0.visit(visitor);
+    }
+    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        self.0.visit_mut(visitor);
+    }
 }
 
 impl Lstm {
@@ -209,43 +203,28 @@ impl Lstm {
             ("bias_hh_l0", cell.bias_hh.clone().unwrap()),
             ("dropout_state", Param::buffer(Tensor::arange(4))),
         ];
-        Lstm { own: Own(own), layers: Child::new(Sequential::new(vec![Rnn { cell: Child::new(cell) }.into()])) }
+        Lstm { own: Own(own), layers: Layers(Sequential::new(vec![Rnn { cell: Child::new(cell) }.into()])) }
     }
 }
 
-#[typetag::serde(name = "LSTM")]
-impl Cell for Lstm {
-    fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>)) {
-        self.own.visit("own", visitor);
-        self.layers.cell().visit(visitor);
-    }
-    fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-        self.own.visit_mut("own", visitor);
-        self.layers.cell_mut().visit_mut(visitor);
-    }
-}
+impl Forward for Lstm {}
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
+#[cell(kind = "RNN")]
 struct Rnn {
     cell: Child<LSTMCell>,
 }
 
-#[typetag::serde(name = "RNN")]
-impl Cell for Rnn {
-    children!(Self { cell });
-}
+impl Forward for Rnn {}
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct SpectralNorm {
     own: Own,
 }
 
-#[typetag::serde]
-impl Cell for SpectralNorm {
-    children!(Self { own });
-}
+impl Forward for SpectralNorm {}
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug)]
 struct EmbeddingNet {
     emb: Child<Embedding>,
     gn: Child<GroupNorm>,
@@ -280,7 +259,4 @@ impl EmbeddingNet {
     }
 }
 
-#[typetag::serde]
-impl Cell for EmbeddingNet {
-    children!(Self { emb, gn, inorm, lstm, prelu, bn_old, bn1, bn3, in1, sn, fc, lrn });
-}
+impl Forward for EmbeddingNet {}

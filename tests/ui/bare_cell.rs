@@ -1,16 +1,27 @@
-use precast::prelude::*;
+//! A cell outside of a slot, or inside of something that the tree does not know, would be seen by no plan.
 
-#[derive(Debug, Serialize, Deserialize)]
-struct Head {
+use precast::prelude::*;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+#[derive(Cell, Debug)]
+struct Net {
     fc: Dense,
+    many: Vec<Dense>,
+    perhaps: Option<Dense>,
+    shared: Arc<Dense>,
+    any: Box<dyn Cell>,
+    both: (Dense, Dense),
+    beside_data: (usize, Child<Dense>),
+    unordered: HashMap<String, Child<Dense>>,
+    locked: Mutex<Option<Param>>,
 }
 
-#[typetag::serde]
-impl Cell for Head {
-    children!(Self { fc });
-
+impl Forward for Net {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.fc.forward(x)
+        Ok(x.clone())
     }
 }
 

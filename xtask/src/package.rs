@@ -1,4 +1,5 @@
-//! `cargo xtask package [--check]`: builds the crate as it would be published, unpacks it, and tests it there.
+//! `cargo xtask package [--check]`: packages precast and its derive as they would be published, unpacks both, and tests precast
+//! there.
 
 use std::{
     env, fs,
@@ -17,42 +18,44 @@ pub fn run(words: &[String]) -> Result {
         _ => return Err(format!("met `{}`; allowed: --check, or nothing", words.join(" "))),
     };
     // What is not committed is packaged as well: CI checks a change before it lands.
-    shell::run(
-        "cargo",
-        &["package", "--quiet", "--locked", "--package", "precast", "--allow-dirty", "--no-verify"],
-        &[],
-    )?;
+    let both = ["--package", "precast", "--package", "precast-derive"];
+    let package = ["package", "--quiet", "--locked", "--allow-dirty", "--no-verify"];
+    shell::run("cargo", &[&package[..], &both].concat(), &[])?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| shell::root().join("target"), PathBuf::from);
-    let folder = unpacked(&target)?;
-    if only_check {
-        cargo(&folder, &target, &["check", "--quiet", "--release", "--locked", "--all-features", "--all-targets"])
-    } else {
-        cargo(&folder, &target, &["test", "--release", "--locked", "--all-features"])
-    }
-}
-
-/// Unpacks the newest crate file of precast into a folder of its own, and returns the folder of the package.
-fn unpacked(target: &Path) -> Result<PathBuf> {
     let made = target.join("package");
-    let name = newest(&made)?;
     let folder = made.join("unpacked");
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(failed)?;
     }
     fs::create_dir_all(&folder).map_err(failed)?;
+    let (precast, derive) = (unpacked(&made, "precast", &folder)?, unpacked(&made, "precast-derive", &folder)?);
+    // The derive is that of this package, wherever the registry stands. So the lock file cannot be the packaged one; offline,
+    // all other versions stay.
+    let patch = format!("patch.crates-io.precast-derive.path={:?}", derive.display().to_string());
+    let arguments: &[&str] = match only_check {
+        true => &["check", "--quiet", "--release", "--offline", "--all-features", "--all-targets", "--config", &patch],
+        false => &["test", "--release", "--offline", "--all-features", "--config", &patch],
+    };
+    cargo(&precast, &target, arguments)
+}
+
+/// Unpacks the newest crate file of a package into a folder, and returns the folder of the package.
+fn unpacked(made: &Path, package: &str, folder: &Path) -> Result<PathBuf> {
+    let name = newest(made, package)?;
     let file = made.join(format!("{name}.crate")).display().to_string();
     shell::run("tar", &["xzf", &file, "-C", &folder.display().to_string()], &[])?;
     Ok(folder.join(name))
 }
 
 /// `precast-0.1.0`, of the file that was written last.
-fn newest(folder: &Path) -> Result<String> {
+fn newest(folder: &Path, package: &str) -> Result<String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let crates = entries.flatten().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?.strip_suffix(".crate")?.to_string();
         let written = entry.metadata().and_then(|data| data.modified()).ok()?;
-        name.starts_with("precast-").then_some((written, name))
+        let version = name.strip_prefix(package)?.strip_prefix('-')?;
+        version.starts_with(|c: char| c.is_ascii_digit()).then_some((written, name))
     });
     let newest = crates.max().ok_or_else(|| format!("{} has no crate file", folder.display()))?;
     Ok(newest.1)

@@ -1,0 +1,153 @@
+//! `#[derive(Cell)]` of the crate precast, which re-exports it and documents it there.
+#![deny(missing_docs)]
+
+mod fields;
+mod words;
+
+use proc_macro::TokenStream;
+use proc_macro2::{Ident, Span, TokenStream as Tokens};
+use quote::{quote, quote_spanned};
+use syn::{Data, DeriveInput, Error, GenericParam, Generics, Result, ext::IdentExt, parse_macro_input, parse_quote};
+
+use crate::{
+    fields::Visits,
+    words::{Kinds, Words},
+};
+
+/// Writes `Cell` for a struct: its kind, and a walk over its children and parameters.
+#[proc_macro_derive(Cell, attributes(cell))]
+pub fn cell(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    expand(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+fn expand(input: &DeriveInput) -> Result<Tokens> {
+    let fields = match &input.data {
+        Data::Struct(data) => &data.fields,
+        Data::Enum(data) => {
+            let message = "a cell is a struct, so that its paths do not depend on its state; where a cell is one of several, \
+                           hold it in a `Child`, which takes a cell of any kind";
+            return Err(Error::new(data.enum_token.span, message));
+        }
+        Data::Union(data) => return Err(Error::new(data.union_token.span, "a cell is a struct")),
+    };
+    if let Some(lifetime) = input.generics.lifetimes().next() {
+        return Err(Error::new_spanned(lifetime, "a cell owns what it holds: it can have no lifetime"));
+    }
+    let words = Words::parse(&input.attrs)?;
+    match &words.kinds {
+        Kinds::Listed(types) => {
+            let visits = Visits::new(fields, &Generics::default())?;
+            let each = types.iter().map(|name| implement(name, &name.unraw().to_string(), &words, &visits, None));
+            Ok(each.collect())
+        }
+        kinds => {
+            if let (Some(saved), Some(param)) = (words.saved, input.generics.params.first()) {
+                return Err(generic_and_saved(saved, &input.ident, param));
+            }
+            let kind = match kinds {
+                Kinds::Named(kind) => kind.clone(),
+                _ => input.ident.unraw().to_string(),
+            };
+            let visits = Visits::new(fields, &input.generics)?;
+            Ok(implement(&input.ident, &kind, &words, &visits, Some(&input.generics)))
+        }
+    }
+}
+
+/// The implementations for one type.
+fn implement(name: &Ident, kind: &str, words: &Words, visits: &Visits, generics: Option<&Generics>) -> Tokens {
+    let generics = generics.map(|generics| with_bounds(generics, visits)).unwrap_or_default();
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let Visits { visit, visit_mut, .. } = visits;
+    let saved = words.saved.map(|_| {
+        quote! {
+            fn saved(&self) -> ::core::option::Option<&dyn ::precast::cell::SavedCell> {
+                ::core::option::Option::Some(self)
+            }
+        }
+    });
+    let registered = registered(name, kind, words.saved);
+    quote! {
+        #[automatically_derived]
+        #[allow(clippy::all, clippy::pedantic, unused_imports, unused_variables)]
+        impl #impl_generics ::precast::Cell for #name #type_generics #where_clause {
+            fn kind(&self) -> &'static str {
+                #kind
+            }
+            fn visit(&self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::Node<'_>)) {
+                use ::precast::__derive::{IsMember as _, IsMisplaced as _, IsPlainData as _};
+                #(#visit)*
+            }
+            fn visit_mut(&mut self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::NodeMut<'_>)) {
+                use ::precast::__derive::{IsMember as _, IsMisplaced as _, IsPlainData as _};
+                #(#visit_mut)*
+            }
+            #saved
+        }
+        #registered
+    }
+}
+
+/// Tells policies the kind, and lets architecture files name a saved type. What is missing for that is reported at the word
+/// `saved`.
+fn registered(name: &Ident, kind: &str, saved: Option<Span>) -> Tokens {
+    let (type_name, is_saved) = (name.unraw().to_string(), saved.is_some());
+    let span = Span::call_site().located_at(saved.unwrap_or_else(|| name.span()));
+    let mut this = name.clone();
+    this.set_span(span);
+    let saved = saved.map(|_| {
+        quote_spanned! {span=>
+            // The code that typetag generates names its crate.
+            use ::precast::__derive::typetag;
+
+            #[typetag::serde(name = #kind)]
+            impl ::precast::cell::SavedCell for #this {}
+        }
+    });
+    quote_spanned! {span=>
+        const _: () = {
+            #saved
+
+            ::precast::__derive::inventory::submit! {
+                ::precast::__derive::Registered {
+                    kind: #kind,
+                    saved: #is_saved,
+                    path: ::core::concat!(::core::module_path!(), "::", #type_name),
+                    file: ::core::file!(),
+                    line: ::core::line!(),
+                }
+            }
+        };
+    }
+}
+
+/// The generics with what every cell needs of its type parameters: those that stand in a `Child` are cells.
+fn with_bounds(generics: &Generics, visits: &Visits) -> Generics {
+    let mut generics = generics.clone();
+    for param in &mut generics.params {
+        if let GenericParam::Type(param) = param {
+            if visits.cells.contains(&param.ident) {
+                param.bounds.push(parse_quote!(::precast::Cell));
+            } else {
+                param.bounds.push(parse_quote!(::core::fmt::Debug));
+                param.bounds.push(parse_quote!(::core::marker::Send));
+                param.bounds.push(parse_quote!(::core::marker::Sync));
+                param.bounds.push(parse_quote!('static));
+            }
+        }
+    }
+    generics
+}
+
+fn generic_and_saved(saved: Span, name: &Ident, param: &GenericParam) -> Error {
+    let argument = match param {
+        GenericParam::Const(_) => "1",
+        _ => "Dense",
+    };
+    let message = format!(
+        "`{name}` is generic, and a file names one type by each kind. Give each type that is written a name, and list the \
+         names: `type My{name} = {name}<{argument}>;` and `#[cell(saved, kinds(My{name}))]`"
+    );
+    Error::new(saved, message)
+}

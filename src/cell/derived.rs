@@ -1,0 +1,146 @@
+//! What `#[derive(Cell)]` calls. It sees tokens, and no types, so here the compiler tells for each field, by its type, whether it
+//! sits in the tree.
+//!
+//! For `(&&&of(&field)).place()` the compiler takes the first of three traits that fits, with one reference less each time: a
+//! [`Member`] sits in the tree; what holds a cell or a parameter in another way is refused; all else is plain data.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    marker::PhantomData,
+    rc::Rc,
+    sync::{Arc, Mutex, OnceLock, RwLock},
+};
+
+pub use inventory;
+pub use typetag;
+
+use super::{Cell, Child, Member, Node, NodeMut, kinds};
+use crate::Param;
+
+pub use kinds::Registered;
+
+/// The type of a field.
+#[derive(Debug)]
+pub struct Of<T: ?Sized>(PhantomData<fn(&T)>);
+
+/// The type of a field.
+pub fn of<T: ?Sized>(_: &T) -> Of<T> {
+    Of(PhantomData)
+}
+
+/// A field that sits in the tree.
+#[derive(Clone, Copy, Debug)]
+pub struct InTheTree;
+
+impl InTheTree {
+    pub fn visit<M: Member + ?Sized>(self, member: &M, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        member.visit(name, visitor);
+    }
+    pub fn visit_mut<M: Member + ?Sized>(self, member: &mut M, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        member.visit_mut(name, visitor);
+    }
+}
+
+/// A field in which the tree has nothing. Also what a refused field is taken for, after the refusal.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainData;
+
+impl PlainData {
+    pub fn visit<T: ?Sized>(self, _: &T, _: &str, _: &mut dyn FnMut(&str, Node<'_>)) {}
+    pub fn visit_mut<T: ?Sized>(self, _: &mut T, _: &str, _: &mut dyn FnMut(&str, NodeMut<'_>)) {}
+}
+
+/// What a field marked `#[cell(data)]` is.
+#[diagnostic::on_unimplemented(
+    message = "the mark `#[cell(data)]` would hide a slot or a parameter from plans, optimizers and weight files",
+    label = "sits in the tree",
+    note = "take the mark away"
+)]
+pub trait IsMarked {}
+impl IsMarked for PlainData {}
+
+/// Refuses a field that is marked and sits in the tree.
+pub fn marked(_: impl IsMarked) -> PlainData {
+    PlainData
+}
+
+pub trait IsMember {
+    fn place(&self) -> InTheTree;
+}
+
+impl<T: ?Sized + Member> IsMember for &&Of<T> {
+    fn place(&self) -> InTheTree {
+        InTheTree
+    }
+}
+
+pub trait IsMisplaced<T: ?Sized, Why> {
+    /// The bound does not hold, for a member is found before.
+    fn place(&self) -> PlainData
+    where
+        T: Member;
+}
+
+impl<T: ?Sized + Holds<Why>, Why> IsMisplaced<T, Why> for &Of<T> {
+    fn place(&self) -> PlainData
+    where
+        T: Member,
+    {
+        PlainData
+    }
+}
+
+pub trait IsPlainData {
+    fn place(&self) -> PlainData;
+}
+
+impl<T: ?Sized> IsPlainData for Of<T> {
+    fn place(&self) -> PlainData {
+        PlainData
+    }
+}
+
+/// Something that is a cell, a slot or a parameter, or has one inside. `Why` says where, so that the implementations do not
+/// overlap.
+pub trait Holds<Why> {}
+
+#[derive(Debug)]
+pub struct Itself;
+/// At a place of a tuple, or of a map.
+#[derive(Debug)]
+pub struct At<const PLACE: usize, Why>(PhantomData<Why>);
+/// Inside of a pointer or a collection.
+#[derive(Debug)]
+pub struct Inside<Why>(PhantomData<Why>);
+
+impl<C: ?Sized + Cell> Holds<Itself> for C {}
+impl<C: ?Sized> Holds<Itself> for Child<C> {}
+impl Holds<Itself> for Param {}
+
+macro_rules! holds {
+    ($($collection:ident)*) => { $(impl<T: Holds<Why>, Why> Holds<Inside<Why>> for $collection<T> {})* };
+}
+holds!(Option Vec VecDeque BTreeSet HashSet RefCell Mutex RwLock OnceLock);
+
+macro_rules! pointers {
+    ($($pointer:ident)*) => { $(impl<T: ?Sized + Holds<Why>, Why> Holds<Inside<Why>> for $pointer<T> {})* };
+}
+pointers!(Box Rc Arc);
+
+impl<T: ?Sized + Holds<Why>, Why> Holds<Inside<Why>> for &T {}
+impl<T: Holds<Why>, Why> Holds<Inside<Why>> for [T] {}
+impl<T: Holds<Why>, Why, const N: usize> Holds<Inside<Why>> for [T; N] {}
+impl<K, V: Holds<Why>, Why> Holds<At<1, Why>> for BTreeMap<K, V> {}
+impl<K, V: Holds<Why>, Why, S> Holds<At<1, Why>> for HashMap<K, V, S> {}
+
+impl<A: Holds<Why>, Why> Holds<At<0, Why>> for (A,) {}
+impl<A: Holds<Why>, B, Why> Holds<At<0, Why>> for (A, B) {}
+impl<A, B: Holds<Why>, Why> Holds<At<1, Why>> for (A, B) {}
+impl<A: Holds<Why>, B, C, Why> Holds<At<0, Why>> for (A, B, C) {}
+impl<A, B: Holds<Why>, C, Why> Holds<At<1, Why>> for (A, B, C) {}
+impl<A, B, C: Holds<Why>, Why> Holds<At<2, Why>> for (A, B, C) {}
+impl<A: Holds<Why>, B, C, D, Why> Holds<At<0, Why>> for (A, B, C, D) {}
+impl<A, B: Holds<Why>, C, D, Why> Holds<At<1, Why>> for (A, B, C, D) {}
+impl<A, B, C: Holds<Why>, D, Why> Holds<At<2, Why>> for (A, B, C, D) {}
+impl<A, B, C, D: Holds<Why>, Why> Holds<At<3, Why>> for (A, B, C, D) {}

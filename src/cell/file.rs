@@ -1,0 +1,65 @@
+//! How a slot reads from a file.
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
+
+use crate::DType;
+
+/// Reads a slot: a map whose first key is `to_float` has the cell under `cell`; every other map is the cell itself.
+pub(super) fn read_slot<'de, D: Deserializer<'de>, C: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<(Option<DType>, C), D::Error> {
+    struct SlotVisitor<C>(std::marker::PhantomData<C>);
+
+    impl<'de, C: Deserialize<'de>> Visitor<'de> for SlotVisitor<C> {
+        type Value = (Option<DType>, C);
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a cell: a map with `kind` and its fields, or `to_float` and `cell`")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let first: Option<String> = map.next_key()?;
+            if first.as_deref() != Some("to_float") {
+                let replay = Replay { first, map };
+                return Ok((None, C::deserialize(MapAccessDeserializer::new(replay))?));
+            }
+            let to_float: DType = map.next_value()?;
+            if !to_float.is_castable() {
+                return Err(A::Error::custom(format!("to_float takes float32, float16 or bfloat16, got {to_float}")));
+            }
+            match map.next_key::<String>()?.as_deref() {
+                Some("cell") => {}
+                Some(other) => return Err(A::Error::unknown_field(other, &["cell"])),
+                None => return Err(A::Error::missing_field("cell")),
+            }
+            let cell = map.next_value()?;
+            match map.next_key::<String>()? {
+                None => Ok((Some(to_float), cell)),
+                Some(key) => Err(A::Error::unknown_field(&key, &["to_float", "cell"])),
+            }
+        }
+    }
+
+    deserializer.deserialize_map(SlotVisitor(std::marker::PhantomData))
+}
+
+/// A map whose first key was already read.
+struct Replay<A> {
+    first: Option<String>,
+    map: A,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Replay<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: serde::de::DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        match self.first.take() {
+            Some(key) => seed.deserialize(serde::de::value::StringDeserializer::new(key)).map(Some),
+            None => self.map.next_key_seed(seed),
+        }
+    }
+
+    fn next_value_seed<V: serde::de::DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
+}

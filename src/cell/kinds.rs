@@ -1,0 +1,49 @@
+//! The kinds of cells that this program has.
+
+use crate::error::{Error, Result};
+
+/// A type that derives `Cell`.
+#[doc(hidden)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Registered {
+    pub kind: &'static str,
+    /// Whether architecture files can name it.
+    pub saved: bool,
+    pub path: &'static str,
+    pub file: &'static str,
+    pub line: u32,
+}
+
+inventory::collect!(Registered);
+
+/// The name of every kind that this program can read from a file, sorted: the cells of this library, and those of the
+/// program's own that are marked `#[cell(saved)]`.
+///
+/// # Errors
+/// [`ErrorKind::Model`](crate::ErrorKind::Model) when two types have one kind, with both.
+///
+/// ```
+/// assert!(precast::layers::kinds()?.contains(&"Dense"));
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn kinds() -> Result<Vec<&'static str>> {
+    let mut all: Vec<&Registered> = inventory::iter::<Registered>().filter(|of| of.saved).collect();
+    all.sort();
+    match all.windows(2).find(|pair| pair[0].kind == pair[1].kind) {
+        None => Ok(all.iter().map(|of| of.kind).collect()),
+        Some(pair) => {
+            let place = |of: &Registered| format!("{} ({}:{})", of.path, of.file, of.line);
+            Err(Error::model(format!(
+                "two types of cells have the kind `{}`: {} and {}; give one another: `#[cell(saved, kind = \"..\")]`",
+                pair[0].kind,
+                place(pair[0]),
+                place(pair[1])
+            )))
+        }
+    }
+}
+
+/// As [`kinds`], with those that are not saved: what a policy may name.
+pub(crate) fn known_kinds<'a>() -> impl Iterator<Item = &'a str> {
+    inventory::iter::<Registered>().map(|of| of.kind)
+}

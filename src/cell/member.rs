@@ -1,0 +1,129 @@
+//! What may stand in a cell beside plain data: slots, parameters, and collections of them.
+
+use std::{collections::BTreeMap, marker::PhantomData};
+
+use super::{AsCell, Child, Node, NodeMut};
+use crate::Param;
+
+/// A field that sits in the tree: a [`Child`], a [`Param`], or a collection of them.
+///
+/// Collections are `Option`, `Box`, `Vec`, arrays, tuples, and `BTreeMap<String, _>`, whose order is fixed. A path has a segment
+/// for each: `blocks.3`, `heads.left`. Implement it for a type of your own whose children and parameters have other names.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot sit in a cell tree: plans, optimizers and weight files would not see it",
+    label = "neither a slot nor a parameter",
+    note = "hold a cell in a slot, `Child<..>`; a map of slots as `BTreeMap<String, Child<..>>`; plain data in a field of its own",
+    note = "plain data whose type is a type parameter is marked `#[cell(data)]`"
+)]
+pub trait Member {
+    /// Shows itself under a name.
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>));
+    /// As [`visit`](Member::visit), mutably.
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>));
+}
+
+impl<C: ?Sized + AsCell> Member for Child<C> {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        visitor(name, Node::Cell(self.slot()));
+    }
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        visitor(name, NodeMut::Cell(self.slot_mut()));
+    }
+}
+
+impl Member for Param {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        visitor(name, Node::Param(self));
+    }
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        visitor(name, NodeMut::Param(self));
+    }
+}
+
+impl<M: Member> Member for Option<M> {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        if let Some(member) = self {
+            member.visit(name, visitor);
+        }
+    }
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        if let Some(member) = self {
+            member.visit_mut(name, visitor);
+        }
+    }
+}
+
+impl<M: Member + ?Sized> Member for Box<M> {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        (**self).visit(name, visitor);
+    }
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        (**self).visit_mut(name, visitor);
+    }
+}
+
+impl<M: Member> Member for [M] {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        for (i, member) in self.iter().enumerate() {
+            member.visit(&format!("{name}.{i}"), visitor);
+        }
+    }
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        for (i, member) in self.iter_mut().enumerate() {
+            member.visit_mut(&format!("{name}.{i}"), visitor);
+        }
+    }
+}
+
+impl<M: Member> Member for Vec<M> {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        self[..].visit(name, visitor);
+    }
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        self[..].visit_mut(name, visitor);
+    }
+}
+
+impl<M: Member, const N: usize> Member for [M; N] {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        self[..].visit(name, visitor);
+    }
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        self[..].visit_mut(name, visitor);
+    }
+}
+
+impl<M: Member> Member for BTreeMap<String, M> {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+        for (key, member) in self {
+            member.visit(&format!("{name}.{key}"), visitor);
+        }
+    }
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+        for (key, member) in self {
+            member.visit_mut(&format!("{name}.{key}"), visitor);
+        }
+    }
+}
+
+impl<T: ?Sized> Member for PhantomData<T> {
+    fn visit(&self, _: &str, _: &mut dyn FnMut(&str, Node<'_>)) {}
+    fn visit_mut(&mut self, _: &str, _: &mut dyn FnMut(&str, NodeMut<'_>)) {}
+}
+
+macro_rules! member_tuple {
+    ($($m:ident $i:tt),*) => {
+        impl<$($m: Member),*> Member for ($($m,)*) {
+            fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+                $(self.$i.visit(&format!("{name}.{}", $i), visitor);)*
+            }
+            fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+                $(self.$i.visit_mut(&format!("{name}.{}", $i), visitor);)*
+            }
+        }
+    };
+}
+member_tuple!(A 0);
+member_tuple!(A 0, B 1);
+member_tuple!(A 0, B 1, C 2);
+member_tuple!(A 0, B 1, C 2, D 3);

@@ -1,0 +1,47 @@
+//! Cells that architecture files can name.
+
+use std::cell::Cell as Place;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error as _};
+
+use super::Cell;
+
+/// A cell that reads and writes as a map of its `kind` and its fields. `#[cell(saved)]` implements it for a type that derives
+/// `Serialize` and `Deserialize`.
+#[typetag::serde(tag = "kind")]
+pub trait SavedCell: Cell {}
+
+impl Serialize for dyn Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.saved() {
+            Some(saved) => saved.serialize(serializer),
+            None => Err(S::Error::custom(format!(
+                "a cell of the kind {} is not written to files; mark its type `#[cell(saved)]`, and derive Serialize and \
+                 Deserialize",
+                self.kind()
+            ))),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Box<dyn Cell> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Box::<dyn SavedCell>::deserialize(deserializer)?)
+    }
+}
+
+thread_local! {
+    /// The innermost slot whose cell was not written.
+    static NOT_WRITTEN: Place<Option<usize>> = const { Place::new(None) };
+}
+
+/// Notes a slot whose cell was not written; of slots inside of each other the first to be noted counts.
+pub(super) fn note_not_written(slot: usize) {
+    NOT_WRITTEN.set(NOT_WRITTEN.get().or(Some(slot)));
+}
+
+/// Runs `write`; where it fails, tells beside the error in which slot.
+pub(crate) fn writing<T, E>(write: impl FnOnce() -> Result<T, E>) -> Result<T, (E, Option<usize>)> {
+    NOT_WRITTEN.set(None);
+    write().map_err(|error| (error, NOT_WRITTEN.take()))
+}

@@ -1,0 +1,13 @@
+//! A type parameter may be anything, a cell among it.
+
+use precast::prelude::*;
+
+#[derive(Cell, Debug)]
+struct Scaled<T> {
+    by: T,
+    all: Vec<T>,
+}
+
+impl<T> Forward for Scaled<T> {}
+
+fn main() {}
