@@ -3,6 +3,7 @@
 mod child;
 mod children;
 mod params;
+mod pattern;
 mod recompute;
 mod trace;
 mod walk;
@@ -14,6 +15,7 @@ pub use children::Member;
 #[doc(hidden)]
 pub use children::{BareCell, PlainDataNotACellOrParameter, SitsInTheTree, marked_as_plain_data, name_of_field};
 pub use params::Params;
+pub use pattern::Pattern;
 pub use trace::{NonFinite, Trace, TracedOp};
 pub(crate) use walk::no_such_path;
 pub use walk::{Entry, Node, NodeMut, join};

@@ -190,11 +190,8 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a pattern matches the beginning of a name",
-        "src/policy/pattern.rs",
-        &[(
-            "Some(Segment::Exactly(name)) if name == part",
-            "Some(Segment::Exactly(name)) if part.starts_with(name.as_str())",
-        )],
+        "src/cell/pattern.rs",
+        &[("Segment::Exactly(name) => name == part", "Segment::Exactly(name) => part.starts_with(name.as_str())")],
         &["lib", "policy_files"],
     ),
     mutation(
