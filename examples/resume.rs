@@ -8,6 +8,7 @@ fn net() -> Result<Child> {
     let rng = &mut Rng::seed(1);
     let mut net = sequential![Flatten::default(), Dense::new(64, 32, rng), ReLU, Dense::new(32, 10, rng)].into();
     auto_mixed_precision(&mut net, Level::O2, DType::F16)?;
+    net.set_train(true);
     Ok(net)
 }
 

@@ -12,6 +12,8 @@ fn main() -> Result<()> {
     let mut decoder = Child::new(Dense::new(16, 64, rng));
     policy.apply(&mut encoder)?;
     policy.apply(&mut decoder)?;
+    encoder.set_train(true);
+    decoder.set_train(true);
 
     let mut of_encoder = Sgd::new(encoder.params(), 0.05).momentum(0.9);
     let mut of_decoder = Adam::new(decoder.params(), 0.002);

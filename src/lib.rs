@@ -77,6 +77,7 @@
 //! | error | `training has stalled` | a step returned [`Outcome::Stalled`] |
 //! | warn | `step skipped` | a gradient was not finite: the cause, and the first parameter |
 //! | warn | `gradients in float16 without a loss scale` | once for an optimizer: the first cell |
+//! | warn | `trained in evaluation` | once for an optimizer: the first batch norm or dropout that ran as after training |
 //! | warn | `rounding loses updates` | once, when more than half of a parameter's [counted](optim::LostUpdates) updates are lost: its path, the share |
 //! | info | `plan applied`, `plan undone` | a network was wrapped by a policy: level, dtype, how many cells |
 //! | info | `parameters decorated` | parameters are stored in 16 bits: how many, and how many are not |

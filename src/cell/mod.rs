@@ -2,6 +2,7 @@
 
 mod child;
 mod children;
+mod evaluation;
 mod params;
 mod pattern;
 mod recompute;
@@ -14,6 +15,7 @@ pub use child::{Adapter, Cast, Castable, Child, Planned, Slot, SlotMut};
 pub use children::Member;
 #[doc(hidden)]
 pub use children::{BareCell, PlainDataNotACellOrParameter, SitsInTheTree, marked_as_plain_data, name_of_field};
+pub use evaluation::ran_in_evaluation;
 pub use params::Params;
 pub use pattern::Pattern;
 pub use trace::{NonFinite, Trace, TracedOp};

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Param, Tensor,
-    cell::Cell,
+    cell::{Cell, ran_in_evaluation},
     children,
     error::{Error, Result},
 };
@@ -134,6 +134,7 @@ impl<const N: usize> BatchNorm<N> {
         let bias = self.bias.as_ref().map(Param::tensor);
         let (weight, bias, eps) = (weight.as_ref(), bias.as_ref(), self.spec.eps);
         if !self.training {
+            ran_in_evaluation();
             return x.batch_norm(&self.running_mean.tensor(), &self.running_var.tensor(), weight, bias, eps);
         }
         let count = x.len() / channels.max(1);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{init::Rng, spec::written_as_spec};
 use crate::{
     Tensor,
-    cell::Cell,
+    cell::{Cell, ran_in_evaluation},
     children,
     error::{Error, Result},
     tensor::recording,
@@ -74,6 +74,9 @@ impl Cell for Dropout {
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         if !self.training {
+            if self.spec.p > 0.0 {
+                ran_in_evaluation();
+            }
             return Ok(x.clone());
         }
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
