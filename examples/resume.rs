@@ -24,7 +24,7 @@ fn bits(net: &Child) -> Vec<Vec<f64>> {
 }
 
 fn main() -> Result<()> {
-    let batches: Vec<Batch> = data::digits()?.shuffled_batches(32, 1, 0).take(30).collect();
+    let batches: Vec<Batch> = data::digits()?.shuffled_batches(32, 1, 0)?.take(30).collect();
     let whole = net()?;
     let (mut optimizer, mut scale) = (Adam::new(whole.params(), 1e-3), LossScale::dynamic());
     train(&whole, &mut optimizer, &mut scale, &batches)?;

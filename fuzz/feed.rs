@@ -64,7 +64,7 @@ pub fn weights(bytes: &[u8]) {
 pub fn digits(bytes: &[u8]) {
     let Ok(digits) = parse_digits(bytes, "fuzz.csv") else { return };
     assert!(!digits.is_empty() && digits.classes() <= 10 && digits.shape() == [1, 8, 8]);
-    for batch in digits.batches(1000) {
+    for batch in digits.batches(1000).unwrap() {
         assert!(batch.x.to_f64().iter().all(|pixel| (0.0..=1.0).contains(pixel)));
     }
 }

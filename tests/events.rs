@@ -185,7 +185,7 @@ fn epochs_and_stored_parameters_are_reported() {
 fn with_modes() -> Child {
     let rng = &mut Rng::seed(1);
     let backbone = sequential![Dense::new(2, 4, rng), BatchNorm1d::new(4)];
-    let head = sequential![Dense::new(4, 4, rng), Dropout::new(0.5, rng).unwrap(), Dense::new(4, 1, rng)];
+    let head = sequential![Dense::new(4, 4, rng), Dropout::new(0.5, rng), Dense::new(4, 1, rng)];
     Child::of(sequential![backbone, head])
 }
 

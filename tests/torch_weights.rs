@@ -41,7 +41,7 @@ impl Cell for ConvNet {
 
 fn conv_net() -> Child<ConvNet> {
     let rng = &mut Rng::seed(1);
-    let first = Conv2dSpec::new(2, 4, 3).padding(Padding::all(1)).build(rng).unwrap();
+    let first = Conv2dSpec::new(2, 4, 3).padding(1).build(rng).unwrap();
     let second = Conv2dSpec::new(4, 6, 3).stride(2).bias(false).build(rng).unwrap();
     let features = sequential![first, BatchNorm2d::new(4), ReLU, second, BatchNorm2d::new(6)];
     Child::new(ConvNet { features: Child::new(features), head: Child::new(Dense::new(24, 3, rng)) })
@@ -77,7 +77,7 @@ impl Cell for Block {
 #[test]
 fn fused_projections_of_attention() {
     let rng = &mut Rng::seed(1);
-    let attn = Child::new(MultiheadAttention::new(8, 2, rng).unwrap());
+    let attn = Child::new(MultiheadAttention::new(8, 2, rng));
     let net = Child::new(Block { norm: Child::new(LayerNorm::new(&[8])), attn });
     let report = loaded(&net, "attention", &LoadOptions::torch());
     let parts = ["attn.q_proj.bias", "attn.k_proj.bias", "attn.v_proj.bias"].map(String::from).to_vec();
