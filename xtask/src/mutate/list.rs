@@ -143,7 +143,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the cast of outputs is dropped",
         "src/cell/child.rs",
-        &[("let mut outward = to(cast.map(|cast| cast.outward));", "let mut outward = to(None);")],
+        &[("let outward = to(cast.map(|cast| cast.outward));", "let outward = to(None);")],
         &["levels", "mindspore"],
     ),
     mutation(
