@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     let mut scale = LossScale::new(policy.loss_scale.clone())?;
     net.set_train(true);
     let (mut largest, mut last) = (0.0f64, f64::INFINITY);
-    for batch in data::digits()?.shuffled_batches(32, 1, 0) {
+    for batch in data::digits()?.shuffled_batches(32, 1, 0)? {
         let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
         last = loss.item()?;
         // `grads.clip_norm` on gradients that are still scaled would not compile: they are another type.

@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     let mut optimizer = Sgd::new(net.params(), 0.1);
     // MindSpore's manager begins at 2^24, which is too high for f16: the first steps find a lower scale.
     let mut scale = LossScale::new(LossScaleSpec::Dynamic(DynamicScale::mindspore_manager()))?;
-    for batch in data::digits()?.batches(32).take(12) {
+    for batch in data::digits()?.batches(32)?.take(12) {
         // Reads every number of every op, so do it where you want to know, not in every step of a long run.
         let (outcome, found) = net.find_non_finite(|net| {
             let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;

@@ -15,7 +15,7 @@ fn main() -> Result<()> {
     let mut optimizer = Sgd::new(net.params(), 0.1).momentum(0.9);
     let mut scale = LossScale::new(policy.loss_scale.clone())?;
     net.set_train(true);
-    let batches: Vec<_> = data::digits()?.shuffled_batches(16, 1, 0).collect();
+    let batches: Vec<_> = data::digits()?.shuffled_batches(16, 1, 0)?.collect();
     let (mut skipped, mut last) = (0, f64::INFINITY);
     for parts in batches.chunks_exact(PARTS) {
         let mut sum = None;

@@ -25,7 +25,7 @@ fn main() -> Result<()> {
     let params: Vec<Param> = net.params().iter().map(|(_, param)| param.clone()).collect();
     let mut optimizer = Sgd::new(net.params(), 0.1);
     let mut scale = LossScale::dynamic();
-    for (step, batch) in data::digits()?.batches(64).take(40).enumerate() {
+    for (step, batch) in data::digits()?.batches(64)?.take(40).enumerate() {
         let (loss, penalty) = twice_differentiable(|| {
             let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?.cast(DType::F32);
             let penalty = norm_of_gradients(&loss, &scale, &params)?;

@@ -18,7 +18,7 @@ fn main() -> Result<()> {
         let mut optimizer = Adam::new(net.params(), 1e-5).state_8bit().count_lost_updates();
         let mut last = f64::INFINITY;
         for epoch in 0..2 {
-            for batch in data::digits()?.shuffled_batches(32, 1, epoch) {
+            for batch in data::digits()?.shuffled_batches(32, 1, epoch)? {
                 let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
                 last = loss.item()?;
                 let _outcome = LossScale::none().step(&mut optimizer, &loss)?;

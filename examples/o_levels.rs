@@ -25,7 +25,7 @@ fn main() -> Result<()> {
         let mut scale = LossScale::new(policy.loss_scale.clone())?;
         let (mut bytes, mut last, mut skipped) = (0, f64::NAN, Vec::new());
         for epoch in 0..40 {
-            for batch in digits.train.shuffled_batches(32, 1, epoch) {
+            for batch in digits.train.shuffled_batches(32, 1, epoch)? {
                 let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
                 (bytes, last) = (bytes.max(loss.tape_bytes()), loss.item()?);
                 if let Outcome::Skipped { cause, .. } = scale.step(&mut optimizer, &loss)? {

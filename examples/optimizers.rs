@@ -16,7 +16,7 @@ fn main() -> Result<()> {
         .group("**.bias", |group| group.weight_decay(0.0))?
         .group("3.*", |group| group.lr_factor(0.5))?;
     let mut scale = LossScale::new(policy.loss_scale.clone())?;
-    let batches: Vec<_> = data::digits()?.shuffled_batches(32, 1, 0).collect();
+    let batches: Vec<_> = data::digits()?.shuffled_batches(32, 1, 0)?.collect();
     let (mut stepped, mut last) = (0, f64::INFINITY);
     for batch in &batches {
         // Five steps of warm-up, then half a cosine wave. Skipped steps do not count.

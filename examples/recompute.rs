@@ -8,7 +8,7 @@ fn net() -> Result<Child> {
     let rng = &mut Rng::seed(1);
     let mut net = sequential![Flatten::default(), Dense::new(64, 128, rng)];
     for _ in 0..6 {
-        net.push(sequential![Dense::new(128, 128, rng), GELU::default(), Dropout::new(0.1, rng)?]);
+        net.push(sequential![Dense::new(128, 128, rng), GELU::default(), Dropout::new(0.1, rng)]);
     }
     net.push(Dense::new(128, 10, rng));
     let mut net = Child::of(net);
@@ -17,7 +17,7 @@ fn net() -> Result<Child> {
 }
 
 fn main() -> Result<()> {
-    let batch = data::digits()?.shuffled_batches(64, 1, 0).next().expect("there are digits");
+    let batch = data::digits()?.shuffled_batches(64, 1, 0)?.next().expect("there are digits");
     let mut losses = vec![];
     for recompute in [false, true] {
         let mut net = net()?;

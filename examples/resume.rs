@@ -8,6 +8,7 @@ fn net() -> Result<Child> {
     let rng = &mut Rng::seed(1);
     let mut net = sequential![Flatten::default(), Dense::new(64, 32, rng), ReLU, Dense::new(32, 10, rng)].into();
     auto_mixed_precision(&mut net, Level::O2, DType::F16)?;
+    net.set_train(true);
     Ok(net)
 }
 
@@ -23,7 +24,7 @@ fn bits(net: &Child) -> Vec<Vec<f64>> {
 }
 
 fn main() -> Result<()> {
-    let batches: Vec<Batch> = data::digits()?.shuffled_batches(32, 1, 0).take(30).collect();
+    let batches: Vec<Batch> = data::digits()?.shuffled_batches(32, 1, 0)?.take(30).collect();
     let whole = net()?;
     let (mut optimizer, mut scale) = (Adam::new(whole.params(), 1e-3), LossScale::dynamic());
     train(&whole, &mut optimizer, &mut scale, &batches)?;

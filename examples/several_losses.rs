@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     let mut scale = LossScale::new(policy.loss_scale.clone())?;
     net.set_train(true);
     let mut last = (f64::INFINITY, f64::INFINITY);
-    for (i, batch) in data::digits()?.shuffled_batches(32, 1, 0).enumerate() {
+    for (i, batch) in data::digits()?.shuffled_batches(32, 1, 0)?.enumerate() {
         let pixels = batch.x.flatten(1)?;
         let outputs = net.call_many(std::slice::from_ref(&pixels))?;
         let reading = outputs[0].cross_entropy(&batch.y)?;

@@ -12,12 +12,14 @@ fn main() -> Result<()> {
     let mut decoder = Child::new(Dense::new(16, 64, rng));
     policy.apply(&mut encoder)?;
     policy.apply(&mut decoder)?;
+    encoder.set_train(true);
+    decoder.set_train(true);
 
     let mut of_encoder = Sgd::new(encoder.params(), 0.05).momentum(0.9);
     let mut of_decoder = Adam::new(decoder.params(), 0.002);
     let mut scale = LossScale::new(policy.loss_scale.clone())?;
     let (mut steps, mut last) = ([0, 0], f64::INFINITY);
-    for batch in data::digits()?.shuffled_batches(32, 1, 0) {
+    for batch in data::digits()?.shuffled_batches(32, 1, 0)? {
         let pixels = batch.x.flatten(1)?;
         let code = encoder.call(&batch.x)?;
         let drawing = decoder.call(&code)?.mse_loss(&pixels, Reduction::Mean)?;

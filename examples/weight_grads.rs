@@ -20,7 +20,7 @@ rules:
     println!("{}", policy.plan(&net)?);
     policy.apply(&mut net)?;
 
-    let batch = data::digits()?.batches(64).next().expect("there are digits");
+    let batch = data::digits()?.batches(64)?.next().expect("there are digits");
     let grads = net.call(&batch.x)?.cross_entropy(&batch.y)?.backward()?;
     for (path, param) in net.params().iter() {
         let grad = grads.get(param).expect("the loss depends on it");

@@ -86,7 +86,7 @@ fn main() -> Result<()> {
     net.set_train(true);
     let mut optimizer = Sgd::new(net.params(), 0.05).momentum(0.9);
     let mut scale = LossScale::none(); // bf16 has the range of f32
-    for batch in digits.train.shuffled_batches(32, 1, 0) {
+    for batch in digits.train.shuffled_batches(32, 1, 0)? {
         let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
         if let Outcome::Skipped { cause, first } = scale.step(&mut optimizer, &loss)? {
             eprintln!("skipped: {cause}, first seen in {first:?}");

@@ -38,7 +38,7 @@
 //! net.set_train(true);
 //! let mut optimizer = Sgd::new(net.params(), 0.05).momentum(0.9);
 //! let mut scale = LossScale::new(policy.loss_scale.clone())?;
-//! for batch in data::digits()?.batches(32).take(3) {
+//! for batch in data::digits()?.batches(32)?.take(3) {
 //!     let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
 //!     match scale.step(&mut optimizer, &loss)? { // scale, backward pass, unscale, check for non-finite gradients, update
 //!         Outcome::Skipped { cause, first } => eprintln!("skipped: {cause}, first seen in {first}"),
@@ -74,6 +74,7 @@
 //! | error | `training has stalled` | a step returned [`Outcome::Stalled`] |
 //! | warn | `step skipped` | a gradient was not finite: the cause, and the first parameter |
 //! | warn | `gradients in float16 without a loss scale` | once for an optimizer: the first cell |
+//! | warn | `trained in evaluation` | once for an optimizer: the first batch norm or dropout that ran as after training |
 //! | warn | `rounding loses updates` | once, when more than half of a parameter's [counted](optim::LostUpdates) updates are lost: its path, the share |
 //! | info | `plan applied`, `plan undone` | a network was wrapped by a policy: level, dtype, how many cells |
 //! | info | `parameters decorated` | parameters are stored in 16 bits: how many, and how many are not |

@@ -19,7 +19,7 @@ fn the_digits_are_the_published_ones() {
     let published = [178, 182, 177, 183, 181, 182, 181, 179, 174, 180];
     assert_eq!(counts.into_values().collect::<Vec<_>>(), published);
     // The first image of `sklearn.datasets.load_digits().images[0]`: its second row is 0 0 13 15 10 15 5 0.
-    let first = digits.batches(1).next().unwrap();
+    let first = digits.batches(1).unwrap().next().unwrap();
     let pixels: Vec<f64> = first.x.to_f64()[8..16].iter().map(|p| p * 16.0).collect();
     assert_eq!(pixels, [0., 0., 13., 15., 10., 15., 5., 0.]);
     assert_eq!((first.x.dtype(), first.y.dtype(), first.y.item().unwrap()), (DType::F32, DType::I64, 0.0));
@@ -30,7 +30,7 @@ fn a_split_keeps_every_example_and_depends_on_the_seed_alone() {
     let digits = digits().unwrap();
     let rows = |d: &Dataset| -> Vec<(Vec<u64>, i64)> {
         let pixels = |x: &precast::Tensor| x.to_f64().iter().map(|x| x.to_bits()).collect();
-        d.batches(1).map(|b| (pixels(&b.x), b.y.item().unwrap() as i64)).collect()
+        d.batches(1).unwrap().map(|b| (pixels(&b.x), b.y.item().unwrap() as i64)).collect()
     };
     let split = digits.split(1500, 3).unwrap();
     assert_eq!((split.train.len(), split.test.len()), (1500, 297));
@@ -51,7 +51,7 @@ fn a_split_keeps_every_example_and_depends_on_the_seed_alone() {
 fn no_batch_of_an_epoch_is_a_single_example() {
     let lengths = |n: usize, size: usize| -> Vec<usize> {
         let data = Dataset::new(vec![0.0; n], &[1], (0..n as i64).collect()).unwrap();
-        let batches: Vec<_> = data.shuffled_batches(size, 1, 0).map(|batch| batch.y).collect();
+        let batches: Vec<_> = data.shuffled_batches(size, 1, 0).unwrap().map(|batch| batch.y).collect();
         let mut seen: Vec<f64> = batches.iter().flat_map(precast::Tensor::to_f64).collect();
         seen.sort_by(f64::total_cmp);
         assert_eq!(seen, (0..n).map(|i| i as f64).collect::<Vec<_>>(), "every example once");
@@ -71,23 +71,26 @@ fn no_batch_of_an_epoch_is_a_single_example() {
 #[test]
 fn batches_hold_every_example_once() {
     let data = Dataset::new((0..20).map(|x| x as f32).collect(), &[2], (0..10).collect()).unwrap();
-    let shapes: Vec<_> = data.batches(4).map(|b| (b.x.shape().to_vec(), b.y.shape().to_vec())).collect();
+    let shapes: Vec<_> = data.batches(4).unwrap().map(|b| (b.x.shape().to_vec(), b.y.shape().to_vec())).collect();
     assert_eq!(shapes, [(vec![4, 2], vec![4]), (vec![4, 2], vec![4]), (vec![2, 2], vec![2])]);
-    let order =
-        |seed, epoch| -> Vec<f64> { data.shuffled_batches(3, seed, epoch).flat_map(|b| b.y.to_f64()).collect() };
+    let order = |seed, epoch| -> Vec<f64> {
+        data.shuffled_batches(3, seed, epoch).unwrap().flat_map(|b| b.y.to_f64()).collect()
+    };
     let mut sorted = order(1, 0);
     sorted.sort_by(f64::total_cmp);
     assert_eq!(sorted, (0..10).map(f64::from).collect::<Vec<_>>());
     assert_eq!(order(1, 0), order(1, 0));
     assert_ne!(order(1, 0), order(1, 1), "another epoch, another order");
     assert_ne!(order(1, 0), order(2, 0), "another seed, another order");
-    for batch in data.shuffled_batches(3, 1, 5) {
+    for batch in data.shuffled_batches(3, 1, 5).unwrap() {
         for (row, label) in batch.x.to_f64().chunks(2).zip(batch.y.to_f64()) {
             assert_eq!(row, [2.0 * label, 2.0 * label + 1.0], "an example keeps its label");
         }
     }
-    assert_eq!(data.batches(0).count(), 10, "no batch is smaller than one");
-    assert_eq!(data.batches(usize::MAX).count(), 1);
+    for error in [data.batches(0).err(), data.shuffled_batches(0, 1, 0).err()] {
+        assert_eq!(error.unwrap().to_string(), "a batch of 0 examples; allowed: at least 1");
+    }
+    assert_eq!(data.batches(usize::MAX).unwrap().count(), 1);
 }
 
 /// A bilinear resize reproduces every image that is linear in its coordinates, away from the continued edge.
@@ -97,7 +100,7 @@ fn resize_is_bilinear_with_half_pixel_centres() {
     let image: Vec<f32> = (0..8).flat_map(|y| (0..8).map(move |x| plane(y as f32, x as f32))).collect();
     let resized = Dataset::new(image, &[1, 8, 8], vec![0]).unwrap().resize(32, 32).unwrap();
     assert_eq!(resized.shape(), [1, 32, 32]);
-    let values = resized.batches(1).next().unwrap().x.to_f64();
+    let values = resized.batches(1).unwrap().next().unwrap().x.to_f64();
     let centre = |i: usize| (i as f32 + 0.5) / 4.0 - 0.5;
     for y in 2..30 {
         for x in 2..30 {
@@ -147,7 +150,7 @@ fn a_file_of_digits_is_read_packed_or_plain() {
     let row = ["16"; 64].join(",") + ",7\n";
     let one = read_digits(&File::with("one.csv", row.as_bytes()).0).unwrap();
     assert_eq!((one.len(), one.labels()), (1, &[7][..]));
-    assert_eq!(one.batches(1).next().unwrap().x.to_f64(), [1.0; 64]);
+    assert_eq!(one.batches(1).unwrap().next().unwrap().x.to_f64(), [1.0; 64]);
 }
 
 #[test]

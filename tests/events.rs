@@ -180,3 +180,86 @@ fn epochs_and_stored_parameters_are_reported() {
     let (_, lines) = events(|| decorate(&net, Decorate::new(DType::F16)));
     assert_eq!(lines, ["INFO parameters decorated dtype=f16 stored_low=2 kept=0 masters=true"]);
 }
+
+/// A backbone with a batch norm, and a head with dropout, at `0` and `1`.
+fn with_modes() -> Child {
+    let rng = &mut Rng::seed(1);
+    let backbone = sequential![Dense::new(2, 4, rng), BatchNorm1d::new(4)];
+    let head = sequential![Dense::new(4, 4, rng), Dropout::new(0.5, rng), Dense::new(4, 1, rng)];
+    Child::of(sequential![backbone, head])
+}
+
+/// The warnings of steps with one optimizer.
+fn warnings(net: &Child, optimizer: &mut Sgd, steps: usize) -> Vec<String> {
+    let x = Tensor::from_f64(&[1.0, 2.0, -1.0, 0.5], &[2, 2], DType::F32).unwrap();
+    let step = |_| {
+        let _outcome = LossScale::none().step(optimizer, &net.call(&x)?.cast(DType::F32).sum_all()?)?;
+        Ok(())
+    };
+    events(|| (0..steps).try_for_each(step)).1
+}
+
+#[test]
+fn training_in_evaluation_is_warned_of_once() {
+    let told = ["WARN trained in evaluation cell=\"0.1\""];
+    let mut net = with_modes();
+    let optimizer = |net: &Child| Sgd::new(net.params(), 0.1);
+    let mut first = optimizer(&net);
+    assert_eq!(warnings(&net, &mut first, 3), told);
+    assert_eq!(warnings(&net, &mut first, 1), [""; 0], "once for an optimizer");
+    assert_eq!(warnings(&net, &mut optimizer(&net).in_evaluation(), 1), [""; 0], "it is on purpose");
+    net.set_train(true);
+    let mut trained = optimizer(&net);
+    assert_eq!(warnings(&net, &mut trained, 2), [""; 0]);
+    // Back in evaluation to look at it, and forgotten there.
+    net.set_train(false);
+    assert_eq!(warnings(&net, &mut trained, 2), told);
+    // Wrapped, and with activations that are computed again.
+    let mut lean = with_modes().recompute();
+    let mut plain = with_modes();
+    auto_mixed_precision(&mut plain, Level::O2, DType::Bf16).unwrap();
+    for net in [&mut lean, &mut plain] {
+        assert_eq!(warnings(net, &mut optimizer(net), 1), told);
+    }
+}
+
+#[test]
+fn a_part_that_is_not_trained_may_be_in_evaluation() {
+    let mut net = with_modes();
+    let of = |net: &Child, part: &str| Sgd::new(net.params().filter(|path, _| path.starts_with(part)), 0.1);
+    // The dropout of the head, as the backbone is not trained.
+    assert_eq!(warnings(&net, &mut of(&net, "1."), 1), ["WARN trained in evaluation cell=\"1.1\""]);
+    net.walk_mut(&mut |path, slot| slot.cell.on_train(path.starts_with('1')));
+    assert_eq!(warnings(&net, &mut of(&net, "1."), 1), [""; 0]);
+    assert_eq!(warnings(&net, &mut of(&net, "0."), 1), ["WARN trained in evaluation cell=\"0.1\""]);
+    // Nor is what ran off the tape trained by.
+    let frozen = with_modes();
+    let mut head = Child::of(sequential![Dense::new(1, 1, &mut Rng::seed(2))]);
+    head.set_train(true);
+    let x = Tensor::ones(&[2, 2], DType::F32);
+    let mut optimizer = Sgd::new(head.params(), 0.1);
+    let (_, lines) = events(|| {
+        let features = precast::no_grad(|| frozen.call(&x))?;
+        optimizer.update(&head.call(&features)?.sum_all()?.backward()?)
+    });
+    assert_eq!(lines, [""; 0]);
+}
+
+#[test]
+fn accumulated_gradients_and_several_optimizers_remember_it() {
+    let net = with_modes();
+    let loss = |x: f64| net.call(&Tensor::full(&[2, 2], x, DType::F32))?.sum_all();
+    let part = |part: &'static str| Sgd::new(net.params().filter(move |path, _| path.starts_with(part)), 0.1);
+    let (mut backbone, mut head) = (part("0."), part("1."));
+    let mut scale = LossScale::dynamic();
+    let (_, lines) = events(|| {
+        let mut sum = scale.scale(&loss(1.0)?)?.backward()?;
+        sum.accumulate(scale.scale(&loss(2.0)?)?.backward()?)?;
+        for optimizer in [&mut backbone, &mut head] {
+            let grads = sum.unscale(optimizer.params())?;
+            assert_eq!(scale.apply(optimizer, &grads)?, Outcome::Stepped);
+        }
+        scale.update()
+    });
+    assert_eq!(lines, ["0.1", "1.1"].map(|cell| format!("WARN trained in evaluation cell={cell:?}")));
+}

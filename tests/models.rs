@@ -179,7 +179,7 @@ fn a_convolution_of_no_channels_trains() {
 fn dropout_of_everything_is_the_same_in_code_and_files() {
     let text = "version: 1\nnet:\n  kind: Dropout\n  p: 1.0\n";
     let x = Tensor::ones(&[2, 3], DType::F32);
-    for mut net in [models::parse(text, "net.yaml", 0).unwrap(), Dropout::new(1.0, &mut Rng::seed(0)).unwrap().into()] {
+    for mut net in [models::parse(text, "net.yaml", 0).unwrap(), Dropout::new(1.0, &mut Rng::seed(0)).into()] {
         assert_eq!(models::to_yaml(&net).unwrap(), text);
         assert_eq!(net.call(&x).unwrap().to_f64(), [1.0; 6]);
         net.set_train(true);
@@ -187,7 +187,6 @@ fn dropout_of_everything_is_the_same_in_code_and_files() {
     }
     let beyond = text.replace("1.0", "1.5");
     assert!(error(&beyond).contains("0 to 1 is allowed"));
-    assert!(Dropout::new(1.5, &mut Rng::seed(0)).is_err());
 }
 
 #[test]

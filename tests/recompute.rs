@@ -97,9 +97,9 @@ fn block(seed: u64) -> Sequential {
     sequential![
         Dense::new(6, 6, rng),
         BatchNorm1d::new(6),
-        Dropout::new(0.4, rng).unwrap(),
+        Dropout::new(0.4, rng),
         ReLU,
-        sequential![Dense::new(6, 5, rng), Dropout::new(0.4, rng).unwrap(), Softmax::default()],
+        sequential![Dense::new(6, 5, rng), Dropout::new(0.4, rng), Softmax::default()],
     ]
 }
 

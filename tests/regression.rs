@@ -48,13 +48,13 @@ fn numbers_are_split_and_shuffled_as_classes_are() {
         assert_eq!((numbers.len(), numbers.classes(), numbers.labels()), (n, 0, &[][..]));
         let course = |data: &Dataset| -> Vec<(Vec<f64>, Vec<f64>)> {
             let split = data.split(n - 2, 3).unwrap();
-            let batches = split.train.shuffled_batches(size, 1, 5).chain(split.test.batches(size));
+            let batches = split.train.shuffled_batches(size, 1, 5).unwrap().chain(split.test.batches(size).unwrap());
             batches.map(|batch| (batch.x.to_f64(), batch.y.to_f64())).collect()
         };
         assert_eq!(course(&classes), course(&numbers), "{n} examples in batches of {size}");
     }
     let pairs = Dataset::regression(points(12), &[4], points(18), &[3, 2]).unwrap();
-    let batch = pairs.batches(2).last().unwrap();
+    let batch = pairs.batches(2).unwrap().last().unwrap();
     assert_eq!((batch.y.shape(), batch.y.dtype()), (&[1, 3, 2][..], DType::F32));
     let Targets::Numbers { shape, values } = pairs.targets() else { panic!("{pairs:?}") };
     assert_eq!((&shape[..], batch.y.to_vec::<f32>().unwrap()), (&[3, 2][..], values[12..].to_vec()));

@@ -252,7 +252,7 @@ fn what_cannot_be_a_loss_is_refused() {
     let mut message = |loss: &Tensor| scale.step(&mut optimizer, loss).unwrap_err().to_string();
     assert!(message(&Tensor::zeros(&[2], DType::F32)).contains("the loss is f32 [2]"));
     assert!(message(&Tensor::scalar(1.0, DType::I64)).contains("the loss is i64 []"));
-    assert!(message(&Tensor::scalar(1.0, DType::F32)).contains("the loss depends on none of them"));
+    assert!(message(&Tensor::scalar(1.0, DType::F32)).contains("depends on no parameter"));
     assert_eq!(scale, LossScale::dynamic());
 }
 
@@ -266,4 +266,36 @@ fn a_parameter_without_gradient_is_left_alone() {
     let loss = net.loss(1.0, 1.0, DType::F32).unwrap();
     assert_eq!(LossScale::none().step(&mut optimizer, &loss).unwrap(), Outcome::Stepped);
     assert_eq!(idle.value().to_f64(), [1.0; 3]);
+}
+
+#[test]
+fn what_trains_nothing_is_an_error_that_says_what_is_missing() {
+    let weight = Param::new(Tensor::ones(&[2], DType::F32));
+    let params = || -> Params { [("fc.weight".to_string(), weight.clone())].into_iter().collect() };
+    let mut optimizer = Sgd::new(params(), 0.1);
+    // A loss that is a constant.
+    let losses = [
+        precast::no_grad(|| weight.tensor().sum_all()).unwrap(),
+        weight.value().sum_all().unwrap(),
+        weight.tensor().detach().sum_all().unwrap(),
+    ];
+    for loss in losses {
+        let errors = [loss.backward().unwrap_err(), LossScale::dynamic().step(&mut optimizer, &loss).unwrap_err()];
+        for error in errors {
+            assert_eq!(error.kind(), precast::ErrorKind::Gradient);
+            assert!(error.to_string().contains("depends on no parameter: was it computed under `no_grad`"), "{error}");
+        }
+    }
+    // A loss of another network, and gradients that another optimizer took.
+    let other = Param::new(Tensor::ones(&[2], DType::F32));
+    let loss = other.tensor().sum_all().unwrap();
+    let named = "none of the optimizer's parameters, the first of which is `fc.weight`, has a gradient";
+    let message = optimizer.update(&loss.backward().unwrap()).unwrap_err().to_string();
+    assert!(message.starts_with(named), "{message}");
+    let message = LossScale::none().step(&mut optimizer, &loss).unwrap_err().to_string();
+    assert!(message.starts_with(named), "{message}");
+    let mut scaled = LossScale::none().scale(&weight.tensor().sum_all().unwrap()).unwrap().backward().unwrap();
+    let _first = scaled.unscale(&params()).unwrap();
+    let message = scaled.unscale(&params()).unwrap_err().to_string();
+    assert!(message.starts_with(named) && message.ends_with("or they were unscaled before"), "{message}");
 }

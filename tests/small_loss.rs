@@ -17,7 +17,7 @@ fn learn(seed: u64, level: Level, dtype: DType, mut scale: LossScale) -> Result<
     let small = Tensor::scalar(1e-6, DType::F32);
     let mut zeros = None;
     for epoch in 0..12 {
-        for batch in data.train.shuffled_batches(32, seed, epoch) {
+        for batch in data.train.shuffled_batches(32, seed, epoch).unwrap() {
             let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?.mul(&small)?;
             if zeros.is_none() {
                 let grads = scale.scale(&loss)?.backward()?.unscale(optimizer.params())?;

@@ -3,7 +3,12 @@
 use std::{fs, path::PathBuf};
 
 use half::f16;
-use precast::{ErrorKind, cell::Cast, io::weights, prelude::*};
+use precast::{
+    ErrorKind,
+    cell::Cast,
+    io::weights::{self, LoadOptions},
+    prelude::*,
+};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 /// A folder of its own for one test, removed at the end.
@@ -170,7 +175,8 @@ fn what_does_not_fit_is_refused_and_nothing_is_changed() {
     };
     assert_eq!(
         refused(&[("weight", &[3, 2], 1.0), ("biass", &[3], 1.0)]),
-        "`bias` is not in the file (did you mean `biass`?)"
+        "2 differences:\n- `bias` is not in the file (did you mean `biass`?)\n\
+         - `biass` is not in the network (did you mean `bias`?)"
     );
     assert_eq!(refused(&[("weight", &[3, 2], 1.0)]), "`bias` is not in the file");
     assert_eq!(
@@ -179,10 +185,13 @@ fn what_does_not_fit_is_refused_and_nothing_is_changed() {
     );
     assert_eq!(
         refused(&[("weight", &[3, 2], 1.0), ("bias", &[4], 1.0)]),
-        "`bias`: has the shape [4]; the network's is [3]"
+        "`bias` has the shape [4]; the network's is [3]"
     );
     // As many elements in another arrangement are not the same weight.
-    assert!(refused(&[("weight", &[2, 3], 1.0), ("bias", &[3], 1.0)]).contains("has the shape [2, 3]"));
+    assert_eq!(
+        refused(&[("weight", &[2, 3], 1.0), ("bias", &[3], 1.0)]),
+        "`weight` has the shape [2, 3]; the network's is [3, 2]; `LoadOptions::transpose` swaps the axes"
+    );
 }
 
 #[test]
@@ -196,33 +205,29 @@ fn another_dtype_is_cast_only_on_request() {
         let views = [("weight", view(&[1, 1], bytes[0])), ("bias", view(&[1], bytes[1]))];
         fs::write(&file, safetensors::serialize(views, None).unwrap()).unwrap();
     };
-    let cast = weights::LoadOptions { cast: true };
+    let cast = LoadOptions::new().cast(true);
 
     let half = [f16::from_f32(0.1).to_le_bytes(), f16::from_f32(-2.0).to_le_bytes()];
     store(Dtype::F16, [&half[0], &half[1]]);
     let error = weights::load(&net, &file).unwrap_err().to_string();
-    assert!(
-        error.ends_with(
-            "`weight`: is float16; the network's is float32; `LoadOptions { cast: true }` rounds or widens it"
-        ),
-        "{error}"
-    );
+    let expected = "`weight` is float16; the network's is float32; `LoadOptions::cast` rounds or widens it";
+    assert!(error.contains(expected), "{error}");
     assert_eq!(bits(&net), before);
-    weights::load_with(&net, &file, cast).unwrap();
+    weights::load_with(&net, &file, &cast).unwrap();
     // 0.1 in binary16 is 1638 * 2^-14.
     assert_eq!(net.cell().weight.value().to_f64(), [1638.0 / 16384.0]);
 
     // f64 is rounded once, to nearest even.
     let wide = [(1.0 + 3.0 * 2f64.powi(-24)).to_le_bytes(), 2f64.powi(-200).to_le_bytes()];
     store(Dtype::F64, [&wide[0], &wide[1]]);
-    weights::load_with(&net, &file, cast).unwrap();
+    weights::load_with(&net, &file, &cast).unwrap();
     assert_eq!(net.cell().weight.value().to_f64(), [1.0 + 2f64.powi(-22)]);
 
     // Integers are no weights, whatever is asked for.
     store(Dtype::I64, [&1i64.to_le_bytes(), &1i64.to_le_bytes()]);
-    assert!(weights::load_with(&net, &file, cast).unwrap_err().to_string().contains("is int64"));
+    assert!(weights::load_with(&net, &file, &cast).unwrap_err().to_string().contains("is int64"));
     store(Dtype::I32, [&1i32.to_le_bytes(), &1i32.to_le_bytes()]);
-    assert!(weights::load_with(&net, &file, cast).unwrap_err().to_string().contains("I32"));
+    assert!(weights::load_with(&net, &file, &cast).unwrap_err().to_string().contains("I32"));
 }
 
 #[test]
@@ -257,4 +262,186 @@ fn a_file_that_cannot_be_written_stays_as_it_was() {
     let error = weights::save(&net(1), folder.file("no/such/folder.safetensors")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("folder.safetensors"));
+}
+
+/// The message of a load that is refused, without the name of the file. Nothing was changed.
+fn refused(net: &Child, file: &PathBuf, options: &LoadOptions) -> String {
+    let before = bits(net);
+    let error = weights::load_with(net, file, options).unwrap_err();
+    assert_eq!((error.kind(), bits(net)), (ErrorKind::Weights, before));
+    error.to_string().strip_prefix(&format!("{}: ", file.display())).expect("names the file").to_string()
+}
+
+/// Values of a parameter.
+fn values(net: &Child, path: &str) -> Vec<f64> {
+    net.named_params().into_iter().find(|(known, _)| known == path).expect(path).1.value().to_f64()
+}
+
+#[test]
+fn all_differences_are_told_at_once() {
+    let folder = Folder::new("all");
+    let file = folder.file("w.safetensors");
+    let (f16, f32) = (Tensor::ones(&[3], DType::F16), Tensor::ones(&[2, 3], DType::F32));
+    // Of the right ones only `1.weight` and `1.running_mean` are there.
+    let (three, six) = (Tensor::ones(&[3], DType::F32), Tensor::ones(&[3, 3], DType::F32));
+    let tensors = [
+        ("0.bias", &f16),
+        ("0.weight", &six),
+        ("1.running_mean", &three),
+        ("1.weight", &three),
+        ("2.weight", &f32),
+        ("body.1.bias", &three),
+        ("extra", &three),
+    ];
+    weights::write(&file, tensors).unwrap();
+    let expected = "7 differences:\n\
+         - `1.bias` is not in the file (did you mean `body.1.bias`?)\n\
+         - `1.running_var` is not in the file\n\
+         - `2.bias` is not in the file\n\
+         - `body.1.bias` is not in the network (did you mean `1.bias`?)\n\
+         - `extra` is not in the network\n\
+         - `0.weight` has the shape [3, 3]; the network's is [3, 2]\n\
+         - `0.bias` is float16; the network's is float32; `LoadOptions::cast` rounds or widens it";
+    assert_eq!(refused(&net(1), &file, &LoadOptions::new()), expected);
+}
+
+#[test]
+fn options_fit_a_file_to_a_network_and_the_report_says_how() {
+    let folder = Folder::new("options");
+    let file = folder.file("w.safetensors");
+    // Two dense layers in one matrix `[in, out]`, which holds 1, 2, ..., under names of its own.
+    let both = Tensor::from_f64(&(1..=10).map(f64::from).collect::<Vec<_>>(), &[2, 5], DType::F16).unwrap();
+    let bias = Tensor::full(&[3], 0.5, DType::F32);
+    let tensors =
+        [("old.body.qk.kernel", &both), ("old.body.q.beta", &bias), ("step", &bias), ("old.heads.a.b", &bias)];
+    weights::write(&file, tensors).unwrap();
+    let layers = || {
+        let mut rng = Rng::seed(1);
+        Child::of(sequential![Dense::new(2, 3, &mut rng), Dense::new(2, 2, &mut rng)])
+    };
+    let net = layers();
+    let options = LoadOptions::new()
+        .cast(true)
+        .ignore("step")
+        .ignore("old.heads.**")
+        .rename("old.**", "**")
+        .rename("body.q.beta", "0.bias")
+        .split("body.*.kernel", ["0.weight", "1.weight"], 1);
+    let message = refused(&net, &file, &options);
+    assert_eq!(
+        message,
+        "split: `0.weight` has other wildcards than `body.*.kernel`; allowed: the same in the same order"
+    );
+    let options = LoadOptions::new()
+        .cast(true)
+        .ignore("step")
+        .ignore("old.heads.**")
+        .rename("old.**", "**")
+        .rename("body.q.beta", "0.bias")
+        .split("body.qk.kernel", ["0.weight", "1.weight"], 1)
+        .transpose("*.weight");
+    assert_eq!(refused(&net, &file, &options), "`1.bias` is not in the file");
+    let before = values(&net, "1.bias");
+    let loaded = weights::load_with(&net, &file, &options.partial("1.*")).unwrap();
+    assert_eq!(values(&net, "0.weight"), [1.0, 6.0, 2.0, 7.0, 3.0, 8.0]);
+    assert_eq!(values(&net, "1.weight"), [4.0, 9.0, 5.0, 10.0]);
+    assert_eq!((values(&net, "0.bias"), values(&net, "1.bias")), (vec![0.5; 3], before));
+    let expected = "3 of 4 parameters loaded\n\
+         left as they were: 1.bias\n\
+         ignored: old.heads.a.b, step\n\
+         renamed: old.body.q.beta to 0.bias, old.body.qk.kernel to body.qk.kernel\n\
+         split: old.body.qk.kernel into 0.weight 1.weight\n\
+         transposed: 0.weight, 1.weight\n\
+         cast: 0.weight, 1.weight";
+    assert_eq!(loaded.to_string(), expected);
+    assert_eq!(loaded.loaded, ["0.weight", "0.bias", "1.weight"]);
+}
+
+#[test]
+fn what_an_option_cannot_do_is_refused() {
+    let folder = Folder::new("cannot");
+    let file = folder.file("w.safetensors");
+    let net = Child::of(sequential![Dense::new(2, 3, &mut Rng::seed(1))]);
+    weights::save(&net, &file).unwrap();
+    let said = |options: LoadOptions| refused(&net, &file, &options);
+    // A pattern that matches nothing, of each kind, all at once.
+    let options = LoadOptions::new()
+        .ignore("0.weigth")
+        .rename("a.**", "b.**")
+        .split("c", ["d"], 0)
+        .partial("0.wight")
+        .transpose("1.*");
+    let expected = "5 differences:\n\
+         - ignore: `0.weigth` matches no tensor of the file (did you mean `0.weight`?)\n\
+         - rename: `a.**` matches no tensor of the file\n\
+         - split: `c` matches no tensor of the file\n\
+         - partial: `0.wight` matches no parameter of the network (did you mean `0.weight`?)\n\
+         - transpose: `1.*` matches no parameter of the network";
+    assert_eq!(said(options), expected);
+    let message = said(LoadOptions::new().ignore("a.b*").rename("x", ""));
+    assert!(message.contains("ignore: the path pattern `a.b*` has a `*` inside the segment"), "{message}");
+    assert!(message.contains("; rename: the path pattern `` has an empty segment"), "{message}");
+    assert_eq!(
+        said(LoadOptions::new().split("0.bias", [""; 0], 0)),
+        "split: `0.bias` has no parts; allowed: one or more"
+    );
+    assert_eq!(said(LoadOptions::new().transpose("0.bias")), "`0.bias` has the shape [3]; only a matrix is transposed");
+    let transposed = said(LoadOptions::new().transpose("0.weight"));
+    assert_eq!(transposed, "`0.weight` has the shape [2, 3] after it was transposed; the network's is [3, 2]");
+    let two = "`0.bias` for `0.weight` and"; // one parameter cannot have two values
+    let message = said(LoadOptions::new().rename("0.bias", "0.weight").partial("0.bias"));
+    assert!(!message.contains(two) && message.contains("two different ones in the file"), "{message}");
+    // Splits that do not fit.
+    let parts = |axis| LoadOptions::new().split("0.weight", ["0.weight", "0.weight"], axis);
+    let wrong = "`0.weight` has the shape [3, 2]; its parts in the network have the lengths [3, 3] along axis 0";
+    assert_eq!(said(parts(0)), wrong);
+    assert_eq!(said(parts(7)), "`0.weight` is split along axis 7; its part `0.weight` has the shape [3, 2]");
+    let message = said(LoadOptions::new().split("0.weight", ["0.weight", "0.weigth"], 0));
+    assert_eq!(message, "`0.weight` is split into `0.weigth`, which is not in the network (did you mean `0.weight`?)");
+}
+
+#[test]
+fn named_tensors_are_written_and_read() {
+    let folder = Folder::new("named");
+    let file = folder.file("t.safetensors");
+    let tensors: Vec<(String, Tensor)> = (DType::ALL.into_iter())
+        .map(|dtype| (format!("t.{dtype}"), Tensor::from_f64(&[1.0, 0.0], &[2, 1], dtype).unwrap()))
+        .collect();
+    weights::write(&file, tensors.clone()).unwrap();
+    let read = weights::read(&file).unwrap();
+    assert_eq!(read.len(), tensors.len());
+    for (name, tensor) in &tensors {
+        let same = |x: &Tensor| (x.dtype(), x.shape().to_vec(), x.to_f64());
+        assert_eq!(same(&read[name]), same(tensor), "{name}");
+    }
+    weights::write(&file, &read).unwrap();
+    assert_eq!(weights::read(&file).unwrap().len(), read.len());
+    // What cannot be is refused, and the file stays.
+    let x = Tensor::ones(&[1], DType::F32);
+    let message = weights::write(&file, [("x", &x), ("x", &x)]).unwrap_err().to_string();
+    assert!(message.ends_with("two tensors have the name `x`"), "{message}");
+    assert_eq!(weights::read(&file).unwrap().len(), read.len());
+    let view = TensorView::new(Dtype::I32, vec![1], &[0; 4]).unwrap();
+    fs::write(&file, safetensors::serialize([("n", view)], None).unwrap()).unwrap();
+    let message = weights::read(&file).unwrap_err().to_string();
+    assert!(message.contains("`n`: is I32; float64, float32"), "{message}");
+    assert_eq!(weights::read(folder.file("none")).unwrap_err().kind(), ErrorKind::Io);
+}
+
+#[test]
+fn no_elements_are_split_and_transposed() {
+    let folder = Folder::new("empty");
+    let file = folder.file("e.safetensors");
+    let net = Child::of(sequential![Dense::new(3, 0, &mut Rng::seed(1))]);
+    let empty = |shape: &[usize]| Tensor::zeros(shape, DType::F32);
+    weights::write(&file, [("0.weight", empty(&[3, 0])), ("0.bias", empty(&[0]))]).unwrap();
+    weights::load_with(&net, &file, &LoadOptions::new().transpose("0.weight")).unwrap();
+    // A file may claim any length beside an axis of none.
+    let view = |shape: &[usize]| TensorView::new(Dtype::F32, shape.to_vec(), &[]).unwrap();
+    let views = [("0.weight", view(&[0, usize::MAX])), ("0.bias", view(&[0]))];
+    fs::write(&file, safetensors::serialize(views, None).unwrap()).unwrap();
+    let message = refused(&net, &file, &LoadOptions::new().transpose("0.weight"));
+    assert!(message.contains("after it was transposed"), "{message}");
+    let message = refused(&net, &file, &LoadOptions::new().split("0.weight", ["0.weight"], 0));
+    assert!(message.contains("has the shape [0, 18446744073709551615]"), "{message}");
 }

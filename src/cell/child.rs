@@ -4,12 +4,13 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{AsCell, Cell, file::read_slot, recompute::recomputed, saved::note_not_written};
+use super::{AsCell, Cell, evaluation, file::read_slot, recompute::recomputed, saved::note_not_written};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
     observe,
     precision::{self, Frame, OpRules},
+    tensor::note_evaluated,
 };
 
 /// Casts what goes into a cell and what comes out.
@@ -315,6 +316,9 @@ impl<C: ?Sized + AsCell> Child<C> {
         body: impl FnOnce(&C, I::Owned) -> Result<O>,
     ) -> Result<O::Owned> {
         let outermost = precision::slot().is_none();
+        if outermost {
+            evaluation::forget();
+        }
         let adapter = self.in_force();
         let entering = observe::is_watched().then(|| inputs.elements());
         let run = |inputs: I::Owned| {
@@ -341,7 +345,19 @@ impl<C: ?Sized + AsCell> Child<C> {
         let wide = self.planned.wide_weight_grads;
         let by_op = wide == Some(true) && matches!(frame, Some(Frame::Fixed(_))) && self.cell.as_cell().is_leaf();
         let mut inward = to(cast.map(|cast| cast.inward).filter(|_| !by_op));
-        let mut outward = to(cast.map(|cast| cast.outward));
+        let outward = to(cast.map(|cast| cast.outward));
+        // Looked up at the first output that is on the tape, when the cell has run.
+        let mut evaluated = None;
+        let mut outward = |y: Tensor| {
+            let y = outward(y);
+            if outermost
+                && y.is_tracked()
+                && let Some(evaluated) = evaluated.get_or_insert_with(|| self.evaluated())
+            {
+                note_evaluated(&y, evaluated);
+            }
+            y
+        };
         let result = {
             let _slot = precision::enter_slot(self.id());
             let _region = frame.map(precision::enter);

@@ -4,10 +4,12 @@ mod child;
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod derived;
+mod evaluation;
 mod file;
 mod kinds;
 mod member;
 mod params;
+mod pattern;
 mod recompute;
 mod saved;
 mod trace;
@@ -16,10 +18,12 @@ mod walk;
 use std::{any::Any, fmt::Debug};
 
 pub use child::{Adapter, Cast, Castable, Child, Planned, Slot, SlotMut};
+pub use evaluation::ran_in_evaluation;
 pub use kinds::kinds;
 pub(crate) use kinds::known_kinds;
 pub use member::Member;
 pub use params::Params;
+pub use pattern::Pattern;
 /// Makes a struct a [cell](trait@Cell): it writes the kind, which is the name of the type, and the walk over what the struct
 /// holds.
 ///

@@ -49,7 +49,7 @@ fn check_size(digits: usize, height: usize, width: usize) -> Result {
 pub(super) fn check_training(net: &mut Child, data: &Split, batch: usize) -> Result {
     net.set_train(true);
     let few = batch.min(2);
-    let Some(batch) = data.train.batches(few).next() else { return Ok(()) };
+    let Some(batch) = data.train.batches(few)?.next() else { return Ok(()) };
     match no_grad(|| net.call(&batch.x)) {
         Ok(_) => Ok(()),
         Err(error) => {
@@ -62,7 +62,7 @@ pub(super) fn check_training(net: &mut Child, data: &Split, batch: usize) -> Res
 /// Checks with two examples that a network accepts the digits and has an output for each class.
 pub(super) fn check(net: &Child, data: &Split) -> Result {
     let classes = data.train.classes().max(data.test.classes());
-    let Some(batch) = data.test.batches(2).next() else { return Ok(()) };
+    let Some(batch) = data.test.batches(2)?.next() else { return Ok(()) };
     let outputs = no_grad(|| net.call(&batch.x)).map_err(|error| {
         let shape = data.test.shape();
         Failure::Usage(format!("the model does not take digits of shape {shape:?} (its key `input` says so): {error}"))

@@ -298,7 +298,7 @@ fn plan(args: &Args, options: &FitOptions, data: &Split, policy: &Policy) -> Res
     }
     model.net.set_train(true);
     digits::check(&model.net, data)?;
-    let Some(batch) = data.train.batches(options.batch).next() else { return Ok(policy.plan(&model.net)?) };
+    let Some(batch) = data.train.batches(options.batch)?.next() else { return Ok(policy.plan(&model.net)?) };
     let trace = inputs::traced(&model, batch.x.shape())?;
     Ok(policy.plan_for(&model.net, &trace, &inputs::speeds_here())?)
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Graph, graph::Kind};
 use crate::{
     Cell, Child, DType, Param, Policy, Tensor,
-    cell::{AsCell, Forward, Member, Node, NodeMut},
+    cell::{AsCell, Forward, Member, Node, NodeMut, ran_in_evaluation},
     error::{Error, Result},
     policy::Scaler,
     tensor::recording,
@@ -190,6 +190,9 @@ impl GraphCell {
             false => inputs.to_vec(),
         };
         if !self.trains {
+            if self.graphs.training.is_some() {
+                ran_in_evaluation();
+            }
             return graph.run(&cast);
         }
         let run = self.runs.fetch_add(1, Ordering::Relaxed);

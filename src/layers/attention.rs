@@ -48,10 +48,20 @@ impl MultiheadAttentionSpec {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features,
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<MultiheadAttention> {
+        self.check()?;
+        self.make(rng)
+    }
+
+    fn check(&self) -> Result<()> {
         let (features, heads) = (self.embed_dim, self.num_heads);
         if heads == 0 || !features.is_multiple_of(heads) {
             return Err(Error::value(format!("{heads} heads do not divide {features} features into equal parts")));
         }
+        Ok(())
+    }
+
+    fn make(self, rng: &mut Rng) -> Result<MultiheadAttention> {
+        let features = self.embed_dim;
         let mut dense = || DenseSpec::new(features, features).bias(self.bias).build(rng).map(Child::new);
         Ok(MultiheadAttention { q_proj: dense()?, k_proj: dense()?, v_proj: dense()?, out_proj: dense()?, spec: self })
     }
@@ -66,7 +76,7 @@ impl MultiheadAttentionSpec {
 ///
 /// ```
 /// use precast::prelude::*;
-/// let attention = Child::new(MultiheadAttention::new(8, 2, &mut Rng::seed(0))?);
+/// let attention = Child::new(MultiheadAttention::new(8, 2, &mut Rng::seed(0)));
 /// let (q, kv) = (Tensor::ones(&[4, 3, 8], DType::F32), Tensor::ones(&[4, 5, 8], DType::F32));
 /// assert_eq!(attention.attend(&q, &kv, &kv, None)?.shape(), [4, 3, 8]);
 /// # Ok::<(), precast::Error>(())
@@ -89,15 +99,17 @@ pub struct MultiheadAttention {
 written_as_spec!(MultiheadAttention, MultiheadAttentionSpec);
 
 impl MultiheadAttention {
-    /// A layer with biases that is not causal; see [`MultiheadAttentionSpec::build`] for the initial values.
+    /// A layer with biases that is not causal; see [`MultiheadAttentionSpec::build`] for the initial values. Heads that do not
+    /// divide the features are an error of the first call.
     ///
-    /// # Errors
-    /// As [`MultiheadAttentionSpec::build`].
-    pub fn new(embed_dim: usize, num_heads: usize, rng: &mut Rng) -> Result<Self> {
-        MultiheadAttentionSpec::new(embed_dim, num_heads).build(rng)
+    /// # Panics
+    /// When the weights do not fit into memory, as `Vec` does.
+    pub fn new(embed_dim: usize, num_heads: usize, rng: &mut Rng) -> Self {
+        MultiheadAttentionSpec::new(embed_dim, num_heads).make(rng).expect("weights that fit into memory")
     }
 
     fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        self.spec.check()?;
         let q = self.heads(&self.q_proj, q)?;
         let k = self.heads(&self.k_proj, k)?;
         let v = self.heads(&self.v_proj, v)?;

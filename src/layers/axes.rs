@@ -9,7 +9,7 @@ use serde::{
 
 use crate::Padding;
 
-/// One number for each of `N` axes: `3.into()` for all alike, `[3, 5].into()` for each its own.
+/// One number for each of `N` axes: `3.into()` for all alike, `[3, 5].into()` or `(3, 5).into()` for each its own.
 ///
 /// In files a number, or a list of `N` numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,18 @@ impl<const N: usize> From<usize> for PerAxis<N> {
 impl<const N: usize> From<[usize; N]> for PerAxis<N> {
     fn from(each: [usize; N]) -> Self {
         PerAxis(each)
+    }
+}
+
+impl From<(usize, usize)> for PerAxis<2> {
+    fn from((first, second): (usize, usize)) -> Self {
+        PerAxis([first, second])
+    }
+}
+
+impl From<(usize, usize, usize)> for PerAxis<3> {
+    fn from((first, second, third): (usize, usize, usize)) -> Self {
+        PerAxis([first, second, third])
     }
 }
 

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    init::{Init, Rng},
+    init::constant,
     norm::{affine_params, check_eps},
     spec::{is_yes, setters, written_as_spec, yes},
 };
 use crate::{
     Param, Tensor,
-    cell::{Cell, Forward},
+    cell::{Cell, Forward, ran_in_evaluation},
     error::{Error, Result},
 };
 
@@ -66,22 +66,22 @@ impl<const N: usize> BatchNormSpec<N> {
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative or `momentum` outside 0 to 1.
-    pub fn build(self, rng: &mut Rng) -> Result<BatchNorm<N>> {
+    pub fn build(self) -> Result<BatchNorm<N>> {
         check_eps(self.eps)?;
         if !(0.0..=1.0).contains(&self.momentum) {
             return Err(Error::value(format!("momentum {}: 0 to 1 is allowed", self.momentum)));
         }
-        self.make(rng)
+        self.make()
     }
 
-    fn make(self, rng: &mut Rng) -> Result<BatchNorm<N>> {
+    fn make(self) -> Result<BatchNorm<N>> {
         let shape = [self.num_features];
-        let (weight, bias) = affine_params(self.affine, &shape, rng)?;
+        let (weight, bias) = affine_params(self.affine, &shape)?;
         Ok(BatchNorm {
             weight,
             bias,
-            running_mean: Param::buffer(Init::Zeros.sample(&shape, rng)?),
-            running_var: Param::buffer(Init::Ones.sample(&shape, rng)?),
+            running_mean: Param::buffer(constant(&shape, 0.0)?),
+            running_var: Param::buffer(constant(&shape, 1.0)?),
             training: false,
             spec: self,
         })
@@ -113,7 +113,7 @@ pub struct BatchNorm<const N: usize> {
     spec: BatchNormSpec<N>,
 }
 
-written_as_spec!(BatchNorm<N>, BatchNormSpec<N>, const N);
+written_as_spec!(nothing random: BatchNorm<N>, BatchNormSpec<N>, const N);
 
 impl<const N: usize> BatchNorm<N> {
     /// `eps` 1e-5, `momentum` 0.1, affine.
@@ -121,7 +121,7 @@ impl<const N: usize> BatchNorm<N> {
     /// # Panics
     /// When the parameters do not fit into memory, as `Vec` does.
     pub fn new(num_features: usize) -> Self {
-        BatchNormSpec::new(num_features).make(&mut Rng::seed(0)).expect("parameters that fit into memory")
+        BatchNormSpec::new(num_features).make().expect("parameters that fit into memory")
     }
 
     fn normalise(&self, x: &Tensor) -> Result<Tensor> {
@@ -134,6 +134,7 @@ impl<const N: usize> BatchNorm<N> {
         let bias = self.bias.as_ref().map(Param::tensor);
         let (weight, bias, eps) = (weight.as_ref(), bias.as_ref(), self.spec.eps);
         if !self.training {
+            ran_in_evaluation();
             return x.batch_norm(&self.running_mean.tensor(), &self.running_var.tensor(), weight, bias, eps);
         }
         let count = x.len() / channels.max(1);

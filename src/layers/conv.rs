@@ -100,10 +100,15 @@ impl<const N: usize> ConvSpec<N> {
         padding: Padding;
         /// Distances between the taps of the window.
         dilation: PerAxis<N>;
-        /// Groups of channels that do not see each other.
-        groups: usize;
         /// Whether a bias is added.
         bias: bool;
+    }
+
+    /// Groups of channels that do not see each other.
+    #[must_use]
+    pub fn groups(mut self, groups: usize) -> Self {
+        self.groups = groups;
+        self
     }
 
     /// The cell, its weight and bias uniform within `1 / sqrt(fan_in)`, as in torch and MindSpore.
@@ -153,10 +158,15 @@ impl<const N: usize> ConvTransposeSpec<N> {
         output_padding: PerAxis<N>;
         /// Distances between the taps of the window.
         dilation: PerAxis<N>;
-        /// Groups of channels that do not see each other.
-        groups: usize;
         /// Whether a bias is added.
         bias: bool;
+    }
+
+    /// Groups of channels that do not see each other.
+    #[must_use]
+    pub fn groups(mut self, groups: usize) -> Self {
+        self.groups = groups;
+        self
     }
 
     /// The cell; its weight and bias begin as those of [`ConvSpec::build`].

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{init::Rng, spec::written_as_spec};
 use crate::{
     Tensor,
-    cell::{Cell, Forward},
+    cell::{Cell, Forward, ran_in_evaluation},
     error::{Error, Result},
     tensor::recording,
 };
@@ -34,10 +34,19 @@ impl DropoutSpec {
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `p` is not within 0 to 1.
     pub fn build(self, rng: &mut Rng) -> Result<Dropout> {
-        if !(0.0..=1.0).contains(&self.p) {
-            return Err(Error::value(format!("the probability p is {}: 0 to 1 is allowed", self.p)));
+        self.check()?;
+        Ok(self.make(rng))
+    }
+
+    fn make(self, rng: &mut Rng) -> Dropout {
+        Dropout { seed: rng.bits(), calls: Arc::default(), training: false, spec: self }
+    }
+
+    fn check(&self) -> Result<()> {
+        if (0.0..=1.0).contains(&self.p) {
+            return Ok(());
         }
-        Ok(Dropout { seed: rng.bits(), calls: Arc::default(), training: false, spec: self })
+        Err(Error::value(format!("the probability p is {}: 0 to 1 is allowed", self.p)))
     }
 }
 
@@ -57,12 +66,10 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Elements become 0 with the probability `p`; the seed is drawn from the generator.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `p` is not within 0 to 1.
-    pub fn new(p: f64, rng: &mut Rng) -> Result<Self> {
-        DropoutSpec::new(p).build(rng)
+    /// Elements become 0 with the probability `p`; the seed is drawn from the generator. A `p` that is not within 0 to 1 is an
+    /// error of the first call.
+    pub fn new(p: f64, rng: &mut Rng) -> Self {
+        DropoutSpec::new(p).make(rng)
     }
 }
 
@@ -70,7 +77,11 @@ written_as_spec!(Dropout, DropoutSpec);
 
 impl Forward for Dropout {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.spec.check()?;
         if !self.training {
+            if self.spec.p > 0.0 {
+                ran_in_evaluation();
+            }
             return Ok(x.clone());
         }
         let call = self.calls.fetch_add(1, Ordering::Relaxed);

@@ -171,7 +171,7 @@ impl Init {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn sample(self, shape: &[usize], rng: &mut Rng) -> Result<Tensor> {
-        let mut draw: Box<dyn FnMut() -> f64> = match self {
+        let draw: Box<dyn FnMut() -> f64 + '_> = match self {
             Init::Zeros => Box::new(|| 0.0),
             Init::Ones => Box::new(|| 1.0),
             Init::Constant(value) => Box::new(move || value),
@@ -194,20 +194,65 @@ impl Init {
                 Box::new(move || rng.normal(0.0, std))
             }
         };
-        let len = shape.iter().try_fold(1usize, |n, &axis| n.checked_mul(axis));
-        if let (Some(len), Some(left)) = (len, LEFT.get()) {
-            LEFT.set(Some(left.checked_sub(len).ok_or_else(|| {
-                Error::shape(format!(
-                    "a parameter of shape {shape:?} has {len} numbers; a file may ask for {MOST_READ} in all, and {left} are left"
-                ))
-            })?));
-        }
-        let mut data: Vec<f32> = Vec::new();
-        match len.map(|len| (len, data.try_reserve_exact(len))) {
-            Some((len, Ok(()))) => data.extend(std::iter::repeat_with(|| draw() as f32).take(len)),
-            _ => return Err(Error::shape(format!("a parameter of shape {shape:?} does not fit into memory"))),
-        }
-        Tensor::from_vec(data, shape)
+        filled(shape, draw)
+    }
+}
+
+/// An f32 tensor with every element `value`: a parameter that begins without random numbers.
+///
+/// # Errors
+/// As [`Init::sample`].
+pub(super) fn constant(shape: &[usize], value: f64) -> Result<Tensor> {
+    filled(shape, || value)
+}
+
+/// An f32 tensor of drawn numbers, each rounded once.
+fn filled(shape: &[usize], mut draw: impl FnMut() -> f64) -> Result<Tensor> {
+    let len = shape.iter().try_fold(1usize, |n, &axis| n.checked_mul(axis));
+    if let (Some(len), Some(left)) = (len, LEFT.get()) {
+        LEFT.set(Some(left.checked_sub(len).ok_or_else(|| {
+            Error::shape(format!(
+                "a parameter of shape {shape:?} has {len} numbers; a file may ask for {MOST_READ} in all, and {left} are left"
+            ))
+        })?));
+    }
+    let mut data: Vec<f32> = Vec::new();
+    match len.map(|len| (len, data.try_reserve_exact(len))) {
+        Some((len, Ok(()))) => data.extend(std::iter::repeat_with(|| draw() as f32).take(len)),
+        _ => return Err(Error::shape(format!("a tensor of shape {shape:?} does not fit into memory"))),
+    }
+    Tensor::from_vec(data, shape)
+}
+
+impl Tensor {
+    /// Random f32 numbers, evenly distributed between 0 (included) and 1 (excluded, but for rounding).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let x = Tensor::rand(&[2, 3], &mut Rng::seed(1))?;
+    /// assert!(x.to_f64().iter().all(|x| (0.0..=1.0).contains(x)));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn rand(shape: &[usize], rng: &mut Rng) -> Result<Tensor> {
+        filled(shape, || rng.uniform(0.0, 1.0))
+    }
+
+    /// Random f32 numbers of the normal distribution with mean 0 and standard deviation 1.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let (x, y) = (Tensor::randn(&[2, 3], &mut Rng::seed(1))?, Tensor::randn(&[2, 3], &mut Rng::seed(1))?);
+    /// assert_eq!(x.to_f64(), y.to_f64()); // the same seed, the same numbers
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn randn(shape: &[usize], rng: &mut Rng) -> Result<Tensor> {
+        filled(shape, || rng.normal(0.0, 1.0))
     }
 }
 

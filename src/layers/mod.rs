@@ -8,8 +8,12 @@
 //! let mut rng = Rng::seed(0);
 //! let common = Dense::new(64, 10, &mut rng);
 //! let without_bias = DenseSpec::new(64, 10).bias(false).build(&mut rng)?;
+//! let strided = Conv2dSpec::new(1, 6, 5).stride(2).padding((2, 1)).build(&mut rng)?;
+//! let norm = GroupNormSpec::new(2, 6).eps(1e-3).build()?; // nothing random
 //! # Ok::<(), precast::Error>(())
 //! ```
+//!
+//! `new` returns the cell; a bad option is then an error of its first call. `build` of a spec checks them at once.
 
 mod axes;
 mod init;

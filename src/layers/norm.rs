@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    init::{Init, Rng},
+    init::constant,
     spec::{is_yes, setters, written_as_spec, yes},
 };
 use crate::{
@@ -13,12 +13,12 @@ use crate::{
 };
 
 /// Weight 1 and bias 0 of the given shape, or neither.
-pub(super) fn affine_params(affine: bool, shape: &[usize], rng: &mut Rng) -> Result<(Option<Param>, Option<Param>)> {
+pub(super) fn affine_params(affine: bool, shape: &[usize]) -> Result<(Option<Param>, Option<Param>)> {
     if !affine {
         return Ok((None, None));
     }
-    let param = |init: Init, rng: &mut Rng| init.sample(shape, rng).map(Param::new).map(Some);
-    Ok((param(Init::Ones, rng)?, param(Init::Zeros, rng)?))
+    let param = |value| constant(shape, value).map(Param::new).map(Some);
+    Ok((param(1.0)?, param(0.0)?))
 }
 
 pub(super) fn check_eps(eps: f64) -> Result<()> {
@@ -67,16 +67,16 @@ impl LayerNormSpec {
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative or the shape has no axis.
-    pub fn build(self, rng: &mut Rng) -> Result<LayerNorm> {
+    pub fn build(self) -> Result<LayerNorm> {
         check_eps(self.eps)?;
         if self.normalized_shape.is_empty() {
             return Err(Error::value("normalized_shape has no axis; at least 1 is needed"));
         }
-        self.make(rng)
+        self.make()
     }
 
-    fn make(self, rng: &mut Rng) -> Result<LayerNorm> {
-        let (weight, bias) = affine_params(self.affine, &self.normalized_shape, rng)?;
+    fn make(self) -> Result<LayerNorm> {
+        let (weight, bias) = affine_params(self.affine, &self.normalized_shape)?;
         Ok(LayerNorm { weight, bias, spec: self })
     }
 }
@@ -101,11 +101,11 @@ impl LayerNorm {
     /// # Panics
     /// When the parameters do not fit into memory, as `Vec` does.
     pub fn new(normalized_shape: &[usize]) -> Self {
-        LayerNormSpec::new(normalized_shape).make(&mut Rng::seed(0)).expect("parameters that fit into memory")
+        LayerNormSpec::new(normalized_shape).make().expect("parameters that fit into memory")
     }
 }
 
-written_as_spec!(LayerNorm, LayerNormSpec);
+written_as_spec!(nothing random: LayerNorm, LayerNormSpec);
 
 impl Forward for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
@@ -147,7 +147,7 @@ impl GroupNormSpec {
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the groups do not divide the channels or `eps` is negative.
-    pub fn build(self, rng: &mut Rng) -> Result<GroupNorm> {
+    pub fn build(self) -> Result<GroupNorm> {
         check_eps(self.eps)?;
         if self.num_groups == 0 || !self.num_channels.is_multiple_of(self.num_groups) {
             return Err(Error::value(format!(
@@ -155,7 +155,11 @@ impl GroupNormSpec {
                 self.num_groups, self.num_channels
             )));
         }
-        let (weight, bias) = affine_params(self.affine, &[self.num_channels], rng)?;
+        self.make()
+    }
+
+    fn make(self) -> Result<GroupNorm> {
+        let (weight, bias) = affine_params(self.affine, &[self.num_channels])?;
         Ok(GroupNorm { weight, bias, spec: self })
     }
 }
@@ -176,16 +180,16 @@ pub struct GroupNorm {
 }
 
 impl GroupNorm {
-    /// `eps` 1e-5, affine.
+    /// `eps` 1e-5, affine. Groups that do not divide the channels are an error of the first call.
     ///
-    /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the groups do not divide the channels.
-    pub fn new(num_groups: usize, num_channels: usize) -> Result<Self> {
-        GroupNormSpec::new(num_groups, num_channels).build(&mut Rng::seed(0))
+    /// # Panics
+    /// When the parameters do not fit into memory, as `Vec` does.
+    pub fn new(num_groups: usize, num_channels: usize) -> Self {
+        GroupNormSpec::new(num_groups, num_channels).make().expect("parameters that fit into memory")
     }
 }
 
-written_as_spec!(GroupNorm, GroupNormSpec);
+written_as_spec!(nothing random: GroupNorm, GroupNormSpec);
 
 impl Forward for GroupNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
@@ -225,13 +229,13 @@ impl<const N: usize> InstanceNormSpec<N> {
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative.
-    pub fn build(self, rng: &mut Rng) -> Result<InstanceNorm<N>> {
+    pub fn build(self) -> Result<InstanceNorm<N>> {
         check_eps(self.eps)?;
-        self.make(rng)
+        self.make()
     }
 
-    fn make(self, rng: &mut Rng) -> Result<InstanceNorm<N>> {
-        let (weight, bias) = affine_params(self.affine, &[self.num_features], rng)?;
+    fn make(self) -> Result<InstanceNorm<N>> {
+        let (weight, bias) = affine_params(self.affine, &[self.num_features])?;
         Ok(InstanceNorm { weight, bias, spec: self })
     }
 }
@@ -251,7 +255,7 @@ pub struct InstanceNorm<const N: usize> {
     spec: InstanceNormSpec<N>,
 }
 
-written_as_spec!(InstanceNorm<N>, InstanceNormSpec<N>, const N);
+written_as_spec!(nothing random: InstanceNorm<N>, InstanceNormSpec<N>, const N);
 
 impl<const N: usize> InstanceNorm<N> {
     /// `eps` 1e-5, affine.
@@ -259,7 +263,7 @@ impl<const N: usize> InstanceNorm<N> {
     /// # Panics
     /// When the parameters do not fit into memory, as `Vec` does.
     pub fn new(num_features: usize) -> Self {
-        InstanceNormSpec::new(num_features).make(&mut Rng::seed(0)).expect("parameters that fit into memory")
+        InstanceNormSpec::new(num_features).make().expect("parameters that fit into memory")
     }
 
     fn normalise(&self, x: &Tensor) -> Result<Tensor> {
@@ -327,13 +331,13 @@ impl RmsNormSpec {
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative.
-    pub fn build(self, rng: &mut Rng) -> Result<RmsNorm> {
+    pub fn build(self) -> Result<RmsNorm> {
         check_eps(self.eps)?;
-        self.make(rng)
+        self.make()
     }
 
-    fn make(self, rng: &mut Rng) -> Result<RmsNorm> {
-        Ok(RmsNorm { weight: Param::new(Init::Ones.sample(&[self.num_features], rng)?), spec: self })
+    fn make(self) -> Result<RmsNorm> {
+        Ok(RmsNorm { weight: Param::new(constant(&[self.num_features], 1.0)?), spec: self })
     }
 }
 
@@ -355,11 +359,11 @@ impl RmsNorm {
     /// # Panics
     /// When the weight does not fit into memory, as `Vec` does.
     pub fn new(num_features: usize) -> Self {
-        RmsNormSpec::new(num_features).make(&mut Rng::seed(0)).expect("a weight that fits into memory")
+        RmsNormSpec::new(num_features).make().expect("a weight that fits into memory")
     }
 }
 
-written_as_spec!(RmsNorm, RmsNormSpec);
+written_as_spec!(nothing random: RmsNorm, RmsNormSpec);
 
 impl Forward for RmsNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {

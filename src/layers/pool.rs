@@ -70,9 +70,14 @@ impl<const N: usize> MaxPool<N> {
         MaxPool { kernel_size: kernel_size.into(), stride: None, padding: Padding::Valid, ceil: false }
     }
 
+    /// Steps of the window.
+    #[must_use]
+    pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> Self {
+        self.stride = Some(stride.into());
+        self
+    }
+
     setters! {
-        /// Steps of the window.
-        stride: Option<PerAxis<N>>;
         /// What is put around the input.
         padding: Padding;
         /// Whether a last window counts that begins inside the input and ends outside.
@@ -102,9 +107,14 @@ impl<const N: usize> AvgPool<N> {
         }
     }
 
+    /// Steps of the window.
+    #[must_use]
+    pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> Self {
+        self.stride = Some(stride.into());
+        self
+    }
+
     setters! {
-        /// Steps of the window.
-        stride: Option<PerAxis<N>>;
         /// Zeros put around the input.
         padding: Padding;
         /// Whether a last window counts that begins inside the input and ends outside.

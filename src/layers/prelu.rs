@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    init::{Init, Rng},
+    init::constant,
     spec::{setters, written_as_spec},
 };
 use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
@@ -42,8 +42,8 @@ impl PReLUSpec {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the slopes do not fit into memory.
-    pub fn build(self, rng: &mut Rng) -> Result<PReLU> {
-        Ok(PReLU { weight: Param::new(Init::Constant(self.slope).sample(&[self.channels], rng)?), spec: self })
+    pub fn build(self) -> Result<PReLU> {
+        Ok(PReLU { weight: Param::new(constant(&[self.channels], self.slope)?), spec: self })
     }
 }
 
@@ -65,11 +65,11 @@ impl PReLU {
     /// # Panics
     /// When the slopes do not fit into memory, as `Vec` does.
     pub fn new(channels: usize) -> Self {
-        PReLUSpec::new(channels).build(&mut Rng::seed(0)).expect("slopes that fit into memory")
+        PReLUSpec::new(channels).build().expect("slopes that fit into memory")
     }
 }
 
-written_as_spec!(PReLU, PReLUSpec);
+written_as_spec!(nothing random: PReLU, PReLUSpec);
 
 impl Forward for PReLU {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {

@@ -29,13 +29,22 @@ macro_rules! setters {
     )* };
 }
 
-/// Lets a cell read and write as its spec, which it holds in its field `spec`.
+/// Lets a cell read and write as its spec, which it holds in its field `spec`. A cell of which `nothing random` is drawn has a
+/// spec that builds it without a generator.
 macro_rules! written_as_spec {
+    (nothing random: $cell:ty, $spec:ty $(, const $n:ident)?) => {
+        $crate::layers::spec::written_as_spec!(@ |spec| spec.build(), $cell, $spec $(, const $n)?);
+    };
     ($cell:ty, $spec:ty $(, const $n:ident)?) => {
+        $crate::layers::spec::written_as_spec!(
+            @ |spec| $crate::layers::init::with_reading_rng(|rng| spec.build(rng)), $cell, $spec $(, const $n)?
+        );
+    };
+    (@ |$given:ident| $build:expr, $cell:ty, $spec:ty $(, const $n:ident)?) => {
         impl $(<const $n: usize>)? TryFrom<$spec> for $cell {
             type Error = $crate::Error;
-            fn try_from(spec: $spec) -> $crate::Result<Self> {
-                $crate::layers::init::with_reading_rng(|rng| spec.build(rng))
+            fn try_from($given: $spec) -> $crate::Result<Self> {
+                $build
             }
         }
 

@@ -41,6 +41,8 @@ pub(super) struct Trained<R> {
     lost: Option<Lost>,
     /// Whether it was told that gradients come through f16 and their loss is not scaled.
     told: bool,
+    /// Whether it was told that the network is in evaluation, or need not be.
+    pub evaluation_told: bool,
 }
 
 /// What is counted of lost updates.
@@ -57,8 +59,8 @@ const LEAST_IN_EIGHT_BIT: usize = 4096;
 impl<R: Rule> Trained<R> {
     pub fn new(params: Params, lr: f64, rule: R) -> Self {
         let (groups, memory) = (vec![Group::default(); params.len()], vec![None; params.len()]);
-        let (weight_decay, eight_bit, lost, told) = (0.0, false, None, false);
-        Trained { params, rule, lr, weight_decay, eight_bit, groups, memory, lost, told }
+        let (weight_decay, eight_bit, lost, told, evaluation_told) = (0.0, false, None, false, false);
+        Trained { params, rule, lr, weight_decay, eight_bit, groups, memory, lost, told, evaluation_told }
     }
 
     pub fn group(&mut self, pattern: &str, options: impl FnOnce(Group) -> Group) -> Result<()> {
@@ -91,11 +93,13 @@ impl<R: Rule> Trained<R> {
         check_not_negative("learning rate", self.lr)?;
         check_not_negative("weight decay", self.weight_decay)?;
         self.rule.check()?;
-        if !self.params.is_empty() && self.params.iter().all(|(_, param)| grads.pending(param).is_none()) {
-            return Err(Error::value(
-                "none of the optimizer's parameters has a gradient: the loss depends on none of them (was it computed under \
-                 `no_grad`, or from another network?), or these are the gradients of another optimizer's",
-            ));
+        if let Some((first, _)) = self.params.iter().next()
+            && self.params.iter().all(|(_, param)| grads.pending(param).is_none())
+        {
+            return Err(Error::value(format!(
+                "none of the optimizer's parameters, the first of which is `{first}`, has a gradient: the loss depends on none of \
+                 them (was it computed from another network?), or these are the gradients of another optimizer's"
+            )));
         }
         for ((path, param), group) in self.params.iter().zip(&self.groups) {
             check_not_negative("group's factor of the learning rate", group.lr_factor.unwrap_or(1.0))?;
@@ -142,9 +146,26 @@ impl<R: Rule> Trained<R> {
         Ok(())
     }
 
+    /// Tells once that a network is trained in evaluation.
+    fn check_mode(&mut self, grads: &Grads) {
+        if self.evaluation_told {
+            return;
+        }
+        if let Some(path) = grads.evaluated_beside(self.params.iter().map(|(_, param)| param)) {
+            let cell = if path.is_empty() { "the root cell" } else { path };
+            self.evaluation_told = true;
+            event!(WARN, cell, "trained in evaluation");
+            warn(&format!(
+                "the network is trained, and its cell `{cell}` ran in evaluation: batch norm and dropout do then what they do after \
+                 training. Call `set_train(true)`, or, if this is on purpose, `in_evaluation()` on the optimizer"
+            ));
+        }
+    }
+
     pub fn update(&mut self, grads: &Grads) -> Result<()> {
         self.check(grads)?;
         self.check_scaled(grads)?;
+        self.check_mode(grads);
         let Trained { params, rule, lr, weight_decay, eight_bit, groups, memory, lost, .. } = self;
         if let Some(lost) = lost {
             lost.updates.clear();
@@ -376,6 +397,15 @@ macro_rules! optimizer {
             ) -> $crate::Result<Self> {
                 self.0.group(pattern, options)?;
                 Ok(self)
+            }
+
+            /// Says that the network is trained in evaluation on purpose: batch norm by its running statistics, and without
+            /// dropout. Otherwise an update of parameters beside a cell that ran in evaluation, and behaves otherwise in
+            /// training, warns once: most often [`set_train`](crate::Child::set_train) was forgotten.
+            #[must_use]
+            pub fn in_evaluation(mut self) -> Self {
+                self.0.evaluation_told = true;
+                self
             }
 
             /// Counts the updates that rounding swallows, for [`lost_updates`](crate::Optimizer::lost_updates), and warns once when

@@ -164,7 +164,7 @@ impl Array {
             Ok(array) => Ok(T::wrap(array.into_shared())),
             Err(_) => Err(Error::shape(format!(
                 "{len} elements do not fill the shape {shape:?}, which has {}",
-                shape.iter().product::<usize>()
+                shape.iter().fold(1usize, |all, &axis| all.saturating_mul(axis))
             ))),
         }
     }

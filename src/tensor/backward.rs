@@ -21,9 +21,17 @@ impl Tensor {
     /// No region reaches the backward pass: it runs in the dtypes of the forward pass.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a floating scalar.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a floating scalar,
+    /// [`ErrorKind::Gradient`](crate::ErrorKind::Gradient) when it depends on no parameter and on no tensor that requires a
+    /// gradient.
     pub fn backward(&self) -> Result<Grads> {
         self.check_scalar("backward starts from a floating scalar; this")?;
+        if !self.is_tracked() {
+            return Err(Error::gradient(
+                "backward starts from a tensor that depends on no parameter: was it computed under `no_grad`, from \
+                 `detach`ed tensors or from the `value` of a parameter, or has the network no trained parameters?",
+            ));
+        }
         self.backward_from(&Tensor::full(self.shape(), 1.0, self.dtype()))
     }
 
@@ -106,6 +114,9 @@ fn walk_back<'a>(starts: impl IntoIterator<Item = (&'a Place, Tensor)>, nodes: &
         let context = Backward { grad: &grad, saved: &node.saved, needs: &needs };
         let back = (node.backward)(&context).map_err(|e| e.in_backward(node.op.map(Op::name)))?;
         debug_assert_eq!(back.len(), node.inputs.len(), "{:?} returns a gradient for each input", node.op);
+        if let Some(evaluated) = node.evaluated.get() {
+            grads.ran_in_evaluation(evaluated);
+        }
         if let Some(op) = node.op {
             let finite = || back.iter().flatten().all(Tensor::has_only_finite);
             observe::look(op, || node.slot, || grad.has_only_finite(), finite);

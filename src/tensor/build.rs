@@ -20,6 +20,19 @@ impl TensorElement for bf16 {}
 impl TensorElement for i64 {}
 impl TensorElement for bool {}
 
+/// Tensors of more bytes may not fit into memory.
+const LARGE: usize = 1 << 28;
+
+/// An f32 vector of computed numbers.
+fn numbers(count: usize, number: impl Fn(usize) -> f64) -> Result<Tensor> {
+    let mut all: Vec<f32> = Vec::new();
+    if all.try_reserve_exact(count).is_err() {
+        return Err(Error::shape(format!("a tensor of shape {:?} does not fit into memory", [count])));
+    }
+    all.extend((0..count).map(|i| number(i) as f32));
+    Tensor::from_vec(all, &[count])
+}
+
 impl Tensor {
     /// A tensor of the elements in row-major order, in their own dtype.
     ///
@@ -54,14 +67,52 @@ impl Tensor {
     /// A tensor with every element `value`, rounded once to `dtype`.
     ///
     /// # Panics
-    /// When a tensor of that shape cannot exist in memory.
+    /// When it does not fit into memory, as `Vec` does. [`try_full`](Tensor::try_full) returns an error then.
     pub fn full(shape: &[usize], value: f64, dtype: DType) -> Tensor {
+        Tensor::try_full(shape, value, dtype).expect("a tensor that fits into memory")
+    }
+
+    /// As [`full`](Tensor::full), for a shape that comes from outside of the program.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
+    ///
+    /// ```
+    /// use precast::{DType, Tensor};
+    /// let message = Tensor::try_full(&[usize::MAX, 2], 0.0, DType::F32).unwrap_err().to_string();
+    /// assert!(message.ends_with("does not fit into memory"));
+    /// ```
+    pub fn try_full(shape: &[usize], value: f64, dtype: DType) -> Result<Tensor> {
+        let too_large = || Error::shape(format!("a tensor of shape {shape:?} does not fit into memory"));
+        let len = shape.iter().copied().try_fold(1, usize::checked_mul).ok_or_else(too_large)?;
+        // The lengths of the other axes are bounded even where one is 0.
+        let bounded = shape.iter().filter(|&&axis| axis > 0).copied().try_fold(dtype.bytes(), usize::checked_mul);
+        let bytes = bounded.filter(|&bytes| bytes <= isize::MAX as usize).ok_or_else(too_large)?;
         let one = f64::wrap(ndarray::arr0(value).into_dyn().into_shared()).cast(dtype);
-        Tensor::from_array(with_array!(&one, a: T => {
-            let mut data = uninit_vec(shape.iter().copied().try_fold(1, usize::checked_mul).expect("as many elements as memory has"));
+        with_array!(&one, a: T => {
+            if bytes > LARGE {
+                // Asked for and given back, as the memory pool ends the program where there is none.
+                Vec::<T>::new().try_reserve_exact(len).map_err(|_| too_large())?;
+            }
+            let mut data = uninit_vec(len);
             data.fill(*a.first().expect("a scalar has one element"));
-            Array::from_vec::<T>(data, shape).expect("one element for each")
-        }))
+            Array::from_vec::<T>(data, shape).map(Tensor::from_array)
+        })
+    }
+
+    /// A tensor of the shape and dtype of this one with every element `value`.
+    pub fn full_like(&self, value: f64) -> Tensor {
+        Tensor::full(self.shape(), value, self.dtype())
+    }
+
+    /// Zeros of the shape and dtype of this one.
+    pub fn zeros_like(&self) -> Tensor {
+        self.full_like(0.0)
+    }
+
+    /// Ones of the shape and dtype of this one.
+    pub fn ones_like(&self) -> Tensor {
+        self.full_like(1.0)
     }
 
     /// Zeros; as [`full`](Tensor::full).
@@ -79,9 +130,68 @@ impl Tensor {
         Tensor::full(&[], value, dtype)
     }
 
-    /// The integers from 0 to `len - 1`.
+    /// The integers from 0 to `len - 1`, i64; [`range`](Tensor::range) gives numbers.
     pub fn arange(len: usize) -> Tensor {
         Tensor::from_ndarray(ArrayD::from_shape_fn(IxDyn(&[len]), |i| i[0] as i64))
+    }
+
+    /// The numbers `start`, `start + step` and so on, up to `end`, which is left out: f32, each computed in f64 and rounded
+    /// once. (As `torch.arange` with three numbers.)
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless all are finite and the step leads from `start` towards `end`,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
+    ///
+    /// ```
+    /// # use precast::Tensor;
+    /// assert_eq!(Tensor::range(1.0, 2.0, 0.25)?.to_f64(), [1.0, 1.25, 1.5, 1.75]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn range(start: f64, end: f64, step: f64) -> Result<Tensor> {
+        let count = ((end - start) / step).ceil();
+        if ![start, end, step, count].iter().all(|x| x.is_finite()) || count < 0.0 {
+            return Err(Error::value(format!(
+                "a range from {start} to {end} in steps of {step}; allowed: finite numbers, and steps that lead from one to the other"
+            )));
+        }
+        numbers(count as usize, |i| start + step * i as f64)
+    }
+
+    /// So many numbers at equal distances, `start` the first and `end` the last: f32, each computed in f64 and rounded once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
+    ///
+    /// ```
+    /// # use precast::Tensor;
+    /// assert_eq!(Tensor::linspace(0.0, 1.0, 5)?.to_f64(), [0.0, 0.25, 0.5, 0.75, 1.0]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn linspace(start: f64, end: f64, count: usize) -> Result<Tensor> {
+        let last = count.saturating_sub(1);
+        numbers(count, |i| match i {
+            0 => start,
+            i if i == last => end,
+            i => start + (end - start) * (i as f64 / last as f64),
+        })
+    }
+
+    /// The identity matrix `[n, n]`, f32.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
+    ///
+    /// ```
+    /// # use precast::Tensor;
+    /// assert_eq!(Tensor::eye(2)?.to_f64(), [1.0, 0.0, 0.0, 1.0]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn eye(n: usize) -> Result<Tensor> {
+        let len = n
+            .checked_mul(n)
+            .ok_or_else(|| Error::shape(format!("a tensor of shape {:?} does not fit into memory", [n, n])))?;
+        let flat = numbers(len, |i| if i / n == i % n { 1.0 } else { 0.0 })?;
+        Tensor::from_vec(flat.to_vec_stored::<f32>(), &[n, n])
     }
 
     /// The elements in row-major order.

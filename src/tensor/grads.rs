@@ -3,9 +3,10 @@
 use std::{
     collections::{HashMap, HashSet},
     ops::Range,
+    sync::Arc,
 };
 
-use super::{Array, LeafId, Param, Tensor, array::Storage, with_float};
+use super::{Array, Evaluated, LeafId, Param, Tensor, array::Storage, with_float};
 use crate::{
     DType,
     error::{Error, Result},
@@ -27,6 +28,8 @@ pub struct Grads {
     /// Leaves whose gradients came out of an op in f16, in which small ones underflow.
     through_f16: HashSet<LeafId>,
     unscaled: Option<Unscaled>,
+    /// Of each network on the way: the cells that ran in evaluation.
+    evaluated: Vec<Arc<Evaluated>>,
 }
 
 /// By what a gradient is multiplied when it is read: first `unscale`, then `clip`. Each product is rounded.
@@ -182,13 +185,14 @@ impl Grads {
             leaves.filter_map(|id| self.by_leaf.remove(&id).map(|grad| (id, grad))).collect();
         let through_f16 = by_leaf.keys().copied().filter(|id| self.through_f16.contains(id)).collect();
         let pending = Some(Factors { unscale: 1.0 / unscaled.scaling.scale, clip: 1.0 });
-        Grads { by_leaf, pending, through_f16, unscaled: Some(unscaled) }
+        Grads { by_leaf, pending, through_f16, unscaled: Some(unscaled), evaluated: self.evaluated.clone() }
     }
 
     /// Adds other gradients: low ones in f32.
     pub(crate) fn add(&mut self, other: Grads) {
         self.multiply_out();
         self.through_f16.extend(&other.through_f16);
+        other.evaluated.iter().for_each(|evaluated| self.ran_in_evaluation(evaluated));
         for id in other.in_order() {
             let Some(grad) = other.read(id) else { continue };
             let wide = |x: &Tensor| if x.dtype().is_low() { x.array().cast(DType::F32) } else { x.array().clone() };
@@ -217,6 +221,23 @@ impl Grads {
     /// Notes that a leaf's gradient came out of an op in f16.
     pub(super) fn came_through_f16(&mut self, id: LeafId) {
         self.through_f16.insert(id);
+    }
+
+    /// Notes that cells of a network ran in evaluation.
+    pub(super) fn ran_in_evaluation(&mut self, evaluated: &Arc<Evaluated>) {
+        if !self.evaluated.contains(evaluated) {
+            self.evaluated.push(evaluated.clone());
+        }
+    }
+
+    /// The path of a cell that ran in evaluation, behaves otherwise in training, and stands beside one of these parameters that
+    /// has a gradient.
+    pub(crate) fn evaluated_beside<'a>(&self, params: impl Iterator<Item = &'a Param>) -> Option<&str> {
+        if self.evaluated.is_empty() {
+            return None;
+        }
+        let trained: Vec<LeafId> = params.map(Param::id).filter(|id| self.by_leaf.contains_key(id)).collect();
+        self.evaluated.iter().find_map(|evaluated| evaluated.beside(&trained))
     }
 
     fn read(&self, id: LeafId) -> Option<Tensor> {

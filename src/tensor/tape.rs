@@ -3,12 +3,12 @@
 use std::{
     cell::Cell,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use super::{Array, Tensor, recording};
+use super::{Array, Evaluated, Tensor, recording};
 use crate::{DType, Op, catalogue::Attributes, error::Result, precision};
 
 thread_local! {
@@ -144,6 +144,8 @@ pub(crate) struct Node {
     pub backward: BackwardFn,
     /// The call, where second derivatives are wanted.
     pub call: Option<Call>,
+    /// Of the output of a network: the cells of it that ran in evaluation, where they behave otherwise in training.
+    pub evaluated: OnceLock<Arc<Evaluated>>,
 }
 
 /// An op call as it is kept for second derivatives: its gradient can be written with ops.
@@ -197,6 +199,16 @@ pub(crate) fn is_recording() -> bool {
     RECORDING.get()
 }
 
+/// Notes on the tape that this output of a network was computed by cells in evaluation.
+pub(crate) fn note_evaluated(output: &Tensor, evaluated: &Arc<Evaluated>) {
+    for output in [Some(output), output.narrow()].into_iter().flatten() {
+        if let Place::Node(node) = output.place() {
+            // One that another network passed through has a note of that network.
+            let _ = node.evaluated.set(evaluated.clone());
+        }
+    }
+}
+
 /// Puts a result on the tape when one of its inputs is on it and recording is on.
 pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: impl FnOnce() -> Attributes) -> Tensor {
     let Forward { value, saved, backward, written } = forward;
@@ -215,6 +227,7 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: im
                 inputs: inputs.iter().map(Tensor::to_keep).collect(),
                 what: Arc::new(What::Op { op, attributes: attributes(), written }),
             }),
+            evaluated: OnceLock::new(),
         })),
         _ => Place::None,
     };
@@ -225,8 +238,8 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: im
 /// `backward` holds, to be counted as kept.
 pub(crate) fn record_segment(inputs: Vec<Place>, saved: &[Tensor], has_f16: bool, backward: BackwardFn) -> Place {
     let saved = saved.iter().map(Tensor::to_keep).collect();
-    let (id, op, slot, call) = (next_id(), None, precision::slot(), None);
-    Place::Node(Arc::new(Node { id, op, slot, has_f16, inputs, saved, backward, call }))
+    let (id, op, slot, call, evaluated) = (next_id(), None, precision::slot(), None, OnceLock::new());
+    Place::Node(Arc::new(Node { id, op, slot, has_f16, inputs, saved, backward, call, evaluated }))
 }
 
 /// The place of `x.cast(to)`: its gradient is cast back.
@@ -249,5 +262,6 @@ pub(super) fn record_cast(x: &Tensor, to: DType) -> Place {
             let what = What::Op { op: Op::Cast, attributes, written: None };
             Call { inputs: vec![x.to_keep()], what: Arc::new(what) }
         }),
+        evaluated: OnceLock::new(),
     }))
 }

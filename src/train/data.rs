@@ -72,7 +72,7 @@ impl Dataset {
     /// # use precast::data::Dataset;
     /// // y = 2 x1 + x2 at three points.
     /// let data = Dataset::regression(vec![0.0, 1.0, 1.0, 0.0, 1.0, 1.0], &[2], vec![1.0, 2.0, 3.0], &[1])?;
-    /// let batch = data.batches(3).next().unwrap();
+    /// let batch = data.batches(3)?.next().unwrap();
     /// assert_eq!((batch.x.shape(), batch.y.shape()), (&[3, 2][..], &[3, 1][..]));
     /// # Ok::<(), precast::Error>(())
     /// ```
@@ -202,17 +202,24 @@ impl Dataset {
         Ok(Split { train: self.take(train), test: self.take(test) })
     }
 
-    /// All examples in batches of `size` (at least 1), in order; the last batch may be smaller.
-    pub fn batches(&self, size: usize) -> impl Iterator<Item = Batch> {
-        let size = size.max(1);
-        self.in_batches((0..self.len()).collect(), size, self.len().div_ceil(size))
+    /// All examples in batches of `size`, in order; the last batch may be smaller.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for batches of no examples.
+    pub fn batches(&self, size: usize) -> Result<impl Iterator<Item = Batch>> {
+        check_batch(size)?;
+        Ok(self.in_batches((0..self.len()).collect(), size, self.len().div_ceil(size)))
     }
 
     /// The batches of an epoch of training: in an order that follows from the seed and the epoch alone. When one example is
     /// left at the end, the last batch takes it in and is larger by one: a batch norm cannot be trained by a single example,
     /// and its gradient would weigh as much as that of a whole batch.
-    pub fn shuffled_batches(&self, size: usize, seed: u64, epoch: u64) -> impl Iterator<Item = Batch> {
-        self.in_batches(self.order(seed, epoch), size.max(1), batches_of_epoch(self.len(), size))
+    ///
+    /// # Errors
+    /// As [`batches`](Dataset::batches).
+    pub fn shuffled_batches(&self, size: usize, seed: u64, epoch: u64) -> Result<impl Iterator<Item = Batch>> {
+        check_batch(size)?;
+        Ok(self.in_batches(self.order(seed, epoch), size, batches_of_epoch(self.len(), size)))
     }
 
     /// So many batches of `size`, the last of what is left.
@@ -262,6 +269,11 @@ impl std::fmt::Debug for Dataset {
             Targets::Numbers { shape, .. } => write!(f, "with targets of shape {shape:?})"),
         }
     }
+}
+
+/// Refuses batches of no examples.
+pub(super) fn check_batch(size: usize) -> Result<()> {
+    if size > 0 { Ok(()) } else { Err(Error::value("a batch of 0 examples; allowed: at least 1")) }
 }
 
 /// How many batches [`Dataset::shuffled_batches`] makes of so many examples: one for each `size` of them, and one of what is

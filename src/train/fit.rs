@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Epoch, History, Schedule, Score, Step,
-    data::{Batch, Split, batches_of_epoch},
+    data::{Batch, Split, batches_of_epoch, check_batch},
 };
 use crate::{
     Child, DType, Reduction, Tensor,
@@ -170,9 +170,7 @@ impl Fit {
         if let Schedule::Step { every: 0, .. } = options.schedule {
             return Err(Error::value("a schedule of steps after every 0; allowed: at least 1"));
         }
-        if options.batch == 0 {
-            return Err(Error::value("a batch of 0 examples; allowed: at least 1"));
-        }
+        check_batch(options.batch)?;
         let scale = LossScale::new(options.loss_scale.clone())?;
         let optimizer = options.optimizer(net.params());
         let param_bytes = optimizer
@@ -245,7 +243,7 @@ impl Fit {
         let Fit { options, scale, optimizer, stepped, history } = self;
         let epoch = history.epochs.len();
         let total = options.steps(data.train.len());
-        for batch in data.train.shuffled_batches(options.batch, options.seed, epoch as u64) {
+        for batch in data.train.shuffled_batches(options.batch, options.seed, epoch as u64)? {
             if history.stalled().is_some() {
                 break;
             }

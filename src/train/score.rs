@@ -80,7 +80,7 @@ pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize
         ));
     }
     let mut right = 0;
-    for Batch { x, y } in data.batches(batch) {
+    for Batch { x, y } in data.batches(batch)? {
         let outputs = no_grad(|| net.call(&x))?;
         let &[n, classes] = outputs.shape() else {
             return Err(Error::shape(format!(
@@ -115,7 +115,7 @@ pub fn mean_squared_error<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, ba
     }
     // One running sum, so that the size of the batches does not matter.
     let (mut sum, mut count) = (0.0, 0);
-    for Batch { x, y } in data.batches(batch) {
+    for Batch { x, y } in data.batches(batch)? {
         let outputs = no_grad(|| net.call(&x))?;
         if outputs.shape() != y.shape() {
             return Err(Error::shape(format!(

@@ -32,7 +32,9 @@ impl Drop for File {
     }
 }
 
-const CAST: LoadOptions = LoadOptions { cast: true };
+fn cast() -> LoadOptions {
+    LoadOptions::new().cast(true)
+}
 
 /// A network stored low, and the bits that it has without.
 fn trained(how: Decorate) -> (Child, Vec<(String, DType, Vec<u64>)>) {
@@ -70,9 +72,9 @@ fn saved_low_a_file_is_half_as_large_and_says_what_it_lost() {
     assert!(file.dtypes().iter().all(|(_, dtype)| *dtype == Dtype::F16));
     let b = net(2);
     let message = weights::load(&b, &file.0).unwrap_err().to_string();
-    assert!(message.contains("is float16; the network's is float32; `LoadOptions { cast: true }`"), "{message}");
+    assert!(message.contains("is float16; the network's is float32; `LoadOptions::cast`"), "{message}");
     decorate(&b, low(DType::F16)).unwrap();
-    weights::load_with(&b, &file.0, CAST).unwrap();
+    weights::load_with(&b, &file.0, &cast()).unwrap();
     for (path, _, numbers) in full {
         let expected: Vec<f64> = numbers.into_iter().map(|x| rounded(f64::from_bits(x), DType::F16)).collect();
         let loaded = param(&b, &path);
@@ -129,7 +131,7 @@ fn the_master_is_rounded_once_to_the_dtype_of_the_file() {
         let name = format!("{saved}").to_uppercase();
         assert!(file.dtypes().iter().all(|(_, dtype)| dtype.to_string() == name), "{:?}", file.dtypes());
         let read = Child::of(sequential![Dense::new(1, 1, &mut Rng::seed(2)), BatchNorm1d::new(1)]);
-        weights::load_with(&read, &file.0, CAST).unwrap();
+        weights::load_with(&read, &file.0, &cast()).unwrap();
         for path in ["0.bias", "1.running_mean"] {
             assert_eq!(param(&read, path).value().item().unwrap(), expected, "{path} {saved}");
         }
@@ -152,9 +154,9 @@ fn without_masters_the_low_number_is_saved_and_casts_are_asked_for() {
     decorate(&b, how()).unwrap();
     let untouched = bits(&b);
     let message = weights::load(&b, &file.0).unwrap_err().to_string();
-    assert!(message.contains("is float32; the network's is bfloat16; `LoadOptions { cast: true }`"), "{message}");
+    assert!(message.contains("is float32; the network's is bfloat16; `LoadOptions::cast`"), "{message}");
     assert_eq!(bits(&b), untouched);
-    weights::load_with(&b, &file.0, CAST).unwrap();
+    weights::load_with(&b, &file.0, &cast()).unwrap();
     assert_eq!(bits(&a), bits(&b));
     let expected: Vec<f64> = before.into_iter().map(|x| rounded(x, DType::Bf16)).collect();
     assert_eq!(param(&b, "0.weight").value().to_f64(), expected);
@@ -166,6 +168,6 @@ fn a_cast_into_a_master_keeps_its_bits() {
     let (a, b) = (net(1), net(2));
     weights::save(&a, &file.0).unwrap();
     decorate(&b, Decorate::new(DType::F16)).unwrap();
-    weights::load_with(&b, &file.0, CAST).unwrap();
+    weights::load_with(&b, &file.0, &cast()).unwrap();
     assert_eq!(bits_of(&param(&b, "0.weight").master().unwrap()), bits_of(&param(&a, "0.weight").value()));
 }

@@ -126,7 +126,7 @@ fn rewritten_networks_learn() {
     let data = precast::data::digits().unwrap().split(1000, 1).unwrap();
     let accuracy_of = |make: &dyn Fn(u64) -> Child, policy: Option<&str>, seed: u64| {
         let mut net = make(seed);
-        let x = data.train.batches(8).next().unwrap().x;
+        let x = data.train.batches(8).unwrap().next().unwrap().x;
         let mut scale = LossScale::none();
         if let Some(policy) = policy {
             let policy = Policy::named(policy).unwrap();
@@ -137,7 +137,7 @@ fn rewritten_networks_learn() {
         let mut optimizer = Adam::new(net.params(), 3e-3);
         for epoch in 0..15 {
             optimizer.set_lr(5e-3 * (1.0 - epoch as f64 / 15.0));
-            for batch in data.train.shuffled_batches(32, seed, epoch) {
+            for batch in data.train.shuffled_batches(32, seed, epoch).unwrap() {
                 let loss = net.call(&batch.x).unwrap().cross_entropy(&batch.y).unwrap();
                 let _ = scale.step(&mut optimizer, &loss).unwrap();
             }

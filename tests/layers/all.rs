@@ -38,7 +38,7 @@ fn every_parameter_gets_its_gradient() {
         ),
         (BatchNorm1d::new(3).into(), vec![random(&[4, 3], 11)]),
         (LayerNorm::new(&[3]).into(), vec![random(&[4, 3], 12)]),
-        (GroupNorm::new(2, 4).unwrap().into(), vec![random(&[2, 4, 3], 13)]),
+        (GroupNorm::new(2, 4).into(), vec![random(&[2, 4, 3], 13)]),
         (InstanceNorm1d::new(3).into(), vec![random(&[2, 3, 4], 14)]),
         (RmsNorm::new(3).into(), vec![random(&[4, 3], 15)]),
         (Embedding::new(2, 3, &mut rng).into(), vec![ids]),
@@ -103,28 +103,30 @@ fn options_that_do_not_go_together_are_refused() {
             Conv2dTransposeSpec::new(2, 4, 1).stride([1, 0]).build(rng).unwrap_err(),
             "stride [1, 0]: at least 1 is needed on each axis",
         ),
-        (GroupNorm::new(3, 4).unwrap_err(), "3 groups do not divide 4 channels"),
-        (LayerNormSpec::new(&[]).build(rng).unwrap_err(), "normalized_shape has no axis; at least 1 is needed"),
-        (
-            LayerNormSpec::new(&[2]).eps(-1.0).build(rng).unwrap_err(),
-            "eps -1: a finite number of at least 0 is allowed",
-        ),
-        (
-            RmsNormSpec::new(2).eps(f64::NAN).build(rng).unwrap_err(),
-            "eps NaN: a finite number of at least 0 is allowed",
-        ),
-        (BatchNorm1dSpec::new(2).momentum(1.5).build(rng).unwrap_err(), "momentum 1.5: 0 to 1 is allowed"),
+        (GroupNormSpec::new(3, 4).build().unwrap_err(), "3 groups do not divide 4 channels"),
+        (LayerNormSpec::new(&[]).build().unwrap_err(), "normalized_shape has no axis; at least 1 is needed"),
+        (LayerNormSpec::new(&[2]).eps(-1.0).build().unwrap_err(), "eps -1: a finite number of at least 0 is allowed"),
+        (RmsNormSpec::new(2).eps(f64::NAN).build().unwrap_err(), "eps NaN: a finite number of at least 0 is allowed"),
+        (BatchNorm1dSpec::new(2).momentum(1.5).build().unwrap_err(), "momentum 1.5: 0 to 1 is allowed"),
         (
             DenseSpec::new(usize::MAX, 2).build(rng).unwrap_err(),
-            "a parameter of shape [2, 18446744073709551615] does not fit into memory",
+            "a tensor of shape [2, 18446744073709551615] does not fit into memory",
         ),
     ];
     for (error, message) in messages {
         assert_eq!(error.to_string(), message);
     }
     // What `new` cannot refuse is refused when it runs.
-    let net = Child::of(Conv1d::new(1, 1, 0, rng));
-    assert!(net.call(&random(&[1, 1, 3], 0)).is_err());
+    let cells: [(Child, &[usize]); 4] = [
+        (Conv1d::new(1, 1, 0, rng).into(), &[1, 1, 3]),
+        (GroupNorm::new(3, 4).into(), &[2, 4, 3]),
+        (GroupNorm::new(0, 4).into(), &[2, 4, 3]),
+        (LayerNorm::new(&[]).into(), &[2, 4]),
+    ];
+    for (net, shape) in cells {
+        let error = net.call(&random(shape, 0)).unwrap_err();
+        assert_eq!(error.cell(), Some(""), "{error}");
+    }
 }
 
 #[test]

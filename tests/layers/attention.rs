@@ -51,10 +51,14 @@ fn attention_follows_its_formula() {
 #[test]
 fn attention_names_what_it_refuses() {
     let rng = &mut Rng::seed(0);
-    let message = MultiheadAttention::new(6, 4, rng).unwrap_err().to_string();
-    assert!(message.contains("4 heads do not divide 6 features"), "{message}");
-    assert!(MultiheadAttention::new(6, 0, rng).is_err());
-    let net = Child::of(MultiheadAttention::new(6, 2, rng).unwrap());
+    for heads in [4, 0] {
+        let words = format!("{heads} heads do not divide 6 features into equal parts");
+        assert_eq!(MultiheadAttentionSpec::new(6, heads).build(rng).unwrap_err().to_string(), words);
+        let net = Child::of(MultiheadAttention::new(6, heads, rng));
+        let message = net.call(&random(&[2, 3, 6], 1)).unwrap_err().to_string();
+        assert_eq!(message, format!("in the root cell: {words}"));
+    }
+    let net = Child::of(MultiheadAttention::new(6, 2, rng));
     let x = random(&[2, 3, 6], 1);
     let refused = |inputs: &[Tensor], words: &str| {
         let message = net.call_many(inputs).unwrap_err().to_string();

@@ -38,12 +38,12 @@ fn spread_affine(net: &Child) -> (Vec<f64>, Vec<f64>) {
 fn norms_by_the_sample_follow_their_definition() {
     let x = random(&[2, 4, 3, 2], 1);
 
-    let net = Child::of(LayerNormSpec::new(&[3, 2]).eps(1e-3).build(&mut Rng::seed(0)).unwrap());
+    let net = Child::of(LayerNormSpec::new(&[3, 2]).eps(1e-3).build().unwrap());
     let (w, b) = spread_affine(&net);
     let expected = normalised(&x, 1e-3, |i| i[..2].to_vec(), |i| (w[2 * i[2] + i[3]], b[2 * i[2] + i[3]]));
     assert_close(&net.call(&x).unwrap(), &expected, 1e-5);
 
-    let net = Child::of(GroupNorm::new(2, 4).unwrap());
+    let net = Child::of(GroupNorm::new(2, 4));
     let (w, b) = spread_affine(&net);
     let expected = normalised(&x, 1e-5, |i| vec![i[0], i[1] / 2], |i| (w[i[1]], b[i[1]]));
     assert_close(&net.call(&x).unwrap(), &expected, 1e-5);
@@ -55,7 +55,7 @@ fn norms_by_the_sample_follow_their_definition() {
     let error = net.call(&random(&[2, 4, 3], 1)).unwrap_err().to_string();
     assert!(error.contains("takes [batch, 4, ...] with 2 spatial axes, got [2, 4, 3]"), "{error}");
 
-    let net = Child::of(RmsNormSpec::new(2).eps(0.5).build(&mut Rng::seed(0)).unwrap());
+    let net = Child::of(RmsNormSpec::new(2).eps(0.5).build().unwrap());
     param(&net, "weight").set(&tensor(&[2.0, -3.0], &[2])).unwrap();
     let expected: Vec<f64> = (x.to_f64().chunks(2))
         .flat_map(|x| {
@@ -68,7 +68,7 @@ fn norms_by_the_sample_follow_their_definition() {
 
 #[test]
 fn batch_norm_trains_on_the_batch_and_evaluates_on_the_running_statistics() {
-    let mut net = Child::of(BatchNorm2dSpec::new(3).momentum(0.25).build(&mut Rng::seed(0)).unwrap());
+    let mut net = Child::of(BatchNorm2dSpec::new(3).momentum(0.25).build().unwrap());
     let (w, b) = spread_affine(&net);
     let x = random(&[2, 3, 2, 2], 1);
 

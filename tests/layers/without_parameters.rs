@@ -83,7 +83,7 @@ fn pools_and_flatten() {
 fn dropout_repeats_itself_for_a_seed_and_rests_in_evaluation() {
     let x = Tensor::ones(&[10_000], DType::F32);
     let make = |seed: u64| {
-        let mut net = Child::of(sequential![Dropout::new(0.25, &mut Rng::seed(seed)).unwrap()]);
+        let mut net = Child::of(sequential![Dropout::new(0.25, &mut Rng::seed(seed))]);
         assert_close(&net.call(&x).unwrap(), &[1.0; 10_000], 0.0);
         net.set_train(true);
         net
@@ -100,6 +100,12 @@ fn dropout_repeats_itself_for_a_seed_and_rests_in_evaluation() {
     assert!(first.iter().all(|&y| y == 0.0 || (y - kept).abs() < 1e-6));
     let dropped = first.iter().filter(|&&y| y == 0.0).count();
     assert!((2_283..=2_717).contains(&dropped), "{dropped}");
-    assert!(Dropout::new(1.5, &mut Rng::seed(0)).unwrap_err().to_string().contains("0 to 1 is allowed"));
-    assert!(Dropout::new(f64::NAN, &mut Rng::seed(0)).is_err());
+    for p in [1.5, -0.5, f64::NAN] {
+        let rng = &mut Rng::seed(0);
+        let words = format!("the probability p is {p}: 0 to 1 is allowed");
+        assert_eq!(DropoutSpec::new(p).build(rng).unwrap_err().to_string(), words);
+        let net = Child::of(sequential![ReLU, Dropout::new(p, rng)]);
+        let message = net.call(&Tensor::ones(&[2], DType::F32)).unwrap_err().to_string();
+        assert_eq!(message, format!("in cell `1`: {words}"));
+    }
 }

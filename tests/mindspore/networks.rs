@@ -121,14 +121,14 @@ impl Kit {
     fn layer_norm(self, len: usize) -> Child {
         match self {
             Unfused => unfused::LayerNorm { gamma: param(&[len]), beta: param(&[len]) }.into(),
-            Kit::Library => LayerNormSpec::new(&[len]).eps(1e-7).build(&mut rng()).expect("a valid norm").into(),
+            Kit::Library => LayerNormSpec::new(&[len]).eps(1e-7).build().expect("a valid norm").into(),
         }
     }
 
     fn group_norm(self, groups: usize, channels: usize) -> Child {
         match self {
             Unfused => unfused::GroupNorm { gamma: param(&[channels]), beta: param(&[channels]), groups }.into(),
-            Kit::Library => GroupNormSpec::new(groups, channels).build(&mut rng()).expect("a valid norm").into(),
+            Kit::Library => GroupNormSpec::new(groups, channels).build().expect("a valid norm").into(),
         }
     }
 

@@ -24,7 +24,7 @@ fn learn(how: Option<fn() -> Decorate>) -> Learnt {
         let mut optimizer = Sgd::new(net.params(), 0.005).count_lost_updates();
         net.set_train(true);
         for epoch in 0..EPOCHS {
-            for batch in digits.shuffled_batches(32, seed, epoch) {
+            for batch in digits.shuffled_batches(32, seed, epoch).unwrap() {
                 let loss = net.call(&batch.x).unwrap().cross_entropy(&batch.y).unwrap();
                 assert_eq!(LossScale::none().step(&mut optimizer, &loss).unwrap(), Outcome::Stepped);
             }

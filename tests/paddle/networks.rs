@@ -161,7 +161,7 @@ impl TransformerBlock {
         ];
         TransformerBlock {
             own: Own(own),
-            attn: Child::new(MultiheadAttention::new(8, 2, rng).unwrap()),
+            attn: Child::new(MultiheadAttention::new(8, 2, rng)),
             ln1: norm(),
             l1: Child::new(Dense::new(8, 16, rng)),
             l2: Child::new(Dense::new(16, 8, rng)),
@@ -244,7 +244,7 @@ impl EmbeddingNet {
     fn new(rng: &mut Rng) -> Self {
         EmbeddingNet {
             emb: Child::new(Embedding::new(10, 8, rng)),
-            gn: Child::new(GroupNorm::new(2, 4).unwrap()),
+            gn: Child::new(GroupNorm::new(2, 4)),
             inorm: Child::new(InstanceNorm2d::new(4)),
             lstm: Child::new(Lstm::new(rng)),
             prelu: Child::new(PReLU::new(1)),

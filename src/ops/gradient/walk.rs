@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use crate::ops::gradient::{backward, has_second, linear};
@@ -92,6 +92,7 @@ fn on_tape(value: &Tensor, grad: &Tensor, node: &Node, call: &Call, input: usize
         saved: values,
         backward: Box::new(move |back| backward(&what, back)),
         call: kept,
+        evaluated: OnceLock::new(),
     })))
 }
 

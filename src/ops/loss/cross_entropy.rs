@@ -212,6 +212,14 @@ impl Tensor {
                 DType::I64 => &samples[..],
                 _ => x.shape(),
             };
+            if target.dtype().is_float() && target.shape() == samples {
+                return Err(Error::dtype(format!(
+                    "targets of dtype {} and shape {samples:?}; allowed: classes as i64 of shape {samples:?}, or probabilities of \
+                     shape {:?}",
+                    target.dtype(),
+                    x.shape()
+                )));
+            }
             fits(x, target, wanted)?;
             let out = if options.reduction == Reduction::None { &samples[..] } else { &[] };
             let value = by_float!(x, T => options.forward::<T>(x, target, &lanes, out))?;
@@ -235,7 +243,10 @@ impl Tensor {
             let axis = class_axis(x)?;
             let (lanes, samples) = (Lanes::new(x.shape(), &[axis]), reduced(x.shape(), &[axis], false));
             if target.dtype() != DType::I64 {
-                return Err(Error::dtype(format!("targets of dtype {}; allowed: i64 indices", target.dtype())));
+                return Err(Error::dtype(format!(
+                    "targets of dtype {}; allowed: classes as i64 of shape {samples:?}",
+                    target.dtype()
+                )));
             }
             fits(x, target, &samples)?;
             let places: Vec<usize> = classes(target, lanes.n, None)?

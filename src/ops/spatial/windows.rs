@@ -49,6 +49,41 @@ impl Padding {
     }
 }
 
+/// As much on both sides of every axis.
+impl From<usize> for Padding {
+    fn from(amount: usize) -> Self {
+        Padding::all(amount)
+    }
+}
+
+/// For each axis, as much on both sides.
+impl<const N: usize> From<[usize; N]> for Padding {
+    fn from(axes: [usize; N]) -> Self {
+        Padding::Explicit(axes.map(|amount| (amount, amount)).to_vec())
+    }
+}
+
+/// For each axis, so much before and after it.
+impl<const N: usize> From<[(usize, usize); N]> for Padding {
+    fn from(axes: [(usize, usize); N]) -> Self {
+        Padding::Explicit(axes.to_vec())
+    }
+}
+
+/// For each of two axes, as much on both sides.
+impl From<(usize, usize)> for Padding {
+    fn from((first, second): (usize, usize)) -> Self {
+        [first, second].into()
+    }
+}
+
+/// For each of three axes, as much on both sides.
+impl From<(usize, usize, usize)> for Padding {
+    fn from((first, second, third): (usize, usize, usize)) -> Self {
+        [first, second, third].into()
+    }
+}
+
 /// Lengths and settings of the spatial axes stay below this, so that no sum or product of two of them overflows.
 const LIMIT: usize = i32::MAX as usize;
 

@@ -143,7 +143,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the cast of outputs is dropped",
         "src/cell/child.rs",
-        &[("let mut outward = to(cast.map(|cast| cast.outward));", "let mut outward = to(None);")],
+        &[("let outward = to(cast.map(|cast| cast.outward));", "let outward = to(None);")],
         &["levels", "mindspore"],
     ),
     mutation(
@@ -190,11 +190,8 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a pattern matches the beginning of a name",
-        "src/policy/pattern.rs",
-        &[(
-            "Some(Segment::Exactly(name)) if name == part",
-            "Some(Segment::Exactly(name)) if part.starts_with(name.as_str())",
-        )],
+        "src/cell/pattern.rs",
+        &[("Segment::Exactly(name) => name == part", "Segment::Exactly(name) => part.starts_with(name.as_str())")],
         &["lib", "policy_files"],
     ),
     mutation(

@@ -1,0 +1,171 @@
+//! The safetensors format: bytes to tensors and back.
+
+use std::{
+    borrow::{Borrow, Cow},
+    collections::{BTreeMap, HashMap, HashSet},
+};
+
+use half::{bf16, f16};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+
+use crate::{
+    DType, Tensor,
+    error::{Error, Result},
+};
+
+/// The metadata entry that says which paths share a parameter.
+const TIED: &str = "tied";
+
+/// The bytes of a file. `tied` says of each other name under which name its tensor stands.
+pub(super) fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], tied: &BTreeMap<String, String>) -> Result<Vec<u8>> {
+    let mut names = HashSet::new();
+    if let Some((twice, _)) = tensors.iter().find(|(name, _)| !names.insert(name)) {
+        return Err(Error::weights(format!("two tensors have the name `{twice}`")));
+    }
+    let failed = |e: &dyn std::fmt::Display| Error::weights(e.to_string());
+    let bytes: Vec<Vec<u8>> = tensors.iter().map(|(_, tensor)| bytes_of(tensor.borrow())).collect();
+    let views = tensors.iter().zip(&bytes).map(|((name, tensor), bytes)| {
+        let tensor = tensor.borrow();
+        let view = TensorView::new(dtype_in_file(tensor.dtype()), tensor.shape().to_vec(), bytes);
+        Ok((name.as_str(), view.map_err(|e| failed(&e))?))
+    });
+    let views: Vec<(&str, TensorView<'_>)> = views.collect::<Result<_>>()?;
+    let metadata = match tied.is_empty() {
+        true => None,
+        false => Some(HashMap::from([(TIED.to_string(), serde_json::to_string(tied).map_err(|e| failed(&e))?)])),
+    };
+    safetensors::serialize(views, metadata).map_err(|e| failed(&e))
+}
+
+/// A tensor as it stands in a file, or a part of one.
+#[derive(Clone)]
+pub(super) struct Stored<'a> {
+    dtype: Dtype,
+    pub shape: Vec<usize>,
+    /// Row-major, little-endian.
+    data: Cow<'a, [u8]>,
+}
+
+/// The tensors of a file by name, and the name of the tensor for each other name under which it is tied.
+type File<'a> = (BTreeMap<String, Stored<'a>>, BTreeMap<String, String>);
+
+impl<'a> Stored<'a> {
+    /// All tensors of a file.
+    pub fn all(bytes: &'a [u8]) -> Result<File<'a>> {
+        let damaged = |e| Error::weights(format!("not a whole safetensors file: {e}"));
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
+        let tied = match header.metadata().as_ref().and_then(|entries| entries.get(TIED)) {
+            Some(json) => serde_json::from_str(json)
+                .map_err(|e| Error::weights(format!("the entry `{TIED}` is no map of paths: {e}")))?,
+            None => BTreeMap::new(),
+        };
+        let mut all = BTreeMap::new();
+        let file = SafeTensors::deserialize(bytes).map_err(damaged)?;
+        for (name, view) in file.tensors() {
+            let stored = Stored { dtype: view.dtype(), shape: view.shape().to_vec(), data: Cow::Borrowed(view.data()) };
+            all.insert(name, stored);
+        }
+        Ok((all, tied))
+    }
+
+    /// Whether both are the same numbers.
+    pub fn is_same(&self, other: &Stored<'_>) -> bool {
+        self.data == other.data
+    }
+
+    /// The matrix with its axes swapped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when it is no matrix.
+    pub fn transposed(self) -> Result<Stored<'a>> {
+        let &[rows, columns] = &self.shape[..] else {
+            return Err(Error::weights(format!("has the shape {:?}; only a matrix is transposed", self.shape)));
+        };
+        let size = self.element_size()?;
+        let mut data = Vec::with_capacity(self.data.len());
+        // Of no elements, the other axis may be of any length.
+        for column in (0..columns).take(self.data.len()) {
+            for row in 0..rows {
+                let at = (row * columns + column) * size;
+                data.extend_from_slice(&self.data[at..at + size]);
+            }
+        }
+        Ok(Stored { dtype: self.dtype, shape: vec![columns, rows], data: Cow::Owned(data) })
+    }
+
+    /// Its parts of these lengths along an axis. The lengths add up to that of the axis.
+    pub fn parts(&self, axis: usize, lens: &[usize]) -> Result<Vec<Stored<'static>>> {
+        let size = self.element_size()?;
+        // Bytes of one step along the axis, and of all; 0 where there are no elements.
+        let step: usize =
+            if self.data.is_empty() { 0 } else { self.shape[axis + 1..].iter().product::<usize>() * size };
+        let whole = step * self.shape[axis];
+        let (mut parts, mut start) = (Vec::new(), 0);
+        for &len in lens {
+            let mut data = Vec::new();
+            if whole > 0 {
+                self.data.chunks(whole).for_each(|chunk| data.extend_from_slice(&chunk[start..start + len * step]));
+            }
+            start += len * step;
+            let mut shape = self.shape.clone();
+            shape[axis] = len;
+            parts.push(Stored { dtype: self.dtype, shape, data: Cow::Owned(data) });
+        }
+        Ok(parts)
+    }
+
+    /// Bytes of one element; 1 where there is none.
+    fn element_size(&self) -> Result<usize> {
+        if self.data.is_empty() {
+            return Ok(1);
+        }
+        let count = self.shape.iter().product::<usize>();
+        if self.data.len().is_multiple_of(count) { Ok(self.data.len() / count) } else { Err(self.not_read()) }
+    }
+
+    fn not_read(&self) -> Error {
+        Error::weights(format!("is {}; float64, float32, float16, bfloat16, int64 and bool are read", self.dtype))
+    }
+
+    /// As a tensor in its own dtype.
+    pub fn tensor(&self) -> Result<Tensor> {
+        macro_rules! tensor {
+            ($($dtype:ident: $t:ty),*) => {
+                match self.dtype {
+                    $(Dtype::$dtype => {
+                        let (elements, _) = self.data.as_chunks();
+                        let elements = elements.iter().map(|&bytes| <$t>::from_le_bytes(bytes)).collect();
+                        Tensor::from_vec::<$t>(elements, &self.shape)
+                    })*
+                    Dtype::BOOL => Tensor::from_vec(self.data.iter().map(|&byte| byte != 0).collect(), &self.shape),
+                    _ => Err(self.not_read()),
+                }
+            };
+        }
+        tensor!(F64: f64, F32: f32, F16: f16, BF16: bf16, I64: i64)
+    }
+}
+
+fn dtype_in_file(dtype: DType) -> Dtype {
+    match dtype {
+        DType::F64 => Dtype::F64,
+        DType::F32 => Dtype::F32,
+        DType::F16 => Dtype::F16,
+        DType::Bf16 => Dtype::BF16,
+        DType::I64 => Dtype::I64,
+        DType::Bool => Dtype::BOOL,
+    }
+}
+
+/// The elements in row-major order, little-endian.
+fn bytes_of(value: &Tensor) -> Vec<u8> {
+    macro_rules! bytes {
+        ($($dtype:ident: $t:ty),*) => {
+            match value.dtype() {
+                $(DType::$dtype => value.to_vec_stored::<$t>().into_iter().flat_map(<$t>::to_le_bytes).collect(),)*
+                DType::Bool => value.to_vec_stored::<bool>().into_iter().map(u8::from).collect(),
+            }
+        };
+    }
+    bytes!(F64: f64, F32: f32, F16: f16, Bf16: bf16, I64: i64)
+}

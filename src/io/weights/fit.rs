@@ -1,0 +1,212 @@
+//! Fitting the tensors of a file to the parameters of a network: the value of each, or all differences.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::{LoadOptions, Loaded, Named, file::Stored, options::Rules};
+use crate::{
+    Param, Tensor,
+    error::{Error, Result, did_you_mean},
+};
+
+/// To how many names a near one is looked for: each is compared with all others.
+const HINTS: usize = 32;
+
+/// A tensor for a path of the network.
+struct Found<'a> {
+    /// Its name in the file.
+    name: &'a str,
+    /// Whether it stands there under another name, to which this one is tied.
+    tied: bool,
+    stored: Stored<'a>,
+}
+
+/// The new value of each parameter. All errors are found here, before any parameter is set.
+pub(super) fn fit(bytes: &[u8], params: &[Named], options: &LoadOptions) -> Result<(Vec<(Param, Tensor)>, Loaded)> {
+    let (stored, tied) = Stored::all(bytes)?;
+    let by_path: HashMap<&str, &Named> =
+        params.iter().flat_map(|named| named.paths.iter().map(move |path| (path.as_str(), named))).collect();
+    let paths: Vec<&str> = params.iter().flat_map(|named| named.paths.iter().map(String::as_str)).collect();
+    let rules = options.rules(paths.iter().copied())?;
+    let mut fit = Fit { by_path, rules, found: BTreeMap::new(), failed: BTreeSet::new(), wrong: Vec::new() };
+    let mut loaded = Loaded::default();
+
+    for (name, tensor) in &stored {
+        fit.place(name, name, tensor, &mut loaded);
+    }
+    // A name that is tied to another counts where the file does not store it itself.
+    for (alias, name) in &tied {
+        if let Some((name, tensor)) = stored.get_key_value(name)
+            && !stored.contains_key(alias)
+        {
+            fit.place(name, alias, tensor, &mut Loaded::default());
+        }
+    }
+    let used: BTreeSet<&str> = (fit.found.iter())
+        .filter(|(path, _)| fit.by_path.contains_key(path.as_str()))
+        .flat_map(|(_, found)| found.iter().map(|found| found.name))
+        .collect();
+    let left_over: Vec<(&String, &str)> = (fit.found.iter())
+        .filter(|(path, _)| !fit.by_path.contains_key(path.as_str()))
+        .flat_map(|(path, found)| found.iter().map(move |found| (path, found)))
+        .filter(|(_, found)| !found.tied && !used.contains(found.name))
+        .map(|(path, found)| (path, found.name))
+        .collect();
+
+    let (mut values, mut missing, mut wrong) = (Vec::new(), Vec::new(), std::mem::take(&mut fit.wrong));
+    for Named { paths, param } in params {
+        let may_be_missing = paths.iter().filter(|path| fit.rules.may_be_missing(path)).count() > 0;
+        let transposed = paths.iter().filter(|path| fit.rules.transposes(path)).count() > 0;
+        let mut hits = paths.iter().filter_map(|path| fit.found.get(path)).flatten();
+        let Some(Found { name, stored, .. }) = hits.next() else {
+            match may_be_missing {
+                _ if paths.iter().any(|path| fit.failed.contains(path)) => {}
+                true => loaded.left.push(paths[0].clone()),
+                false => missing.push(paths[0].as_str()),
+            }
+            continue;
+        };
+        if let Some(other) = hits.find(|other| !other.stored.is_same(stored)) {
+            let other = other.name;
+            wrong.push(format!(
+                "`{name}` and `{other}` are one parameter in the network and two different ones in the file"
+            ));
+            continue;
+        }
+        match value_of(stored, param, transposed, options.cast) {
+            Ok((value, cast)) => {
+                values.push((param.clone(), value));
+                loaded.loaded.push(paths[0].clone());
+                loaded.transposed.extend(transposed.then(|| paths[0].clone()));
+                loaded.cast.extend(cast.then(|| paths[0].clone()));
+            }
+            Err(error) => wrong.push(format!("`{}` {error}", both(name, &paths[0]))),
+        }
+    }
+
+    let unread: Vec<&str> = left_over.iter().map(|(path, _)| path.as_str()).collect();
+    let mut hints = HINTS;
+    let mut near = |name: &str, all: &[&str]| {
+        hints = hints.saturating_sub(1);
+        if hints == 0 { String::new() } else { same_end_or_near(name, all) }
+    };
+    let mut all = fit.rules.unused(&stored.keys().map(String::as_str).collect::<Vec<_>>(), &paths);
+    all.extend(missing.iter().map(|path| format!("`{path}` is not in the file{}", near(path, &unread))));
+    all.extend(
+        left_over
+            .iter()
+            .map(|(path, name)| format!("`{}` is not in the network{}", both(name, path), near(path, &missing))),
+    );
+    all.extend(wrong);
+    match &all[..] {
+        [] => Ok((values, loaded)),
+        [one] => Err(Error::weights(one.clone())),
+        all => Err(Error::weights(format!("{} differences:\n- {}", all.len(), all.join("\n- ")))),
+    }
+}
+
+struct Fit<'a> {
+    by_path: HashMap<&'a str, &'a Named>,
+    rules: Rules,
+    /// By the path for which they are meant, which the network may not have.
+    found: BTreeMap<String, Vec<Found<'a>>>,
+    /// Paths whose values are there but could not be cut out.
+    failed: BTreeSet<String>,
+    wrong: Vec<String>,
+}
+
+impl<'a> Fit<'a> {
+    /// Finds the path, or the paths, for a tensor that has this name in the file, or is tied to it.
+    fn place(&mut self, name: &'a str, alias: &str, stored: &Stored<'a>, loaded: &mut Loaded) {
+        if self.rules.ignores(alias) {
+            loaded.ignored.push(alias.to_string());
+            return;
+        }
+        let path = self.rules.renamed(alias);
+        if path != alias {
+            loaded.renamed.push((alias.to_string(), path.clone()));
+        }
+        let Some((parts, axis)) = self.rules.split(&path) else {
+            self.found.entry(path).or_default().push(Found { name, tied: name != alias, stored: stored.clone() });
+            return;
+        };
+        match self.split(stored, &parts, axis) {
+            Ok(tensors) => {
+                loaded.split.push((alias.to_string(), parts.clone()));
+                for (part, stored) in parts.into_iter().zip(tensors) {
+                    self.found.entry(part).or_default().push(Found { name, tied: name != alias, stored });
+                }
+            }
+            Err(error) => {
+                self.wrong.push(format!("`{}` {error}", both(name, &path)));
+                self.failed.extend(parts);
+            }
+        }
+    }
+
+    /// The parts of a tensor, each as long as the network's parameter.
+    fn split(&mut self, stored: &Stored<'_>, parts: &[String], axis: usize) -> Result<Vec<Stored<'static>>> {
+        let mut lens = Vec::new();
+        for part in parts {
+            let Some(named) = self.by_path.get(part.as_str()) else {
+                let near = did_you_mean(part, self.by_path.keys().copied());
+                return Err(Error::weights(format!("is split into `{part}`, which is not in the network{near}")));
+            };
+            let mut shape = named.param.shape();
+            if self.rules.transposes(part) {
+                shape.reverse();
+            }
+            lens.push(shape.get(axis).copied().ok_or_else(|| {
+                Error::weights(format!("is split along axis {axis}; its part `{part}` has the shape {shape:?}"))
+            })?);
+        }
+        if stored.shape.get(axis).copied() != lens.iter().try_fold(0usize, |sum, &len| sum.checked_add(len)) {
+            return Err(Error::weights(format!(
+                "has the shape {:?}; its parts in the network have the lengths {lens:?} along axis {axis}",
+                stored.shape
+            )));
+        }
+        stored.parts(axis, &lens)
+    }
+}
+
+/// A stored tensor as the value of a parameter, and whether it was cast.
+fn value_of(stored: &Stored<'_>, param: &Param, transposed: bool, may_cast: bool) -> Result<(Tensor, bool)> {
+    let stored = if transposed { stored.clone().transposed()? } else { stored.clone() };
+    let now = param.value();
+    if stored.shape != now.shape() {
+        let behind = if transposed { " after it was transposed" } else { "" };
+        let swapped = stored.shape.len() == 2 && stored.shape.iter().eq(now.shape().iter().rev());
+        let hint = if swapped && !transposed { "; `LoadOptions::transpose` swaps the axes" } else { "" };
+        return Err(Error::weights(format!(
+            "has the shape {:?}{behind}; the network's is {:?}{hint}",
+            stored.shape,
+            now.shape()
+        )));
+    }
+    let value = stored.tensor()?;
+    // A parameter with a master takes the master's dtype as well as its own.
+    let (from, to, full) = (value.dtype(), now.dtype(), param.full().dtype());
+    let floating = from.is_float() && to.is_float();
+    if from == to || from == full {
+        Ok((value, false))
+    } else if floating && may_cast {
+        Ok((value.cast(full), true))
+    } else {
+        let hint = if floating { "; `LoadOptions::cast` rounds or widens it" } else { "" };
+        Err(Error::weights(format!("is {}; the network's is {}{hint}", from.long_name(), to.long_name())))
+    }
+}
+
+/// A name in the file, with the path for which it is meant where that is another.
+fn both(name: &str, path: &str) -> String {
+    if name == path { name.to_string() } else { format!("{name}` for `{path}") }
+}
+
+/// ` (did you mean ...?)` for a name that differs by what stands before it, or for a near one.
+fn same_end_or_near(met: &str, all: &[&str]) -> String {
+    let ends = |long: &str, short: &str| long.strip_suffix(short).is_some_and(|before| before.ends_with('.'));
+    match all.iter().find(|name| ends(name, met) || ends(met, name)) {
+        Some(name) => format!(" (did you mean `{name}`?)"),
+        None => did_you_mean(met, all.iter().copied()),
+    }
+}

@@ -1,0 +1,45 @@
+//! What loading did.
+
+use std::fmt;
+
+use crate::printable::printable;
+
+/// What [`load_with`](super::load_with) did with each tensor of the file and each parameter of the network. `Display` lists it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loaded {
+    /// Paths of the parameters and buffers that were read, in the order of the network.
+    pub loaded: Vec<String>,
+    /// Paths of those that are not in the file and stay as they were.
+    pub left: Vec<String>,
+    /// Names in the file that were not read, in alphabetical order, as are the following.
+    pub ignored: Vec<String>,
+    /// Names in the file with the new names.
+    pub renamed: Vec<(String, String)>,
+    /// Names in the file with the paths of their parts.
+    pub split: Vec<(String, Vec<String>)>,
+    /// Paths of the matrices whose axes were swapped, in the order of the network.
+    pub transposed: Vec<String>,
+    /// Paths of the parameters that were rounded or widened, in the order of the network.
+    pub cast: Vec<String>,
+}
+
+impl fmt::Display for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Loaded { loaded, left, ignored, renamed, split, transposed, cast } = self;
+        write!(f, "{} of {} parameters loaded", loaded.len(), loaded.len() + left.len())?;
+        let plain = |names: &[String]| names.to_vec();
+        let lists = [
+            ("left as they were", plain(left)),
+            ("ignored", plain(ignored)),
+            ("renamed", renamed.iter().map(|(from, to)| format!("{from} to {to}")).collect()),
+            ("split", split.iter().map(|(from, to)| format!("{from} into {}", to.join(" "))).collect()),
+            ("transposed", plain(transposed)),
+            ("cast", plain(cast)),
+        ];
+        for (what, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
+            write!(f, "\n{what}: {}", printable(&names.join(", ")))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! Weight files: parameters and buffers by path, in the safetensors format.
+//!
+//! A parameter is stored under its path, in its own dtype. A parameter with an f32 [master](Param::master) is stored as the
+//! master, so that a run continues from the file as if it had not been stopped. [`decorate`](crate::rewrite::decorate) may ask
+//! for another dtype; the parameter is then rounded to it, once. A parameter under several paths (tied weights) is stored
+//! once, under the first path; the metadata entry `tied` is a JSON map of each other path to the first. Loading takes it from
+//! any of its paths that the file has. Adapters change neither paths nor values, so applying a policy does not change what is
+//! saved.
+//!
+//! [`load`] wants the file and the network to agree in every name, shape and dtype. [`load_with`] takes [`LoadOptions`] for
+//! files that other programs wrote.
+
+mod file;
+mod fit;
+mod loaded;
+mod options;
+
+use std::{borrow::Borrow, collections::BTreeMap, path::Path};
+
+pub use loaded::Loaded;
+pub use options::LoadOptions;
+
+use crate::{Child, Param, Tensor, cell::AsCell, error::Result, io::files, logging::event};
+
+/// Writes every parameter and buffer of a network. An existing file is replaced in one step.
+///
+/// # Errors
+/// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when two parameters have one path,
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an older file then stays as it was.
+///
+/// ```
+/// use precast::{prelude::*, io::weights};
+/// let file = std::env::temp_dir().join(format!("precast-doc-{}.safetensors", std::process::id()));
+/// let (a, b) = (Child::new(Dense::new(2, 3, &mut Rng::seed(1))), Child::new(Dense::new(2, 3, &mut Rng::seed(2))));
+/// weights::save(&a, &file)?;
+/// weights::load(&b, &file)?;
+/// assert_eq!(a.cell().weight.value().to_f64(), b.cell().weight.value().to_f64());
+/// # std::fs::remove_file(file).unwrap();
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<()> {
+    let mut tied = BTreeMap::new();
+    let mut tensors = Vec::new();
+    for Named { paths, param } in by_param(net.named_params()) {
+        let mut paths = paths.into_iter();
+        let Some(first) = paths.next() else { continue };
+        tied.extend(paths.map(|path| (path, first.clone())));
+        tensors.push((first, param.to_save()));
+    }
+    replace(path.as_ref(), &tensors, &tied)
+}
+
+/// Writes named tensors. An existing file is replaced in one step.
+///
+/// # Errors
+/// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when two tensors have one name,
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an older file then stays as it was.
+///
+/// ```
+/// use precast::{prelude::*, io::weights};
+/// let file = std::env::temp_dir().join(format!("precast-doc-write-{}.safetensors", std::process::id()));
+/// let (x, y) = (Tensor::ones(&[2, 3], DType::F16), Tensor::zeros(&[4], DType::I64));
+/// weights::write(&file, [("x", &x), ("y", &y)])?;
+/// let read = weights::read(&file)?;
+/// assert_eq!(read.keys().collect::<Vec<_>>(), ["x", "y"]);
+/// assert_eq!((read["x"].shape(), read["x"].dtype()), (&[2, 3][..], DType::F16));
+/// # std::fs::remove_file(file).unwrap();
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn write<N: Into<String>, T: Borrow<Tensor>>(
+    path: impl AsRef<Path>,
+    tensors: impl IntoIterator<Item = (N, T)>,
+) -> Result<()> {
+    let tensors: Vec<_> = tensors.into_iter().map(|(name, tensor)| (name.into(), tensor)).collect();
+    replace(path.as_ref(), &tensors, &BTreeMap::new())
+}
+
+fn replace<T: Borrow<Tensor>>(path: &Path, tensors: &[(String, T)], tied: &BTreeMap<String, String>) -> Result<()> {
+    let bytes = file::encode(tensors, tied).map_err(|e| e.context(path.display()))?;
+    files::replace(path, &bytes)?;
+    event!(INFO, file = %path.display(), bytes = bytes.len(), "weights written");
+    Ok(())
+}
+
+/// Reads the tensors of any safetensors file, by name. Tied weights are there once, under the name that has them.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read, [`ErrorKind::Weights`](crate::ErrorKind::Weights)
+/// when it is damaged or has a tensor of a dtype other than float64, float32, float16, bfloat16, int64 and bool.
+pub fn read(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
+    let path = path.as_ref();
+    let bytes = files::read(path)?;
+    let tensors = file::Stored::all(&bytes).and_then(|(stored, _)| {
+        let tensor = |(name, stored): (String, file::Stored<'_>)| match stored.tensor() {
+            Ok(tensor) => Ok((name, tensor)),
+            Err(error) => Err(error.context(format_args!("`{name}`"))),
+        };
+        stored.into_iter().map(tensor).collect()
+    });
+    let tensors = tensors.map_err(|e| e.context(path.display()))?;
+    event!(INFO, file = %path.display(), bytes = bytes.len(), "weights read");
+    Ok(tensors)
+}
+
+/// Reads every parameter and buffer of a network; names, shapes and dtypes must be the same.
+///
+/// # Errors
+/// As [`load_with`].
+pub fn load<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<Loaded> {
+    load_with(net, path, &LoadOptions::new())
+}
+
+/// Reads every parameter and buffer of a network, and reports what was done.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read. [`ErrorKind::Weights`](crate::ErrorKind::Weights), naming the file: no or a damaged
+/// safetensors file, or everything in which file, options and network differ, each with its name. These are a parameter
+/// that is missing, a tensor that the network does not have, a shape, a dtype that may not be cast, and a pattern of the
+/// options that matches nothing. On any error the network is as it was.
+pub fn load_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, options: &LoadOptions) -> Result<Loaded> {
+    let path = path.as_ref();
+    let bytes = files::read(path)?;
+    let loaded = load_bytes(net, &bytes, options).map_err(|e| e.context(path.display()))?;
+    event!(INFO, file = %path.display(), bytes = bytes.len(), "weights read");
+    Ok(loaded)
+}
+
+/// As [`load_with`], from the bytes of a file.
+///
+/// # Errors
+/// As [`load_with`], without the name of a file.
+pub fn load_bytes<C: ?Sized + AsCell>(net: &Child<C>, bytes: &[u8], options: &LoadOptions) -> Result<Loaded> {
+    let (values, loaded) = fit::fit(bytes, &by_param(net.named_params()), options)?;
+    values.iter().try_for_each(|(param, value)| param.set(value))?;
+    Ok(loaded)
+}
+
+/// A parameter with all its paths, in the order of the walk.
+struct Named {
+    paths: Vec<String>,
+    param: Param,
+}
+
+/// Parameters in the order of their first paths, each once.
+fn by_param(named: Vec<(String, Param)>) -> Vec<Named> {
+    let mut all: Vec<Named> = Vec::new();
+    let mut place = BTreeMap::new();
+    for (path, param) in named {
+        let i = *place.entry(param.id()).or_insert(all.len());
+        match all.get_mut(i) {
+            Some(named) => named.paths.push(path),
+            None => all.push(Named { paths: vec![path], param }),
+        }
+    }
+    all
+}

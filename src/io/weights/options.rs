@@ -1,0 +1,263 @@
+//! What loading may do beside reading exactly the tensors that the network has.
+
+use crate::{
+    cell::Pattern,
+    error::{Error, Result, did_you_mean},
+};
+
+/// What [`load_with`](super::load_with) may do beside reading exactly the tensors that the network has.
+///
+/// Patterns are those of policies: `*` stands for one segment of a name, `**` for any number ([`Pattern`]). Names in the file
+/// are first [ignored](LoadOptions::ignore), then [renamed](LoadOptions::rename), then [split](LoadOptions::split). What comes
+/// out are paths of the network. A pattern that matches nothing is an error when the file is loaded, as is a malformed one.
+///
+/// ```
+/// use precast::{io::weights::{self, LoadOptions}, prelude::*};
+/// let file = std::env::temp_dir().join(format!("precast-doc-options-{}.safetensors", std::process::id()));
+/// let kernel = Tensor::from_vec(vec![1f32, 2., 3., 4., 5., 6.], &[2, 3])?;
+/// weights::write(&file, [("encoder.dense.kernel", &kernel), ("encoder.step", &Tensor::scalar(7.0, DType::I64))])?;
+///
+/// let net = Child::of(sequential![Dense::new(2, 3, &mut Rng::seed(1)), ReLU]);
+/// let options = LoadOptions::new()
+///     .rename("encoder.dense.kernel", "0.weight")
+///     .transpose("0.weight")        // the file has [in, out]
+///     .ignore("encoder.step")
+///     .partial("*.bias");           // may be missing, and stays as it is
+/// let loaded = weights::load_with(&net, &file, &options)?;
+/// assert_eq!((&loaded.loaded[..], &loaded.left[..]), (&["0.weight".to_string()][..], &["0.bias".to_string()][..]));
+/// # std::fs::remove_file(file).unwrap();
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    pub(super) cast: bool,
+    rules: Vec<Rule<String>>,
+}
+
+/// One option, with its patterns as text or read.
+#[derive(Clone, Debug)]
+struct Rule<P> {
+    what: What,
+    from: P,
+    /// The new name, or the parts.
+    to: Vec<P>,
+    /// Along which a tensor is split.
+    axis: usize,
+    /// Whether it comes from a preset: it may match nothing, and gives way to a network that has such a path itself.
+    preset: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum What {
+    Ignore,
+    Rename,
+    Split,
+    Partial,
+    Transpose,
+}
+
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            What::Ignore => "ignore",
+            What::Rename => "rename",
+            What::Split => "split",
+            What::Partial => "partial",
+            What::Transpose => "transpose",
+        }
+    }
+
+    /// Whether it is about names in the file, and not about paths of the network.
+    fn is_of_file(self) -> bool {
+        matches!(self, What::Ignore | What::Rename | What::Split)
+    }
+}
+
+impl LoadOptions {
+    /// Nothing is allowed: names, shapes and dtypes must be the same.
+    pub fn new() -> Self {
+        LoadOptions::default()
+    }
+
+    /// For a state dict of torch, as `safetensors.torch.save_file` writes it.
+    ///
+    /// - `num_batches_tracked` of batch norm is ignored;
+    /// - `in_proj_weight` and `in_proj_bias` of `nn.MultiheadAttention` are split into `q_proj`, `k_proj` and `v_proj`;
+    /// - `gamma` and `beta`, as old models call them, are `weight` and `bias`;
+    /// - `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0` and `bias_hh_l0` of `nn.RNN`, `nn.GRU` and `nn.LSTM` are those of a cell
+    ///   that does one step, such as an [`LSTMCell`](crate::layers::LSTMCell);
+    /// - `module.` of `nn.DataParallel` and `_orig_mod.` of `torch.compile` are taken off.
+    ///
+    /// Each of these is done only where the network has no path that the name in the file matches: an
+    /// [`LSTM`](crate::layers::LSTM) has torch's names itself.
+    pub fn torch() -> Self {
+        let mut options = LoadOptions::new().ignore("**.num_batches_tracked");
+        for prefix in ["module", "_orig_mod"] {
+            options = options.rename(format!("{prefix}.**"), "**");
+        }
+        for (theirs, ours) in [("gamma", "weight"), ("beta", "bias")] {
+            options = options.rename(format!("**.{theirs}"), format!("**.{ours}"));
+        }
+        for name in ["weight_ih", "weight_hh", "bias_ih", "bias_hh"] {
+            options = options.rename(format!("**.{name}_l0"), format!("**.{name}"));
+        }
+        for name in ["weight", "bias"] {
+            let parts = ["q_proj", "k_proj", "v_proj"].map(|part| format!("**.{part}.{name}"));
+            options = options.split(format!("**.in_proj_{name}"), parts, 0);
+        }
+        options.rules.iter_mut().for_each(|rule| rule.preset = true);
+        options
+    }
+
+    /// Whether floating tensors of another dtype are rounded or widened to the parameter's dtype. Without it, another dtype is
+    /// an error; only a parameter with a [master](crate::Param::master) takes f32 as well.
+    #[must_use]
+    pub fn cast(mut self, cast: bool) -> Self {
+        self.cast = cast;
+        self
+    }
+
+    /// Tensors of the file that are not read.
+    #[must_use]
+    pub fn ignore(self, names: impl Into<String>) -> Self {
+        self.and(What::Ignore, names, vec![], 0)
+    }
+
+    /// Tensors of the file that have another name in the network. Both are patterns with the same wildcards in the same order:
+    /// what a wildcard stands for in the first is put into its place in the second. Several are done one after the other.
+    #[must_use]
+    pub fn rename(self, in_file: impl Into<String>, in_network: impl Into<String>) -> Self {
+        self.and(What::Rename, in_file, vec![in_network.into()], 0)
+    }
+
+    /// Tensors of the file, by their new names, that are several parameters one behind the other along an axis. How long each
+    /// part is, the network says. The patterns of the parts have the same wildcards as that of the whole.
+    ///
+    /// ```
+    /// use precast::io::weights::LoadOptions;
+    /// let parts = ["**.query.weight", "**.key.weight", "**.value.weight"];
+    /// let options = LoadOptions::new().split("**.qkv.weight", parts, 0);
+    /// ```
+    #[must_use]
+    pub fn split<P: Into<String>>(
+        self,
+        whole: impl Into<String>,
+        parts: impl IntoIterator<Item = P>,
+        axis: usize,
+    ) -> Self {
+        self.and(What::Split, whole, parts.into_iter().map(Into::into).collect(), axis)
+    }
+
+    /// Parameters and buffers of the network that may be missing in the file. They stay as they are; `**` stands for all.
+    #[must_use]
+    pub fn partial(self, paths: impl Into<String>) -> Self {
+        self.and(What::Partial, paths, vec![], 0)
+    }
+
+    /// Matrices of the network whose axes the file has in the other order.
+    #[must_use]
+    pub fn transpose(self, paths: impl Into<String>) -> Self {
+        self.and(What::Transpose, paths, vec![], 0)
+    }
+
+    fn and(mut self, what: What, from: impl Into<String>, to: Vec<String>, axis: usize) -> Self {
+        self.rules.push(Rule { what, from: from.into(), to, axis, preset: false });
+        self
+    }
+
+    /// The options with their patterns read, for a network with these paths.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) with every pattern that is malformed.
+    pub(super) fn rules<'a>(&self, paths: impl Iterator<Item = &'a str> + Clone) -> Result<Rules> {
+        let (mut rules, mut wrong) = (Vec::new(), Vec::new());
+        for written in &self.rules {
+            match written.read() {
+                Ok(rule) if rule.preset && paths.clone().any(|path| rule.from.matches(path)) => {}
+                Ok(rule) => rules.push((rule, false)),
+                Err(error) => wrong.push(format!("{}: {error}", written.what.name())),
+            }
+        }
+        if wrong.is_empty() { Ok(Rules(rules)) } else { Err(Error::weights(wrong.join("; "))) }
+    }
+}
+
+impl Rule<String> {
+    fn read(&self) -> Result<Rule<Pattern>> {
+        let from: Pattern = self.from.parse()?;
+        let to: Vec<Pattern> = self.to.iter().map(|to| to.parse()).collect::<Result<_>>()?;
+        if let Some(other) = to.iter().find(|to| !to.has_wildcards_of(&from)) {
+            return Err(Error::weights(format!(
+                "`{other}` has other wildcards than `{from}`; allowed: the same in the same order"
+            )));
+        }
+        if self.what == What::Split && to.is_empty() {
+            return Err(Error::weights(format!("`{from}` has no parts; allowed: one or more")));
+        }
+        Ok(Rule { what: self.what, from, to, axis: self.axis, preset: self.preset })
+    }
+}
+
+/// The options with their patterns read, each with whether it has matched.
+pub(super) struct Rules(Vec<(Rule<Pattern>, bool)>);
+
+impl Rules {
+    /// The rules of one kind that match, with what their wildcards stand for. They are noted as used as they are taken.
+    fn matching<'a>(
+        &'a mut self,
+        what: What,
+        name: &'a str,
+    ) -> impl Iterator<Item = (&'a Rule<Pattern>, Vec<String>)> + 'a {
+        self.0.iter_mut().filter(move |(rule, _)| rule.what == what).filter_map(move |(rule, used)| {
+            let captures = rule.from.captures(name)?;
+            *used = true;
+            Some((&*rule, captures))
+        })
+    }
+
+    pub fn ignores(&mut self, name: &str) -> bool {
+        self.matching(What::Ignore, name).count() > 0
+    }
+
+    pub fn may_be_missing(&mut self, path: &str) -> bool {
+        self.matching(What::Partial, path).count() > 0
+    }
+
+    pub fn transposes(&mut self, path: &str) -> bool {
+        self.matching(What::Transpose, path).count() > 0
+    }
+
+    /// The name in the network.
+    pub fn renamed(&mut self, name: &str) -> String {
+        let mut name = name.to_string();
+        for (rule, used) in self.0.iter_mut().filter(|(rule, _)| rule.what == What::Rename) {
+            if let Some(captures) = rule.from.captures(&name) {
+                name = rule.to[0].filled(&captures);
+                *used = true;
+            }
+        }
+        name
+    }
+
+    /// The paths of the parts and the axis, where the tensor of this name is split.
+    pub fn split(&mut self, name: &str) -> Option<(Vec<String>, usize)> {
+        let (rule, captures) = self.matching(What::Split, name).next()?;
+        Some((rule.to.iter().map(|part| part.filled(&captures)).collect(), rule.axis))
+    }
+
+    /// What is to be said of the patterns that have matched nothing.
+    pub fn unused<'a>(&self, names: &[&'a str], paths: &[&'a str]) -> Vec<String> {
+        let unused = self.0.iter().filter(|(rule, used)| !used && !rule.preset);
+        let say = |(rule, _): &(Rule<Pattern>, bool)| {
+            let from = rule.from.to_string();
+            let (place, all) = if rule.what.is_of_file() {
+                ("tensor of the file", names)
+            } else {
+                ("parameter of the network", paths)
+            };
+            let near = did_you_mean(&from, all.iter().copied());
+            format!("{}: `{from}` matches no {place}{near}", rule.what.name())
+        };
+        unused.map(say).collect()
+    }
+}

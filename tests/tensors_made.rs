@@ -1,0 +1,107 @@
+//! Constructors of tensors, and options of layers in all the forms in which they may be written.
+
+use precast::{CrossEntropy, ErrorKind, prelude::*};
+
+#[test]
+fn tensors_are_made_as_asked() {
+    let numbers = |x: Result<Tensor>| x.map(|x| (x.dtype(), x.shape().to_vec(), x.to_f64())).unwrap();
+    assert_eq!(numbers(Tensor::range(0.0, 1.0, 0.5)), (DType::F32, vec![2], vec![0.0, 0.5]));
+    assert_eq!(numbers(Tensor::range(1.0, -2.0, -1.0)).2, [1.0, 0.0, -1.0]);
+    assert_eq!(numbers(Tensor::range(3.0, 3.0, 1.0)).1, [0]);
+    assert_eq!(numbers(Tensor::linspace(-1.0, 1.0, 3)).2, [-1.0, 0.0, 1.0]);
+    // The ends are exact, whatever the distance is rounded to.
+    assert_eq!(numbers(Tensor::linspace(0.0, 0.7, 8)).2[7], f64::from(0.7f32));
+    assert_eq!(numbers(Tensor::linspace(5.0, 9.0, 1)).2, [5.0]);
+    assert_eq!(numbers(Tensor::linspace(5.0, 9.0, 0)).1, [0]);
+    assert_eq!(numbers(Tensor::eye(3)), (DType::F32, vec![3, 3], vec![1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]));
+    assert_eq!(numbers(Tensor::eye(0)).1, [0, 0]);
+    let x = Tensor::zeros(&[2, 1], DType::F16);
+    assert_eq!(numbers(Ok(x.full_like(0.5))), (DType::F16, vec![2, 1], vec![0.5; 2]));
+    assert_eq!((x.ones_like().to_f64(), x.zeros_like().to_f64()), (vec![1.0; 2], vec![0.0; 2]));
+}
+
+#[test]
+fn random_tensors_have_the_moments_of_their_distribution() {
+    let moments = |x: Tensor| {
+        assert_eq!((x.dtype(), x.shape()), (DType::F32, &[100, 200][..]));
+        let x = x.to_f64();
+        let mean = x.iter().sum::<f64>() / x.len() as f64;
+        (mean, x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64, x)
+    };
+    let rng = &mut Rng::seed(3);
+    let (mean, variance, x) = moments(Tensor::rand(&[100, 200], rng).unwrap());
+    assert!((mean - 0.5).abs() < 0.01 && (variance - 1.0 / 12.0).abs() < 0.003, "{mean} {variance}");
+    assert!(x.iter().all(|x| (0.0..=1.0).contains(x)));
+    let (mean, variance, _) = moments(Tensor::randn(&[100, 200], rng).unwrap());
+    assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.04, "{mean} {variance}");
+    // The same seed gives the same numbers, and the generator moves on.
+    let (a, b) = (&mut Rng::seed(1), &mut Rng::seed(1));
+    let first = Tensor::randn(&[4], a).unwrap().to_f64();
+    assert_eq!(first, Tensor::randn(&[4], b).unwrap().to_f64());
+    assert_ne!(first, Tensor::randn(&[4], a).unwrap().to_f64());
+}
+
+#[test]
+fn what_does_not_fit_into_memory_is_an_error() {
+    let rng = &mut Rng::seed(0);
+    let huge = [
+        Tensor::try_full(&[usize::MAX, 2], 0.0, DType::F32),
+        Tensor::try_full(&[usize::MAX / 2], 0.0, DType::Bool),
+        Tensor::try_full(&[0, usize::MAX, 2], 0.0, DType::F64),
+        Tensor::try_full(&[1 << 61], 1.0, DType::Bf16),
+        Tensor::rand(&[usize::MAX, 2], rng),
+        Tensor::randn(&[usize::MAX / 8], rng),
+        Tensor::eye(usize::MAX),
+        Tensor::linspace(0.0, 1.0, usize::MAX),
+        Tensor::range(0.0, 1e30, 1.0),
+    ];
+    for error in huge {
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape);
+        assert!(error.to_string().ends_with("does not fit into memory"), "{error}");
+    }
+    assert_eq!(Tensor::try_full(&[2], 3.0, DType::I64).unwrap().to_f64(), [3.0; 2]);
+    // As many elements as fit nowhere are not those that were given.
+    assert!(Tensor::from_vec(vec![1f32], &[usize::MAX, 2]).is_err());
+    for (start, end, step) in [(0.0, 1.0, 0.0), (0.0, 1.0, -1.0), (0.0, f64::INFINITY, 1.0), (f64::NAN, 1.0, 1.0)] {
+        let error = Tensor::range(start, end, step).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("a range from {start} to {end} in steps of {step}")), "{error}");
+    }
+}
+
+/// What a file takes, code takes.
+#[test]
+fn options_per_axis_are_numbers_tuples_and_arrays() {
+    let rng = &mut Rng::seed(0);
+    let mut shape = |spec: Conv2dSpec| {
+        let net = Child::new(spec.build(rng).unwrap());
+        net.call(&Tensor::ones(&[1, 2, 8, 8], DType::F32)).unwrap().shape()[2..].to_vec()
+    };
+    let spec = || Conv2dSpec::new(2, 4, 3);
+    assert_eq!(shape(spec().padding(1)), [8, 8]);
+    assert_eq!(shape(spec().padding((1, 2))), [8, 10]);
+    assert_eq!(shape(spec().padding([0, 1])), [6, 8]);
+    assert_eq!(shape(spec().padding([(0, 1), (2, 2)])), [7, 10]);
+    assert_eq!(shape(spec().padding(Padding::Same)), [8, 8]);
+    assert_eq!(shape(spec().stride((1, 2)).dilation((2, 1)).groups(2)), [4, 3]);
+    assert_eq!(shape(Conv2dSpec::new(2, 4, (1, 3))), [8, 6]);
+    let pooled = |pool: MaxPool2d| {
+        Child::new(pool).call(&Tensor::ones(&[1, 2, 8, 8], DType::F32)).unwrap().shape()[2..].to_vec()
+    };
+    assert_eq!(pooled(MaxPool2d::new(3).stride(1).padding(1)), [8, 8]);
+    assert_eq!(pooled(MaxPool2d::new((2, 4)).stride((4, 1))), [2, 5]);
+    let volume = Child::new(AvgPool3d::new((1, 2, 1)).padding((0, 1, 0)));
+    assert_eq!(volume.call(&Tensor::ones(&[1, 1, 3, 4, 5], DType::F32)).unwrap().shape(), [1, 1, 3, 3, 5]);
+}
+
+#[test]
+fn class_labels_are_i64() {
+    let logits = Tensor::zeros(&[2, 10], DType::F32);
+    let labels = Tensor::zeros(&[2], DType::F32);
+    let message = logits.cross_entropy_with(&labels, &CrossEntropy::default()).unwrap_err().to_string();
+    let words =
+        "targets of dtype f32 and shape [2]; allowed: classes as i64 of shape [2], or probabilities of shape [2, 10]";
+    assert!(message.contains(words), "{message}");
+    let message = logits.nll_loss(&labels, precast::Reduction::Mean).unwrap_err().to_string();
+    assert!(message.contains("targets of dtype f32; allowed: classes as i64 of shape [2]"), "{message}");
+}
