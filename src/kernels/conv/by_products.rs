@@ -8,9 +8,10 @@ use std::ops::Range;
 use half::bf16;
 
 use super::{
-    geometry::{Geometry, each, index, positions},
+    geometry::{Geometry, positions},
+    pack_weights::Weights,
     padded::PaddedLayout,
-    windows::{images_together, input_gradient_source},
+    windows::{fill_with_bias, images_together, input_gradient_source, input_phases},
 };
 use crate::kernels::{
     gemm::{
@@ -20,7 +21,7 @@ use crate::kernels::{
         pairs,
         product::{Added, Factors, Places},
     },
-    memory::{Pooled, uninit_vec},
+    memory::{Pooled, uninit_vec, zeros},
     simd::{self, Simd},
 };
 
@@ -232,6 +233,8 @@ struct Swapped<'a> {
     weight: &'a [bf16],
     channels: usize,
     taps: usize,
+    /// Those of the taps that are terms.
+    chosen: &'a [usize],
 }
 
 impl Operand<bf16> for Swapped<'_> {
@@ -246,18 +249,19 @@ impl Operand<bf16> for Swapped<'_> {
         width: usize,
         space: &mut Rows,
     ) {
-        let Swapped { weight, channels, taps } = self;
+        let Swapped { weight, channels, taps, chosen } = self;
         let mut rows = [[bf16::ZERO; ROW]; MAX_MR];
         for (row, channel) in rows.iter_mut().zip(some.clone()) {
             let mut p = terms.start;
             while p < terms.end {
-                let (output, tap) = (p / taps, p % taps);
-                let len = (taps - tap).min(terms.end - p);
-                let (from, to) = (&weight[(output * channels + channel) * taps + tap..], &mut row[p - terms.start..]);
-                // A copy of a fixed size is faster. What it copies too much is replaced, or no term.
-                match (from.first_chunk::<COPIED>(), to.first_chunk_mut()) {
-                    (Some(from), Some(to)) if len <= COPIED => *to = *from,
-                    _ => to[..len].copy_from_slice(&from[..len]),
+                let (output, first) = (p / chosen.len(), p % chosen.len());
+                let len = (chosen.len() - first).min(terms.end - p);
+                let from = &weight[(output * channels + channel) * taps..];
+                let to = &mut row[p - terms.start..];
+                if chosen.len() < taps {
+                    to.iter_mut().zip(&chosen[first..first + len]).for_each(|(to, &tap)| *to = from[tap]);
+                } else {
+                    copy_few(&from[first..], to, len);
                 }
                 p += len;
             }
@@ -267,6 +271,15 @@ impl Operand<bf16> for Swapped<'_> {
             let from = rows.as_ptr().cast();
             pack_transposed(simd, packer, from, ROW, some.len(), terms.len(), to, width, space);
         }
+    }
+}
+
+/// Copies the first `len` elements, and perhaps some more: a copy of a fixed size is faster.
+#[inline(always)]
+fn copy_few(from: &[bf16], to: &mut [bf16], len: usize) {
+    match (from.first_chunk::<COPIED>(), to.first_chunk_mut()) {
+        (Some(from), Some(to)) if len <= COPIED => *to = *from,
+        _ => to[..len].copy_from_slice(&from[..len]),
     }
 }
 
@@ -359,23 +372,31 @@ pub(super) fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[
 
 /// See [`input_gradient`](super::dispatch::input_gradient); `None` where another kernel is to be taken.
 pub(super) fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Option<Vec<bf16>> {
-    let (channels, taps) = (g.in_channels, g.taps());
-    let terms = g.out_channels * taps;
-    let source = input_gradient_source(g);
-    // Each pixel is read, and there is one phase.
-    let is_plain = g.stride == [1; 3] && (0..3).all(|a| source.size[a] >= g.input[a] + g.before[a]);
-    if !is_plain || !pay(g, channels, terms) {
+    let (channels, volume) = (g.in_channels, g.in_volume());
+    if !pay(g, channels, g.out_channels * g.taps()) {
         return None;
     }
-    let reach = source.geometry().before;
-    let all: Vec<[usize; 3]> = positions(g.kernel).collect();
-    let offset = |tap: [usize; 3]| index(each(|a| reach[a] - tap[a] * g.dilation[a]), source.size);
-    let offsets = (0..g.out_channels).flat_map(|o| all.iter().map(move |&tap| (o, tap)));
-    let offsets = Pooled::collect(terms, offsets.map(|(o, tap)| o * source.channel() + offset(tap)));
-    let start = |at: [usize; 3]| index(each(|a| at[a] + g.before[a]), source.size);
-    let runs = Pooled::collect(g.input[0] * g.input[1], positions([g.input[0], g.input[1], 1]).map(start));
-    let weights = Swapped { weight, channels, taps };
-    Some(convolution(&source, grad, weights, channels, &offsets, (&runs, g.input[2]), bias))
+    let source = input_gradient_source(g);
+    let phases = input_phases(g, &source, weight);
+    let is_whole = phases.iter().any(|phase| phase.outputs() == volume && !phase.offsets.is_empty());
+    let mut out = zeros(if is_whole { 0 } else { g.sizes()[0] });
+    // Pixels that no output reads get the bias alone.
+    fill_with_bias(&mut out, volume, bias);
+    for phase in phases.iter().filter(|phase| !phase.offsets.is_empty()) {
+        let Weights::Taps { taps, ref chosen, .. } = phase.weights else { unreachable!("of an input's gradient") };
+        let (weights, offsets) = (Swapped { weight, channels, taps, chosen }, &phase.offsets);
+        let runs = Pooled::collect(phase.runs.len(), phase.runs.iter().map(|run| run.0));
+        let of_phase = convolution(&source, grad, weights, channels, offsets, (&runs, phase.length), bias);
+        if is_whole {
+            return Some(of_phase);
+        }
+        for (out, of_phase) in out.chunks_exact_mut(volume).zip(of_phase.chunks_exact(phase.outputs())) {
+            for (&(_, first), run) in phase.runs.iter().zip(of_phase.chunks_exact(phase.length)) {
+                out[first..].iter_mut().step_by(phase.steps.1).zip(run).for_each(|(to, &x)| *to = x);
+            }
+        }
+    }
+    Some(out)
 }
 
 /// The outputs' gradients times patches: the gradient of the weight.
@@ -421,7 +442,7 @@ impl<'a> Factors<bf16> for WeightGradient<'a> {
 
 /// See [`weight_gradient`](super::dispatch::weight_gradient); `None` where another kernel is to be taken.
 pub(super) fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Vec<bf16>> {
-    if !pay(g, g.out_channels, g.out_volume()) {
+    if !pay(g, g.out_channels, g.batch * g.out_volume()) {
         return None;
     }
     let source = PaddedLayout::phase_split(g);

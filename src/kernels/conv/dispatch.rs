@@ -21,12 +21,10 @@ macro_rules! convolve {
     ($($t:ty),*) => { $(
         impl Convolve for $t {
             fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
-                let choice = VectorAxis::of_windows(simd::widest(), g.out_channels, g.output[2]);
-                windows::forward(choice, g, x, weight, bias)
+                in_f32::forward(g, x, weight, bias)
             }
             fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
-                let choice = VectorAxis::of_windows(simd::widest(), g.in_channels, g.input[2].div_ceil(g.stride[2]));
-                windows::input_gradient(choice, g, grad, weight, bias)
+                in_f32::input_gradient(g, grad, weight, bias)
             }
             fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self> {
                 weight_grad::weight_gradient(VectorAxis::of_weight(simd::widest(), g, x), g, x, grad)
@@ -38,22 +36,33 @@ convolve!(f32, f16);
 
 impl Convolve for bf16 {
     fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Vec<bf16> {
-        by_products::forward(g, x, weight, bias).unwrap_or_else(|| {
-            let choice = VectorAxis::of_windows(simd::widest(), g.out_channels, g.output[2]);
-            windows::forward(choice, g, x, weight, bias)
-        })
+        by_products::forward(g, x, weight, bias).unwrap_or_else(|| in_f32::forward(g, x, weight, bias))
     }
     fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Vec<bf16> {
-        by_products::input_gradient(g, grad, weight, bias).unwrap_or_else(|| {
-            let choice = VectorAxis::of_windows(simd::widest(), g.in_channels, g.input[2].div_ceil(g.stride[2]));
-            windows::input_gradient(choice, g, grad, weight, bias)
-        })
+        by_products::input_gradient(g, grad, weight, bias)
+            .unwrap_or_else(|| in_f32::input_gradient(g, grad, weight, bias))
     }
     fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Vec<bf16> {
         let (vectors, axis) = VectorAxis::of_weight(simd::widest(), g, x);
         // By outputs, sums have another order.
         let by_products = (axis == VectorAxis::Channels).then(|| by_products::weight_gradient(g, x, grad)).flatten();
         by_products.unwrap_or_else(|| weight_grad::weight_gradient((vectors, axis), g, x, grad))
+    }
+}
+
+/// The kernels that multiply in f32.
+mod in_f32 {
+    use super::{super::windows, Geometry, VectorAxis, simd};
+    use crate::kernels::float::VectorFloat;
+
+    pub fn forward<T: VectorFloat>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
+        let choice = VectorAxis::of_windows(simd::widest(), g.out_channels, g.output[2]);
+        windows::forward(choice, g, x, weight, bias)
+    }
+
+    pub fn input_gradient<T: VectorFloat>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
+        let choice = VectorAxis::of_windows(simd::widest(), g.in_channels, g.input[2].div_ceil(g.stride[2]));
+        windows::input_gradient(choice, g, grad, weight, bias)
     }
 }
 

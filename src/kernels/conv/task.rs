@@ -22,6 +22,13 @@ pub(super) struct Phase<'a, T> {
     pub weights: Weights<'a, T>,
 }
 
+impl<T> Phase<'_, T> {
+    /// Outputs of an image.
+    pub fn outputs(&self) -> usize {
+        self.runs.len() * self.length
+    }
+}
+
 /// Runs of outputs of some images, for some channels of a group.
 pub(super) struct Task<'a, T> {
     /// The group's channels in the padded layout, image after image, and the numbers of an image.

@@ -173,21 +173,10 @@ pub(super) fn input_gradient_source(g: &Geometry) -> PaddedLayout {
     })
 }
 
-/// See [`input_gradient`](super::dispatch::input_gradient). The pixels of one phase are a convolution of stride 1 of the output's
-/// gradient with the taps that fall on the phase.
-pub(super) fn input_gradient<T: VectorFloat>(
-    (vectors, axis): (Width, VectorAxis),
-    g: &Geometry,
-    grad: &[T],
-    weight: &[T],
-    bias: Option<&[T]>,
-) -> Vec<T> {
-    let mut out = zeros(g.sizes()[0]);
-    if out.is_empty() {
-        return out;
-    }
+/// The phases of an input's gradient: the pixels of one phase of the stride are a convolution of stride 1 of the output's
+/// gradient, in its padded layout, with the taps that fall on the phase.
+pub(super) fn input_phases<'a, T>(g: &Geometry, source: &PaddedLayout, weight: &'a [T]) -> Vec<Phase<'a, T>> {
     let split = PaddedLayout::phase_split(g);
-    let source = input_gradient_source(g);
     let reach = source.geometry().before;
     let (channels, taps) = (g.in_channels, g.taps());
     let mut phases = Vec::new();
@@ -222,8 +211,25 @@ pub(super) fn input_gradient<T: VectorFloat>(
             },
         });
     }
+    phases
+}
+
+/// See [`input_gradient`](super::dispatch::input_gradient).
+pub(super) fn input_gradient<T: VectorFloat>(
+    (vectors, axis): (Width, VectorAxis),
+    g: &Geometry,
+    grad: &[T],
+    weight: &[T],
+    bias: Option<&[T]>,
+) -> Vec<T> {
+    let mut out = zeros(g.sizes()[0]);
+    if out.is_empty() {
+        return out;
+    }
+    let source = input_gradient_source(g);
+    let phases = input_phases(g, &source, weight);
     let (rows, volume, work) = (g.in_channels, g.in_volume(), g.work());
-    let covered: usize = phases.iter().map(|phase| phase.runs.len() * phase.length).sum();
+    let covered: usize = phases.iter().map(Phase::outputs).sum();
     if covered < volume {
         // Pixels that no output reads get the bias alone.
         fill_with_bias(&mut out, volume, bias);

@@ -7,7 +7,8 @@
 //! Every element is the same sum in the same order, whatever the tile, the width of vectors or the number of threads:
 //! products are fused and added one after the other within blocks of [`KC`](blocking::KC) terms, and then the sums of blocks
 //! one after the other. Products of few rows with rows ([`dot`]) take another order. Where there are no vectors, and for f64,
-//! `matrixmultiply` multiplies widened copies ([`portable`]).
+//! `matrixmultiply` multiplies widened copies ([`portable`]). Where a machine multiplies pairs of bf16 faster, so do the loops
+//! ([`pairs`]).
 
 pub(super) mod blocking;
 mod dispatch;
