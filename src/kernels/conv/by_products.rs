@@ -16,10 +16,11 @@ use super::{
 use crate::kernels::{
     gemm::{
         blocking::{KC, MAX_MR, MAX_NR},
+        factors::{Factors, Places},
         loops,
         pack::{Matrix, Operand, Packer, Rows, pack_contiguous, pack_transposed},
         pairs,
-        product::{Added, Factors, Places},
+        product::Added,
     },
     memory::{Pooled, uninit_vec, zeros},
     simd::{self, Simd},

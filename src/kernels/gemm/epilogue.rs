@@ -1,9 +1,6 @@
 //! The epilogue: what is done with the sums of a block of terms when they leave the registers.
 
-use super::{
-    micro_kernel::Tile,
-    product::{Added, Places},
-};
+use super::{factors::Places, micro_kernel::Tile, product::Added};
 use crate::kernels::{
     float::VectorFloat,
     simd::{Simd, load_first, store_first},

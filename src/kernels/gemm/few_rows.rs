@@ -6,7 +6,8 @@ use std::ops::Range;
 use super::{
     blocking::{KC, UNROLL, parts, with_constants},
     epilogue::Epilogue,
-    product::{Factors as _, Layout, Product},
+    factors::Factors as _,
+    product::{Layout, Product},
 };
 use crate::kernels::{
     float::VectorFloat,

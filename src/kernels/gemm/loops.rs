@@ -11,10 +11,11 @@ use half::{bf16, f16};
 use super::{
     blocking::{KC, MAX_MC, MAX_NR, NC, mc, parts},
     epilogue::Epilogue,
+    factors::Factors,
     micro_kernel::{Paired, Panel, TILE, Terms, Wide, micro_kernel},
     pack::{ROWS, Rows, pack_panels, packed_len, panel_len},
     pairs::{self, Ways, are_exact},
-    product::{Factors, Product},
+    product::Product,
 };
 use crate::kernels::{
     float::VectorFloat,

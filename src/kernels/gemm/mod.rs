@@ -14,6 +14,7 @@ pub(super) mod blocking;
 mod dispatch;
 pub(super) mod dot;
 mod epilogue;
+pub(super) mod factors;
 mod few_rows;
 pub(super) mod loops;
 pub(super) mod micro_kernel;

@@ -1,7 +1,5 @@
 //! What a matrix product is given.
 
-use super::pack::{Matrix, Operand};
-
 /// Which of the operands is transposed before the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
@@ -23,36 +21,6 @@ pub(crate) enum Added<'a, T> {
     ToRows(&'a [T]),
     /// As many numbers as the product has.
     ToEach(&'a [T]),
-}
-
-/// What the [loops](super::loops) multiply: a sum of products, and where its results go.
-pub(crate) trait Factors<T>: Sync {
-    type Left: Operand<T>;
-    type Right: Operand<T>;
-    /// Rows and columns of the result.
-    fn size(&self) -> (usize, usize);
-    /// The terms of each of the products that are added up.
-    fn depths(&self) -> impl Iterator<Item = usize>;
-    /// The operands of one of them.
-    fn pair(&self, which: usize) -> (Self::Left, Self::Right);
-    fn added(&self) -> Added<'_, T>;
-    fn places(&self) -> Places;
-}
-
-/// Where the results of a product lie: row i of column j at `j / columns * block + i * row + j % columns`. The columns of a
-/// block are a multiple of the widest vector, or all.
-#[derive(Clone, Copy)]
-pub(crate) struct Places {
-    pub row: usize,
-    pub columns: usize,
-    pub block: usize,
-}
-
-impl Places {
-    #[inline(always)]
-    pub fn of_column(self, j: usize) -> usize {
-        if j < self.columns { j } else { j / self.columns * self.block + j % self.columns }
-    }
 }
 
 /// Several products of one size: result i is the sum over `terms[i]` of the products of those matrices of `a` and `b`,
@@ -108,37 +76,6 @@ impl<'a, T> Products<'a, T> {
             Added::ToEach(x) => Added::ToEach(&x[i * len..(i + 1) * len]),
         };
         Product { layout: self.layout, mkn: self.mkn, a: self.a, b: self.b, terms: &self.terms[i], added }
-    }
-}
-
-impl<'a, T: Copy + Sync> Factors<T> for Product<'a, T>
-where
-    Matrix<'a, T>: Operand<T>,
-{
-    type Left = Matrix<'a, T>;
-    type Right = Matrix<'a, T>;
-
-    fn size(&self) -> (usize, usize) {
-        (self.mkn.0, self.mkn.2)
-    }
-
-    fn depths(&self) -> impl Iterator<Item = usize> {
-        self.terms.iter().map(|_| self.mkn.1)
-    }
-
-    fn pair(&self, which: usize) -> (Matrix<'a, T>, Matrix<'a, T>) {
-        let ((m, k, n), (a, b)) = (self.mkn, self.operands(self.terms[which]));
-        let left = Matrix::new(a, self.layout == Layout::TN, if self.layout == Layout::TN { m } else { k });
-        (left, Matrix::right(self.layout, (k, n), b))
-    }
-
-    fn added(&self) -> Added<'_, T> {
-        self.added
-    }
-
-    fn places(&self) -> Places {
-        let (_, _, n) = self.mkn;
-        Places { row: n, columns: n, block: 0 }
     }
 }
 

@@ -136,7 +136,9 @@ impl Nearest {
         let first = steps - self.decades[0].steps + 1.0;
         let index = if steps == 0.0 { 0.0 } else { first + step };
         let zero = f32::from(self.zero);
-        let code = if x < 0.0 { zero - index } else { zero + index } + if x > self.nearest_to_1 { 1.0 } else { 0.0 };
+        // A negative number that the map does not have is nearest to 0.
+        let code = if x < 0.0 { (zero - index).max(0.0) } else { zero + index }
+            + if x > self.nearest_to_1 { 1.0 } else { 0.0 };
         // By way of a signed integer, as there are instructions for.
         code as i32 as u8
     }

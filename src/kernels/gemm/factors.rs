@@ -1,0 +1,67 @@
+//! What the loops multiply: operands to be packed, and where the results lie.
+
+use super::{
+    pack::{Matrix, Operand},
+    product::{Added, Layout, Product},
+};
+
+/// What the [loops](super::loops) multiply: a sum of products, and where its results go.
+pub(crate) trait Factors<T>: Sync {
+    type Left: Operand<T>;
+    type Right: Operand<T>;
+    /// Rows and columns of the result.
+    fn size(&self) -> (usize, usize);
+    /// The terms of each of the products that are added up.
+    fn depths(&self) -> impl Iterator<Item = usize>;
+    /// The operands of one of them.
+    fn pair(&self, which: usize) -> (Self::Left, Self::Right);
+    fn added(&self) -> Added<'_, T>;
+    fn places(&self) -> Places;
+}
+
+/// Where the results of a product lie: row i of column j at `j / columns * block + i * row + j % columns`. The columns of a
+/// block are a multiple of the widest vector, or all.
+#[derive(Clone, Copy)]
+pub(crate) struct Places {
+    pub row: usize,
+    pub columns: usize,
+    pub block: usize,
+}
+
+impl Places {
+    #[inline(always)]
+    pub fn of_column(self, j: usize) -> usize {
+        if j < self.columns { j } else { j / self.columns * self.block + j % self.columns }
+    }
+}
+
+impl<'a, T: Copy + Sync> Factors<T> for Product<'a, T>
+where
+    Matrix<'a, T>: Operand<T>,
+{
+    type Left = Matrix<'a, T>;
+    type Right = Matrix<'a, T>;
+
+    fn size(&self) -> (usize, usize) {
+        (self.mkn.0, self.mkn.2)
+    }
+
+    fn depths(&self) -> impl Iterator<Item = usize> {
+        self.terms.iter().map(|_| self.mkn.1)
+    }
+
+    fn pair(&self, which: usize) -> (Matrix<'a, T>, Matrix<'a, T>) {
+        let ((m, k, n), (a, b)) = (self.mkn, self.operands(self.terms[which]));
+        let left = Matrix::new(a, self.layout == Layout::TN, if self.layout == Layout::TN { m } else { k });
+        (left, Matrix::right(self.layout, (k, n), b))
+    }
+
+    fn added(&self) -> Added<'_, T> {
+        self.added
+    }
+
+    fn places(&self) -> Places {
+        let (_, _, n) = self.mkn;
+        Places { row: n, columns: n, block: 0 }
+    }
+}
