@@ -436,8 +436,7 @@ impl<'a> Factors<bf16> for WeightGradient<'a> {
     }
 
     fn places(&self) -> Places {
-        let patch = self.patches.offsets.len();
-        Places { row: patch, columns: patch, block: 0 }
+        Places::rows_of(self.patches.offsets.len())
     }
 }
 

@@ -29,6 +29,11 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// Rows of `n` that follow one another.
+    pub fn rows_of(n: usize) -> Self {
+        Places { row: n, columns: n, block: 0 }
+    }
+
     #[inline(always)]
     pub fn of_column(self, j: usize) -> usize {
         if j < self.columns { j } else { j / self.columns * self.block + j % self.columns }
@@ -61,7 +66,6 @@ where
     }
 
     fn places(&self) -> Places {
-        let (_, _, n) = self.mkn;
-        Places { row: n, columns: n, block: 0 }
+        Places::rows_of(self.mkn.2)
     }
 }

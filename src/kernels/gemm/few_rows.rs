@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{
     blocking::{KC, UNROLL, parts, with_constants},
     epilogue::Epilogue,
-    factors::Factors as _,
+    factors::Places,
     product::{Layout, Product},
 };
 use crate::kernels::{
@@ -101,7 +101,7 @@ impl<T: VectorFloat> Kernel for Columns<'_, T> {
                     last: terms.end == k,
                     added: product.added,
                     out,
-                    places: product.places(),
+                    places: Places::rows_of(n),
                 };
                 sums.fill(0.0);
                 for rows in parts(0..m, UNROLL) {
