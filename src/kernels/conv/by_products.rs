@@ -116,30 +116,31 @@ impl Operand<bf16> for Im2col<'_> {
         _: &mut Rows,
     ) {
         let Im2col(patches) = self;
-        assert!(terms.end <= patches.offsets.len());
         let (mut sequences, mut count) = ([(0, 0); MAX_NR], 0);
         patches.sequences(some.clone(), |from, len| {
             sequences[count] = (from, len);
             count += 1;
         });
         let sequences = &sequences[..count];
+        // Many terms are copied before one is read: a load of what several stores have just written waits for them.
         const ROW: usize = MAX_NR + COPIED;
-        let mut rows = [[bf16::ZERO; ROW]; 2];
-        for (lane, first) in terms.clone().step_by(K::IN_LANE).enumerate() {
-            let terms = first..terms.end.min(first + K::IN_LANE);
-            for (row, term) in rows.iter_mut().zip(terms.clone()) {
+        const TERMS: usize = 64;
+        let mut rows = [[bf16::ZERO; ROW]; TERMS];
+        for first in terms.clone().step_by(TERMS) {
+            let batch = first..terms.end.min(first + TERMS);
+            for (row, &offset) in rows.iter_mut().zip(&patches.offsets[batch.clone()]) {
                 let mut at = 0;
                 for &(from, len) in sequences {
                     // SAFETY: sequences are of this matrix; a row has room for all of them and a copy more.
-                    unsafe { patches.copy(from + patches.offsets[term], len, row.as_mut_ptr().add(at)) };
+                    unsafe { patches.copy(from + offset, len, row.as_mut_ptr().add(at)) };
                     at += len;
                 }
                 row[at..].fill(bf16::ZERO);
             }
-            // SAFETY: the rows have `width` numbers; there is room for this lane of each.
+            // SAFETY: the rows have `width` numbers; there is room for the lanes of these terms.
             unsafe {
-                let to = to.add(lane * width);
-                pack_contiguous(simd, packer, rows[0].as_ptr(), ROW, width, terms.len(), to, width);
+                let to = to.add((first - terms.start) / K::IN_LANE * width);
+                pack_contiguous(simd, packer, rows.as_ptr().cast(), ROW, width, batch.len(), to, width);
             }
         }
     }
