@@ -123,7 +123,7 @@ impl SlotMut<'_> {
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when it casts to another dtype than f32, f16 or bf16.
     pub fn set_adapter(&mut self, adapter: Option<Adapter>) -> Result<()> {
-        if let Some(Adapter::Cast(cast)) = &adapter {
+        if let Some(Adapter::Cast(cast) | Adapter::CastOps(cast, _)) = &adapter {
             check_castable("an adapter", Some(cast.inward))?;
             check_castable("an adapter", Some(cast.outward))?;
         }

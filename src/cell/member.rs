@@ -7,8 +7,9 @@ use crate::Param;
 
 /// A field that sits in the tree: a [`Child`], a [`Param`], or a collection of them.
 ///
-/// Collections are `Option`, `Box`, `Vec`, arrays, tuples, and `BTreeMap<String, _>`, whose order is fixed. A path has a segment
-/// for each: `blocks.3`, `heads.left`. Implement it for a type of your own whose children and parameters have other names.
+/// Collections are `Option`, `Box`, `Vec`, arrays, tuples of up to four, and `BTreeMap<String, _>`, whose order is fixed. A path has a segment
+/// for each: `blocks.3`, `heads.left`. A type of your own that
+/// holds slots is a cell, or implements this trait; the compiler cannot see slots inside of another.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot sit in a cell tree: plans, optimizers and weight files would not see it",
     label = "neither a slot nor a parameter",

@@ -45,7 +45,7 @@ pub struct Limits {
 pub enum Bound {
     /// [`Limits::gflops`].
     Arithmetic,
-    /// [`Limits::bf16_gflops`] where it is known, else [`Limits::gflops`].
+    /// The larger of [`Limits::bf16_gflops`] and [`Limits::gflops`].
     Bf16Arithmetic,
     /// [`Limits::copy`].
     Copy,
@@ -89,7 +89,7 @@ impl Limits {
     pub fn of(&self, bound: Bound) -> Option<f64> {
         match bound {
             Bound::Arithmetic => self.gflops,
-            Bound::Bf16Arithmetic => self.bf16_gflops.or(self.gflops),
+            Bound::Bf16Arithmetic => self.gflops.map(|rate| self.bf16_gflops.map_or(rate, |pairs| pairs.max(rate))),
             Bound::Copy => Some(self.copy),
             Bound::CopyCached => Some(self.copy_cached),
             Bound::Read => Some(self.read),

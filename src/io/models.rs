@@ -28,7 +28,7 @@ use serde_yaml::{Spanned, budget::BudgetBreach};
 
 use crate::{
     Child,
-    cell::writing,
+    cell::{known_kinds, writing},
     error::{Error, Result, did_you_mean},
     io::files,
     layers::{Rng, kinds},
@@ -253,7 +253,10 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
     let allowed = allowed.trim_start_matches("one of ");
     let kinds = kinds().unwrap_or_default();
     let what = if let Some(kind) = met.strip_prefix("unknown variant `").filter(|_| allowed == kinds.join(", ")) {
-        format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds))
+        match known_kinds().any(|known| known == kind) {
+            true => format!("`{kind}` is not read from files; mark its type `#[cell(saved)]`"),
+            false => format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds)),
+        }
     } else if let Some(key) = met.strip_prefix("unknown field `") {
         format!("unknown key `{key}`{}; there may be {allowed}", did_you_mean(key, allowed.split(", ")))
     } else if what.starts_with("invalid u") {

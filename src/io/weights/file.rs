@@ -22,6 +22,10 @@ pub(super) fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], tied: &BTreeMap
     if let Some((twice, _)) = tensors.iter().find(|(name, _)| !names.insert(name)) {
         return Err(Error::weights(format!("two tensors have the name `{twice}`")));
     }
+    // The format's own entry. A file with such a tensor could not be read.
+    if names.contains(&"__metadata__".to_string()) {
+        return Err(Error::weights("no tensor can have the name `__metadata__`, which is the file's own"));
+    }
     let failed = |e: &dyn std::fmt::Display| Error::weights(e.to_string());
     let bytes: Vec<Vec<u8>> = tensors.iter().map(|(_, tensor)| bytes_of(tensor.borrow())).collect();
     let views = tensors.iter().zip(&bytes).map(|((name, tensor), bytes)| {

@@ -1,5 +1,7 @@
 //! What loading may do beside reading exactly the tensors that the network has.
 
+use std::collections::HashSet;
+
 use crate::{
     cell::Pattern,
     error::{Error, Result, did_you_mean},
@@ -88,8 +90,8 @@ impl LoadOptions {
     ///   that does one step, such as an [`LSTMCell`](crate::layers::LSTMCell);
     /// - `module.` of `nn.DataParallel` and `_orig_mod.` of `torch.compile` are taken off.
     ///
-    /// Each of these is done only where the network has no path that the name in the file matches: an
-    /// [`LSTM`](crate::layers::LSTM) has torch's names itself.
+    /// Each of these is done only to names that are no paths of the network: an [`LSTM`](crate::layers::LSTM) has torch's names
+    /// itself. Rules of one's own come first.
     pub fn torch() -> Self {
         let mut options = LoadOptions::new().ignore("**.num_batches_tracked");
         for prefix in ["module", "_orig_mod"] {
@@ -169,16 +171,17 @@ impl LoadOptions {
     ///
     /// # Errors
     /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) with every pattern that is malformed.
-    pub(super) fn rules<'a>(&self, paths: impl Iterator<Item = &'a str> + Clone) -> Result<Rules> {
+    pub(super) fn rules<'a>(&self, paths: impl Iterator<Item = &'a str>) -> Result<Rules> {
         let (mut rules, mut wrong) = (Vec::new(), Vec::new());
-        for written in &self.rules {
+        let (presets, own): (Vec<_>, Vec<_>) = self.rules.iter().partition(|rule| rule.preset);
+        for written in own.into_iter().chain(presets) {
             match written.read() {
-                Ok(rule) if rule.preset && paths.clone().any(|path| rule.from.matches(path)) => {}
                 Ok(rule) => rules.push((rule, false)),
                 Err(error) => wrong.push(format!("{}: {error}", written.what.name())),
             }
         }
-        if wrong.is_empty() { Ok(Rules(rules)) } else { Err(Error::weights(wrong.join("; "))) }
+        let paths = paths.map(String::from).collect();
+        if wrong.is_empty() { Ok(Rules { rules, paths }) } else { Err(Error::weights(wrong.join("; "))) }
     }
 }
 
@@ -199,7 +202,11 @@ impl Rule<String> {
 }
 
 /// The options with their patterns read, each with whether it has matched.
-pub(super) struct Rules(Vec<(Rule<Pattern>, bool)>);
+pub(super) struct Rules {
+    rules: Vec<(Rule<Pattern>, bool)>,
+    /// Of the network. A preset leaves names alone that are among them.
+    paths: HashSet<String>,
+}
 
 impl Rules {
     /// The rules of one kind that match, with what their wildcards stand for. They are noted as used as they are taken.
@@ -208,7 +215,9 @@ impl Rules {
         what: What,
         name: &'a str,
     ) -> impl Iterator<Item = (&'a Rule<Pattern>, Vec<String>)> + 'a {
-        self.0.iter_mut().filter(move |(rule, _)| rule.what == what).filter_map(move |(rule, used)| {
+        let known = self.paths.contains(name);
+        let rules = self.rules.iter_mut().filter(move |(rule, _)| rule.what == what && !(known && rule.preset));
+        rules.filter_map(move |(rule, used)| {
             let captures = rule.from.captures(name)?;
             *used = true;
             Some((&*rule, captures))
@@ -230,7 +239,10 @@ impl Rules {
     /// The name in the network.
     pub fn renamed(&mut self, name: &str) -> String {
         let mut name = name.to_string();
-        for (rule, used) in self.0.iter_mut().filter(|(rule, _)| rule.what == What::Rename) {
+        for (rule, used) in self.rules.iter_mut().filter(|(rule, _)| rule.what == What::Rename) {
+            if rule.preset && self.paths.contains(&name) {
+                continue;
+            }
             if let Some(captures) = rule.from.captures(&name) {
                 name = rule.to[0].filled(&captures);
                 *used = true;
@@ -247,7 +259,7 @@ impl Rules {
 
     /// What is to be said of the patterns that have matched nothing.
     pub fn unused<'a>(&self, names: &[&'a str], paths: &[&'a str]) -> Vec<String> {
-        let unused = self.0.iter().filter(|(rule, used)| !used && !rule.preset);
+        let unused = self.rules.iter().filter(|(rule, used)| !used && !rule.preset);
         let say = |(rule, _): &(Rule<Pattern>, bool)| {
             let from = rule.from.to_string();
             let (place, all) = if rule.what.is_of_file() {

@@ -1,7 +1,8 @@
 //! Convolutions of bf16 as products of [pairs](crate::kernels::gemm::pairs), with an im2col matrix that is never made: its
 //! numbers are packed from the padded images.
 //!
-//! Every element is summed in the order of the other kernels, so no bit depends on which is chosen.
+//! Every element is summed in the order of the other kernels, so no bit depends on which is chosen; where two numbers that are
+//! multiplied are NaN, either may be left.
 
 use std::ops::Range;
 
@@ -9,9 +10,8 @@ use half::bf16;
 
 use super::{
     geometry::{Geometry, positions},
-    pack_weights::Weights,
     padded::PaddedLayout,
-    windows::{fill_with_bias, images_together, input_gradient_source, input_phases},
+    windows::{images_together, input_gradient_source, input_phases},
 };
 use crate::kernels::{
     gemm::{
@@ -19,34 +19,44 @@ use crate::kernels::{
         factors::{Factors, Places},
         loops,
         pack::{Matrix, Operand, Packer, Rows, pack_contiguous, pack_transposed},
-        pairs,
         product::Added,
     },
-    memory::{Pooled, uninit_vec, zeros},
+    limits,
+    memory::{Pooled, uninit_vec},
     simd::{self, Simd},
 };
 
 /// Elements that are copied at once; a copy may read and write so many more than it should.
 const COPIED: usize = 16;
 
+/// Elements of the widest vector.
+const VECTOR: usize = 16;
+
 /// Elements of padded images that are read together, if that is more than one image: two MiB.
 const CHUNK: usize = 1 << 20;
 
-/// Products of fewer rows or terms are left to the other kernels, as their packing takes too long.
+/// With fewer rows, terms or columns, packing takes longer than pairs save.
 const LEAST: usize = 24;
 
-/// Whether products of so many rows and terms are computed here: where pairs are multiplied faster than f32.
-fn pay(g: &Geometry, rows: usize, terms: usize) -> bool {
+/// With fewer outputs an image, those of several images are multiplied together, or other kernels are taken: weights are packed
+/// for each product.
+const MANY: usize = 256;
+
+/// Whether products of so many rows, terms and columns for each image are computed here: where pairs are multiplied faster than
+/// f32, and each number of a padded image is packed for several taps.
+fn pay(g: &Geometry, rows: usize, terms: usize, columns: usize) -> bool {
+    let is_large = rows >= LEAST && terms >= LEAST && (columns.is_multiple_of(VECTOR) || columns >= MANY);
     // Where there is no instruction, tests run its twin.
-    g.groups == 1 && rows >= LEAST && terms >= LEAST && (cfg!(test) || pairs::pay())
+    g.groups == 1 && g.taps() > 1 && is_large && (cfg!(test) || limits::pairs_pay())
 }
 
 /// Patches of padded images: column j of the im2col matrix of all images is output `j % volume` of image `j / volume`.
 #[derive(Clone, Copy)]
 struct Patches<'a> {
     padded: &'a [bf16],
-    /// Elements of an image.
+    /// Elements of an image, and how many images there are.
     image: usize,
+    images: usize,
     /// Where each row of the matrix is read, relative to the start of an output.
     offsets: &'a [usize],
     /// Where the first output of each run starts; the others follow.
@@ -65,7 +75,12 @@ impl<'a> Patches<'a> {
         let last = |indices: &[usize]| indices.iter().max().copied().unwrap_or(0);
         let end = (images - 1) * image + last(runs) + last(offsets) + length + COPIED;
         assert!(end <= padded.len(), "patches are inside the padded images");
-        Patches { padded, image, offsets, runs, length }
+        Patches { padded, image, images, offsets, runs, length }
+    }
+
+    /// Those of the images from one on.
+    fn starting_at(&self, first: usize) -> Self {
+        Patches { padded: &self.padded[first * self.image..], images: self.images - first, ..*self }
     }
 
     /// Outputs of an image.
@@ -76,6 +91,7 @@ impl<'a> Patches<'a> {
     /// Calls `f` with each sequence of neighbouring outputs: where it starts, and how many there are.
     #[inline(always)]
     fn sequences(&self, outputs: Range<usize>, mut f: impl FnMut(usize, usize)) {
+        assert!(outputs.end <= self.images * self.volume(), "outputs of these images");
         let mut j = outputs.start;
         while j < outputs.end {
             let (image, output) = (j / self.volume(), j % self.volume());
@@ -122,6 +138,26 @@ impl Operand<bf16> for Im2col<'_> {
             count += 1;
         });
         let sequences = &sequences[..count];
+        if let [(from, len)] = *sequences
+            && len == width
+            && width.is_multiple_of(S::LANES)
+        {
+            let zeros = [bf16::ZERO; MAX_NR];
+            for (lane, offsets) in patches.offsets[terms].chunks(K::IN_LANE).enumerate() {
+                let mut terms = [zeros.as_ptr(); 2];
+                for (term, &offset) in terms.iter_mut().zip(offsets) {
+                    *term = patches.padded[from + offset..][..len].as_ptr();
+                }
+                for at in (0..width).step_by(S::LANES) {
+                    // SAFETY: each term has `width` numbers, and there is room for this lane of them.
+                    unsafe {
+                        let vector = packer.vector(simd, [terms[0].add(at), terms[1].add(at)]);
+                        simd.store_f32(vector, to.add(lane * width + at));
+                    }
+                }
+            }
+            return;
+        }
         // Many terms are copied before one is read: a load of what several stores have just written waits for them.
         const ROW: usize = MAX_NR + COPIED;
         const TERMS: usize = 64;
@@ -135,7 +171,9 @@ impl Operand<bf16> for Im2col<'_> {
                     unsafe { patches.copy(from + offset, len, row.as_mut_ptr().add(at)) };
                     at += len;
                 }
-                row[at..].fill(bf16::ZERO);
+                if at < width {
+                    row[at..].fill(bf16::ZERO);
+                }
             }
             // SAFETY: the rows have `width` numbers; there is room for the lanes of these terms.
             unsafe {
@@ -235,8 +273,6 @@ struct Swapped<'a> {
     weight: &'a [bf16],
     channels: usize,
     taps: usize,
-    /// Those of the taps that are terms.
-    chosen: &'a [usize],
 }
 
 impl Operand<bf16> for Swapped<'_> {
@@ -251,20 +287,15 @@ impl Operand<bf16> for Swapped<'_> {
         width: usize,
         space: &mut Rows,
     ) {
-        let Swapped { weight, channels, taps, chosen } = self;
+        let Swapped { weight, channels, taps } = self;
         let mut rows = [[bf16::ZERO; ROW]; MAX_MR];
         for (row, channel) in rows.iter_mut().zip(some.clone()) {
             let mut p = terms.start;
             while p < terms.end {
-                let (output, first) = (p / chosen.len(), p % chosen.len());
-                let len = (chosen.len() - first).min(terms.end - p);
-                let from = &weight[(output * channels + channel) * taps..];
-                let to = &mut row[p - terms.start..];
-                if chosen.len() < taps {
-                    to.iter_mut().zip(&chosen[first..first + len]).for_each(|(to, &tap)| *to = from[tap]);
-                } else {
-                    copy_few(&from[first..], to, len);
-                }
+                let (output, tap) = (p / taps, p % taps);
+                let len = (taps - tap).min(terms.end - p);
+                let from = &weight[(output * channels + channel) * taps + tap..];
+                copy_few(from, &mut row[p - terms.start..], len);
                 p += len;
             }
         }
@@ -292,7 +323,8 @@ struct Convolution<'a, W> {
     /// Rows of the weights, terms, and images.
     rows: usize,
     images: usize,
-    bias: Option<&'a [bf16]>,
+    /// One for each row.
+    bias: &'a [bf16],
 }
 
 impl<'a, W: Operand<bf16> + Sync> Factors<bf16> for Convolution<'a, W> {
@@ -312,7 +344,7 @@ impl<'a, W: Operand<bf16> + Sync> Factors<bf16> for Convolution<'a, W> {
     }
 
     fn added(&self) -> Added<'_, bf16> {
-        self.bias.map_or(Added::Nothing, Added::ToRows)
+        Added::ToRows(self.bias)
     }
 
     fn places(&self) -> Places {
@@ -336,8 +368,11 @@ fn convolution(
         (g.in_channels * g.in_volume(), g.in_channels * source.channel(), runs.len() * length);
     let mut out = uninit_vec(g.batch * rows * volume);
     // A vector of outputs is of one image.
-    let together = if volume.is_multiple_of(MAX_NR / 2) { (CHUNK / image).clamp(1, g.batch) } else { 1 };
+    let together = if volume.is_multiple_of(VECTOR) { (CHUNK / image).clamp(1, g.batch) } else { 1 };
     let mut padded = Pooled::<bf16>::zeros(together * image + length + 2 * COPIED);
+    // The other kernels add 0 where there is no bias, which makes -0 positive.
+    let zeros = Pooled::<bf16>::zeros(rows);
+    let bias = bias.unwrap_or(&zeros);
     for (x, out) in x.chunks(together * x_image).zip(out.chunks_mut(together * rows * volume)) {
         for (x, padded) in x.chunks_exact(x_image).zip(padded.chunks_exact_mut(image)) {
             source.fill_as_is(x, padded, source.channel());
@@ -361,7 +396,7 @@ fn run(factors: &impl Factors<bf16>, out: &mut [bf16]) {
 
 /// See [`forward`](super::dispatch::forward); `None` where another kernel is to be taken.
 pub(super) fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Option<Vec<bf16>> {
-    if !pay(g, g.out_channels, g.patch()) {
+    if !pay(g, g.out_channels, g.patch(), g.out_volume()) {
         return None;
     }
     let source = PaddedLayout::phase_split(g);
@@ -374,31 +409,17 @@ pub(super) fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[
 
 /// See [`input_gradient`](super::dispatch::input_gradient); `None` where another kernel is to be taken.
 pub(super) fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Option<Vec<bf16>> {
-    let (channels, volume) = (g.in_channels, g.in_volume());
-    if !pay(g, channels, g.out_channels * g.taps()) {
+    let (channels, taps, volume) = (g.in_channels, g.taps(), g.in_volume());
+    // With a stride, results of several products would have to be spread over the pixels.
+    if g.stride != [1; 3] || !pay(g, channels, g.out_channels * taps, volume) {
         return None;
     }
     let source = input_gradient_source(g);
     let phases = input_phases(g, &source, weight);
-    let is_whole = phases.iter().any(|phase| phase.outputs() == volume && !phase.offsets.is_empty());
-    let mut out = zeros(if is_whole { 0 } else { g.sizes()[0] });
-    // Pixels that no output reads get the bias alone.
-    fill_with_bias(&mut out, volume, bias);
-    for phase in phases.iter().filter(|phase| !phase.offsets.is_empty()) {
-        let Weights::Taps { taps, ref chosen, .. } = phase.weights else { unreachable!("of an input's gradient") };
-        let (weights, offsets) = (Swapped { weight, channels, taps, chosen }, &phase.offsets);
-        let runs = Pooled::collect(phase.runs.len(), phase.runs.iter().map(|run| run.0));
-        let of_phase = convolution(&source, grad, weights, channels, offsets, (&runs, phase.length), bias);
-        if is_whole {
-            return Some(of_phase);
-        }
-        for (out, of_phase) in out.chunks_exact_mut(volume).zip(of_phase.chunks_exact(phase.outputs())) {
-            for (&(_, first), run) in phase.runs.iter().zip(of_phase.chunks_exact(phase.length)) {
-                out[first..].iter_mut().step_by(phase.steps.1).zip(run).for_each(|(to, &x)| *to = x);
-            }
-        }
-    }
-    Some(out)
+    let phase = phases.first().filter(|phase| phase.outputs() == volume)?;
+    let runs = Pooled::collect(phase.runs.len(), phase.runs.iter().map(|run| run.0));
+    let weights = Swapped { weight, channels, taps };
+    Some(convolution(&source, grad, weights, channels, &phase.offsets, (&runs, phase.length), bias))
 }
 
 /// The outputs' gradients times patches: the gradient of the weight.
@@ -409,6 +430,8 @@ struct WeightGradient<'a> {
     images: usize,
     /// Images whose outputs are terms of one product.
     together: usize,
+    /// The sums begin with 0, as those of the other kernel do, which makes -0 positive.
+    zeros: &'a [bf16],
 }
 
 impl<'a> Factors<bf16> for WeightGradient<'a> {
@@ -429,11 +452,11 @@ impl<'a> Factors<bf16> for WeightGradient<'a> {
         let (first, volume) = (which * self.together, self.patches.volume());
         let image = self.rows * volume;
         let grad = OutputGradient { grad: &self.grad[first * image..], image, volume };
-        (grad, Transposed(Patches { padded: &self.patches.padded[first * self.patches.image..], ..self.patches }))
+        (grad, Transposed(self.patches.starting_at(first)))
     }
 
     fn added(&self) -> Added<'_, bf16> {
-        Added::Nothing
+        Added::ToRows(self.zeros)
     }
 
     fn places(&self) -> Places {
@@ -443,7 +466,7 @@ impl<'a> Factors<bf16> for WeightGradient<'a> {
 
 /// See [`weight_gradient`](super::dispatch::weight_gradient); `None` where another kernel is to be taken.
 pub(super) fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Vec<bf16>> {
-    if !pay(g, g.out_channels, g.batch * g.out_volume()) {
+    if !pay(g, g.out_channels, g.batch * g.out_volume(), g.patch().next_multiple_of(VECTOR)) {
         return None;
     }
     let source = PaddedLayout::phase_split(g);
@@ -458,6 +481,8 @@ pub(super) fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option
     let patches = Patches::new((&padded, image, g.batch), &offsets, (&runs, g.output[2]));
     let together = images_together(g.in_channels * PaddedLayout::whole(g).channel(), g.batch);
     let mut out = uninit_vec(g.sizes()[1]);
-    run(&WeightGradient { grad, patches, rows: g.out_channels, images: g.batch, together }, &mut out);
+    let zeros = Pooled::<bf16>::zeros(g.out_channels);
+    let factors = WeightGradient { grad, patches, rows: g.out_channels, images: g.batch, together, zeros: &zeros };
+    run(&factors, &mut out);
     Some(out)
 }

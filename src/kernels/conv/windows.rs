@@ -189,6 +189,9 @@ pub(super) fn input_phases<'a, T>(g: &Geometry, source: &PaddedLayout, weight: &
         let pixel = |tap: [usize; 3]| each(|a| tap[a] * g.dilation[a]);
         let here = |tap: &[usize; 3]| (0..3).all(|a| pixel(*tap)[a] % g.stride[a] == phase[a]);
         let chosen: Vec<[usize; 3]> = positions(g.kernel).filter(here).collect();
+        if chosen.is_empty() {
+            continue;
+        }
         let offset = |tap: [usize; 3]| index(each(|a| reach[a] - pixel(tap)[a] / g.stride[a]), source.size);
         let offsets = (0..g.out_channels).flat_map(|o| chosen.iter().map(move |&tap| (o, tap)));
         let run = |at: [usize; 3]| {

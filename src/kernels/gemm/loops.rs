@@ -14,11 +14,12 @@ use super::{
     factors::Factors,
     micro_kernel::{Paired, Panel, TILE, Terms, Wide, micro_kernel},
     pack::{ROWS, Rows, pack_panels, packed_len, panel_len},
-    pairs::{self, Ways, are_exact},
+    pairs::{Ways, are_exact},
     product::Product,
 };
 use crate::kernels::{
     float::VectorFloat,
+    limits,
     memory::{Scratch, with_scratch},
     simd::{self, Kernel, PairKernel, Pairs, Simd, Width},
     threads::{self, Shared},
@@ -40,7 +41,11 @@ pub(super) fn product<T: Multiply>(product: &Product<T>, out: &mut [T]) -> bool 
 /// Calls `run` with the regions of a product, on several threads where it is worth it.
 pub(crate) fn regions<T: Send, F: Factors<T>>(factors: &F, out: &mut [T], run: impl Fn(Region<'_, T, F>) + Sync) {
     let (m, n) = factors.size();
-    let work = factors.depths().sum::<usize>() * m * n;
+    let (work, places) = (factors.depths().sum::<usize>() * m * n, factors.places());
+    assert!(
+        out.len() == m * n && (places.columns == n || places.columns.is_multiple_of(16)),
+        "a place for each result"
+    );
     let out = Shared::new(out);
     let region = |rows, columns| {
         with_scratch(|[a, b, partial, wide]| run(Region { factors, rows, columns, out, a, b, partial, wide }));
@@ -82,7 +87,7 @@ multiply_wide!(f32, f16);
 
 impl Multiply for bf16 {
     fn multiply(width: Width, mut region: Region<'_, Self, Product<'_, Self>>) -> bool {
-        if width == Width::Sixteen && pairs::pay() {
+        if width == Width::Sixteen && limits::pairs_pay() {
             region = match simd::run_pairs(region) {
                 Ok(()) => return true,
                 Err(region) => region,
@@ -141,9 +146,10 @@ impl<T: VectorFloat, F: Factors<T>> Region<'_, T, F> {
                 let depth = range.len();
                 let epilogue = Epilogue { first: block == 0, last: block + 1 == blocks, added, out, places };
                 let (left, right) = factors.pair(which);
-                let b = b.uninit(packed_len(columns.len(), S::NR, depth));
+                let len = packed_len(columns.len(), S::NR, depth);
+                let b = b.uninit(if W::Terms::IN_LANE > 1 { len } else { 0 });
                 let b_sizes = ways.pack(simd, right, columns.clone(), range.clone(), S::NR, b, &mut space);
-                let (wide, mut is_packed) = (wide.uninit(b.len()), false);
+                let mut is_packed = false;
                 for some in parts(rows.clone(), mc::<S>()) {
                     let a = a.uninit(packed_len(some.len(), S::MR, depth));
                     let partial = partial.wrapping_add((some.start - rows.start) * NC);
@@ -161,6 +167,7 @@ impl<T: VectorFloat, F: Factors<T>> Region<'_, T, F> {
                             continue;
                         }
                         pack_panels(simd, &mut Wide, left, some.clone(), range.clone(), S::MR, a, &mut space);
+                        let wide = wide.uninit(len);
                         if !is_packed {
                             pack_panels(
                                 simd,

@@ -4,7 +4,7 @@
 //! differs only where a number or a sum is subnormal. So the sizes of all numbers are noted while they are packed, and a block
 //! whose numbers are [too small](are_exact) is multiplied in f32. No bit depends on the way.
 
-use std::{ops::Range, sync::OnceLock};
+use std::ops::Range;
 
 use half::bf16;
 
@@ -12,10 +12,7 @@ use super::{
     micro_kernel::{Paired, Terms, Wide},
     pack::{Operand, Packer, Rows, pack_panels},
 };
-use crate::kernels::{
-    limits,
-    simd::{Lanes, Pairs, Simd, SizeRange, Sizes},
-};
+use crate::kernels::simd::{Lanes, Pairs, Simd, SizeRange, Sizes};
 
 /// The ways to multiply a type besides widening it.
 pub(super) trait Ways<S: Simd, T>: Copy {
@@ -85,7 +82,7 @@ impl<S: Simd, P: Pairs<S>> Ways<S, bf16> for Paired<P> {
 }
 
 /// Packs pairs, and notes the sizes of their numbers.
-pub(crate) struct PairPacker<S: Simd, P> {
+struct PairPacker<S: Simd, P> {
     pairs: P,
     sizes: Sizes<S>,
 }
@@ -136,20 +133,14 @@ impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for PairPacker<S, P> {
 
 /// Whether pairs of numbers of these sizes have the sums of single terms.
 ///
-/// A number in bf16 has 8 bits, so one of exponent e is a multiple of 2^(e-7), and a product of two one of 2^(e+f-14). Where
-/// the smallest are at least multiples of 2^-126, the smallest normal f32, so is every sum, and none is subnormal. What is not
-/// finite is left to f32 as well: a NaN keeps its bits there.
-pub(crate) fn are_exact(a: SizeRange, b: SizeRange) -> bool {
+/// A number in bf16 has 8 bits, so one of exponent e is a multiple of 2^(e-7), and a product of two is one of 2^(e+f-14). Where
+/// the products of the smallest numbers are multiples of 2^-126, the smallest normal f32, every sum is one, and no sum is
+/// subnormal. What is not finite is left to f32 as well.
+pub(super) fn are_exact(a: SizeRange, b: SizeRange) -> bool {
     const INFINITE: u32 = 0x7f80;
     const LEAST_NORMAL: u32 = 0x80;
     let exponent = |size: u32| (size >> 7) as i32 - 127;
     a.most.max(b.most) < INFINITE
         && a.least.min(b.least) >= LEAST_NORMAL
         && exponent(a.least) + exponent(b.least) >= -126 + 14
-}
-
-/// Whether pairs are multiplied faster here than f32: measured once, for some are said to have a slow instruction.
-pub(crate) fn pay() -> bool {
-    static PAY: OnceLock<bool> = OnceLock::new();
-    *PAY.get_or_init(|| limits::pairs_speedup().is_some_and(|speedup| speedup > 1.1))
 }

@@ -21,7 +21,7 @@ pub(crate) struct Panels {
 }
 
 impl Panels {
-    /// Packs `b` as [`Operand::right_of`] reads it; `None` where there are no vectors.
+    /// Packs `b` as [`Matrix::right`] reads it; `None` where there are no vectors.
     pub fn new<T: VectorFloat>(width: Width, layout: Layout, (k, n): (usize, usize), b: &[T]) -> Option<Self> {
         let lines = simd::run_with(width, Packing { layout, k, n, b }).ok()?;
         Some(Panels { width, k, n, lines })

@@ -85,8 +85,8 @@ pub(crate) trait Simd: Copy {
 
 /// The instruction that multiplies pairs of bf16.
 ///
-/// A pair is a lane's 32 bits: the number of the first of two terms above, that of the second below. As with [`Simd`], a value is
-/// the proof that the machine has the instructions.
+/// The upper half of a lane holds the first term's number, the lower half the second's. As with [`Simd`], a value is the proof
+/// that the machine has the instructions.
 pub(crate) trait Pairs<S: Simd>: Copy {
     /// In each lane `c` plus the product of the first numbers, and then plus that of the second; both are rounded. What is
     /// subnormal counts as 0, before and after.
@@ -104,8 +104,8 @@ pub(crate) trait Pairs<S: Simd>: Copy {
     fn noted(self, sizes: &Sizes<S>) -> SizeRange;
 }
 
-/// Of some numbers in bf16 the smallest size and the largest, in the bits of lanes: of the former one less, so that 0 is the
-/// largest of all.
+/// The smallest and the largest size of some numbers in bf16, for each half of a lane. The smallest is kept less one, so that 0
+/// wraps to the largest and is ignored.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes<S: Simd> {
     pub least_less_one: S::F32s,
