@@ -18,7 +18,7 @@ thread_local! {
 }
 
 /// Notes that the cell that is being run is in evaluation, and would do something else in training. A cell with
-/// [`on_train`](crate::Cell::on_train) calls it in its `forward`. An optimizer then warns, once, when it updates parameters by
+/// [`on_train`](crate::cell::Forward::on_train) calls it in its `forward`. An optimizer then warns, once, when it updates parameters by
 /// what was computed: see [`Sgd::in_evaluation`](crate::Sgd::in_evaluation).
 pub fn ran_in_evaluation() {
     let Some(slot) = precision::slot().filter(|_| is_recording()) else { return };
