@@ -25,6 +25,8 @@ pub enum ErrorKind {
     Path,
     /// A policy file that cannot be read or does not make sense.
     Policy,
+    /// An applied plan that the network, or what it did, contradicts.
+    Plan,
     /// An architecture file that cannot be read.
     Model,
     /// A weights file that does not fit the network.
@@ -83,6 +85,8 @@ impl Error {
         path => Path;
         /// See [`ErrorKind::Policy`].
         policy => Policy;
+        /// See [`ErrorKind::Plan`].
+        plan => Plan;
         /// See [`ErrorKind::Model`].
         model => Model;
         /// See [`ErrorKind::Weights`].
@@ -97,7 +101,12 @@ impl Error {
 
     /// An error of the operating system about a file.
     pub fn io(file: &std::path::Path, error: &std::io::Error) -> Self {
-        Error::new(ErrorKind::Io, format!("{}: {error}", printable(&file.display().to_string())))
+        Error::io_with(file, error, "")
+    }
+
+    /// As [`io`](Error::io), with more words.
+    pub(crate) fn io_with(file: &std::path::Path, error: &std::io::Error, more: &str) -> Self {
+        Error::new(ErrorKind::Io, format!("{}: {error}{more}", printable(&file.display().to_string())))
     }
 
     /// What went wrong, for code.

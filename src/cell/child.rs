@@ -4,11 +4,14 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{AsCell, Cell, evaluation, file::read_slot, recompute::recomputed, saved::note_not_written};
+use super::{
+    AsCell, Cell, Forward, InSlot, SavedCell, evaluation, file::read_slot, recompute::recomputed,
+    saved::note_not_written, site::Site,
+};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
-    observe,
+    observe::{self, CellCall},
     precision::{self, Frame, OpRules},
     tensor::note_evaluated,
 };
@@ -58,23 +61,28 @@ pub struct Planned {
 /// The slot of a cell in a tree: the cell, the user's `to_float`, and the adapter that a plan put there.
 ///
 /// A `Child<Dense>` knows the type of its cell, a plain `Child` holds any. The adapter stands in the slot, not between two
-/// cells, so wrapping renames nothing and cannot happen twice. [`call`](Child::call) runs the cell through its adapter. A
-/// slot does not deref to its cell, so `child.forward(&x)` does not compile; `child.cell().forward(&x)` does, and runs the
-/// cell without its adapter.
+/// cells, so wrapping renames nothing and cannot happen twice. [`call`](Child::call) runs the cell through its adapter. Neither
+/// `child.forward(&x)` nor `child.cell().forward(&x)` compiles.
+///
+/// Where a plan was applied, a call that goes past the slot of a cell around this one is an error: a plan that changes the
+/// precision of `blocks` means `blocks.0` to be called inside of `blocks.with(..)`. Another error is a
+/// [`to_float`](Child::to_float) that was asked for since.
 ///
 /// In files a `Child` reads and writes as its cell; with `to_float`, as `{to_float: float32, cell: {...}}`.
 pub struct Child<C: ?Sized = dyn Cell> {
     to_float: Option<DType>,
     recompute: bool,
     planned: Planned,
-    cell: Box<C>,
+    /// Where it stood when a plan was applied.
+    site: Option<Site>,
+    cell: Box<InSlot<C>>,
 }
 
 /// A cell in its slot, as a walk shows it.
 #[derive(Debug)]
 pub struct Slot<'a> {
     /// The cell.
-    pub cell: &'a dyn Cell,
+    pub cell: &'a InSlot,
     /// The dtype that the user asked for in code.
     pub to_float: Option<DType>,
     /// What a plan put here.
@@ -91,10 +99,11 @@ pub struct Slot<'a> {
 #[derive(Debug)]
 pub struct SlotMut<'a> {
     /// The cell.
-    pub cell: &'a mut dyn Cell,
+    pub cell: &'a mut InSlot,
     to_float: &'a mut Option<DType>,
     recompute: &'a mut bool,
     planned: &'a mut Planned,
+    pub(super) site: &'a mut Option<Site>,
 }
 
 impl SlotMut<'_> {
@@ -141,9 +150,14 @@ impl SlotMut<'_> {
         *self.recompute = recompute;
     }
 
-    /// Puts here what a plan decided, and returns what was here.
-    pub(crate) fn replace_planned(&mut self, planned: Planned) -> Planned {
-        std::mem::replace(self.planned, planned)
+    /// Whether an adapter is in force here.
+    pub(super) fn adapts(&self) -> bool {
+        self.planned.adapter.is_some() || self.to_float.is_some()
+    }
+
+    /// Puts here what a plan decided, and where it was applied; returns what was here.
+    pub(crate) fn replace_planned(&mut self, planned: Planned, site: Option<Site>) -> (Planned, Option<Site>) {
+        (std::mem::replace(self.planned, planned), std::mem::replace(self.site, site))
     }
 }
 
@@ -159,12 +173,13 @@ fn check_castable(what: &str, dtype: Option<DType>) -> Result<()> {
 impl<C: Cell> Child<C> {
     /// A slot with a cell and no adapter.
     pub fn new(cell: C) -> Self {
-        Child { to_float: None, recompute: false, planned: Planned::default(), cell: Box::new(cell) }
+        Child { to_float: None, recompute: false, planned: Planned::default(), site: None, cell: InSlot::new(cell) }
     }
 
     /// Forgets the type of the cell.
     pub fn erase(self) -> Child {
-        Child { to_float: self.to_float, recompute: self.recompute, planned: self.planned, cell: self.cell }
+        let Child { to_float, recompute, planned, site, cell } = self;
+        Child { to_float, recompute, planned, site, cell }
     }
 }
 
@@ -210,14 +225,13 @@ impl<C: ?Sized> Child<C> {
         Ok(())
     }
 
-    /// The cell itself, for its fields. To run it, use [`call`](Child::call) or [`with`](Child::with): what is called on
-    /// the cell itself runs without the adapter.
-    pub fn cell(&self) -> &C {
+    /// The cell itself, for its fields. To run it, use [`call`](Child::call) or [`with`](Child::with).
+    pub fn cell(&self) -> &InSlot<C> {
         &self.cell
     }
 
     /// The cell itself, mutable.
-    pub fn cell_mut(&mut self) -> &mut C {
+    pub fn cell_mut(&mut self) -> &mut InSlot<C> {
         &mut self.cell
     }
 
@@ -295,7 +309,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// # Errors
     /// What the cell reports, with the path of the innermost cell in which it happened.
     pub fn call(&self, x: &Tensor) -> Result<Tensor> {
-        self.with(x, |cell, x| cell.as_cell().forward(&x))
+        self.with(x, |cell, x| Forward::forward(cell.as_cell(), &x))
     }
 
     /// Runs the cell on a list of tensors. Every floating tensor is cast.
@@ -303,7 +317,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// # Errors
     /// As [`call`](Child::call).
     pub fn call_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        self.with(inputs.to_vec(), |cell, inputs| cell.as_cell().forward_many(&inputs))
+        self.with(inputs.to_vec(), |cell, inputs| Forward::forward_many(cell.as_cell(), &inputs))
     }
 
     /// Runs any method of the cell through the adapter, with inputs and outputs of any [`Castable`] shape.
@@ -324,7 +338,9 @@ impl<C: ?Sized + AsCell> Child<C> {
         let run = |inputs: I::Owned| {
             let outputs = body(&self.cell, inputs)?;
             if let Some(entering) = entering {
-                observe::emit_cell_call(self.id(), entering, outputs.elements());
+                let (kind, has_params) = (self.cell.as_cell().kind(), !self.named_params().is_empty());
+                let (slot, inputs, outputs) = (self.id(), entering, outputs.elements());
+                observe::emit_cell_call(CellCall { slot, kind, has_params, inputs, outputs });
             }
             Ok::<O, Error>(outputs)
         };
@@ -358,16 +374,18 @@ impl<C: ?Sized + AsCell> Child<C> {
             }
             y
         };
-        let result = {
+        let checked = self.site.as_ref().map_or(Ok(()), |site| site.check(self.to_float));
+        let result = checked.and_then(|()| {
             let _slot = precision::enter_slot(self.id());
-            let _region = frame.map(precision::enter);
+            let number = self.site.as_ref().and_then(Site::number);
+            let _region = frame.map(|frame| precision::enter_adapter(frame, number));
             let _grads = wide.map(precision::enter_weight_grads);
             if self.is_recomputed() {
                 recomputed(inputs, &mut inward, run, &mut outward)
             } else {
                 run(inputs.map(&mut inward)).map(|outputs| outputs.map(&mut outward))
             }
-        };
+        });
         result.map_err(|e| {
             let e = e.in_slot(self.id());
             if outermost { e.resolve_cell(|slot| self.path_of(slot)) } else { e }
@@ -378,13 +396,13 @@ impl<C: ?Sized + AsCell> Child<C> {
     pub fn slot(&self) -> Slot<'_> {
         let (to_float, recompute, planned) = (self.to_float, self.recompute, &self.planned);
         let adapter = planned.adapter.as_ref();
-        Slot { cell: self.cell.as_cell(), to_float, adapter, recompute, planned, id: self.id() }
+        Slot { cell: AsCell::in_slot(&self.cell), to_float, adapter, recompute, planned, id: self.id() }
     }
 
     /// This slot, mutable.
     pub fn slot_mut(&mut self) -> SlotMut<'_> {
-        let (to_float, recompute, planned) = (&mut self.to_float, &mut self.recompute, &mut self.planned);
-        SlotMut { to_float, recompute, planned, cell: self.cell.as_cell_mut() }
+        let Child { to_float, recompute, planned, site, cell } = self;
+        SlotMut { to_float, recompute, planned, site, cell: AsCell::in_slot_mut(cell) }
     }
 }
 
@@ -479,7 +497,7 @@ impl<C: Clone> Clone for Child<C> {
     /// The same layer in another place. The two share their parameters. The adapter is not copied.
     fn clone(&self) -> Self {
         let (to_float, recompute, cell) = (self.to_float, self.recompute, self.cell.clone());
-        Child { to_float, recompute, planned: Planned::default(), cell }
+        Child { to_float, recompute, planned: Planned::default(), site: None, cell }
     }
 }
 
@@ -493,23 +511,23 @@ struct Requested<'a, C: ?Sized> {
 impl<C: ?Sized + Serialize> Serialize for Child<C> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let written = match self.to_float {
-            None => self.cell.serialize(serializer),
-            Some(to_float) => Requested { to_float, cell: &*self.cell }.serialize(serializer),
+            None => (**self.cell).serialize(serializer),
+            Some(to_float) => Requested { to_float, cell: &**self.cell }.serialize(serializer),
         };
         written.inspect_err(|_| note_not_written(self.id()))
     }
 }
 
-impl<'de, C: ?Sized> Deserialize<'de> for Child<C>
-where
-    Box<C>: Deserialize<'de>,
-{
+impl<'de, C: Deserialize<'de>> Deserialize<'de> for Child<C> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_slot(deserializer).map(|(to_float, cell)| Child {
-            to_float,
-            recompute: false,
-            planned: Planned::default(),
-            cell,
-        })
+        let (to_float, cell) = read_slot(deserializer)?;
+        Ok(Child { to_float, recompute: false, planned: Planned::default(), site: None, cell: InSlot::new(cell) })
+    }
+}
+
+impl<'de> Deserialize<'de> for Child {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (to_float, cell) = read_slot::<_, Box<dyn SavedCell>>(deserializer)?;
+        Ok(Child { to_float, ..cell.into_slot() })
     }
 }

@@ -6,12 +6,14 @@ mod child;
 pub mod derived;
 mod evaluation;
 mod file;
+mod in_slot;
 mod kinds;
 mod member;
 mod params;
 mod pattern;
 mod recompute;
 mod saved;
+mod site;
 mod trace;
 mod walk;
 
@@ -19,6 +21,7 @@ use std::{any::Any, fmt::Debug};
 
 pub use child::{Adapter, Cast, Castable, Child, Planned, Slot, SlotMut};
 pub use evaluation::ran_in_evaluation;
+pub use in_slot::InSlot;
 pub use kinds::kinds;
 pub(crate) use kinds::known_kinds;
 pub use member::Member;
@@ -87,9 +90,11 @@ pub use pattern::Pattern;
 pub use precast_derive::Cell;
 pub use saved::SavedCell;
 pub(crate) use saved::writing;
+pub(crate) use site::Site;
+pub(crate) use trace::{CellCall, ParamRead};
 pub use trace::{NonFinite, Trace, TracedOp};
-pub(crate) use walk::no_such_path;
 pub use walk::{Entry, Node, NodeMut, join};
+pub(crate) use walk::{named, no_such_path};
 
 use crate::{
     Tensor,
@@ -167,16 +172,21 @@ impl dyn Cell {
 pub trait AsCell {
     /// As a trait object.
     fn as_cell(&self) -> &dyn Cell;
-    /// As a mutable trait object.
-    fn as_cell_mut(&mut self) -> &mut dyn Cell;
+    /// In its slot, as a trait object.
+    fn in_slot(cell: &InSlot<Self>) -> &InSlot;
+    /// In its slot, as a mutable trait object.
+    fn in_slot_mut(cell: &mut InSlot<Self>) -> &mut InSlot;
 }
 
 impl<C: Cell> AsCell for C {
     fn as_cell(&self) -> &dyn Cell {
         self
     }
-    fn as_cell_mut(&mut self) -> &mut dyn Cell {
-        self
+    fn in_slot(cell: &InSlot<C>) -> &InSlot {
+        cell
+    }
+    fn in_slot_mut(cell: &mut InSlot<C>) -> &mut InSlot {
+        cell
     }
 }
 
@@ -184,7 +194,10 @@ impl AsCell for dyn Cell {
     fn as_cell(&self) -> &dyn Cell {
         self
     }
-    fn as_cell_mut(&mut self) -> &mut dyn Cell {
-        self
+    fn in_slot(cell: &InSlot) -> &InSlot {
+        cell
+    }
+    fn in_slot_mut(cell: &mut InSlot) -> &mut InSlot {
+        cell
     }
 }

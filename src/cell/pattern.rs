@@ -126,6 +126,10 @@ impl std::str::FromStr for Pattern {
                 "" => Err(Error::policy(format!("the path pattern `{text}` has an empty segment"))),
                 "*" => Ok(Segment::One),
                 "**" => Ok(Segment::Any),
+                part if part.contains(['[', ']', '{', '}', '?']) => Err(Error::policy(format!(
+                    "the path pattern `{text}` has the segment `{part}`; there are no ranges, alternatives or `?`: a segment is a \
+                     name, `*` (any one) or `**` (any number)"
+                ))),
                 part if part.contains('*') => Err(Error::policy(format!(
                     "the path pattern `{text}` has a `*` inside the segment `{part}`; a segment is a name, `*` (any one) or `**` (any number)"
                 ))),
@@ -176,6 +180,14 @@ mod tests {
             let pattern: Pattern = pattern.join(".").parse().unwrap();
             let parts: Vec<&str> = path.iter().map(String::as_str).collect();
             proptest::prop_assert_eq!(pattern.matches(&path.join(".")), by_definition(&pattern.segments, &parts));
+        }
+    }
+
+    #[test]
+    fn what_other_patterns_have_is_told() {
+        for text in ["layers.[0-3].norm", "layers.{0,1}", "fc?"] {
+            let message = text.parse::<Pattern>().unwrap_err().to_string();
+            assert!(message.contains("there are no ranges, alternatives or `?`"), "{message}");
         }
     }
 

@@ -2,14 +2,27 @@
 
 use std::cell::Cell as Place;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error as _};
+use serde::{Serialize, Serializer, ser::Error as _};
 
-use super::Cell;
+use super::{Cell, Child};
 
 /// A cell that reads and writes as a map of its `kind` and its fields. `#[cell(saved)]` implements it for a type that derives
 /// `Serialize` and `Deserialize`.
 #[typetag::serde(tag = "kind")]
-pub trait SavedCell: Cell {}
+pub trait SavedCell: Cell + IntoSlot {}
+
+/// A boxed cell that can be put into a slot.
+#[doc(hidden)]
+pub trait IntoSlot {
+    #[doc(hidden)]
+    fn into_slot(self: Box<Self>) -> Child;
+}
+
+impl<C: Cell> IntoSlot for C {
+    fn into_slot(self: Box<Self>) -> Child {
+        Child::of(*self)
+    }
+}
 
 impl Serialize for dyn Cell {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -21,12 +34,6 @@ impl Serialize for dyn Cell {
                 self.kind()
             ))),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Box<dyn Cell> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Box::<dyn SavedCell>::deserialize(deserializer)?)
     }
 }
 

@@ -1,10 +1,13 @@
 //! Which op ran in which cell: an observed run whose slots are named by their paths.
 
-use std::fmt;
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
 
 use serde::Serialize;
 
-use super::{AsCell, Child};
+use super::{AsCell, Child, Node};
 use crate::{
     DType, Op,
     observe::{self, Sizes},
@@ -24,6 +27,8 @@ pub struct TracedOp {
     pub output: DType,
     /// Whether it ran in a backward pass.
     pub backward: bool,
+    /// Whether its precision was that of the cell: not outside every cell, and not in a region that code entered.
+    pub by_cell: bool,
     /// Shapes of inputs and result, and what the tape keeps.
     pub sizes: Sizes,
 }
@@ -31,10 +36,22 @@ pub struct TracedOp {
 /// One call of a cell in a traced run: how many elements that a cast would touch went in and came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CellCall {
-    pub path: String,
-    pub kind: String,
+    /// `None` for a cell that the walk over the network does not meet.
+    pub path: Option<String>,
+    pub kind: &'static str,
+    /// Whether it has parameters, or cells inside it have.
+    pub has_params: bool,
     pub inputs: usize,
     pub outputs: usize,
+}
+
+/// A forward pass that reads a parameter of the network.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ParamRead {
+    /// Path of the cell whose code read it; `None` outside of every cell of the network.
+    pub by: Option<String>,
+    /// The cells that have it, by their paths, and the name that it has there. A tied one has several.
+    pub owners: Vec<(String, String)>,
 }
 
 /// Every op call of a run, in order.
@@ -43,6 +60,8 @@ pub struct Trace {
     /// The calls.
     pub ops: Vec<TracedOp>,
     pub(crate) cells: Vec<CellCall>,
+    /// Each once.
+    pub(crate) reads: Vec<ParamRead>,
 }
 
 impl Trace {
@@ -110,37 +129,41 @@ impl<C: ?Sized + AsCell> Child<C> {
 
     /// Runs `f`, which calls this network, and tells beside its result every op that ran and in which cell.
     pub fn trace<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Trace) {
-        let (result, events, cell_calls) = observe::watch_cells(|| f(self));
-        let mut paths = std::collections::HashMap::new();
+        let (result, seen) = observe::watch_all(|| f(self));
+        let (mut paths, mut owners) = (HashMap::new(), HashMap::<u64, Vec<(String, String)>>::new());
         self.walk(&mut |entry| {
-            paths.insert(entry.slot.id, (entry.path.to_string(), entry.slot.cell.kind().to_string()));
+            paths.insert(entry.slot.id, entry.path.to_string());
+            entry.slot.cell.visit(&mut |name, node| {
+                if let Node::Param(param) = node {
+                    owners.entry(param.id().0).or_default().push((entry.path.to_string(), name.to_string()));
+                }
+            });
         });
-        let cell = |slot: usize| paths.get(&slot).cloned().unwrap_or_default();
-        let name = |slot: Option<usize>| slot.map(|id| cell(id).0).unwrap_or_default();
+        let path = |slot: usize| paths.get(&slot).cloned();
         // Storage that two ops keep is counted once, for the first.
-        let mut kept = std::collections::HashSet::new();
-        let ops = events
-            .into_iter()
-            .map(|mut e| {
-                e.sizes.kept.retain(|of| kept.insert(of.address));
-                e
-            })
-            .map(|e| TracedOp {
-                path: name(e.slot),
+        let mut kept = HashSet::new();
+        let ops = seen.events.into_iter().map(|mut e| {
+            e.sizes.kept.retain(|of| kept.insert(of.address));
+            let cell = e.slot.and_then(path);
+            TracedOp {
+                by_cell: cell.is_some() && !e.in_code,
+                path: cell.unwrap_or_default(),
                 op: e.op,
                 inputs: e.inputs,
                 output: e.output,
                 backward: e.backward,
                 sizes: e.sizes,
-            })
-            .collect();
-        let cells = cell_calls
-            .into_iter()
-            .map(|c| {
-                let (path, kind) = cell(c.slot);
-                CellCall { path, kind, inputs: c.inputs, outputs: c.outputs }
-            })
-            .collect();
-        (result, Trace { ops, cells })
+            }
+        });
+        let cells = seen.cell_calls.into_iter().map(|call| {
+            let observe::CellCall { slot, kind, has_params, inputs, outputs } = call;
+            CellCall { path: path(slot), kind, has_params, inputs, outputs }
+        });
+        let mut met = HashSet::new();
+        let reads = seen.reads.into_iter().filter_map(|read| {
+            let read = ParamRead { by: read.slot.and_then(path), owners: owners.get(&read.leaf)?.clone() };
+            met.insert(read.clone()).then_some(read)
+        });
+        (result, Trace { ops: ops.collect(), cells: cells.collect(), reads: reads.collect() })
     }
 }

@@ -1,9 +1,12 @@
 //! Walking a tree of cells in a fixed order: a cell, then its children as they are listed.
 
+use std::borrow::Cow;
+
 use super::{AsCell, Cell, Child, Params, Slot, SlotMut};
 use crate::{
     Param,
     error::{Error, Result, did_you_mean},
+    printable::printable,
 };
 
 /// What a cell shows of itself: a child in its slot, or a parameter.
@@ -33,6 +36,14 @@ pub struct Entry<'a> {
     pub depth: usize,
     /// The cell in its slot.
     pub slot: Slot<'a>,
+}
+
+/// The cell at a path, as messages call it.
+pub(crate) fn named(path: &str) -> Cow<'static, str> {
+    match path {
+        "" => "the network itself".into(),
+        path => format!("`{}`", printable(path)).into(),
+    }
 }
 
 /// `parent.name`, or `name` below the root.
@@ -127,7 +138,7 @@ pub(crate) fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a s
 }
 
 /// Runs `f` with `name` appended to the path, and takes it off again.
-fn below(path: &mut String, name: &str, f: impl FnOnce(&mut String)) {
+pub(super) fn below(path: &mut String, name: &str, f: impl FnOnce(&mut String)) {
     let len = path.len();
     if len > 0 {
         path.push('.');

@@ -25,6 +25,8 @@ pub struct Event {
     pub output: DType,
     /// Whether it ran in a backward pass.
     pub backward: bool,
+    /// Whether a region that code entered decided on its precision, and not the slot of a cell.
+    pub in_code: bool,
     /// Shapes of inputs and result, and what the tape keeps.
     pub sizes: Sizes,
 }
@@ -64,15 +66,27 @@ impl PartialEq for Activation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellCall {
     pub slot: usize,
+    pub kind: &'static str,
+    /// Whether it has parameters, or cells inside it have.
+    pub has_params: bool,
     pub inputs: usize,
     pub outputs: usize,
 }
 
-/// What a watch has seen so far.
+/// A forward pass that reads the leaf of this number, in the cell of this slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub slot: Option<usize>,
+    pub leaf: u64,
+}
+
+/// What a watch has seen.
 #[derive(Default)]
-struct Seen {
-    events: Vec<Event>,
-    cell_calls: Vec<CellCall>,
+pub(crate) struct Seen {
+    pub events: Vec<Event>,
+    /// In the order in which they ended.
+    pub cell_calls: Vec<CellCall>,
+    pub reads: Vec<Read>,
 }
 
 thread_local! {
@@ -82,12 +96,12 @@ thread_local! {
 
 /// Runs `f` and returns, beside its result, every event of this thread in order. An outer watch sees them too.
 pub fn watch<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>) {
-    let (result, events, _) = watch_cells(f);
-    (result, events)
+    let (result, seen) = watch_all(f);
+    (result, seen.events)
 }
 
-/// As [`watch`], with every call of a cell in the order in which they ended.
-pub(crate) fn watch_cells<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>, Vec<CellCall>) {
+/// As [`watch`], with the calls of cells and what they read.
+pub(crate) fn watch_all<R>(f: impl FnOnce() -> R) -> (R, Seen) {
     struct Restore(Option<Seen>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -98,27 +112,37 @@ pub(crate) fn watch_cells<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>, Vec<CellC
     let mut outer = Restore(SEEN.replace(Some(Seen::default())));
     WATCHED.set(true);
     let result = f();
-    let Seen { events, cell_calls } = SEEN.take().unwrap_or_default();
-    if let Some(seen) = &mut outer.0 {
-        seen.events.extend_from_slice(&events);
-        seen.cell_calls.extend_from_slice(&cell_calls);
+    let seen = SEEN.take().unwrap_or_default();
+    if let Some(outer) = &mut outer.0 {
+        outer.events.extend_from_slice(&seen.events);
+        outer.cell_calls.extend_from_slice(&seen.cell_calls);
+        outer.reads.extend_from_slice(&seen.reads);
     }
-    (result, events, cell_calls)
+    (result, seen)
 }
 
 /// Tells observers of an op call. `sizes` is called only where somebody watches.
 pub(crate) fn emit(op: Op, inputs: impl IntoIterator<Item = DType>, output: DType, sizes: impl FnOnce() -> Sizes) {
     if is_watched() {
         let (inputs, sizes) = (inputs.into_iter().collect(), sizes());
-        let event = Event { slot: precision::slot(), op, inputs, output, backward: precision::in_backward(), sizes };
+        let (slot, backward, in_code) = (precision::slot(), precision::in_backward(), precision::in_code());
+        let event = Event { slot, op, inputs, output, backward, in_code, sizes };
         note(|seen| seen.events.push(event));
     }
 }
 
 /// Tells observers of the call of a cell.
-pub(crate) fn emit_cell_call(slot: usize, inputs: usize, outputs: usize) {
+pub(crate) fn emit_cell_call(call: CellCall) {
     if is_watched() {
-        note(|seen| seen.cell_calls.push(CellCall { slot, inputs, outputs }));
+        note(|seen| seen.cell_calls.push(call));
+    }
+}
+
+/// Tells observers which leaves an op reads.
+pub(crate) fn emit_reads(leaves: impl Iterator<Item = u64>) {
+    if is_watched() && !precision::in_backward() {
+        let slot = precision::slot();
+        note(|seen| seen.reads.extend(leaves.map(|leaf| Read { slot, leaf })));
     }
 }
 

@@ -116,7 +116,15 @@ mod tests {
     use crate::observe::Sizes;
 
     fn event(op: Op, inputs: &[DType], output: DType) -> Event {
-        Event { slot: None, op, inputs: inputs.into(), output, backward: false, sizes: Sizes::default() }
+        Event {
+            slot: None,
+            op,
+            inputs: inputs.into(),
+            output,
+            backward: false,
+            in_code: false,
+            sizes: Sizes::default(),
+        }
     }
 
     #[test]

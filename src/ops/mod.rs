@@ -59,6 +59,7 @@ pub(crate) fn dispatch(
 /// The inputs as the innermost frame demands them, and the dtype to which it wants the result cast.
 fn prepare(op: Op, inputs: &[&Tensor]) -> Result<(Vec<Tensor>, Option<DType>)> {
     let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype()).collect();
+    observe::emit_reads(inputs.iter().filter_map(|x| Some(x.place().leaf()?.0)));
     let (casts, cached) =
         precision::with_current(|frame, cached| Ok::<_, Error>((precision::resolve(frame, op, &dtypes)?, cached)))?;
     let cast = |(x, to): (&&Tensor, &Option<DType>)| match to {

@@ -49,7 +49,8 @@ pub trait Optimizer: Debug + Send {
     /// One step. A parameter without a gradient is left alone. On an error no parameter has changed.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a hyperparameter outside its range,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a hyperparameter outside its range, for an optimizer without parameters,
+    /// and where none of its parameters has a gradient,
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a gradient that has not its parameter's shape.
     fn update(&mut self, grads: &Grads) -> Result<()>;
 

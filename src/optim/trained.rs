@@ -93,9 +93,12 @@ impl<R: Rule> Trained<R> {
         check_not_negative("learning rate", self.lr)?;
         check_not_negative("weight decay", self.weight_decay)?;
         self.rule.check()?;
-        if let Some((first, _)) = self.params.iter().next()
-            && self.params.iter().all(|(_, param)| grads.pending(param).is_none())
-        {
+        let Some((first, _)) = self.params.iter().next() else {
+            return Err(Error::value(
+                "the optimizer has no parameters, so it would train nothing: `net.params()` has those of a network",
+            ));
+        };
+        if self.params.iter().all(|(_, param)| grads.pending(param).is_none()) {
             return Err(Error::value(format!(
                 "none of the optimizer's parameters, the first of which is `{first}`, has a gradient: the loss depends on none of \
                  them (was it computed from another network?), or these are the gradients of another optimizer's"

@@ -10,11 +10,11 @@ macro_rules! embedded {
 }
 pub(super) use embedded;
 
-/// Where the file of a name stands among those embedded; else a message with the nearest name and all of them.
-pub(super) fn position(files: &[(&str, &str)], name: &str, unknown: &str) -> Result<usize, String> {
+/// Where the file of a name stands among those embedded; else a message with all names and the one nearest to what is meant.
+pub(super) fn position(files: &[(&str, &str)], name: &str, meant: &str, unknown: &str) -> Result<usize, String> {
     files.iter().position(|(known, _)| *known == name).ok_or_else(|| {
         let allowed: Vec<&str> = files.iter().map(|(known, _)| *known).collect();
-        let near = did_you_mean(name, allowed.iter().copied());
+        let near = did_you_mean(meant, allowed.iter().copied());
         format!("{unknown} `{name}`{near}; allowed: {}", allowed.join(", "))
     })
 }

@@ -41,9 +41,15 @@ impl Policy {
         let name = path.display().to_string();
         // One byte more than allowed, so that an endless file ends here.
         let mut bytes = Vec::new();
-        std::fs::File::open(path)
-            .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
-            .map_err(|error| Error::io(path, &error))?;
+        std::fs::File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)).map_err(
+            |error| match (error.kind(), Policy::meant(&name)) {
+                (std::io::ErrorKind::NotFound, Some(shipped)) => {
+                    let words = format!("; the policy that comes with the library is `Policy::named({shipped:?})`");
+                    Error::io_with(path, &error, &words)
+                }
+                _ => Error::io(path, &error),
+            },
+        )?;
         // A character may be cut at the limit, so the size comes before the encoding.
         check_size(&bytes, &name)?;
         match std::str::from_utf8(&bytes) {

@@ -4,7 +4,7 @@ use std::{convert::Infallible, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, by_name};
+use crate::error::{Error, Result, did_you_mean};
 
 /// How much of a network is lowered.
 ///
@@ -74,7 +74,16 @@ impl FromStr for Level {
 
     /// Exact: `O2`, not `o2` and not `2`.
     fn from_str(text: &str) -> Result<Self> {
-        by_name(text, Level::ALL, Level::name, "unknown level").map_err(Error::level)
+        Level::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| {
+            // A zero for the letter, or the number alone.
+            let meant = match text.as_bytes() {
+                [b'0', digit] | [digit] if digit.is_ascii_digit() => format!("O{}", char::from(*digit)),
+                _ => text.to_string(),
+            };
+            let names = Level::ALL.map(Level::name);
+            let near = did_you_mean(&meant, names);
+            Error::level(format!("unknown level `{text}`{near}; allowed: {}", names.join(", ")))
+        })
     }
 }
 

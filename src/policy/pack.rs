@@ -81,7 +81,7 @@ impl Pack {
     /// As [`named`](Pack::named), without a copy: each pack is read once in the life of a program.
     pub(crate) fn shared(name: &str) -> Result<Arc<Self>> {
         static READ: [OnceLock<Arc<Pack>>; EMBEDDED.len()] = [const { OnceLock::new() }; EMBEDDED.len()];
-        let at = super::embedded::position(&EMBEDDED, name, "no pack is called").map_err(Error::list)?;
+        let at = super::embedded::position(&EMBEDDED, name, name, "no pack is called").map_err(Error::list)?;
         if let Some(pack) = READ[at].get() {
             return Ok(pack.clone());
         }

@@ -28,8 +28,31 @@ impl Policy {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn named(name: &str) -> Result<Self> {
-        let at = position(&EMBEDDED, name, "no policy is called").map_err(Error::policy)?;
+        let at = position(&EMBEDDED, name, &usual(name), "no policy is called").map_err(Error::policy)?;
         Policy::parse(EMBEDDED[at].1, &format!("policies/{name}.yaml"))
+    }
+
+    /// The name of a policy that comes with the library and that is meant by this one: `o2` by `O2`, `02`, `o2-fp16` and
+    /// `policies/o2.yaml`.
+    pub(super) fn meant(name: &str) -> Option<&'static str> {
+        let stem = std::path::Path::new(name).file_stem()?.to_str()?;
+        let name = usual(stem);
+        Policy::names().find(|known| *known == name)
+    }
+}
+
+/// A name as it would be written here: levels by a letter, bfloat16 by `-bf16`, float16 by nothing.
+fn usual(name: &str) -> String {
+    let name = name.to_lowercase();
+    let (level, dtype) = name.split_once(['-', '_']).unwrap_or((&name, ""));
+    let level = match level.as_bytes() {
+        [b'0', digit] => format!("o{}", char::from(*digit)),
+        _ => level.to_string(),
+    };
+    match dtype {
+        "" | "f16" | "fp16" | "float16" | "half" => level,
+        "bf16" | "bfloat16" => format!("{level}-bf16"),
+        other => format!("{level}-{other}"),
     }
 }
 
@@ -57,5 +80,22 @@ mod tests {
             "no policy is called `O2` (did you mean `o2`?); allowed: o0, o1, o1-bf16, o2, o2-bf16, o3, o3-bf16, auto, auto-bf16, \
              graph, graph-bf16"
         );
+    }
+
+    #[test]
+    fn names_that_others_would_write_are_answered() {
+        for (name, meant) in [
+            ("O2", "o2"),
+            ("02", "o2"),
+            ("o2-fp16", "o2"),
+            ("O1_bfloat16", "o1-bf16"),
+            ("Auto-f16", "auto"),
+            ("policies/o3-bf16.yaml", "o3-bf16"),
+        ] {
+            assert_eq!(Policy::meant(name), Some(meant), "{name}");
+        }
+        let message = Policy::named("o2-fp16").unwrap_err().to_string();
+        assert!(message.starts_with("no policy is called `o2-fp16` (did you mean `o2`?)"), "{message}");
+        assert_eq!(Policy::meant("mine.yaml"), None);
     }
 }

@@ -20,16 +20,19 @@ pub struct AutocastState {
 }
 
 /// One entered region. An adapter's frame is part of the [`autocast`](crate::autocast()) region around it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entered {
-    /// Distinguishes the frame from a later one at the same depth.
-    number: u64,
     frame: Frame,
     region: Option<AutocastState>,
+    /// The number of the innermost adapter, of those that a plan numbered.
+    adapter: Option<u64>,
+    /// Whether code entered it, and not the slot of a cell.
+    in_code: bool,
 }
 
 thread_local! {
-    static STACK: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
+    /// Each with a number that distinguishes it from a later one at the same depth.
+    static STACK: RefCell<Vec<(u64, Entered)>> = const { RefCell::new(Vec::new()) };
     /// How many frames were entered so far.
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
@@ -45,22 +48,33 @@ pub struct Scope {
 
 /// Enters a frame on this thread until the returned guard is dropped.
 pub fn enter(frame: Frame) -> Scope {
-    STACK.with_borrow_mut(|stack| {
-        let region = stack.last().and_then(|top| top.region);
-        push(stack, frame, region)
+    push(|top| {
+        let (region, adapter) = top.map_or((None, None), |top| (top.region, top.adapter));
+        Entered { frame, region, adapter, in_code: true }
     })
 }
 
 /// Enters the frame of an [`autocast`](crate::autocast()) region.
 pub(crate) fn enter_region(frame: Frame, region: AutocastState) -> Scope {
-    STACK.with_borrow_mut(|stack| push(stack, frame, Some(region)))
+    push(|top| Entered { frame, region: Some(region), adapter: top.and_then(|top| top.adapter), in_code: true })
 }
 
-fn push(stack: &mut Vec<Entered>, frame: Frame, region: Option<AutocastState>) -> Scope {
+/// Enters the frame of the adapter of a cell, with its number where a plan gave it one.
+pub(crate) fn enter_adapter(frame: Frame, number: Option<u64>) -> Scope {
+    push(|top| {
+        let (region, around) = top.map_or((None, None), |top| (top.region, top.adapter));
+        Entered { frame, region, adapter: number.or(around), in_code: false }
+    })
+}
+
+fn push(entered: impl FnOnce(Option<&Entered>) -> Entered) -> Scope {
     let number = COUNT.get() + 1;
     COUNT.set(number);
-    stack.push(Entered { number, frame, region });
-    Scope { depth: stack.len() - 1, number, _thread: PhantomData }
+    STACK.with_borrow_mut(|stack| {
+        let entered = entered(stack.last().map(|(_, top)| top));
+        stack.push((number, entered));
+        Scope { depth: stack.len() - 1, number, _thread: PhantomData }
+    })
 }
 
 impl Drop for Scope {
@@ -70,26 +84,40 @@ impl Drop for Scope {
         // The stack is gone when a thread is being torn down; then there is nothing to restore.
         let _ = STACK.try_with(|stack| {
             let mut stack = stack.borrow_mut();
-            if stack.get(self.depth).is_some_and(|entered| entered.number == self.number) {
+            if stack.get(self.depth).is_some_and(|(number, _)| *number == self.number) {
                 stack.truncate(self.depth);
             }
         });
     }
 }
 
+fn top<R>(f: impl FnOnce(Option<&Entered>) -> R) -> R {
+    STACK.with_borrow(|stack| f(stack.last().map(|(_, top)| top)))
+}
+
 /// The innermost frame of this thread; a new thread has none.
 pub fn current() -> Option<Frame> {
-    STACK.with_borrow(|stack| stack.last().map(|top| top.frame.clone()))
+    top(|top| top.map(|top| top.frame.clone()))
 }
 
 /// The innermost [`autocast`](crate::autocast()) region of this thread.
 pub fn region() -> Option<AutocastState> {
-    STACK.with_borrow(|stack| stack.last().and_then(|top| top.region))
+    top(|top| top.and_then(|top| top.region))
+}
+
+/// The number of the innermost adapter of this thread, of those that a plan numbered.
+pub(crate) fn adapter() -> Option<u64> {
+    top(|top| top.and_then(|top| top.adapter))
+}
+
+/// Whether code entered the innermost frame, and not the slot of a cell.
+pub(crate) fn in_code() -> bool {
+    top(|top| top.is_some_and(|top| top.in_code))
 }
 
 /// Lends the innermost frame, and whether low copies of parameters are kept. `f` must not enter or leave a frame.
 pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Frame>, bool) -> R) -> R {
-    STACK.with_borrow(|stack| match stack.last() {
+    top(|top| match top {
         Some(top) => f(Some(&top.frame), top.region.is_none_or(|region| region.cache)),
         None => f(None, true),
     })
@@ -112,19 +140,19 @@ pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Frame>, bool) -> R) -> R {
 /// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Carried(Option<(Frame, Option<AutocastState>)>);
+pub struct Carried(Entered);
 
 /// Takes the precision of this thread along.
 pub fn carry() -> Carried {
-    Carried(STACK.with_borrow(|stack| stack.last().map(|top| (top.frame.clone(), top.region))))
+    // Where nothing was entered, nothing is cast, whatever the other thread has entered itself.
+    let nothing = || Entered { frame: Frame::Off, region: None, adapter: None, in_code: false };
+    Carried(top(|top| top.cloned().unwrap_or_else(nothing)))
 }
 
 impl Carried {
     /// Runs `f` on this thread in the precision that was taken along.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
-        // Where nothing was entered, nothing is cast, whatever this thread has entered itself.
-        let (frame, region) = self.0.clone().unwrap_or((Frame::Off, None));
-        let _scope = STACK.with_borrow_mut(|stack| push(stack, frame, region));
+        let _scope = push(|_| self.0.clone());
         f()
     }
 }

@@ -1,10 +1,10 @@
 //! Putting a plan's adapters into the slots of a network, and taking them out again.
 
-use super::{Decision, Plan};
+use super::{Decision, Plan, Reason};
 use crate::{
     Autocast, DType, Policy,
     autocast::Wrapped,
-    cell::{AsCell, Child, Planned, Slot},
+    cell::{AsCell, Child, Planned, Site, Slot, named},
     error::{Error, Result},
     logging::event,
     policy::{Level, Lists, Scaler, check_low},
@@ -17,7 +17,7 @@ pub struct Applied {
     pub plan: Plan,
     /// How many slots changed; 0 when the same plan was applied before.
     pub changed: usize,
-    before: Vec<Planned>,
+    before: Vec<(Planned, Option<Site>)>,
     /// Whether each parameter required a scaler.
     required: Vec<bool>,
 }
@@ -28,9 +28,12 @@ impl Plan {
     /// Parameters, their paths and the cells themselves are untouched.
     ///
     /// # Errors
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network is not the one that was planned; then nothing was changed.
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network has other cells than the one that was planned,
+    /// [`ErrorKind::Plan`](crate::ErrorKind::Plan) when a [`to_float`](Child::to_float) was asked for or taken back since;
+    /// nothing is changed then.
     pub fn apply<C: ?Sized + AsCell>(&self, net: &mut Child<C>) -> Result<Applied> {
         self.check_fits(net, |_, _| true)?;
+        self.check_requests(net)?;
         Ok(self.clone().put(net))
     }
 
@@ -41,10 +44,11 @@ impl Plan {
         let mut decisions = self.decisions.iter();
         net.walk_mut(&mut |_, slot| {
             let wanted = decisions.next().map_or_else(Planned::default, Decision::planned);
-            let met = slot.replace_planned(wanted.clone());
-            changed += usize::from(met != wanted);
+            let met = slot.replace_planned(wanted.clone(), None);
+            changed += usize::from(met.0 != wanted);
             before.push(met);
         });
+        net.settle();
         event!(
             INFO,
             level = %self.policy.level,
@@ -57,6 +61,27 @@ impl Plan {
         let scaler = self.policy.scaler == Scaler::Required;
         let required = net.named_params().iter().map(|(_, param)| param.require_scaler(scaler)).collect();
         Applied { plan: self, changed, before, required }
+    }
+
+    /// Checks that code asks for what it asked for when the plan was made.
+    fn check_requests<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<()> {
+        let (mut decisions, mut error) = (self.decisions.iter(), None);
+        net.walk(&mut |entry| {
+            let known = decisions.next().and_then(|decision| match decision.because {
+                Reason::ToFloat(dtype) => Some(dtype),
+                _ => None,
+            });
+            let asked = entry.slot.to_float;
+            if asked != known && error.is_none() {
+                let says = |dtype: Option<DType>| dtype.map_or("none", DType::long_name);
+                let (asked, known) = (says(asked), says(known));
+                error = Some(Error::plan(format!(
+                    "{} has the `to_float` {asked}, and the plan was made when it had {known}; make the plan again",
+                    named(entry.path)
+                )));
+            }
+        });
+        error.map_or(Ok(()), Err)
     }
 
     /// Checks that the network has the cells of the plan, and that each slot is as `holds` wants it.
@@ -75,8 +100,10 @@ impl Plan {
                 Some(_) => changed = Some(entry.path.to_string()),
                 None if misfit.is_some() => {}
                 None => {
-                    let planned = planned.map_or("no further cell".into(), |d| format!("`{}` ({})", d.path, d.kind));
-                    misfit = Some(format!("the plan has {planned} where the network has `{}` ({kind})", entry.path));
+                    let planned =
+                        planned.map_or("no further cell".into(), |d| format!("{} ({})", named(&d.path), d.kind));
+                    misfit =
+                        Some(format!("the plan has {planned} where the network has {} ({kind})", named(entry.path)));
                 }
             }
         });
@@ -87,8 +114,9 @@ impl Plan {
             (None, None) => Ok(()),
             (Some(what), _) => Err(Error::path(format!("the plan was made for another network: {what}"))),
             (None, Some(path)) => Err(Error::path(format!(
-                "the slot `{path}` does not hold what this plan put there: something else was applied since; undo that first, \
-                 or clear every slot with `rewrite::undo`"
+                "the slot of {} does not hold what this plan put there: something else was applied since; undo that first, or \
+                 clear every slot with `rewrite::undo`",
+                named(&path)
             ))),
         }
     }
@@ -104,7 +132,8 @@ impl Applied {
         self.plan.check_fits(net, |slot, decision| *slot.planned == decision.planned())?;
         let mut before = self.before.into_iter();
         net.walk_mut(&mut |_, slot| {
-            slot.replace_planned(before.next().unwrap_or_default());
+            let (planned, site) = before.next().unwrap_or_default();
+            slot.replace_planned(planned, site);
         });
         for ((_, param), required) in net.named_params().iter().zip(self.required) {
             param.require_scaler(required);
@@ -118,7 +147,7 @@ impl Applied {
 /// [`recompute`](Child::recompute), stay: they are the user's.
 pub fn undo<C: ?Sized + AsCell>(net: &mut Child<C>) {
     net.walk_mut(&mut |_, slot| {
-        slot.replace_planned(Planned::default());
+        slot.replace_planned(Planned::default(), None);
     });
     net.named_params().iter().for_each(|(_, param)| _ = param.require_scaler(false));
 }

@@ -55,7 +55,7 @@ impl fmt::Display for Summary {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::ToFloat(dtype) => write!(f, "to_float({dtype}) in code"),
+            Reason::ToFloat(dtype) => write!(f, "to_float({dtype})"),
             Reason::Rule(rule) => {
                 write!(f, "rule {} (run: {}), {}", rule.select, rule.run, rule.origin)?;
                 match &rule.because {

@@ -3,6 +3,7 @@
 //! Beside it, [`decorate`]: parameters themselves stored in 16 bit.
 
 mod apply;
+mod check;
 mod decide;
 mod decision;
 mod decorate;
@@ -14,6 +15,7 @@ mod plan;
 mod predict;
 
 pub use apply::{Applied, Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, undo};
+pub(crate) use check::check_run;
 pub use decision::{Decision, Reason, Recompute, Region, RuleRef};
 pub use decorate::{Decorate, Decorated, KeptBecause, Stored, decorate};
 pub use diff::{Change, Diff};

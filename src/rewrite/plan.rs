@@ -84,8 +84,8 @@ impl Policy {
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a low dtype that is not f16 or bf16,
-    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when a rule matches no cell, or not as many as it expects, and when the
-    /// policy prefers speed: that needs [`plan_for`](Policy::plan_for),
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when a rule matches no cell, or not as many as it expects, or decides
+    /// nothing because rules before it match the same cells, and when the policy prefers speed: that needs [`plan_for`](Policy::plan_for),
     /// [`ErrorKind::List`](crate::ErrorKind::List) when a list was given a kind that neither the network nor the library has,
     /// or an entry that the level does not read.
     pub fn plan<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<Plan> {
@@ -151,6 +151,7 @@ impl Policy {
         net: &Child<C>,
     ) -> Result<(Vec<Decision>, Vec<Choice>)> {
         let (mut hits, mut matching) = (vec![0; self.rules.len()], Vec::new());
+        let mut order = Order::new(&self.rules);
         let (mut decisions, mut choices) = (Vec::new(), Vec::new());
         // Surroundings for the children of each cell on the way down to the current one.
         let mut above: Vec<Surroundings> = vec![Surroundings::of_root()];
@@ -162,6 +163,7 @@ impl Policy {
             matching.clear();
             matching.extend((0..hits.len()).filter(|&i| self.rules[i].select.matches(facts.path, kind)));
             matching.iter().for_each(|&i| hits[i] += 1);
+            order.note(&matching);
             let verdict = decide(prepared, &facts, &matching, around);
             let inside = around.inside(&verdict, entry.path);
             let adapter = prepared.adapter(&facts, around, &verdict);
@@ -173,7 +175,7 @@ impl Policy {
                 run: verdict.run,
                 adapter,
                 recompute: prepared.recompute(&matching),
-                wide_weight_grads: verdict.wide_weight_grads && has_matrices(entry.slot.cell),
+                wide_weight_grads: verdict.wide_weight_grads && has_matrices(&**entry.slot.cell),
                 turns_weight_grads: Some(verdict.wide_weight_grads).filter(|wide| *wide != around.wide_weight_grads),
                 because: verdict.because,
                 overridden: verdict.overridden,
@@ -184,6 +186,7 @@ impl Policy {
         for (rule, hits) in self.rules.iter().zip(hits) {
             check_hits(rule, hits, &decisions)?;
         }
+        order.check()?;
         check_kinds(self, &decisions)?;
         Ok((decisions, choices))
     }
@@ -221,6 +224,51 @@ fn has_matrices(cell: &dyn Cell) -> bool {
         found |= matches!(node, Node::Param(param) if param.is_trained() && param.shape().len() > 1);
     });
     found
+}
+
+/// Which rules decide something, and which rule came before those that do not.
+struct Order<'a> {
+    rules: &'a [Rule],
+    decides: Vec<bool>,
+    /// A rule that decided where the rule of this number would have, and was written before it.
+    before: Vec<Option<usize>>,
+}
+
+impl<'a> Order<'a> {
+    fn new(rules: &'a [Rule]) -> Self {
+        Order { rules, decides: vec![false; rules.len()], before: vec![None; rules.len()] }
+    }
+
+    /// Notes which of the rules of these numbers, which match one cell, decide.
+    fn note(&mut self, matching: &[usize]) {
+        let says: [fn(&Rule) -> bool; 2] = [|rule| rule.run.is_some(), |rule| rule.checkpoint.is_some()];
+        for says in says {
+            let speaking = || matching.iter().copied().filter(|&i| says(&self.rules[i]));
+            let exact = speaking().find(|&i| self.rules[i].select.is_exact_path());
+            let Some(first) = exact.or_else(|| speaking().next()) else { continue };
+            let later: Vec<usize> = speaking().filter(|&i| i > first).collect();
+            self.decides[first] = true;
+            // A rule for one path is an exception from those for many, wherever it stands.
+            if exact.is_none() {
+                later.into_iter().for_each(|i| self.before[i] = Some(first));
+            }
+        }
+    }
+
+    /// A rule that never decides, because rules before it do, is a mistake.
+    fn check(&self) -> Result<()> {
+        for (i, rule) in self.rules.iter().enumerate() {
+            if let (false, Some(before)) = (self.decides[i], self.before[i]) {
+                let before = &self.rules[before];
+                return Err(Error::policy(format!(
+                    "{}: the rule for {} decides nothing, because the first rule that matches a cell decides, and the rule for \
+                     {} ({}) matches before it; put the narrower rule first",
+                    rule.origin, rule.select, before.select, before.origin
+                )));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A rule that matches nothing is a mistake.

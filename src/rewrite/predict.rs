@@ -135,9 +135,11 @@ impl<'a> Costs<'a> {
         let at =
             |path: &str| paths.get(path).copied().ok_or_else(|| no_such_path(path, paths.keys().map(String::as_str)));
         for call in &trace.cells {
-            let i = at(&call.path).map_err(|error| error.context("the trace is of another network"))?;
+            // A cell that the network does not show has no decision either.
+            let Some(path) = &call.path else { continue };
+            let i = at(path).map_err(|error| error.context("the trace is of another network"))?;
             if kinds[i] != call.kind {
-                let (path, met, kind) = (&call.path, &call.kind, &kinds[i]);
+                let (met, kind) = (call.kind, &kinds[i]);
                 return Err(Error::value(format!(
                     "the trace is of another network: at `{path}` it has a {met}, this one a {kind}"
                 )));

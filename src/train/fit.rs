@@ -15,6 +15,7 @@ use crate::{
     logging::event,
     optim::{Adafactor, Adagrad, Adam, Lamb, Lion, Optimizer, RmsProp, Sgd},
     policy::LossScaleSpec,
+    rewrite::check_run,
     scale::{LossScale, Outcome},
 };
 
@@ -136,7 +137,8 @@ pub enum Event<'a> {
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range,
 /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or those to train with and those to test with
-/// have targets of two kinds, and what the network reports.
+/// have targets of two kinds, [`ErrorKind::Plan`](crate::ErrorKind::Plan) when the first step ran otherwise than the applied
+/// plan says (see [`Plan::check`](crate::rewrite::Plan::check)), and what the network reports.
 pub fn fit<C: ?Sized + AsCell>(
     net: &mut Child<C>,
     data: &Split,
@@ -172,7 +174,11 @@ impl Fit {
         }
         check_batch(options.batch)?;
         let scale = LossScale::new(options.loss_scale.clone())?;
-        let optimizer = options.optimizer(net.params());
+        let params = net.params();
+        if params.iter().next().is_none() {
+            return Err(Error::value("the network has no parameters that are trained, so there is nothing to train"));
+        }
+        let optimizer = options.optimizer(params);
         let param_bytes = optimizer
             .params()
             .iter()
@@ -260,7 +266,9 @@ impl Fit {
             let (step, tape_bytes) = if history.steps.is_empty() {
                 let (result, trace) = net.trace(one);
                 history.casts = trace.casts();
-                result?
+                let step = result?;
+                check_run(net, &trace)?;
+                step
             } else {
                 one(net)?
             };

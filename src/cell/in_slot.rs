@@ -1,0 +1,71 @@
+//! A cell as its slot lends it.
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
+
+use super::Cell;
+use crate::{Tensor, error::Result};
+
+/// A cell as its slot lends it: all its fields and methods but `forward`, which would run it without its adapter. To run it,
+/// use [`call`](crate::Child::call), [`call_many`](crate::Child::call_many) or [`with`](crate::Child::with) of the slot.
+///
+/// ```compile_fail,E0277
+/// use precast::prelude::*;
+/// let net = Child::new(Dense::new(2, 1, &mut Rng::seed(1)));
+/// assert_eq!(net.cell().weight.shape(), [1, 2]);
+/// net.cell().forward(&Tensor::ones(&[3, 2], DType::F32))?; // `forward` of a cell in a slot runs without its adapter
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone)]
+pub struct InSlot<C: ?Sized = dyn Cell>(C);
+
+impl<C> InSlot<C> {
+    pub(super) fn new(cell: C) -> Box<Self> {
+        Box::new(InSlot(cell))
+    }
+}
+
+/// What nothing is, so that `forward` of a lent cell does not compile.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`forward` of a cell in a slot runs without its adapter",
+    label = "goes past the slot",
+    note = "call the slot: `child.call(&x)`, `child.call_many(&inputs)`, or `child.with(inputs, |cell, inputs| ..)` for any method"
+)]
+pub trait PastItsSlot {
+    #[doc(hidden)]
+    fn never<R>(self) -> R;
+}
+
+impl<C: ?Sized> InSlot<C> {
+    #[doc(hidden)]
+    pub fn forward<T: PastItsSlot>(&self, x: T) -> Result<Tensor> {
+        x.never()
+    }
+
+    #[doc(hidden)]
+    pub fn forward_many<T: PastItsSlot>(&self, inputs: T) -> Result<Vec<Tensor>> {
+        inputs.never()
+    }
+}
+
+impl<C: ?Sized> Deref for InSlot<C> {
+    type Target = C;
+    fn deref(&self) -> &C {
+        &self.0
+    }
+}
+
+impl<C: ?Sized> DerefMut for InSlot<C> {
+    fn deref_mut(&mut self) -> &mut C {
+        &mut self.0
+    }
+}
+
+impl<C: ?Sized + fmt::Debug> fmt::Debug for InSlot<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
