@@ -193,11 +193,33 @@ pub(crate) fn did_you_mean<'a>(met: &str, allowed: impl IntoIterator<Item = &'a 
     nearest(met, &allowed, |name| name).map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
 }
 
-/// The one of `all` whose name is nearest to the one met, the first of several; `None` when none is near.
+/// As [`did_you_mean`]; when none is near, ` (there are ...)` with some of those allowed.
+pub(crate) fn did_you_mean_or_some<'a>(met: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 6;
+    let mut names: Vec<&str> = Vec::new();
+    for name in allowed {
+        if !name.is_empty() && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let near = did_you_mean(met, names.iter().copied());
+    if !near.is_empty() || names.is_empty() {
+        return near;
+    }
+    let some: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let more = match names.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!(" (there are {}{more})", some.join(", "))
+}
+
+/// The one of `all` whose name is nearest to the one met, or begins with it, the first of several; `None` when none is near.
 pub(crate) fn nearest<'a, T>(met: &str, all: &'a [T], name: impl Fn(&'a T) -> &'a str) -> Option<&'a T> {
     let met_lower = met.to_lowercase();
     // In a name of two letters one other letter makes another name.
     let limit = |name: &str| name.len().max(met.len()) / 3;
+    let beginning = || (met.len() >= 3).then(|| all.iter().find(|one| name(one).to_lowercase().starts_with(&met_lower)));
     all.iter()
         .map(|one| (one, name(one)))
         // The distance is at least the difference of the lengths; without this a very long name would take seconds.
@@ -206,6 +228,7 @@ pub(crate) fn nearest<'a, T>(met: &str, all: &'a [T], name: impl Fn(&'a T) -> &'
         .filter(|(distance, _, name)| *distance <= limit(name))
         .min_by_key(|(distance, ..)| *distance)
         .map(|(_, one, _)| one)
+        .or_else(|| beginning()?)
 }
 
 /// The one of `all` that is called `text`; else `unknown` (`unknown level`), what was met, what is near and what is allowed.

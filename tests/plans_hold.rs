@@ -99,7 +99,7 @@ fn no_cell_is_called_past_the_network() {
         let applied = policy(level).apply(&mut net).unwrap();
         let message = refused(net.cell().head.call(&x()));
         assert!(
-            message.starts_with("in the root cell: called past the slot of the network itself"),
+            message.starts_with("in the root cell: called past the slot of the root cell"),
             "{level}: {message}"
         );
         net.with(x(), |net, x| net.head.call(&x)).unwrap();
@@ -125,7 +125,7 @@ fn a_cell_that_moved_is_not_called_where_it_was_not_planned() {
     let Child { .. } = net;
     let mut other = Net::new();
     std::mem::swap(&mut net.cell_mut().head, &mut other.cell_mut().head);
-    assert!(refused(other.call(&x())).starts_with("in cell `head`: called past the slot of the network itself"));
+    assert!(refused(other.call(&x())).starts_with("in cell `head`: called past the slot of the root cell"));
     policy(Level::O3).apply(&mut other).unwrap();
     other.call(&x()).unwrap();
 }
@@ -187,7 +187,7 @@ fn a_trace_that_contradicts_the_plan_is_found() {
     assert_eq!(
         refused(plan.check(&run(&net))),
         "Linear of `blocks.0` (Dense) ran in f32, f32, f32; the plan says bf16; Linear of `blocks.1` (Dense) ran in f32, f32, \
-         f32; the plan says bf16; Relu of the network itself (Net) ran in f32; the plan says bf16"
+         f32; the plan says bf16; Relu of the root cell (Net) ran in f32; the plan says bf16"
     );
     plan.apply(&mut net).unwrap();
     plan.check(&run(&net)).unwrap();
@@ -221,14 +221,14 @@ fn weights_that_were_read_past_the_slot_are_found() {
     let full = policy(Level::O3).rule(rule("inner", Run::Full)).unwrap().apply(&mut net).unwrap().plan;
     assert_eq!(
         refused(full.check(&run(&net))),
-        "`inner` (Dense) was not called, and its `weight` was read by the network itself (Bypass), which runs bf16; the plan says \
-         f32; `inner` (Dense) was not called, and its `bias` was read by the network itself (Bypass), which runs bf16; the plan \
+        "`inner` (Dense) was not called, and its `weight` was read by the root cell (Bypass), which runs bf16; the plan says \
+         f32; `inner` (Dense) was not called, and its `bias` was read by the root cell (Bypass), which runs bf16; the plan \
          says f32"
     );
     // Where both run alike, a cell may use the weights of another: tied ones, for instance.
     let low = policy(Level::O3).apply(&mut net).unwrap().plan;
     low.check(&run(&net)).unwrap();
-    // And past the slot of the network itself.
+    // And past the slot of the root cell.
     let trace = net.trace(|net| Forward::forward(&**net.cell(), &x()).unwrap()).1;
     assert!(refused(low.check(&trace)).contains("was read by code outside of the network, which runs as is"));
 }

@@ -118,7 +118,7 @@ pub trait Forward {
     /// What the ops inside report; a cell with several inputs reports that it has no single one.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _ = x;
-        Err(Error::shape("takes several inputs: call it with all of them"))
+        Err(Error::shape("takes several inputs (call it with all of them), or its `forward` is not written"))
     }
 
     /// A list of tensors in, a list out. The default hands the only input to [`forward`](Forward::forward).

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{AsCell, Cell, Child, Params, Slot, SlotMut};
 use crate::{
     Param,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result, did_you_mean_or_some},
     printable::printable,
 };
 
@@ -41,7 +41,7 @@ pub struct Entry<'a> {
 /// The cell at a path, as messages call it.
 pub(crate) fn named(path: &str) -> Cow<'static, str> {
     match path {
-        "" => "the network itself".into(),
+        "" => "the root cell".into(),
         path => format!("`{}`", printable(path)).into(),
     }
 }
@@ -134,7 +134,7 @@ impl<C: ?Sized + AsCell> Child<C> {
 
 /// The error for a path at which no cell stands.
 pub(crate) fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a str>) -> Error {
-    Error::path(format!("no cell stands at `{path}`{}", did_you_mean(path, paths)))
+    Error::path(format!("no cell stands at `{path}`{}", did_you_mean_or_some(path, paths)))
 }
 
 /// Runs `f` with `name` appended to the path, and takes it off again.

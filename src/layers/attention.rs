@@ -126,9 +126,9 @@ impl MultiheadAttention {
         if x.rank() < 2 || x.shape().last() != Some(&features) {
             return Err(Error::shape(format!("attention takes [..., length, {features}], got {:?}", x.shape())));
         }
-        let mut shape: Vec<isize> = x.shape().iter().map(|&len| len as isize).collect();
+        let mut shape = x.shape().to_vec();
         shape.pop();
-        shape.extend([self.spec.num_heads, features / self.spec.num_heads].map(|len| len as isize));
+        shape.extend([self.spec.num_heads, features / self.spec.num_heads]);
         projection.call(x)?.reshape(&shape)?.transpose(-3, -2)
     }
 }

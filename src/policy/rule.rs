@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Origin, Pattern};
 use crate::{
     DType,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result, did_you_mean, did_you_mean_or_some},
     printable::printable,
 };
 
@@ -94,15 +94,15 @@ impl Select {
         }
     }
 
-    /// `(did you mean ...?)` for the nearest of these paths or kinds, to one that selects nothing.
+    /// `(did you mean ...?)` for the nearest of these paths or kinds, or some of them, to one that selects nothing.
     pub(crate) fn nearest<'a>(
         &self,
         paths: impl IntoIterator<Item = &'a str>,
         kinds: impl IntoIterator<Item = &'a str>,
     ) -> String {
         match self {
-            Select::Path(pattern) => did_you_mean(&pattern.to_string(), paths),
-            Select::Kind(kind) => did_you_mean(kind, kinds),
+            Select::Path(pattern) => did_you_mean_or_some(&pattern.to_string(), paths),
+            Select::Kind(kind) => did_you_mean_or_some(kind, kinds),
         }
     }
 

@@ -98,7 +98,7 @@ struct Rows {
 
 impl Forward for Rows {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let rows = x.reshape(&[x.shape()[0] as isize, 8, 8])?;
+        let rows = x.reshape(&[x.shape()[0], 8, 8])?;
         let x = self.embed.call(&rows)?;
         let n = self.norm.call(&x)?;
         let x = x.add(&self.attention.call(&n)?)?;

@@ -61,7 +61,7 @@ fn reduced(attributes: &Attributes, x: &Tensor, f: impl FnOnce(&[isize]) -> Resu
     let (named, keep_dims): (Vec<isize>, bool) = (attributes.get("axes")?, attributes.get("keep_dims")?);
     let axes = axes::axes(&named, x.rank())?;
     let y = f(&as_isize(&axes))?;
-    y.reshape(&as_isize(&axes::reduced(x.shape(), &axes, keep_dims)))
+    y.reshape(&axes::reduced(x.shape(), &axes, keep_dims))
 }
 
 /// The mean of those elements that are equal to `wanted`.
@@ -76,7 +76,7 @@ fn product(x: &Tensor, axes: &[isize]) -> Result<Tensor> {
     let others: Vec<usize> = (0..x.rank()).filter(|axis| !chosen.contains(axis)).collect();
     let lengths = |axes: &[usize]| axes.iter().map(|&axis| x.shape()[axis]).product::<usize>();
     let (lanes, mut len) = (lengths(&others), lengths(&chosen));
-    let mut x = x.permute(&[others, chosen].concat())?.reshape(&as_isize(&[lanes, len]))?;
+    let mut x = x.permute(&[others, chosen].concat())?.reshape(&[lanes, len])?;
     while len != 1 {
         if len % 2 == 1 || len == 0 {
             x = x.pad(&[(0, 0), (0, 1)], 1.0)?;
@@ -150,7 +150,7 @@ fn prelu(_: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
     if let Some(first) = shape.first_mut() {
         *first = weight.len();
     }
-    let weight = weight.reshape(&as_isize(&shape))?;
+    let weight = weight.reshape(&shape)?;
     let positive = of(x).above(0.0);
     of(x).or(&positive, of(&weight) * of(x)).done()
 }
@@ -192,7 +192,7 @@ fn batch_norm(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
         let axes: Vec<isize> = (0..x.rank() as isize).filter(|&axis| axis != 1).collect();
         return scaled(normalized(attributes, x, &axes)?, parameters(attributes, &inputs[1..])?, &shape);
     }
-    let (mean, var) = (inputs[1].reshape(&as_isize(&shape))?, inputs[2].reshape(&as_isize(&shape))?);
+    let (mean, var) = (inputs[1].reshape(&shape)?, inputs[2].reshape(&shape)?);
     let y = x.sub(&mean)?.mul(&(var + attributes.get::<f64>("eps")?)?.rsqrt()?)?;
     scaled(y, parameters(attributes, &inputs[3..])?, &shape)
 }
@@ -206,8 +206,8 @@ fn layer_norm(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
 fn groups_norm(attributes: &Attributes, inputs: &[Tensor], groups: usize) -> Result<Tensor> {
     let x = &inputs[0];
     let (n, each) = (x.shape()[0], x.shape()[1..].iter().product::<usize>() / groups.max(1));
-    let y = normalized(attributes, &x.reshape(&as_isize(&[n, groups, each]))?, &[2])?;
-    scaled(y.reshape(&as_isize(x.shape()))?, parameters(attributes, &inputs[1..])?, &of_channels(x))
+    let y = normalized(attributes, &x.reshape(&[n, groups, each])?, &[2])?;
+    scaled(y.reshape(x.shape())?, parameters(attributes, &inputs[1..])?, &of_channels(x))
 }
 
 fn rms_norm(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {

@@ -156,7 +156,7 @@ fn sum_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let stretched = |&axis: &usize| axis < more || shape[axis - more] != x.shape()[axis];
     let axes: Vec<isize> = (0..x.rank()).filter(stretched).map(|axis| axis as isize).collect();
     let sum = if axes.is_empty() { x.clone() } else { x.sum(&axes, true)? };
-    sum.reshape(&shape.iter().map(|&len| len as isize).collect::<Vec<_>>())
+    sum.reshape(shape)
 }
 
 fn power(a: &Chain, b: &Chain) -> Chain {

@@ -72,17 +72,26 @@ impl Tensor {
         })
     }
 
-    /// The same elements in row-major order under another shape. One axis may be -1: as long as the others leave it.
+    /// The same elements in row-major order under another shape. One axis may be -1: as long as the others leave it. Lengths are
+    /// integers of any type: `usize`, as [`shape`](Tensor::shape) has them, or signed ones beside a -1.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the numbers of elements differ or two axes are negative.
     ///
     /// ```
     /// # use precast::{DType, Tensor};
-    /// assert_eq!(Tensor::zeros(&[2, 6], DType::F32).reshape(&[3, -1])?.shape(), [3, 4]);
+    /// let x = Tensor::zeros(&[2, 6], DType::F32);
+    /// assert_eq!(x.reshape(&[3, -1])?.shape(), [3, 4]);
+    /// assert_eq!(x.reshape(&[x.shape()[0], 2, 3])?.shape(), [2, 2, 3]);
     /// # Ok::<(), precast::Error>(())
     /// ```
-    pub fn reshape(&self, shape: &[isize]) -> Result<Tensor> {
+    pub fn reshape<N: Copy + TryInto<isize>>(&self, shape: &[N]) -> Result<Tensor> {
+        // A length that is no `isize` is more than memory has.
+        let shape: Vec<isize> = shape.iter().map(|&len| len.try_into().unwrap_or(isize::MAX)).collect();
+        self.reshape_to(&shape)
+    }
+
+    fn reshape_to(&self, shape: &[isize]) -> Result<Tensor> {
         attributes!(Op::Reshape; shape);
         self.reshaped_by(Op::Reshape, |from| {
             let wrong = |why: &str| Error::shape(format!("{from:?} cannot take the shape {shape:?}: {why}"));

@@ -236,7 +236,7 @@ fn twice(labels: &[Label]) -> Option<(usize, usize)> {
 }
 
 fn reshaped(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
-    x.reshape(&shape.iter().map(|&len| len as isize).collect::<Vec<_>>())
+    x.reshape(shape)
 }
 
 impl Tensor {

@@ -10,10 +10,6 @@ use crate::{
     tensor::recording::attributes,
 };
 
-fn as_isize(shape: &[usize]) -> Vec<isize> {
-    shape.iter().map(|&len| len as isize).collect()
-}
-
 /// The chosen axes of a tensor moved behind (or before) the others, and the lengths of the others.
 fn gathered(x: &Tensor, axes: &[usize], behind: bool) -> Result<(Tensor, Vec<usize>)> {
     let others: Vec<usize> = (0..x.rank()).filter(|axis| !axes.contains(axis)).collect();
@@ -21,7 +17,7 @@ fn gathered(x: &Tensor, axes: &[usize], behind: bool) -> Result<(Tensor, Vec<usi
     let lengths: Vec<usize> = others.iter().map(|&axis| x.shape()[axis]).collect();
     let (chosen, left) = (axes.iter().map(|&axis| x.shape()[axis]).product(), lengths.iter().product());
     let matrix: [usize; 2] = if behind { [left, chosen] } else { [chosen, left] };
-    Ok((x.permute(&order)?.reshape(&as_isize(&matrix))?, lengths))
+    Ok((x.permute(&order)?.reshape(&matrix)?, lengths))
 }
 
 impl Tensor {
@@ -63,7 +59,7 @@ impl Tensor {
             Ok(move |x: &[Tensor]| {
                 let (a, rows) = gathered(&x[0], &axes, true)?;
                 let (b, columns) = gathered(&x[1], &others, false)?;
-                a.matmul(&b)?.reshape(&as_isize(&[rows, columns].concat()))
+                a.matmul(&b)?.reshape(&[rows, columns].concat())
             })
         })
     }
@@ -122,7 +118,7 @@ impl Tensor {
         let block: Vec<usize> = b.iter().flat_map(|&len| [1, len]).collect();
         let lengths = a.iter().zip(&b).map(|(a, b)| a.saturating_mul(*b)).collect();
         let shape = checked_shape(lengths).map_err(|e| e.in_op("kron"))?;
-        self.reshape(&as_isize(&blocks))?.mul(&other.reshape(&as_isize(&block))?)?.reshape(&as_isize(&shape))
+        self.reshape(&blocks)?.mul(&other.reshape(&block)?)?.reshape(&shape)
     }
 
     /// The matrix product of two matrices and more, from the left to the right, rounded once.

@@ -284,16 +284,10 @@ fn fits(x: &Tensor, target: &Tensor, wanted: &[usize]) -> Result<()> {
     if target.shape() == wanted {
         return Ok(());
     }
-    let (shape, dtype, targets) = (x.shape(), target.dtype(), target.shape());
-    let axis = class_axis(x)?;
-    let without_classes = shape.iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, n)| *n);
-    if dtype.is_float() && targets.iter().copied().eq(without_classes) {
-        return Err(Error::dtype(format!(
-            "{dtype} targets of shape {targets:?} look like classes, and classes are i64: cast them, `targets.cast(DType::I64)`; \
-             probabilities have the shape {shape:?} of the inputs"
-        )));
-    }
     Err(Error::shape(format!(
-        "inputs of shape {shape:?} and {dtype} targets of shape {targets:?}; allowed: {wanted:?}"
+        "inputs of shape {:?} and {} targets of shape {:?}; allowed: {wanted:?}",
+        x.shape(),
+        target.dtype(),
+        target.shape()
     )))
 }

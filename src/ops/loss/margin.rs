@@ -176,8 +176,8 @@ impl Tensor {
             let wrong = (0..samples * classes).map(|i| right[i / classes] != i % classes).collect();
             let wrong = Tensor::from_vec::<bool>(wrong, &[samples, classes])?;
             Ok(move |x: &[Tensor]| {
-                let rows = x[0].reshape(&[samples as isize, classes as isize])?;
-                let target = x[1].reshape(&[samples as isize, 1])?;
+                let rows = x[0].reshape(&[samples, classes])?;
+                let target = x[1].reshape(&[samples, 1])?;
                 let behind = rows.sub(&rows.gather(1, &target)?)? + margin;
                 let behind = wrong.select(&behind?, &Tensor::zeros(&[], rows.dtype()))?.relu()?;
                 let losses = if p == 1 { behind } else { behind.square()? }.mean(&[1], false)?;
@@ -217,7 +217,7 @@ impl Tensor {
             }
             let named = Tensor::from_vec(named, &[samples, classes])?;
             Ok(move |x: &[Tensor]| {
-                let rows = x[0].reshape(&[samples as isize, classes as isize])?;
+                let rows = x[0].reshape(&[samples, classes])?;
                 let right = named.cast(rows.dtype());
                 let wrong = named.eq(&Tensor::scalar(0.0, DType::I64))?.cast(rows.dtype());
                 // [samples, right, wrong]

@@ -37,6 +37,6 @@ pub(in crate::ops) fn of_steps(op: Op, attributes: &Attributes, inputs: &[Tensor
     if gating != Gating::Lstm {
         return Ok(y);
     }
-    let flat = |x: &Tensor| x.reshape(&[x.len() as isize]);
+    let flat = |x: &Tensor| x.reshape(&[x.len()]);
     Tensor::concat(&[&flat(&y)?, &flat(&c)?], 0)
 }

@@ -331,7 +331,7 @@ impl Tensor {
             vec![l.batch * (l.time + 1) * l.hidden]
         })?;
         let outputs: usize = sizes.iter().product();
-        let [batch, time, hidden] = sizes.map(|len| len as isize);
+        let [batch, time, hidden] = sizes;
         let y = all.slice(0, 0..outputs)?.reshape(&[batch, time, hidden])?;
         let c = all.slice(0, outputs..all.len())?.reshape(&[batch, hidden])?;
         let h = last_of(&y, reverse)?;

@@ -123,20 +123,26 @@ fn conv_geometry(x: &Tensor, weight: &Tensor, axes: usize, options: &ConvOptions
     let (in_channels, out_channels) = grouped(x.shape(), weight.shape(), options.groups, channels, out)?;
     if weight.shape()[1] != in_channels {
         return Err(Error::shape(format!(
-            "{:?} and the weight {:?} do not fit: {channels} channels in {} groups meet {} channels",
+            "{:?} and the weight {:?} do not fit: {channels} channels meet {}",
             x.shape(),
             weight.shape(),
-            options.groups,
-            weight.shape()[1]
+            match options.groups {
+                1 => weight.shape()[1].to_string(),
+                groups => format!("{groups} groups of {}", weight.shape()[1]),
+            }
         )));
     }
     let padding = options.padding.resolve(input, &window.extent, &window.stride)?;
     let mut output = Vec::new();
     for (i, &(before, after)) in padding.iter().enumerate() {
         let Some(room) = (input[i] + before + after).checked_sub(window.extent[i]) else {
+            let dilated = match window.extent == window.kernel {
+                true => String::new(),
+                false => format!(" (dilated: {:?})", window.extent),
+            };
             return Err(Error::shape(format!(
-                "the window of {:?} (dilated: {:?}) does not fit into {input:?} with the padding {padding:?}",
-                window.kernel, window.extent
+                "the window of {:?}{dilated} does not fit into {input:?} with the padding {padding:?}",
+                window.kernel
             )));
         };
         output.push(room / window.stride[i] + 1);

@@ -122,7 +122,6 @@ impl Tensor {
                 return Err(Error::shape(format!("maps {met:?} for the size {size:?}; needs {wanted:?}")));
             }
             let shape = checked_shape([&[*n], places, &[axes]].concat())?;
-            let shape: Vec<isize> = shape.iter().map(|&len| len as isize).collect();
             let places = places.to_vec();
             Ok(move |maps: &[Tensor]| {
                 places_of(&places, align_corners, maps[0].dtype())?

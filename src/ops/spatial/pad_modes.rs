@@ -107,6 +107,6 @@ impl Tensor {
         }
         let count = at.len();
         let at = Tensor::from_vec(at, &[count])?;
-        padded.flatten(2)?.index_select(2, &at)?.reshape(&[n as isize, shape[1] as isize, shape[2] as isize])
+        padded.flatten(2)?.index_select(2, &at)?.reshape(&[n, shape[1], shape[2]])
     }
 }

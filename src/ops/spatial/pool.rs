@@ -104,10 +104,9 @@ fn adaptive(input: &[usize], output: &[usize]) -> Result<Vec<AxisWindows>> {
 
 /// The elements at these places of their planes: what a pool that chose them gives of other numbers.
 fn largest_of(x: &Tensor, places: &[i64], rows: [usize; 2], out: &[usize]) -> Result<Tensor> {
-    let as_isize = |lengths: &[usize]| lengths.iter().map(|&len| len as isize).collect::<Vec<_>>();
     let plane = |shape: &[usize]| [rows[0], rows[1], shape[2..].iter().product()];
     let places = Tensor::from_vec(places.to_vec(), &plane(out))?;
-    x.reshape(&as_isize(&plane(x.shape())))?.gather(2, &places)?.reshape(&as_isize(out))
+    x.reshape(&plane(x.shape()))?.gather(2, &places)?.reshape(out)
 }
 
 /// Indices in as few bytes as their range needs, eight, four or two to an i64.
