@@ -73,7 +73,8 @@ impl Run {
     /// The scaled gradients of one batch, and its loss.
     fn gradients(&self, part: usize) -> Result<(precast::scale::ScaledGrads, f64)> {
         let text: Vec<i64> = TEXT.bytes().map(|byte| i64::from(byte.min(127))).collect();
-        let starts = (0..BATCH).map(|i| ((self.updates * PARTS + part) * BATCH + i) * WINDOW % (text.len() - WINDOW - 1));
+        let starts =
+            (0..BATCH).map(|i| ((self.updates * PARTS + part) * BATCH + i) * WINDOW % (text.len() - WINDOW - 1));
         let (x, y): (Vec<_>, Vec<_>) =
             starts.map(|start| (&text[start..start + WINDOW], &text[start + 1..start + WINDOW + 1])).unzip();
         let x = Tensor::from_vec(x.concat(), &[BATCH, WINDOW])?;

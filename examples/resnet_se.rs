@@ -28,9 +28,8 @@ struct Block {
 
 impl Block {
     fn new(from: usize, to: usize, rng: &mut Rng) -> Result<Block> {
-        let mut conv = |from, kernel| {
-            Conv2dSpec::new(from, to, kernel).padding(kernel / 2).bias(false).build(rng).map(Child::new)
-        };
+        let mut conv =
+            |from, kernel| Conv2dSpec::new(from, to, kernel).padding(kernel / 2).bias(false).build(rng).map(Child::new);
         let (convs, down) = ([conv(from, 3)?, conv(to, 3)?], conv(from, 1)?);
         let norms = [BatchNorm2d::new(to), BatchNorm2d::new(to)].map(Child::new);
         let squeeze = (Child::new(Dense::new(to, to / 4, rng)), Child::new(Dense::new(to / 4, to, rng)));

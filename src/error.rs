@@ -219,7 +219,8 @@ pub(crate) fn nearest<'a, T>(met: &str, all: &'a [T], name: impl Fn(&'a T) -> &'
     let met_lower = met.to_lowercase();
     // In a name of two letters one other letter makes another name.
     let limit = |name: &str| name.len().max(met.len()) / 3;
-    let beginning = || (met.len() >= 3).then(|| all.iter().find(|one| name(one).to_lowercase().starts_with(&met_lower)));
+    let beginning =
+        || (met.len() >= 3).then(|| all.iter().find(|one| name(one).to_lowercase().starts_with(&met_lower)));
     all.iter()
         .map(|one| (one, name(one)))
         // The distance is at least the difference of the lengths; without this a very long name would take seconds.

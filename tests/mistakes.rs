@@ -121,7 +121,10 @@ const CELLS: &[Mistake] = &[
     ("an image for a dense layer", || of(Child::new(Dense::new(4, 2, &mut rng())).call(&ones(&[1, 3, 5, 5])))),
     ("a row for a convolution", || of(Child::new(Conv2d::new(3, 2, 3, &mut rng())).call(&ones(&[1, 27])))),
     ("an image of other channels", || of(Child::new(Conv2d::new(3, 2, 3, &mut rng())).call(&ones(&[1, 1, 8, 8])))),
-    ("an image smaller than the kernel", || of(Child::new(Conv2d::new(1, 2, 5, &mut rng())).call(&ones(&[1, 1, 3, 3])))),
+    (
+        "an image smaller than the kernel",
+        || of(Child::new(Conv2d::new(1, 2, 5, &mut rng())).call(&ones(&[1, 1, 3, 3]))),
+    ),
     ("a stride of zero", || of(Conv2dSpec::new(1, 2, 3).stride(0).build(&mut rng()))),
     ("groups that do not divide the channels", || of(Conv2dSpec::new(4, 6, 3).groups(3).build(&mut rng()))),
     ("two inputs for a cell of one", || of(mlp().call_many(&[ones(&[1, 4]), ones(&[1, 4])]))),
@@ -138,7 +141,9 @@ const CELLS: &[Mistake] = &[
         of(net.call(&ones(&[1, 3])))
     }),
     ("a layer norm of another shape", || of(Child::new(LayerNorm::new(&[8])).call(&ones(&[2, 4])))),
-    ("a cell without a forward", || of(Child::new(Nothing { fc: Child::new(Dense::new(2, 2, &mut rng())) }).call(&ones(&[1, 2])))),
+    ("a cell without a forward", || {
+        of(Child::new(Nothing { fc: Child::new(Dense::new(2, 2, &mut rng())) }).call(&ones(&[1, 2])))
+    }),
     ("a list of cells that is called", || of(Child::new(CellList::new(vec![ReLU.into()])).call(&ones(&[1])))),
     ("a path that is not there", || of(mlp().at("4", |_| ()))),
     ("a dtype that no cell computes in", || of(mlp().to_float(DType::I64))),
@@ -165,9 +170,7 @@ const POLICIES: &[Mistake] = &[
     ("a pack that is not there", || of(Pack::named("torch-2.15"))),
     ("a rule for a cell that is not there", || of(o2().rule(Rule::path("head", Run::Full)?)?.plan(&mlp()))),
     ("a rule for a kind with a typo", || of(o2().rule(Rule::kind("Dence", Run::Full))?.plan(&mlp()))),
-    ("two rules for one path", || {
-        of(o2().rule(Rule::path("0", Run::Full)?)?.rule(Rule::path("0", Run::Low)?))
-    }),
+    ("two rules for one path", || of(o2().rule(Rule::path("0", Run::Full)?)?.rule(Rule::path("0", Run::Low)?))),
     ("a rule behind a wider one", || {
         of(o2().rule(Rule::path("**", Run::Low)?)?.rule(Rule::kind("Dense", Run::Full))?.plan(&mlp()))
     }),
@@ -242,7 +245,9 @@ const TRAINING: &[Mistake] = &[
     ("a growth factor below one", || {
         of(LossScale::new(LossScaleSpec::Dynamic(DynamicScale { growth: 0.5, ..DynamicScale::default() })))
     }),
-    ("a state of another loss scale", || LossScale::none().restore(ScaleState { scale: 8.0, ..LossScale::dynamic().state() })),
+    ("a state of another loss scale", || {
+        LossScale::none().restore(ScaleState { scale: 8.0, ..LossScale::dynamic().state() })
+    }),
     ("an update of the loss scale without gradients", || LossScale::dynamic().update()),
     ("a loss that depends on no parameter", || {
         let net = mlp();
@@ -357,8 +362,13 @@ fn every_mistake_is_told() {
                 continue;
             };
             let here = env!("CARGO_TARGET_TMPDIR");
-            writeln!(table, "{what}\n    {:?}: {}\n", error.kind(), error.to_string().replace(here, "..").replace('\n', "\n    "))
-                .unwrap();
+            writeln!(
+                table,
+                "{what}\n    {:?}: {}\n",
+                error.kind(),
+                error.to_string().replace(here, "..").replace('\n', "\n    ")
+            )
+            .unwrap();
         }
     }
     insta::assert_snapshot!(table);

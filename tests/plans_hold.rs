@@ -80,7 +80,7 @@ fn a_list_is_not_iterated_past_its_adapter() {
     let applied = policy(Level::O3).rule(rule("blocks", Run::Full)).unwrap().apply(&mut net).unwrap();
     assert_eq!(
         refused(net.call(&x())),
-        "in cell `blocks.0`: called past the slot of `blocks`, whose precision the applied plan changes; call it inside of `call` or \
+        "in cell `blocks.0`: `blocks.0` is called past the slot of `blocks`, whose precision the applied plan changes; call it inside of `call` or \
          `with` of that slot, or apply the policy to the network as it is now"
     );
     applied.undo(&mut net).unwrap();
@@ -99,7 +99,7 @@ fn no_cell_is_called_past_the_network() {
         let applied = policy(level).apply(&mut net).unwrap();
         let message = refused(net.cell().head.call(&x()));
         assert!(
-            message.starts_with("in the root cell: called past the slot of the root cell"),
+            message.starts_with("in the root cell: `head` is called past the slot of the root cell"),
             "{level}: {message}"
         );
         net.with(x(), |net, x| net.head.call(&x)).unwrap();
@@ -125,7 +125,7 @@ fn a_cell_that_moved_is_not_called_where_it_was_not_planned() {
     let Child { .. } = net;
     let mut other = Net::new();
     std::mem::swap(&mut net.cell_mut().head, &mut other.cell_mut().head);
-    assert!(refused(other.call(&x())).starts_with("in cell `head`: called past the slot of the root cell"));
+    assert!(refused(other.call(&x())).starts_with("in cell `head`: `head` is called past the slot of the root cell"));
     policy(Level::O3).apply(&mut other).unwrap();
     other.call(&x()).unwrap();
 }

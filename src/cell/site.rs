@@ -16,6 +16,7 @@ use crate::{
 /// Where a slot stood when a plan was applied, and what code had asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
+    path: Arc<str>,
     /// That of its adapter, where there is one.
     number: Option<u64>,
     /// The nearest adapter around it.
@@ -50,9 +51,9 @@ impl Site {
         }
         match &self.around {
             Some(around) if precision::adapter() != Some(around.number) => {
-                let slot = named(&around.path);
+                let (cell, slot) = (named(&self.path), named(&around.path));
                 Err(Error::plan(format!(
-                    "called past the slot of {slot}, whose precision the applied plan changes; call it inside of `call` or `with` \
+                    "{cell} is called past the slot of {slot}, whose precision the applied plan changes; call it inside of `call` or `with` \
                      of that slot, or apply the policy to the network as it is now"
                 )))
             }
@@ -68,8 +69,9 @@ impl<C: ?Sized + AsCell> Child<C> {
 
         fn go(slot: &mut SlotMut<'_>, path: &mut String, around: Option<&Around>) {
             let number = slot.adapts().then(|| NUMBERS.fetch_add(1, Ordering::Relaxed));
-            *slot.site = Some(Site { number, around: around.cloned(), to_float: slot.to_float() });
-            let own = number.map(|number| Around { number, path: path.as_str().into() });
+            let here: Arc<str> = path.as_str().into();
+            *slot.site = Some(Site { path: here.clone(), number, around: around.cloned(), to_float: slot.to_float() });
+            let own = number.map(|number| Around { number, path: here });
             let around = own.as_ref().or(around);
             slot.cell.visit_mut(&mut |name, node| {
                 if let NodeMut::Cell(mut slot) = node {
