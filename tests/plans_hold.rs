@@ -355,3 +355,22 @@ fn a_rule_that_decides_nothing_is_told() {
     plan(vec![rule("**", Run::Low), recompute("*")]).unwrap();
     assert!(plan(vec![recompute("**"), rule("1", Run::Low), recompute("*")]).is_err());
 }
+
+/// A map in which a key looks like the path of another cell.
+#[derive(Cell, Debug)]
+struct Maps {
+    heads: std::collections::BTreeMap<String, Child>,
+}
+
+impl Forward for Maps {}
+
+#[test]
+fn two_cells_at_one_path_are_told() {
+    let inner = Maps { heads: [("0".to_string(), Child::of(ReLU))].into() };
+    let heads = [("a.heads.0".to_string(), Child::of(Tanh)), ("a".to_string(), Child::of(inner))].into();
+    let error = policy(Level::O2).plan(&Child::new(Maps { heads })).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "two cells stand at `heads.a.heads.0`: a key of a map of cells has no dot in it, and is not empty"
+    );
+}

@@ -70,7 +70,7 @@ fn implement(name: &Ident, kind: &str, words: &Words, visits: &Visits, generics:
     let registered = registered(name, kind, words.saved);
     quote! {
         #[automatically_derived]
-        #[allow(clippy::all, clippy::pedantic, unused_imports, unused_variables)]
+        #[allow(clippy::all, clippy::pedantic, deprecated, unused_imports, unused_variables)]
         impl #impl_generics ::precast::Cell for #name #type_generics #where_clause {
             fn kind(&self) -> &'static str {
                 #kind

@@ -6,16 +6,16 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, LinkedList, VecDeque},
     marker::PhantomData,
     rc::Rc,
-    sync::{Arc, Mutex, OnceLock, RwLock},
+    sync::{Arc, LazyLock, Mutex, OnceLock, RwLock},
 };
 
 pub use inventory;
 pub use typetag;
 
-use super::{Cell, Child, Member, Node, NodeMut, kinds};
+use super::{Cell, Child, Member, Node, NodeMut, Params, kinds};
 use crate::Param;
 
 pub use kinds::Registered;
@@ -117,11 +117,12 @@ pub struct Inside<Why>(PhantomData<Why>);
 impl<C: ?Sized + Cell> Holds<Itself> for C {}
 impl<C: ?Sized> Holds<Itself> for Child<C> {}
 impl Holds<Itself> for Param {}
+impl Holds<Itself> for Params {}
 
 macro_rules! holds {
     ($($collection:ident)*) => { $(impl<T: Holds<Why>, Why> Holds<Inside<Why>> for $collection<T> {})* };
 }
-holds!(Option Vec VecDeque BTreeSet HashSet RefCell Mutex RwLock OnceLock);
+holds!(Option Vec VecDeque LinkedList BTreeSet HashSet RefCell Mutex RwLock OnceLock LazyLock);
 
 macro_rules! pointers {
     ($($pointer:ident)*) => { $(impl<T: ?Sized + Holds<Why>, Why> Holds<Inside<Why>> for $pointer<T> {})* };
@@ -131,16 +132,21 @@ pointers!(Box Rc Arc);
 impl<T: ?Sized + Holds<Why>, Why> Holds<Inside<Why>> for &T {}
 impl<T: Holds<Why>, Why> Holds<Inside<Why>> for [T] {}
 impl<T: Holds<Why>, Why, const N: usize> Holds<Inside<Why>> for [T; N] {}
+impl<T: Holds<Why>, E, Why> Holds<At<0, Why>> for Result<T, E> {}
 impl<K, V: Holds<Why>, Why> Holds<At<1, Why>> for BTreeMap<K, V> {}
 impl<K, V: Holds<Why>, Why, S> Holds<At<1, Why>> for HashMap<K, V, S> {}
 
-impl<A: Holds<Why>, Why> Holds<At<0, Why>> for (A,) {}
-impl<A: Holds<Why>, B, Why> Holds<At<0, Why>> for (A, B) {}
-impl<A, B: Holds<Why>, Why> Holds<At<1, Why>> for (A, B) {}
-impl<A: Holds<Why>, B, C, Why> Holds<At<0, Why>> for (A, B, C) {}
-impl<A, B: Holds<Why>, C, Why> Holds<At<1, Why>> for (A, B, C) {}
-impl<A, B, C: Holds<Why>, Why> Holds<At<2, Why>> for (A, B, C) {}
-impl<A: Holds<Why>, B, C, D, Why> Holds<At<0, Why>> for (A, B, C, D) {}
-impl<A, B: Holds<Why>, C, D, Why> Holds<At<1, Why>> for (A, B, C, D) {}
-impl<A, B, C: Holds<Why>, D, Why> Holds<At<2, Why>> for (A, B, C, D) {}
-impl<A, B, C, D: Holds<Why>, Why> Holds<At<3, Why>> for (A, B, C, D) {}
+/// For each place of a tuple: what stands there holds, the others may be anything.
+macro_rules! tuple_holds {
+    ($($place:literal: ($($before:ident)*) $here:ident ($($after:ident)*);)*) => { $(
+        impl<$($before,)* $here: Holds<Why>, $($after,)* Why> Holds<At<$place, Why>> for ($($before,)* $here, $($after,)*) {}
+    )* };
+}
+tuple_holds! {
+    0: () A ();
+    0: () A (B); 1: (A) B ();
+    0: () A (B C); 1: (A) B (C); 2: (A B) C ();
+    0: () A (B C D); 1: (A) B (C D); 2: (A B) C (D); 3: (A B C) D ();
+    0: () A (B C D E); 1: (A) B (C D E); 2: (A B) C (D E); 3: (A B C) D (E); 4: (A B C D) E ();
+    0: () A (B C D E F); 1: (A) B (C D E F); 2: (A B) C (D E F); 3: (A B C) D (E F); 4: (A B C D) E (F); 5: (A B C D E) F ();
+}

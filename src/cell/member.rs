@@ -7,7 +7,7 @@ use crate::Param;
 
 /// A field that sits in the tree: a [`Child`], a [`Param`], or a collection of them.
 ///
-/// Collections are `Option`, `Box`, `Vec`, arrays, tuples of up to four, and `BTreeMap<String, _>`, whose order is fixed. A path has a segment
+/// Collections are `Option`, `Box`, `Vec`, arrays, tuples of up to six, and `BTreeMap<String, _>`, whose order is fixed. A path has a segment
 /// for each: `blocks.3`, `heads.left`. A type of your own that
 /// holds slots is a cell, or implements this trait; the compiler cannot see slots inside of another.
 #[diagnostic::on_unimplemented(
@@ -128,3 +128,5 @@ member_tuple!(A 0);
 member_tuple!(A 0, B 1);
 member_tuple!(A 0, B 1, C 2);
 member_tuple!(A 0, B 1, C 2, D 3);
+member_tuple!(A 0, B 1, C 2, D 3, E 4);
+member_tuple!(A 0, B 1, C 2, D 3, E 4, F 5);

@@ -1,6 +1,9 @@
 //! The plan: what a policy decides for one network, before anything is changed.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +19,7 @@ use crate::{
     error::{Error, Result, did_you_mean},
     policy::{Entry, Level, Origin, Prefer, Rule, Scaler},
     precision::Treatment,
+    printable::printable,
 };
 
 /// What each cell of one network will run in, and why. A value: printing, comparing and storing it changes nothing.
@@ -187,6 +191,7 @@ impl Policy {
             check_hits(rule, hits, &decisions)?;
         }
         order.check()?;
+        check_paths(&decisions)?;
         check_kinds(self, &decisions)?;
         Ok((decisions, choices))
     }
@@ -291,6 +296,18 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
             Err(Error::policy(format!("{}: the rule for {} matches no cell{near}", rule.origin, rule.select)))
         }
         _ => Ok(()),
+    }
+}
+
+/// Each cell has a path of its own.
+fn check_paths(decisions: &[Decision]) -> Result<()> {
+    let mut paths = HashSet::new();
+    match decisions.iter().find(|decision| !paths.insert(decision.path.as_str())) {
+        None => Ok(()),
+        Some(Decision { path, .. }) => Err(Error::path(format!(
+            "two cells stand at `{}`: a key of a map of cells has no dot in it, and is not empty",
+            printable(path)
+        ))),
     }
 }
 

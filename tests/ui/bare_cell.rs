@@ -17,6 +17,8 @@ struct Net {
     beside_data: (usize, Child<Dense>),
     unordered: HashMap<String, Child<Dense>>,
     locked: Mutex<Option<Param>>,
+    built: std::result::Result<Child<Dense>, String>,
+    five: (u8, u8, u8, u8, Child<Dense>),
 }
 
 impl Forward for Net {

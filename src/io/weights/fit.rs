@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{LoadOptions, Loaded, Named, file::Stored, options::Rules};
 use crate::{
     Param, Tensor,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result, did_you_mean, nearest},
+    printable::printable,
 };
 
 /// To how many names a near one is looked for: each is compared with all others.
@@ -199,14 +200,17 @@ fn value_of(stored: &Stored<'_>, param: &Param, transposed: bool, may_cast: bool
 
 /// A name in the file, with the path for which it is meant where that is another.
 fn both(name: &str, path: &str) -> String {
-    if name == path { name.to_string() } else { format!("{name}` for `{path}") }
+    match name == path {
+        true => printable(name).into_owned(),
+        false => format!("{}` for `{}", printable(name), printable(path)),
+    }
 }
 
 /// ` (did you mean ...?)` for a name that differs by what stands before it, or for a near one.
 fn same_end_or_near(met: &str, all: &[&str]) -> String {
     let ends = |long: &str, short: &str| long.strip_suffix(short).is_some_and(|before| before.ends_with('.'));
-    match all.iter().find(|name| ends(name, met) || ends(met, name)) {
-        Some(name) => format!(" (did you mean `{name}`?)"),
-        None => did_you_mean(met, all.iter().copied()),
+    match all.iter().find(|name| ends(name, met) || ends(met, name)).or_else(|| nearest(met, all, |name| name)) {
+        Some(name) => format!(" (did you mean `{}`?)", printable(name)),
+        None => String::new(),
     }
 }
