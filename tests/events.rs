@@ -200,6 +200,19 @@ fn warnings(net: &Child, optimizer: &mut Sgd, steps: usize) -> Vec<String> {
 }
 
 #[test]
+fn a_rewritten_graph_that_trains_in_evaluation_is_warned_of() {
+    let x = Tensor::from_f64(&[1.0, 2.0, -1.0, 0.5], &[2, 2], DType::F32).unwrap();
+    for (training, told) in [(false, &["WARN trained in evaluation cell=\"0.1\""][..]), (true, &[])] {
+        let mut net = with_modes();
+        net.set_train(training);
+        let mut step = train::enable_mixed_precision_graph_rewrite(Sgd::new(net.params(), 0.1), "none").unwrap();
+        let mut once = || step.step(&net, &[x.clone()], |net, x| net.call(&x[0])?.sum_all());
+        let (_, lines) = events(|| once().and_then(|_| once()));
+        assert_eq!(lines.iter().filter(|line| line.contains("evaluation")).collect::<Vec<_>>(), told);
+    }
+}
+
+#[test]
 fn training_in_evaluation_is_warned_of_once() {
     let told = ["WARN trained in evaluation cell=\"0.1\""];
     let mut net = with_modes();

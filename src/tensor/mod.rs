@@ -22,8 +22,8 @@ pub use param::Param;
 pub(crate) use param::Rounding;
 pub use tape::{Backward, no_grad};
 pub(crate) use tape::{
-    Call, Forward, LeafId, Node, Place, What, Written, is_recording, next_id, note_evaluated, record, record_segment,
-    with_recording,
+    Call, Forward, LeafId, Node, Place, What, Written, evaluated, is_recording, next_id, note_evaluated, record,
+    record_segment, with_recording,
 };
 
 use crate::{

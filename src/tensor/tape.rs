@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    collections::HashSet,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -207,6 +208,20 @@ pub(crate) fn note_evaluated(output: &Tensor, evaluated: &Arc<Evaluated>) {
             let _ = node.evaluated.set(evaluated.clone());
         }
     }
+}
+
+/// What [`note_evaluated`] noted on the part of the tape that leads to a tensor.
+pub(crate) fn evaluated(of: &Tensor) -> Vec<Arc<Evaluated>> {
+    let (mut found, mut seen, mut places) = (Vec::new(), HashSet::new(), vec![of.place()]);
+    while let Some(place) = places.pop() {
+        if let Place::Node(node) = place
+            && seen.insert(node.id)
+        {
+            found.extend(node.evaluated.get().cloned());
+            places.extend(&node.inputs);
+        }
+    }
+    found
 }
 
 /// Puts a result on the tape when one of its inputs is on it and recording is on.

@@ -1,5 +1,7 @@
 //! TensorFlow's `enable_mixed_precision_graph_rewrite`: an optimizer whose step runs a rewritten graph with a scaled loss.
 
+use std::{cell::RefCell, sync::Arc};
+
 use crate::{
     Child, DType, LossScale, Optimizer, Outcome, Policy, Tensor,
     cell::AsCell,
@@ -7,6 +9,7 @@ use crate::{
     graph::{Graph, GraphLists, check_not_wrapped},
     policy::Pack,
     scale::IntoLossScale,
+    tensor::{Evaluated, evaluated, note_evaluated},
 };
 
 /// Wraps an optimizer: its [steps](GraphRewrite::step) run the network and its loss as a graph in which f16 spreads as
@@ -66,6 +69,8 @@ pub struct GraphRewrite<O> {
 struct Traced {
     signature: Vec<(DType, Vec<usize>)>,
     graph: Graph,
+    /// The cells that ran in evaluation when it was recorded, where they behave otherwise in training.
+    evaluated: Vec<Arc<Evaluated>>,
 }
 
 impl<O: Optimizer> GraphRewrite<O> {
@@ -106,14 +111,20 @@ impl<O: Optimizer> GraphRewrite<O> {
         let new = match known {
             Some(_) => None,
             None => {
-                let traced = Graph::trace_with(net, inputs, |net, inputs| Ok(vec![loss(net, inputs)?]))?;
+                let noted = RefCell::new(Vec::new());
+                let traced = Graph::trace_with(net, inputs, |net, inputs| {
+                    let loss = loss(net, inputs)?;
+                    noted.replace(evaluated(&loss));
+                    Ok(vec![loss])
+                })?;
                 let graph = traced.rewrite(&self.lists)?.graph;
                 let signature = inputs.iter().map(|x| (x.dtype(), x.shape().to_vec())).collect();
-                Some(Traced { signature, graph })
+                Some(Traced { signature, graph, evaluated: noted.into_inner() })
             }
         };
         let traced = new.as_ref().unwrap_or_else(|| &self.traced[known.unwrap_or_default()]);
         let loss = traced.graph.run_nth(self.runs, inputs)?.swap_remove(0);
+        traced.evaluated.iter().for_each(|evaluated| note_evaluated(&loss, evaluated));
         let outcome = self.loss_scale.step(&mut self.optimizer, &loss)?;
         self.last_loss = Some(loss.item()?);
         // A graph whose loss was refused is not kept.
