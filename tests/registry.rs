@@ -41,8 +41,9 @@ const EVERY_KIND: &[&str] = &[
     "{kind: InstanceNorm3d, num_features: 3, eps: 0.01}",
     "{kind: LSTM, input_size: 2, hidden_size: 3, bidirectional: true}",
     "{kind: LSTMCell, input_size: 2, hidden_size: 3, bias: false}",
-    "{kind: LayerNorm, normalized_shape: [2, 3], eps: 0.0, affine: false}",
+    "{kind: LayerNorm, normalized_shape: [2, 3], eps: 0.0, bias: false}",
     "{kind: LeakyReLU, slope: 0.25}",
+    "{kind: LoRA, base: {in_features: 3, out_features: 2, bias: false}, rank: 2, alpha: 4.0, dropout: 0.25}",
     "{kind: LogSoftmax, axis: 0}",
     "{kind: MaxPool1d, kernel_size: 3, stride: 1}",
     "{kind: MaxPool2d, kernel_size: 3, stride: [1, 2], padding: 1}",
@@ -60,6 +61,10 @@ const EVERY_KIND: &[&str] = &[
     "{kind: Softmax, axis: 1}",
     "{kind: Softplus}",
     "{kind: Tanh}",
+    "{kind: TransformerDecoder, layer: {d_model: 4, nhead: 2, dim_feedforward: 3, bias: false}, num_layers: 2}",
+    "{kind: TransformerDecoderLayer, d_model: 4, nhead: 2, dim_feedforward: 3, causal: true, layer_norm_eps: 0.5}",
+    "{kind: TransformerEncoder, layer: {d_model: 4, nhead: 2, dim_feedforward: 3}, num_layers: 1, norm: true}",
+    "{kind: TransformerEncoderLayer, d_model: 4, nhead: 2, dim_feedforward: 3, dropout: 0.5, activation: gelu, norm_first: true}",
 ];
 
 fn read(net: &str) -> Child {
