@@ -32,6 +32,7 @@ mod norm;
 mod pool;
 mod prelu;
 mod recurrent;
+mod rotary;
 mod sequence;
 mod transformer;
 
@@ -54,5 +55,6 @@ pub use norm::{
 pub use pool::*;
 pub use prelu::{PReLU, PReLUSpec};
 pub use recurrent::*;
+pub use rotary::RotaryEmbedding;
 pub use sequence::*;
 pub use transformer::*;

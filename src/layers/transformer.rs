@@ -9,6 +9,7 @@ use super::{
     init::Rng,
     norm::{LayerNorm, LayerNormSpec, default_eps, is_default_eps},
     recurrent::wrong_inputs,
+    rotary::RotaryEmbedding,
     spec::{is_yes, setters, written_as_spec, yes},
 };
 use crate::{
@@ -69,6 +70,9 @@ pub struct TransformerLayerSpec<const DECODER: bool> {
     /// Whether position i of the input sees only the positions 0 to i of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub causal: bool,
+    /// How the self-attention rotates queries and keys by their positions, if it does. torch has no such option.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary: Option<RotaryEmbedding>,
 }
 
 /// Options of a [`TransformerEncoderLayer`].
@@ -105,6 +109,7 @@ impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
             norm_first: false,
             bias: true,
             causal: false,
+            rotary: None,
         }
     }
 
@@ -123,11 +128,16 @@ impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
         bias: bool;
         /// Whether position i of the input sees only the positions 0 to i of it.
         causal: bool;
+        /// How the self-attention rotates queries and keys by their positions.
+        rotary: Option<RotaryEmbedding>;
     }
 
-    fn attention(&self, causal: bool, rng: &mut Rng) -> Result<Child<MultiheadAttention>> {
-        let spec = MultiheadAttentionSpec::new(self.d_model, self.nhead).bias(self.bias).causal(causal);
-        spec.build(rng).map(Child::new)
+    fn attention(&self) -> MultiheadAttentionSpec {
+        MultiheadAttentionSpec::new(self.d_model, self.nhead).bias(self.bias)
+    }
+
+    fn self_attention(&self) -> MultiheadAttentionSpec {
+        self.attention().causal(self.causal).rotary(self.rotary)
     }
 
     fn norm(&self) -> Result<Child<LayerNorm>> {
@@ -174,7 +184,7 @@ impl TransformerLayerSpec<false> {
     /// out of range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerEncoderLayer> {
         Ok(TransformerEncoderLayer {
-            self_attn: self.attention(self.causal, rng)?,
+            self_attn: self.self_attention().build(rng).map(Child::new)?,
             linear1: self.dense(self.d_model, self.dim_feedforward, rng)?,
             dropout: self.dropout_cell(rng)?,
             linear2: self.dense(self.dim_feedforward, self.d_model, rng)?,
@@ -195,8 +205,8 @@ impl TransformerLayerSpec<true> {
     /// out of range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerDecoderLayer> {
         Ok(TransformerDecoderLayer {
-            self_attn: self.attention(self.causal, rng)?,
-            multihead_attn: self.attention(false, rng)?,
+            self_attn: self.self_attention().build(rng).map(Child::new)?,
+            multihead_attn: self.attention().build(rng).map(Child::new)?,
             linear1: self.dense(self.d_model, self.dim_feedforward, rng)?,
             dropout: self.dropout_cell(rng)?,
             linear2: self.dense(self.dim_feedforward, self.d_model, rng)?,
@@ -218,7 +228,8 @@ impl TransformerLayerSpec<true> {
 /// with [`Child::call_many`] on the input and perhaps a mask. torch also drops weights of the attention in training;
 /// here `dropout` is at the other three places. In files:
 /// `{kind: TransformerEncoderLayer, d_model: 512, nhead: 8}`, and `dim_feedforward: 2048`, `dropout: 0.1`,
-/// `activation: gelu`, `layer_norm_eps`, `norm_first: true`, `bias: false`, `causal: true`.
+/// `activation: gelu`, `layer_norm_eps`, `norm_first: true`, `bias: false`, `causal: true`,
+/// `rotary: {base: 10000}`.
 ///
 /// ```
 /// use precast::prelude::*;
