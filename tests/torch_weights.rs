@@ -129,6 +129,13 @@ fn transformers() {
     }
 }
 
+/// Without an `eps`, torch takes the spacing of f32 at 1.
+#[test]
+fn a_root_mean_square_norm() {
+    let net = Child::new(RmsNormSpec::new(8).eps(f32::EPSILON).build().unwrap());
+    assert_eq!(loaded(&net, "rms-norm", &LoadOptions::torch()).loaded, ["weight"]);
+}
+
 /// A layer of an encoder inside of another cell.
 #[derive(Cell, Debug)]
 struct Masked {

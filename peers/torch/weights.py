@@ -99,6 +99,7 @@ def transformers():
         "decoder-layer": transformer(Decoder),
         "decoder-layer-norm-first": transformer(Decoder, norm_first=True, activation="gelu"),
         "decoder": nn.TransformerDecoder(transformer(Decoder), 2),
+        "rms-norm": nn.RMSNorm(8),
     }
     return {name: (net, [2, 4, 8]) for name, net in networks.items()}
 

@@ -427,16 +427,18 @@ impl<const DECODER: bool> TransformerSpec<DECODER> {
         norm: bool;
     }
 
-    /// So many layers, and the norm if there is one.
-    fn parts<L: Cell>(
+    fn layers<L: Cell>(
         &self,
         mut layer: impl FnMut(TransformerLayerSpec<DECODER>) -> Result<L>,
-    ) -> Result<(Vec<Child<L>>, Option<Child<LayerNorm>>)> {
+    ) -> Result<Vec<Child<L>>> {
         if !(1..=MOST_LAYERS).contains(&self.num_layers) {
             return Err(Error::value(format!("num_layers is {}: 1 to {MOST_LAYERS} is allowed", self.num_layers)));
         }
-        let layers = (0..self.num_layers).map(|_| layer(self.layer.clone()).map(Child::new)).collect::<Result<_>>()?;
-        Ok((layers, self.norm.then(|| self.layer.norm()).transpose()?))
+        (0..self.num_layers).map(|_| layer(self.layer.clone()).map(Child::new)).collect()
+    }
+
+    fn last_norm(&self) -> Result<Option<Child<LayerNorm>>> {
+        self.norm.then(|| self.layer.norm()).transpose()
     }
 }
 
@@ -447,8 +449,7 @@ impl TransformerSpec<false> {
     /// As [`TransformerEncoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of
     /// layers than 1 to 4096.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerEncoder> {
-        let (layers, norm) = self.parts(|layer| layer.build(rng))?;
-        Ok(TransformerEncoder { layers, norm, spec: self })
+        Ok(TransformerEncoder { layers: self.layers(|layer| layer.build(rng))?, norm: self.last_norm()?, spec: self })
     }
 }
 
@@ -459,8 +460,7 @@ impl TransformerSpec<true> {
     /// As [`TransformerDecoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of
     /// layers than 1 to 4096.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerDecoder> {
-        let (layers, norm) = self.parts(|layer| layer.build(rng))?;
-        Ok(TransformerDecoder { layers, norm, spec: self })
+        Ok(TransformerDecoder { layers: self.layers(|layer| layer.build(rng))?, norm: self.last_norm()?, spec: self })
     }
 }
 

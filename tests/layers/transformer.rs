@@ -1,7 +1,7 @@
 //! Transformer layers: masks, stacks, refusals, and training in 16 bits. Their numbers beside torch's are in
 //! `tests/torch_weights.rs`.
 
-use precast::prelude::*;
+use precast::{observe, prelude::*};
 
 use super::random;
 
@@ -98,6 +98,23 @@ fn what_does_not_go_together_is_refused() {
     assert!(narrow.contains("in cell `self_attn`") && narrow.contains("attention takes [..., length, 8]"), "{narrow}");
     let one = message(decoder().build(rng).unwrap().into(), &[x]);
     assert!(one.contains("takes the target, the memory, and perhaps a mask of each, got 1 tensors"), "{one}");
+}
+
+/// torch drops weights of the attention, too.
+#[test]
+fn dropout_is_behind_each_part_and_between_the_dense_layers() {
+    let rng = &mut Rng::seed(1);
+    let (x, memory) = (random(&[2, 5, 8], 1), random(&[2, 3, 8], 2));
+    let nets: [(Child, &[Tensor], usize); 2] = [
+        (encoder().build(rng).unwrap().into(), &[x.clone()], 3),
+        (decoder().build(rng).unwrap().into(), &[x, memory], 4),
+    ];
+    for (mut net, inputs, places) in nets {
+        net.set_train(true);
+        let (result, events) = observe::watch(|| net.call_many(inputs));
+        result.unwrap();
+        assert_eq!(events.iter().filter(|event| event.op == Op::Dropout).count(), places);
+    }
 }
 
 /// Which of three features has the largest mean over a sequence.
