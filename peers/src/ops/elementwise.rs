@@ -108,12 +108,6 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             let kept = ones.dropout(p, seed)?.gt(&Tensor::scalar(0.0, DType::F32))?;
             Case::new(vec![d.float(&shape)?, kept], move |x| x[0].dropout(p, seed)).option("p", p)
         }
-        Op::RotaryEmbedding => {
-            let shape = [&shape[..], &[d.size(1..=9), 2 * d.size(1..=8)]].concat();
-            let (base, offset, interleaved) = (d.number(10.0..10_000.0), d.size(0..=99), d.flag());
-            let case = Case::new(vec![d.float(&shape)?], move |x| x[0].rotary_embedding(base, offset, interleaved));
-            case.option("base", base).option("offset", offset).option("interleaved", interleaved)
-        }
         Op::Cast => {
             let to = d.one_of(&[DType::F32, DType::F16, DType::Bf16]);
             Case::new(vec![d.float(&shape)?], move |x| Ok(x[0].cast(to))).option("to", to.to_string())
@@ -164,6 +158,12 @@ pub fn sums(op: Op, d: &mut Draw) -> Result<Option<Case>> {
         Op::Cross => {
             let shape = [d.size(1..=9), 3, d.size(1..=20)];
             Case::new(vec![d.float(&shape)?, d.float(&shape)?], |x| x[0].cross(&x[1], 1))
+        }
+        Op::RotaryEmbedding => {
+            let shape = [&shape[..], &[d.size(1..=9), 2 * d.size(1..=8)]].concat();
+            let (base, offset, interleaved) = (d.number(10.0..10_000.0), d.size(0..=99), d.flag());
+            let case = Case::new(vec![d.float(&shape)?], move |x| x[0].rotary_embedding(base, offset, interleaved));
+            case.option("base", base).option("offset", offset).option("interleaved", interleaved)
         }
         Op::Addcmul | Op::Addcdiv => {
             let (a, b, value) = (stretching(d, &shape), stretching(d, &shape), d.number(-2.0..2.0));
