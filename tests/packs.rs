@@ -26,7 +26,7 @@ const RELEASED: &[(&str, u32, u32)] = &[
     ("mindspore-2.4", 0xea94ea04, 1871),
     ("paddle-2.3", 0x15b63939, 2292),
     ("paddle-3.3", 0x9f1344c7, 3813),
-    ("precast-1", 0x9e196313, 14045),
+    ("precast-1", 0xe546bbcb, 14082),
     ("tensorflow-2.21-bf16", 0x29479e2d, 4657),
     ("tensorflow-2.21-cpu", 0xcf514e77, 4888),
     ("tensorflow-2.21-fp16", 0x247d00bd, 4851),

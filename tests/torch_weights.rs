@@ -17,11 +17,21 @@ fn file(name: &str) -> PathBuf {
 fn loaded<C: ?Sized + AsCell>(net: &Child<C>, name: &str, options: &LoadOptions) -> Loaded {
     let loaded = weights::load_with(net, file(name), options).unwrap();
     let call = weights::read(file(&format!("{name}-call"))).unwrap();
-    let y = net.call(&call["x"]).unwrap();
-    assert_eq!(y.shape(), call["y"].shape());
-    for (ours, theirs) in y.to_f64().into_iter().zip(call["y"].to_f64()) {
-        assert!((ours - theirs).abs() <= 1e-6 * theirs.abs().max(1.0), "{name}: {ours} beside {theirs}");
-    }
+    let x = call["x"].clone().requires_grad();
+    let more = [call.get("memory"), call.get("mask")].into_iter().flatten().cloned();
+    let y = net.call_many(&[x.clone()].into_iter().chain(more).collect::<Vec<_>>()).unwrap().swap_remove(0);
+    let close = |what: &str, ours: &Tensor, theirs: &Tensor, tolerance: f64| {
+        assert_eq!(ours.shape(), theirs.shape(), "{name}, {what}");
+        for (ours, theirs) in ours.to_f64().into_iter().zip(theirs.to_f64()) {
+            assert!(
+                (ours - theirs).abs() <= tolerance * theirs.abs().max(1.0),
+                "{name}, {what}: {ours} beside {theirs}"
+            );
+        }
+    };
+    close("y", &y, &call["y"], 2e-6);
+    let loss = y.mul(&y).unwrap().sum_all().unwrap().mul(&Tensor::scalar(0.5, DType::F32)).unwrap();
+    close("dx", &loss.backward().unwrap().of(&x).unwrap(), &call["dx"], 1e-5);
     loaded
 }
 
@@ -84,6 +94,58 @@ fn fused_projections_of_attention() {
     let message = weights::load_with(&net, file("attention"), &two).unwrap_err().to_string();
     assert!(message.contains("`attn.in_proj_weight` has the shape [24, 8]; its parts"), "{message}");
     assert!(message.contains("`attn.k_proj.weight` is not in the file"), "{message}");
+}
+
+/// Encoders and decoders have torch's names, so that nothing is renamed; their fused projections are split.
+#[test]
+fn transformers() {
+    let rng = &mut Rng::seed(1);
+    let encoder = || TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(12usize);
+    let decoder = || TransformerDecoderLayerSpec::new(8, 2).dim_feedforward(12usize);
+    let gelu = TransformerActivation::Gelu;
+    let masked = encoder().norm_first(true).activation(gelu).build(rng).unwrap();
+    let nets: [(&str, Child, usize); 8] = [
+        ("encoder-layer", encoder().build(rng).unwrap().into(), 2),
+        (
+            "encoder-layer-gelu",
+            encoder().activation(gelu).layer_norm_eps(1e-3).bias(false).build(rng).unwrap().into(),
+            1,
+        ),
+        ("encoder-layer-norm-first", encoder().norm_first(true).build(rng).unwrap().into(), 2),
+        ("encoder-layer-masked", Masked { layer: Child::new(masked) }.into(), 2),
+        (
+            "encoder",
+            TransformerEncoderSpec::new(encoder().norm_first(true), 2).norm(true).build(rng).unwrap().into(),
+            4,
+        ),
+        ("decoder-layer", decoder().build(rng).unwrap().into(), 4),
+        ("decoder-layer-norm-first", decoder().norm_first(true).activation(gelu).build(rng).unwrap().into(), 4),
+        ("decoder", TransformerDecoderSpec::new(decoder(), 2).build(rng).unwrap().into(), 8),
+    ];
+    for (name, net, split) in nets {
+        let report = loaded(&net, name, &LoadOptions::torch());
+        assert_eq!((report.loaded.len(), report.split.len()), (net.named_params().len(), split), "{name}");
+        assert!(report.renamed.is_empty() && report.ignored.is_empty() && report.left.is_empty(), "{name}");
+    }
+}
+
+/// Without an `eps`, torch takes the spacing of f32 at 1.
+#[test]
+fn a_root_mean_square_norm() {
+    let net = Child::new(RmsNormSpec::new(8).eps(f32::EPSILON).build().unwrap());
+    assert_eq!(loaded(&net, "rms-norm", &LoadOptions::torch()).loaded, ["weight"]);
+}
+
+/// A layer of an encoder inside of another cell.
+#[derive(Cell, Debug)]
+struct Masked {
+    layer: Child<TransformerEncoderLayer>,
+}
+
+impl Forward for Masked {
+    fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(vec![self.layer.encode(&inputs[0], inputs.get(1))?])
+    }
 }
 
 #[derive(Cell, Debug)]

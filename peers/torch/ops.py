@@ -78,6 +78,19 @@ def dropout(x, kept, p):
     return torch.where(kept, x / (1 - p), torch.zeros_like(x))
 
 
+@formula("RotaryEmbedding")
+def rotary_embedding(x, base, offset, interleaved):
+    length, features = x.shape[-2:]
+    steps = torch.arange(features // 2, dtype=torch.float64)
+    positions = offset + torch.arange(length, dtype=torch.float64)
+    angles = positions[:, None] * base ** (-2 * steps / features)
+    turns = torch.polar(torch.ones_like(angles), angles)
+    pairs = x.unflatten(-1, (-1, 2)) if interleaved else x.unflatten(-1, (2, -1)).transpose(-1, -2)
+    wide = torch.view_as_complex(pairs.contiguous().double()) * turns
+    rotated = torch.view_as_real(wide).to(x.dtype)
+    return (rotated if interleaved else rotated.transpose(-1, -2)).flatten(-2)
+
+
 @op("Cast")
 def cast(x, to):
     # The result is rounded by whoever compares it, to the dtype of ours.

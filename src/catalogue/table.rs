@@ -63,6 +63,8 @@ macro_rules! op_table {
             "scaled_dot_product_attention _scaled_dot_product_flash_attention
              _scaled_dot_product_flash_attention_for_cpu", ""
         ];
+        RotaryEmbedding Keeps Elementwise rotary_embedding(x, base: f64, offset: usize, interleaved: bool)
+            ["", "fused_rotary_position_embedding", "", ""];
         /// Matrix product of several matrices.
         MultiDot Refuses ProductChain multi_dot(tensors..) ["", "multi_dot", "linalg_multi_dot chain_matmul", ""];
         Inner Refuses Product inner(a, b) ["", "", "inner", ""];
@@ -327,7 +329,6 @@ macro_rules! op_table {
         DepthwiseConv2d ["", "depthwise_conv2d", "", "DepthwiseConv2dNative"];
         FusedAttention ["", "fused_attention", "_native_multi_head_attention", "Mha MhaV2"];
         FusedFeedforward ["", "fused_feedforward", "", ""];
-        FusedRotaryPositionEmbedding ["", "fused_rotary_position_embedding", "", ""];
         FakeQuantize [
             "", "fake_quantize_dequantize_abs_max fake_quantize_dequantize_moving_average_abs_max",
             "fake_quantize_per_tensor_affine", ""

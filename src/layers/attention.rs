@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     dense::{Dense, DenseSpec},
     init::Rng,
+    rotary::RotaryEmbedding,
     spec::{is_yes, setters, written_as_spec, yes},
 };
 use crate::{
@@ -27,12 +28,15 @@ pub struct MultiheadAttentionSpec {
     /// Whether query i sees only the keys 0 to i.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub causal: bool,
+    /// How each head rotates its queries and keys by their positions, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary: Option<RotaryEmbedding>,
 }
 
 impl MultiheadAttentionSpec {
-    /// With biases, not causal.
+    /// With biases, not causal, without rotary embedding.
     pub fn new(embed_dim: usize, num_heads: usize) -> Self {
-        MultiheadAttentionSpec { embed_dim, num_heads, bias: true, causal: false }
+        MultiheadAttentionSpec { embed_dim, num_heads, bias: true, causal: false, rotary: None }
     }
 
     setters! {
@@ -40,6 +44,8 @@ impl MultiheadAttentionSpec {
         bias: bool;
         /// Whether query i sees only the keys 0 to i.
         causal: bool;
+        /// How each head rotates its queries and keys by their positions: the first of each is at position 0.
+        rotary: Option<RotaryEmbedding>;
     }
 
     /// The cell, its projections initialised as [`Dense`] layers.
@@ -57,13 +63,24 @@ impl MultiheadAttentionSpec {
         if heads == 0 || !features.is_multiple_of(heads) {
             return Err(Error::value(format!("{heads} heads do not divide {features} features into equal parts")));
         }
+        if self.rotary.is_some() && !(features / heads).is_multiple_of(2) {
+            let features = features / heads;
+            return Err(Error::value(format!("a head has {features} features; rotary embedding takes an even number")));
+        }
         Ok(())
     }
 
     fn make(self, rng: &mut Rng) -> Result<MultiheadAttention> {
         let features = self.embed_dim;
         let mut dense = || DenseSpec::new(features, features).bias(self.bias).build(rng).map(Child::new);
-        Ok(MultiheadAttention { q_proj: dense()?, k_proj: dense()?, v_proj: dense()?, out_proj: dense()?, spec: self })
+        Ok(MultiheadAttention {
+            q_proj: dense()?,
+            k_proj: dense()?,
+            v_proj: dense()?,
+            rotary: self.rotary.map(Child::new),
+            out_proj: dense()?,
+            spec: self,
+        })
     }
 }
 
@@ -72,7 +89,8 @@ impl MultiheadAttentionSpec {
 /// Queries are `[..., l, embed_dim]`, keys and values `[..., s, embed_dim]`, the result `[..., l, embed_dim]`: the batch
 /// comes first. Run it through its slot with [`attend`](Child::attend), or behind `dyn Cell` with [`Child::call_many`] on
 /// queries, keys, values and perhaps a mask. One tensor attends to itself. In files:
-/// `{kind: MultiheadAttention, embed_dim: 8, num_heads: 2}`, and `bias: false`, `causal: true`.
+/// `{kind: MultiheadAttention, embed_dim: 8, num_heads: 2}`, and `bias: false`, `causal: true`,
+/// `rotary: {base: 10000}`.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -91,6 +109,8 @@ pub struct MultiheadAttention {
     pub k_proj: Child<Dense>,
     /// Of the values.
     pub v_proj: Child<Dense>,
+    /// Of the queries and keys of each head.
+    pub rotary: Option<Child<RotaryEmbedding>>,
     /// Of what the heads found.
     pub out_proj: Child<Dense>,
     spec: MultiheadAttentionSpec,
@@ -110,8 +130,9 @@ impl MultiheadAttention {
 
     fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
         self.spec.check()?;
-        let q = self.heads(&self.q_proj, q)?;
-        let k = self.heads(&self.k_proj, k)?;
+        let rotated = |x: Tensor| self.rotary.as_ref().map_or(Ok(x.clone()), |rotary| rotary.call(&x));
+        let q = rotated(self.heads(&self.q_proj, q)?)?;
+        let k = rotated(self.heads(&self.k_proj, k)?)?;
         let v = self.heads(&self.v_proj, v)?;
         let found = q.scaled_dot_product_attention(&k, &v, mask, self.spec.causal, None)?;
         // [..., heads, l, features of one] becomes [..., l, features].

@@ -68,6 +68,16 @@ impl Dense {
     pub fn new(in_features: usize, out_features: usize, rng: &mut Rng) -> Self {
         DenseSpec::new(in_features, out_features).build(rng).expect("a weight that fits into memory")
     }
+
+    /// Lengths of the last axes of input and output.
+    pub(super) fn features(&self) -> (usize, usize) {
+        (self.spec.in_features, self.spec.out_features)
+    }
+
+    /// The same layer with parameters made of its own.
+    pub(super) fn with_params(&self, make: impl Fn(&Param) -> Param) -> Dense {
+        Dense { weight: make(&self.weight), bias: self.bias.as_ref().map(make), spec: self.spec.clone() }
+    }
 }
 
 written_as_spec!(Dense, DenseSpec);

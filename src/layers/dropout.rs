@@ -71,6 +71,11 @@ impl Dropout {
     pub fn new(p: f64, rng: &mut Rng) -> Self {
         DropoutSpec::new(p).make(rng)
     }
+
+    /// The probability with which an element becomes 0.
+    pub(super) fn p(&self) -> f64 {
+        self.spec.p
+    }
 }
 
 written_as_spec!(Dropout, DropoutSpec);

@@ -27,11 +27,14 @@ mod conv;
 mod dense;
 mod dropout;
 mod embedding;
+mod lora;
 mod norm;
 mod pool;
 mod prelu;
 mod recurrent;
+mod rotary;
 mod sequence;
+mod transformer;
 
 pub use crate::cell::kinds;
 pub use activation::*;
@@ -44,6 +47,7 @@ pub use dense::{Dense, DenseSpec};
 pub use dropout::{Dropout, DropoutSpec};
 pub use embedding::{Embedding, EmbeddingSpec};
 pub use init::{Init, Rng};
+pub use lora::{LoRA, LoRASpec};
 pub use norm::{
     GroupNorm, GroupNormSpec, InstanceNorm, InstanceNorm1d, InstanceNorm1dSpec, InstanceNorm2d, InstanceNorm2dSpec,
     InstanceNorm3d, InstanceNorm3dSpec, InstanceNormSpec, LayerNorm, LayerNormSpec, RmsNorm, RmsNormSpec,
@@ -51,4 +55,6 @@ pub use norm::{
 pub use pool::*;
 pub use prelu::{PReLU, PReLUSpec};
 pub use recurrent::*;
+pub use rotary::RotaryEmbedding;
 pub use sequence::*;
+pub use transformer::*;

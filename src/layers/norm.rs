@@ -28,11 +28,11 @@ pub(super) fn check_eps(eps: f64) -> Result<()> {
     Err(Error::value(format!("eps {eps}: a finite number of at least 0 is allowed")))
 }
 
-fn default_eps() -> f64 {
+pub(super) fn default_eps() -> f64 {
     1e-5
 }
 
-fn is_default_eps(eps: &f64) -> bool {
+pub(super) fn is_default_eps(eps: &f64) -> bool {
     *eps == default_eps()
 }
 
@@ -48,12 +48,15 @@ pub struct LayerNormSpec {
     /// Whether each element is scaled and shifted by trained parameters.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub affine: bool,
+    /// Whether that includes a shift. Without `affine` there is none.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub bias: bool,
 }
 
 impl LayerNormSpec {
-    /// `eps` 1e-5, affine.
+    /// `eps` 1e-5, affine with a bias.
     pub fn new(normalized_shape: &[usize]) -> Self {
-        LayerNormSpec { normalized_shape: normalized_shape.to_vec(), eps: default_eps(), affine: true }
+        LayerNormSpec { normalized_shape: normalized_shape.to_vec(), eps: default_eps(), affine: true, bias: true }
     }
 
     setters! {
@@ -61,6 +64,8 @@ impl LayerNormSpec {
         eps: f64;
         /// Whether each element is scaled and shifted by trained parameters.
         affine: bool;
+        /// Whether that includes a shift.
+        bias: bool;
     }
 
     /// The cell: weight 1, bias 0.
@@ -77,13 +82,14 @@ impl LayerNormSpec {
 
     fn make(self) -> Result<LayerNorm> {
         let (weight, bias) = affine_params(self.affine, &self.normalized_shape)?;
-        Ok(LayerNorm { weight, bias, spec: self })
+        Ok(LayerNorm { weight, bias: bias.filter(|_| self.bias), spec: self })
     }
 }
 
 /// Layer normalisation (Ba et al. 2016): the last axes to mean 0 and variance 1, times weight plus bias.
 ///
-/// `[..., normalized_shape]`. In files: `{kind: LayerNorm, normalized_shape: [64]}`, and `eps`, `affine`.
+/// `[..., normalized_shape]`. In files: `{kind: LayerNorm, normalized_shape: [64]}`, and `eps`, `affine`,
+/// `bias: false`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
 #[cell(saved)]
 #[serde(try_from = "LayerNormSpec", into = "LayerNormSpec")]
@@ -96,7 +102,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// `eps` 1e-5, affine.
+    /// `eps` 1e-5, affine with a bias.
     ///
     /// # Panics
     /// When the parameters do not fit into memory, as `Vec` does.
@@ -343,7 +349,8 @@ impl RmsNormSpec {
 
 /// Root mean square normalisation (Zhang & Sennrich 2019): `x / sqrt(mean(x^2) + eps) * weight` over the last axis.
 ///
-/// `[..., num_features]`. In files: `{kind: RmsNorm, num_features: 64}`, and `eps`.
+/// It is `nn.RMSNorm` of torch over one axis. Where it is given no `eps` it takes `f32::EPSILON`, 1.19e-7, for f32; here the default
+/// is MindSpore's. `[..., num_features]`. In files: `{kind: RmsNorm, num_features: 64}`, and `eps`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
 #[cell(saved)]
 #[serde(try_from = "RmsNormSpec", into = "RmsNormSpec")]

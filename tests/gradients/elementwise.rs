@@ -86,6 +86,11 @@ pub fn rows() -> Vec<Row> {
         let (shape, seed) = (d.shape(0..=4), d.number(0..=99) as u64);
         Case::new([d.tensor(&shape, -2.0..2.0)], move |x| x[0].dropout(0.4, seed))
     }));
+    rows.push(Row::new(Op::RotaryEmbedding, |d| {
+        let shape = [d.shape(0..=2), vec![d.number(0..=4), 2 * d.number(0..=3)]].concat();
+        let (base, offset, interleaved) = (if d.flag() { 100.0 } else { 1e4 }, d.number(0..=9), d.flag());
+        Case::new([d.tensor(&shape, -2.0..2.0)], move |x| x[0].rotary_embedding(base, offset, interleaved))
+    }));
     rows.push(Row::new(Op::Prelu, |d| {
         let shape = d.shape(0..=4);
         let channels = if d.flag() { 1 } else { shape.get(1).copied().unwrap_or(1) };

@@ -157,8 +157,16 @@ const FEWER: &[(Op, usize)] = &[
 ];
 /// Those of which the first input has more than one element, whatever its shape: two places along each axis, two halves,
 /// three coordinates, two numbers that have a deviation, a matrix of six.
-const NEVER_ONE: &[Op] =
-    &[Op::ConvTranspose1d, Op::ConvTranspose2d, Op::ConvTranspose3d, Op::Glu, Op::Cross, Op::Std, Op::AffineGrid];
+const NEVER_ONE: &[Op] = &[
+    Op::ConvTranspose1d,
+    Op::ConvTranspose2d,
+    Op::ConvTranspose3d,
+    Op::Glu,
+    Op::Cross,
+    Op::Std,
+    Op::AffineGrid,
+    Op::RotaryEmbedding,
+];
 
 /// What the inputs in the rows of one op lack: many shapes and layouts, no elements, one element, no axes.
 pub fn lacks(rows: &[&Row]) -> Option<String> {

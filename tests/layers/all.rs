@@ -36,6 +36,31 @@ fn every_parameter_gets_its_gradient() {
             MultiheadAttentionSpec::new(4, 2).bias(false).build(&mut rng).unwrap().into(),
             vec![random(&[2, 3, 4], 8), random(&[2, 5, 4], 9), random(&[2, 5, 4], 10)],
         ),
+        (
+            {
+                let layer = TransformerEncoderLayerSpec::new(4, 2).dim_feedforward(6usize).dropout(0.0);
+                layer.activation(TransformerActivation::Gelu).bias(false).build(&mut rng).unwrap().into()
+            },
+            vec![random(&[2, 3, 4], 8)],
+        ),
+        (
+            {
+                let layer =
+                    TransformerDecoderLayerSpec::new(4, 2).dim_feedforward(6usize).dropout(0.0).norm_first(true);
+                let layer =
+                    layer.activation(TransformerActivation::Gelu).bias(false).rotary(RotaryEmbedding::default());
+                layer.build(&mut rng).unwrap().into()
+            },
+            vec![random(&[2, 3, 4], 8), random(&[2, 5, 4], 9)],
+        ),
+        (
+            {
+                let lora = LoRA::new(Dense::new(3, 4, &mut rng), 2, 3.0, &mut rng);
+                lora.b.set(&random(&[4, 2], 17)).unwrap();
+                lora.into()
+            },
+            vec![random(&[4, 3], 18)],
+        ),
         (BatchNorm1d::new(3).into(), vec![random(&[4, 3], 11)]),
         (LayerNorm::new(&[3]).into(), vec![random(&[4, 3], 12)]),
         (GroupNorm::new(2, 4).into(), vec![random(&[2, 4, 3], 13)]),

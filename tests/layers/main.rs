@@ -4,9 +4,12 @@ mod all;
 mod attention;
 #[path = "../common/golden.rs"]
 mod golden;
+mod lora;
 mod norms;
 mod recurrent;
+mod rotary;
 mod slots;
+mod transformer;
 mod weighted;
 mod without_parameters;
 

@@ -130,6 +130,7 @@ const WITH_OPTIONS: &[(&str, Inputs, Call)] = calls! {
     "softshrink" [Float [3, 4]] |x| x[0].softshrink(0.5);
     "dropout" [Float [3, 4]] |x| x[0].dropout(0.5, 1);
     "glu" [Float [3, 4]] |x| x[0].glu(-1);
+    "rotary_embedding" [Float [3, 4]] |x| x[0].rotary_embedding(100.0, 2, false);
     "concat" [Float [3, 4], Float [2, 4]] |x| Tensor::concat(&[&x[0], &x[1]], 0);
     "stack" [Float [3, 4], Float [3, 4]] |x| Tensor::stack(&[&x[0], &x[1]], 1);
     "einsum" [Float [3, 4], Float [4, 5]] |x| Tensor::einsum("ij,jk->ki", &[&x[0], &x[1]]);

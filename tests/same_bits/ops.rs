@@ -350,6 +350,10 @@ const ELEMENTS: &[(&str, Work)] = &[
         Ok(vec![x.addcmul(&a, &b, 0.7)?, x.addcdiv(&a, &b, 0.7)?])
     }),
     ("cross", |d| Ok(vec![d.noise(&[3, 50_001]).cross(&d.noise(&[3, 50_001]), 0)?])),
+    ("rotary_embedding", |d| {
+        let x = d.noise(&BOTH);
+        Ok(vec![x.rotary_embedding(1e4, 0, false)?, x.rotary_embedding(1e4, 3, true)?])
+    }),
     ("dropout", |d| Ok(vec![d.noise(&BOTH).dropout(0.4, 5)?])),
     ("masks", |d| {
         let (mask, x, y) = (d.mask(&BOTH), d.noise(&BOTH), d.noise(&BOTH));

@@ -159,6 +159,12 @@ pub fn sums(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             let shape = [d.size(1..=9), 3, d.size(1..=20)];
             Case::new(vec![d.float(&shape)?, d.float(&shape)?], |x| x[0].cross(&x[1], 1))
         }
+        Op::RotaryEmbedding => {
+            let shape = [&shape[..], &[d.size(1..=9), 2 * d.size(1..=8)]].concat();
+            let (base, offset, interleaved) = (d.number(10.0..10_000.0), d.size(0..=99), d.flag());
+            let case = Case::new(vec![d.float(&shape)?], move |x| x[0].rotary_embedding(base, offset, interleaved));
+            case.option("base", base).option("offset", offset).option("interleaved", interleaved)
+        }
         Op::Addcmul | Op::Addcdiv => {
             let (a, b, value) = (stretching(d, &shape), stretching(d, &shape), d.number(-2.0..2.0));
             let inputs = vec![d.float(&shape)?, d.float(&a)?, d.float(&b)?];

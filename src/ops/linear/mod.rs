@@ -6,3 +6,4 @@ pub(in crate::ops) mod dense;
 pub(in crate::ops) mod einsum;
 pub(in crate::ops) mod matmul;
 pub(in crate::ops) mod products;
+pub(in crate::ops) mod rotary;

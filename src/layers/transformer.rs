@@ -1,0 +1,584 @@
+//! The layers of a transformer (Vaswani et al. 2017, section 3.1), with torch's names, and stacks of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    attention::{MultiheadAttention, MultiheadAttentionSpec},
+    dense::{Dense, DenseSpec},
+    dropout::{Dropout, DropoutSpec},
+    init::Rng,
+    norm::{LayerNorm, LayerNormSpec, default_eps, is_default_eps},
+    recurrent::wrong_inputs,
+    rotary::RotaryEmbedding,
+    spec::{is_yes, setters, written_as_spec, yes},
+};
+use crate::{
+    Tensor,
+    cell::{Cell, Child, Forward},
+    error::{Error, Result},
+};
+
+/// The largest number of layers in a stack: a few words in a file do not take all memory.
+const MOST_LAYERS: usize = 4096;
+
+/// The function between the two [`Dense`] layers of a transformer layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum TransformerActivation {
+    /// `max(x, 0)`.
+    #[default]
+    Relu,
+    /// `x * Phi(x)` with the distribution function of the normal distribution.
+    Gelu,
+}
+
+impl TransformerActivation {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Options of a transformer layer: an encoder's ([`TransformerEncoderLayerSpec`]) or a decoder's
+/// ([`TransformerDecoderLayerSpec`]). The names and defaults are torch's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransformerLayerSpec<const DECODER: bool> {
+    /// Length of the last axis of input and output.
+    pub d_model: usize,
+    /// Heads of the attention, each of which sees an equal part of the features.
+    pub nhead: usize,
+    /// Features between the two [`Dense`] layers.
+    #[serde(default = "default_feedforward", skip_serializing_if = "is_default_feedforward")]
+    pub dim_feedforward: usize,
+    /// The probability with which an element becomes 0 in training: between the two [`Dense`] layers, and in what is added
+    /// to the input.
+    #[serde(default = "default_dropout", skip_serializing_if = "is_default_dropout")]
+    pub dropout: f64,
+    /// The function between the two [`Dense`] layers.
+    #[serde(default, skip_serializing_if = "TransformerActivation::is_default")]
+    pub activation: TransformerActivation,
+    /// Added to the variance in the norms.
+    #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
+    pub layer_norm_eps: f64,
+    /// Whether each part of the layer normalises its input (pre-norm), and not the sum behind it (post-norm).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub norm_first: bool,
+    /// Whether projections, [`Dense`] layers and norms add a bias.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub bias: bool,
+    /// Whether position i of the input sees only the positions 0 to i of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub causal: bool,
+    /// How the self-attention rotates queries and keys by their positions, if it does. torch has no such option.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary: Option<RotaryEmbedding>,
+}
+
+/// Options of a [`TransformerEncoderLayer`].
+pub type TransformerEncoderLayerSpec = TransformerLayerSpec<false>;
+/// Options of a [`TransformerDecoderLayer`].
+pub type TransformerDecoderLayerSpec = TransformerLayerSpec<true>;
+
+fn default_feedforward() -> usize {
+    2048
+}
+
+fn is_default_feedforward(features: &usize) -> bool {
+    *features == default_feedforward()
+}
+
+fn default_dropout() -> f64 {
+    0.1
+}
+
+fn is_default_dropout(p: &f64) -> bool {
+    *p == default_dropout()
+}
+
+impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
+    /// 2048 features between the [`Dense`] layers, dropout 0.1, relu, `eps` 1e-5, post-norm, with biases, not causal.
+    pub fn new(d_model: usize, nhead: usize) -> Self {
+        TransformerLayerSpec {
+            d_model,
+            nhead,
+            dim_feedforward: default_feedforward(),
+            dropout: default_dropout(),
+            activation: TransformerActivation::default(),
+            layer_norm_eps: default_eps(),
+            norm_first: false,
+            bias: true,
+            causal: false,
+            rotary: None,
+        }
+    }
+
+    setters! {
+        /// Features between the two [`Dense`] layers.
+        dim_feedforward: usize;
+        /// The probability with which an element becomes 0 in training.
+        dropout: f64;
+        /// The function between the two [`Dense`] layers.
+        activation: TransformerActivation;
+        /// Added to the variance in the norms.
+        layer_norm_eps: f64;
+        /// Whether each part of the layer normalises its input (pre-norm), and not the sum behind it (post-norm).
+        norm_first: bool;
+        /// Whether projections, [`Dense`] layers and norms add a bias.
+        bias: bool;
+        /// Whether position i of the input sees only the positions 0 to i of it.
+        causal: bool;
+        /// How the self-attention rotates queries and keys by their positions.
+        rotary: Option<RotaryEmbedding>;
+    }
+
+    fn attention(&self) -> MultiheadAttentionSpec {
+        MultiheadAttentionSpec::new(self.d_model, self.nhead).bias(self.bias)
+    }
+
+    fn self_attention(&self) -> MultiheadAttentionSpec {
+        self.attention().causal(self.causal).rotary(self.rotary)
+    }
+
+    fn norm(&self) -> Result<Child<LayerNorm>> {
+        LayerNormSpec::new(&[self.d_model]).eps(self.layer_norm_eps).bias(self.bias).build().map(Child::new)
+    }
+
+    fn dense(&self, inputs: usize, outputs: usize, rng: &mut Rng) -> Result<Child<Dense>> {
+        DenseSpec::new(inputs, outputs).bias(self.bias).build(rng).map(Child::new)
+    }
+
+    fn dropout_cell(&self, rng: &mut Rng) -> Result<Child<Dropout>> {
+        DropoutSpec::new(self.dropout).build(rng).map(Child::new)
+    }
+
+    /// `x + inner(x)`, with the norm before or behind.
+    fn residual(
+        &self,
+        x: &Tensor,
+        norm: &Child<LayerNorm>,
+        dropout: &Child<Dropout>,
+        inner: impl FnOnce(&Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        if self.norm_first {
+            return x.add(&dropout.call(&inner(&norm.call(x)?)?)?);
+        }
+        norm.call(&x.add(&dropout.call(&inner(x)?)?)?)
+    }
+
+    fn feed_forward(&self, x: &Tensor, layers: [&Child<Dense>; 2], dropout: &Child<Dropout>) -> Result<Tensor> {
+        let x = layers[0].call(x)?;
+        let x = match self.activation {
+            TransformerActivation::Relu => x.relu()?,
+            TransformerActivation::Gelu => x.gelu()?,
+        };
+        layers[1].call(&dropout.call(&x)?)
+    }
+}
+
+impl TransformerLayerSpec<false> {
+    /// The cell, its parts initialised as [`MultiheadAttention`], [`Dense`] and [`LayerNorm`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features, or the dropout or `eps` is
+    /// out of range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
+    pub fn build(self, rng: &mut Rng) -> Result<TransformerEncoderLayer> {
+        Ok(TransformerEncoderLayer {
+            self_attn: self.self_attention().build(rng).map(Child::new)?,
+            linear1: self.dense(self.d_model, self.dim_feedforward, rng)?,
+            dropout: self.dropout_cell(rng)?,
+            linear2: self.dense(self.dim_feedforward, self.d_model, rng)?,
+            norm1: self.norm()?,
+            norm2: self.norm()?,
+            dropout1: self.dropout_cell(rng)?,
+            dropout2: self.dropout_cell(rng)?,
+            spec: self,
+        })
+    }
+}
+
+impl TransformerLayerSpec<true> {
+    /// The cell, its parts initialised as [`MultiheadAttention`], [`Dense`] and [`LayerNorm`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features, or the dropout or `eps` is
+    /// out of range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
+    pub fn build(self, rng: &mut Rng) -> Result<TransformerDecoderLayer> {
+        Ok(TransformerDecoderLayer {
+            self_attn: self.self_attention().build(rng).map(Child::new)?,
+            multihead_attn: self.attention().build(rng).map(Child::new)?,
+            linear1: self.dense(self.d_model, self.dim_feedforward, rng)?,
+            dropout: self.dropout_cell(rng)?,
+            linear2: self.dense(self.dim_feedforward, self.d_model, rng)?,
+            norm1: self.norm()?,
+            norm2: self.norm()?,
+            norm3: self.norm()?,
+            dropout1: self.dropout_cell(rng)?,
+            dropout2: self.dropout_cell(rng)?,
+            dropout3: self.dropout_cell(rng)?,
+            spec: self,
+        })
+    }
+}
+
+/// Self-attention and two [`Dense`] layers, each added to its input and normalised: torch's `nn.TransformerEncoderLayer`
+/// with `batch_first`.
+///
+/// `[..., length, d_model]` to the same shape. Run it through its slot with [`encode`](Child::encode), or behind `dyn Cell`
+/// with [`Child::call_many`] on the input and perhaps a mask. torch also drops weights of the attention in training;
+/// here `dropout` is at the other three places. In files:
+/// `{kind: TransformerEncoderLayer, d_model: 512, nhead: 8}`, and `dim_feedforward: 2048`, `dropout: 0.1`,
+/// `activation: gelu`, `layer_norm_eps`, `norm_first: true`, `bias: false`, `causal: true`,
+/// `rotary: {base: 10000}`.
+///
+/// ```
+/// use precast::prelude::*;
+/// let rng = &mut Rng::seed(0);
+/// let layer = TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(16usize).norm_first(true).build(rng)?;
+/// let layer = Child::new(layer);
+/// let x = Tensor::randn(&[4, 3, 8], rng)?;
+/// // The last position of each sample is padding: no query sees it. The mask stretches to [batch, heads, length, length].
+/// let seen = Tensor::from_vec(vec![true, true, false], &[1, 1, 1, 3])?;
+/// assert_eq!(layer.encode(&x, Some(&seen))?.shape(), [4, 3, 8]);
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
+#[serde(try_from = "TransformerEncoderLayerSpec", into = "TransformerEncoderLayerSpec")]
+pub struct TransformerEncoderLayer {
+    /// Of the input to itself.
+    pub self_attn: Child<MultiheadAttention>,
+    /// To `dim_feedforward` features.
+    pub linear1: Child<Dense>,
+    /// Behind the activation.
+    pub dropout: Child<Dropout>,
+    /// Back to `d_model` features.
+    pub linear2: Child<Dense>,
+    /// Of the attention.
+    pub norm1: Child<LayerNorm>,
+    /// Of the [`Dense`] layers.
+    pub norm2: Child<LayerNorm>,
+    /// Behind the attention.
+    pub dropout1: Child<Dropout>,
+    /// Behind the [`Dense`] layers.
+    pub dropout2: Child<Dropout>,
+    spec: TransformerEncoderLayerSpec,
+}
+
+written_as_spec!(TransformerEncoderLayer, TransformerEncoderLayerSpec);
+
+impl TransformerEncoderLayer {
+    fn encode(&self, x: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        let spec = &self.spec;
+        let x = spec.residual(x, &self.norm1, &self.dropout1, |x| self.self_attn.attend(x, x, x, mask))?;
+        spec.residual(&x, &self.norm2, &self.dropout2, |x| {
+            spec.feed_forward(x, [&self.linear1, &self.linear2], &self.dropout)
+        })
+    }
+}
+
+impl Forward for TransformerEncoderLayer {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.encode(x, None)
+    }
+
+    fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        match inputs {
+            [x] => Ok(vec![self.encode(x, None)?]),
+            [x, mask] => Ok(vec![self.encode(x, Some(mask))?]),
+            _ => Err(wrong_inputs("a TransformerEncoderLayer", "x, or x and a mask", inputs.len())),
+        }
+    }
+}
+
+impl Child<TransformerEncoderLayer> {
+    /// `x [..., length, d_model]` to the same shape. The mask is that of [`attend`](Child::attend), and stretches to
+    /// `[..., nhead, length, length]`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    pub fn encode(&self, x: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        self.with((x, mask), |cell, (x, mask)| cell.encode(&x, mask.as_ref()))
+    }
+}
+
+/// Self-attention, attention to what an encoder found, and two [`Dense`] layers, each added to its input and normalised:
+/// torch's `nn.TransformerDecoderLayer` with `batch_first`.
+///
+/// The target is `[..., length, d_model]`, the memory `[..., memory length, d_model]`, the result as the target. Run it
+/// through its slot with [`decode`](Child::decode), or behind `dyn Cell` with [`Child::call_many`] on the target, the memory,
+/// and perhaps a mask of each attention. `causal` is of the self-attention alone. Dropout is as in
+/// [`TransformerEncoderLayer`]. In files: `{kind: TransformerDecoderLayer, d_model: 512, nhead: 8}`, with the same options.
+///
+/// ```
+/// use precast::prelude::*;
+/// let rng = &mut Rng::seed(0);
+/// let spec = TransformerDecoderLayerSpec::new(8, 2).dim_feedforward(16usize).causal(true);
+/// let layer = Child::new(spec.build(rng)?);
+/// let (target, memory) = (Tensor::randn(&[4, 3, 8], rng)?, Tensor::randn(&[4, 5, 8], rng)?);
+/// assert_eq!(layer.decode(&target, &memory, None, None)?.shape(), [4, 3, 8]);
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
+#[serde(try_from = "TransformerDecoderLayerSpec", into = "TransformerDecoderLayerSpec")]
+pub struct TransformerDecoderLayer {
+    /// Of the target to itself.
+    pub self_attn: Child<MultiheadAttention>,
+    /// Of the target to the memory.
+    pub multihead_attn: Child<MultiheadAttention>,
+    /// To `dim_feedforward` features.
+    pub linear1: Child<Dense>,
+    /// Behind the activation.
+    pub dropout: Child<Dropout>,
+    /// Back to `d_model` features.
+    pub linear2: Child<Dense>,
+    /// Of the self-attention.
+    pub norm1: Child<LayerNorm>,
+    /// Of the attention to the memory.
+    pub norm2: Child<LayerNorm>,
+    /// Of the [`Dense`] layers.
+    pub norm3: Child<LayerNorm>,
+    /// Behind the self-attention.
+    pub dropout1: Child<Dropout>,
+    /// Behind the attention to the memory.
+    pub dropout2: Child<Dropout>,
+    /// Behind the [`Dense`] layers.
+    pub dropout3: Child<Dropout>,
+    spec: TransformerDecoderLayerSpec,
+}
+
+written_as_spec!(TransformerDecoderLayer, TransformerDecoderLayerSpec);
+
+impl TransformerDecoderLayer {
+    fn decode(&self, x: &Tensor, memory: &Tensor, masks: [Option<&Tensor>; 2]) -> Result<Tensor> {
+        let spec = &self.spec;
+        let x = spec.residual(x, &self.norm1, &self.dropout1, |x| self.self_attn.attend(x, x, x, masks[0]))?;
+        let x = spec
+            .residual(&x, &self.norm2, &self.dropout2, |x| self.multihead_attn.attend(x, memory, memory, masks[1]))?;
+        spec.residual(&x, &self.norm3, &self.dropout3, |x| {
+            spec.feed_forward(x, [&self.linear1, &self.linear2], &self.dropout)
+        })
+    }
+}
+
+/// What a decoder is called with behind `dyn Cell`: the target, the memory, and perhaps a mask of each attention.
+fn decoder_inputs<'a>(kind: &str, inputs: &'a [Tensor]) -> Result<(&'a Tensor, &'a Tensor, [Option<&'a Tensor>; 2])> {
+    match inputs {
+        [target, memory, masks @ ..] if masks.len() <= 2 => Ok((target, memory, [masks.first(), masks.get(1)])),
+        _ => Err(wrong_inputs(kind, "the target, the memory, and perhaps a mask of each", inputs.len())),
+    }
+}
+
+impl Forward for TransformerDecoderLayer {
+    fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let (target, memory, masks) = decoder_inputs("a TransformerDecoderLayer", inputs)?;
+        Ok(vec![self.decode(target, memory, masks)?])
+    }
+}
+
+impl Child<TransformerDecoderLayer> {
+    /// `target [..., length, d_model]` with `memory [..., memory length, d_model]` gives the shape of the target. The masks
+    /// are those of [`attend`](Child::attend): of the target to itself, `[..., nhead, length, length]`, and to the memory,
+    /// `[..., nhead, length, memory length]`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    pub fn decode(
+        &self,
+        target: &Tensor,
+        memory: &Tensor,
+        target_mask: Option<&Tensor>,
+        memory_mask: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        self.with((target, memory, target_mask, memory_mask), |cell, (target, memory, target_mask, memory_mask)| {
+            cell.decode(&target, &memory, [target_mask.as_ref(), memory_mask.as_ref()])
+        })
+    }
+}
+
+/// Options of a stack of transformer layers: an encoder ([`TransformerEncoderSpec`]) or a decoder
+/// ([`TransformerDecoderSpec`]).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransformerSpec<const DECODER: bool> {
+    /// Options of each layer.
+    pub layer: TransformerLayerSpec<DECODER>,
+    /// Layers, each of which reads the output of the one before: 1 to 4096.
+    pub num_layers: usize,
+    /// Whether the output of the last layer is normalised, as it should be where layers are pre-norm.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub norm: bool,
+}
+
+/// Options of a [`TransformerEncoder`].
+pub type TransformerEncoderSpec = TransformerSpec<false>;
+/// Options of a [`TransformerDecoder`].
+pub type TransformerDecoderSpec = TransformerSpec<true>;
+
+impl<const DECODER: bool> TransformerSpec<DECODER> {
+    /// Without a norm at the end.
+    pub fn new(layer: TransformerLayerSpec<DECODER>, num_layers: usize) -> Self {
+        TransformerSpec { layer, num_layers, norm: false }
+    }
+
+    setters! {
+        /// Whether the output of the last layer is normalised, as it should be where layers are pre-norm.
+        norm: bool;
+    }
+
+    fn layers<L: Cell>(
+        &self,
+        mut layer: impl FnMut(TransformerLayerSpec<DECODER>) -> Result<L>,
+    ) -> Result<Vec<Child<L>>> {
+        if !(1..=MOST_LAYERS).contains(&self.num_layers) {
+            return Err(Error::value(format!("num_layers is {}: 1 to {MOST_LAYERS} is allowed", self.num_layers)));
+        }
+        (0..self.num_layers).map(|_| layer(self.layer.clone()).map(Child::new)).collect()
+    }
+
+    fn last_norm(&self) -> Result<Option<Child<LayerNorm>>> {
+        self.norm.then(|| self.layer.norm()).transpose()
+    }
+}
+
+impl TransformerSpec<false> {
+    /// The cell; each layer draws its own initial values.
+    ///
+    /// # Errors
+    /// As [`TransformerEncoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of
+    /// layers than 1 to 4096.
+    pub fn build(self, rng: &mut Rng) -> Result<TransformerEncoder> {
+        Ok(TransformerEncoder { layers: self.layers(|layer| layer.build(rng))?, norm: self.last_norm()?, spec: self })
+    }
+}
+
+impl TransformerSpec<true> {
+    /// The cell; each layer draws its own initial values.
+    ///
+    /// # Errors
+    /// As [`TransformerDecoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of
+    /// layers than 1 to 4096.
+    pub fn build(self, rng: &mut Rng) -> Result<TransformerDecoder> {
+        Ok(TransformerDecoder { layers: self.layers(|layer| layer.build(rng))?, norm: self.last_norm()?, spec: self })
+    }
+}
+
+/// [`TransformerEncoderLayer`]s one after the other, and perhaps a norm behind: torch's `nn.TransformerEncoder`.
+///
+/// `[..., length, d_model]` to the same shape, with [`encode`](Child::encode) as of one layer; the mask is for every layer.
+/// The paths are torch's: `layers.0.self_attn`, `norm`. In files:
+/// `{kind: TransformerEncoder, layer: {d_model: 512, nhead: 8}, num_layers: 6}`, and `norm: true`.
+///
+/// ```
+/// use precast::prelude::*;
+/// let rng = &mut Rng::seed(0);
+/// let layer = TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(16usize).norm_first(true);
+/// let encoder = Child::new(TransformerEncoderSpec::new(layer, 2).norm(true).build(rng)?);
+/// assert_eq!(encoder.encode(&Tensor::randn(&[4, 3, 8], rng)?, None)?.shape(), [4, 3, 8]);
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
+#[serde(try_from = "TransformerEncoderSpec", into = "TransformerEncoderSpec")]
+pub struct TransformerEncoder {
+    /// From the first to the last.
+    pub layers: Vec<Child<TransformerEncoderLayer>>,
+    /// Of the output.
+    pub norm: Option<Child<LayerNorm>>,
+    spec: TransformerEncoderSpec,
+}
+
+written_as_spec!(TransformerEncoder, TransformerEncoderSpec);
+
+impl TransformerEncoder {
+    fn encode(&self, x: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        let x = self.layers.iter().try_fold(x.clone(), |x, layer| layer.encode(&x, mask))?;
+        self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.call(&x))
+    }
+}
+
+impl Forward for TransformerEncoder {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.encode(x, None)
+    }
+
+    fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        match inputs {
+            [x] => Ok(vec![self.encode(x, None)?]),
+            [x, mask] => Ok(vec![self.encode(x, Some(mask))?]),
+            _ => Err(wrong_inputs("a TransformerEncoder", "x, or x and a mask", inputs.len())),
+        }
+    }
+}
+
+impl Child<TransformerEncoder> {
+    /// As `encode` of a [`TransformerEncoderLayer`]; the mask is for every layer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    pub fn encode(&self, x: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        self.with((x, mask), |cell, (x, mask)| cell.encode(&x, mask.as_ref()))
+    }
+}
+
+/// [`TransformerDecoderLayer`]s one after the other, and perhaps a norm behind: torch's `nn.TransformerDecoder`.
+///
+/// The target goes through all layers, each of which reads the same memory; see [`TransformerDecoderLayer`] for shapes and
+/// masks. The paths are torch's: `layers.0.multihead_attn`, `norm`. In files:
+/// `{kind: TransformerDecoder, layer: {d_model: 512, nhead: 8}, num_layers: 6}`, and `norm: true`.
+///
+/// ```
+/// use precast::prelude::*;
+/// let rng = &mut Rng::seed(0);
+/// let layer = TransformerDecoderLayerSpec::new(8, 2).dim_feedforward(16usize).causal(true);
+/// let decoder = Child::new(TransformerDecoderSpec::new(layer, 2).build(rng)?);
+/// let (target, memory) = (Tensor::randn(&[4, 3, 8], rng)?, Tensor::randn(&[4, 5, 8], rng)?);
+/// assert_eq!(decoder.decode(&target, &memory, None, None)?.shape(), [4, 3, 8]);
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[cell(saved)]
+#[serde(try_from = "TransformerDecoderSpec", into = "TransformerDecoderSpec")]
+pub struct TransformerDecoder {
+    /// From the first to the last.
+    pub layers: Vec<Child<TransformerDecoderLayer>>,
+    /// Of the output.
+    pub norm: Option<Child<LayerNorm>>,
+    spec: TransformerDecoderSpec,
+}
+
+written_as_spec!(TransformerDecoder, TransformerDecoderSpec);
+
+impl TransformerDecoder {
+    fn decode(&self, target: &Tensor, memory: &Tensor, masks: [Option<&Tensor>; 2]) -> Result<Tensor> {
+        let one = |x: Tensor, layer: &Child<TransformerDecoderLayer>| layer.decode(&x, memory, masks[0], masks[1]);
+        let x = self.layers.iter().try_fold(target.clone(), one)?;
+        self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.call(&x))
+    }
+}
+
+impl Forward for TransformerDecoder {
+    fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let (target, memory, masks) = decoder_inputs("a TransformerDecoder", inputs)?;
+        Ok(vec![self.decode(target, memory, masks)?])
+    }
+}
+
+impl Child<TransformerDecoder> {
+    /// As `decode` of a [`TransformerDecoderLayer`]; memory and masks are for every layer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    pub fn decode(
+        &self,
+        target: &Tensor,
+        memory: &Tensor,
+        target_mask: Option<&Tensor>,
+        memory_mask: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        self.with((target, memory, target_mask, memory_mask), |cell, (target, memory, target_mask, memory_mask)| {
+            cell.decode(&target, &memory, [target_mask.as_ref(), memory_mask.as_ref()])
+        })
+    }
+}
