@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use precast::{
+use crate::{
     DType, Level, Op,
     catalogue::System,
     policy::{Lists, Pack},
@@ -60,7 +60,7 @@ struct PackRows {
 }
 
 pub(super) fn run(args: &Args) -> Result {
-    let packs = || Pack::names().map(Pack::named).collect::<precast::Result<Vec<Pack>>>();
+    let packs = || Pack::names().map(Pack::named).collect::<crate::Result<Vec<Pack>>>();
     match (&args.op, &args.pack) {
         (Some(name), None) => show_ops(&Op::named(name)?, &packs()?, args.format),
         (Some(name), Some(pack)) => {

@@ -53,7 +53,7 @@ const EMBEDDED: [(&str, &str); 4] = [
     ("mlp", include_str!("../../models/mlp.yaml")),
 ];
 
-/// An architecture file with all that it says.
+/// A network with what an architecture file says beside it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Model {
@@ -89,6 +89,18 @@ struct V1Ref<'a> {
 }
 
 impl Model {
+    /// A network that was built in code, without a name and without a shape of its input.
+    pub fn new(net: impl Into<Child>) -> Self {
+        Model { name: None, input: None, net: net.into() }
+    }
+
+    /// The same with the shape of one example, without the axis of the batch: `[1, 32, 32]`.
+    #[must_use]
+    pub fn input(mut self, shape: impl Into<Vec<usize>>) -> Self {
+        self.input = Some(shape.into());
+        self
+    }
+
     /// The names of the models that come with the library.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.into_iter().map(|(name, _)| name)
