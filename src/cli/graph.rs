@@ -6,7 +6,7 @@ use crate::{
     DType, Level, Policy, Tensor,
     graph::{self, Graph, GraphDiff, NodeDecision, Rewritten},
     io::{files, models::Model},
-    report::{graph_summary, graph_table, printable},
+    report::{graph_summary, graph_table_by, printable},
     rewrite::Summary,
 };
 use serde::Serialize;
@@ -16,6 +16,7 @@ use super::{
     inputs::{self, Predicting, Read, shown},
     plan::header,
     print, print_json,
+    table::library_table,
 };
 
 /// How many examples the traced batch has, unless asked otherwise.
@@ -188,7 +189,8 @@ impl Made {
                 let under = policy.map_or(String::new(), |policy| format!("{}\n", Summary::from(&policy.value)));
                 let o1 = casts_at_o1.map_or(String::new(), |casts| format!(", at O1 {casts}"));
                 let only = only_batch.map_or(String::new(), |why| format!("\nonly the traced batch size: {why}"));
-                let (header, table, summary) = (header(model, &policies), graph_table(&nodes), graph_summary(&nodes));
+                let (header, table, summary) =
+                    (header(model, &policies), graph_table_by(&nodes, library_table), graph_summary(&nodes));
                 print(format_args!("{header}{under}{table}\n{summary}{o1}{}", printable(&only)))
             }
         }

@@ -8,7 +8,12 @@ use std::{
 };
 
 use crate::{
-    DType, Plan, Policy, Tensor, cell::Trace, cost::Speeds, io::models::Model, policy::Prefer, report::printable,
+    DType, Plan, Policy, Tensor,
+    cell::Trace,
+    cost::Speeds,
+    io::{files, models::Model},
+    policy::Prefer,
+    report::printable,
 };
 
 use super::{Cli, Failure, Result, say};
@@ -18,7 +23,7 @@ pub(super) struct Read<T> {
     pub value: T,
     /// The argument: a file or a name.
     argument: PathBuf,
-    built_in: bool,
+    pub built_in: bool,
 }
 
 impl<T> Read<T> {
@@ -32,6 +37,16 @@ impl<T> Read<T> {
         match self.argument.file_stem() {
             Some(stem) if !self.built_in => stem.to_string_lossy().into_owned(),
             _ => self.argument.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+impl Read<Policy> {
+    /// The text of the file.
+    pub fn text(&self) -> Result<String> {
+        match self.argument.as_os_str() == STANDARD_INPUT {
+            true => standard_input().map(String::from),
+            false => Ok(files::read_text(&self.argument, MOST_BYTES as usize)?),
         }
     }
 }

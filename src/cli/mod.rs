@@ -12,15 +12,19 @@
 //! [`Cli`] adds networks that are built in code.
 
 mod bench;
+mod cells;
 mod color;
 mod digits;
 mod graph;
+mod init;
 mod inputs;
 mod levels;
 mod ops;
 mod plan;
 mod progress;
 mod results;
+mod shell;
+mod show;
 mod table;
 mod train;
 
@@ -62,6 +66,8 @@ Examples:
   precast diff lenet5_bn --policy o2 --policy o3     what another policy would change
   precast graph lenet5 --policy graph --svg out.svg  the graph of a call, rewritten by a policy, as a table and a drawing
   precast ops softmax                                what every pack of lists does with an op, and why
+  precast cells Conv2d                               the options of a kind of cell, as a model file writes them
+  precast init lenet5_bn --output my-policy.yaml     a policy to begin with, for one network
   precast bench                                      how fast this machine is, and how near its limits the kernels come
 
 Exit status: 0 done; 1 the work failed (a training run that cannot go on, a disk that is full); 2 wrong use or bad input.
@@ -84,7 +90,13 @@ enum Command {
     Graph(graph::Args),
     Levels(levels::Args),
     Ops(ops::Args),
+    Init(init::Args),
+    Cells(cells::Args),
+    Show(show::Args),
+    Schema(show::SchemaArgs),
     Bench(bench::Args),
+    Completions(shell::CompletionsArgs),
+    Man(shell::ManArgs),
 }
 
 /// Output format of a result.
@@ -226,7 +238,13 @@ impl Cli {
             Command::Graph(args) => graph::run(self, args),
             Command::Levels(args) => levels::run(args),
             Command::Ops(args) => ops::run(args),
+            Command::Init(args) => init::run(self, args),
+            Command::Cells(args) => cells::run(self, args),
+            Command::Show(args) => show::run(args),
+            Command::Schema(_) => show::schema(),
             Command::Bench(args) => bench::run(args),
+            Command::Completions(args) => shell::completions(self, args),
+            Command::Man(args) => shell::man(self, args),
         }
     }
 
@@ -265,8 +283,8 @@ impl Cli {
         let models = self.model_names();
         let policies: Vec<&str> = Policy::names().collect();
         let say = |text: &dyn Display| {
-            let text =
-                text.to_string().replace("{models}", &models.join(" ")).replace("{policies}", &policies.join(" "));
+            let text = text.to_string().replace("{models}", &models.join(" "));
+            let text = text.replace("{policies}", &policies.join(" ")).replace("{program}", &self.program);
             // `precast-out` stays, and so does the library in "come with precast".
             [" ", "`", "("].iter().fold(text, |text, before| {
                 text.replace(&format!("{before}precast "), &format!("{before}{} ", self.program))

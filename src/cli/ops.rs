@@ -34,6 +34,12 @@ struct OpRow {
     decisions: Vec<Decision>,
 }
 
+/// What packs do with the ops of a name.
+#[derive(Serialize)]
+struct OpRows {
+    ops: Vec<OpRow>,
+}
+
 /// What one level of one pack does with an op.
 #[derive(Serialize)]
 struct Decision {
@@ -80,7 +86,7 @@ fn show_ops(ops: &[Op], packs: &[Pack], format: Format) -> Result {
         })
         .collect();
     match format {
-        Format::Json => print_json(&rows),
+        Format::Json => print_json(&OpRows { ops: rows }),
         Format::Text => print(rows.iter().map(op_text).collect::<Vec<_>>().join("\n\n")),
     }
 }

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Level, Policy, io::models::Model, report::plan_table};
+use crate::{Level, Policy, io::models::Model, report::plan_table_by};
 use clap::ValueEnum;
 
 use super::{
     Cli, Failure, Format, Result, graph,
     inputs::{self, Predicting, Read, shown},
     print, print_json,
+    table::library_table,
 };
 
 /// Show which cell of a network would run in which precision, and why
@@ -106,7 +107,7 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
         PlanFormat::Json => print_json(&plan),
         PlanFormat::Tree => print(format_args!("{}{plan}", header(&model, &[&policy]))),
         PlanFormat::Table => {
-            let table = plan_table(&plan);
+            let table = plan_table_by(&plan, library_table);
             print(format_args!("{}{}\n{table}", header(&model, &[&policy]), plan.policy))
         }
     }

@@ -7,7 +7,7 @@ use crate::{
     data::{self, Split},
     io::weights,
     policy::Prefer,
-    report::{TrainingRun, joint_name, printable, runs_table, same_course},
+    report::{TrainingRun, joint_name, printable, runs_table_by, same_course},
     train::{Event, Fit, FitOptions, Method, Schedule},
 };
 use clap::ValueEnum;
@@ -18,6 +18,7 @@ use super::{
     print, print_json,
     progress::Progress,
     results::{self, Data, Finished, Options, Results},
+    table::library_table,
 };
 
 /// Train a network to read handwritten digits under several policies, and compare them
@@ -182,7 +183,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     // The table is printed before the files are written, since the disk may be full.
     let printed = match args.format {
         Format::Json => print_json(&results),
-        Format::Text => print(format_args!("{}\n\n{}", runs_table(&runs), notes(&runs))),
+        Format::Text => print(format_args!("{}\n\n{}", runs_table_by(&runs, library_table), notes(&runs))),
     };
     let mut written = results::write(&args.output, &results, &finished);
     for (runner, name) in runners.iter().zip(weight_files) {

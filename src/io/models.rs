@@ -31,7 +31,7 @@ use crate::{
     cell::{known_kinds, writing},
     error::{Error, Result, did_you_mean},
     io::files,
-    layers::{Rng, kinds},
+    layers::{Rng, kinds, named_elsewhere, unknown},
     logging::event,
 };
 
@@ -104,6 +104,12 @@ impl Model {
     /// The names of the models that come with the library.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.into_iter().map(|(name, _)| name)
+    }
+
+    /// The text of a model that comes with the library.
+    #[cfg(feature = "cli")]
+    pub(crate) fn shipped_text(name: &str) -> Option<&'static str> {
+        EMBEDDED.into_iter().find(|(known, _)| *known == name).map(|(_, text)| text)
     }
 
     /// A model that comes with the library; its weights are drawn from the seed.
@@ -267,7 +273,12 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
     let what = if let Some(kind) = met.strip_prefix("unknown variant `").filter(|_| allowed == kinds.join(", ")) {
         match known_kinds().any(|known| known == kind) {
             true => format!("`{kind}` is not read from files; mark its type `#[cell(saved)]`"),
-            false => format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds)),
+            false => match named_elsewhere(kind) {
+                Some((here, who)) => {
+                    format!("no kind of cell is called `{kind}`; what {who} calls so is `{here}` here")
+                }
+                None => unknown(kind, &kinds),
+            },
         }
     } else if let Some(key) = met.strip_prefix("unknown field `") {
         format!("unknown key `{key}`{}; there may be {allowed}", did_you_mean(key, allowed.split(", ")))

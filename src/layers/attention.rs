@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     dense::{Dense, DenseSpec},
     init::Rng,
-    spec::{is_yes, setters, written_as_spec, yes},
+    spec::{is_no, is_yes, setters, written_as_spec, yes},
 };
 use crate::{
     Tensor,
@@ -25,7 +25,7 @@ pub struct MultiheadAttentionSpec {
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
     /// Whether query i sees only the keys 0 to i.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "is_no")]
     pub causal: bool,
 }
 
