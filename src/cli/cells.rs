@@ -72,6 +72,13 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     }
 }
 
+/// Up to a full stop before a capital letter, which that of "et al. 2016" is not.
+fn first_sentence(text: &str) -> &str {
+    let ends = text.match_indices(". ").map(|(at, _)| at);
+    let mut ends = ends.filter(|at| text[at + 2..].starts_with(|c: char| c.is_uppercase() || c == '`'));
+    text[..ends.next().unwrap_or(text.len())].trim_end_matches('.')
+}
+
 /// Names of another library, or a dash.
 fn names(names: Option<&[&str]>) -> String {
     names.filter(|names| !names.is_empty()).map_or("-".into(), |names| names.join(", "))
@@ -80,8 +87,7 @@ fn names(names: Option<&[&str]>) -> String {
 fn all(cells: &Cells, cli: &Cli) -> String {
     let rows = cells.cells.iter().map(|cell| {
         let (elsewhere, about) = (cell.info.elsewhere, &cell.info.about);
-        // The first sentence.
-        let about = about.split_once(". ").map_or(about.trim_end_matches('.'), |(first, _)| first);
+        let about = first_sentence(about);
         [
             printable(cell.info.kind).into_owned(),
             printable(about).into_owned(),
@@ -108,7 +114,7 @@ fn one(cell: &Cell, asked: &str) -> String {
     };
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {
-            text += &format!("{name:<11}{}\n", printable(value));
+            text += &format!("{name:<12}{}\n", printable(value));
         }
     };
     line("kind", kind);
@@ -125,7 +131,7 @@ fn one(cell: &Cell, asked: &str) -> String {
         let default = match &option.default {
             _ if option.required => "(required)".into(),
             None => "(may be left out)".into(),
-            Some(serde_json::Value::Null) => "-".into(),
+            Some(serde_json::Value::Null) => "(by the others)".into(),
             Some(value) => in_yaml(value),
         };
         [&option.name, &option.takes, &default].map(|text| printable(text).into_owned())

@@ -51,7 +51,10 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let policy = inputs::policy(&args.policy)?;
     let text = text(cli, args, &model, &policy)?;
     // What is written can be read.
-    Policy::parse(&text, "the new policy").map_err(Failure::work)?.plan(&model.value.net)?;
+    let written = Policy::parse(&text, "the new policy").map_err(Failure::work)?;
+    if written.level != Level::Graph {
+        written.plan(&model.value.net).map_err(Failure::work)?;
+    }
     match &args.output {
         None => print_as_it_is(text.trim_end()),
         Some(file) => {
@@ -93,21 +96,21 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> R
     let counts: Vec<String> = plan.counts().into_iter().map(|(run, n)| format!("{n} {run}")).collect();
     let counts = counts.join(", ");
     let exceptions = exceptions(&plan, &model.value.net)?;
+    let head = format!("{text}\n# Its plan for the {} of this network: {counts}.", cells(plan.decisions.len()));
     if exceptions.is_empty() {
-        return Ok(format!("{text}\n# It decides for {} as {counts}.\n", cells(plan.decisions.len())));
+        return Ok(head + "\n");
     }
     let lines = exceptions.iter().map(|(why, rule)| format!("  # {why}\n  # {rule},\n"));
     let lines: String = lines.collect();
-    let head = format!(
-        "{text}\n# It decides for {} as {counts}. Exceptions that could matter in this network:",
-        cells(plan.decisions.len())
-    );
     Ok(match policy.value.rules.is_empty() {
         true => format!(
-            "{head} take away the `#` before a\n# rule, and it counts. The first rule that matches a cell decides, and each \
-             must match one.\nrules: [\n{lines}]\n"
+            "{head}\n# Exceptions that could matter here: take away the `#` before a rule, and it counts.\n\
+             # The first rule that matches a cell decides, and each must match one.\nrules: [\n{lines}]\n"
         ),
-        false => format!("{head} add them to your\n# rules above, each behind a `- `.\n{}", lines.replace(",\n", "\n")),
+        false => format!(
+            "{head}\n# Exceptions that could matter here: add them to your rules, each behind `- `.\n{}",
+            lines.replace(" },\n", " }\n")
+        ),
     })
 }
 

@@ -76,8 +76,8 @@ If standard output is closed early (precast train | head), the work and the exit
 struct Line {
     #[command(subcommand)]
     command: Command,
-    /// Colours: on a terminal, unless NO_COLOR is set; always; or never
-    #[arg(long, global = true, default_value = "auto", value_name = "WHEN", hide_possible_values = true)]
+    /// Colours; auto is on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, default_value = "auto", value_name = "WHEN")]
     color: ColorChoice,
 }
 

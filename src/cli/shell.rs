@@ -42,7 +42,8 @@ pub(super) fn man(cli: &Cli, args: &ManArgs) -> Result {
     let command = match &args.command {
         None => all,
         Some(name) => {
-            let names: Vec<&str> = all.get_subcommands().map(clap::Command::get_name).collect();
+            let names: Vec<&str> =
+                all.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help").collect();
             let near = crate::error::did_you_mean(name, names.iter().copied());
             let unknown = format!("no command is called `{name}`{near}; there are: {}", names.join(", "));
             let found = all.find_subcommand(name).ok_or(Failure::Usage(unknown))?;

@@ -41,6 +41,9 @@ fn shipped() -> impl Iterator<Item = Shipped> {
 pub(super) fn run(args: &Args) -> Result {
     let Some(name) = &args.name else {
         let about = |text: &'static str| {
+            if text == SCHEMA {
+                return "What an editor completes and checks policies by".to_string();
+            }
             // The first sentence of the comment at the top.
             let lines = text.lines().skip_while(|line| line.contains("$schema=") || *line == "#");
             let lines = lines.map_while(|line| line.strip_prefix('#')).take_while(|line| !line.is_empty());

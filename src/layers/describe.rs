@@ -74,9 +74,18 @@ pub fn describe(name: &str) -> Result<KindInfo> {
     };
     let options = match &fields {
         Some(fields) => fields.options(),
-        None => names_of_options(kind).into_iter().map(OptionInfo::unknown).collect(),
+        None => {
+            let missing = Fields::of_kind(kind).read().err().unwrap_or_default();
+            let option = |name: String| OptionInfo {
+                required: missing_field(&missing) == Some(&name),
+                takes: "(not known)".into(),
+                default: None,
+                name,
+            };
+            names_of_options(kind).into_iter().map(option).collect()
+        }
     };
-    Ok(KindInfo { kind, about: first_paragraph(documentation), elsewhere: elsewhere(kind), example, options })
+    Ok(KindInfo { kind, about: about(documentation, kind), elsewhere: elsewhere(kind), example, options })
 }
 
 /// The fields of a cell in a file, in order; the first is its kind.
@@ -178,12 +187,6 @@ impl Fields {
     }
 }
 
-impl OptionInfo {
-    fn unknown(name: String) -> Self {
-        OptionInfo { name, takes: String::new(), required: true, default: None }
-    }
-}
-
 /// What no option is called, and what no option takes but one that takes any text.
 const WRONG: &str = "?";
 
@@ -217,9 +220,9 @@ fn example_in(documentation: &str, kind: &str) -> Option<String> {
 
 /// A cell with values for what has to be there: for each option the first of a few that the kind takes.
 fn made_up(kind: &str) -> Option<(Fields, String)> {
-    let values = || [Value::from(8), 0.5.into(), true.into(), vec![8].into(), serde_json::json!({"kind": "Identity"})];
-    let missing =
-        |words: &str| words.strip_prefix("missing field `").map(|rest| rest.trim_end_matches('`').to_string());
+    let cell = || serde_json::json!({"kind": "Identity"});
+    let values =
+        || [8.into(), 0.5.into(), true.into(), vec![8].into(), vec![cell()].into(), cell(), Value::from("text")];
     let mut fields = Fields::of_kind(kind);
     loop {
         let words = match fields.read() {
@@ -230,15 +233,20 @@ fn made_up(kind: &str) -> Option<(Fields, String)> {
             }
             Err(words) => words,
         };
-        let name = missing(&words)?;
+        let name = missing_field(&words)?;
         // A field of the wrong type is met before one that is missing.
-        let fits = |value: &Value| match fields.with(&name, value.clone()).read() {
+        let fits = |value: &Value| match fields.with(name, value.clone()).read() {
             Ok(_) => true,
-            Err(words) => missing(&words).is_some_and(|next| next != name),
+            Err(words) => missing_field(&words).is_some_and(|next| next != name),
         };
         let value = values().into_iter().find(fits)?;
-        fields = fields.with(&name, value);
+        fields = fields.with(name, value);
     }
+}
+
+/// The option that a reader says is missing.
+fn missing_field(words: &str) -> Option<&str> {
+    words.strip_prefix("missing field `")?.split('`').next()
 }
 
 /// A value on one line of YAML.
@@ -251,12 +259,17 @@ pub(crate) fn in_yaml(value: &Value) -> String {
             let fields = fields.iter().map(|(name, value)| format!("{name}: {}", in_yaml(value)));
             format!("{{{}}}", list(fields.collect()))
         }
+        Value::Number(number) => match number.as_f64() {
+            Some(small) if small != 0.0 && small.abs() < 1e-3 => format!("{small:e}"),
+            _ => number.to_string(),
+        },
         other => other.to_string(),
     }
 }
 
-/// The first paragraph of a documentation, on one line and without its links.
-fn first_paragraph(documentation: &str) -> String {
+/// The first paragraph of a documentation, on one line and without its links. Where one type has several kinds, it is about
+/// this one.
+fn about(documentation: &str, kind: &str) -> String {
     let lines =
         documentation.lines().map(str::trim).skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty());
     let text = lines.collect::<Vec<_>>().join(" ");
@@ -271,5 +284,12 @@ fn first_paragraph(documentation: &str) -> String {
         let target = after.strip_prefix('(').and_then(|target| target.split_once(')'));
         rest = target.map_or(after, |(_, after)| after);
     }
-    (plain + rest).trim().to_string()
+    plain += rest;
+    let axes = ["1d", "2d", "3d"].into_iter().find(|axes| kind.contains(axes)).map(|axes| &axes[..1]);
+    let plain =
+        axes.map_or(plain.clone(), |axes| plain.replace("`N`", axes).replace("1 spatial axes", "1 spatial axis"));
+    match plain.split_once(": ") {
+        Some((what, kinds)) if kinds.split([',', ' ', '.']).any(|one| one == kind) => format!("{what}."),
+        _ => plain.trim().to_string(),
+    }
 }
