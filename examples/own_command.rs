@@ -1,7 +1,7 @@
-//! The command `precast` in a program of your own: it knows a network that is built here, and reads model files that name
-//! its cells. Without arguments it prints a plan.
-//!
-//! Run it with `cargo run --release --example own_command -- explain gated 1.gate --policy o2`.
+// The command `precast` in a program of your own: it knows a network that is built here, and reads model files that name its
+// cells. Without arguments it prints a plan.
+//
+// cargo run --release --example own_command -- explain gated 1.gate --policy o2
 
 use std::process::ExitCode;
 

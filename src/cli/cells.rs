@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::{Cli, Format, Result, print, print_json, table::table};
 use crate::{
     DType, Level,
-    layers::{KindInfo, describe, in_yaml, kinds},
+    io::kinds::{KindInfo, describe, in_yaml},
+    layers::kinds,
     policy::{Lists, Pack},
     report::printable,
 };

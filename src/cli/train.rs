@@ -46,7 +46,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     batch: u32,
     /// The full learning rate [default: that usual for the optimizer]
-    #[arg(long, value_parser = learning_rate, allow_negative_numbers = true)]
+    #[arg(long, value_parser = learning_rate, allow_hyphen_values = true)]
     lr: Option<f64>,
     /// Schedule of the learning rate
     #[arg(long, default_value = "cosine")]

@@ -30,8 +30,11 @@ use crate::{
     Child,
     cell::{known_kinds, writing},
     error::{Error, Result, did_you_mean},
-    io::files,
-    layers::{Rng, kinds, named_elsewhere, unknown},
+    io::{
+        files,
+        kinds::{named_elsewhere, unknown},
+    },
+    layers::{Rng, kinds},
     logging::event,
 };
 

@@ -16,9 +16,7 @@
 //! `new` returns the cell; a bad option is then an error of its first call. `build` of a spec checks them at once.
 
 mod axes;
-mod describe;
 mod init;
-mod names;
 mod spec;
 
 mod activation;
@@ -43,13 +41,9 @@ pub use batch_norm::*;
 pub use container::{CellList, Identity, Sequential};
 pub use conv::*;
 pub use dense::{Dense, DenseSpec};
-pub(crate) use describe::in_yaml;
-pub use describe::{KindInfo, OptionInfo, describe};
 pub use dropout::{Dropout, DropoutSpec};
 pub use embedding::{Embedding, EmbeddingSpec};
 pub use init::{Init, Rng};
-pub use names::{Names, kind_named};
-pub(crate) use names::{named_elsewhere, unknown};
 pub use norm::{
     GroupNorm, GroupNormSpec, InstanceNorm, InstanceNorm1d, InstanceNorm1dSpec, InstanceNorm2d, InstanceNorm2dSpec,
     InstanceNorm3d, InstanceNorm3dSpec, InstanceNormSpec, LayerNorm, LayerNormSpec, RmsNorm, RmsNormSpec,
@@ -58,3 +52,4 @@ pub use pool::*;
 pub use prelu::{PReLU, PReLUSpec};
 pub use recurrent::*;
 pub use sequence::*;
+pub(crate) use spec::with_all_written;

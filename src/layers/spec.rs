@@ -21,7 +21,7 @@ thread_local! {
 }
 
 /// Calls `write`, in which cells of this library write every option. Otherwise they leave out what has its default value.
-pub(super) fn with_all_written<R>(write: impl FnOnce() -> R) -> R {
+pub(crate) fn with_all_written<R>(write: impl FnOnce() -> R) -> R {
     /// Puts the outer answer back, also on panic.
     struct Restore(bool);
     impl Drop for Restore {

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::{
-    cell::kinds,
     error::{Error, Result, nearest},
+    layers::kinds,
 };
 
 /// What others call a kind of cell; empty where they have none.
@@ -102,18 +102,18 @@ pub(crate) fn named_elsewhere(name: &str) -> Option<(&'static str, &'static str)
     foreign().find(|(other, ..)| *other == last).map(|(_, who, kind)| (kind, who))
 }
 
-/// The kind of a name: one of [`kinds`], or what torch or MindSpore call it, as `Linear` or `nn.Linear`.
+/// The kind of a name: one of [`layers::kinds`](crate::layers::kinds), or what torch or MindSpore call it, as `Linear` or `nn.Linear`.
 ///
 /// # Errors
 /// [`ErrorKind::Model`](crate::ErrorKind::Model) when there is none, with the nearest.
 ///
 /// ```
-/// use precast::layers::kind_named;
-/// assert_eq!((kind_named("Dense")?, kind_named("nn.Linear")?), ("Dense", "Dense"));
-/// assert!(kind_named("Linaer").unwrap_err().to_string().contains("did you mean `Linear`, as torch calls Dense?"));
+/// use precast::io::kinds::named;
+/// assert_eq!((named("Dense")?, named("nn.Linear")?), ("Dense", "Dense"));
+/// assert!(named("Linaer").unwrap_err().to_string().contains("did you mean `Linear`, as torch calls Dense?"));
 /// # Ok::<(), precast::Error>(())
 /// ```
-pub fn kind_named(name: &str) -> Result<&'static str> {
+pub fn named(name: &str) -> Result<&'static str> {
     let here = kinds()?;
     if let Some(kind) = here.iter().find(|kind| **kind == name) {
         return Ok(kind);

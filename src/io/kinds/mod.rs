@@ -1,20 +1,26 @@
-//! What people ask of a kind of cell before they write it into a file. All of it is found by reading and writing the kind: its
-//! options, their defaults and what they take are said nowhere else.
+//! Kinds of cells, as architecture files name them: what torch and MindSpore call them, and their options.
+//!
+//! Options, their defaults and what they take are found by reading and writing cells of the kind. They are said nowhere else.
+
+mod names;
 
 use std::fmt;
 
+pub use names::{Names, named};
+pub(crate) use names::{named_elsewhere, unknown};
 use serde::{
     Deserialize, Serialize, Serializer,
     de::{Deserializer, MapAccess, Visitor},
 };
 use serde_json::Value;
 
-use super::{
-    Rng,
-    names::{Names, elsewhere, kind_named},
-    spec::with_all_written,
+use super::models;
+use crate::{
+    Child,
+    cell::documentation,
+    error::Result,
+    layers::{Rng, with_all_written},
 };
-use crate::{Child, cell::documentation, error::Result, io::models};
 
 /// A kind of cell, as architecture files write it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,23 +54,23 @@ pub struct OptionInfo {
     pub default: Option<Value>,
 }
 
-/// Describes a kind that files can name: one of [`kinds`](super::kinds), or what torch or MindSpore call it.
+/// Describes a kind that files can name: one of [`kinds`](crate::layers::kinds), or what torch or MindSpore call it.
 ///
 /// The example is what stands in the documentation of the type between backticks, behind `In files:`. Where nothing stands
 /// there, one is made up, if that is possible.
 ///
 /// # Errors
-/// As [`kind_named`].
+/// As [`named`].
 ///
 /// ```
-/// let dense = precast::layers::describe("nn.Linear")?;
+/// let dense = precast::io::kinds::describe("nn.Linear")?;
 /// let options: Vec<(&str, bool)> = dense.options.iter().map(|option| (&*option.name, option.required)).collect();
 /// assert_eq!((dense.kind, options), ("Dense", vec![("in_features", true), ("out_features", true), ("bias", false)]));
 /// assert_eq!((&*dense.options[2].takes, &dense.options[2].default), ("true or false", &Some(true.into())));
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn describe(name: &str) -> Result<KindInfo> {
-    let kind = kind_named(name)?;
+    let kind = named(name)?;
     let documentation = documentation(kind).unwrap_or_default();
     let documented =
         example_in(documentation, kind).and_then(|text| Some((all_fields(&read_yaml(&text).ok()?)?, text)));
@@ -85,7 +91,7 @@ pub fn describe(name: &str) -> Result<KindInfo> {
             names_of_options(kind).into_iter().map(option).collect()
         }
     };
-    Ok(KindInfo { kind, about: about(documentation, kind), elsewhere: elsewhere(kind), example, options })
+    Ok(KindInfo { kind, about: about(documentation, kind), elsewhere: names::elsewhere(kind), example, options })
 }
 
 /// The fields of a cell in a file, in order; the first is its kind.
