@@ -409,7 +409,17 @@ fn a_new_policy_plans_as_its_base_and_its_exceptions_count() {
     assert!(words.contains("# LayerNorm (1) stays float32: black list, precast-1. To lower it:"), "{words}");
     assert!(words.contains("# Embedding (0) runs low: ") && words.contains("# 2 (Dense) is the last"), "{words}");
 
-    // A file is begun with as it is, and is never replaced unasked.
+    let single = folder.write(
+        "single.yaml",
+        "version: 1\nnet: {kind: Sequential, cells: [{kind: Dense, in_features: 2, out_features: 2}]}\n",
+    );
+    assert_eq!(text(precast(&["init", &single])).matches("(Dense) is the").count(), 1, "the first layer is the last");
+
+    // A file is begun with as it is, however it is written, and is never replaced unasked.
+    let braces = folder.write("braces.yaml", "{version: 1, level: O2, dtype: float16, rules: []}\n");
+    assert!(
+        text(precast(&["init", "lenet5_bn", "--policy", &braces])).contains("# { kind: 'BatchNorm2d', run: low }\n")
+    );
     let base =
         folder.write("base.yaml", "version: 1\nlevel: O2\ndtype: float16\nrules: [{ path: '13', run: float32 }]\n");
     let file = folder.0.join("new.yaml");

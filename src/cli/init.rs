@@ -102,13 +102,14 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> R
     }
     let lines = exceptions.iter().map(|(why, rule)| format!("  # {why}\n  # {rule},\n"));
     let lines: String = lines.collect();
-    Ok(match policy.value.rules.is_empty() {
+    // A file may have a key `rules` already, or be written in braces.
+    Ok(match policy.built_in {
         true => format!(
             "{head}\n# Exceptions that could matter here: take away the `#` before a rule, and it counts.\n\
              # The first rule that matches a cell decides, and each must match one.\nrules: [\n{lines}]\n"
         ),
         false => format!(
-            "{head}\n# Exceptions that could matter here: add them to your rules, each behind `- `.\n{}",
+            "{head}\n# Exceptions that could matter here: rules to be added to yours, each behind `- `.\n{}",
             lines.replace(" },\n", " }\n")
         ),
     })
@@ -155,12 +156,17 @@ fn exceptions(plan: &Plan, net: &Child) -> Result<Vec<(String, String)>> {
     let params = net.named_params();
     let matrices = params.iter().filter(|(_, param)| param.is_trained() && param.shape().len() > 1);
     let owners: Vec<&str> = matrices.filter_map(|(path, _)| Some(path.rsplit_once('.')?.0)).collect();
+    // One layer alone is the last. A table is first where the inputs are integers, which are not rounded.
     let ends = [
-        (owners.first(), "is the first with weights: the inputs are rounded for it"),
+        (
+            owners.first().filter(|first| owners.last() != Some(first)),
+            "is the first with weights: the inputs are rounded for it",
+        ),
         (owners.last(), "is the last with weights: the loss reads what it returns"),
     ];
     for (path, why) in ends {
-        let Some(decision) = path.and_then(|path| plan.decision(path).ok()).filter(|decision| lowered(decision)) else {
+        let decision = path.and_then(|path| plan.decision(path).ok());
+        let Some(decision) = decision.filter(|decision| lowered(decision) && decision.kind != "Embedding") else {
             continue;
         };
         let why = format!("{} ({}) {why}. To keep it:", printable(&decision.path), printable(&decision.kind));

@@ -16,10 +16,11 @@
 //! # Ok::<(), precast::Error>(())
 //! ```
 //!
-//! Each cell is a map of its `kind` and its options; `{to_float: float32, cell: {...}}` asks for a precision. The kinds
-//! are those of [`layers::kinds`](crate::layers::kinds), the program's own cells that are marked `#[cell(saved)]` among them. A file holds no weights: they are
-//! drawn from the seed, and [`weights`](crate::io::weights) saves and loads them. A file cannot say that two cells share a
-//! parameter. The key `input` gives the shape of one example, without the axis of the batch: `input: [1, 32, 32]`.
+//! Each cell is a map of its `kind` and its options, which [`kinds`](crate::io::kinds) describes;
+//! `{to_float: float32, cell: {...}}` asks for a precision. The kinds are those of [`layers::kinds`](crate::layers::kinds), the
+//! program's own cells that are marked `#[cell(saved)]` among them. A file holds no weights: they are drawn from the seed, and
+//! [`weights`](crate::io::weights) saves and loads them. A file cannot say that two cells share a parameter. The key `input`
+//! gives the shape of one example, without the axis of the batch: `input: [1, 32, 32]`.
 
 use std::path::Path;
 

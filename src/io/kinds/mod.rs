@@ -84,7 +84,7 @@ pub fn describe(name: &str) -> Result<KindInfo> {
             let missing = Fields::of_kind(kind).read().err().unwrap_or_default();
             let option = |name: String| OptionInfo {
                 required: missing_field(&missing) == Some(&name),
-                takes: "(not known)".into(),
+                takes: NOT_KNOWN.into(),
                 default: None,
                 name,
             };
@@ -188,10 +188,14 @@ impl Fields {
             "f64" | "f32" => "a number".into(),
             "a boolean" => "true or false".into(),
             "a sequence" => "a list".into(),
+            "" => NOT_KNOWN.into(),
             other => other.to_string(),
         }
     }
 }
+
+/// Where the type of a program's own does not tell.
+const NOT_KNOWN: &str = "(not known)";
 
 /// What no option is called, and what no option takes but one that takes any text.
 const WRONG: &str = "?";
