@@ -45,6 +45,18 @@ impl DType {
         }
     }
 
+    /// The short name with its article: `an f32`.
+    pub(crate) fn with_article(self) -> &'static str {
+        match self {
+            DType::F64 => "an f64",
+            DType::F32 => "an f32",
+            DType::F16 => "an f16",
+            DType::Bf16 => "a bf16",
+            DType::I64 => "an i64",
+            DType::Bool => "a bool",
+        }
+    }
+
     /// Long name, as written in policy files: `float32`.
     pub fn long_name(self) -> &'static str {
         match self {

@@ -61,11 +61,11 @@
 //!
 //! | feature | default | what it adds |
 //! | --- | --- | --- |
-//! | `cli` | yes | the command `precast`, and the picture of training runs, `report::chart` |
+//! | `cli` | yes | the command `precast`; `precast::cli`, the same command for a program's own networks; the picture of training runs, `report::chart` |
 //! | `tracing` | no | events for subscribers of the crate [`tracing`](https://docs.rs/tracing), all with the target `precast` |
 //!
 //! Everything else needs no feature. A program that uses the library alone sets `default-features = false`, and does not build
-//! clap, comfy-table, indicatif and plotters.
+//! clap, clap_complete, clap_mangen, comfy-table, indicatif and plotters.
 //!
 //! The events of `tracing`, each with its fields:
 //!
@@ -93,6 +93,9 @@ extern crate self as precast;
 pub mod autocast;
 pub mod catalogue;
 pub mod cell;
+#[cfg(feature = "cli")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
+pub mod cli;
 pub mod cost;
 mod dtype;
 pub mod error;

@@ -1,7 +1,5 @@
 //! The command `precast`; see `precast --help`.
 
-mod cli;
-
 fn main() -> std::process::ExitCode {
-    cli::main()
+    precast::cli::main()
 }

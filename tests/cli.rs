@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -13,16 +14,31 @@ use serde_json::Value;
 mod command;
 use command::{Folder, error, json, json_of, precast, precast_in, text};
 
+mod own_command {
+    include!("../examples/own_command.rs");
+
+    /// What the program does with a command line.
+    pub fn run(args: &[String]) -> ExitCode {
+        Cli::new().model("gated", gated).run(args)
+    }
+
+    pub fn without_arguments() {
+        let _: fn() -> ExitCode = main;
+    }
+}
+
 #[test]
 fn help_tells_a_newcomer_how_to_begin() {
     let help = text(precast(&["--help"]));
     for word in
-        ["train", "plan", "explain", "diff", "graph", "levels", "ops", "Examples:", "Exit status", "lenet5", "o2-bf16"]
+        ["train", "plan", "init", "cells", "show", "completions", "Examples:", "Exit status", "lenet5", "o2-bf16"]
     {
         assert!(help.contains(word), "{word}: {help}");
     }
-    for command in ["train", "plan", "explain", "diff", "graph", "levels", "ops"] {
-        assert!(text(precast(&[command, "--help"])).contains("Usage: precast"), "{command}");
+    let commands =
+        ["train", "plan", "explain", "diff", "graph", "levels", "ops", "init", "cells", "show", "schema", "bench"];
+    for command in commands.into_iter().chain(["completions", "man"]) {
+        assert!(text(precast(&[command, "--help"])).contains(&format!("Usage: precast {command}")), "{command}");
     }
     assert!(text(precast(&["--version"])).contains(env!("CARGO_PKG_VERSION")));
 }
@@ -76,21 +92,21 @@ fn an_op_is_shown_in_all_packs_side_by_side() {
     assert_eq!(of("tensorflow-2.21-fp16", "auto"), ["infer", "-"]);
     // Every pack has its rows, and JSON says the same.
     let json = json_of(&["ops", "aten::softmax", "--format", "json"]);
-    let decisions = json[0]["decisions"].as_array().unwrap();
+    let decisions = json["ops"][0]["decisions"].as_array().unwrap();
     assert_eq!(decisions.len(), rows.iter().filter(|row| !row[0].is_empty()).count());
     for name in Pack::names() {
         assert!(decisions.iter().any(|decision| decision["pack"] == name), "{name}");
     }
-    assert_eq!((&json[0]["op"], &json[0]["kernel"]), (&"Softmax".into(), &true.into()));
-    assert_eq!(json[0]["names"]["torch"], serde_json::json!(["softmax", "_softmax"]));
+    assert_eq!((&json["ops"][0]["op"], &json["ops"][0]["kernel"]), (&"Softmax".into(), &true.into()));
+    assert_eq!(json["ops"][0]["names"]["torch"], serde_json::json!(["softmax", "_softmax"]));
 }
 
 #[test]
 fn an_op_in_one_pack_is_named_as_its_users_name_it() {
     // In Paddle `mul` is the old name of a product.
     let json = json_of(&["ops", "mul", "--pack", "paddle-3.3", "--format", "json"]);
-    assert_eq!(json[0]["op"], "MatMul");
-    let decisions = json[0]["decisions"].as_array().unwrap();
+    assert_eq!(json["ops"][0]["op"], "MatMul");
+    let decisions = json["ops"][0]["decisions"].as_array().unwrap();
     let levels: Vec<&str> = decisions.iter().map(|decision| decision["level"].as_str().unwrap()).collect();
     assert_eq!(levels, ["O1", "O2", "OD"]);
     assert!(decisions.iter().all(|d| d["float16"] == "low" && d["bfloat16"] == "low" && d["listed"] == true));
@@ -104,7 +120,7 @@ fn an_op_in_one_pack_is_named_as_its_users_name_it() {
     let because = pack.region(None).unwrap().op(precast::Op::Exp, DType::F16).unwrap().because.clone();
     let json = json_of(&["ops", "Exp", "--pack", "precast-1", "--format", "json"]);
     let words = format!("{}; listed for float16 only", because.unwrap());
-    assert_eq!(json[0]["decisions"][1]["because"], words);
+    assert_eq!(json["ops"][0]["decisions"][1]["because"], words);
 }
 
 #[test]
@@ -265,6 +281,210 @@ fn two_policies_are_compared() {
     assert!(text(precast(&["diff", "lenet5", "-p", "o2", "-p", "o3"])).contains("no difference in 13 cells"));
 }
 
+/// Runs the example `own_command` in a process of its own, whose standard output is between two marks.
+#[test]
+#[ignore = "run by the tests of a program's own command"]
+fn the_own_command() {
+    let args: Vec<String> = std::env::var("OWN_ARGS").unwrap().split('\n').map(String::from).collect();
+    println!("\n-- begin");
+    own_command::without_arguments();
+    let status = own_command::run(&args);
+    println!("-- end, {status:?}");
+}
+
+/// Standard output of the example with these arguments, its exit status, and standard error.
+fn own(args: &[&str]) -> (String, String, String) {
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    let program = program.args(["--exact", "the_own_command", "--ignored", "--nocapture"]);
+    let output = program.env("OWN_ARGS", args.join("\n")).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let (out, status) = printed.split_once("-- begin\n").unwrap().1.split_once("-- end, ").unwrap();
+    let status = status.lines().next().unwrap();
+    (out.to_string(), status.to_string(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_program_of_its_own_has_the_command_with_its_networks_and_cells() {
+    let done = format!("{:?}", std::process::ExitCode::SUCCESS);
+    let (out, status, _) = own(&["plan", "gated", "--policy", "o2"]);
+    assert!(out.starts_with("model   gated (built in)\n") && status == done, "{status}: {out}");
+    assert!(out.contains("├─ 1         Gate         runs f16") && out.contains("│  └─ gate   Dense"), "{out}");
+    let (out, ..) = own(&["graph", "gated", "--batch", "2"]);
+    assert!(out.contains("| sigmoid_"), "the network is called: {out}");
+    // A model file names a kind of the program, and so do the table and the page of kinds.
+    let folder = Folder::new("own");
+    let dense = "{kind: Dense, in_features: 4, out_features: 4}";
+    let file = folder.write("gate.yaml", &format!("version: 1\nnet: {{kind: Gate, value: {dense}, gate: {dense}}}\n"));
+    let (out, ..) = own(&["plan", &file, "--policy", "o1"]);
+    assert!(out.contains("(root)    Gate ") && out.contains("\n└─ gate   Dense * runs f16"), "{out}");
+    assert!(own(&["cells"]).0.contains("| Gate "));
+    let (out, ..) = own(&["cells", "Gate"]);
+    assert!(out.contains("Half of the features open or close the other half."), "{out}");
+    assert!(out.contains("{kind: Gate, value: {kind: Identity}, gate: {kind: Identity}}"), "made up: {out}");
+    // Its help and its messages have its own name and its networks.
+    let (help, ..) = own(&["--help"]);
+    let name = std::env::current_exe().unwrap().file_stem().unwrap().to_string_lossy().into_owned();
+    assert!(help.contains(&format!("Usage: {name} ")) && help.contains("models    gated lenet5"), "{help}");
+    assert!(help.contains(&format!("  {name} plan lenet5")) && !help.contains(" precast plan"), "{help}");
+    let (_, status, message) = own(&["plan", "gatd", "--policy", "o2"]);
+    assert!(
+        message.contains("did you mean `gated`?); allowed: gated, lenet5") && status != done,
+        "{status}: {message}"
+    );
+    let (_, _, message) = own(&["explain", "gated", "7", "--policy", "o2"]);
+    assert!(message.contains(&format!("`{name} plan gated --policy o2` shows every path")), "{message}");
+}
+
+#[test]
+fn kinds_are_listed_with_their_options_and_other_names() {
+    let shown = text(precast(&["cells"]));
+    let listed: Vec<String> =
+        rows(&shown).iter().map(|row| row[0].to_string()).filter(|kind| !kind.is_empty()).collect();
+    // The example above has one of its own.
+    let kinds = precast::layers::kinds().unwrap().into_iter().filter(|kind| *kind != "Gate");
+    assert_eq!(listed, kinds.collect::<Vec<_>>());
+    let row = |kind: &str| rows(&shown).into_iter().find(|row| row[0] == kind).unwrap()[2..].to_vec();
+    assert_eq!(row("Dense"), ["Linear", "Dense", "low", "low"]);
+    assert_eq!(row("LayerNorm"), ["LayerNorm", "LayerNorm", "-", "float32"]);
+    let dense = text(precast(&["cells", "nn.Linear"]));
+    assert!(dense.starts_with("`nn.Linear` is Dense here.\n"), "{dense}");
+    assert!(dense.contains("example     {kind: Dense, in_features: 64, out_features: 10}"), "{dense}");
+    assert_eq!(rows(&dense)[0], ["in_features", "a whole number of at least 0", "(required)"]);
+    assert_eq!(rows(&dense)[2], ["bias", "true or false", "true"]);
+    assert!(text(precast(&["cells", "ReLU"])).contains("It has no options."));
+    let json = json_of(&["cells", "ConvTranspose2d", "--format", "json"]);
+    assert_eq!((&json["kind"], &json["o1"], &json["o2"]), (&"Conv2dTranspose".into(), &"low".into(), &"low".into()));
+    assert_eq!(json["elsewhere"]["torch"], serde_json::json!(["ConvTranspose2d"]));
+    assert_eq!(json["options"][4]["default"], "valid");
+    assert_eq!(json_of(&["cells", "--format", "json"])["cells"].as_array().unwrap().len(), listed.len());
+}
+
+#[test]
+fn shipped_files_are_shown_as_they_are() {
+    let file = |path: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let list = text(precast(&["show"]));
+    let mut shown = 0;
+    for row in rows(&list).iter().filter(|row| !row[0].is_empty()) {
+        assert_eq!(text(precast(&["show", row[0]])), file(row[1]), "{}", row[0]);
+        assert!(!row[2].is_empty(), "{}", row[0]);
+        shown += 1;
+    }
+    assert_eq!(shown, Policy::names().count() + Pack::names().count() + models::Model::names().count() + 1);
+    assert_eq!(text(precast(&["schema"])), file("policies/schema.json"));
+}
+
+#[test]
+fn a_new_policy_plans_as_its_base_and_its_exceptions_count() {
+    let folder = Folder::new("init");
+    let attention = "{kind: Sequential, cells: [{kind: Embedding, vocab_size: 9, embedding_size: 4}, \
+                     {kind: LayerNorm, normalized_shape: [4]}, {kind: Dense, in_features: 4, out_features: 3}, \
+                     {kind: LogSoftmax}]}";
+    let model = folder.write("words.yaml", &format!("version: 1\nnet: {attention}\n"));
+    for model in ["lenet5_bn", &model] {
+        for base in Policy::names() {
+            let new = text(precast(&["init", model, "--policy", base]));
+            let policy = Policy::parse(&new, "new.yaml").unwrap_or_else(|error| panic!("{base}: {error}\n{new}"));
+            if policy.level == Level::Graph {
+                continue;
+            }
+            let net = models::load(model, 0).unwrap_or_else(|_| models::Model::named(model, 0).unwrap().net);
+            let plan = policy.plan(&net).unwrap();
+            let expected = Policy::named(base).unwrap().plan(&net).unwrap();
+            assert_eq!(plan.decisions, expected.decisions, "{base}");
+            // Each exception can be switched on by its `#`, and then changes the plan.
+            let rules: Vec<usize> =
+                new.lines().enumerate().filter(|(_, line)| line.starts_with("  # {")).map(|(at, _)| at).collect();
+            assert_eq!(rules.is_empty(), policy.level == Level::O0, "{base}: {new}");
+            for rule in rules {
+                let lines = new.lines().enumerate();
+                let lines = lines.map(|(at, line)| if at == rule { line.replacen("# ", "", 1) } else { line.into() });
+                let changed = Policy::parse(&lines.collect::<Vec<_>>().join("\n"), "changed.yaml").unwrap();
+                let changed = changed.plan(&net).unwrap();
+                assert!(changed.decisions != plan.decisions, "{base}, line {rule}: {new}");
+            }
+        }
+    }
+    let words = text(precast(&["init", &model]));
+    assert!(words.contains("# LogSoftmax (3) runs low: a loss is a difference of log probabilities"), "{words}");
+    assert!(words.contains("# LayerNorm (1) stays float32: black list, precast-1. To lower it:"), "{words}");
+    assert!(words.contains("# Embedding (0) runs low: ") && words.contains("# 2 (Dense) is the last"), "{words}");
+
+    let single = folder.write(
+        "single.yaml",
+        "version: 1\nnet: {kind: Sequential, cells: [{kind: Dense, in_features: 2, out_features: 2}]}\n",
+    );
+    assert_eq!(text(precast(&["init", &single])).matches("(Dense) is the").count(), 1, "the first layer is the last");
+
+    // A file is begun with as it is, however it is written, and is never replaced unasked.
+    let braces = folder.write("braces.yaml", "{version: 1, level: O2, dtype: float16, rules: []}\n");
+    assert!(
+        text(precast(&["init", "lenet5_bn", "--policy", &braces])).contains("# { kind: 'BatchNorm2d', run: low }\n")
+    );
+    let base =
+        folder.write("base.yaml", "version: 1\nlevel: O2\ndtype: float16\nrules: [{ path: '13', run: float32 }]\n");
+    let file = folder.0.join("new.yaml");
+    let init = ["init", "lenet5_bn", "--policy", &base, "--output", file.to_str().unwrap()];
+    assert!(text(precast(&init)).starts_with("written: "));
+    let first = fs::read_to_string(&file).unwrap();
+    assert!(first.contains("rules: [{ path: '13', run: float32 }]\n"), "{first}");
+    assert!(Policy::load(&file).is_ok());
+    fs::write(&file, "mine").unwrap();
+    error(2, precast(&init));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    text(precast(&[&init[..], &["--force"]].concat()));
+    assert_eq!(fs::read_to_string(&file).unwrap(), first);
+}
+
+#[test]
+fn a_policy_may_come_from_standard_input() {
+    let run = |args: &[&str], policy: &str| {
+        let mut command = command::command(Path::new(env!("CARGO_MANIFEST_DIR")), args);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(policy.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let policy = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("policies/o3.yaml")).unwrap();
+    let shown = text(run(&["plan", "lenet5_bn", "--policy", "-"], &policy));
+    assert!(shown.contains("policy  standard input\no3: level O3"), "{shown}");
+    assert!(text(run(&["diff", "lenet5_bn", "-p", "o2", "-p", "-"], &policy)).ends_with("2 of 15 cells differ\n"));
+    let message = error(2, run(&["plan", "mlp", "-p", "-"], "version: 1\nlevel: O9\ndtype: f16\n"));
+    assert!(message.contains("standard input:2:8: unknown level `O9`"), "{message}");
+}
+
+#[test]
+fn shells_and_man_get_what_they_read() {
+    for (shell, word) in [("bash", "_precast()"), ("zsh", "#compdef precast"), ("fish", "complete -c precast")] {
+        assert!(text(precast(&["completions", shell])).contains(word), "{shell}");
+    }
+    for shell in ["elvish", "powershell"] {
+        assert!(text(precast(&["completions", shell])).contains("explain"), "{shell}");
+    }
+    assert!(text(precast(&["man"])).contains(".TH precast 1"));
+    assert!(text(precast(&["man", "plan"])).contains(".TH precast-plan 1"));
+}
+
+#[test]
+fn colours_are_for_terminals_or_for_those_who_ask() {
+    let args = ["plan", "lenet5_bn", "-p", "o2-bf16"];
+    let plain = text(precast(&args));
+    assert!(!plain.contains('\u{1b}'), "a pipe has no colours");
+    let colored = text(precast(&[&args[..], &["--color", "always"]].concat()));
+    assert!(
+        colored.contains("runs \u{1b}[36mbf16\u{1b}[0m") && colored.contains("\u{1b}[33mf32\u{1b}[0m"),
+        "{colored}"
+    );
+    let without = ["\u{1b}[36m", "\u{1b}[33m", "\u{1b}[0m"].iter().fold(colored, |text, code| text.replace(code, ""));
+    assert_eq!(without, plain);
+    let raw = ["--color", "always", "show", "o2"];
+    assert!(!text(precast(&raw)).contains('\u{1b}'), "a file is shown as it is");
+    let json = text(precast(&[&args[..], &["--color", "always", "--format", "json"]].concat()));
+    assert!(!json.contains('\u{1b}'));
+    let refused = precast(&["plan", "nothing", "-p", "o2", "--color", "always"]);
+    assert!(
+        String::from_utf8(refused.stderr).unwrap().starts_with("\u{1b}[1m\u{1b}[31merror:\u{1b}[0m there is no file")
+    );
+}
+
 #[test]
 fn built_in_files_are_found_anywhere_and_files_of_that_name_come_first() {
     let folder = Folder::new("anywhere");
@@ -275,7 +495,7 @@ fn built_in_files_are_found_anywhere_and_files_of_that_name_come_first() {
     text(precast_in(&folder.0, &["plan", "lenet5", "--policy", "o1"]));
     folder.write("mlp", "version: 1\nnet: {kind: Dense, in_features: 64, out_features: 10}\n");
     let shown = text(precast_in(&folder.0, &["plan", "mlp", "--policy", "o1-bf16"]));
-    assert!(shown.starts_with("model   mlp\n") && shown.contains("1 cells"), "{shown}");
+    assert!(shown.starts_with("model   mlp\n") && shown.contains("\n1 cell ("), "{shown}");
 }
 
 #[test]
@@ -286,6 +506,7 @@ fn wrong_use_is_refused_with_what_is_allowed_and_changes_nothing() {
     let dtype = policy("dtype.yaml", "level: O2\ndtype: float64\n");
     let nothing = policy("nothing.yaml", "level: O2\ndtype: float16\nrules: [{ path: head, run: float32 }]\n");
     let model = folder.write("model.yaml", "version: 1\nnet: {kind: Dens, in_features: 1, out_features: 1}\n");
+    let torch = folder.write("torch.yaml", "version: 1\nnet: {kind: Linear, in_features: 1, out_features: 1}\n");
     let narrow =
         folder.write("narrow.yaml", "version: 1\ninput: [64]\nnet: {kind: Dense, in_features: 64, out_features: 3}\n");
     let unfit =
@@ -303,14 +524,28 @@ fn wrong_use_is_refused_with_what_is_allowed_and_changes_nothing() {
         (&["plan", "lenet5", "-p", &dtype], &["dtype.yaml:3:8: ", "float64", "float16 or bfloat16"]),
         (&["plan", "lenet5", "-p", &nothing], &["nothing.yaml:4:", "path head matches no cell"]),
         (&["plan", &model, "-p", "o2"], &["model.yaml:2:", "no kind of cell is called `Dens` (did you mean `Dense`?)"]),
-        (&["plan", ".", "-p", "o2"], &["there is no file `.`"]),
+        (&["plan", ".", "-p", "o2"], &["`.` is a folder, and no model is called `.`"]),
         (&["explain", "lenet5", "77", "-p", "o2"], &["no cell stands at `77`", "`precast plan lenet5 --policy o2`"]),
         (&["explain", &nested, "0.0.1", "-p", "o2"], &["no cell stands at `0.0.1` (did you mean `0.0.0`?)"]),
-        (&["diff", "lenet5", "-p", "o2"], &["diff compares two policies", "1 times"]),
+        (&["diff", "lenet5", "-p", "o2"], &["diff compares two policies; --policy was given once"]),
         (&["plan", "lenet5"], &["--policy"]),
         (&["plan", "lenet5", "-p", "o2", "--format", "xml"], &["xml", "tree, table, json"]),
         (&["train", "lenet5", "--epochs", "0"], &["--epochs"]),
         (&["train", "lenet5", "--lr", "nan"], &["--lr", "finite and above 0"]),
+        (&["train", "lenet5", "--lr", "-1"], &["invalid value '-1' for '--lr", "finite and above 0"]),
+        (&["train", "lenet5", "--lr", "-1e-3"], &["invalid value '-1e-3' for '--lr"]),
+        (&["train", "lenet5", "--seed", "-1"], &["invalid value '-1' for '--seed"]),
+        (&["graph", "lenet5", "--batch", "-1"], &["invalid value '-1' for '--batch"]),
+        (&["plan", &torch, "-p", "o2"], &["torch.yaml:2:", "`Linear`; what torch calls so is `Dense` here"]),
+        (&["plan", "lenet5", "-p", "o2", "--color", "red"], &["red", "auto, always, never"]),
+        (&["cells", "Linaer"], &["did you mean `Linear`, as torch calls Dense?", "`precast cells` lists every kind"]),
+        (&["cells", "Resistor"], &["no kind of cell is called `Resistor`;"]),
+        (&["show", "oo2"], &["no file is called `oo2` (did you mean `o2`?)", "precast-1", "lenet5_bn", "schema"]),
+        (&["init", "mlp", "--output", &full], &["is there already; --force replaces it"]),
+        (&["init", "mlp", "--force"], &["--output"]),
+        (&["init", "mlp", "--policy", &nothing], &["matches no cell"]),
+        (&["man", "plam"], &["no command is called `plam` (did you mean `plan`?)"]),
+        (&["completions", "tcsh"], &["tcsh", "bash, elvish, fish, powershell, zsh"]),
         (&["train", "lenet5", "--examples", "1797"], &["1797 of 1797 examples"]),
         (&["train", "lenet5", "-p", "o2", "-p", "o2"], &["two policies are named `o2`"]),
         (&["train", &narrow], &["[2, 3]", "10 numbers"]),
@@ -356,7 +591,7 @@ fn threads_and_vectors_of_the_environment_mean_something() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
-    for args in [&["levels"][..], &["ops"], &["plan", "lenet5", "-p", "o2"], &["--help"]] {
+    for args in [&["levels"][..], &["cells"], &["show", "o2"], &["man"], &["plan", "lenet5", "-p", "o2"], &["--help"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));

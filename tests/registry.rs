@@ -1,6 +1,9 @@
 //! The kinds that files can name, and that each reads back as it was written.
 
-use precast::{io::models, prelude::*};
+use precast::{
+    io::{kinds, models},
+    prelude::*,
+};
 
 /// One network with a cell of every kind, each with options that differ from the defaults.
 const EVERY_KIND: &[&str] = &[
@@ -76,6 +79,66 @@ fn read(net: &str) -> Child {
 fn every_kind_is_registered_once_and_covered_here() {
     let covered: Vec<&str> = EVERY_KIND.iter().map(|net| read(net).slot().cell.kind()).collect();
     assert_eq!(precast::layers::kinds().unwrap(), covered);
+}
+
+/// `precast cells` shows what is found here.
+#[test]
+fn every_kind_is_described() {
+    for net in EVERY_KIND {
+        let kind = read(net).slot().cell.kind();
+        let info = kinds::describe(kind).unwrap();
+        assert!(!info.about.is_empty() && !info.about.contains("[`"), "{kind}: {}", info.about);
+        assert!(info.elsewhere.is_some(), "{kind} has no row in src/io/kinds/names.rs");
+        // A graph is not made up.
+        let Some(example) = &info.example else {
+            assert_eq!(kind, "GraphCell", "the documentation of {kind} has no `In files:`, and none could be made up");
+            continue;
+        };
+        assert_eq!(read(example).slot().cell.kind(), kind);
+        let plain = models::to_yaml(&read(example)).unwrap();
+        for option in &info.options {
+            let name = &option.name;
+            assert!(!option.takes.is_empty() && option.takes != "text", "{kind}: `{name}` takes {}", option.takes);
+            assert_eq!(option.default.is_none(), option.required, "{kind}: the default of `{name}` is not known");
+            // The default changes nothing where it is written.
+            if let Some(default) = option.default.as_ref().filter(|default| !default.is_null())
+                && !example.contains(&format!("{name}: "))
+            {
+                let written = format!("{}, {name}: {default}}}", &example[..example.len() - 1]);
+                assert_eq!(models::to_yaml(&read(&written)).unwrap(), plain, "{written}");
+            }
+        }
+        // The options that the cell above has are among those found.
+        for (name, _) in
+            net.split(", ").filter_map(|option| option.split_once(": ")).filter(|(name, _)| !name.contains('{'))
+        {
+            let known = info.options.iter().any(|option| option.name == name.trim());
+            assert!(known || name.contains(['[', '"']), "{kind}: `{name}`");
+        }
+    }
+}
+
+/// Names of torch and MindSpore lead to the kinds here.
+#[test]
+fn kinds_are_found_by_the_names_of_others() {
+    let cases = [
+        ("Linear", "Dense"),
+        ("torch.nn.Linear", "Dense"),
+        ("nn.ReLU", "ReLU"),
+        ("RMSNorm", "RmsNorm"),
+        ("ConvTranspose2d", "Conv2dTranspose"),
+        ("mindspore.nn.SequentialCell", "Sequential"),
+        ("ModuleList", "CellList"),
+        ("Hardtanh", "HardTanh"),
+    ];
+    for (name, kind) in cases {
+        assert_eq!(kinds::named(name).unwrap(), kind);
+    }
+    let error =
+        |net: &str| models::parse(&format!("version: 1\nnet: {net}\n"), "test.yaml", 7).unwrap_err().to_string();
+    let message = error("{kind: Linear, in_features: 3, out_features: 2}");
+    assert!(message.ends_with("no kind of cell is called `Linear`; what torch calls so is `Dense` here"), "{message}");
+    assert!(error("{kind: relu}").ends_with("(did you mean `ReLU`?)"));
 }
 
 #[test]

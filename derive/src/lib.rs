@@ -7,7 +7,9 @@ mod words;
 use proc_macro::TokenStream;
 use proc_macro2::{Ident, Span, TokenStream as Tokens};
 use quote::{quote, quote_spanned};
-use syn::{Data, DeriveInput, Error, GenericParam, Generics, Result, ext::IdentExt, parse_macro_input, parse_quote};
+use syn::{
+    Data, DeriveInput, Error, GenericParam, Generics, Meta, Result, ext::IdentExt, parse_macro_input, parse_quote,
+};
 
 use crate::{
     fields::Visits,
@@ -38,7 +40,8 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
     match &words.kinds {
         Kinds::Listed(types) => {
             let visits = Visits::new(fields, &Generics::default())?;
-            let each = types.iter().map(|name| implement(name, &name.unraw().to_string(), &words, &visits, None));
+            let implement = |name: &Ident| implement(name, &name.unraw().to_string(), input, &words, &visits, None);
+            let each = types.iter().map(implement);
             Ok(each.collect())
         }
         kinds => {
@@ -50,13 +53,20 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
                 _ => input.ident.unraw().to_string(),
             };
             let visits = Visits::new(fields, &input.generics)?;
-            Ok(implement(&input.ident, &kind, &words, &visits, Some(&input.generics)))
+            Ok(implement(&input.ident, &kind, input, &words, &visits, Some(&input.generics)))
         }
     }
 }
 
 /// The implementations for one type.
-fn implement(name: &Ident, kind: &str, words: &Words, visits: &Visits, generics: Option<&Generics>) -> Tokens {
+fn implement(
+    name: &Ident,
+    kind: &str,
+    input: &DeriveInput,
+    words: &Words,
+    visits: &Visits,
+    generics: Option<&Generics>,
+) -> Tokens {
     let generics = generics.map(|generics| with_bounds(generics, visits)).unwrap_or_default();
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let Visits { visit, visit_mut, .. } = visits;
@@ -67,7 +77,7 @@ fn implement(name: &Ident, kind: &str, words: &Words, visits: &Visits, generics:
             }
         }
     });
-    let registered = registered(name, kind, words.saved);
+    let registered = registered(name, kind, words.saved, &documentation(input));
     quote! {
         #[automatically_derived]
         #[allow(clippy::all, clippy::pedantic, deprecated, unused_imports, unused_variables)]
@@ -91,7 +101,7 @@ fn implement(name: &Ident, kind: &str, words: &Words, visits: &Visits, generics:
 
 /// Tells policies the kind, and lets architecture files name a saved type. What is missing for that is reported at the word
 /// `saved`.
-fn registered(name: &Ident, kind: &str, saved: Option<Span>) -> Tokens {
+fn registered(name: &Ident, kind: &str, saved: Option<Span>, documentation: &Tokens) -> Tokens {
     let (type_name, is_saved) = (name.unraw().to_string(), saved.is_some());
     let span = Span::call_site().located_at(saved.unwrap_or_else(|| name.span()));
     let mut this = name.clone();
@@ -113,6 +123,7 @@ fn registered(name: &Ident, kind: &str, saved: Option<Span>) -> Tokens {
                 ::precast::__derive::Registered {
                     kind: #kind,
                     saved: #is_saved,
+                    documentation: #documentation,
                     path: ::core::concat!(::core::module_path!(), "::", #type_name),
                     file: ::core::file!(),
                     line: ::core::line!(),
@@ -120,6 +131,15 @@ fn registered(name: &Ident, kind: &str, saved: Option<Span>) -> Tokens {
             }
         };
     }
+}
+
+/// What stands above the struct, as one literal.
+fn documentation(input: &DeriveInput) -> Tokens {
+    let lines = input.attrs.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(line) if line.path.is_ident("doc") => Some(&line.value),
+        _ => None,
+    });
+    quote!(::core::concat!(#(#lines, "\n"),*))
 }
 
 /// The generics with what every cell needs of its type parameters: those that stand in a `Child` are cells.

@@ -18,7 +18,6 @@ use crate::{Tensor, error::Result};
 /// net.cell().forward(&Tensor::ones(&[3, 2], DType::F32))?; // `forward` of a cell in a slot runs without its adapter
 /// # Ok::<(), Error>(())
 /// ```
-#[derive(Clone)]
 pub struct InSlot<C: ?Sized = dyn Cell>(C);
 
 impl<C> InSlot<C> {

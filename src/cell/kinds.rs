@@ -9,6 +9,8 @@ pub struct Registered {
     pub kind: &'static str,
     /// Whether architecture files can name it.
     pub saved: bool,
+    /// The documentation of the type.
+    pub documentation: &'static str,
     pub path: &'static str,
     pub file: &'static str,
     pub line: u32,
@@ -41,6 +43,12 @@ pub fn kinds() -> Result<Vec<&'static str>> {
             )))
         }
     }
+}
+
+/// The documentation of a kind that files can name, as its type has it.
+pub(crate) fn documentation(kind: &str) -> Option<&'static str> {
+    let found = inventory::iter::<Registered>().find(|of| of.saved && of.kind == kind)?;
+    Some(found.documentation)
 }
 
 /// As [`kinds`], with those that are not saved: what a policy may name.

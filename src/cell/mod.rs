@@ -23,7 +23,7 @@ pub use child::{Adapter, Cast, Castable, Child, Planned, Slot, SlotMut};
 pub use evaluation::ran_in_evaluation;
 pub use in_slot::InSlot;
 pub use kinds::kinds;
-pub(crate) use kinds::known_kinds;
+pub(crate) use kinds::{documentation, known_kinds};
 pub use member::Member;
 pub use params::Params;
 pub use pattern::Pattern;

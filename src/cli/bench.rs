@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use precast::cost::{Bound, Limits, Measured, Speeds};
+use crate::cost::{Bound, Limits, Measured, Speeds};
 use serde::Serialize;
 
 use super::{Failure, Format, Result, print, print_json, say, table::table};
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args) -> Result {
             Err(error) => format!("speeds for `prefer: speed` are not kept: {error}"),
         },
     };
-    precast::set_threads(1);
+    crate::kernels::threads::set_threads(1);
     say("limits of the machine");
     let limits = Limits::measure();
     let kernels = limits.kernels(|row| say(&format!("{} {}", row.work, row.dtype))).map_err(Failure::work)?;

@@ -1,6 +1,6 @@
 //! The handwritten digits in the shape that a model takes.
 
-use precast::{
+use crate::{
     Child, Tensor,
     data::{Dataset, Split},
     no_grad,
@@ -81,7 +81,7 @@ pub(super) fn check(net: &Child, data: &Split) -> Result {
 
 #[cfg(test)]
 mod tests {
-    use precast::data::digits;
+    use crate::data::digits;
 
     use super::*;
 

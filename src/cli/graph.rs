@@ -2,20 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
-use precast::{
+use crate::{
     DType, Level, Policy, Tensor,
     graph::{self, Graph, GraphDiff, NodeDecision, Rewritten},
     io::{files, models::Model},
-    report::{graph_summary, graph_table, printable},
+    report::{graph_summary, graph_table_by, printable},
     rewrite::Summary,
 };
 use serde::Serialize;
 
 use super::{
-    Failure, Format, Result,
+    Cli, Failure, Format, Result,
     inputs::{self, Predicting, Read, shown},
     plan::header,
     print, print_json,
+    table::library_table,
 };
 
 /// How many examples the traced batch has, unless asked otherwise.
@@ -43,7 +44,7 @@ pub(super) struct Args {
     #[arg(long)]
     train: bool,
     /// Batch size of the recorded call
-    #[arg(long, default_value_t = BATCH, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = BATCH, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     batch: u32,
     /// Write a drawing
     #[arg(long, value_name = "FILE")]
@@ -59,7 +60,7 @@ pub(super) struct Args {
     format: Format,
 }
 
-pub(super) fn run(args: &Args) -> Result {
+pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let files = [("--svg", &args.svg), ("--dot", &args.dot), ("--json", &args.json)];
     let files: Vec<(&str, &Path)> = files.iter().filter_map(|(name, file)| Some((*name, file.as_deref()?))).collect();
     for (i, (name, file)) in files.iter().enumerate() {
@@ -68,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result {
         }
         files::check_writable(file).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
     }
-    let mut model = inputs::model(&args.model, 0)?;
+    let mut model = inputs::model(cli, &args.model, 0)?;
     let policy = args.policy.as_deref().map(inputs::policy).transpose()?;
     let mut made = Made::new(&mut model, policy.as_ref().map(|policy| &policy.value), args.batch, args.train)?;
     if args.fewer_casts {
@@ -80,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result {
         "--dot" => Ok(made.graph().to_dot()),
         _ => made.graph().to_json(),
     });
-    let texts = texts.collect::<precast::Result<Vec<_>>>()?;
+    let texts = texts.collect::<crate::Result<Vec<_>>>()?;
     made.print(args.format, &model, policy.as_ref())?;
     for ((_, file), text) in files.iter().zip(texts) {
         files::replace(file, text.as_bytes()).map_err(Failure::work)?;
@@ -188,7 +189,8 @@ impl Made {
                 let under = policy.map_or(String::new(), |policy| format!("{}\n", Summary::from(&policy.value)));
                 let o1 = casts_at_o1.map_or(String::new(), |casts| format!(", at O1 {casts}"));
                 let only = only_batch.map_or(String::new(), |why| format!("\nonly the traced batch size: {why}"));
-                let (header, table, summary) = (header(model, &policies), graph_table(&nodes), graph_summary(&nodes));
+                let (header, table, summary) =
+                    (header(model, &policies), graph_table_by(&nodes, library_table), graph_summary(&nodes));
                 print(format_args!("{header}{under}{table}\n{summary}{o1}{}", printable(&only)))
             }
         }
@@ -201,11 +203,12 @@ pub(super) fn plan(model: &mut Read<Model>, policy: &Read<Policy>, format: Forma
 }
 
 /// What `precast explain` says of a node.
-pub(super) fn explain(model: &mut Read<Model>, name: &str, policy: &Read<Policy>, format: Format) -> Result {
+pub(super) fn explain(cli: &Cli, model: &mut Read<Model>, name: &str, policy: &Read<Policy>, format: Format) -> Result {
     let made = Made::new(model, Some(&policy.value), BATCH, false)?;
     let place = made.graph().node(name).map_err(|error| {
         let (model, policy) = (model.argument(), policy.argument());
-        Failure::Usage(format!("{error}; `precast graph {model} --policy {policy}` shows every node"))
+        let program = &cli.program;
+        Failure::Usage(format!("{error}; `{program} graph {model} --policy {policy}` shows every node"))
     })?;
     let decision = made.decisions().swap_remove(place);
     match format {
@@ -227,15 +230,15 @@ pub(super) fn explain(model: &mut Read<Model>, name: &str, policy: &Read<Policy>
 }
 
 /// The nodes that run in another dtype under another policy.
-pub(super) fn diff(argument: &Path, from: &Read<Policy>, to: &Read<Policy>, format: Format) -> Result {
+pub(super) fn diff(cli: &Cli, argument: &Path, from: &Read<Policy>, to: &Read<Policy>, format: Format) -> Result {
     let decisions = |policy: &Read<Policy>| -> Result<Vec<NodeDecision>> {
         // A network of its own: a plan of the other policy wraps its cells.
-        let mut model = inputs::model(argument, 0)?;
+        let mut model = inputs::model(cli, argument, 0)?;
         Ok(Made::new(&mut model, Some(&policy.value), BATCH, false)?.decisions())
     };
     let diff = GraphDiff::between(&decisions(from)?, &decisions(to)?);
     match format {
         Format::Json => print_json(&diff),
-        Format::Text => print(format_args!("{}{diff}", header(&inputs::model(argument, 0)?, &[from, to]))),
+        Format::Text => print(format_args!("{}{diff}", header(&inputs::model(cli, argument, 0)?, &[from, to]))),
     }
 }

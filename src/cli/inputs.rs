@@ -2,21 +2,28 @@
 
 use std::{
     fmt,
+    io::{self, IsTerminal, Read as _},
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
-use precast::{
-    DType, Plan, Policy, Tensor, cell::Trace, cost::Speeds, io::models::Model, policy::Prefer, report::printable,
+use crate::{
+    DType, Plan, Policy, Tensor,
+    cell::Trace,
+    cost::Speeds,
+    io::{files, models::Model},
+    policy::Prefer,
+    report::printable,
 };
 
-use super::{Failure, Result, say};
+use super::{Cli, Failure, Result, say};
 
 /// Something read, and where it came from.
 pub(super) struct Read<T> {
     pub value: T,
     /// The argument: a file or a name.
     argument: PathBuf,
-    built_in: bool,
+    pub built_in: bool,
 }
 
 impl<T> Read<T> {
@@ -34,6 +41,16 @@ impl<T> Read<T> {
     }
 }
 
+impl Read<Policy> {
+    /// The text of the file.
+    pub fn text(&self) -> Result<String> {
+        match self.argument.as_os_str() == STANDARD_INPUT {
+            true => standard_input().map(String::from),
+            false => Ok(files::read_text(&self.argument, MOST_BYTES as usize)?),
+        }
+    }
+}
+
 impl<T> fmt::Display for Read<T> {
     /// `o2 (built in)` or the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,14 +63,37 @@ pub(super) fn shown(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
 
-/// Reads a model, with initial weights drawn from the seed.
-pub(super) fn model(argument: &Path, seed: u64) -> Result<Read<Model>> {
-    read(argument, |file| Model::load(file, seed), |name| Model::named(name, seed))
+/// Reads a model, or builds one of the program's own, with initial weights drawn from the seed.
+pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>> {
+    read(argument, |file| Model::load(file, seed), |name| cli.named(name, seed))
 }
 
-/// Reads a policy.
+/// Reads a policy; `-` is standard input.
 pub(super) fn policy(argument: &Path) -> Result<Read<Policy>> {
+    if argument.as_os_str() == "-" {
+        let value = Policy::parse(standard_input()?, STANDARD_INPUT)?;
+        return Ok(Read { value, argument: STANDARD_INPUT.into(), built_in: false });
+    }
     read(argument, |file| Policy::load(file), Policy::named)
+}
+
+const STANDARD_INPUT: &str = "standard input";
+/// The longest text that is read from there; a policy has its own limit, which is lower.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// All of standard input, which can be read once.
+fn standard_input() -> Result<&'static str> {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    if let Some(text) = TEXT.get() {
+        return Ok(text);
+    }
+    if io::stdin().is_terminal() {
+        say("reading a policy from standard input");
+    }
+    let mut text = String::new();
+    let read = io::stdin().lock().take(MOST_BYTES).read_to_string(&mut text);
+    read.map_err(|error| Failure::Usage(format!("{STANDARD_INPUT}: {error}")))?;
+    Ok(TEXT.get_or_init(|| text))
 }
 
 /// Most elements of the input of the call that a plan or a graph is made on: 64 MiB in f32. Activations are a multiple of that.
@@ -63,7 +103,7 @@ const MOST_ELEMENTS: usize = 16 << 20;
 #[derive(Debug, clap::Args)]
 pub(super) struct Predicting {
     /// Batch size, which decides what pays for a policy that prefers speed [default: 32]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     batch: Option<u32>,
     /// Speeds of another machine, for a policy that prefers speed: a file that `precast bench --speeds` wrote
     #[arg(long)]
@@ -141,14 +181,19 @@ pub(super) fn speeds_here() -> Speeds {
 /// Reads the file if there is one, otherwise the built-in model or policy of that name.
 fn read<T>(
     argument: &Path,
-    load: impl FnOnce(&Path) -> precast::Result<T>,
-    named: impl FnOnce(&str) -> precast::Result<T>,
+    load: impl FnOnce(&Path) -> crate::Result<T>,
+    named: impl FnOnce(&str) -> crate::Result<T>,
 ) -> Result<Read<T>> {
     // A folder does not hide a built-in name.
-    let built_in = !argument.exists() || argument.is_dir();
+    let folder = argument.is_dir();
+    let built_in = folder || !argument.exists();
     let value = if built_in {
-        let missing = |error| Failure::Usage(format!("there is no file `{}`, and {error}", shown(argument)));
-        named(&argument.to_string_lossy()).map_err(missing)?
+        let met = if folder {
+            format!("`{}` is a folder", shown(argument))
+        } else {
+            format!("there is no file `{}`", shown(argument))
+        };
+        named(&argument.to_string_lossy()).map_err(|error| Failure::Usage(format!("{met}, and {error}")))?
     } else {
         load(argument)?
     };

@@ -1,6 +1,6 @@
 //! `precast levels`: what a policy can ask for.
 
-use precast::{
+use crate::{
     DType, Level, Policy,
     policy::{GraphList, Lists, Pack},
     precision::Treatment,
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args) -> Result {
     let lists = [Level::O1, Level::O2, Level::Auto, Level::Graph]
         .map(of_level)
         .into_iter()
-        .collect::<precast::Result<Vec<_>>>()?;
+        .collect::<crate::Result<Vec<_>>>()?;
     let lists = lists.concat();
     let mut levels: Vec<LevelRow> =
         Level::ALL.map(|level| LevelRow { level, meaning: level.meaning(), policies: Vec::new() }).into();

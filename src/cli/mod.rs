@@ -1,30 +1,52 @@
-//! The command line: what is asked, and how it ends.
+//! The command `precast`, and the same command in a program of your own, with your networks.
+//!
+//! Model files name kinds of cells. A program that links cells marked `#[cell(saved)]` reads files that name them, so its own
+//! command is one line:
+//!
+//! ```no_run
+//! fn main() -> std::process::ExitCode {
+//!     precast::cli::main()
+//! }
+//! ```
+//!
+//! [`Cli`] adds networks that are built in code.
 
 mod bench;
+mod cells;
+mod color;
 mod digits;
 mod graph;
+mod init;
 mod inputs;
 mod levels;
 mod ops;
 mod plan;
 mod progress;
 mod results;
+mod shell;
+mod show;
 mod table;
 mod train;
 
 use std::{
     borrow::Cow,
-    fmt::Display,
+    ffi::OsString,
+    fmt::{self, Display},
     io::{self, IsTerminal, Write},
+    path::Path,
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand, ValueEnum};
-use precast::{
-    Error,
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use crate::{
+    Error, Policy,
+    error::did_you_mean,
+    io::models::Model,
+    layers::Rng,
     report::{printable, printable_lines},
 };
-use serde::Serialize;
 
 /// Mixed-precision training: decide the precision of every cell of a network before the run, say why, and train it.
 #[derive(Debug, Parser)]
@@ -33,8 +55,9 @@ use serde::Serialize;
     version,
     after_help = "\
 Models and policies are YAML files, or the names of built-in ones:
-  models    lenet5 lenet5_8x8 lenet5_bn mlp
-  policies  o0 o1 o1-bf16 o2 o2-bf16 o3 o3-bf16 auto auto-bf16 graph graph-bf16
+  models    {models}
+  policies  {policies}
+`--policy -` reads a policy from standard input.
 
 Examples:
   precast train                                      train LeNet-5 at every level and compare
@@ -43,14 +66,19 @@ Examples:
   precast diff lenet5_bn --policy o2 --policy o3     what another policy would change
   precast graph lenet5 --policy graph --svg out.svg  the graph of a call, rewritten by a policy, as a table and a drawing
   precast ops softmax                                what every pack of lists does with an op, and why
+  precast cells Conv2d                               the options of a kind of cell, as a model file writes them
+  precast init lenet5_bn --output my-policy.yaml     a policy to begin with, for one network
   precast bench                                      how fast this machine is, and how near its limits the kernels come
 
 Exit status: 0 done; 1 the work failed (a training run that cannot go on, a disk that is full); 2 wrong use or bad input.
 If standard output is closed early (precast train | head), the work and the exit status stay the same."
 )]
-struct Cli {
+struct Line {
     #[command(subcommand)]
     command: Command,
+    /// Colours; auto is on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, default_value = "auto", value_name = "WHEN")]
+    color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
@@ -62,7 +90,13 @@ enum Command {
     Graph(graph::Args),
     Levels(levels::Args),
     Ops(ops::Args),
+    Init(init::Args),
+    Cells(cells::Args),
+    Show(show::Args),
+    Schema(show::SchemaArgs),
     Bench(bench::Args),
+    Completions(shell::CompletionsArgs),
+    Man(shell::ManArgs),
 }
 
 /// Output format of a result.
@@ -101,29 +135,180 @@ impl Failure {
 
 type Result<T = (), E = Failure> = std::result::Result<T, E>;
 
-/// Runs the command line and returns its exit status.
+/// Runs the command line of this process and returns its exit status; see [`Cli`] for networks that are built in code.
 pub fn main() -> ExitCode {
-    let command = Cli::parse().command;
-    let (message, code) = match environment().and_then(|()| run(&command)) {
-        Ok(()) | Err(Failure::Unread) => return ExitCode::SUCCESS,
-        Err(Failure::Work(message)) => (message, 1),
-        Err(Failure::Usage(message)) => (message, 2),
-    };
-    // If standard error is closed as well, only the exit status is left.
-    let _ = writeln!(io::stderr(), "error: {}", printable_lines(&message));
-    ExitCode::from(code)
+    Cli::new().main()
 }
 
-fn run(command: &Command) -> Result {
-    match command {
-        Command::Train(args) => train::run(args),
-        Command::Plan(args) => plan::plan(args),
-        Command::Explain(args) => plan::explain(args),
-        Command::Diff(args) => plan::diff(args),
-        Command::Graph(args) => graph::run(args),
-        Command::Levels(args) => levels::run(args),
-        Command::Ops(args) => ops::run(args),
-        Command::Bench(args) => bench::run(args),
+/// Builds a network of the program's own.
+type Build = Box<dyn Fn(&mut Rng) -> crate::Result<Model>>;
+
+/// The command `precast` with networks that a program builds in code, beside those of files.
+///
+/// ```no_run
+/// use precast::{cli::Cli, io::models::Model, prelude::*};
+///
+/// fn main() -> std::process::ExitCode {
+///     let tiny = |rng: &mut Rng| {
+///         let net = sequential![Dense::new(64, 32, rng), ReLU, Dense::new(32, 10, rng)];
+///         Ok(Model::new(net).input([64]))
+///     };
+///     Cli::new().model("tiny", tiny).main() // `my-program plan tiny --policy o2`
+/// }
+/// ```
+pub struct Cli {
+    program: String,
+    models: Vec<(String, Build)>,
+}
+
+impl fmt::Debug for Cli {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let models: Vec<&str> = self.models.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Cli").field("program", &self.program).field("models", &models).finish()
+    }
+}
+
+impl Default for Cli {
+    fn default() -> Self {
+        Cli::new()
+    }
+}
+
+impl Cli {
+    /// The command, under the name by which this process was started.
+    pub fn new() -> Self {
+        let started_as = std::env::args_os().next();
+        let name = started_as.as_deref().and_then(|name| Path::new(name).file_stem());
+        let program = name.map_or("precast".into(), |name| printable(&name.to_string_lossy()).into_owned());
+        Cli { program, models: Vec::new() }
+    }
+
+    /// Adds a network under a name, by which every command takes it as it takes a model file. The weights are drawn from the
+    /// generator. Commands that call the network need the shape of its input.
+    ///
+    /// A file of that name comes first, and the name comes before that of a built-in model.
+    #[must_use]
+    pub fn model(
+        mut self,
+        name: impl Into<String>,
+        build: impl Fn(&mut Rng) -> crate::Result<Model> + 'static,
+    ) -> Self {
+        self.models.push((name.into(), Box::new(build)));
+        self
+    }
+
+    /// Runs the command line of this process and returns its exit status.
+    pub fn main(&self) -> ExitCode {
+        self.run(std::env::args_os().skip(1))
+    }
+
+    /// Runs a command line, without the name of the program: `["plan", "tiny", "--policy", "o2"]`.
+    pub fn run(&self, args: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
+        let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+        let mut command = self.command().color(color::asked_for(&args));
+        let line = command
+            .try_get_matches_from_mut([OsString::from(&self.program)].into_iter().chain(args))
+            .and_then(|matches| Line::from_arg_matches(&matches));
+        let line = match line {
+            Ok(line) => line,
+            Err(error) => {
+                // If it cannot be shown, only the exit status is left.
+                let _ = error.print();
+                return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            }
+        };
+        color::choose(line.color);
+        let (message, code) = match environment().and_then(|()| self.check()).and_then(|()| self.execute(&line.command))
+        {
+            Ok(()) | Err(Failure::Unread) => return ExitCode::SUCCESS,
+            Err(Failure::Work(message)) => (message, 1),
+            Err(Failure::Usage(message)) => (message, 2),
+        };
+        // If standard error is closed as well, only the exit status is left.
+        let _ = writeln!(io::stderr(), "{} {}", color::error_word(), printable_lines(&message));
+        ExitCode::from(code)
+    }
+
+    fn execute(&self, command: &Command) -> Result {
+        match command {
+            Command::Train(args) => train::run(self, args),
+            Command::Plan(args) => plan::plan(self, args),
+            Command::Explain(args) => plan::explain(self, args),
+            Command::Diff(args) => plan::diff(self, args),
+            Command::Graph(args) => graph::run(self, args),
+            Command::Levels(args) => levels::run(args),
+            Command::Ops(args) => ops::run(args),
+            Command::Init(args) => init::run(self, args),
+            Command::Cells(args) => cells::run(self, args),
+            Command::Show(args) => show::run(args),
+            Command::Schema(_) => show::schema(),
+            Command::Bench(args) => bench::run(args),
+            Command::Completions(args) => shell::completions(self, args),
+            Command::Man(args) => shell::man(self, args),
+        }
+    }
+
+    /// The names under which a command finds a model: the program's own, then the built-in ones.
+    fn model_names(&self) -> Vec<&str> {
+        self.models.iter().map(|(name, _)| name.as_str()).chain(Model::names().map(|name| -> &str { name })).collect()
+    }
+
+    /// Refuses two models of one name, of which one could not be reached.
+    fn check(&self) -> Result {
+        let mut names = self.models.iter().map(|(name, _)| name);
+        while let Some(name) = names.next() {
+            if names.clone().any(|other| other == name) {
+                return Err(Failure::Usage(format!("this program has two models called `{name}`")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The program's own model of a name, else the built-in one.
+    fn named(&self, name: &str, seed: u64) -> crate::Result<Model> {
+        if let Some((_, build)) = self.models.iter().find(|(own, _)| own == name) {
+            return build(&mut Rng::seed(seed)).map_err(|error| error.context(format_args!("model {name}")));
+        }
+        Model::named(name, seed).map_err(|error| match self.model_names() {
+            all if all.contains(&name) => error,
+            all => {
+                let near = did_you_mean(name, all.iter().copied());
+                Error::model(format!("no model is called `{name}`{near}; allowed: {}", all.join(", ")))
+            }
+        })
+    }
+
+    /// The command line under the name of this program, with all models in its help.
+    fn command(&self) -> clap::Command {
+        let models = self.model_names();
+        let policies: Vec<&str> = Policy::names().collect();
+        let say = |text: &dyn Display| {
+            let text = text.to_string().replace("{models}", &models.join(" "));
+            let text = text.replace("{policies}", &policies.join(" ")).replace("{program}", &self.program);
+            // `precast-out` stays, and so does the library in "come with precast".
+            [" ", "`", "("].iter().fold(text, |text, before| {
+                text.replace(&format!("{before}precast "), &format!("{before}{} ", self.program))
+            })
+        };
+        let version = match self.program.as_str() {
+            "precast" => env!("CARGO_PKG_VERSION").to_string(),
+            _ => format!("with precast {}", env!("CARGO_PKG_VERSION")),
+        };
+        let command = Line::command().name(self.program.clone()).bin_name(self.program.clone()).version(version);
+        renamed(command, &say).mut_subcommands(|command| renamed(command, &say))
+    }
+}
+
+/// A command whose texts say what `say` makes of them.
+fn renamed(command: clap::Command, say: &dyn Fn(&dyn Display) -> String) -> clap::Command {
+    let after = command.get_after_help().map(|text| say(text));
+    let command = command.mut_args(|arg| match arg.get_help().map(|text| say(text)) {
+        Some(help) => arg.help(help),
+        None => arg,
+    });
+    match after {
+        Some(after) => command.after_help(after),
+        None => command,
     }
 }
 
@@ -149,8 +334,13 @@ fn say(text: &str) {
     }
 }
 
-/// Writes a text and a line end to standard output.
+/// Writes a text for people and a line end to standard output, with colours where they are wanted.
 fn print(text: impl Display) -> Result {
+    print_as_it_is(color::painted(&text.to_string()))
+}
+
+/// Writes a text and a line end to standard output.
+fn print_as_it_is(text: impl Display) -> Result {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::Unread,
@@ -161,7 +351,7 @@ fn print(text: impl Display) -> Result {
 /// Writes a value as JSON to standard output, with control characters escaped, as in every other format.
 fn print_json(value: &impl Serialize) -> Result {
     let json = serde_json::to_string_pretty(value).map_err(Failure::work)?;
-    print(json_for_a_terminal(&json))
+    print_as_it_is(json_for_a_terminal(&json))
 }
 
 /// The same JSON with every control character but line ends written as `\uXXXX`. They occur in strings only.
@@ -178,16 +368,14 @@ fn json_for_a_terminal(json: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-    use precast::{Policy, io::models::Model};
-
     use super::*;
 
     #[test]
     fn the_command_is_well_formed_and_its_help_names_what_is_built_in() {
-        let mut command = Cli::command();
+        let mut command = Cli::new().model("own", |_| Ok(Model::new(crate::layers::ReLU))).command();
         command.clone().debug_assert();
         let help = command.render_help().to_string();
+        assert!(help.contains("models    own lenet5"), "{help}");
         let line = |names: Vec<&str>| names.join(" ");
         assert!(help.contains(&line(Model::names().collect())), "{help}");
         assert!(help.contains(&line(Policy::names().collect())), "{help}");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use precast::{
+use crate::{
     DType, Level, Op,
     catalogue::System,
     policy::{Lists, Pack},
@@ -34,6 +34,12 @@ struct OpRow {
     decisions: Vec<Decision>,
 }
 
+/// What packs do with the ops of a name.
+#[derive(Serialize)]
+struct OpRows {
+    ops: Vec<OpRow>,
+}
+
 /// What one level of one pack does with an op.
 #[derive(Serialize)]
 struct Decision {
@@ -60,7 +66,7 @@ struct PackRows {
 }
 
 pub(super) fn run(args: &Args) -> Result {
-    let packs = || Pack::names().map(Pack::named).collect::<precast::Result<Vec<Pack>>>();
+    let packs = || Pack::names().map(Pack::named).collect::<crate::Result<Vec<Pack>>>();
     match (&args.op, &args.pack) {
         (Some(name), None) => show_ops(&Op::named(name)?, &packs()?, args.format),
         (Some(name), Some(pack)) => {
@@ -80,7 +86,7 @@ fn show_ops(ops: &[Op], packs: &[Pack], format: Format) -> Result {
         })
         .collect();
     match format {
-        Format::Json => print_json(&rows),
+        Format::Json => print_json(&OpRows { ops: rows }),
         Format::Text => print(rows.iter().map(op_text).collect::<Vec<_>>().join("\n\n")),
     }
 }

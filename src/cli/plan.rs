@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::{Level, Policy, io::models::Model, report::plan_table_by};
 use clap::ValueEnum;
-use precast::{Level, Policy, io::models::Model, report::plan_table};
 
 use super::{
-    Failure, Format, Result, graph,
+    Cli, Failure, Format, Result, graph,
     inputs::{self, Predicting, Read, shown},
     print, print_json,
+    table::library_table,
 };
 
 /// Show which cell of a network would run in which precision, and why
@@ -90,8 +91,8 @@ pub(super) struct DiffArgs {
     format: Format,
 }
 
-pub(super) fn plan(args: &PlanArgs) -> Result {
-    let mut model = model(&args.model)?;
+pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
+    let mut model = model(cli, &args.model)?;
     let policy = inputs::policy(&args.policy)?;
     args.predicting.check(args.predict, &[&policy.value])?;
     if policy.value.level == Level::Graph {
@@ -106,23 +107,24 @@ pub(super) fn plan(args: &PlanArgs) -> Result {
         PlanFormat::Json => print_json(&plan),
         PlanFormat::Tree => print(format_args!("{}{plan}", header(&model, &[&policy]))),
         PlanFormat::Table => {
-            let table = plan_table(&plan);
+            let table = plan_table_by(&plan, library_table);
             print(format_args!("{}{}\n{table}", header(&model, &[&policy]), plan.policy))
         }
     }
 }
 
-pub(super) fn explain(args: &ExplainArgs) -> Result {
-    let mut model = model(&args.model)?;
+pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
+    let mut model = model(cli, &args.model)?;
     let policy = inputs::policy(&args.policy)?;
     args.predicting.check(false, &[&policy.value])?;
     if policy.value.level == Level::Graph {
-        return graph::explain(&mut model, &args.path, &policy, args.format);
+        return graph::explain(cli, &mut model, &args.path, &policy, args.format);
     }
     let path = if args.path == "." { "" } else { &args.path };
     let explanation = args.predicting.plan(&model, &policy.value, false)?.explain(path).map_err(|error| {
         let (model, policy) = (shown(&args.model), shown(&args.policy));
-        Failure::Usage(format!("{error}; `precast plan {model} --policy {policy}` shows every path"))
+        let program = &cli.program;
+        Failure::Usage(format!("{error}; `{program} plan {model} --policy {policy}` shows every path"))
     })?;
     match args.format {
         Format::Json => print_json(&explanation),
@@ -130,16 +132,19 @@ pub(super) fn explain(args: &ExplainArgs) -> Result {
     }
 }
 
-pub(super) fn diff(args: &DiffArgs) -> Result {
+pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
     let [from, to] = &args.policy[..] else {
-        let met = args.policy.len();
-        return Err(Failure::Usage(format!("diff compares two policies; --policy was given {met} times")));
+        let met = match args.policy.len() {
+            1 => "once".to_string(),
+            times => format!("{times} times"),
+        };
+        return Err(Failure::Usage(format!("diff compares two policies; --policy was given {met}")));
     };
-    let model = model(&args.model)?;
+    let model = model(cli, &args.model)?;
     let (from, to) = (inputs::policy(from)?, inputs::policy(to)?);
     args.predicting.check(false, &[&from.value, &to.value])?;
     if [&from, &to].iter().any(|policy| policy.value.level == Level::Graph) {
-        return graph::diff(&args.model, &from, &to, args.format);
+        return graph::diff(cli, &args.model, &from, &to, args.format);
     }
     let plan = |policy: &Read<Policy>| args.predicting.plan(&model, &policy.value, false);
     let diff = plan(&from)?.diff(&plan(&to)?);
@@ -150,8 +155,8 @@ pub(super) fn diff(args: &DiffArgs) -> Result {
 }
 
 /// A model in training mode, since predictions are of training steps. Its weights do not matter.
-fn model(argument: &Path) -> Result<Read<Model>> {
-    let mut model = inputs::model(argument, 0)?;
+fn model(cli: &Cli, argument: &Path) -> Result<Read<Model>> {
+    let mut model = inputs::model(cli, argument, 0)?;
     model.value.net.set_train(true);
     Ok(model)
 }

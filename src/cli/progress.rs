@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use precast::{
+use crate::{
     report::printable,
     train::{Epoch, Score, Step},
 };

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use precast::{
+use crate::{
     DType, Level, Outcome, Plan,
     io::files,
     report::{TrainingRun, printable, save_chart},
@@ -147,7 +147,7 @@ pub(super) struct Written {
 
 impl Written {
     /// Writes a file.
-    pub fn put(&mut self, file: PathBuf, write: impl FnOnce(&Path) -> precast::Result<()>) {
+    pub fn put(&mut self, file: PathBuf, write: impl FnOnce(&Path) -> crate::Result<()>) {
         match write(&file) {
             Ok(()) => self.files.push(file),
             Err(error) => self.failures.push(error.to_string()),
@@ -170,7 +170,7 @@ pub(super) fn write(folder: &Path, results: &Results<RunResult>, finished: &[Fin
     };
     let mut written = Written::default();
     written.put(folder.join(METRICS), |file| {
-        let json = serde_json::to_string(&full).map_err(|error| precast::Error::value(error.to_string()))?;
+        let json = serde_json::to_string(&full).map_err(|error| crate::Error::value(error.to_string()))?;
         files::replace(file, json.as_bytes())
     });
     let plans: Vec<String> = finished.iter().map(|finished| format!("{}\n", finished.plan)).collect();

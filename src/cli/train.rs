@@ -2,22 +2,23 @@
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use clap::ValueEnum;
-use precast::{
+use crate::{
     Child, Level, Plan, Policy,
     data::{self, Split},
     io::weights,
     policy::Prefer,
-    report::{TrainingRun, joint_name, printable, runs_table, same_course},
+    report::{TrainingRun, joint_name, printable, runs_table_by, same_course},
     train::{Event, Fit, FitOptions, Method, Schedule},
 };
+use clap::ValueEnum;
 
 use super::{
-    Failure, Format, Result, digits,
+    Cli, Failure, Format, Result, digits,
     inputs::{self, Read},
     print, print_json,
     progress::Progress,
     results::{self, Data, Finished, Options, Results},
+    table::library_table,
 };
 
 /// Train a network to read handwritten digits under several policies, and compare them
@@ -39,28 +40,28 @@ pub(super) struct Args {
     #[arg(short, long)]
     policy: Vec<PathBuf>,
     /// Passes over the training digits
-    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     epochs: u32,
     /// Examples in a step
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     batch: u32,
     /// The full learning rate [default: that usual for the optimizer]
-    #[arg(long, value_parser = learning_rate)]
+    #[arg(long, value_parser = learning_rate, allow_hyphen_values = true)]
     lr: Option<f64>,
     /// Schedule of the learning rate
     #[arg(long, default_value = "cosine")]
     schedule: ScheduleName,
     /// Steps in which the learning rate rises to its full value, before the schedule
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     warm_up: u32,
     /// Seed for the initial weights, the choice of training digits, and their order
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     seed: u64,
     /// The optimizer
     #[arg(long, default_value = "sgd")]
     optimizer: OptimizerName,
     /// Number of training digits; the others are for testing
-    #[arg(long, default_value_t = 1200)]
+    #[arg(long, default_value_t = 1200, allow_negative_numbers = true)]
     examples: usize,
     /// Folder for metrics.json, plans.txt and curves.svg; created if missing
     #[arg(short, long, default_value = "precast-out")]
@@ -140,13 +141,13 @@ struct Runner {
     fit: Fit,
 }
 
-pub(super) fn run(args: &Args) -> Result {
+pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let options = args.options();
-    let mut model = inputs::model(&args.model, args.seed)?;
+    let mut model = inputs::model(cli, &args.model, args.seed)?;
     let digits = data::digits()?;
     let shape = model.value.input.clone().unwrap_or_else(|| digits.shape().to_vec());
     let data = digits::shaped(digits, &shape)?.split(args.examples, args.seed)?;
-    let mut runners = runners(args, &options, &data)?;
+    let mut runners = runners(cli, args, &options, &data)?;
     digits::check_training(&mut model.value.net, &data, options.batch)?;
     let weight_files: Vec<String> = runners.iter().map(|runner| results::weights_file(&runner.name)).collect();
     let weight_files = if args.save_weights { &weight_files[..] } else { &[] };
@@ -182,7 +183,7 @@ pub(super) fn run(args: &Args) -> Result {
     // The table is printed before the files are written, since the disk may be full.
     let printed = match args.format {
         Format::Json => print_json(&results),
-        Format::Text => print(format_args!("{}\n\n{}", runs_table(&runs), notes(&runs))),
+        Format::Text => print(format_args!("{}\n\n{}", runs_table_by(&runs, library_table), notes(&runs))),
     };
     let mut written = results::write(&args.output, &results, &finished);
     for (runner, name) in runners.iter().zip(weight_files) {
@@ -265,7 +266,7 @@ impl Args {
 }
 
 /// A network for each policy, all with the same initial weights, each wrapped by its policy.
-fn runners(args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner>> {
+fn runners(cli: &Cli, args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner>> {
     let names: Vec<PathBuf> = match &args.policy[..] {
         [] => Policy::names().filter(|name| name.starts_with('o')).map(PathBuf::from).collect(),
         given => given.to_vec(),
@@ -278,8 +279,8 @@ fn runners(args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner
         if !seen.insert(name.clone()) {
             return Err(Failure::Usage(format!("two policies are named `{name}`; the names of runs must differ")));
         }
-        let mut net = inputs::model(&args.model, args.seed)?.value.net;
-        let plan = plan(args, options, data, &policy.value)?;
+        let mut net = inputs::model(cli, &args.model, args.seed)?.value.net;
+        let plan = plan(cli, args, options, data, &policy.value)?;
         let _ = plan.apply(&mut net)?;
         digits::check(&net, data)?;
         let options = FitOptions { loss_scale: policy.value.loss_scale.clone(), ..options.clone() };
@@ -291,8 +292,8 @@ fn runners(args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner
 
 /// The plan of a policy. A policy that prefers speed is planned for a batch of the data. That call runs on a separate network,
 /// because batch norms update their running statistics in training.
-fn plan(args: &Args, options: &FitOptions, data: &Split, policy: &Policy) -> Result<Plan> {
-    let mut model = inputs::model(&args.model, args.seed)?.value;
+fn plan(cli: &Cli, args: &Args, options: &FitOptions, data: &Split, policy: &Policy) -> Result<Plan> {
+    let mut model = inputs::model(cli, &args.model, args.seed)?.value;
     if policy.prefer == Prefer::Memory {
         return Ok(policy.plan(&model.net)?);
     }
@@ -304,7 +305,7 @@ fn plan(args: &Args, options: &FitOptions, data: &Split, policy: &Policy) -> Res
 }
 
 /// Trains all networks, which take turns epoch by epoch.
-fn train(runners: &mut [Runner], options: &FitOptions, data: &Split, quiet: bool) -> precast::Result<()> {
+fn train(runners: &mut [Runner], options: &FitOptions, data: &Split, quiet: bool) -> crate::Result<()> {
     let steps = options.steps(data.train.len()).saturating_mul(runners.len());
     let mut bar = if quiet { Progress::quiet() } else { Progress::new("", steps) };
     for _ in 0..options.epochs {
@@ -313,7 +314,6 @@ fn train(runners: &mut [Runner], options: &FitOptions, data: &Split, quiet: bool
             runner.fit.epoch(&mut runner.net, data, &mut |event| match event {
                 Event::Step(step) => bar.step(step),
                 Event::Epoch(epoch) => bar.epoch(epoch),
-                _ => {}
             })?;
         }
     }

@@ -16,10 +16,11 @@
 //! # Ok::<(), precast::Error>(())
 //! ```
 //!
-//! Each cell is a map of its `kind` and its options; `{to_float: float32, cell: {...}}` asks for a precision. The kinds
-//! are those of [`layers::kinds`](crate::layers::kinds), the program's own cells that are marked `#[cell(saved)]` among them. A file holds no weights: they are
-//! drawn from the seed, and [`weights`](crate::io::weights) saves and loads them. A file cannot say that two cells share a
-//! parameter. The key `input` gives the shape of one example, without the axis of the batch: `input: [1, 32, 32]`.
+//! Each cell is a map of its `kind` and its options, which [`kinds`](crate::io::kinds) describes;
+//! `{to_float: float32, cell: {...}}` asks for a precision. The kinds are those of [`layers::kinds`](crate::layers::kinds), the
+//! program's own cells that are marked `#[cell(saved)]` among them. A file holds no weights: they are drawn from the seed, and
+//! [`weights`](crate::io::weights) saves and loads them. A file cannot say that two cells share a parameter. The key `input`
+//! gives the shape of one example, without the axis of the batch: `input: [1, 32, 32]`.
 
 use std::path::Path;
 
@@ -30,7 +31,10 @@ use crate::{
     Child,
     cell::{known_kinds, writing},
     error::{Error, Result, did_you_mean},
-    io::files,
+    io::{
+        files,
+        kinds::{named_elsewhere, unknown},
+    },
     layers::{Rng, kinds},
     logging::event,
 };
@@ -53,7 +57,7 @@ const EMBEDDED: [(&str, &str); 4] = [
     ("mlp", include_str!("../../models/mlp.yaml")),
 ];
 
-/// An architecture file with all that it says.
+/// A network with what an architecture file says beside it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Model {
@@ -89,9 +93,27 @@ struct V1Ref<'a> {
 }
 
 impl Model {
+    /// A network that was built in code, without a name and without a shape of its input.
+    pub fn new(net: impl Into<Child>) -> Self {
+        Model { name: None, input: None, net: net.into() }
+    }
+
+    /// The same with the shape of one example, without the axis of the batch: `[1, 32, 32]`.
+    #[must_use]
+    pub fn input(mut self, shape: impl Into<Vec<usize>>) -> Self {
+        self.input = Some(shape.into());
+        self
+    }
+
     /// The names of the models that come with the library.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.into_iter().map(|(name, _)| name)
+    }
+
+    /// The text of a model that comes with the library.
+    #[cfg(feature = "cli")]
+    pub(crate) fn shipped_text(name: &str) -> Option<&'static str> {
+        EMBEDDED.into_iter().find(|(known, _)| *known == name).map(|(_, text)| text)
     }
 
     /// A model that comes with the library; its weights are drawn from the seed.
@@ -255,7 +277,12 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
     let what = if let Some(kind) = met.strip_prefix("unknown variant `").filter(|_| allowed == kinds.join(", ")) {
         match known_kinds().any(|known| known == kind) {
             true => format!("`{kind}` is not read from files; mark its type `#[cell(saved)]`"),
-            false => format!("no kind of cell is called `{kind}`{}", did_you_mean(kind, kinds)),
+            false => match named_elsewhere(kind) {
+                Some((here, who)) => {
+                    format!("no kind of cell is called `{kind}`; what {who} calls so is `{here}` here")
+                }
+                None => unknown(kind, &kinds),
+            },
         }
     } else if let Some(key) = met.strip_prefix("unknown field `") {
         format!("unknown key `{key}`{}; there may be {allowed}", did_you_mean(key, allowed.split(", ")))

@@ -6,7 +6,7 @@ use super::{
     dense::{Dense, DenseSpec},
     init::Rng,
     rotary::RotaryEmbedding,
-    spec::{is_yes, setters, written_as_spec, yes},
+    spec::{is_no, is_none, is_yes, setters, written_as_spec, yes},
 };
 use crate::{
     Tensor,
@@ -26,10 +26,10 @@ pub struct MultiheadAttentionSpec {
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
     /// Whether query i sees only the keys 0 to i.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "is_no")]
     pub causal: bool,
     /// How each head rotates its queries and keys by their positions, if it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "is_none")]
     pub rotary: Option<RotaryEmbedding>,
 }
 

@@ -7,6 +7,7 @@ use serde::{
     de::{self, SeqAccess, Visitor},
 };
 
+use super::spec::left_out;
 use crate::Padding;
 
 /// One number for each of `N` axes: `3.into()` for all alike, `[3, 5].into()` or `(3, 5).into()` for each its own.
@@ -25,7 +26,7 @@ impl<const N: usize> PerAxis<N> {
     }
 
     pub(super) fn are_ones(&self) -> bool {
-        *self == Self::ones()
+        left_out(*self == Self::ones())
     }
 
     pub(super) fn zeros() -> Self {
@@ -33,7 +34,7 @@ impl<const N: usize> PerAxis<N> {
     }
 
     pub(super) fn are_zeros(&self) -> bool {
-        *self == Self::zeros()
+        left_out(*self == Self::zeros())
     }
 }
 
@@ -190,6 +191,6 @@ pub(super) mod padding {
 
     /// Whether nothing need be written.
     pub fn is_valid(padding: &Padding) -> bool {
-        *padding == Padding::Valid
+        left_out(*padding == Padding::Valid)
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     init::constant,
     norm::{affine_params, check_eps},
-    spec::{is_yes, setters, written_as_spec, yes},
+    spec::{is_yes, left_out, setters, written_as_spec, yes},
 };
 use crate::{
     Param, Tensor,
@@ -36,7 +36,7 @@ fn default_eps() -> f64 {
 }
 
 fn is_default_eps(eps: &f64) -> bool {
-    *eps == default_eps()
+    left_out(*eps == default_eps())
 }
 
 fn default_momentum() -> f64 {
@@ -44,7 +44,7 @@ fn default_momentum() -> f64 {
 }
 
 fn is_default_momentum(momentum: &f64) -> bool {
-    *momentum == default_momentum()
+    left_out(*momentum == default_momentum())
 }
 
 impl<const N: usize> BatchNormSpec<N> {

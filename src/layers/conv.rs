@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     axes::{PerAxis, padding},
     init::{Init, Rng},
-    spec::{is_yes, setters, written_as_spec, yes},
+    spec::{is_one, is_yes, one, setters, written_as_spec, yes},
 };
 use crate::{
     ConvOptions, ConvTransposeOptions, Padding, Param, Tensor,
@@ -68,14 +68,6 @@ pub struct ConvTransposeSpec<const N: usize> {
     /// Whether a bias is added.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
-}
-
-fn one() -> usize {
-    1
-}
-
-fn is_one(x: &usize) -> bool {
-    *x == 1
 }
 
 impl<const N: usize> ConvSpec<N> {

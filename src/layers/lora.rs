@@ -6,7 +6,7 @@ use super::{
     dense::Dense,
     dropout::{Dropout, DropoutSpec},
     init::{Init, Rng, constant, with_reading_rng},
-    spec::setters,
+    spec::{left_out, setters},
 };
 use crate::{
     DType, Param, Tensor,
@@ -30,7 +30,7 @@ pub struct LoRASpec {
 }
 
 fn is_zero(p: &f64) -> bool {
-    *p == 0.0
+    left_out(*p == 0.0)
 }
 
 impl LoRASpec {
@@ -162,7 +162,7 @@ impl TryFrom<LoRASpec> for LoRA {
 impl From<LoRA> for LoRASpec {
     fn from(cell: LoRA) -> Self {
         let (rank, alpha, dropout) = (cell.rank(), cell.alpha, cell.dropout.cell().p());
-        LoRASpec { base: cell.base.cell().clone(), rank, alpha, dropout }
+        LoRASpec { base: (**cell.base.cell()).clone(), rank, alpha, dropout }
     }
 }
 

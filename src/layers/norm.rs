@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     init::constant,
-    spec::{is_yes, setters, written_as_spec, yes},
+    spec::{is_yes, left_out, setters, written_as_spec, yes},
 };
 use crate::{
     Param, Tensor,
@@ -33,7 +33,7 @@ pub(super) fn default_eps() -> f64 {
 }
 
 pub(super) fn is_default_eps(eps: &f64) -> bool {
-    *eps == default_eps()
+    left_out(*eps == default_eps())
 }
 
 /// Options of a [`LayerNorm`].
@@ -319,7 +319,7 @@ fn rms_eps() -> f64 {
 }
 
 fn is_rms_eps(eps: &f64) -> bool {
-    *eps == rms_eps()
+    left_out(*eps == rms_eps())
 }
 
 impl RmsNormSpec {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     axes::{PerAxis, padding},
-    spec::{is_yes, setters, yes},
+    spec::{is_no, is_none, is_yes, setters, yes},
 };
 use crate::{Cell, Padding, PoolOptions, Tensor, cell::Forward, error::Result};
 
@@ -18,13 +18,13 @@ pub struct MaxPool<const N: usize> {
     /// Lengths of the window.
     pub kernel_size: PerAxis<N>,
     /// Steps of the window: by default the kernel's lengths, as in torch (MindSpore's default is 1).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "is_none")]
     pub stride: Option<PerAxis<N>>,
     /// What is put around the input; it never is the maximum.
     #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
     pub padding: Padding,
     /// Whether a last window counts that begins inside the input and ends outside.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "is_no")]
     pub ceil: bool,
 }
 
@@ -39,13 +39,13 @@ pub struct AvgPool<const N: usize> {
     /// Lengths of the window.
     pub kernel_size: PerAxis<N>,
     /// Steps of the window: by default the kernel's lengths, as in torch (MindSpore's default is 1).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "is_none")]
     pub stride: Option<PerAxis<N>>,
     /// Zeros put around the input.
     #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
     pub padding: Padding,
     /// Whether a last window counts that begins inside the input and ends outside.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "is_no")]
     pub ceil: bool,
     /// Whether the average divides by the padded elements, too.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]

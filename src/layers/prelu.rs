@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     init::constant,
-    spec::{setters, written_as_spec},
+    spec::{left_out, setters, written_as_spec},
 };
 use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
 
@@ -24,7 +24,7 @@ fn quarter() -> f64 {
 }
 
 fn is_quarter(slope: &f64) -> bool {
-    *slope == quarter()
+    left_out(*slope == quarter())
 }
 
 impl PReLUSpec {

@@ -7,21 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::{
     init::Rng,
     recurrent::{Recurrent, RecurrentSpec, wrong_inputs},
-    spec::{is_yes, setters, written_as_spec, yes},
+    spec::{is_no, is_one, is_yes, one, setters, written_as_spec, yes},
 };
 use crate::{
     Cell, Tensor,
     cell::{Child, Forward, Member, Node, NodeMut},
     error::{Error, Result},
 };
-
-fn one() -> usize {
-    1
-}
-
-fn is_one(count: &usize) -> bool {
-    *count == 1
-}
 
 /// Options of a recurrent network over a sequence, with so many gates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,10 +30,10 @@ pub struct RecurrentLayersSpec<const GATES: usize> {
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
     /// Whether each layer also runs from the last time to the first; its output is then twice as long.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "is_no")]
     pub bidirectional: bool,
     /// Whether an [`RNN`] has the rectifier in place of tanh.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "is_no")]
     pub relu: bool,
 }
 

@@ -1,6 +1,8 @@
 //! What the cells with options share: a spec is plain data that reads and writes as a file, checks itself, and builds
 //! the cell.
 
+use std::cell::Cell;
+
 use serde::{Deserialize, Serialize};
 
 /// The written form of a cell without options: nothing but its kind.
@@ -13,8 +15,47 @@ pub(super) fn yes() -> bool {
     true
 }
 
+thread_local! {
+    /// Whether options are written that have their default value.
+    static WRITTEN_ALL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `write`, in which cells of this library write every option. Otherwise they leave out what has its default value.
+pub(crate) fn with_all_written<R>(write: impl FnOnce() -> R) -> R {
+    /// Puts the outer answer back, also on panic.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            WRITTEN_ALL.set(self.0);
+        }
+    }
+    let _restore = Restore(WRITTEN_ALL.replace(true));
+    write()
+}
+
+/// Whether an option is not written, given whether it has its default value.
+pub(super) fn left_out(has_default: bool) -> bool {
+    has_default && !WRITTEN_ALL.get()
+}
+
 pub(super) fn is_yes(switch: &bool) -> bool {
-    *switch
+    left_out(*switch)
+}
+
+pub(super) fn is_no(switch: &bool) -> bool {
+    left_out(!*switch)
+}
+
+pub(super) fn is_none<T>(option: &Option<T>) -> bool {
+    left_out(option.is_none())
+}
+
+pub(super) fn one() -> usize {
+    1
+}
+
+pub(super) fn is_one(count: &usize) -> bool {
+    left_out(*count == 1)
 }
 
 /// Chainable setters of a spec's options.

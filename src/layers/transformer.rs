@@ -10,7 +10,7 @@ use super::{
     norm::{LayerNorm, LayerNormSpec, default_eps, is_default_eps},
     recurrent::wrong_inputs,
     rotary::RotaryEmbedding,
-    spec::{is_yes, setters, written_as_spec, yes},
+    spec::{is_no, is_none, is_yes, left_out, setters, written_as_spec, yes},
 };
 use crate::{
     Tensor,
@@ -35,7 +35,7 @@ pub enum TransformerActivation {
 
 impl TransformerActivation {
     fn is_default(&self) -> bool {
-        *self == Self::default()
+        left_out(*self == Self::default())
     }
 }
 
@@ -62,16 +62,16 @@ pub struct TransformerLayerSpec<const DECODER: bool> {
     #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
     pub layer_norm_eps: f64,
     /// Whether each part of the layer normalises its input (pre-norm), and not the sum behind it (post-norm).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "is_no")]
     pub norm_first: bool,
     /// Whether projections, [`Dense`] layers and norms add a bias.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
     /// Whether position i of the input sees only the positions 0 to i of it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "is_no")]
     pub causal: bool,
     /// How the self-attention rotates queries and keys by their positions, if it does. torch has no such option.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "is_none")]
     pub rotary: Option<RotaryEmbedding>,
 }
 
@@ -85,7 +85,7 @@ fn default_feedforward() -> usize {
 }
 
 fn is_default_feedforward(features: &usize) -> bool {
-    *features == default_feedforward()
+    left_out(*features == default_feedforward())
 }
 
 fn default_dropout() -> f64 {
@@ -93,7 +93,7 @@ fn default_dropout() -> f64 {
 }
 
 fn is_default_dropout(p: &f64) -> bool {
-    *p == default_dropout()
+    left_out(*p == default_dropout())
 }
 
 impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
@@ -407,7 +407,7 @@ pub struct TransformerSpec<const DECODER: bool> {
     /// Layers, each of which reads the output of the one before: 1 to 4096.
     pub num_layers: usize,
     /// Whether the output of the last layer is normalised, as it should be where layers are pre-norm.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "is_no")]
     pub norm: bool,
 }
 

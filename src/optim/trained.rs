@@ -116,7 +116,10 @@ impl<R: Rule> Trained<R> {
                 )));
             }
             if !param.dtype().is_float() {
-                return Err(Error::dtype(format!("`{path}`: a {} parameter cannot be trained", param.dtype())));
+                return Err(Error::dtype(format!(
+                    "`{path}`: {} parameter cannot be trained",
+                    param.dtype().with_article()
+                )));
             }
             self.rule.check_shape(shape).map_err(|e| e.context(format_args!("`{path}` {shape:?}")))?;
         }

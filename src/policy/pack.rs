@@ -70,6 +70,12 @@ impl Pack {
         EMBEDDED.into_iter().map(|(name, _)| name)
     }
 
+    /// The text of a pack that comes with the library.
+    #[cfg(feature = "cli")]
+    pub(crate) fn shipped_text(name: &str) -> Option<&'static str> {
+        EMBEDDED.into_iter().find(|(known, _)| *known == name).map(|(_, text)| text)
+    }
+
     /// A pack that comes with the library.
     ///
     /// # Errors

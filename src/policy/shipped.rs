@@ -16,6 +16,12 @@ impl Policy {
         EMBEDDED.into_iter().map(|(name, _)| name)
     }
 
+    /// The text of a policy that comes with the library.
+    #[cfg(feature = "cli")]
+    pub(crate) fn shipped_text(name: &str) -> Option<&'static str> {
+        EMBEDDED.into_iter().find(|(known, _)| *known == name).map(|(_, text)| text)
+    }
+
     /// A policy that comes with the library: the file of that name in `policies/`.
     ///
     /// # Errors

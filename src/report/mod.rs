@@ -8,6 +8,8 @@ mod table;
 #[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
 pub use chart::{chart, save_chart};
 pub use table::{graph_summary, graph_table, plan_table, runs_table};
+#[cfg(feature = "cli")]
+pub(crate) use table::{graph_table_by, plan_table_by, runs_table_by};
 
 pub use crate::printable::{printable, printable_lines};
 use crate::train::History;

@@ -12,6 +12,18 @@ use crate::{
 /// A table with a row for each run: score, loss, steps, time and bytes. The column `time` is the time of a step relative to
 /// the first run; see [`History::relative_time`](crate::train::History::relative_time).
 pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
+    runs_table_by(runs, one_line_a_row)
+}
+
+/// How a table is laid out, from its header, its rows and the columns that hold numbers.
+pub(crate) type Layout = fn(&[&str], Vec<Vec<String>>, &[usize]) -> String;
+
+fn one_line_a_row(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
+    table(header, rows, |column| numbers.contains(&column))
+}
+
+/// As [`runs_table`], laid out in another way.
+pub(crate) fn runs_table_by(runs: &[TrainingRun<'_>], layout: Layout) -> String {
     let mut scores = runs.iter().filter_map(|run| run.history.score()).map(Score::name);
     let name = scores.next().unwrap_or("accuracy");
     let header = [
@@ -30,7 +42,7 @@ pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
     let rows = runs.iter().map(|TrainingRun { name, history }| {
         let relative = runs.first().and_then(|first| history.relative_time(first.history));
         let last = history.steps.last();
-        [
+        vec![
             printable(name).into_owned(),
             or_dash(history.score(), |score| score.to_string()),
             or_dash(history.epochs.last(), |epoch| format!("{:.4}", epoch.loss)),
@@ -44,11 +56,16 @@ pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
             history.casts.to_string(),
         ]
     });
-    table(&header, rows, |column| column > 0)
+    layout(&header, rows.collect(), &Vec::from_iter(1..header.len()))
 }
 
 /// A table of a plan: a row for each cell. Cells that get an adapter are marked with `*`.
 pub fn plan_table(plan: &Plan) -> String {
+    plan_table_by(plan, one_line_a_row)
+}
+
+/// As [`plan_table`], laid out in another way.
+pub(crate) fn plan_table_by(plan: &Plan, layout: Layout) -> String {
     let predicted = plan.prediction.is_some();
     let mut header = vec!["path", "kind", "", "effect"];
     header.extend(if predicted { &["predicted", "kept", "because"][..] } else { &["because"] });
@@ -66,7 +83,7 @@ pub fn plan_table(plan: &Plan) -> String {
         row.push(decision.because.to_string());
         row
     });
-    let table = table(&header, rows, |column| predicted && matches!(column, 4 | 5));
+    let table = layout(&header, rows.collect(), if predicted { &[4, 5] } else { &[] });
     let prediction = plan.prediction.as_ref().map_or(String::new(), |prediction| format!("\n{prediction}"));
     table + &prediction
 }
@@ -88,9 +105,14 @@ pub fn plan_table(plan: &Plan) -> String {
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn graph_table(nodes: &[NodeDecision]) -> String {
+    graph_table_by(nodes, one_line_a_row)
+}
+
+/// As [`graph_table`], laid out in another way.
+pub(crate) fn graph_table_by(nodes: &[NodeDecision], layout: Layout) -> String {
     let nodes = nodes.iter().filter(|node| node.computes() || node.is_cast());
     let rows = nodes.map(|node| {
-        [
+        vec![
             printable(&node.node).into_owned(),
             printable(node.op).into_owned(),
             if node.cell.is_empty() { "(root)".into() } else { printable(&node.cell).into_owned() },
@@ -98,7 +120,7 @@ pub fn graph_table(nodes: &[NodeDecision]) -> String {
             node.because.as_deref().map_or(String::new(), |because| printable(because).into_owned()),
         ]
     });
-    table(&["node", "op", "cell", "dtype", "because"], rows, |_| false)
+    layout(&["node", "op", "cell", "dtype", "because"], rows.collect(), &[])
 }
 
 /// How many ops of a graph run in 16 bits, and how many casts it has, in a line.

@@ -74,7 +74,7 @@ impl Region {
     }
 
     /// Whether any op may run low in it.
-    pub(super) fn lowers(self) -> bool {
+    pub(crate) fn lowers(self) -> bool {
         match self {
             Region::AsIs => false,
             Region::Lists(_) => true,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
-use super::{Decision, Plan};
+use super::{Decision, Plan, display::cells};
 use crate::printable::printable;
 
 /// The cells for which two plans decide differently.
@@ -65,7 +65,7 @@ impl fmt::Display for Diff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "from  {}\nto    {}", self.before, self.after)?;
         if self.is_empty() {
-            return write!(f, "no difference in {} cells", self.compared);
+            return write!(f, "no difference in {}", cells(self.compared));
         }
         for change in &self.changes {
             let path = super::display::shown(&change.path);
@@ -77,6 +77,7 @@ impl fmt::Display for Diff {
                 }
             }
         }
-        write!(f, "{} of {} cells differ", self.changes.len(), self.compared.max(self.changes.len()))
+        let (changes, compared) = (self.changes.len(), self.compared.max(self.changes.len()));
+        write!(f, "{changes} of {} {}", cells(compared), if changes == 1 { "differs" } else { "differ" })
     }
 }

@@ -26,6 +26,11 @@ pub(crate) fn time(nanos: u64) -> String {
     }
 }
 
+/// `1 cell`, `2 cells`.
+pub(crate) fn cells(count: usize) -> String {
+    if count == 1 { "1 cell".into() } else { format!("{count} cells") }
+}
+
 /// `1536` as `1.5 KiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     match bytes as f64 {
@@ -115,7 +120,7 @@ impl fmt::Display for Plan {
             writeln!(f, "{}", decision.because)?;
         }
         let counts: Vec<String> = self.counts().into_iter().map(|(run, n)| format!("{n} {run}")).collect();
-        write!(f, "{} cells ({}), {} wrapped", self.decisions.len(), counts.join(", "), self.wrapped())?;
+        write!(f, "{} ({}), {} wrapped", cells(self.decisions.len()), counts.join(", "), self.wrapped())?;
         match &self.prediction {
             None => Ok(()),
             Some(prediction) => write!(f, "\n{prediction}"),

@@ -20,6 +20,8 @@ pub use decision::{Decision, Reason, Recompute, Region, RuleRef};
 pub use decorate::{Decorate, Decorated, KeptBecause, Stored, decorate};
 pub use diff::{Change, Diff};
 pub use display::Explanation;
+#[cfg(feature = "cli")]
+pub(crate) use display::cells;
 pub(crate) use display::{bytes, time};
 pub use fastest::Cost;
 pub use op_table::{OpReason, OpRow, OpsTable};

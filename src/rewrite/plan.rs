@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Decision, Prediction,
     decide::{Choice, Facts, Prepared, Surroundings, decide},
+    display::cells,
     predict::Costs,
 };
 use crate::{
@@ -284,9 +285,10 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
             let some: Vec<&str> = paths.take(5).collect();
             let more = if hits > some.len() { ", ..." } else { "" };
             Err(Error::policy(format!(
-                "{}: the rule for {} expects {expected} cells and matches {hits}: {}{more}",
+                "{}: the rule for {} expects {} and matches {hits}: {}{more}",
                 rule.origin,
                 rule.select,
+                cells(expected),
                 some.join(", ")
             )))
         }

@@ -202,7 +202,11 @@ impl Tensor {
         recording::read(self);
         match self.array().view::<T>() {
             Some(view) => Ok(view.iter().copied().collect()),
-            None => Err(Error::dtype(format!("a {} tensor is read as {}; cast it first", self.dtype(), T::DTYPE))),
+            None => Err(Error::dtype(format!(
+                "{} tensor is read as {}; cast it first",
+                self.dtype().with_article(),
+                T::DTYPE
+            ))),
         }
     }
 

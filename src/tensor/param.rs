@@ -131,8 +131,9 @@ impl Param {
         }
         if value.dtype() != dtype && !(state.master().is_some() && value.dtype() == DType::F32) {
             return Err(Error::dtype(format!(
-                "a {dtype} parameter cannot take a {} value; cast it first",
-                value.dtype()
+                "{} parameter cannot take {} value; cast it first",
+                dtype.with_article(),
+                value.dtype().with_article()
             )));
         }
         let new = value.array().contiguous();

@@ -255,7 +255,7 @@ fn a_value_set_by_hand_keeps_value_and_master_together() {
     // Without a master there is no place for the bits of an f32.
     decorate(&net, low(DType::Bf16).masters(false)).unwrap();
     let message = bias.set(&weight.value()).unwrap_err().to_string();
-    assert_eq!(message, "a bf16 parameter cannot take a f32 value; cast it first");
+    assert_eq!(message, "a bf16 parameter cannot take an f32 value; cast it first");
 }
 
 #[test]

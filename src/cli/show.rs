@@ -1,0 +1,76 @@
+//! `precast show` and `precast schema`: the files that come with the command, as they are.
+
+use super::{Failure, Result, print, print_as_it_is, table::table};
+use crate::{Policy, error::did_you_mean, io::models::Model, policy::Pack};
+
+/// Print a file that comes with precast, as it is: a policy, a pack of lists, a model, or the schema of policies
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  precast show                        the names of all files
+  precast show o2 > my-policy.yaml    a policy to begin with
+  precast show precast-1              the lists of a pack, with their reasons
+  precast show lenet5                 a model file")]
+pub(super) struct Args {
+    /// The name of the file; without it, all names are listed
+    name: Option<String>,
+}
+
+const SCHEMA: &str = include_str!("../../policies/schema.json");
+
+/// A file that comes with the command.
+struct Shipped {
+    name: &'static str,
+    /// Where it stands in the repository.
+    path: String,
+    text: &'static str,
+}
+
+/// Every file, policies first.
+fn shipped() -> impl Iterator<Item = Shipped> {
+    let file = |folder: &str, name: &'static str, text: Option<&'static str>| {
+        text.map(|text| Shipped { name, path: format!("{folder}/{name}.yaml"), text })
+    };
+    let policies = Policy::names().filter_map(move |name| file("policies", name, Policy::shipped_text(name)));
+    let packs = Pack::names().filter_map(move |name| file("policies/packs", name, Pack::shipped_text(name)));
+    let models = Model::names().filter_map(move |name| file("models", name, Model::shipped_text(name)));
+    let schema = Shipped { name: "schema", path: "policies/schema.json".into(), text: SCHEMA };
+    policies.chain(packs).chain(models).chain([schema])
+}
+
+pub(super) fn run(args: &Args) -> Result {
+    let Some(name) = &args.name else {
+        let about = |text: &'static str| {
+            if text == SCHEMA {
+                return "What an editor completes and checks policies by".to_string();
+            }
+            // The first sentence of the comment at the top.
+            let lines = text.lines().skip_while(|line| line.contains("$schema=") || *line == "#");
+            let lines = lines.map_while(|line| line.strip_prefix('#')).take_while(|line| !line.is_empty());
+            let comment = lines.collect::<String>();
+            let first = comment.split(". ").next().unwrap_or_default();
+            first.trim().trim_end_matches([':', '.']).to_string()
+        };
+        let rows = shipped().map(|file| [file.name.to_string(), file.path, about(file.text)]);
+        return print(table(&["name", "file", "what it is"], rows, &[]));
+    };
+    match shipped().find(|file| file.name == name) {
+        Some(file) => print_as_it_is(file.text.trim_end()),
+        None => {
+            let names: Vec<&str> = shipped().map(|file| file.name).collect();
+            let near = did_you_mean(name, names.iter().copied());
+            Err(Failure::Usage(format!("no file is called `{name}`{near}; there are: {}", names.join(", "))))
+        }
+    }
+}
+
+/// Print the JSON schema of policy files, by which an editor completes and checks them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  precast schema > schema.json      and in a policy beside it: # yaml-language-server: $schema=schema.json")]
+pub(super) struct SchemaArgs {}
+
+pub(super) fn schema() -> Result {
+    print_as_it_is(SCHEMA.trim_end())
+}
