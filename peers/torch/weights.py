@@ -1,8 +1,8 @@
 """Weights of torch's layers with their results, for `tests/goldens-extra/torch/weights`: `python weights.py FOLDER`.
 
 Of each network there are `NAME.safetensors`, its state dict as it is, and `NAME-call.safetensors`, an input `x`, the
-output `y` in evaluation and the gradient `dx` of half the sum of its squares. A decoder has a `memory` beside `x`; a `mask`
-says which positions are seen. The format is written by hand, so that torch is all that is needed."""
+output `y` in evaluation and the gradient `dx` of half the sum of its squares. A decoder has a `memory` beside `x`; a
+`mask` says which positions are seen. The format is written by hand, so that torch is all that is needed."""
 
 import json
 import struct

@@ -44,12 +44,12 @@ impl LoRASpec {
         dropout: f64;
     }
 
-    /// The cell: `a` uniform within `1 / sqrt(in_features)`, as in the authors' code, and `b` 0. So it computes at first
-    /// what the base does. The parameters of the base become buffers, which are not trained.
+    /// The cell: `a` uniform within `1 / sqrt(in_features)`, as in the authors' code, and `b` 0. So it computes at
+    /// first what the base does. The parameters of the base become buffers, which are not trained.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the rank is 0, `alpha` is not finite, or the dropout is out of
-    /// range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the rank is 0, `alpha` is not finite, or the dropout is out
+    /// of range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<LoRA> {
         factor(self.rank, self.alpha)?;
         let dropout = DropoutSpec::new(self.dropout).build(rng)?;
@@ -84,8 +84,8 @@ fn factor(rank: usize, alpha: f64) -> Result<f64> {
 ///
 /// `[..., in_features] -> [..., out_features]`. The weights of the base are buffers: saved under `base.weight` and
 /// `base.bias`, and neither trained nor given gradients. They may be stored low without masters
-/// ([`decorate`](crate::rewrite::decorate)), and a rule for the path `**.base` says in which dtype the base runs. In files:
-/// `{kind: LoRA, base: {in_features: 64, out_features: 10}, rank: 8, alpha: 16}`, and `dropout: 0.05`.
+/// ([`decorate`](crate::rewrite::decorate)), and a rule for the path `**.base` says in which dtype the base runs. In
+/// files: `{kind: LoRA, base: {in_features: 64, out_features: 10}, rank: 8, alpha: 16}`, and `dropout: 0.05`.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -114,8 +114,8 @@ pub struct LoRA {
 }
 
 impl LoRA {
-    /// Adapts a layer, without dropout; see [`LoRASpec::build`] for the initial values. A rank of 0 is an error of the first
-    /// call.
+    /// Adapts a layer, without dropout; see [`LoRASpec::build`] for the initial values. A rank of 0 is an error of the
+    /// first call.
     ///
     /// # Panics
     /// When the weights do not fit into memory, as `Vec` does.

@@ -349,8 +349,8 @@ impl RmsNormSpec {
 
 /// Root mean square normalisation (Zhang & Sennrich 2019): `x / sqrt(mean(x^2) + eps) * weight` over the last axis.
 ///
-/// It is `nn.RMSNorm` of torch over one axis. Where it is given no `eps` it takes `f32::EPSILON`, 1.19e-7, for f32; here the default
-/// is MindSpore's. `[..., num_features]`. In files: `{kind: RmsNorm, num_features: 64}`, and `eps`.
+/// It is `nn.RMSNorm` of torch over one axis. Without an `eps`, torch takes `f32::EPSILON` (1.19e-7) for f32; here the
+/// default is MindSpore's. `[..., num_features]`. In files: `{kind: RmsNorm, num_features: 64}`, and `eps`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
 #[cell(saved)]
 #[serde(try_from = "RmsNormSpec", into = "RmsNormSpec")]

@@ -8,12 +8,12 @@ use crate::{
     error::Result,
 };
 
-/// Rotates pairs of features of queries or keys by angles that grow with the position (Su et al. 2021, "RoFormer: enhanced
-/// transformer with rotary position embedding"), by [`Tensor::rotary_embedding`].
+/// Rotates pairs of features of queries or keys by angles that grow with the position (Su et al. 2021, "RoFormer:
+/// enhanced transformer with rotary position embedding"), by [`Tensor::rotary_embedding`].
 ///
-/// `[..., length, features]` to the same shape and dtype; the features are those of one head, and their number is even. There
-/// is no largest length: angles are computed when they are needed, in f64, and the rotation is f32 in every region. Run it
-/// through its slot with [`rotate`](Child::rotate) where positions do not begin at 0.
+/// `[..., length, features]` to the same shape and dtype; the features are those of one head, and their number is even.
+/// There is no largest length: angles are computed when they are needed, in f64, and the rotation is f32 in every
+/// region. Run it through its slot with [`rotate`](Child::rotate) where positions do not begin at 0.
 /// [`MultiheadAttentionSpec::rotary`](super::MultiheadAttentionSpec) puts one into an attention. In files:
 /// `{kind: RotaryEmbedding}`, and `base: 500000`, `interleaved: true`.
 ///
@@ -31,8 +31,8 @@ use crate::{
 pub struct RotaryEmbedding {
     /// Of the angles `position * base^(-2i / features)`: by default 10000. A larger one is for longer inputs.
     pub base: f64,
-    /// Whether a pair are neighbours, as in the paper, and not the features i and i + features / 2, as by default and in
-    /// the weights of Llama and its kin.
+    /// Whether a pair are neighbours, as in the paper, and not the features i and i + features / 2, as by default and
+    /// in the weights of Llama and its kin.
     pub interleaved: bool,
 }
 

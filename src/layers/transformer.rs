@@ -51,8 +51,8 @@ pub struct TransformerLayerSpec<const DECODER: bool> {
     /// Features between the two [`Dense`] layers.
     #[serde(default = "default_feedforward", skip_serializing_if = "is_default_feedforward")]
     pub dim_feedforward: usize,
-    /// The probability with which an element becomes 0 in training: between the two [`Dense`] layers, and in what is added
-    /// to the input.
+    /// The probability with which an element becomes 0 in training: between the two [`Dense`] layers, and in what is
+    /// added to the input.
     #[serde(default = "default_dropout", skip_serializing_if = "is_default_dropout")]
     pub dropout: f64,
     /// The function between the two [`Dense`] layers.
@@ -180,8 +180,8 @@ impl TransformerLayerSpec<false> {
     /// The cell, its parts initialised as [`MultiheadAttention`], [`Dense`] and [`LayerNorm`].
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features, or the dropout or `eps` is
-    /// out of range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features, or the dropout or `eps`
+    /// is out of range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerEncoderLayer> {
         Ok(TransformerEncoderLayer {
             self_attn: self.self_attention().build(rng).map(Child::new)?,
@@ -201,8 +201,8 @@ impl TransformerLayerSpec<true> {
     /// The cell, its parts initialised as [`MultiheadAttention`], [`Dense`] and [`LayerNorm`].
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features, or the dropout or `eps` is
-    /// out of range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features, or the dropout or `eps`
+    /// is out of range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerDecoderLayer> {
         Ok(TransformerDecoderLayer {
             self_attn: self.self_attention().build(rng).map(Child::new)?,
@@ -221,15 +221,14 @@ impl TransformerLayerSpec<true> {
     }
 }
 
-/// Self-attention and two [`Dense`] layers, each added to its input and normalised: torch's `nn.TransformerEncoderLayer`
-/// with `batch_first`.
+/// Self-attention and two [`Dense`] layers, each added to its input and normalised: torch's
+/// `nn.TransformerEncoderLayer` with `batch_first`.
 ///
-/// `[..., length, d_model]` to the same shape. Run it through its slot with [`encode`](Child::encode), or behind `dyn Cell`
-/// with [`Child::call_many`] on the input and perhaps a mask. torch also drops weights of the attention in training;
-/// here `dropout` is at the other three places. In files:
+/// `[..., length, d_model]` to the same shape. Run it through its slot with [`encode`](Child::encode), or behind
+/// `dyn Cell` with [`Child::call_many`] on the input and perhaps a mask. torch also drops weights of the attention in
+/// training; here `dropout` is at the other three places. In files:
 /// `{kind: TransformerEncoderLayer, d_model: 512, nhead: 8}`, and `dim_feedforward: 2048`, `dropout: 0.1`,
-/// `activation: gelu`, `layer_norm_eps`, `norm_first: true`, `bias: false`, `causal: true`,
-/// `rotary: {base: 10000}`.
+/// `activation: gelu`, `layer_norm_eps`, `norm_first: true`, `bias: false`, `causal: true`, `rotary: {base: 10000}`.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -237,7 +236,7 @@ impl TransformerLayerSpec<true> {
 /// let layer = TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(16usize).norm_first(true).build(rng)?;
 /// let layer = Child::new(layer);
 /// let x = Tensor::randn(&[4, 3, 8], rng)?;
-/// // The last position of each sample is padding: no query sees it. The mask stretches to [batch, heads, length, length].
+/// // The last position of each sample is padding: no query sees it. A mask stretches to [batch, heads, length, length].
 /// let seen = Tensor::from_vec(vec![true, true, false], &[1, 1, 1, 3])?;
 /// assert_eq!(layer.encode(&x, Some(&seen))?.shape(), [4, 3, 8]);
 /// # Ok::<(), precast::Error>(())
@@ -302,13 +301,14 @@ impl Child<TransformerEncoderLayer> {
     }
 }
 
-/// Self-attention, attention to what an encoder found, and two [`Dense`] layers, each added to its input and normalised:
-/// torch's `nn.TransformerDecoderLayer` with `batch_first`.
+/// Self-attention, attention to what an encoder found, and two [`Dense`] layers, each added to its input and
+/// normalised: torch's `nn.TransformerDecoderLayer` with `batch_first`.
 ///
 /// The target is `[..., length, d_model]`, the memory `[..., memory length, d_model]`, the result as the target. Run it
-/// through its slot with [`decode`](Child::decode), or behind `dyn Cell` with [`Child::call_many`] on the target, the memory,
-/// and perhaps a mask of each attention. `causal` is of the self-attention alone. Dropout is as in
-/// [`TransformerEncoderLayer`]. In files: `{kind: TransformerDecoderLayer, d_model: 512, nhead: 8}`, with the same options.
+/// through its slot with [`decode`](Child::decode), or behind `dyn Cell` with [`Child::call_many`] on the target, the
+/// memory, and perhaps a mask of each attention. `causal` is of the self-attention alone. Dropout is as in
+/// [`TransformerEncoderLayer`]. In files: `{kind: TransformerDecoderLayer, d_model: 512, nhead: 8}`, with the same
+/// options.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -378,9 +378,9 @@ impl Forward for TransformerDecoderLayer {
 }
 
 impl Child<TransformerDecoderLayer> {
-    /// `target [..., length, d_model]` with `memory [..., memory length, d_model]` gives the shape of the target. The masks
-    /// are those of [`attend`](Child::attend): of the target to itself, `[..., nhead, length, length]`, and to the memory,
-    /// `[..., nhead, length, memory length]`.
+    /// `target [..., length, d_model]` with `memory [..., memory length, d_model]` gives the shape of the target. The
+    /// masks are those of [`attend`](Child::attend): of the target to itself, `[..., nhead, length, length]`, and to
+    /// the memory, `[..., nhead, length, memory length]`.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
@@ -446,8 +446,8 @@ impl TransformerSpec<false> {
     /// The cell; each layer draws its own initial values.
     ///
     /// # Errors
-    /// As [`TransformerEncoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of
-    /// layers than 1 to 4096.
+    /// As [`TransformerEncoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for another number
+    /// of layers than 1 to 4096.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerEncoder> {
         Ok(TransformerEncoder { layers: self.layers(|layer| layer.build(rng))?, norm: self.last_norm()?, spec: self })
     }
@@ -457,8 +457,8 @@ impl TransformerSpec<true> {
     /// The cell; each layer draws its own initial values.
     ///
     /// # Errors
-    /// As [`TransformerDecoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of
-    /// layers than 1 to 4096.
+    /// As [`TransformerDecoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for another number
+    /// of layers than 1 to 4096.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerDecoder> {
         Ok(TransformerDecoder { layers: self.layers(|layer| layer.build(rng))?, norm: self.last_norm()?, spec: self })
     }
@@ -466,8 +466,8 @@ impl TransformerSpec<true> {
 
 /// [`TransformerEncoderLayer`]s one after the other, and perhaps a norm behind: torch's `nn.TransformerEncoder`.
 ///
-/// `[..., length, d_model]` to the same shape, with [`encode`](Child::encode) as of one layer; the mask is for every layer.
-/// The paths are torch's: `layers.0.self_attn`, `norm`. In files:
+/// `[..., length, d_model]` to the same shape, with [`encode`](Child::encode) as of one layer; the mask is for every
+/// layer. The paths are torch's: `layers.0.self_attn`, `norm`. In files:
 /// `{kind: TransformerEncoder, layer: {d_model: 512, nhead: 8}, num_layers: 6}`, and `norm: true`.
 ///
 /// ```
@@ -524,8 +524,8 @@ impl Child<TransformerEncoder> {
 
 /// [`TransformerDecoderLayer`]s one after the other, and perhaps a norm behind: torch's `nn.TransformerDecoder`.
 ///
-/// The target goes through all layers, each of which reads the same memory; see [`TransformerDecoderLayer`] for shapes and
-/// masks. The paths are torch's: `layers.0.multihead_attn`, `norm`. In files:
+/// The target goes through all layers, each of which reads the same memory; see [`TransformerDecoderLayer`] for shapes
+/// and masks. The paths are torch's: `layers.0.multihead_attn`, `norm`. In files:
 /// `{kind: TransformerDecoder, layer: {d_model: 512, nhead: 8}, num_layers: 6}`, and `norm: true`.
 ///
 /// ```

@@ -65,8 +65,8 @@ impl Param {
         Param::make(value, true)
     }
 
-    /// A buffer: saved with the weights, never trained, and no gradient is computed for it. A layer is frozen by buffers in
-    /// the place of its parameters, as the base of a [`LoRA`](crate::layers::LoRA) is.
+    /// A buffer: saved with the weights, never trained, and no gradient is computed for it. A layer is frozen by buffers
+    /// in the place of its parameters, as the base of a [`LoRA`](crate::layers::LoRA) is.
     pub fn buffer(value: Tensor) -> Self {
         Param::make(value, false)
     }

@@ -60,7 +60,9 @@ fn the_base_runs_low_and_the_adapter_in_f32() {
     let rng = &mut Rng::seed(1);
     let mut lora = || LoRA::new(Dense::new(6, 6, rng), 2, 4.0, rng);
     let mut net = Child::of(sequential![lora(), ReLU, lora()]);
-    let text = "version: 1\nlevel: O2\ndtype: bfloat16\nrules:\n  - { path: '**.base', run: low, expect: 2 }\n  - { kind: LoRA, run: float32 }\n";
+    let text = "version: 1\nlevel: O2\ndtype: bfloat16\nrules:\n\
+        - { path: '**.base', run: low, expect: 2 }\n\
+        - { kind: LoRA, run: float32 }\n";
     Policy::parse(text, "lora").unwrap().apply(&mut net).unwrap();
     let (y, events) = observe::watch(|| net.call(&random(&[3, 6], 1)));
     assert_eq!(y.unwrap().dtype(), DType::F32);

@@ -106,8 +106,8 @@ fn dropout_is_behind_each_part_and_between_the_dense_layers() {
     let rng = &mut Rng::seed(1);
     let (x, memory) = (random(&[2, 5, 8], 1), random(&[2, 3, 8], 2));
     let nets: [(Child, &[Tensor], usize); 2] = [
-        (encoder().build(rng).unwrap().into(), &[x.clone()], 3),
-        (decoder().build(rng).unwrap().into(), &[x, memory], 4),
+        (encoder().build(rng).unwrap().into(), std::slice::from_ref(&x), 3),
+        (decoder().build(rng).unwrap().into(), &[x.clone(), memory], 4),
     ];
     for (mut net, inputs, places) in nets {
         net.set_train(true);

@@ -16,12 +16,12 @@ pub(super) fn factors(op: Op, input: usize) -> Option<Range<usize>> {
         // Their sum comes last.
         | Addmm | Addbmm | Baddbmm | Addmv
         | Conv1d | Conv2d | Conv3d | ConvTranspose1d | ConvTranspose2d | ConvTranspose3d => 0..2,
-        Cast | Neg | Add | Sub | BiasAdd | Lerp | Where | MaskedFill | Dropout | RotaryEmbedding | Sum | Mean | CumSum | Trace | NllLoss
+        Cast | Neg | Add | Sub | BiasAdd | Lerp | Where | MaskedFill | Dropout | Sum | Mean | CumSum | Trace | NllLoss
         | Reshape | Flatten | Unsqueeze | Squeeze | Transpose | Broadcast | Slice | Split | Concat | Stack
         | Pad | ReflectionPad | ReplicationPad | PixelShuffle | SpaceToDepth
         | Gather | IndexSelect | Embedding | Scatter | ScatterAdd | IndexAdd | IndexCopy | IndexPut
         | AvgPool1d | AvgPool2d | AvgPool3d | AdaptiveAvgPool1d | AdaptiveAvgPool2d | AdaptiveAvgPool3d
-        | Interpolate | AffineGrid => 0..0,
+        | Interpolate | AffineGrid | RotaryEmbedding => 0..0,
         _ => return None,
     };
     Some(if product.contains(&input) { product } else { input..input + 1 })

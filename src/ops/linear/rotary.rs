@@ -12,12 +12,12 @@ use crate::{
 };
 
 impl Tensor {
-    /// Rotary position embedding of queries or keys `[..., length, features]` (Su et al. 2021, "RoFormer"): at position m,
-    /// the i-th of d / 2 pairs of features is rotated by the angle `m * base^(-2i / d)`. So the product of a query and a key
-    /// depends on the distance of their positions alone. The first position is `offset`.
+    /// Rotary position embedding of queries or keys `[..., length, features]` (Su et al. 2021, "RoFormer"): at position
+    /// m, the i-th of d / 2 pairs of features is rotated by the angle `m * base^(-2i / d)`. So the product of a query
+    /// and a key depends on the distance of their positions alone. The first position is `offset`.
     ///
-    /// The i-th pair are the features i and i + d / 2, or 2i and 2i + 1 where they are `interleaved`, as in the paper. The
-    /// angles are computed in f64. Sine, cosine and the rotation are f32 for 16-bit tensors, too, and rounded once.
+    /// The i-th pair are the features i and i + d / 2, or 2i and 2i + 1 where they are `interleaved`, as in the paper.
+    /// The angles are computed in f64. Sine, cosine and the rotation are f32 for 16-bit tensors, too, and rounded once.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless there are two axes, the last of even length,
