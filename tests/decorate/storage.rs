@@ -251,7 +251,7 @@ fn a_value_set_by_hand_keeps_value_and_master_together() {
     assert_eq!(bias.master().unwrap().to_f64(), bias.value().to_f64());
     assert_eq!(bias.value().to_f64(), [rounded(0.3, DType::Bf16); 2]);
     let message = bias.set(&Tensor::ones(&[2], DType::F16)).unwrap_err().to_string();
-    assert_eq!(message, "a bf16 parameter cannot take a f16 value; cast it first");
+    assert_eq!(message, "a bf16 parameter cannot take an f16 value; cast it first");
     // Without a master there is no place for the bits of an f32.
     decorate(&net, low(DType::Bf16).masters(false)).unwrap();
     let message = bias.set(&weight.value()).unwrap_err().to_string();
