@@ -206,7 +206,7 @@ fn a_rewritten_graph_that_trains_in_evaluation_is_warned_of() {
         let mut net = with_modes();
         net.set_train(training);
         let mut step = train::enable_mixed_precision_graph_rewrite(Sgd::new(net.params(), 0.1), "none").unwrap();
-        let mut once = || step.step(&net, &[x.clone()], |net, x| net.call(&x[0])?.sum_all());
+        let mut once = || step.step(&net, std::slice::from_ref(&x), |net, x| net.call(&x[0])?.sum_all());
         let (_, lines) = events(|| once().and_then(|_| once()));
         assert_eq!(lines.iter().filter(|line| line.contains("evaluation")).collect::<Vec<_>>(), told);
     }

@@ -496,7 +496,7 @@ impl<C: ?Sized + fmt::Debug> fmt::Debug for Child<C> {
 impl<C: Clone> Clone for Child<C> {
     /// The same layer in another place. The two share their parameters. The adapter is not copied.
     fn clone(&self) -> Self {
-        let (to_float, recompute, cell) = (self.to_float, self.recompute, (**self.cell).clone());
+        let (to_float, recompute, cell) = (self.to_float, self.recompute, self.cell.clone());
         Child { to_float, recompute, planned: Planned::default(), site: None, cell: InSlot::new(cell) }
     }
 }

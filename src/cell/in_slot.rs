@@ -20,6 +20,14 @@ use crate::{Tensor, error::Result};
 /// ```
 pub struct InSlot<C: ?Sized = dyn Cell>(C);
 
+impl<C: Clone> InSlot<C> {
+    /// A copy of the cell, outside of a slot. The two share their parameters.
+    #[expect(clippy::should_implement_trait, reason = "what `clone` of a borrowed cell gave")]
+    pub fn clone(&self) -> C {
+        self.0.clone()
+    }
+}
+
 impl<C> InSlot<C> {
     pub(super) fn new(cell: C) -> Box<Self> {
         Box::new(InSlot(cell))

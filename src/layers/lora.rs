@@ -84,8 +84,9 @@ fn factor(rank: usize, alpha: f64) -> Result<f64> {
 ///
 /// `[..., in_features] -> [..., out_features]`. The weights of the base are buffers: saved under `base.weight` and
 /// `base.bias`, and neither trained nor given gradients. They may be stored low without masters
-/// ([`decorate`](crate::rewrite::decorate)), and a rule for the path `**.base` says in which dtype the base runs. In
-/// files: `{kind: LoRA, base: {in_features: 64, out_features: 10}, rank: 8, alpha: 16}`, and `dropout: 0.05`.
+/// ([`decorate`](crate::rewrite::decorate)), and a rule for the path `**.base` says in which dtype the base runs.
+///
+/// In files: `{kind: LoRA, base: {in_features: 64, out_features: 10}, rank: 8, alpha: 16}`, and `dropout: 0.05`.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -162,7 +163,7 @@ impl TryFrom<LoRASpec> for LoRA {
 impl From<LoRA> for LoRASpec {
     fn from(cell: LoRA) -> Self {
         let (rank, alpha, dropout) = (cell.rank(), cell.alpha, cell.dropout.cell().p());
-        LoRASpec { base: (**cell.base.cell()).clone(), rank, alpha, dropout }
+        LoRASpec { base: cell.base.cell().clone(), rank, alpha, dropout }
     }
 }
 

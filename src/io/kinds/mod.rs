@@ -189,7 +189,10 @@ impl Fields {
             "a boolean" => "true or false".into(),
             "a sequence" => "a list".into(),
             "" => NOT_KNOWN.into(),
-            other => other.to_string(),
+            other => match other.strip_prefix("struct ") {
+                Some(name) => format!("a map with the options of {}", name.strip_suffix("Spec").unwrap_or(name)),
+                None => other.to_string(),
+            },
         }
     }
 }

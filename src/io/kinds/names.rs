@@ -56,6 +56,7 @@ const NAMES: &[(&str, Names)] = &[
     row("LSTMCell", &["LSTMCell"], &["LSTMCell"]),
     row("LayerNorm", &["LayerNorm"], &["LayerNorm"]),
     row("LeakyReLU", &["LeakyReLU"], &["LeakyReLU"]),
+    row("LoRA", &[], &[]),
     row("LogSoftmax", &["LogSoftmax"], &["LogSoftmax"]),
     row("MaxPool1d", &["MaxPool1d"], &["MaxPool1d"]),
     row("MaxPool2d", &["MaxPool2d"], &["MaxPool2d"]),
@@ -67,12 +68,17 @@ const NAMES: &[(&str, Names)] = &[
     row("ReLU", &["ReLU"], &["ReLU"]),
     row("ReLU6", &["ReLU6"], &["ReLU6"]),
     row("RmsNorm", &["RMSNorm"], &[]),
+    row("RotaryEmbedding", &[], &[]),
     row("Sequential", &["Sequential"], &["SequentialCell"]),
     row("SiLU", &["SiLU"], &["SiLU"]),
     row("Sigmoid", &["Sigmoid"], &["Sigmoid"]),
     row("Softmax", &["Softmax"], &["Softmax"]),
     row("Softplus", &["Softplus"], &[]),
     row("Tanh", &["Tanh"], &["Tanh"]),
+    row("TransformerDecoder", &["TransformerDecoder"], &["TransformerDecoder"]),
+    row("TransformerDecoderLayer", &["TransformerDecoderLayer"], &["TransformerDecoderLayer"]),
+    row("TransformerEncoder", &["TransformerEncoder"], &["TransformerEncoder"]),
+    row("TransformerEncoderLayer", &["TransformerEncoderLayer"], &["TransformerEncoderLayer"]),
 ];
 
 const fn row(
