@@ -10,7 +10,7 @@ use precast::{
 };
 
 fn main() -> Result<()> {
-    let layer = TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(12usize).norm_first(true);
+    let layer = TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(12).norm_first(true);
     let mut encoder = Child::new(TransformerEncoderSpec::new(layer, 2).norm(true).build(&mut Rng::seed(1))?);
     let loaded = weights::load_with(&encoder, "docs/guide/torch-encoder.safetensors", &LoadOptions::torch())?;
     println!("{loaded}");

@@ -100,8 +100,8 @@ fn fused_projections_of_attention() {
 #[test]
 fn transformers() {
     let rng = &mut Rng::seed(1);
-    let encoder = || TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(12usize);
-    let decoder = || TransformerDecoderLayerSpec::new(8, 2).dim_feedforward(12usize);
+    let encoder = || TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(12);
+    let decoder = || TransformerDecoderLayerSpec::new(8, 2).dim_feedforward(12);
     let gelu = TransformerActivation::Gelu;
     let masked = encoder().norm_first(true).activation(gelu).build(rng).unwrap();
     let nets: [(&str, Child, usize); 8] = [

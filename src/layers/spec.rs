@@ -58,16 +58,27 @@ pub(super) fn is_one(count: &usize) -> bool {
     left_out(*count == 1)
 }
 
-/// Chainable setters of a spec's options.
+/// Chainable setters of a spec's options. A `usize` is taken as it is, so that a number needs no suffix.
 macro_rules! setters {
-    ($($(#[$doc:meta])* $field:ident: $type:ty;)*) => { $(
+    () => {};
+    ($(#[$doc:meta])* $field:ident: usize; $($rest:tt)*) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $field(mut self, $field: usize) -> Self {
+            self.$field = $field;
+            self
+        }
+        $crate::layers::spec::setters!($($rest)*);
+    };
+    ($(#[$doc:meta])* $field:ident: $type:ty; $($rest:tt)*) => {
         $(#[$doc])*
         #[must_use]
         pub fn $field(mut self, $field: impl Into<$type>) -> Self {
             self.$field = $field.into();
             self
         }
-    )* };
+        $crate::layers::spec::setters!($($rest)*);
+    };
 }
 
 /// Lets a cell read and write as its spec, which it holds in its field `spec`. A cell of which `nothing random` is drawn has a

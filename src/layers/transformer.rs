@@ -233,7 +233,7 @@ impl TransformerLayerSpec<true> {
 /// ```
 /// use precast::prelude::*;
 /// let rng = &mut Rng::seed(0);
-/// let layer = TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(16usize).norm_first(true).build(rng)?;
+/// let layer = TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(16).norm_first(true).build(rng)?;
 /// let layer = Child::new(layer);
 /// let x = Tensor::randn(&[4, 3, 8], rng)?;
 /// // The last position of each sample is padding: no query sees it. A mask stretches to [batch, heads, length, length].
@@ -313,7 +313,7 @@ impl Child<TransformerEncoderLayer> {
 /// ```
 /// use precast::prelude::*;
 /// let rng = &mut Rng::seed(0);
-/// let spec = TransformerDecoderLayerSpec::new(8, 2).dim_feedforward(16usize).causal(true);
+/// let spec = TransformerDecoderLayerSpec::new(8, 2).dim_feedforward(16).causal(true);
 /// let layer = Child::new(spec.build(rng)?);
 /// let (target, memory) = (Tensor::randn(&[4, 3, 8], rng)?, Tensor::randn(&[4, 5, 8], rng)?);
 /// assert_eq!(layer.decode(&target, &memory, None, None)?.shape(), [4, 3, 8]);
@@ -473,7 +473,7 @@ impl TransformerSpec<true> {
 /// ```
 /// use precast::prelude::*;
 /// let rng = &mut Rng::seed(0);
-/// let layer = TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(16usize).norm_first(true);
+/// let layer = TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(16).norm_first(true);
 /// let encoder = Child::new(TransformerEncoderSpec::new(layer, 2).norm(true).build(rng)?);
 /// assert_eq!(encoder.encode(&Tensor::randn(&[4, 3, 8], rng)?, None)?.shape(), [4, 3, 8]);
 /// # Ok::<(), precast::Error>(())
@@ -531,7 +531,7 @@ impl Child<TransformerEncoder> {
 /// ```
 /// use precast::prelude::*;
 /// let rng = &mut Rng::seed(0);
-/// let layer = TransformerDecoderLayerSpec::new(8, 2).dim_feedforward(16usize).causal(true);
+/// let layer = TransformerDecoderLayerSpec::new(8, 2).dim_feedforward(16).causal(true);
 /// let decoder = Child::new(TransformerDecoderSpec::new(layer, 2).build(rng)?);
 /// let (target, memory) = (Tensor::randn(&[4, 3, 8], rng)?, Tensor::randn(&[4, 5, 8], rng)?);
 /// assert_eq!(decoder.decode(&target, &memory, None, None)?.shape(), [4, 3, 8]);

@@ -38,15 +38,14 @@ fn every_parameter_gets_its_gradient() {
         ),
         (
             {
-                let layer = TransformerEncoderLayerSpec::new(4, 2).dim_feedforward(6usize).dropout(0.0);
+                let layer = TransformerEncoderLayerSpec::new(4, 2).dim_feedforward(6).dropout(0.0);
                 layer.activation(TransformerActivation::Gelu).bias(false).build(&mut rng).unwrap().into()
             },
             vec![random(&[2, 3, 4], 8)],
         ),
         (
             {
-                let layer =
-                    TransformerDecoderLayerSpec::new(4, 2).dim_feedforward(6usize).dropout(0.0).norm_first(true);
+                let layer = TransformerDecoderLayerSpec::new(4, 2).dim_feedforward(6).dropout(0.0).norm_first(true);
                 let layer =
                     layer.activation(TransformerActivation::Gelu).bias(false).rotary(RotaryEmbedding::default());
                 layer.build(&mut rng).unwrap().into()
@@ -102,7 +101,7 @@ fn initial_weights_lie_within_their_bounds() {
     bounded(Dense::new(25, 40, &mut rng).into(), "weight", 0.2);
     bounded(Dense::new(25, 40, &mut rng).into(), "bias", 0.2);
     // fan-in 8 / 2 * 5 * 5 = 100
-    let spec = Conv2dSpec::new(8, 8, 5).groups(2usize);
+    let spec = Conv2dSpec::new(8, 8, 5).groups(2);
     bounded(spec.clone().build(&mut rng).unwrap().into(), "weight", 0.1);
     // fan-in of a transpose as torch counts it: out_channels / groups * kernel = 4 * 4
     bounded(Conv1dTranspose::new(16, 4, 4, &mut rng).into(), "weight", 0.25);
@@ -116,11 +115,11 @@ fn options_that_do_not_go_together_are_refused() {
     let rng = &mut rng;
     let messages = [
         (
-            Conv2dSpec::new(3, 4, 3).groups(2usize).build(rng).unwrap_err(),
+            Conv2dSpec::new(3, 4, 3).groups(2).build(rng).unwrap_err(),
             "2 groups do not divide 3 input and 4 output channels",
         ),
         (
-            Conv2dSpec::new(2, 4, 3).groups(0usize).build(rng).unwrap_err(),
+            Conv2dSpec::new(2, 4, 3).groups(0).build(rng).unwrap_err(),
             "0 groups do not divide 2 input and 4 output channels",
         ),
         (Conv1dSpec::new(2, 4, 0).build(rng).unwrap_err(), "kernel_size [0]: at least 1 is needed on each axis"),

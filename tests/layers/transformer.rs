@@ -6,11 +6,11 @@ use precast::{observe, prelude::*};
 use super::random;
 
 fn encoder() -> TransformerEncoderLayerSpec {
-    TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(12usize)
+    TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(12)
 }
 
 fn decoder() -> TransformerDecoderLayerSpec {
-    TransformerDecoderLayerSpec::new(8, 2).dim_feedforward(12usize)
+    TransformerDecoderLayerSpec::new(8, 2).dim_feedforward(12)
 }
 
 /// Whether query i may see key j.

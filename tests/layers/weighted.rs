@@ -81,7 +81,7 @@ fn convolutions_follow_their_definition() {
         .stride([1, 2])
         .padding(Padding::Explicit(vec![(2, 0), (1, 1)]))
         .dilation([2, 1])
-        .groups(2usize)
+        .groups(2)
         .bias(false);
     let net = Child::of(spec.build(&mut rng).unwrap());
     let x = random(&[2, 4, 5, 6], 3);
@@ -110,8 +110,8 @@ fn transposed_convolutions_are_the_adjoint() {
         assert!((left - right).abs() < 1e-5, "{left} against {right}");
     };
     check(
-        Conv1dSpec::new(2, 4, 3).bias(false).groups(2usize).build(&mut rng).unwrap().into(),
-        Conv1dTransposeSpec::new(4, 2, 3).bias(false).groups(2usize).build(&mut rng).unwrap().into(),
+        Conv1dSpec::new(2, 4, 3).bias(false).groups(2).build(&mut rng).unwrap().into(),
+        Conv1dTransposeSpec::new(4, 2, 3).bias(false).groups(2).build(&mut rng).unwrap().into(),
         random(&[2, 2, 7], 1),
     );
     // (6 + 2 * 1 - 3) / 2 + 1 = 3 places; back: (3 - 1) * 2 + 3 - 2 * 1 + 1 = 6.
