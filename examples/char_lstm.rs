@@ -5,7 +5,10 @@
 
 use std::path::Path;
 
-use precast::{io::weights, optim::OptimizerState, prelude::*, scale::ScaleState, train::Schedule};
+use precast::{
+    prelude::*,
+    train::{Checkpoint, Schedule},
+};
 
 const TEXT: &str = include_str!("../docs/guide/own-loop.md");
 const WINDOW: usize = 32;
@@ -83,16 +86,15 @@ impl Run {
         Ok((self.scale.scale(&part)?.backward()?, loss.item()?))
     }
 
-    fn save(&self, file: &Path) -> Result<(OptimizerState, ScaleState, usize)> {
-        weights::save(&self.net, file)?;
-        Ok((self.optimizer.state(), self.scale.state(), self.updates))
+    fn save(&self, file: &Path) -> Result<()> {
+        let checkpoint = Checkpoint::of(&self.net, &[&self.optimizer], &self.scale);
+        checkpoint.counting("updates", self.updates as u64).save(file)
     }
 
-    fn resume(file: &Path, (optimizer, scale, updates): (OptimizerState, ScaleState, usize)) -> Result<Run> {
-        let mut run = Run { updates, ..Run::new()? };
-        weights::load(&run.net, file)?;
-        run.optimizer.restore(optimizer)?;
-        run.scale.restore(scale)?;
+    fn resume(file: &Path) -> Result<Run> {
+        let (mut run, checkpoint) = (Run::new()?, Checkpoint::load(file)?);
+        checkpoint.restore(&mut run.net, &mut [&mut run.optimizer], &mut run.scale)?;
+        run.updates = checkpoint.count("updates").unwrap_or_default() as usize;
         Ok(run)
     }
 }
@@ -102,7 +104,8 @@ fn main() -> Result<()> {
     let whole = Run::new()?.train_to(UPDATES)?;
     let mut first = Run::new()?;
     println!("loss {:.3} after {} updates", first.train_to(UPDATES / 2)?, UPDATES / 2);
-    let second = Run::resume(&file, first.save(&file)?)?.train_to(UPDATES)?;
+    first.save(&file)?;
+    let second = Run::resume(&file)?.train_to(UPDATES)?;
     println!("loss {second:.3} after {UPDATES}; {whole:.3} without a stop");
     assert_eq!(whole, second);
     std::fs::remove_file(&file).ok();

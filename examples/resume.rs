@@ -2,7 +2,11 @@
 //
 // cargo run --release --example resume
 
-use precast::{data, prelude::*, train::data::Batch};
+use precast::{
+    data,
+    prelude::*,
+    train::{Checkpoint, data::Batch},
+};
 
 fn net() -> Result<Child> {
     let rng = &mut Rng::seed(1);
@@ -32,18 +36,16 @@ fn main() -> Result<()> {
     let first = net()?;
     let (mut optimizer, mut scale) = (Adam::new(first.params(), 1e-3), LossScale::dynamic());
     train(&first, &mut optimizer, &mut scale, &batches[..17])?;
-    // What a checkpoint holds: the weights (a safetensors file), the state of the optimizer, the state of the loss scale.
-    let weights = std::env::temp_dir().join(format!("precast-resume-{}.safetensors", std::process::id()));
-    precast::io::weights::save(&first, &weights)?;
-    let (of_optimizer, of_scale) = (optimizer.state(), scale.state());
+    let file = std::env::temp_dir().join(format!("precast-resume-{}.safetensors", std::process::id()));
+    Checkpoint::of(&first, &[&optimizer], &scale).counting("batch", 17).save(&file)?;
 
-    let second = net()?;
-    precast::io::weights::load(&second, &weights)?;
+    let mut second = net()?;
     let (mut optimizer, mut scale) = (Adam::new(second.params(), 1e-3), LossScale::dynamic());
-    optimizer.restore(of_optimizer)?; // an error that lists everything that does not fit
-    scale.restore(of_scale)?;
-    train(&second, &mut optimizer, &mut scale, &batches[17..])?;
-    std::fs::remove_file(&weights).ok();
+    let checkpoint = Checkpoint::load(&file)?;
+    checkpoint.restore(&mut second, &mut [&mut optimizer], &mut scale)?; // or an error that lists what does not fit
+    let done = checkpoint.count("batch").unwrap_or_default() as usize;
+    train(&second, &mut optimizer, &mut scale, &batches[done..])?;
+    std::fs::remove_file(&file).ok();
     assert_eq!(bits(&whole), bits(&second));
     println!("30 steps, and 17 and 13: the same bits, at loss scale {}", scale.value());
     Ok(())

@@ -132,6 +132,21 @@ pub trait Forward {
         }
     }
 
+    /// The numbers that decide what the next call does, beside parameters: the seed and the calls of a dropout.
+    /// [Checkpoints](crate::train::Checkpoint) keep them. Most cells have none.
+    fn counters(&self) -> Vec<u64> {
+        vec![]
+    }
+
+    /// Takes numbers back that [`counters`](Forward::counters) gave; there are as many as it gives now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for numbers that the cell cannot have. It is as it was then.
+    fn set_counters(&mut self, counters: &[u64]) -> Result<()> {
+        let _ = counters;
+        Ok(())
+    }
+
     /// Told when the network is switched between training and evaluation. Most cells do not care.
     fn on_train(&mut self, training: bool) {
         let _ = training;

@@ -215,6 +215,15 @@ impl Forward for GraphCell {
         self.run(inputs)
     }
 
+    fn counters(&self) -> Vec<u64> {
+        vec![self.runs.load(Ordering::Relaxed)]
+    }
+
+    fn set_counters(&mut self, counters: &[u64]) -> Result<()> {
+        counters.iter().for_each(|runs| self.runs.store(*runs, Ordering::Relaxed));
+        Ok(())
+    }
+
     fn on_train(&mut self, training: bool) {
         self.trains = training;
     }

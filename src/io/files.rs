@@ -84,13 +84,22 @@ fn replace_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> R
             let keep = |file: &File| permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions));
             let whole = keep(&file).and_then(|()| write(&mut file)).and_then(|()| file.sync_all());
             drop(file);
-            whole.and_then(|()| fs::rename(&new, &path)).inspect_err(|_| {
+            whole.and_then(|()| fs::rename(&new, &path)).and_then(|()| sync_folder(&path)).inspect_err(|_| {
                 // An error while removing the rest of the new file would hide why it could not be written.
                 let _ = fs::remove_file(&new);
             })
         }
     };
     replace().map_err(|e| Error::io(path, &e))
+}
+
+/// Makes the new name of a file last, where folders can be synced.
+fn sync_folder(file: &Path) -> io::Result<()> {
+    match file.parent() {
+        #[cfg(unix)]
+        Some(folder) => File::open(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?.sync_all(),
+        _ => Ok(()),
+    }
 }
 
 /// What a path stands for.

@@ -97,6 +97,18 @@ impl Forward for Dropout {
         Ok(y)
     }
 
+    fn counters(&self) -> Vec<u64> {
+        vec![self.seed, self.calls.load(Ordering::Relaxed)]
+    }
+
+    fn set_counters(&mut self, counters: &[u64]) -> Result<()> {
+        if let &[seed, calls] = counters {
+            self.seed = seed;
+            self.calls.store(calls, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     fn on_train(&mut self, training: bool) {
         self.training = training;
     }

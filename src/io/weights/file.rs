@@ -3,6 +3,7 @@
 use std::{
     borrow::{Borrow, Cow},
     collections::{BTreeMap, HashMap, HashSet},
+    path::Path,
 };
 
 use half::{bf16, f16};
@@ -11,13 +12,51 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
+    io::files,
+    logging::event,
 };
 
 /// The metadata entry that says which paths share a parameter.
 const TIED: &str = "tied";
+/// The metadata entry of the checksum, where a file has words of its own.
+const CHECKSUM: &str = "crc32";
 
-/// The bytes of a file. `tied` says of each other name under which name its tensor stands.
-pub(super) fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], tied: &BTreeMap<String, String>) -> Result<Vec<u8>> {
+/// What a file has beside tensors.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct File {
+    /// Under which name the tensor of each other name stands.
+    pub tied: BTreeMap<String, String>,
+    /// An entry of the metadata. A file that has one has a checksum of it and of all tensors, too.
+    pub words: Option<(&'static str, String)>,
+}
+
+impl File {
+    /// Writes a file in one step.
+    ///
+    /// # Errors
+    /// As [`weights::write`](super::write).
+    pub fn write<T: Borrow<Tensor>>(&self, path: &Path, tensors: &[(String, T)]) -> Result<()> {
+        let bytes = encode(tensors, self).map_err(|e| e.context(path.display()))?;
+        files::replace(path, &bytes)?;
+        event!(INFO, file = %path.display(), bytes = bytes.len(), "weights written");
+        Ok(())
+    }
+}
+
+/// The checksum of words and tensors, these in the order of their names.
+fn checksum<'a>(words: &str, tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize], &'a [u8])>) -> String {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(words.as_bytes());
+    for (name, dtype, shape, bytes) in tensors {
+        sum.update(format!("\n{name} {dtype:?} {shape:?}\n").as_bytes());
+        sum.update(bytes);
+    }
+    format!("{:08x}", sum.finalize())
+}
+
+/// The bytes of a file.
+fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], file: &File) -> Result<Vec<u8>> {
+    let File { tied, words } = file;
     let mut names = HashSet::new();
     if let Some((twice, _)) = tensors.iter().find(|(name, _)| !names.insert(name)) {
         return Err(Error::weights(format!("two tensors have the name `{twice}`")));
@@ -34,11 +73,37 @@ pub(super) fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], tied: &BTreeMap
         Ok((name.as_str(), view.map_err(|e| failed(&e))?))
     });
     let views: Vec<(&str, TensorView<'_>)> = views.collect::<Result<_>>()?;
-    let metadata = match tied.is_empty() {
-        true => None,
-        false => Some(HashMap::from([(TIED.to_string(), serde_json::to_string(tied).map_err(|e| failed(&e))?)])),
-    };
-    safetensors::serialize(views, metadata).map_err(|e| failed(&e))
+    let mut metadata = HashMap::new();
+    if !tied.is_empty() {
+        metadata.insert(TIED.to_string(), serde_json::to_string(tied).map_err(|e| failed(&e))?);
+    }
+    if let Some((entry, words)) = words {
+        let mut all: Vec<_> =
+            views.iter().map(|(name, view)| (*name, view.dtype(), view.shape(), view.data())).collect();
+        all.sort_by_key(|(name, ..)| *name);
+        metadata.insert(CHECKSUM.to_string(), checksum(words, all.into_iter()));
+        metadata.insert(entry.to_string(), words.clone());
+    }
+    safetensors::serialize(views, (!metadata.is_empty()).then_some(metadata)).map_err(|e| failed(&e))
+}
+
+/// The words that a file has in an entry of its metadata, if it has that entry.
+///
+/// # Errors
+/// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when the checksum is not that of words and tensors.
+pub(super) fn words(bytes: &[u8], entry: &str, tensors: &BTreeMap<String, Stored<'_>>) -> Result<Option<String>> {
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(&e))?;
+    let Some(metadata) = header.metadata() else { return Ok(None) };
+    let Some(words) = metadata.get(entry) else { return Ok(None) };
+    let tensors = tensors.iter().map(|(name, of)| (name.as_str(), of.dtype, &of.shape[..], &of.data[..]));
+    match metadata.get(CHECKSUM) {
+        Some(sum) if *sum == checksum(words, tensors) => Ok(Some(words.clone())),
+        _ => Err(Error::weights("its checksum does not fit: the file is damaged")),
+    }
+}
+
+fn damaged(error: &safetensors::SafeTensorError) -> Error {
+    Error::weights(format!("not a whole safetensors file: {error}"))
 }
 
 /// A tensor as it stands in a file, or a part of one.
@@ -51,12 +116,12 @@ pub(super) struct Stored<'a> {
 }
 
 /// The tensors of a file by name, and the name of the tensor for each other name under which it is tied.
-type File<'a> = (BTreeMap<String, Stored<'a>>, BTreeMap<String, String>);
+type Tensors<'a> = (BTreeMap<String, Stored<'a>>, BTreeMap<String, String>);
 
 impl<'a> Stored<'a> {
     /// All tensors of a file.
-    pub fn all(bytes: &'a [u8]) -> Result<File<'a>> {
-        let damaged = |e| Error::weights(format!("not a whole safetensors file: {e}"));
+    pub fn all(bytes: &'a [u8]) -> Result<Tensors<'a>> {
+        let damaged = |e| damaged(&e);
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
         let tied = match header.metadata().as_ref().and_then(|entries| entries.get(TIED)) {
             Some(json) => serde_json::from_str(json)

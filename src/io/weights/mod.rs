@@ -17,6 +17,7 @@ mod options;
 
 use std::{borrow::Borrow, collections::BTreeMap, path::Path};
 
+pub(crate) use file::File;
 pub use loaded::Loaded;
 pub use options::LoadOptions;
 
@@ -41,13 +42,13 @@ use crate::{Child, Param, Tensor, cell::AsCell, error::Result, io::files, loggin
 pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<()> {
     let mut tied = BTreeMap::new();
     let mut tensors = Vec::new();
-    for Named { paths, param } in by_param(net.named_params()) {
+    for Named { paths, param } in named(net) {
         let mut paths = paths.into_iter();
         let Some(first) = paths.next() else { continue };
         tied.extend(paths.map(|path| (path, first.clone())));
         tensors.push((first, param.to_save()));
     }
-    replace(path.as_ref(), &tensors, &tied)
+    File { tied, words: None }.write(path.as_ref(), &tensors)
 }
 
 /// Writes named tensors. An existing file is replaced in one step.
@@ -72,14 +73,7 @@ pub fn write<N: Into<String>, T: Borrow<Tensor>>(
     tensors: impl IntoIterator<Item = (N, T)>,
 ) -> Result<()> {
     let tensors: Vec<_> = tensors.into_iter().map(|(name, tensor)| (name.into(), tensor)).collect();
-    replace(path.as_ref(), &tensors, &BTreeMap::new())
-}
-
-fn replace<T: Borrow<Tensor>>(path: &Path, tensors: &[(String, T)], tied: &BTreeMap<String, String>) -> Result<()> {
-    let bytes = file::encode(tensors, tied).map_err(|e| e.context(path.display()))?;
-    files::replace(path, &bytes)?;
-    event!(INFO, file = %path.display(), bytes = bytes.len(), "weights written");
-    Ok(())
+    File::default().write(path.as_ref(), &tensors)
 }
 
 /// Reads the tensors of any safetensors file, by name. Tied weights are there once, under the name that has them.
@@ -88,18 +82,26 @@ fn replace<T: Borrow<Tensor>>(path: &Path, tensors: &[(String, T)], tied: &BTree
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read, [`ErrorKind::Weights`](crate::ErrorKind::Weights)
 /// when it is damaged or has a tensor of a dtype other than float64, float32, float16, bfloat16, int64 and bool.
 pub fn read(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
-    let path = path.as_ref();
+    read_with_words(path.as_ref(), "").map(|(tensors, _)| tensors)
+}
+
+/// As [`read`], with the words in an entry of the metadata, where the file has it.
+///
+/// # Errors
+/// As [`read`], and when the checksum of a file with such words does not fit.
+pub(crate) fn read_with_words(path: &Path, entry: &str) -> Result<(BTreeMap<String, Tensor>, Option<String>)> {
     let bytes = files::read(path)?;
-    let tensors = file::Stored::all(&bytes).and_then(|(stored, _)| {
+    let read = file::Stored::all(&bytes).and_then(|(stored, _)| {
+        let words = file::words(&bytes, entry, &stored)?;
         let tensor = |(name, stored): (String, file::Stored<'_>)| match stored.tensor() {
             Ok(tensor) => Ok((name, tensor)),
             Err(error) => Err(error.context(format_args!("`{name}`"))),
         };
-        stored.into_iter().map(tensor).collect()
+        Ok((stored.into_iter().map(tensor).collect::<Result<_>>()?, words))
     });
-    let tensors = tensors.map_err(|e| e.context(path.display()))?;
+    let read = read.map_err(|e| e.context(path.display()))?;
     event!(INFO, file = %path.display(), bytes = bytes.len(), "weights read");
-    Ok(tensors)
+    Ok(read)
 }
 
 /// Reads every parameter and buffer of a network; names, shapes and dtypes must be the same.
@@ -130,7 +132,7 @@ pub fn load_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, opt
 /// # Errors
 /// As [`load_with`], without the name of a file.
 pub fn load_bytes<C: ?Sized + AsCell>(net: &Child<C>, bytes: &[u8], options: &LoadOptions) -> Result<Loaded> {
-    let (values, loaded) = fit::fit(bytes, &by_param(net.named_params()), options)?;
+    let (values, loaded) = fit::fit(bytes, &named(net), options)?;
     values.iter().try_for_each(|(param, value)| param.set(value))?;
     Ok(loaded)
 }
@@ -141,8 +143,14 @@ struct Named {
     param: Param,
 }
 
+/// All parameters and buffers of a network, each once, with all its paths.
+pub(crate) fn by_param<C: ?Sized + AsCell>(net: &Child<C>) -> Vec<(Vec<String>, Param)> {
+    named(net).into_iter().map(|Named { paths, param }| (paths, param)).collect()
+}
+
 /// Parameters in the order of their first paths, each once.
-fn by_param(named: Vec<(String, Param)>) -> Vec<Named> {
+fn named<C: ?Sized + AsCell>(net: &Child<C>) -> Vec<Named> {
+    let named = net.named_params();
     let mut all: Vec<Named> = Vec::new();
     let mut place = BTreeMap::new();
     for (path, param) in named {

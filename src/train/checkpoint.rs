@@ -1,0 +1,322 @@
+//! Checkpoints: all that a training run needs to go on with the same bits, in one file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Child, DType, LossScale, Optimizer, Param, Policy, Tensor,
+    cell::AsCell,
+    error::{Error, Result},
+    io::weights::{self, File},
+    optim::OptimizerState,
+    printable::printable,
+    scale::ScaleState,
+};
+
+/// The state of a training run: parameters, buffers and masters of a network, what its cells count (the calls of dropout),
+/// optimizers, and the loss scale. A run that goes on from it has the bits of a run that was not stopped.
+///
+/// The file is one of safetensors, with a checksum. Parameters stand in it under their paths, those with an f32 master as the
+/// master, so [`weights::load_with`] reads them for another network or in another dtype:
+/// `LoadOptions::new().ignore("@optimizer.**").cast(true)`.
+///
+/// ```
+/// use precast::{prelude::*, train::Checkpoint};
+/// let file = std::env::temp_dir().join(format!("precast-doc-checkpoint-{}.safetensors", std::process::id()));
+/// let mut net = Child::new(Dense::new(2, 1, &mut Rng::seed(1)));
+/// let (mut optimizer, mut scale) = (Adam::new(net.params(), 0.1), LossScale::dynamic());
+/// # let loss = net.call(&Tensor::ones(&[1, 2], DType::F32))?.sum_all()?;
+/// # assert_eq!(scale.step(&mut optimizer, &loss)?, Outcome::Stepped);
+/// Checkpoint::of(&net, &[&optimizer], &scale).counting("epoch", 3).save(&file)?;
+///
+/// let checkpoint = Checkpoint::load(&file)?;
+/// checkpoint.restore(&mut net, &mut [&mut optimizer], &mut scale)?; // all of it, or an error and nothing
+/// assert_eq!(checkpoint.count("epoch"), Some(3));
+/// # std::fs::remove_file(file).unwrap();
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    head: Head,
+    /// Parameters by their first paths, and the tensors of optimizers.
+    tensors: BTreeMap<String, Tensor>,
+}
+
+/// The version of the head.
+const VERSION: u32 = 1;
+/// The entry of a file's metadata that has the head.
+const HEAD: &str = "precast_checkpoint";
+
+/// All but the tensors.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    version: u32,
+    params: BTreeMap<String, Storage>,
+    /// What each cell counts, by path.
+    counters: BTreeMap<String, Vec<u64>>,
+    optimizers: Vec<Steps>,
+    scale: ScaleState,
+    /// What the loop of the run counts.
+    counts: BTreeMap<String, u64>,
+    policy: Option<String>,
+}
+
+/// How a parameter is stored in the network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Storage {
+    dtype: DType,
+    has_master: bool,
+    /// The other paths of a tied parameter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tied: Vec<String>,
+}
+
+impl Storage {
+    fn of(param: &Param, tied: Vec<String>) -> Self {
+        Storage { dtype: param.dtype(), has_master: param.master().is_some(), tied }
+    }
+
+    fn words(&self) -> String {
+        format!("{}{}", self.dtype.long_name(), if self.has_master { " with a float32 master" } else { "" })
+    }
+}
+
+/// The state of an optimizer without its tensors, of which it has the names.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Steps {
+    optimizer: String,
+    steps: BTreeMap<String, u64>,
+    tensors: Vec<String>,
+}
+
+/// The name under which a tensor of the i-th optimizer stands in the file. No path of a network begins with `@`, unless a key
+/// of a map does.
+fn of_optimizer(i: usize, name: &str) -> String {
+    format!("@optimizer.{i}.{name}")
+}
+
+impl Checkpoint {
+    /// The state of a run now. The optimizers are in the order in which [`restore`](Checkpoint::restore) is given them.
+    pub fn of<C: ?Sized + AsCell>(net: &Child<C>, optimizers: &[&dyn Optimizer], scale: &LossScale) -> Self {
+        let (mut params, mut tensors) = (BTreeMap::new(), BTreeMap::new());
+        for (mut paths, param) in weights::by_param(net) {
+            let path = paths.remove(0);
+            params.insert(path.clone(), Storage::of(&param, paths));
+            tensors.insert(path, param.full());
+        }
+        let mut states = Vec::new();
+        for (i, optimizer) in optimizers.iter().enumerate() {
+            let OptimizerState { optimizer, steps, tensors: kept } = optimizer.state();
+            states.push(Steps { optimizer, steps, tensors: kept.iter().map(|(name, _)| name.clone()).collect() });
+            tensors.extend(kept.into_iter().map(|(name, tensor)| (of_optimizer(i, &name), tensor)));
+        }
+        let (counters, scale) = (counters(net), scale.state());
+        let (counts, policy) = (BTreeMap::new(), None);
+        Checkpoint {
+            head: Head { version: VERSION, params, counters, optimizers: states, scale, counts, policy },
+            tensors,
+        }
+    }
+
+    /// Keeps a number of the run's own loop with it: a step, an epoch, the place in the data.
+    #[must_use]
+    pub fn counting(mut self, name: impl Into<String>, count: u64) -> Self {
+        self.head.counts.insert(name.into(), count);
+        self
+    }
+
+    /// The number that was kept under a name.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        self.head.counts.get(name).copied()
+    }
+
+    /// Keeps the text of a policy with it.
+    ///
+    /// # Errors
+    /// As [`Policy::to_yaml`].
+    pub fn under(mut self, policy: &Policy) -> Result<Self> {
+        self.head.policy = Some(policy.to_yaml()?);
+        Ok(self)
+    }
+
+    /// The policy that was kept.
+    ///
+    /// # Errors
+    /// As [`Policy::parse`], for a checkpoint of another version of the library.
+    pub fn policy(&self) -> Result<Option<Policy>> {
+        self.head.policy.as_ref().map(|text| Policy::parse(text, "the policy of the checkpoint")).transpose()
+    }
+
+    /// Writes the file. An existing one is replaced in one step: whenever the machine stops, the old or the new one is there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an older file then stays as it was.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let head = serde_json::to_string(&self.head).map_err(|e| Error::weights(e.to_string()))?;
+        let tensors: Vec<(String, &Tensor)> =
+            self.tensors.iter().map(|(name, tensor)| (name.clone(), tensor)).collect();
+        File { tied: self.tied(), words: Some((HEAD, head)) }.write(path.as_ref(), &tensors)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, [`ErrorKind::Weights`](crate::ErrorKind::Weights) when it
+    /// is damaged or no checkpoint.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let (tensors, head) = weights::read_with_words(path, HEAD)?;
+        let checkpoint = || {
+            let words = "is no checkpoint; `weights::load` reads files that have weights alone";
+            let head: Head = serde_json::from_str(&head.ok_or_else(|| Error::weights(words))?)
+                .map_err(|e| Error::weights(format!("the head of the checkpoint is not read: {e}")))?;
+            if head.version != VERSION {
+                let version = head.version;
+                return Err(Error::weights(format!("a checkpoint of version {version}; this library reads {VERSION}")));
+            }
+            let missing = (head.params.keys().cloned())
+                .chain(
+                    head.optimizers
+                        .iter()
+                        .enumerate()
+                        .flat_map(|(i, of)| of.tensors.iter().map(move |name| of_optimizer(i, name))),
+                )
+                .find(|name| !tensors.contains_key(name));
+            match missing {
+                None => Ok(Checkpoint { head, tensors }),
+                Some(name) => Err(Error::weights(format!("the tensor `{}` is missing", printable(&name)))),
+            }
+        };
+        checkpoint().map_err(|error| error.context(path.display()))
+    }
+
+    /// Puts the state back into a network, optimizers and a loss scale that were made as those of the checkpoint.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) with everything in which the network differs: parameters, their
+    /// shapes, how they are stored, cells that count; [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of
+    /// optimizers, and where one of them or the loss scale does not fit. Nothing is changed then.
+    pub fn restore<C: ?Sized + AsCell>(
+        &self,
+        net: &mut Child<C>,
+        optimizers: &mut [&mut dyn Optimizer],
+        scale: &mut LossScale,
+    ) -> Result<()> {
+        let values = self.values(net)?;
+        if optimizers.len() != self.head.optimizers.len() {
+            let (given, kept) = (optimizers.len(), self.head.optimizers.len());
+            return Err(Error::value(format!(
+                "the checkpoint has the state of {kept} optimizers, and {given} are given"
+            )));
+        }
+        let mut loss_scale = scale.clone();
+        loss_scale.restore(self.head.scale)?;
+        // Optimizers and counters are taken back where a later one is refused.
+        let (mut before, counted) = (Vec::new(), counters(net));
+        let mut restored = set_counters(net, &self.head.counters);
+        for (i, optimizer) in optimizers.iter_mut().enumerate() {
+            if restored.is_ok() {
+                before.push(optimizer.state());
+                restored = optimizer.restore(self.state(i)).map_err(|e| e.context(format_args!("optimizer {i}")));
+            }
+        }
+        if let Err(error) = restored {
+            set_counters(net, &counted)?;
+            for (optimizer, state) in optimizers.iter_mut().zip(before) {
+                optimizer.restore(state)?;
+            }
+            return Err(error);
+        }
+        values.iter().try_for_each(|(param, value)| param.set(value))?;
+        *scale = loss_scale;
+        Ok(())
+    }
+
+    fn tied(&self) -> BTreeMap<String, String> {
+        let of = |(path, storage): (&String, &Storage)| {
+            storage.tied.iter().map(|other| (other.clone(), path.clone())).collect::<Vec<_>>()
+        };
+        self.head.params.iter().flat_map(of).collect()
+    }
+
+    fn state(&self, i: usize) -> OptimizerState {
+        let Steps { optimizer, steps, tensors } = self.head.optimizers[i].clone();
+        let tensor = |name: String| (name.clone(), self.tensors[&of_optimizer(i, &name)].clone());
+        OptimizerState { optimizer, steps, tensors: tensors.into_iter().map(tensor).collect() }
+    }
+
+    /// The value of each parameter, or everything in which the network differs.
+    fn values<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<Vec<(Param, &Tensor)>> {
+        let (mut values, mut differences, mut known) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for (mut paths, param) in weights::by_param(net) {
+            let path = paths.remove(0);
+            let name = printable(&path).into_owned();
+            let Some(storage) = self.head.params.get(&path) else {
+                differences.push(format!("`{name}` is not in the checkpoint"));
+                continue;
+            };
+            let here = Storage::of(&param, paths);
+            let value = &self.tensors[&path];
+            if *storage != here && storage.tied != here.tied {
+                let paths = |tied: &[String]| match tied {
+                    [] => "nothing".to_string(),
+                    tied => tied.iter().map(|path| format!("`{}`", printable(path))).collect::<Vec<_>>().join(", "),
+                };
+                let (kept, here) = (paths(&storage.tied), paths(&here.tied));
+                differences.push(format!("`{name}` is tied to {kept} in the checkpoint, and to {here} here"));
+            } else if *storage != here {
+                let (kept, here) = (storage.words(), here.words());
+                differences.push(format!("`{name}` is stored as {kept} in the checkpoint, and as {here} here"));
+            } else if value.shape() != param.shape() {
+                let (kept, here) = (value.shape(), param.shape());
+                differences.push(format!("`{name}` has the shape {kept:?} in the checkpoint, and {here:?} here"));
+            }
+            known.insert(path);
+            values.push((param, value));
+        }
+        let left = self.head.params.keys().filter(|path| !known.contains(*path));
+        differences.extend(left.map(|path| format!("`{}` is not in the network", printable(path))));
+        let counters = counters(net);
+        let both: BTreeSet<&String> = counters.keys().chain(self.head.counters.keys()).collect();
+        let lens = |of: &BTreeMap<String, Vec<u64>>, path: &String| of.get(path).map_or(0, Vec::len);
+        for path in both.into_iter().filter(|path| lens(&counters, path) != lens(&self.head.counters, path)) {
+            let (kept, here) = (lens(&self.head.counters, path), lens(&counters, path));
+            differences
+                .push(format!("the cell `{}` has {kept} counters in the checkpoint, and {here} here", printable(path)));
+        }
+        match &differences[..] {
+            [] => Ok(values),
+            [one] => Err(Error::weights(one.clone())),
+            all => Err(Error::weights(format!("{} differences:\n- {}", all.len(), all.join("\n- ")))),
+        }
+    }
+}
+
+/// What each cell counts, by path.
+fn counters<C: ?Sized + AsCell>(net: &Child<C>) -> BTreeMap<String, Vec<u64>> {
+    let mut all = BTreeMap::new();
+    net.walk(&mut |entry| {
+        let counters = entry.slot.cell.counters();
+        if !counters.is_empty() {
+            all.insert(entry.path.to_string(), counters);
+        }
+    });
+    all
+}
+
+fn set_counters<C: ?Sized + AsCell>(net: &mut Child<C>, counters: &BTreeMap<String, Vec<u64>>) -> Result<()> {
+    let mut result = Ok(());
+    net.walk_mut(&mut |path, slot| {
+        if let (Ok(()), Some(counters)) = (&result, counters.get(path)) {
+            result = slot.cell.set_counters(counters).map_err(|e| e.context(format_args!("the cell `{path}`")));
+        }
+    });
+    result
+}

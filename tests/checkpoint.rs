@@ -1,0 +1,247 @@
+//! A run that goes on from a checkpoint has the bits of one that was not stopped; what is damaged or belongs to another run is
+//! refused, and nothing is changed then.
+
+use std::{fs, path::PathBuf};
+
+use precast::{
+    io::weights::{self, LoadOptions},
+    prelude::*,
+    train::Checkpoint,
+};
+
+fn file(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("checkpoint");
+    fs::create_dir_all(&folder).unwrap();
+    folder.join(format!("{name}.safetensors"))
+}
+
+/// A network with running statistics, dropout and a parameter that is there twice.
+fn net(seed: u64) -> Child {
+    let rng = &mut Rng::seed(seed);
+    let tied = Child::new(Dense::new(64, 64, rng));
+    let again = tied.clone();
+    let mut net = Child::of(sequential![
+        Dense::new(4, 64, rng),
+        BatchNorm1d::new(64),
+        tied,
+        Dropout::new(0.3, rng),
+        again,
+        Dense::new(64, 3, rng)
+    ]);
+    net.set_train(true);
+    net
+}
+
+/// How a run is stored and stepped.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    F32,
+    O2(DType),
+    Masters,
+    Stochastic,
+    Kahan,
+    EightBit,
+}
+
+const WAYS: [Way; 7] =
+    [Way::F32, Way::O2(DType::F16), Way::O2(DType::Bf16), Way::Masters, Way::Stochastic, Way::Kahan, Way::EightBit];
+
+struct Run {
+    net: Child,
+    optimizer: Adam,
+    scale: LossScale,
+    step: u64,
+}
+
+impl Run {
+    /// The seed says nothing where a checkpoint is restored.
+    fn new(way: Way, seed: u64) -> Run {
+        let mut net = net(seed);
+        let bf16 = || Decorate::new(DType::Bf16);
+        let storage = match way {
+            Way::Masters => Some(Decorate::new(DType::F16)),
+            Way::Stochastic => Some(bf16().masters(false).stochastic_rounding(5)),
+            Way::Kahan => Some(bf16().masters(false).kahan()),
+            Way::F32 | Way::O2(_) | Way::EightBit => None,
+        };
+        if let Some(storage) = storage {
+            decorate(&net, storage.exclude_kind("BatchNorm1d")).unwrap();
+        }
+        match way {
+            Way::F32 | Way::EightBit => {}
+            Way::O2(dtype) => drop(auto_mixed_precision(&mut net, Level::O2, dtype).unwrap()),
+            Way::Masters => drop(auto_mixed_precision(&mut net, Level::O2, DType::F16).unwrap()),
+            Way::Stochastic | Way::Kahan => drop(auto_mixed_precision(&mut net, Level::O2, DType::Bf16).unwrap()),
+        }
+        let optimizer = Adam::new(net.params(), 0.01);
+        let optimizer = if matches!(way, Way::EightBit) { optimizer.state_8bit() } else { optimizer };
+        let scale = match way {
+            Way::O2(DType::F16) | Way::Masters => LossScale::dynamic(),
+            _ => LossScale::none(),
+        };
+        Run { net, optimizer, scale, step: 0 }
+    }
+
+    fn train(&mut self, steps: u64) {
+        for _ in 0..steps {
+            let x = Tensor::randn(&[5, 4], &mut Rng::seed(100 + self.step)).unwrap();
+            let y = Tensor::from_vec(vec![0i64, 1, 2, 0, 1], &[5]).unwrap();
+            let loss = self.net.call(&x).unwrap().cross_entropy(&y).unwrap();
+            let _outcome = self.scale.step(&mut self.optimizer, &loss).unwrap();
+            self.step += 1;
+        }
+    }
+
+    fn checkpoint(&self) -> Checkpoint {
+        Checkpoint::of(&self.net, &[&self.optimizer], &self.scale).counting("step", self.step)
+    }
+
+    fn restore(&mut self, checkpoint: &Checkpoint) -> Result<()> {
+        checkpoint.restore(&mut self.net, &mut [&mut self.optimizer], &mut self.scale)?;
+        self.step = checkpoint.count("step").unwrap();
+        Ok(())
+    }
+
+    /// All bits of the parameters, the masters and the optimizer.
+    fn bits(&self) -> Vec<(String, Vec<u64>)> {
+        let of = |name: String, x: &Tensor| (name, x.to_f64().into_iter().map(f64::to_bits).collect());
+        let params = self.net.named_params();
+        let mut all: Vec<_> = params.iter().map(|(path, param)| of(path.clone(), &param.value())).collect();
+        all.extend(params.iter().filter_map(|(path, param)| Some(of(format!("{path} master"), &param.master()?))));
+        all.extend(self.optimizer.state().tensors.into_iter().map(|(name, x)| of(name, &x)));
+        all
+    }
+}
+
+#[test]
+fn a_run_goes_on_with_the_same_bits() {
+    for way in WAYS {
+        let file = file(&format!("{way:?}").replace(['(', ')'], "-"));
+        let mut whole = Run::new(way, 1);
+        whole.train(9);
+        for stop in [0, 1, 4, 8] {
+            let mut first = Run::new(way, 1);
+            first.train(stop);
+            first.checkpoint().save(&file).unwrap();
+            let mut second = Run::new(way, 2);
+            second.restore(&Checkpoint::load(&file).unwrap()).unwrap();
+            assert_eq!(second.bits(), first.bits(), "{way:?} at {stop}");
+            second.train(9 - stop);
+            assert_eq!(second.bits(), whole.bits(), "{way:?} from {stop}");
+            assert_eq!(second.scale, whole.scale, "{way:?} from {stop}");
+        }
+    }
+}
+
+#[test]
+fn several_optimizers_and_a_policy_are_kept() {
+    let net = net(1);
+    let (one, two) = (Sgd::new(net.params(), 0.1).momentum(0.9), Adam::new(net.params(), 0.1));
+    let policy = Policy::named("o2-bf16").unwrap();
+    let path = file("several");
+    Checkpoint::of(&net, &[&one, &two], &LossScale::none()).under(&policy).unwrap().save(&path).unwrap();
+    let checkpoint = Checkpoint::load(&path).unwrap();
+    assert_eq!(checkpoint.policy().unwrap().unwrap().level, Level::O2);
+    assert_eq!(checkpoint.count("epoch"), None);
+    let (mut net, mut other) = (super_net(), Adam::new(net.params(), 0.1));
+    let (mut a, mut b) = (Sgd::new(net.params(), 0.1).momentum(0.9), Adam::new(net.params(), 0.1));
+    let scale = &mut LossScale::none();
+    checkpoint.restore(&mut net, &mut [&mut a, &mut b], scale).unwrap();
+    let error = checkpoint.restore(&mut net, &mut [&mut b, &mut a], scale).unwrap_err();
+    assert!(error.to_string().starts_with("optimizer 0: the state is one of the optimizer `sgd`"), "{error}");
+    let error = checkpoint.restore(&mut net, &mut [&mut other], scale).unwrap_err();
+    assert_eq!(error.to_string(), "the checkpoint has the state of 2 optimizers, and 1 are given");
+}
+
+fn super_net() -> Child {
+    net(3)
+}
+
+#[test]
+fn another_run_is_refused_and_stays_as_it_was() {
+    let mut run = Run::new(Way::F32, 1);
+    run.train(2);
+    let checkpoint = run.checkpoint();
+
+    let mut stored = Run::new(Way::Masters, 2);
+    let before = stored.bits();
+    let message = stored.restore(&checkpoint).unwrap_err().to_string();
+    let words = "- `0.weight` is stored as float32 in the checkpoint, and as float16 with a float32 master here";
+    assert!(message.contains(words), "{message}");
+    assert_eq!(stored.bits(), before);
+
+    // The optimizer is refused when the network was found to fit: parameters and dropout stay, too.
+    let mut eight = Run::new(Way::EightBit, 2);
+    eight.train(1);
+    let before = (eight.bits(), eight.net.at("3", |slot| slot.cell.counters()).unwrap());
+    let mut sgd = Sgd::new(eight.net.params(), 0.1);
+    for i in 0..2 {
+        let both: &mut [&mut dyn Optimizer] = if i == 0 { &mut [&mut sgd] } else { &mut [&mut eight.optimizer] };
+        let error = checkpoint.restore(&mut eight.net, both, &mut eight.scale).unwrap_err();
+        assert!(error.to_string().starts_with("optimizer 0: "), "{error}");
+    }
+    assert_eq!((eight.bits(), eight.net.at("3", |slot| slot.cell.counters()).unwrap()), before);
+
+    let rng = &mut Rng::seed(1);
+    let mut other = Child::of(sequential![Dense::new(4, 64, rng), BatchNorm1d::new(64), Dense::new(64, 5, rng)]);
+    let mut optimizer = Adam::new(other.params(), 0.01);
+    let error = checkpoint.restore(&mut other, &mut [&mut optimizer], &mut LossScale::none()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "5 differences:\n\
+         - `2.weight` is tied to `4.weight` in the checkpoint, and to nothing here\n\
+         - `2.bias` is tied to `4.bias` in the checkpoint, and to nothing here\n\
+         - `5.bias` is not in the network\n\
+         - `5.weight` is not in the network\n\
+         - the cell `3` has 2 counters in the checkpoint, and 0 here"
+    );
+}
+
+#[test]
+fn a_damaged_file_is_refused() {
+    let path = file("damaged");
+    let small = Child::new(Dense::new(2, 1, &mut Rng::seed(1)));
+    let optimizer = Sgd::new(small.params(), 0.1).momentum(0.9);
+    Checkpoint::of(&small, &[&optimizer], &LossScale::none()).save(&path).unwrap();
+    let whole = fs::read(&path).unwrap();
+    let read = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        Checkpoint::load(&path)
+    };
+    for len in 0..whole.len() {
+        assert!(read(&whole[..len]).is_err(), "cut at {len}");
+    }
+    // The padding of the header and the names of its entries say nothing of the run: what is left out by a flipped bit there is
+    // found to be missing, or the file means the same.
+    let same = format!("{:?}", read(&whole).unwrap());
+    for i in 0..whole.len() {
+        for bit in [0, 3, 7] {
+            let mut flipped = whole.clone();
+            flipped[i] ^= 1 << bit;
+            if let Ok(checkpoint) = read(&flipped) {
+                assert_eq!(format!("{checkpoint:?}"), same, "bit {bit} of byte {i}");
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_alone_are_no_checkpoint_and_a_checkpoint_has_weights() {
+    let path = file("weights");
+    let mut run = Run::new(Way::Masters, 1);
+    run.train(1);
+    weights::save(&run.net, &path).unwrap();
+    let error = Checkpoint::load(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Weights);
+    assert!(
+        error.to_string().ends_with("is no checkpoint; `weights::load` reads files that have weights alone"),
+        "{error}"
+    );
+
+    run.checkpoint().save(&path).unwrap();
+    let other = net(2);
+    weights::load_with(&other, &path, &LoadOptions::new().ignore("@optimizer.**")).unwrap();
+    for ((path, param), (_, kept)) in other.named_params().iter().zip(run.net.named_params()) {
+        assert_eq!(param.value().to_f64(), kept.master().unwrap_or_else(|| kept.value()).to_f64(), "{path}");
+    }
+}
