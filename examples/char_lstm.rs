@@ -5,10 +5,7 @@
 
 use std::path::Path;
 
-use precast::{
-    prelude::*,
-    train::{Checkpoint, Schedule},
-};
+use precast::{prelude::*, train::Schedule};
 
 const TEXT: &str = include_str!("../docs/guide/own-loop.md");
 const WINDOW: usize = 32;
@@ -27,7 +24,7 @@ impl Forward for CharModel {
     /// Characters `[batch, time]` to logits `[batch * time, 128]`.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let y = self.lstm.call(&self.embedding.call(x)?)?;
-        self.head.call(&y.reshape(&[y.shape()[0] * y.shape()[1], y.shape()[2]])?)
+        self.head.call(&y.reshape(&[-1, 32])?)
     }
 }
 

@@ -2,11 +2,7 @@
 //
 // cargo run --release --example resume
 
-use precast::{
-    data,
-    prelude::*,
-    train::{Checkpoint, data::Batch},
-};
+use precast::{data, prelude::*, train::data::Batch};
 
 fn net() -> Result<Child> {
     let rng = &mut Rng::seed(1);

@@ -140,4 +140,4 @@ pub use policy::{Level, Policy};
 pub use rewrite::Plan;
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Backward, Grads, Param, Tensor, TensorElement, no_grad};
-pub use train::data;
+pub use train::{Checkpoint, data};

@@ -6,7 +6,7 @@
 pub use serde::{Deserialize, Serialize};
 
 pub use crate::{
-    Adam, Autocast, Cell, Child, DType, Error, ErrorKind, Forward, Level, LossScale, Op, Optimizer, Outcome, Padding,
+    Adam, Autocast, Cell, Checkpoint, Child, DType, Error, ErrorKind, Forward, Level, LossScale, Op, Optimizer, Outcome, Padding,
     Param, Plan, Policy, Precision, Result, Sgd, Tensor, autocast,
     layers::*,
     no_grad,

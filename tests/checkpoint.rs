@@ -6,7 +6,6 @@ use std::{fs, path::PathBuf};
 use precast::{
     io::weights::{self, LoadOptions},
     prelude::*,
-    train::Checkpoint,
 };
 
 fn file(name: &str) -> PathBuf {

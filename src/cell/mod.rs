@@ -133,7 +133,7 @@ pub trait Forward {
     }
 
     /// The numbers that decide what the next call does, beside parameters: the seed and the calls of a dropout.
-    /// [Checkpoints](crate::train::Checkpoint) keep them. Most cells have none.
+    /// [Checkpoints](crate::Checkpoint) keep them. Most cells have none.
     fn counters(&self) -> Vec<u64> {
         vec![]
     }

@@ -25,7 +25,7 @@ use crate::{
 /// `LoadOptions::new().ignore("@optimizer.**").cast(true)`.
 ///
 /// ```
-/// use precast::{prelude::*, train::Checkpoint};
+/// use precast::prelude::*;
 /// let file = std::env::temp_dir().join(format!("precast-doc-checkpoint-{}.safetensors", std::process::id()));
 /// let mut net = Child::new(Dense::new(2, 1, &mut Rng::seed(1)));
 /// let (mut optimizer, mut scale) = (Adam::new(net.params(), 0.1), LossScale::dynamic());
