@@ -139,7 +139,7 @@ impl<'a> Stored<'a> {
 
     /// Whether both are the same numbers.
     pub fn is_same(&self, other: &Stored<'_>) -> bool {
-        self.data == other.data
+        (self.dtype, &self.shape, &self.data) == (other.dtype, &other.shape, &other.data)
     }
 
     /// The matrix with its axes swapped.
