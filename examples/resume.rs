@@ -6,7 +6,8 @@ use precast::{data, prelude::*, train::data::Batch};
 
 fn net() -> Result<Child> {
     let rng = &mut Rng::seed(1);
-    let mut net = sequential![Flatten::default(), Dense::new(64, 32, rng), ReLU, Dense::new(32, 10, rng)].into();
+    let (body, head) = (Dense::new(64, 32, rng), Dense::new(32, 10, rng));
+    let mut net = sequential![Flatten::default(), body, ReLU, Dropout::new(0.1, rng), head].into();
     auto_mixed_precision(&mut net, Level::O2, DType::F16)?;
     net.set_train(true);
     Ok(net)

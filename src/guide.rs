@@ -25,6 +25,7 @@ pages! {
     find_the_overflow "find-the-overflow.md";
     load_torch_weights "load-torch-weights.md";
     where_16_bit_pays "where-16-bit-pays.md";
+    lora "lora.md";
     model_files "model-files.md";
     the_command "the-command.md";
 }

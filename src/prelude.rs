@@ -6,8 +6,8 @@
 pub use serde::{Deserialize, Serialize};
 
 pub use crate::{
-    Adam, Autocast, Cell, Checkpoint, Child, DType, Error, ErrorKind, Forward, Level, LossScale, Op, Optimizer, Outcome, Padding,
-    Param, Plan, Policy, Precision, Result, Sgd, Tensor, autocast,
+    Adam, Autocast, Cell, Checkpoint, Child, DType, Error, ErrorKind, Forward, Level, LossScale, Op, Optimizer,
+    Outcome, Padding, Param, Plan, Policy, Precision, Result, Sgd, Tensor, autocast,
     layers::*,
     no_grad,
     policy::{Lists, black_list, white_list},

@@ -262,13 +262,29 @@ impl Hides {
 
 const HIDDEN: &str = "a cell with parameters (Dense) ran that the network does not show, so no plan, optimizer or weight file \
                       knows it: hold it in a field of type `Child`, or in a `Vec`, `Option` or `BTreeMap` of these";
+const UNKNOWN: &str = "a cell with parameters (Dense) is called that the applied plan does not know: it came into the network \
+                       after the plan (then apply the policy again), or the network does not show it (then hold it in a field \
+                       of type `Child`, or in a `Vec`, `Option` or `BTreeMap` of these)";
 
 #[test]
 fn a_cell_that_the_network_does_not_show_is_found() {
     let mut net = Hides::new();
-    let applied = policy(Level::O2).apply(&mut net).unwrap();
+    // Where nothing is cast, the trace tells.
+    let applied = policy(Level::O0).apply(&mut net).unwrap();
     let trace = net.trace(|net| net.call(&x()).unwrap()).1;
     assert_eq!(refused(applied.plan.check(&trace)), HIDDEN);
+    policy(Level::O2).apply(&mut net).unwrap();
+    assert!(refused(net.call(&x())).ends_with(UNKNOWN));
+}
+
+#[test]
+fn a_cell_that_replaces_another_after_the_plan_is_told() {
+    let mut net = Net::new();
+    policy(Level::O2).rule(rule("head", Run::Full)).unwrap().apply(&mut net).unwrap();
+    net.cell_mut().head = Child::new(Dense::new(4, 2, &mut Rng::seed(2)));
+    assert!(refused(net.call(&x())).ends_with(UNKNOWN));
+    policy(Level::O2).apply(&mut net).unwrap();
+    net.call(&x()).unwrap();
 }
 
 #[test]

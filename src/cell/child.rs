@@ -5,8 +5,11 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    AsCell, Cell, Forward, InSlot, SavedCell, evaluation, file::read_slot, recompute::recomputed,
-    saved::note_not_written, site::Site,
+    AsCell, Cell, Forward, InSlot, SavedCell, evaluation,
+    file::read_slot,
+    recompute::recomputed,
+    saved::note_not_written,
+    site::{self, Site},
 };
 use crate::{
     DType, Tensor,
@@ -374,7 +377,10 @@ impl<C: ?Sized + AsCell> Child<C> {
             }
             y
         };
-        let checked = self.site.as_ref().map_or(Ok(()), |site| site.check(self.to_float));
+        let checked = match &self.site {
+            Some(site) => site.check(self.to_float),
+            None => site::check_unplanned(self.cell.as_cell()),
+        };
         let result = checked.and_then(|()| {
             let _slot = precision::enter_slot(self.id());
             let number = self.site.as_ref().and_then(Site::number);
@@ -510,11 +516,25 @@ struct Requested<'a, C: ?Sized> {
 
 impl<C: ?Sized + Serialize> Serialize for Child<C> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let written = match self.to_float {
-            None => (**self.cell).serialize(serializer),
-            Some(to_float) => Requested { to_float, cell: &**self.cell }.serialize(serializer),
-        };
-        written.inspect_err(|_| note_not_written(self.id()))
+        write_slot(self.to_float, &**self.cell, serializer).inspect_err(|_| note_not_written(self.id()))
+    }
+}
+
+impl Serialize for Slot<'_> {
+    /// With the kind of the cell, whatever the slot knows of it.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        write_slot(self.to_float, &**self.cell, serializer).inspect_err(|_| note_not_written(self.id))
+    }
+}
+
+fn write_slot<C: ?Sized + Serialize, S: Serializer>(
+    to_float: Option<DType>,
+    cell: &C,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match to_float {
+        None => cell.serialize(serializer),
+        Some(to_float) => Requested { to_float, cell }.serialize(serializer),
     }
 }
 

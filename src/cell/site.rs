@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use super::walk::{below, named};
-use super::{AsCell, Child, NodeMut, SlotMut};
+use super::{AsCell, Cell, Child, Node, NodeMut, SlotMut};
 use crate::{
     DType,
     error::{Error, Result},
@@ -60,6 +60,31 @@ impl Site {
             _ => Ok(()),
         }
     }
+}
+
+/// Checks a call of a cell that no plan knows: inside of a network with an applied plan it may have no parameters.
+pub(super) fn check_unplanned(cell: &dyn Cell) -> Result<()> {
+    if precision::adapter().is_none() || !has_params(cell) {
+        return Ok(());
+    }
+    Err(Error::plan(format!(
+        "a cell with parameters ({}) is called that the applied plan does not know: it came into the network after the plan \
+         (then apply the policy again), or the network does not show it (then hold it in a field of type `Child`, or in a \
+         `Vec`, `Option` or `BTreeMap` of these)",
+        cell.kind()
+    )))
+}
+
+fn has_params(cell: &dyn Cell) -> bool {
+    let mut found = false;
+    cell.visit(&mut |_, node| {
+        found = found
+            || match node {
+                Node::Param(_) => true,
+                Node::Cell(slot) => has_params(&**slot.cell),
+            }
+    });
+    found
 }
 
 impl<C: ?Sized + AsCell> Child<C> {

@@ -126,7 +126,7 @@ fn one(cell: &Cell, asked: &str) -> String {
     line("O2", if cell.o2 == "low" { "runs low" } else { "stays float32: black list" });
     line("example", example.as_deref().unwrap_or_default());
     if options.is_empty() {
-        return text + "\nIt has no options.";
+        return text + if example.is_some() { "\nIt has no options." } else { "\nIts options could not be read." };
     }
     let rows = options.iter().map(|option| {
         let default = match &option.default {

@@ -37,7 +37,7 @@ fn check_size(digits: usize, height: usize, width: usize) -> Result {
     }
     let gib = |bytes: u128| bytes as f64 / (1u64 << 30) as f64;
     Err(Failure::Usage(format!(
-        "the model takes images of {height} x {width} (its key `input` says so); {digits} digits of that size would take {:.1} \
+        "the model takes images of {height} x {width}; {digits} digits of that size would take {:.1} \
          GiB, allowed: {:.1} GiB",
         gib(bytes),
         gib(MOST_BYTES)
@@ -65,7 +65,7 @@ pub(super) fn check(net: &Child, data: &Split) -> Result {
     let Some(batch) = data.test.batches(2)?.next() else { return Ok(()) };
     let outputs = no_grad(|| net.call(&batch.x)).map_err(|error| {
         let shape = data.test.shape();
-        Failure::Usage(format!("the model does not take digits of shape {shape:?} (its key `input` says so): {error}"))
+        Failure::Usage(format!("the model does not take digits of shape {shape:?}, which its input says: {error}"))
     })?;
     let fits = |outputs: &Tensor| outputs.dtype().is_float() && outputs.rank() == 2 && outputs.shape()[1] >= classes;
     if fits(&outputs) && outputs.shape()[0] == batch.y.len() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    DType, Level, Policy, Tensor,
+    Level, Policy,
     graph::{self, Graph, GraphDiff, NodeDecision, Rewritten},
     io::{files, models::Model},
     report::{graph_summary, graph_table_by, printable},
@@ -114,7 +114,7 @@ struct Report {
 
 impl Made {
     fn new(model: &mut Read<Model>, policy: Option<&Policy>, batch: u32, train: bool) -> Result<Self> {
-        let x = [Tensor::ones(&inputs::batch_shape(model, batch, "a graph")?, DType::F32)];
+        let x = [model.value.sample(&inputs::batch_shape(model, batch, "a graph")?)];
         model.value.net.set_train(train);
         let rewrites = policy.filter(|policy| policy.level == Level::Graph);
         let Some(policy) = rewrites else {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    DType, Plan, Policy, Tensor,
+    Plan, Policy,
     cell::Trace,
     cost::Speeds,
     io::{files, models::Model},
@@ -24,6 +24,8 @@ pub(super) struct Read<T> {
     /// The argument: a file or a name.
     argument: PathBuf,
     pub built_in: bool,
+    /// Whether the program itself builds it.
+    own: bool,
 }
 
 impl<T> Read<T> {
@@ -54,7 +56,12 @@ impl Read<Policy> {
 impl<T> fmt::Display for Read<T> {
     /// `o2 (built in)` or the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.argument(), if self.built_in { " (built in)" } else { "" })
+        let from = match (self.own, self.built_in) {
+            (true, _) => " (of this program)",
+            (false, true) => " (built in)",
+            (false, false) => "",
+        };
+        write!(f, "{}{from}", self.argument())
     }
 }
 
@@ -65,6 +72,11 @@ pub(super) fn shown(path: &Path) -> String {
 
 /// Reads a model, or builds one of the program's own, with initial weights drawn from the seed.
 pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>> {
+    let own = argument.to_str().is_some_and(|name| cli.builds(name)) && !argument.is_file();
+    if own {
+        let value = cli.named(&argument.to_string_lossy(), seed)?;
+        return Ok(Read { value, argument: argument.to_path_buf(), built_in: true, own });
+    }
     read(argument, |file| Model::load(file, seed), |name| cli.named(name, seed))
 }
 
@@ -72,7 +84,7 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
 pub(super) fn policy(argument: &Path) -> Result<Read<Policy>> {
     if argument.as_os_str() == "-" {
         let value = Policy::parse(standard_input()?, STANDARD_INPUT)?;
-        return Ok(Read { value, argument: STANDARD_INPUT.into(), built_in: false });
+        return Ok(Read { value, argument: STANDARD_INPUT.into(), built_in: false, own: false });
     }
     read(argument, |file| Policy::load(file), Policy::named)
 }
@@ -135,7 +147,9 @@ impl Predicting {
         }
         let shape = batch_shape(model, self.batch.unwrap_or(32), "a prediction")?;
         let speeds = match &self.speeds {
-            Some(file) => Speeds::load(file)?,
+            Some(file) => Speeds::load(file).map_err(|error| {
+                Failure::Usage(format!("--speeds: no file that `precast bench --speeds` wrote: {error}"))
+            })?,
             None => speeds_here(),
         };
         Ok(policy.plan_for(&model.value.net, &traced(&model.value, &shape)?, &speeds)?)
@@ -146,8 +160,11 @@ impl Predicting {
 pub(super) fn batch_shape(model: &Read<Model>, batch: u32, what: &str) -> Result<Vec<usize>> {
     let Some(shape) = &model.value.input else {
         return Err(Failure::Usage(format!(
-            "{what} depends on the size of the input, and {model} does not say it; write the shape of one example into the \
-             file, as `input: [1, 28, 28]`"
+            "{what} depends on the size of the input, and {model} does not say it; {}",
+            match model.own {
+                true => "say the shape of one example by `Model::input([1, 28, 28])`",
+                false => "write the shape of one example into the file, as `input: [1, 28, 28]`",
+            }
         )));
     };
     let shape: Vec<usize> = [batch as usize].iter().chain(shape).copied().collect();
@@ -162,7 +179,7 @@ pub(super) fn batch_shape(model: &Read<Model>, batch: u32, what: &str) -> Result
 
 /// The trace of a call in training mode on a batch of this shape.
 pub(super) fn traced(model: &Model, shape: &[usize]) -> Result<Trace> {
-    let (called, trace) = model.net.trace(|net| net.call(&Tensor::ones(shape, DType::F32)));
+    let (called, trace) = model.net.trace(|net| net.call(&model.sample(shape)));
     called?;
     Ok(trace)
 }
@@ -197,5 +214,5 @@ fn read<T>(
     } else {
         load(argument)?
     };
-    Ok(Read { value, argument: argument.to_path_buf(), built_in })
+    Ok(Read { value, argument: argument.to_path_buf(), built_in, own: false })
 }

@@ -264,6 +264,11 @@ impl Cli {
         Ok(())
     }
 
+    /// Whether the program itself has a model of this name.
+    fn builds(&self, name: &str) -> bool {
+        self.models.iter().any(|(own, _)| own == name)
+    }
+
     /// The program's own model of a name, else the built-in one.
     fn named(&self, name: &str, seed: u64) -> crate::Result<Model> {
         if let Some((_, build)) = self.models.iter().find(|(own, _)| own == name) {

@@ -20,7 +20,8 @@
 //! `{to_float: float32, cell: {...}}` asks for a precision. The kinds are those of [`layers::kinds`](crate::layers::kinds), the
 //! program's own cells that are marked `#[cell(saved)]` among them. A file holds no weights: they are drawn from the seed, and
 //! [`weights`](crate::io::weights) saves and loads them. A file cannot say that two cells share a parameter. The key `input`
-//! gives the shape of one example, without the axis of the batch: `input: [1, 32, 32]`.
+//! gives the shape of one example, without the axis of the batch: `input: [1, 32, 32]`. Examples are f32; `input_dtype: int64` is
+//! for words and other indices.
 
 use std::path::Path;
 
@@ -28,8 +29,8 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_yaml::{Spanned, budget::BudgetBreach};
 
 use crate::{
-    Child,
-    cell::{known_kinds, writing},
+    Child, DType, Tensor,
+    cell::{AsCell, Slot, known_kinds, writing},
     error::{Error, Result, did_you_mean},
     io::{
         files,
@@ -65,6 +66,8 @@ pub struct Model {
     pub name: Option<String>,
     /// Shape of one example, without the axis of the batch.
     pub input: Option<Vec<usize>>,
+    /// Dtype of the examples: f32, or i64 for words and other indices.
+    pub input_dtype: DType,
     /// The network.
     pub net: Child,
 }
@@ -81,7 +84,16 @@ struct V1 {
     _version: u32,
     name: Option<String>,
     input: Option<Vec<usize>>,
+    input_dtype: Option<InputDtype>,
     net: Child,
+}
+
+/// The dtypes of examples.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum InputDtype {
+    Float32,
+    Int64,
 }
 
 #[derive(Serialize)]
@@ -89,13 +101,13 @@ struct V1Ref<'a> {
     version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    net: &'a Child,
+    net: Slot<'a>,
 }
 
 impl Model {
     /// A network that was built in code, without a name and without a shape of its input.
     pub fn new(net: impl Into<Child>) -> Self {
-        Model { name: None, input: None, net: net.into() }
+        Model { name: None, input: None, input_dtype: DType::F32, net: net.into() }
     }
 
     /// The same with the shape of one example, without the axis of the batch: `[1, 32, 32]`.
@@ -103,6 +115,21 @@ impl Model {
     pub fn input(mut self, shape: impl Into<Vec<usize>>) -> Self {
         self.input = Some(shape.into());
         self
+    }
+
+    /// The same with examples of words and other indices: i64, and not f32.
+    #[must_use]
+    pub fn of_indices(mut self) -> Self {
+        self.input_dtype = DType::I64;
+        self
+    }
+
+    /// A batch of this shape, as the model takes it: ones, or the index 0.
+    pub(crate) fn sample(&self, shape: &[usize]) -> Tensor {
+        match self.input_dtype {
+            DType::I64 => Tensor::zeros(shape, DType::I64),
+            dtype => Tensor::ones(shape, dtype),
+        }
     }
 
     /// The names of the models that come with the library.
@@ -157,8 +184,12 @@ impl Model {
         let head: Head = read(text, origin)?;
         match head.version.value {
             VERSION => {
-                let V1 { name, input, net, .. } = Rng::seed(seed).reading(|| read(text, origin))?;
-                Ok(Model { name, input, net })
+                let V1 { name, input, input_dtype, net, .. } = Rng::seed(seed).reading(|| read(text, origin))?;
+                let input_dtype = match input_dtype {
+                    None | Some(InputDtype::Float32) => DType::F32,
+                    Some(InputDtype::Int64) => DType::I64,
+                };
+                Ok(Model { name, input, input_dtype, net })
             }
             other => {
                 let at = head.version.referenced;
@@ -192,7 +223,7 @@ pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Child> {
 /// # Errors
 /// [`ErrorKind::Model`](crate::ErrorKind::Model) when a cell of the program's own is not saved, with its path; when two types have
 /// one kind; and for a network that is too large or nested too deep to be read again: the limits are those of [`parse`].
-pub fn to_yaml(net: &Child) -> Result<String> {
+pub fn to_yaml<C: ?Sized + AsCell>(net: &Child<C>) -> Result<String> {
     write(net, None)
 }
 
@@ -200,13 +231,13 @@ pub fn to_yaml(net: &Child) -> Result<String> {
 ///
 /// # Errors
 /// As [`to_yaml`], and [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an older file then stays as it was.
-pub fn save(net: &Child, path: impl AsRef<Path>) -> Result<()> {
+pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     files::replace(path, write(net, name.as_deref())?.as_bytes())
 }
 
-fn write(net: &Child, name: Option<&str>) -> Result<String> {
+fn write<C: ?Sized + AsCell>(net: &Child<C>, name: Option<&str>) -> Result<String> {
     let mut deepest = 0;
     net.walk(&mut |cell| deepest = deepest.max(cell.depth));
     // Each cell is a map inside the map of its parent, and writing recurses. The depth is checked before.
@@ -214,13 +245,12 @@ fn write(net: &Child, name: Option<&str>) -> Result<String> {
         return Err(Error::model(format!("{WRITTEN}: {}", too_deep())));
     }
     kinds()?;
-    let text =
-        writing(|| serde_yaml::to_string(&V1Ref { version: VERSION, name, net })).map_err(|(e, slot)| {
-            match slot.and_then(|slot| net.path_of(slot)) {
-                Some(path) if !path.is_empty() => Error::model(format!("cell `{path}`: {e}")),
-                _ => Error::model(e.to_string()),
-            }
-        })?;
+    let text = writing(|| serde_yaml::to_string(&V1Ref { version: VERSION, name, net: net.slot() })).map_err(
+        |(e, slot)| match slot.and_then(|slot| net.path_of(slot)) {
+            Some(path) if !path.is_empty() => Error::model(format!("cell `{path}`: {e}")),
+            _ => Error::model(e.to_string()),
+        },
+    )?;
     not_too_long(&text, WRITTEN)?;
     read::<IgnoredAny>(&text, WRITTEN)?;
     Ok(text)

@@ -176,8 +176,8 @@ impl Forward for MultiheadAttention {
 impl Child<MultiheadAttention> {
     /// What the queries find: `q [..., l, embed_dim]` with `k` and `v [..., s, embed_dim]` gives `[..., l, embed_dim]`.
     ///
-    /// The mask stretches to `[..., num_heads, l, s]`: a boolean one says which keys a query sees, a floating one is added
-    /// to the scores.
+    /// The mask stretches to `[..., num_heads, l, s]`; one for padding is `[batch, 1, 1, s]`. A boolean one says which keys a
+    /// query sees (torch's `key_padding_mask` says which it does not), a floating one is added to the scores.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.

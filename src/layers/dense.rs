@@ -52,6 +52,7 @@ impl DenseSpec {
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
 #[cell(saved)]
 #[serde(try_from = "DenseSpec", into = "DenseSpec")]
+#[doc(alias = "Linear")]
 pub struct Dense {
     /// `[out_features, in_features]`.
     pub weight: Param,

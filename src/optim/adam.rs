@@ -41,6 +41,7 @@ impl Adam {
     }
 
     /// AdamW: [`Adam`] whose weight decay, 0.01 unless set, acts on the weights and not through the gradient.
+    #[doc(alias = "AdamW")]
     pub fn decoupled(params: Params, lr: f64) -> Self {
         let mut adam = Adam::new(params, lr).weight_decay(0.01);
         adam.0.rule.decoupled = true;

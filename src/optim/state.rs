@@ -232,7 +232,10 @@ pub(super) fn restored(
     // Those of unknown parameters were told of with these.
     differences.extend(found.keys().filter(|name| of_known(name)).map(|name| format!("`{name}` is not kept")));
     if !differences.is_empty() {
-        return Err(Error::value(format!("the state does not fit the optimizer: {}", differences.join("; "))));
+        return Err(Error::value(match &differences[..] {
+            [one] => format!("the state does not fit the optimizer: {one}"),
+            all => format!("the state does not fit the optimizer: {} differences:\n- {}", all.len(), all.join("\n- ")),
+        }));
     }
     let memory = |(layout, steps, tensors)| (steps > 0).then(|| Memory::restored(layout, steps, tensors));
     Ok(all.into_iter().map(memory).collect())

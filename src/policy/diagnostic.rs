@@ -73,6 +73,11 @@ impl Source<'_> {
         Error::new(error.kind(), text)
     }
 
+    /// What stands on the line before a place.
+    pub fn before(&self, place: Place) -> String {
+        self.line(place.line).chars().take(place.column - 1).collect()
+    }
+
     /// What stands at a place, up to what ends a value on its line.
     pub fn value_at(&self, place: Place) -> String {
         let line = self.line(place.line);

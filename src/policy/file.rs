@@ -190,7 +190,8 @@ fn check_form(source: &Source<'_>) -> Result<()> {
 }
 
 fn not_yaml(source: &Source<'_>, error: &ScanError) -> Error {
-    source.error(error.marker(), Error::policy(format!("not YAML: {}", error.info())))
+    let tab = if error.info().contains("tab") { "; YAML is indented by blanks, and not by tabs" } else { "" };
+    source.error(error.marker(), Error::policy(format!("not YAML: {}{tab}", error.info())))
 }
 
 /// A document that says of which version it is.
@@ -262,7 +263,16 @@ fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>, place: Place) ->
             format!("the key `{field}` is missing from this map{allowed}")
         }
         E::DuplicateMappingKey { key: Some(key), .. } => format!("the key `{key}` stands here twice"),
-        E::Unexpected { expected: "mapping start", .. } => expected("a map, `key: value`"),
+        E::Unexpected { expected: "mapping start", .. } => {
+            let before = source.before(place);
+            let key = before.trim_end().trim_end_matches(':').rsplit(['{', ',', ' ']).next().unwrap_or_default();
+            let example = match key {
+                "loss_scale" => ", as `{kind: dynamic}` or `{kind: fixed, scale: 1024}`",
+                "white" | "black" | "promote" => ", as `{add: [Softmax]}`",
+                _ => "",
+            };
+            expected("a map, `key: value`") + example
+        }
         E::Unexpected { expected: "sequence start", .. } => expected("a list, `[a, b]` or a line with `- ` for each"),
         E::Unexpected { expected: "string scalar", .. } | E::NullIntoString { .. } => expected("a single value"),
         E::InvalidScalar { ty: "u32" | "u64", .. } => expected("a whole number"),

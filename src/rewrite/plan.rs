@@ -18,7 +18,7 @@ use crate::{
     cell::{AsCell, Cell, Child, Node, Trace, known_kinds},
     cost::Speeds,
     error::{Error, Result, did_you_mean},
-    policy::{Entry, Level, Origin, Prefer, Rule, Scaler},
+    policy::{Entry, Level, Origin, Prefer, Rule, Run, Scaler},
     precision::Treatment,
     printable::printable,
 };
@@ -193,6 +193,7 @@ impl Policy {
         }
         order.check()?;
         check_paths(&decisions)?;
+        check_weight_grads(&self.rules, &decisions)?;
         check_kinds(self, &decisions)?;
         Ok((decisions, choices))
     }
@@ -298,6 +299,18 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
             Err(Error::policy(format!("{}: the rule for {} matches no cell{near}", rule.origin, rule.select)))
         }
         _ => Ok(()),
+    }
+}
+
+/// Rules about gradients of weights must reach some.
+fn check_weight_grads(rules: &[Rule], decisions: &[Decision]) -> Result<()> {
+    let rule = rules.iter().find(|rule| rule.run == Some(Run::LowForward) && rule.expect != Some(0));
+    match rule.filter(|_| decisions.iter().all(|decision| !decision.wide_weight_grads)) {
+        Some(Rule { origin, select, .. }) => Err(Error::policy(format!(
+            "{origin}: the rule for {select} asks for gradients of weights in float32, and decides for no dense layer and no \
+             convolution"
+        ))),
+        None => Ok(()),
     }
 }
 

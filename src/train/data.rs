@@ -193,8 +193,9 @@ impl Dataset {
     pub fn split(&self, train: usize, seed: u64) -> Result<Split> {
         if train == 0 || train >= self.len() {
             return Err(Error::data(format!(
-                "{train} of {} examples cannot be split off; allowed: 1 to one less than all",
-                self.len()
+                "{train} of {} examples cannot be split off; allowed: 1 to {}",
+                self.len(),
+                self.len().saturating_sub(1)
             )));
         }
         let order = self.order(seed, 0);

@@ -190,6 +190,8 @@ impl Fields {
             "a sequence" => "a list".into(),
             "" => NOT_KNOWN.into(),
             other => match other.strip_prefix("struct ") {
+                // The layers of a stack have one type of options.
+                Some("TransformerLayerSpec") => "a map with the options of TransformerEncoderLayer".into(),
                 Some(name) => format!("a map with the options of {}", name.strip_suffix("Spec").unwrap_or(name)),
                 None => other.to_string(),
             },
@@ -252,9 +254,21 @@ fn made_up(kind: &str) -> Option<(Fields, String)> {
             Ok(_) => true,
             Err(words) => missing_field(&words).is_some_and(|next| next != name),
         };
-        let value = values().into_iter().find(fits)?;
+        let value = values().into_iter().find(fits).or_else(|| options_of_all_kinds().find(fits))?;
         fields = fields.with(name, value);
     }
+}
+
+/// What a slot for one kind takes: the options in the documentation of that kind, and a list of them.
+fn options_of_all_kinds() -> impl Iterator<Item = Value> {
+    let of = |kind: &'static str| {
+        let example = example_in(documentation(kind)?, kind)?;
+        let mut options: serde_json::Map<String, Value> = serde_yaml::from_str(&example).ok()?;
+        options.remove("kind");
+        let options = Value::Object(options);
+        Some([options.clone(), vec![options].into()])
+    };
+    crate::layers::kinds().unwrap_or_default().into_iter().filter_map(of).flatten()
 }
 
 /// The option that a reader says is missing.

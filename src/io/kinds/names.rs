@@ -134,7 +134,7 @@ pub fn named(name: &str) -> Result<&'static str> {
 pub(crate) fn unknown(name: &str, here: &[&'static str]) -> String {
     let all: Vec<(&str, &str, &str)> = here.iter().map(|kind| (*kind, "", *kind)).chain(foreign()).collect();
     let near = match nearest(name, &all, |(name, ..)| name) {
-        None => String::new(),
+        None => "; a kind of a program is known to that program's own command".into(),
         Some((near, _, kind)) if near == kind => format!(" (did you mean `{kind}`?)"),
         Some((near, who, kind)) => format!(" (did you mean `{near}`, as {who} calls {kind}?)"),
     };

@@ -121,6 +121,11 @@ type Tensors<'a> = (BTreeMap<String, Stored<'a>>, BTreeMap<String, String>);
 impl<'a> Stored<'a> {
     /// All tensors of a file.
     pub fn all(bytes: &'a [u8]) -> Result<Tensors<'a>> {
+        // The archives and pickles of `torch.save`.
+        if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02") {
+            let words = "a file of `torch.save`; write the state dict as safetensors, as the guide page on weights of torch shows";
+            return Err(Error::weights(words));
+        }
         let damaged = |e| damaged(&e);
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
         let tied = match header.metadata().as_ref().and_then(|entries| entries.get(TIED)) {

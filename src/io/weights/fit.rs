@@ -91,6 +91,7 @@ pub(super) fn fit(bytes: &[u8], params: &[Named], options: &LoadOptions) -> Resu
         if hints == 0 { String::new() } else { same_end_or_near(name, all) }
     };
     let mut all = fit.rules.unused(&stored.keys().map(String::as_str).collect::<Vec<_>>(), &paths);
+    all.extend(prefix(&left_over, &missing));
     all.extend(missing.iter().map(|path| format!("`{path}` is not in the file{}", near(path, &unread))));
     all.extend(
         left_over
@@ -103,6 +104,17 @@ pub(super) fn fit(bytes: &[u8], params: &[Named], options: &LoadOptions) -> Resu
         [one] => Err(Error::weights(one.clone())),
         all => Err(Error::weights(format!("{} differences:\n- {}", all.len(), all.join("\n- ")))),
     }
+}
+
+/// What to do where every name that the network does not have begins with one part that the network's names lack.
+fn prefix(left_over: &[(&String, &str)], missing: &[&str]) -> Option<String> {
+    let (first, rest) = left_over.first()?.0.split_once('.')?;
+    let begins = |path: &str| path.strip_prefix(first).and_then(|rest| rest.strip_prefix('.')).map(String::from);
+    let all = left_over.iter().all(|(path, _)| begins(path).is_some());
+    (left_over.len() > 1 && all && missing.contains(&rest)).then(|| {
+        let first = printable(first);
+        format!("all of these names in the file begin with `{first}.`: `.rename(\"{first}.**\", \"**\")` takes it off")
+    })
 }
 
 struct Fit<'a> {
