@@ -125,14 +125,18 @@ fn the_page_on_the_command_has_every_command() {
     assert!(missing.is_empty(), "docs/guide/the-command.md does not describe {missing:?}");
 }
 
-/// A policy that a document shows can be read.
+/// A policy that a document shows can be read, and so can a model.
 #[test]
 fn policies_in_the_documents_are_policies() {
     let documents = documents();
     let read_policies = documents.iter().flat_map(|document| {
         let blocks = blocks(&read(document)).into_iter();
         let whole = blocks.filter(|block| block.language == "yaml" && block.text.starts_with("version: 1"));
-        whole.map(|block| precast::Policy::parse(&block.text, &document.to_string_lossy()).unwrap())
+        let (models, policies): (Vec<_>, Vec<_>) = whole.partition(|block| block.text.contains("\nnet:"));
+        for model in models {
+            precast::io::models::parse(&model.text, &document.to_string_lossy(), 0).unwrap();
+        }
+        policies.into_iter().map(|block| precast::Policy::parse(&block.text, &document.to_string_lossy()).unwrap())
     });
     assert!(read_policies.count() >= 2);
 }

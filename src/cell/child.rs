@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{
     AsCell, Cell, Forward, InSlot, SavedCell, evaluation,
     file::read_slot,
+    in_slot::PastItsSlot,
     recompute::recomputed,
     saved::note_not_written,
     site::{self, Site},
@@ -206,6 +207,16 @@ impl<C: Cell> From<Child<C>> for Child {
 }
 
 impl<C: ?Sized> Child<C> {
+    #[doc(hidden)]
+    pub fn forward<T: PastItsSlot>(&self, x: T) -> Result<Tensor> {
+        x.never()
+    }
+
+    #[doc(hidden)]
+    pub fn forward_many<T: PastItsSlot>(&self, inputs: T) -> Result<Vec<Tensor>> {
+        inputs.never()
+    }
+
     /// Asks that this cell and all inside it run in `dtype`, at every level and inside every region.
     /// A `to_float` further inside wins over this one.
     ///
@@ -412,6 +423,11 @@ impl<C: ?Sized + AsCell> Child<C> {
     }
 }
 
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not pass through a slot",
+    label = "neither a tensor nor an arrangement of tensors",
+    note = "tensors in tuples, lists and options pass; capture all else in the closure"
+)]
 /// Tensors in any arrangement, as they go into and out of a cell: one, a reference, a tuple, a list, an option.
 pub trait Castable: Sized {
     /// The same arrangement, owned.

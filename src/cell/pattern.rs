@@ -123,6 +123,9 @@ impl std::str::FromStr for Pattern {
         let segments = text
             .split('.')
             .map(|part| match part {
+                "(root)" => Err(Error::policy(
+                    "the path of the root cell is empty; a rule for it has the pattern `**`, which matches all cells, or its kind",
+                )),
                 "" => Err(Error::policy(format!("the path pattern `{text}` has an empty segment"))),
                 "*" => Ok(Segment::One),
                 "**" => Ok(Segment::Any),

@@ -89,8 +89,14 @@ impl fmt::Display for NonFinite {
         let pass = if self.backward { "backward" } else { "forward" };
         let met = if self.came_in { "which was given it" } else { "from finite numbers" };
         match self.cell.as_str() {
-            "" => write!(f, "{} in the network itself, {pass} pass, {met}", self.op),
-            cell => write!(f, "{} in cell `{}`, {pass} pass, {met}", self.op, printable(cell)),
+            "" => write!(f, "{} in the root cell, {pass} pass, {met}", self.op)?,
+            cell => write!(f, "{} in cell `{}`, {pass} pass, {met}", self.op, printable(cell))?,
+        }
+        match (self.op, self.came_in) {
+            (Op::Cast, false) => {
+                f.write_str(": an input or a parameter of the cell is too large for the dtype it is cast to")
+            }
+            _ => Ok(()),
         }
     }
 }

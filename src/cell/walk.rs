@@ -134,6 +134,9 @@ impl<C: ?Sized + AsCell> Child<C> {
 
 /// The error for a path at which no cell stands.
 pub(crate) fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a str>) -> Error {
+    if path == "(root)" {
+        return Error::path("the path of the root cell is empty; a pattern of a rule for it is `**`");
+    }
     Error::path(format!("no cell stands at `{path}`{}", did_you_mean_or_some(path, paths)))
 }
 

@@ -315,7 +315,13 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
             },
         }
     } else if let Some(key) = met.strip_prefix("unknown field `") {
-        format!("unknown key `{key}`{}; there may be {allowed}", did_you_mean(key, allowed.split(", ")))
+        let near = match key {
+            "level" | "dtype" | "pack" | "rules" | "loss_scale" if allowed.contains("net") => {
+                "; this looks like a policy, and a model is wanted".to_string()
+            }
+            key => did_you_mean(key, allowed.split(", ")),
+        };
+        format!("unknown key `{key}`{near}; there may be {allowed}")
     } else if what.starts_with("invalid u") {
         "not a whole number of at least 0".to_string()
     } else {

@@ -31,15 +31,19 @@ pub struct Sequential {
 
 /// A list of cells that its parent runs as it likes.
 ///
-/// It has no `forward` of its own. Run the list through its slot, so that an adapter put on the list is not slipped past:
+/// It has no `forward` of its own. Run the list through its slot, so that an adapter put on the list is not slipped past: all
+/// cells in order, or those that are chosen at run time, as in a mixture of experts.
 ///
 /// ```
 /// use precast::prelude::*;
 /// let mut rng = Rng::seed(0);
-/// let blocks = Child::new(CellList::new(vec![Dense::new(4, 4, &mut rng).into(), Dense::new(4, 4, &mut rng).into()]));
+/// let experts: CellList = (0..3).map(|_| Dense::new(4, 4, &mut rng)).collect();
+/// let experts = Child::new(experts);
 /// let x = Tensor::ones(&[3, 4], DType::F32);
-/// let y = blocks.with(&x, |list, x| list.iter().try_fold(x, |x, cell| cell.call(&x)?.add(&x)))?;
-/// assert_eq!(y.shape(), [3, 4]);
+/// let y = experts.with(&x, |cells, x| cells.iter().try_fold(x, |x, cell| cell.call(&x)?.add(&x)))?;
+/// let chosen = 1; // by a router
+/// let z = experts.with(&y, |cells, y| cells[chosen].call(&y))?;
+/// assert_eq!(z.shape(), [3, 4]);
 /// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Cell, Debug, Default, Serialize, Deserialize)]
@@ -86,6 +90,11 @@ macro_rules! row_of_cells {
                 self.cells.0.iter()
             }
 
+            /// The slot at a place, if there is one; `cells[i]` is a shorter word for one that is known to be there.
+            pub fn get(&self, i: usize) -> Option<&Child> {
+                self.cells.0.get(i)
+            }
+
             /// How many cells there are.
             pub fn len(&self) -> usize {
                 self.cells.0.len()
@@ -105,9 +114,18 @@ macro_rules! row_of_cells {
             }
         }
 
-        impl FromIterator<Child> for $name {
-            fn from_iter<I: IntoIterator<Item = Child>>(cells: I) -> Self {
-                $name::new(cells.into_iter().collect())
+        impl std::ops::Index<usize> for $name {
+            type Output = Child;
+            /// # Panics
+            /// When there is no such cell, as of a `Vec`.
+            fn index(&self, i: usize) -> &Child {
+                &self.cells.0[i]
+            }
+        }
+
+        impl<C: Into<Child>> FromIterator<C> for $name {
+            fn from_iter<I: IntoIterator<Item = C>>(cells: I) -> Self {
+                $name::new(cells.into_iter().map(Into::into).collect())
             }
         }
     };
@@ -123,11 +141,15 @@ impl Forward for Sequential {
 
 impl Forward for CellList {
     fn forward(&self, _: &Tensor) -> Result<Tensor> {
-        Err(Error::unsupported("a CellList is run by its parent and has no forward of its own; a Sequential has"))
+        Err(Error::unsupported(
+            "a CellList has no forward of its own: its parent runs the cells, `list.with(&x, |cells, x| ..)`; a Sequential runs one after the other",
+        ))
     }
 
     fn forward_many(&self, _: &[Tensor]) -> Result<Vec<Tensor>> {
-        Err(Error::unsupported("a CellList is run by its parent and has no forward of its own; a Sequential has"))
+        Err(Error::unsupported(
+            "a CellList has no forward of its own: its parent runs the cells, `list.with(&x, |cells, x| ..)`; a Sequential runs one after the other",
+        ))
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     DType, Grads, Param,
     cell::Params,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result, did_you_mean_or_some},
     kernels::{
         float::Float,
         memory::Pooled,
@@ -77,7 +77,7 @@ impl<R: Rule> Trained<R> {
         if matched {
             return Ok(());
         }
-        let near = did_you_mean(pattern, self.params.iter().map(|(path, _)| path));
+        let near = did_you_mean_or_some(pattern, self.params.iter().map(|(path, _)| path));
         Err(Error::path(format!("the group `{pattern}` matches no parameter{near}")))
     }
 

@@ -267,11 +267,11 @@ fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>, place: Place) ->
             let before = source.before(place);
             let key = before.trim_end().trim_end_matches(':').rsplit(['{', ',', ' ']).next().unwrap_or_default();
             let example = match key {
-                "loss_scale" => ", as `{kind: dynamic}` or `{kind: fixed, scale: 1024}`",
-                "white" | "black" | "promote" => ", as `{add: [Softmax]}`",
-                _ => "",
+                "loss_scale" => " such as `{kind: dynamic}` or `{kind: fixed, scale: 1024}`",
+                "white" | "black" | "promote" => " such as `{add: [Softmax]}`",
+                _ => ", `key: value`",
             };
-            expected("a map, `key: value`") + example
+            expected(&format!("a map{example}"))
         }
         E::Unexpected { expected: "sequence start", .. } => expected("a list, `[a, b]` or a line with `- ` for each"),
         E::Unexpected { expected: "string scalar", .. } | E::NullIntoString { .. } => expected("a single value"),

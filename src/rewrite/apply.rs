@@ -112,7 +112,9 @@ impl Plan {
         }
         match (misfit, changed) {
             (None, None) => Ok(()),
-            (Some(what), _) => Err(Error::path(format!("the plan was made for another network: {what}"))),
+            (Some(what), _) => Err(Error::path(format!(
+                "the plan was made for another network, or for this one before it changed: {what}"
+            ))),
             (None, Some(path)) => Err(Error::path(format!(
                 "the slot of {} does not hold what this plan put there: something else was applied since; undo that first, or \
                  clear every slot with `rewrite::undo`",

@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{Plan, Region};
 use crate::{
+    DType,
     cell::{Adapter, AsCell, CellCall, Child, ParamRead, Trace, TracedOp, named, no_such_path},
     error::{Error, Result},
     precision::{Frame, OpRules, resolve},
@@ -26,7 +27,7 @@ impl Plan {
     /// let run = |net: &Child<_>| net.trace(|net| net.call(&Tensor::ones(&[2, 4], DType::F32))).1;
     ///
     /// let error = plan.check(&run(&net)).unwrap_err(); // it was not applied
-    /// assert!(error.to_string().starts_with("Linear of `0` (Dense) ran in f32, f32, f32; the plan says bf16"), "{error}");
+    /// assert!(error.to_string().starts_with("Linear of `0` (Dense) ran in f32; the plan says bf16"), "{error}");
     /// plan.apply(&mut net)?;
     /// plan.check(&run(&net))?;
     /// # Ok::<(), Error>(())
@@ -101,18 +102,24 @@ impl Claim<'_> {
 const SHOWN: usize = 3;
 
 fn check<'a>(claims: impl Iterator<Item = Claim<'a>>, trace: &Trace) -> Result<()> {
-    let claims: HashMap<&str, Claim<'_>> = claims.map(|claim| (claim.path, claim)).collect();
+    let mut paths = Vec::new();
+    let claims: HashMap<&str, Claim<'_>> =
+        claims.inspect(|claim| paths.push(claim.path)).map(|claim| (claim.path, claim)).collect();
     let claim = |path: &str| {
         claims
             .get(path)
-            .ok_or_else(|| no_such_path(path, claims.keys().copied()).context("the trace is of another network"))
+            .ok_or_else(|| no_such_path(path, paths.iter().copied()).context("the trace is of another network"))
     };
-    let mut found = Vec::<String>::new();
+    let (mut found, mut as_planned, mut otherwise) = (Vec::<String>::new(), false, false);
     for call in &trace.cells {
         found.extend(cell(call, claim)?);
     }
     for run in trace.ops.iter().filter(|run| run.by_cell && !run.backward) {
-        found.extend(op(run, claim(&run.path)?));
+        let claim = claim(&run.path)?;
+        let wrong = op(run, claim);
+        as_planned |= wrong.is_none() && claim.region.lowers();
+        otherwise |= wrong.is_some();
+        found.extend(wrong);
     }
     for read in &trace.reads {
         found.extend(param(read, trace, &claim)?);
@@ -128,6 +135,10 @@ fn check<'a>(claims: impl Iterator<Item = Claim<'a>>, trace: &Trace) -> Result<(
         more => format!("; and {more} more"),
     };
     shown.truncate(SHOWN);
+    let more = match otherwise && !as_planned {
+        false => more,
+        true => format!("{more} (no op ran as planned: is the plan applied to this network?)"),
+    };
     match shown.is_empty() {
         true => Ok(()),
         false => Err(Error::plan(format!("{}{more}", shown.join("; ")))),
@@ -162,7 +173,13 @@ fn op(run: &TracedOp, claim: &Claim<'_>) -> Option<String> {
     match resolve(Some(&frame), run.op, &run.inputs) {
         Ok(casts) if casts.after(&run.inputs) == run.inputs => None,
         casts => {
-            let dtypes = |of: &[crate::DType]| of.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ");
+            let dtypes = |of: &[DType]| {
+                let mut names: Vec<&str> = of.iter().map(|dtype| dtype.name()).collect();
+                if names.iter().all(|name| *name == names[0]) {
+                    names.truncate(1);
+                }
+                names.join(", ")
+            };
             let wanted = match (claim.region, casts) {
                 (Region::Fixed(dtype), _) => dtype.to_string(),
                 (_, Ok(casts)) => dtypes(&casts.after(&run.inputs)),

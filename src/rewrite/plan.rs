@@ -18,7 +18,8 @@ use crate::{
     cell::{AsCell, Cell, Child, Node, Trace, known_kinds},
     cost::Speeds,
     error::{Error, Result, did_you_mean},
-    policy::{Entry, Level, Origin, Prefer, Rule, Run, Scaler},
+    io::kinds::named_elsewhere,
+    policy::{Entry, Level, Origin, Prefer, Rule, Run, Scaler, Select},
     precision::Treatment,
     printable::printable,
 };
@@ -295,7 +296,7 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
         }
         None if hits == 0 => {
             let (paths, kinds) = (decisions.iter().map(|d| d.path.as_str()), decisions.iter().map(|d| d.kind.as_ref()));
-            let near = rule.select.nearest(paths, kinds);
+            let near = other_name(&rule.select, decisions).unwrap_or_else(|| rule.select.nearest(paths, kinds));
             Err(Error::policy(format!("{}: the rule for {} matches no cell{near}", rule.origin, rule.select)))
         }
         _ => Ok(()),
@@ -324,6 +325,22 @@ fn check_paths(decisions: &[Decision]) -> Result<()> {
             printable(path)
         ))),
     }
+}
+
+/// What is meant by a selection that matches nothing: a kind under another system's name, or a parameter.
+fn other_name(select: &Select, decisions: &[Decision]) -> Option<String> {
+    let select = match select {
+        Select::Kind(kind) => {
+            let (here, who) = named_elsewhere(kind)?;
+            return Some(format!(" (what {who} calls so is `{here}` here)"));
+        }
+        Select::Path(pattern) => pattern.to_string(),
+    };
+    let is_cell = |path: &str| decisions.iter().any(|decision| decision.path == path);
+    let (cell, last) = select.rsplit_once('.').filter(|(cell, _)| is_cell(cell))?;
+    matches!(last, "weight" | "bias").then(|| {
+        format!(" (`{}` is a parameter of the cell `{}`, and a rule names cells)", printable(last), printable(cell))
+    })
 }
 
 /// A kind that a user put on a list must exist: in the library, in the program, or in the network at hand.

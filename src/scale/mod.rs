@@ -141,7 +141,8 @@ impl LossScale {
         Ok(())
     }
 
-    /// Continues from a checkpoint that was written between two steps.
+    /// Continues from a checkpoint that was written between two steps. A fixed scale takes that of the state, which may have been
+    /// [set](LossScale::set_scale) by hand.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a state that this scale cannot reach, such as a scale above its maximum.

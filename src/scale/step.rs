@@ -51,6 +51,18 @@ pub enum Outcome {
     },
 }
 
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Stepped => f.write_str("the parameters were updated"),
+            Outcome::Skipped { cause, first } => write!(f, "skipped: {cause}, first seen in `{first}`"),
+            Outcome::Stalled { cause, first, skipped } => {
+                write!(f, "stalled after {skipped} skipped steps: {cause}, first seen in `{first}`")
+            }
+        }
+    }
+}
+
 /// Why a step was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

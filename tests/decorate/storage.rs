@@ -277,7 +277,12 @@ fn an_error_changes_nothing() {
             "the exclusion of kind Dence matches no cell (did you mean `Dense`?)",
         ),
         // A kind of the library that this network has not.
-        (bf16().exclude_kind("LSTMCell"), ErrorKind::Path, "the exclusion of kind LSTMCell matches no cell"),
+        (
+            bf16().exclude_kind("LSTMCell"),
+            ErrorKind::Path,
+            "the exclusion of kind LSTMCell matches no cell (there are `Sequential`, `Conv2d`, `BatchNorm2d`, `ReLU`, `Flatten`, \
+             `LayerNorm`, and 2 more)",
+        ),
         (
             bf16().exclude_path("1.running_men").unwrap(),
             ErrorKind::Path,
