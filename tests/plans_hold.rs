@@ -187,7 +187,8 @@ fn a_trace_that_contradicts_the_plan_is_found() {
     assert_eq!(
         refused(plan.check(&run(&net))),
         "Linear of `blocks.0` (Dense) ran in f32; the plan says bf16; Linear of `blocks.1` (Dense) ran in f32; the plan says \
-         bf16; Relu of the root cell (Net) ran in f32; the plan says bf16"
+         bf16; Relu of the root cell (Net) ran in f32; the plan says bf16 (no op ran as planned: is the plan applied to this \
+         network?)"
     );
     plan.apply(&mut net).unwrap();
     plan.check(&run(&net)).unwrap();
