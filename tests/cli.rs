@@ -307,7 +307,7 @@ fn own(args: &[&str]) -> (String, String, String) {
 fn a_program_of_its_own_has_the_command_with_its_networks_and_cells() {
     let done = format!("{:?}", std::process::ExitCode::SUCCESS);
     let (out, status, _) = own(&["plan", "gated", "--policy", "o2"]);
-    assert!(out.starts_with("model   gated (built in)\n") && status == done, "{status}: {out}");
+    assert!(out.starts_with("model   gated (of this program)\n") && status == done, "{status}: {out}");
     assert!(out.contains("├─ 1         Gate         runs f16") && out.contains("│  └─ gate   Dense"), "{out}");
     let (out, ..) = own(&["graph", "gated", "--batch", "2"]);
     assert!(out.contains("| sigmoid_"), "the network is called: {out}");
