@@ -51,6 +51,7 @@ fn a_group_is_as_an_optimizer_of_its_own() {
 fn a_group_of_nobody_is_an_error() {
     let message = |pattern| Sgd::new(net().params(), 0.1).group(pattern, |group| group).unwrap_err().to_string();
     assert_eq!(message("0.wieght"), "the group `0.wieght` matches no parameter (did you mean `0.weight`?)");
-    assert_eq!(message("*.*.bias"), "the group `*.*.bias` matches no parameter");
+    let all = message("*.*.bias");
+    assert!(all.starts_with("the group `*.*.bias` matches no parameter (there are `0.weight`, `0.bias`, "), "{all}");
     assert!(message("0.we*").contains("has a `*` inside the segment"));
 }
