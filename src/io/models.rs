@@ -124,8 +124,8 @@ impl Model {
         self
     }
 
-    /// A batch of this shape, as the model takes it: ones, or the index 0.
-    pub(crate) fn sample(&self, shape: &[usize]) -> Tensor {
+    /// A batch of this shape as the model takes it, to trace a call with: ones, or the index 0.
+    pub fn sample(&self, shape: &[usize]) -> Tensor {
         match self.input_dtype {
             DType::I64 => Tensor::zeros(shape, DType::I64),
             dtype => Tensor::ones(shape, dtype),
