@@ -44,7 +44,7 @@ pub fn run(words: &[String]) -> Result {
 fn unpacked(made: &Path, package: &str, folder: &Path) -> Result<PathBuf> {
     let name = newest(made, package)?;
     let file = made.join(format!("{name}.crate")).display().to_string();
-    shell::run("tar", &["xzf", &file, "-C", &folder.display().to_string()], &[])?;
+    shell::run("tar", &["xzmf", &file, "-C", &folder.display().to_string()], &[])?;
     Ok(folder.join(name))
 }
 
