@@ -352,7 +352,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         let run = |inputs: I::Owned| {
             let outputs = body(&self.cell, inputs)?;
             if let Some(entering) = entering {
-                let (kind, has_params) = (self.cell.as_cell().kind(), !self.named_params().is_empty());
+                let (kind, has_params) = (self.cell.as_cell().kind(), site::has_params(self.cell.as_cell()));
                 let (slot, inputs, outputs) = (self.id(), entering, outputs.elements());
                 observe::emit_cell_call(CellCall { slot, kind, has_params, inputs, outputs });
             }

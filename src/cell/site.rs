@@ -75,7 +75,8 @@ pub(super) fn check_unplanned(cell: &dyn Cell) -> Result<()> {
     )))
 }
 
-fn has_params(cell: &dyn Cell) -> bool {
+/// Whether a cell, or one inside it, has parameters or buffers.
+pub(super) fn has_params(cell: &dyn Cell) -> bool {
     let mut found = false;
     cell.visit(&mut |_, node| {
         found = found
@@ -89,7 +90,7 @@ fn has_params(cell: &dyn Cell) -> bool {
 
 impl<C: ?Sized + AsCell> Child<C> {
     /// Tells every slot where it stands. A plan does so when all its adapters are in place.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn number_adapters(&mut self) {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
         fn go(slot: &mut SlotMut<'_>, path: &mut String, around: Option<&Around>) {

@@ -48,7 +48,7 @@ impl Plan {
             changed += usize::from(met.0 != wanted);
             before.push(met);
         });
-        net.settle();
+        net.number_adapters();
         event!(
             INFO,
             level = %self.policy.level,

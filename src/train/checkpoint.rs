@@ -11,7 +11,7 @@ use crate::{
     Child, DType, LossScale, Optimizer, Param, Policy, Tensor,
     cell::AsCell,
     error::{Error, Result},
-    io::weights::{self, File},
+    io::weights::{self, File, Named},
     optim::OptimizerState,
     printable::printable,
     scale::ScaleState,
@@ -106,7 +106,7 @@ impl Checkpoint {
     /// The state of a run now. The optimizers are in the order in which [`restore`](Checkpoint::restore) is given them.
     pub fn of<C: ?Sized + AsCell>(net: &Child<C>, optimizers: &[&dyn Optimizer], scale: &LossScale) -> Self {
         let (mut params, mut tensors) = (BTreeMap::new(), BTreeMap::new());
-        for (mut paths, param) in weights::by_param(net) {
+        for Named { mut paths, param } in weights::by_param(net) {
             let path = paths.remove(0);
             params.insert(path.clone(), Storage::of(&param, paths));
             tensors.insert(path, param.full());
@@ -255,7 +255,7 @@ impl Checkpoint {
     /// The value of each parameter, or everything in which the network differs.
     fn values<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<Vec<(Param, &Tensor)>> {
         let (mut values, mut differences, mut known) = (Vec::new(), Vec::new(), BTreeSet::new());
-        for (mut paths, param) in weights::by_param(net) {
+        for Named { mut paths, param } in weights::by_param(net) {
             let path = paths.remove(0);
             let name = printable(&path).into_owned();
             let Some(storage) = self.head.params.get(&path) else {

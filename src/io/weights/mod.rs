@@ -42,7 +42,7 @@ use crate::{Child, Param, Tensor, cell::AsCell, error::Result, io::files, loggin
 pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<()> {
     let mut tied = BTreeMap::new();
     let mut tensors = Vec::new();
-    for Named { paths, param } in named(net) {
+    for Named { paths, param } in by_param(net) {
         let mut paths = paths.into_iter();
         let Some(first) = paths.next() else { continue };
         tied.extend(paths.map(|path| (path, first.clone())));
@@ -132,24 +132,19 @@ pub fn load_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, opt
 /// # Errors
 /// As [`load_with`], without the name of a file.
 pub fn load_bytes<C: ?Sized + AsCell>(net: &Child<C>, bytes: &[u8], options: &LoadOptions) -> Result<Loaded> {
-    let (values, loaded) = fit::fit(bytes, &named(net), options)?;
+    let (values, loaded) = fit::fit(bytes, &by_param(net), options)?;
     values.iter().try_for_each(|(param, value)| param.set(value))?;
     Ok(loaded)
 }
 
 /// A parameter with all its paths, in the order of the walk.
-struct Named {
-    paths: Vec<String>,
-    param: Param,
-}
-
-/// All parameters and buffers of a network, each once, with all its paths.
-pub(crate) fn by_param<C: ?Sized + AsCell>(net: &Child<C>) -> Vec<(Vec<String>, Param)> {
-    named(net).into_iter().map(|Named { paths, param }| (paths, param)).collect()
+pub(crate) struct Named {
+    pub paths: Vec<String>,
+    pub param: Param,
 }
 
 /// Parameters in the order of their first paths, each once.
-fn named<C: ?Sized + AsCell>(net: &Child<C>) -> Vec<Named> {
+pub(crate) fn by_param<C: ?Sized + AsCell>(net: &Child<C>) -> Vec<Named> {
     let named = net.named_params();
     let mut all: Vec<Named> = Vec::new();
     let mut place = BTreeMap::new();
