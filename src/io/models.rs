@@ -33,6 +33,7 @@ use crate::{
     cell::{AsCell, Slot, known_kinds, writing},
     error::{Error, Result, did_you_mean},
     io::{
+        document::{Place, Source},
         files,
         kinds::{named_elsewhere, unknown},
     },
@@ -192,9 +193,8 @@ impl Model {
                 Ok(Model { name, input, input_dtype, net })
             }
             other => {
-                let at = head.version.referenced;
-                let place = format!("{origin}:{}:{}", at.line(), at.column());
-                Err(Error::model(format!("{place}: version {other} is not one that is read here ({VERSION})")))
+                let words = format!("version {other} is not one that is read here ({VERSION})");
+                Err(Source::new(origin, text).error(head.version.referenced, Error::model(words)))
             }
         }
     }
@@ -280,27 +280,26 @@ fn read<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
         reject_unsupported_tags: true,
         with_snippet: false,
     };
-    serde_yaml::from_str_with_options(text, options).map_err(|e| Error::model(message(&e, origin)))
+    serde_yaml::from_str_with_options(text, options).map_err(|e| in_our_words(&e, &Source::new(origin, text)))
 }
 
-/// `file:line:column: what is wrong`, with the nearest allowed name.
+/// What is wrong, with its place and the nearest allowed name.
 ///
 /// Cells are read through trait objects, which turn the errors inside into text. Each level has appended a place to that
 /// text; the first one is the innermost.
-fn message(error: &serde_yaml::Error, origin: &str) -> String {
+fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>) -> Error {
     // The whole file is parsed to read its head, before any cell. A file beyond a limit fails there.
     if let serde_yaml::Error::Budget { breach, location } = error.without_snippet() {
-        return format!("{origin}:{}:{}: {}", location.line().max(1), location.column().max(1), over_limit(breach));
+        return source.error(*location, Error::model(over_limit(breach)));
     }
     let text = error.without_snippet().to_string();
     let (mut what, mut place) = (text.as_str(), None);
     while let Some((before, at)) = what.rsplit_once(" at line ")
         && let Some((line, column)) = at.split_once(", column ")
-        && let (Ok(line), Ok(column)) = (line.parse::<u64>(), column.parse::<u64>())
+        && let (Ok(line), Ok(column)) = (line.parse(), column.parse())
     {
-        (what, place) = (before, Some((line, column)));
+        (what, place) = (before, Some(Place { line, column }));
     }
-    let place = place.map_or(String::new(), |(line, column)| format!(":{line}:{column}"));
     let (met, allowed) = what.split_once("`, expected ").unwrap_or((what, ""));
     let allowed = allowed.trim_start_matches("one of ");
     let kinds = kinds().unwrap_or_default();
@@ -325,13 +324,16 @@ fn message(error: &serde_yaml::Error, origin: &str) -> String {
     } else if what.starts_with("invalid u") {
         "not a whole number of at least 0".to_string()
     } else {
-        in_our_words(what)
+        reworded(what)
     };
-    format!("{origin}{place}: {what}")
+    match place {
+        Some(place) => source.error(place, Error::model(what)),
+        None => Error::model(what).context(&source.name),
+    }
 }
 
 /// Rewords the parser's errors, of which only the text is known.
-fn in_our_words(what: &str) -> String {
+fn reworded(what: &str) -> String {
     if let Some(key) = what.strip_prefix("duplicate mapping key: ") {
         let key = key.split(',').next().unwrap_or(key);
         return format!("the key `{key}` stands here twice");

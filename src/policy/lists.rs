@@ -15,6 +15,7 @@ use super::{GraphList, Level};
 use crate::{
     DType, Op,
     error::{Error, Result},
+    io::document::{Place, Source},
     precision::{OpRules, Treatment},
     printable::printable,
 };
@@ -37,6 +38,14 @@ pub enum Origin {
         /// Column, from 1.
         column: usize,
     },
+}
+
+impl Origin {
+    /// A place in a file.
+    pub(super) fn at(source: &Source<'_>, place: impl Into<Place>) -> Self {
+        let Place { line, column } = place.into();
+        Origin::File { file: source.name.clone(), line, column }
+    }
 }
 
 impl fmt::Display for Origin {

@@ -4,10 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DynamicScale, LossScaleSpec,
-    diagnostic::Source,
     v1::{At, placeless},
 };
-use crate::error::{Error, Result, did_you_mean};
+use crate::{
+    error::{Error, Result, did_you_mean},
+    io::document::Source,
+};
 
 /// All kinds of loss scale in one: serde's tagged enums would lose the places.
 #[derive(Serialize, Deserialize)]

@@ -2,7 +2,6 @@
 //!
 //! This floor knows kinds, paths and names, never a tensor.
 
-mod diagnostic;
 mod embedded;
 mod file;
 mod graph;

@@ -8,18 +8,19 @@ use serde::{
 };
 use serde_yaml::Spanned;
 
-use super::{Entry, GraphList, Level, Lists, Origin, Pack, diagnostic::Source, file, lists::Listed};
+use super::{Entry, GraphList, Level, Lists, Origin, Pack, lists::Listed};
 use crate::{
     DType, Op,
     catalogue::System,
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
+    io::document::{self, Document, Source},
     precision::Treatment,
 };
 
 /// Reads a pack file. Every op must be in the catalogue; kinds of cells are open, since users have their own.
 pub(super) fn parse(text: &str, name: &str) -> Result<Pack> {
-    let source = Source { name: name.into(), text };
-    let read: PackV1 = file::document(&source, "pack")?;
+    let source = Source::new(name, text);
+    let read: PackV1 = document::read(&source)?;
     let name: Arc<str> = read.name.as_str().into();
     let mut pack = Pack {
         source: read.source,
@@ -182,7 +183,10 @@ struct PackV1 {
     graph: Option<GraphV1>,
 }
 
-impl file::Versioned for PackV1 {
+impl Document for PackV1 {
+    const WHAT: &'static str = "pack";
+    const KIND: ErrorKind = ErrorKind::Policy;
+
     fn version(&self) -> &Spanned<u32> {
         &self._version
     }

@@ -10,14 +10,13 @@ use serde_yaml::{Location, Spanned};
 
 use super::{
     Entry, GraphLevel, Level, Lists, NO_PREFERENCE, NO_RULES, Origin, Pack, Policy, Rule, Run, Select, check_low,
-    diagnostic::Source,
-    file::Versioned,
     lists::{COLORS, Listed},
     loss_scale_v1::{self, LossScaleV1},
 };
 use crate::{
     DType, Op,
-    error::{Error, Result, by_name, did_you_mean},
+    error::{Error, ErrorKind, Result, by_name, did_you_mean},
+    io::document::{Document, Source},
     precision::Treatment,
 };
 
@@ -51,9 +50,30 @@ pub(super) struct PolicyV1 {
     scaler: Option<At<String>>,
 }
 
-impl Versioned for PolicyV1 {
+impl Document for PolicyV1 {
+    const WHAT: &'static str = "policy";
+    const KIND: ErrorKind = ErrorKind::Policy;
+
     fn version(&self) -> &At<u32> {
         &self.version
+    }
+
+    fn allowed(key: &str) -> &'static str {
+        match key {
+            "level" => "O0, O1, O2, O3, auto, graph",
+            "dtype" => "float16, bfloat16",
+            "run" => "float32, low, inherit",
+            "kind" => "none, fixed, dynamic",
+            _ => "",
+        }
+    }
+
+    fn example(key: &str) -> &'static str {
+        match key {
+            "loss_scale" => "`{kind: dynamic}` or `{kind: fixed, scale: 1024}`",
+            "white" | "black" | "promote" => "`{add: [Softmax]}`",
+            _ => "",
+        }
     }
 }
 
@@ -320,7 +340,7 @@ fn rule(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
         );
     }
     let expect = expect.map(|expect| expect.value);
-    Ok(Rule { select, run, checkpoint, because, expect, origin: source.origin(written.referenced) })
+    Ok(Rule { select, run, checkpoint, because, expect, origin: Origin::at(source, written.referenced) })
 }
 
 const NO_KIND: &str = "an empty kind; the kind of a cell is the name of its type, as Dense";
@@ -381,7 +401,7 @@ impl Changing<'_> {
                     let error = on_it_already(&kind.value, color, Listed::Cells, earlier);
                     return Err(source.error(kind.referenced, error));
                 }
-                lists.put_cell(kind.value.clone(), Entry::new(treatment, source.origin(kind.referenced)));
+                lists.put_cell(kind.value.clone(), Entry::new(treatment, Origin::at(source, kind.referenced)));
             }
         }
         Ok(())
@@ -415,7 +435,7 @@ impl Changing<'_> {
                 let error = on_it_already(&name.value, color, Listed::Ops, &earlier);
                 return Err(self.source.error(name.referenced, error));
             }
-            added.extend(new.into_iter().map(|op| (op, self.source.origin(name.referenced))));
+            added.extend(new.into_iter().map(|op| (op, Origin::at(self.source, name.referenced))));
         }
         Ok((removed, added))
     }

@@ -4,19 +4,18 @@ use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
 use serde_yaml::{Location, granit_parser::Marker};
 
-use super::Origin;
 use crate::{error::Error, printable::printable};
 
 /// A text and the name it is known by.
 #[derive(Debug)]
-pub(super) struct Source<'a> {
+pub(crate) struct Source<'a> {
     pub name: Arc<str>,
     pub text: &'a str,
 }
 
 /// A place in a text, both numbers from 1; the column counts characters.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub line: usize,
     pub column: usize,
 }
@@ -50,13 +49,14 @@ impl Place {
 const SHOWN: usize = 100;
 const LONGEST: usize = 400;
 
-impl Source<'_> {
-    /// Where something was written, for lists and rules.
-    pub fn origin(&self, place: impl Into<Place>) -> Origin {
-        let Place { line, column } = place.into();
-        Origin::File { file: self.name.clone(), line, column }
+impl<'a> Source<'a> {
+    /// A text, without the mark of its byte order, under a name.
+    pub fn new(name: &str, text: &'a str) -> Self {
+        Source { name: name.into(), text: text.strip_prefix('\u{feff}').unwrap_or(text) }
     }
+}
 
+impl Source<'_> {
     /// The same error with its place before it and the line behind it.
     pub fn error(&self, place: impl Into<Place>, error: Error) -> Error {
         let Place { line, column } = place.into();
