@@ -227,19 +227,31 @@ impl Dataset {
     fn in_batches(&self, order: Vec<usize>, size: usize, batches: usize) -> impl Iterator<Item = Batch> {
         (0..batches).map(move |i| {
             let to = if i + 1 == batches { order.len() } else { (i + 1) * size };
-            let part = self.take(&order[i * size..to]);
-            let n = part.len();
-            let of = |shape: &[usize]| [&[n], shape].concat();
-            let x = Tensor::from_vec(part.values, &of(&part.shape)).expect("whole examples");
-            let y = match part.targets {
-                Targets::Classes(labels) => Tensor::from_vec(labels, &[n]).expect("one label each"),
-                Targets::Numbers { shape, values } => Tensor::from_vec(values, &of(&shape)).expect("whole targets"),
-            };
-            Batch { x, y }
+            self.of(&order[i * size..to])
         })
     }
 
-    fn order(&self, seed: u64, stream: u64) -> Vec<usize> {
+    /// The batch of an epoch of training at a place from 0, in an [`order`](Dataset::order).
+    pub(super) fn batch(&self, order: &[usize], size: usize, place: usize) -> Batch {
+        let last = place + 1 >= batches_of_epoch(order.len(), size);
+        self.of(&order[place * size..if last { order.len() } else { (place + 1) * size }])
+    }
+
+    /// A batch of some examples.
+    fn of(&self, order: &[usize]) -> Batch {
+        let part = self.take(order);
+        let n = part.len();
+        let of = |shape: &[usize]| [&[n], shape].concat();
+        let x = Tensor::from_vec(part.values, &of(&part.shape)).expect("whole examples");
+        let y = match part.targets {
+            Targets::Classes(labels) => Tensor::from_vec(labels, &[n]).expect("one label each"),
+            Targets::Numbers { shape, values } => Tensor::from_vec(values, &of(&shape)).expect("whole targets"),
+        };
+        Batch { x, y }
+    }
+
+    /// The order of the examples in an epoch.
+    pub(super) fn order(&self, seed: u64, stream: u64) -> Vec<usize> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(stream);
         let mut order: Vec<usize> = (0..self.len()).collect();

@@ -5,11 +5,11 @@ use std::{mem, time::Instant};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Epoch, History, Schedule, Score, Step,
+    Checkpoint, Epoch, History, Loss, Schedule, Score, Step,
     data::{Batch, Split, batches_of_epoch, check_batch},
 };
 use crate::{
-    Child, DType, Reduction, Tensor,
+    Child, Tensor,
     cell::{AsCell, Params},
     error::{Error, Result},
     logging::event,
@@ -39,6 +39,8 @@ pub struct FitOptions {
     pub seed: u64,
     /// The optimizer; gradient descent with momentum 0.9.
     pub method: Method,
+    /// The loss; none: the [usual](Loss::usual) one of the targets.
+    pub loss: Option<Loss>,
     /// The loss scale; none.
     pub loss_scale: LossScaleSpec,
     /// Whether to [find](Child::find_non_finite), for each skipped step, the op in which the first number appeared that is not
@@ -76,8 +78,18 @@ impl Default for FitOptions {
     fn default() -> Self {
         let method = Method::Sgd { momentum: 0.9 };
         let (schedule, loss_scale) = (Schedule::Constant, LossScaleSpec::None);
-        let (warm_up, seed, find_non_finite) = (0, 0, false);
-        FitOptions { epochs: 10, batch: 32, lr: 0.05, schedule, warm_up, seed, method, loss_scale, find_non_finite }
+        FitOptions {
+            epochs: 10,
+            batch: 32,
+            lr: 0.05,
+            schedule,
+            warm_up: 0,
+            seed: 0,
+            method,
+            loss: None,
+            loss_scale,
+            find_non_finite: false,
+        }
     }
 }
 
@@ -118,6 +130,8 @@ pub enum Event<'a> {
 /// | [`Classes`](super::data::Targets::Classes) | `[n, classes]` | mean cross entropy | accuracy |
 /// | [`Numbers`](super::data::Targets::Numbers) of a shape | `[n, ...]` of that shape | mean squared error | mean squared error |
 ///
+/// [`FitOptions::loss`] is another [`Loss`].
+///
 /// ```
 /// use precast::{data::Dataset, prelude::*, train::{FitOptions, fit}};
 /// // y = 2 x - 1 at a hundred points.
@@ -152,15 +166,48 @@ pub fn fit<C: ?Sized + AsCell>(
     Ok(fit.history)
 }
 
-/// A training run that advances epoch by epoch, so that several runs can take turns. [`fit`] does all epochs in one call.
+/// A training run that advances step by step, so that several runs can take turns, and one can be stopped and gone on with.
+/// [`fit`] does all epochs in one call.
+///
+/// ```
+/// use precast::{data, prelude::*, train::{Fit, FitOptions, History}};
+/// # fn main() -> Result<()> {
+/// let split = data::digits()?.reshape(&[64])?.split(96, 0)?;
+/// let mut net = Child::new(Dense::new(64, 10, &mut Rng::seed(1)));
+/// let options = FitOptions { epochs: 2, ..FitOptions::default() };
+/// let mut fit = Fit::new(&net, &options)?;
+/// for _ in 0..4 {
+///     fit.advance(&mut net, &split)?; // three steps, and the end of the first epoch
+/// }
+/// let checkpoint = fit.checkpoint(&net);
+///
+/// let mut fit = Fit::resume(&mut net, &options, &checkpoint, History::default())?;
+/// while fit.advance(&mut net, &split)?.is_some() {}
+/// assert_eq!(fit.history().steps.len(), 3); // those of the second epoch
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Fit {
     options: FitOptions,
     scale: LossScale,
     optimizer: Box<dyn Optimizer>,
-    /// Steps that updated the parameters.
-    stepped: usize,
+    place: Place,
+    /// The order of the examples in the epoch of the place; empty before its first step.
+    order: Vec<usize>,
+    /// Whether the first step of this process was checked against the applied plan.
+    checked: bool,
     history: History,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    epoch: usize,
+    /// Steps of the epoch.
+    step: usize,
+    /// Steps of the run that updated the parameters.
+    stepped: usize,
 }
 
 impl Fit {
@@ -184,7 +231,41 @@ impl Fit {
             .iter()
             .map(|(_, param)| bytes(&param.value()) + param.master().as_ref().map_or(0, bytes));
         let history = History { param_bytes: param_bytes.sum(), ..History::default() };
-        Ok(Fit { options: options.clone(), scale, optimizer, stepped: 0, history })
+        let (options, place, order) = (options.clone(), Place::default(), Vec::new());
+        Ok(Fit { options, scale, optimizer, place, order, checked: false, history })
+    }
+
+    /// A run that goes on from a checkpoint, for a network and options as those of the run that made it. With the history that
+    /// the run had then, the rest gets the same weights and the same history, but for times; without, the mean loss of the
+    /// first epoch is that of its last steps.
+    ///
+    /// # Errors
+    /// As [`Fit::new`] and [`Checkpoint::restore`]; [`ErrorKind::Weights`](crate::ErrorKind::Weights) when the checkpoint was
+    /// not made by [`Fit::checkpoint`].
+    pub fn resume<C: ?Sized + AsCell>(
+        net: &mut Child<C>,
+        options: &FitOptions,
+        checkpoint: &Checkpoint,
+        history: History,
+    ) -> Result<Self> {
+        let mut fit = Fit::new(net, options)?;
+        let count = |name| {
+            let count = checkpoint.count(name).and_then(|count| usize::try_from(count).ok());
+            count.ok_or_else(|| Error::weights(format!("the checkpoint counts no `{name}`; `Fit::checkpoint` makes those")))
+        };
+        fit.place = Place { epoch: count(EPOCH)?, step: count(STEP)?, stepped: count(STEPPED)? };
+        checkpoint.restore(net, &mut [fit.optimizer.as_mut()], &mut fit.scale)?;
+        fit.history = History { param_bytes: fit.history.param_bytes, ..history };
+        Ok(fit)
+    }
+
+    /// All that the run needs to go on from here.
+    pub fn checkpoint<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Checkpoint {
+        let Place { epoch, step, stepped } = self.place;
+        Checkpoint::of(net, &[self.optimizer.as_ref()], &self.scale)
+            .counting(EPOCH, epoch as u64)
+            .counting(STEP, step as u64)
+            .counting(STEPPED, stepped as u64)
     }
 
     /// What happened so far.
@@ -192,7 +273,12 @@ impl Fit {
         &self.history
     }
 
-    /// Trains for one epoch; `net` is the network that the run was made for. A run that has stalled does nothing.
+    /// Whether every epoch was done, or the run has stalled.
+    pub fn is_over(&self) -> bool {
+        self.place.epoch >= self.options.epochs || self.history.stalled().is_some()
+    }
+
+    /// Trains for the rest of the epoch; `net` is the network that the run was made for. A run that is over does nothing.
     ///
     /// # Errors
     /// As [`fit`].
@@ -202,27 +288,53 @@ impl Fit {
         data: &Split,
         observer: &mut dyn FnMut(Event<'_>),
     ) -> Result<()> {
-        if data.train.is_empty() || data.test.is_empty() {
-            return Err(Error::data("a training run needs examples to train with and examples to test with"));
+        while let Some(event) = self.advance(net, data)? {
+            observer(event);
+            if let Event::Epoch(_) = event {
+                break;
+            }
         }
-        if mem::discriminant(data.train.targets()) != mem::discriminant(data.test.targets()) {
-            let words =
-                "the examples to train with and those to test with have targets of two kinds, classes and numbers";
-            return Err(Error::data(words));
+        Ok(())
+    }
+
+    /// Does the next step, or, after the last one of an epoch, measures the [`Score`]. Nothing is done when the run is over.
+    ///
+    /// # Errors
+    /// As [`fit`].
+    pub fn advance<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) -> Result<Option<Event<'_>>> {
+        if self.is_over() {
+            return Ok(None);
         }
+        check(data)?;
+        let (examples, FitOptions { batch, seed, .. }) = (data.train.len(), &self.options);
+        let steps = batches_of_epoch(examples, *batch);
+        if self.place.step >= steps {
+            let score = Score::of(net, &data.test, *batch)?;
+            let epoch = self.end_of_epoch(score);
+            self.history.epochs.push(epoch);
+            return Ok(self.history.epochs.last().map(Event::Epoch));
+        }
+        if self.order.len() != examples {
+            self.order = data.train.order(*seed, self.place.epoch as u64);
+        }
+        let batch = data.train.batch(&self.order, *batch, self.place.step);
         net.set_train(true);
-        let first = self.history.steps.len();
-        let result = self.steps(net, data, observer);
+        let step = self.step(net, &batch, examples);
         net.set_train(false);
-        result?;
-        if self.history.stalled().is_some() {
-            return Ok(());
-        }
-        let steps = &self.history.steps[first..];
+        let step = step?;
+        self.place.stepped += usize::from(step.outcome == Outcome::Stepped);
+        self.place.step += 1;
+        self.history.steps.push(step);
+        Ok(self.history.steps.last().map(Event::Step))
+    }
+
+    /// The record of the epoch that has ended, after which the next one begins.
+    fn end_of_epoch(&mut self, score: Score) -> Epoch {
+        let steps: Vec<&Step> = self.history.steps.iter().filter(|step| step.epoch == self.place.epoch).collect();
         let epoch = Epoch {
-            epoch: self.history.epochs.len(),
+            epoch: self.place.epoch,
             loss: steps.iter().map(|step| step.loss).sum::<f64>() / steps.len() as f64,
-            score: Score::of(net, &data.test, self.options.batch)?,
+            score,
             skipped: steps.iter().filter(|step| step.is_skipped()).count(),
             seconds: steps.iter().map(|step| step.seconds).sum(),
         };
@@ -234,77 +346,77 @@ impl Fit {
             mean_squared_error = epoch.score.mean_squared_error(),
             "epoch finished"
         );
-        observer(Event::Epoch(&epoch));
-        self.history.epochs.push(epoch);
-        Ok(())
+        self.place = Place { epoch: self.place.epoch + 1, step: 0, ..self.place };
+        self.order.clear();
+        epoch
     }
 
-    /// The steps of one epoch, or those up to the one that stalls.
-    fn steps<C: ?Sized + AsCell>(
-        &mut self,
-        net: &Child<C>,
-        data: &Split,
-        observer: &mut dyn FnMut(Event<'_>),
-    ) -> Result<()> {
-        let Fit { options, scale, optimizer, stepped, history } = self;
-        let epoch = history.epochs.len();
-        let total = options.steps(data.train.len());
-        for batch in data.train.shuffled_batches(options.batch, options.seed, epoch as u64)? {
-            if history.stalled().is_some() {
-                break;
+    /// A step on a batch, with the learning rate of the place.
+    fn step<C: ?Sized + AsCell>(&mut self, net: &Child<C>, batch: &Batch, examples: usize) -> Result<Step> {
+        let total = self.options.steps(examples);
+        let Fit { options, scale, optimizer, place, checked, history, .. } = self;
+        let FitOptions { lr, schedule, warm_up, .. } = options;
+        optimizer.set_lr(*lr * schedule.factor_after(*warm_up, place.stepped, total));
+        let loss = options.loss.clone();
+        let mut one = |net: &Child<C>| {
+            let mut train = |net: &Child<C>| train_step(net, batch, loss.as_ref(), place.epoch, scale, optimizer.as_mut());
+            if !options.find_non_finite {
+                return train(net);
             }
-            let FitOptions { lr, schedule, warm_up, .. } = options;
-            optimizer.set_lr(*lr * schedule.factor_after(*warm_up, *stepped, total));
-            let mut one = |net: &Child<C>| {
-                if !options.find_non_finite {
-                    return train_step(net, &batch, epoch, scale, optimizer.as_mut());
-                }
-                let (result, found) =
-                    net.find_non_finite(|net| train_step(net, &batch, epoch, scale, optimizer.as_mut()));
-                result.map(|(step, bytes)| (Step { non_finite: found.filter(|_| step.is_skipped()), ..step }, bytes))
-            };
-            let (step, tape_bytes) = if history.steps.is_empty() {
-                let (result, trace) = net.trace(one);
-                history.casts = trace.casts();
-                let step = result?;
-                check_run(net, &trace)?;
-                step
-            } else {
-                one(net)?
-            };
-            history.tape_bytes = history.tape_bytes.max(tape_bytes);
-            *stepped += usize::from(step.outcome == Outcome::Stepped);
-            observer(Event::Step(&step));
-            history.steps.push(step);
-        }
-        Ok(())
+            let (result, found) = net.find_non_finite(train);
+            result.map(|(step, bytes)| (Step { non_finite: found.filter(|_| step.is_skipped()), ..step }, bytes))
+        };
+        let (step, tape_bytes) = if mem::replace(checked, true) {
+            one(net)?
+        } else {
+            let (result, trace) = net.trace(one);
+            history.casts = trace.casts();
+            let step = result?;
+            check_run(net, &trace)?;
+            step
+        };
+        history.tape_bytes = history.tape_bytes.max(tape_bytes);
+        Ok(step)
     }
+}
+
+/// What a checkpoint counts.
+const EPOCH: &str = "epoch";
+const STEP: &str = "step of the epoch";
+const STEPPED: &str = "updates";
+
+/// Refuses data that a run cannot use.
+fn check(data: &Split) -> Result<()> {
+    if data.train.is_empty() || data.test.is_empty() {
+        return Err(Error::data("a training run needs examples to train with and examples to test with"));
+    }
+    if mem::discriminant(data.train.targets()) != mem::discriminant(data.test.targets()) {
+        let words = "the examples to train with and those to test with have targets of two kinds, classes and numbers";
+        return Err(Error::data(words));
+    }
+    Ok(())
 }
 
 /// One step, and the bytes that its tape kept.
 fn train_step<C: ?Sized + AsCell>(
     net: &Child<C>,
-    batch: &Batch,
+    Batch { x, y }: &Batch,
+    loss: Option<&Loss>,
     epoch: usize,
     scale: &mut LossScale,
     optimizer: &mut dyn Optimizer,
 ) -> Result<(Step, usize)> {
     let start = Instant::now();
     let before = scale.value();
-    let loss = loss(&net.call(&batch.x)?, &batch.y)?;
+    let outputs = net.call(x)?;
+    let loss = match loss {
+        Some(loss) => loss.of(&outputs, y)?,
+        None if y.dtype().is_float() => Loss::Mse {}.of(&outputs, y)?,
+        None => Loss::cross_entropy().of(&outputs, y)?,
+    };
     let outcome = scale.step(optimizer, &loss)?;
     let seconds = start.elapsed().as_secs_f64();
     Ok((Step { epoch, loss: loss.item()?, scale: before, outcome, seconds, non_finite: None }, loss.tape_bytes()))
-}
-
-/// Mean cross entropy of classes, mean squared error of numbers. It is in f32 whatever the dtype of the outputs: a 16-bit
-/// loss would overflow when it is scaled.
-fn loss(outputs: &Tensor, targets: &Tensor) -> Result<Tensor> {
-    let outputs = if outputs.dtype().is_low() { outputs.cast(DType::F32) } else { outputs.clone() };
-    match targets.dtype() {
-        DType::I64 => outputs.cross_entropy(targets),
-        _ => outputs.mse_loss(targets, Reduction::Mean),
-    }
 }
 
 fn bytes(x: &Tensor) -> usize {

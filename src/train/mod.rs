@@ -5,6 +5,7 @@ pub mod data;
 mod fit;
 mod graph_rewrite;
 mod history;
+mod loss;
 mod schedule;
 mod score;
 
@@ -12,5 +13,6 @@ pub use checkpoint::Checkpoint;
 pub use fit::{Event, Fit, FitOptions, Method, fit};
 pub use graph_rewrite::{GraphRewrite, enable_mixed_precision_graph_rewrite};
 pub use history::{Epoch, History, Step};
+pub use loss::Loss;
 pub use schedule::Schedule;
 pub use score::{Score, accuracy, mean_squared_error};

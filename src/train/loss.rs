@@ -1,0 +1,151 @@
+//! The loss of a training run.
+
+use serde::{Deserialize, Serialize};
+
+use super::data::Targets;
+use crate::{
+    CrossEntropy, DType, Reduction, Tensor,
+    error::{Error, Result},
+};
+
+/// What a training run makes small. Every loss is a mean, and computed in f32 whatever the dtype of the outputs is: a 16-bit
+/// loss would overflow when it is scaled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Loss {
+    /// The [cross entropy](Tensor::cross_entropy_with) of classes.
+    CrossEntropy {
+        /// The part of each target that is spread evenly over all classes, from 0 to 1; 0.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        label_smoothing: f64,
+        /// Targets of this class have no loss; none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ignore_index: Option<i64>,
+        /// A factor for each class; all 1.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        weight: Option<Vec<f32>>,
+    },
+    /// The [mean squared error](Tensor::mse_loss).
+    Mse {},
+    /// The [mean absolute error](Tensor::l1_loss).
+    L1 {},
+    /// The [Huber loss](Tensor::huber_loss): squared below `delta`, linear above.
+    Huber {
+        /// Where the line begins, above 0; 1.
+        #[serde(default = "one")]
+        delta: f64,
+    },
+    /// The [cross entropy of yes and no](Tensor::bce_with_logits): targets are numbers from 0 to 1, outputs are logits.
+    BceWithLogits {},
+}
+
+fn is_zero(x: &f64) -> bool {
+    *x == 0.0
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl Loss {
+    /// The cross entropy without options.
+    pub fn cross_entropy() -> Self {
+        Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None, weight: None }
+    }
+
+    /// The usual one: cross entropy of classes, mean squared error of numbers.
+    pub fn usual(targets: &Targets) -> Self {
+        match targets {
+            Targets::Classes(..) => Loss::cross_entropy(),
+            Targets::Numbers { .. } => Loss::Mse {},
+        }
+    }
+
+    /// Its name in files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Loss::CrossEntropy { .. } => "cross_entropy",
+            Loss::Mse {} => "mse",
+            Loss::L1 {} => "l1",
+            Loss::Huber { .. } => "huber",
+            Loss::BceWithLogits {} => "bce_with_logits",
+        }
+    }
+
+    /// Checks the options, and that the targets are of the kind which the loss compares with.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an option outside its range,
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) for targets of the other kind.
+    pub fn check(&self, targets: &Targets) -> Result<()> {
+        let refused = |words: String| Err(Error::value(format!("the loss {}: {words}", self.name())));
+        let classes = match self {
+            Loss::CrossEntropy { label_smoothing, weight, .. } => {
+                if !(0.0..=1.0).contains(label_smoothing) {
+                    return refused(format!("`label_smoothing` is {label_smoothing}; allowed: 0 to 1"));
+                }
+                if let Some(factor) = weight.iter().flatten().find(|w| !(w.is_finite() && **w >= 0.0)) {
+                    return refused(format!("a weight is {factor}; allowed: finite numbers from 0"));
+                }
+                true
+            }
+            Loss::Huber { delta } if !(delta.is_finite() && *delta > 0.0) => {
+                return refused(format!("`delta` is {delta}; allowed: finite and above 0"));
+            }
+            _ => false,
+        };
+        match (classes, targets) {
+            (true, Targets::Numbers { .. }) => {
+                let words = "the loss cross_entropy compares with classes, and the targets are numbers; \
+                             allowed: mse, l1, huber, bce_with_logits";
+                Err(Error::data(words))
+            }
+            (false, Targets::Classes(..)) => Err(Error::data(format!(
+                "the loss {} compares with numbers, and the targets are classes; allowed: cross_entropy",
+                self.name()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The loss of the outputs of a network: a scalar, f32 unless the outputs are f64. Classes are in the last axis of
+    /// `outputs`, so `[n, classes]` goes with targets `[n]`, and `[n, length, classes]` with `[n, length]`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when outputs and targets do not go together, and what the ops of the
+    /// loss report.
+    pub fn of(&self, outputs: &Tensor, targets: &Tensor) -> Result<Tensor> {
+        let wide = if outputs.dtype().is_low() { outputs.cast(DType::F32) } else { outputs.clone() };
+        match self {
+            Loss::CrossEntropy { label_smoothing, ignore_index, weight } => {
+                let (wide, targets) = positions(&wide, targets)?;
+                let weight = weight.as_ref().map(|w| Tensor::from_vec(w.clone(), &[w.len()])).transpose()?;
+                let (label_smoothing, ignore_index) = (*label_smoothing, *ignore_index);
+                let options = CrossEntropy { label_smoothing, ignore_index, weight, ..CrossEntropy::default() };
+                wide.cross_entropy_with(&targets, &options)
+            }
+            Loss::Mse {} => wide.mse_loss(targets, Reduction::Mean),
+            Loss::L1 {} => wide.l1_loss(targets, Reduction::Mean),
+            Loss::Huber { delta } => wide.huber_loss(targets, *delta, Reduction::Mean),
+            Loss::BceWithLogits {} => wide.bce_with_logits(targets, Reduction::Mean),
+        }
+    }
+}
+
+/// Outputs `[n, ..., classes]` and targets `[n, ...]` as those of so many single positions.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when they do not go together.
+pub(super) fn positions(outputs: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)> {
+    match outputs.shape() {
+        [each @ .., classes] if each == targets.shape() && *classes > 0 => {
+            let (len, classes) = (targets.len(), *classes);
+            Ok((outputs.reshape(&[len, classes])?, targets.reshape(&[len])?))
+        }
+        met => Err(Error::shape(format!(
+            "the network returned {met:?} for targets of shape {:?}; allowed: that shape and one axis more, the classes",
+            targets.shape()
+        ))),
+    }
+}

@@ -1,0 +1,331 @@
+//! A training run with a folder of its own: it can be interrupted at any step and gone on with.
+
+use std::{ops::ControlFlow, path::Path};
+
+use super::{
+    Event, Fit, FitOptions, History, Loss, RunFile, Test,
+    data::{Dataset, Split, Standardization},
+    folder::{About, Folder},
+};
+use crate::{
+    Child, Plan, Policy,
+    error::{Error, Result},
+    io::models::Model,
+    no_grad,
+    policy::Prefer,
+    rewrite::check_run,
+};
+
+/// A training run in a folder. The folder has all that the run was made of, what happened so far, and checkpoints; so the run
+/// ends with the same weights and the same metrics, but for times, however often it was interrupted.
+///
+/// | file | what |
+/// | --- | --- |
+/// | `run.yaml`, `model.yaml`, `policy.yaml` | the run, complete; a copy of the model, unless it was built in code; the policy |
+/// | `plan.txt` | what the policy decided for each cell |
+/// | `about.json` | version, machine, the number of examples and their checksum |
+/// | `metrics.jsonl` | a line for each step and each epoch, written as they happen |
+/// | `checkpoint-*.safetensors` | the last [`Checkpoint`](super::Checkpoint)s |
+/// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end |
+///
+/// ```
+/// use precast::{Policy, io::models::Model, train::{Ended, Run, RunFile}};
+/// use std::ops::ControlFlow;
+/// # fn main() -> precast::Result<()> {
+/// let text = "{version: 1, model: mlp, policy: o2-bf16, data: digits, epochs: 2, batch: 256}";
+/// let file = RunFile::parse(text, "run.yaml")?;
+/// let folder = std::env::temp_dir().join(format!("precast-doc-run-{}", std::process::id()));
+///
+/// let mut run = Run::begin(&file, file.read_model()?, &folder)?;
+/// let ended = run.train(&mut |_| ControlFlow::Break(()))?; // interrupted after the first step
+/// assert_eq!(ended, Ended::Interrupted);
+/// drop(run);
+///
+/// let file = RunFile::of_folder(&folder)?;
+/// let mut run = Run::resume(&folder, file.read_model()?)?;
+/// assert_eq!(run.train(&mut |_| ControlFlow::Continue(()))?, Ended::Done);
+/// # drop(run);
+/// # std::fs::remove_dir_all(folder).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Run {
+    file: RunFile,
+    policy: Policy,
+    plan: Plan,
+    net: Child,
+    data: Split,
+    fit: Fit,
+    folder: Folder,
+    standardization: Option<Standardization>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ended {
+    /// Every epoch was done.
+    Done,
+    /// The score did not become better for as many epochs as the run has [patience](RunFile::patience).
+    NoBetter,
+    /// The run cannot recover by itself: see [`Outcome::Stalled`](crate::Outcome::Stalled).
+    Stalled,
+    /// The observer stopped it. It can be resumed.
+    Interrupted,
+}
+
+impl Run {
+    /// Begins a run in a folder that is new or empty. `model` is that of [`RunFile::read_model`], or one that was built in code
+    /// from the seed of the file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when the folder has files already, or another process trains in it; what
+    /// reading the policy and the data reports; [`ErrorKind::Data`](crate::ErrorKind::Data) when the data and the model do
+    /// not go together. Nothing is written then.
+    pub fn begin(file: &RunFile, model: Model, folder: impl AsRef<Path>) -> Result<Self> {
+        let policy = file.read_policy()?;
+        let (data, found, standardization) = file.read_data(model.input.as_deref())?;
+        let text = crate::io::models::to_yaml(&model.net).ok();
+        let (net, plan, options) = prepared(file, model, &policy, &data)?;
+        let fit = Fit::new(&net, &options)?;
+        let folder = Folder::create(folder.as_ref())?;
+        folder.write_all(&found, text.as_deref(), &policy, &plan, &About::of(&data), standardization.as_ref())?;
+        Ok(Run { file: found, policy, plan, net, data, fit, folder, standardization })
+    }
+
+    /// Goes on with the run of a folder, from its last checkpoint. `model` is that of [`RunFile::read_model`] of the
+    /// [folder's](RunFile::of_folder) run file, or the one that was built in code.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when the folder has no run, when another process trains in it, and when the
+    /// policy or the data is not that with which the run began; [`ErrorKind::Weights`](crate::ErrorKind::Weights) when no
+    /// checkpoint can be read or it does not fit the network.
+    pub fn resume(folder: impl AsRef<Path>, model: Model) -> Result<Self> {
+        let folder = Folder::open(folder.as_ref())?;
+        let file = RunFile::of_folder(folder.path())?;
+        let policy = file.read_policy()?;
+        let (data, _, standardization) = file.read_data(model.input.as_deref())?;
+        folder.check_data(&About::of(&data))?;
+        let (mut net, plan, options) = prepared(&file, model, &policy, &data)?;
+        let fit = match folder.last_checkpoint()? {
+            Some(checkpoint) => {
+                if checkpoint.policy()?.is_some_and(|kept| kept != policy) {
+                    let words = "`policy.yaml` is not the policy of the checkpoint; a run keeps its policy to the end";
+                    return Err(Error::run(words).context(folder.path().display()));
+                }
+                let steps = checkpoint.count(super::fit::STEPS).unwrap_or(0);
+                let history = folder.history(steps, checkpoint.count(super::fit::EPOCH).unwrap_or(0))?;
+                Fit::resume(&mut net, &options, &checkpoint, history)?
+            }
+            // It was stopped before its first checkpoint.
+            None => {
+                folder.history(0, 0)?;
+                Fit::new(&net, &options)?
+            }
+        };
+        Ok(Run { file, policy, plan, net, data, fit, folder, standardization })
+    }
+
+    /// Trains until the run ends or the observer breaks. Steps and epochs are written to `metrics.jsonl` before the observer
+    /// sees them, and a checkpoint before this returns, errors of the disk excepted.
+    ///
+    /// # Errors
+    /// As [`fit`](super::fit), and [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be written.
+    pub fn train(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<Ended> {
+        loop {
+            if self.is_out_of_patience() {
+                return self.end(Ended::NoBetter);
+            }
+            let Some(event) = self.fit.advance(&mut self.net, &self.data)? else {
+                let ended = if self.history().stalled().is_some() { Ended::Stalled } else { Ended::Done };
+                return self.end(ended);
+            };
+            self.folder.note(&event)?;
+            let is_epoch = matches!(event, Event::Epoch(_));
+            let flow = observer(event);
+            if is_epoch && best_epoch(self.history()).is_some_and(|best| best + 1 == self.history().epochs.len()) {
+                self.folder.save_best(&self.net)?;
+            }
+            let steps = self.fit.steps_done();
+            let due = is_epoch || self.file.checkpoint.every.is_some_and(|every| steps.is_multiple_of(every));
+            if due || flow.is_break() {
+                self.save_checkpoint()?;
+            }
+            if flow.is_break() && !self.fit.is_over() {
+                return Ok(Ended::Interrupted);
+            }
+        }
+    }
+
+    fn end(&self, ended: Ended) -> Result<Ended> {
+        self.folder.save_last(&self.net)?;
+        Ok(ended)
+    }
+
+    fn save_checkpoint(&mut self) -> Result<()> {
+        let checkpoint = self.fit.checkpoint(&self.net).under(&self.policy)?;
+        self.folder.save_checkpoint(&checkpoint, self.fit.steps_done(), self.file.checkpoint.keep)
+    }
+
+    /// Whether the last epochs, as many as the patience is, were no better than the best before them.
+    fn is_out_of_patience(&self) -> bool {
+        let epochs = self.history().epochs.len();
+        match (self.file.patience, best_epoch(self.history())) {
+            (Some(patience), Some(best)) => epochs - 1 - best >= patience,
+            _ => false,
+        }
+    }
+
+    /// The run file, complete.
+    pub fn file(&self) -> &RunFile {
+        &self.file
+    }
+
+    /// The plan that was applied.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The network, wrapped by the plan.
+    pub fn net(&self) -> &Child {
+        &self.net
+    }
+
+    /// The examples, in the shape that the network takes.
+    pub fn data(&self) -> &Split {
+        &self.data
+    }
+
+    /// How the numbers of the examples were brought to mean 0 and variance 1, if they were.
+    pub fn standardization(&self) -> Option<&Standardization> {
+        self.standardization.as_ref()
+    }
+
+    /// What happened so far.
+    pub fn history(&self) -> &History {
+        self.fit.history()
+    }
+
+    /// Most steps that the run takes.
+    pub fn steps(&self) -> usize {
+        self.file.options.steps(self.data.train.len())
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// The epoch with the best score, from 0; the first of several.
+pub(crate) fn best_epoch(history: &History) -> Option<usize> {
+    let mut best: Option<usize> = None;
+    for (i, epoch) in history.epochs.iter().enumerate() {
+        if best.is_none_or(|best| epoch.score.is_better_than(history.epochs[best].score)) {
+            best = Some(i);
+        }
+    }
+    best
+}
+
+/// The network wrapped by the policy, the plan, and the options with the loss scale of the policy; checked on two examples.
+fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<(Child, Plan, FitOptions)> {
+    let mut net = model.net;
+    let plan = match policy.prefer {
+        Prefer::Memory => policy.plan(&net)?,
+        _ => return Err(Error::run("`prefer: speed` plans for one machine, and a run may go on on another")),
+    };
+    let _ = plan.apply(&mut net)?;
+    let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
+    loss.check(data.train.targets())?;
+    check(&net, data, &loss)?;
+    let options = FitOptions { loss: Some(loss), loss_scale: policy.loss_scale.clone(), ..file.options.clone() };
+    Ok((net, plan, options))
+}
+
+/// Calls the network on two examples.
+fn check(net: &Child, data: &Split, loss: &Loss) -> Result<()> {
+    let Some(batch) = data.test.batches(2)?.next() else { return Ok(()) };
+    let (result, trace) = net.trace(|net| no_grad(|| net.call(&batch.x)));
+    let outputs = result.map_err(|e| e.context(format_args!("the model on examples of shape {:?}", data.test.shape())))?;
+    check_run(net, &trace)?;
+    let classes = data.train.classes().max(data.test.classes());
+    match outputs.shape().last() {
+        Some(&met) if matches!(loss, Loss::CrossEntropy { .. }) && met < classes => {
+            Err(Error::data(format!("the model returns {met} numbers for each target, and there are {classes} classes")))
+        }
+        _ => loss.of(&outputs, &batch.y).map(drop).map_err(|e| e.context("the loss of what the model returns")),
+    }
+}
+
+impl RunFile {
+    /// The run file of a [`Run`]'s folder.
+    ///
+    /// # Errors
+    /// As [`RunFile::load`]; [`ErrorKind::Run`](crate::ErrorKind::Run) when the folder has none.
+    pub fn of_folder(folder: impl AsRef<Path>) -> Result<Self> {
+        Folder::run_file(folder.as_ref())
+    }
+
+    /// The model, its weights drawn from the seed.
+    ///
+    /// # Errors
+    /// As [`Model::load`] and [`Model::named`].
+    pub fn read_model(&self) -> Result<Model> {
+        let (file, seed) = (self.folder.join(&self.model), self.options.seed);
+        if file.is_file() { Model::load(file, seed) } else { Model::named(&self.model, seed) }
+    }
+
+    /// The policy.
+    ///
+    /// # Errors
+    /// As [`Policy::load`] and [`Policy::named`].
+    pub fn read_policy(&self) -> Result<Policy> {
+        let file = self.folder.join(&self.policy);
+        if file.is_file() { Policy::load(file) } else { Policy::named(&self.policy) }
+    }
+
+    /// The examples in the shape that the model takes; this run file with all that the data said of itself and absolute paths;
+    /// how the numbers were changed.
+    fn read_data(&self, input: Option<&[usize]>) -> Result<(Split, RunFile, Option<Standardization>)> {
+        let all = self.data.read(&self.folder)?;
+        let found = self.data.found(&all).starting_from(&absolute(&self.folder)?);
+        let mut test = self.test.clone();
+        let Split { train, test } = match &mut test {
+            Test::Share(share) => {
+                let tested = ((all.len() as f64 * *share).round() as usize).clamp(1, all.len().saturating_sub(1).max(1));
+                all.split(all.len().saturating_sub(tested), self.options.seed)?
+            }
+            Test::Count(count) => all.split(all.len().saturating_sub(*count), self.options.seed)?,
+            Test::File(file) => {
+                *file = absolute(&self.folder.join(&*file))?;
+                Split { test: found.of_file(file)?.read(Path::new(""))?, train: all }
+            }
+        };
+        let standardization = self.standardize.then(|| Standardization::of(&train)).transpose()?;
+        let fitted = |data: Dataset| {
+            let data = match &standardization {
+                Some(standardization) => data.standardized(standardization)?,
+                None => data,
+            };
+            match input {
+                Some(shape) => data.fitted(shape),
+                None => Ok(data),
+            }
+        };
+        let split = Split { train: fitted(train)?, test: fitted(test)? };
+        Ok((split, RunFile { data: found, ..self.clone() }, standardization))
+    }
+}
+
+/// A path from the root of the file system.
+fn absolute(path: &Path) -> Result<std::path::PathBuf> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    std::path::absolute(path).map_err(|e| Error::io(path, &e))
+}

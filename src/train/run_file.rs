@@ -1,0 +1,332 @@
+//! Run files: a network, data, a policy and how to train, as YAML.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_yaml::Spanned;
+
+use super::{FitOptions, Loss, Method, Schedule, data};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    io::{
+        document::{self, Choice, Document, Source},
+        files,
+    },
+};
+
+/// A training run as a file says it. The keys are those of the fields.
+///
+/// ```
+/// use precast::train::RunFile;
+/// let text = "
+/// version: 1
+/// model: lenet5          # an architecture file, or the name of a built-in model
+/// policy: o2-bf16        # a policy file, or the name of a built-in policy
+/// data: digits           # or csv: {file: iris.csv, target: species}, images, npy, text, addition
+/// optimizer: adam        # or sgd: {momentum: 0.9}
+/// epochs: 5
+/// ";
+/// let run = RunFile::parse(text, "run.yaml")?;
+/// assert_eq!((run.options.epochs, run.options.lr), (5, 0.001));
+///
+/// let error = RunFile::parse(&text.replace("adam ", "adm "), "run.yaml").unwrap_err();
+/// assert!(error.to_string().starts_with("run.yaml:6:12: unknown name `adm`; did you mean `adam`?"), "{error}");
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RunFile {
+    /// Name of the run, and of its folder; none: that of the policy.
+    pub name: Option<String>,
+    /// An architecture file, or the name of a built-in model.
+    pub model: String,
+    /// A policy file, or the name of a built-in policy.
+    pub policy: String,
+    /// Where the examples come from.
+    pub data: data::Source,
+    /// The examples to test with.
+    pub test: Test,
+    /// Whether each number of the examples is brought to mean 0 and variance 1, by those of the training examples; no.
+    pub standardize: bool,
+    /// How to train. The loss scale is that of the policy.
+    pub options: FitOptions,
+    /// How checkpoints are kept.
+    pub checkpoint: Keep,
+    /// The run ends after so many epochs without a better score; none: it does not.
+    pub patience: Option<usize>,
+    /// The folder from which relative paths start.
+    pub folder: PathBuf,
+}
+
+/// The examples to test with.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Test {
+    /// A part of all examples, above 0 and below 1, chosen by the seed.
+    Share(f64),
+    /// So many of all examples, chosen by the seed.
+    Count(usize),
+    /// Another file of the same form.
+    File(PathBuf),
+}
+
+/// How checkpoints are kept. There is one after each epoch, and one where a run is interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Keep {
+    /// One after so many steps, too; none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<usize>,
+    /// So many of the last are kept, at least 1; 2.
+    pub keep: usize,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Keep { every: None, keep: 2 }
+    }
+}
+
+impl Serialize for Test {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Test::Share(share) => serializer.serialize_f64(*share),
+            Test::Count(count) => serializer.serialize_u64(*count as u64),
+            Test::File(file) => file.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Test {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl de::Visitor<'_> for Reader {
+            type Value = Test;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a share below 1, a number of examples, or a file")
+            }
+
+            fn visit_f64<E: de::Error>(self, share: f64) -> Result<Test, E> {
+                Ok(Test::Share(share))
+            }
+
+            fn visit_u64<E: de::Error>(self, count: u64) -> Result<Test, E> {
+                Ok(Test::Count(usize::try_from(count).unwrap_or(usize::MAX)))
+            }
+
+            fn visit_i64<E: de::Error>(self, count: i64) -> Result<Test, E> {
+                match usize::try_from(count) {
+                    Ok(count) => Ok(Test::Count(count)),
+                    Err(_) => Err(E::custom(format!("{count} examples"))),
+                }
+            }
+
+            fn visit_str<E: de::Error>(self, file: &str) -> Result<Test, E> {
+                Ok(Test::File(file.into()))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+type At<T> = Spanned<T>;
+
+/// The document.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunV1 {
+    version: At<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<At<String>>,
+    model: At<String>,
+    policy: At<String>,
+    data: At<Choice<data::Source>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    test: Option<At<Test>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    standardize: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    optimizer: Option<At<Choice<Method>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lr: Option<At<f64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    schedule: Option<At<Choice<Schedule>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    warm_up: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    loss: Option<At<Choice<Loss>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    epochs: Option<At<usize>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    batch: Option<At<usize>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    find_non_finite: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<At<Keep>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    patience: Option<At<usize>>,
+}
+
+impl Document for RunV1 {
+    const WHAT: &'static str = "run";
+    const KIND: ErrorKind = ErrorKind::Run;
+
+    fn version(&self) -> &At<u32> {
+        &self.version
+    }
+
+    fn allowed(key: &str) -> &'static str {
+        match key {
+            "model" => "an architecture file, or the name of a built-in model, such as lenet5",
+            "policy" => "a policy file, or the name of a built-in policy, such as o2-bf16",
+            "data" => "digits, csv, images, npy, text, addition",
+            "file" => "a path",
+            _ => "",
+        }
+    }
+
+    fn example(key: &str) -> &'static str {
+        match key {
+            "csv" => "`csv: {file: iris.csv, target: species}`",
+            "checkpoint" => "`{every: 100, keep: 2}`",
+            _ => "",
+        }
+    }
+}
+
+impl RunFile {
+    /// Reads a run file. Relative paths in it start from its folder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] when it cannot be read; [`ErrorKind::Run`] with `file:line:column` for what stands in it.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let text = document::load::<RunV1>(path, |_| String::new())?;
+        let run = RunFile::parse(&text, &path.display().to_string())?;
+        Ok(RunFile { folder: path.parent().unwrap_or(Path::new("")).to_path_buf(), ..run })
+    }
+
+    /// Reads the text of a run file; `name` stands for the file in messages. Relative paths start from the working directory.
+    ///
+    /// # Errors
+    /// As [`RunFile::load`].
+    pub fn parse(text: &str, name: &str) -> Result<Self> {
+        let source = Source::new(name, text);
+        let read: RunV1 = document::read(&source)?;
+        let least_one = |key: &str, n: Option<&At<usize>>| match n {
+            Some(n) if n.value == 0 => {
+                Err(source.error(n.referenced, Error::run(format!("`{key}` is 0; allowed: at least 1"))))
+            }
+            n => Ok(n.map(|n| n.value)),
+        };
+        let name = match &read.name {
+            Some(name) if !is_file_name(&name.value) => {
+                let words = format!("`{}` names no folder; allowed: letters, digits, `-`, `_` and `.`", name.value);
+                return Err(source.error(name.referenced, Error::run(words)));
+            }
+            name => name.as_ref().map(|name| name.value.clone()),
+        };
+        let method = read.optimizer.map_or(Method::Sgd { momentum: 0.9 }, |at| at.value.0);
+        let lr = match read.lr {
+            Some(lr) if !(lr.value.is_finite() && lr.value > 0.0) => {
+                let words = format!("`lr` is {}; allowed: finite and above 0", lr.value);
+                return Err(source.error(lr.referenced, Error::run(words)));
+            }
+            lr => lr.map_or(method.usual_lr(), |lr| lr.value),
+        };
+        let schedule = match read.schedule {
+            Some(at) if matches!(at.value.0, Schedule::Step { every: 0, .. }) => {
+                return Err(source.error(at.referenced, Error::run("a schedule of steps after every 0; allowed: at least 1")));
+            }
+            at => at.map_or(Schedule::Constant, |at| at.value.0),
+        };
+        let test = match read.test {
+            Some(at) if matches!(at.value, Test::Count(0)) || matches!(at.value, Test::Share(s) if !(s > 0.0 && s < 1.0)) => {
+                let words = "allowed: a share above 0 and below 1, a number of examples from 1, or a file";
+                return Err(source.error(at.referenced, Error::run(words)));
+            }
+            at => at.map_or(Test::Share(0.2), |at| at.value),
+        };
+        let checkpoint = match read.checkpoint {
+            Some(at) if at.value.keep == 0 || at.value.every == Some(0) => {
+                let words = "`every` and `keep` of checkpoints are at least 1";
+                return Err(source.error(at.referenced, Error::run(words)));
+            }
+            at => at.map_or(Keep::default(), |at| at.value),
+        };
+        let usual = FitOptions::default();
+        let options = FitOptions {
+            epochs: least_one("epochs", read.epochs.as_ref())?.unwrap_or(usual.epochs),
+            batch: least_one("batch", read.batch.as_ref())?.unwrap_or(usual.batch),
+            lr,
+            schedule,
+            warm_up: read.warm_up.unwrap_or(0),
+            seed: read.seed.unwrap_or(0),
+            method,
+            loss: read.loss.map(|at| at.value.0),
+            find_non_finite: read.find_non_finite,
+            ..usual
+        };
+        Ok(RunFile {
+            name,
+            model: read.model.value,
+            policy: read.policy.value,
+            data: read.data.value.0,
+            test,
+            standardize: read.standardize,
+            options,
+            checkpoint,
+            patience: least_one("patience", read.patience.as_ref())?,
+            folder: PathBuf::new(),
+        })
+    }
+
+    /// The text of a run file of the same meaning, from which every option can be read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`] when it cannot be written.
+    pub fn to_yaml(&self) -> Result<String> {
+        fn at<T>(value: T) -> At<T> {
+            Spanned::new(value, Default::default(), Default::default())
+        }
+        let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, find_non_finite, .. } = &self.options;
+        let written = RunV1 {
+            version: at(1),
+            name: self.name.clone().map(at),
+            model: at(self.model.clone()),
+            policy: at(self.policy.clone()),
+            data: at(Choice(self.data.clone())),
+            test: Some(at(self.test.clone())),
+            standardize: self.standardize,
+            optimizer: Some(at(Choice(method.clone()))),
+            lr: Some(at(*lr)),
+            schedule: Some(at(Choice(*schedule))),
+            warm_up: Some(*warm_up),
+            loss: loss.clone().map(|loss| at(Choice(loss))),
+            epochs: Some(at(*epochs)),
+            batch: Some(at(*batch)),
+            seed: Some(*seed),
+            find_non_finite: *find_non_finite,
+            checkpoint: Some(at(self.checkpoint)),
+            patience: self.patience.map(at),
+        };
+        serde_yaml::to_string(&written).map_err(|error| Error::run(format!("the run cannot be written: {error}")))
+    }
+
+    /// Writes a run file, in one step.
+    ///
+    /// # Errors
+    /// As [`RunFile::to_yaml`], and [`ErrorKind::Io`] when it cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        files::replace(path, self.to_yaml()?.as_bytes())
+    }
+}
+
+/// Whether a name can be that of a folder on any system.
+pub(super) fn is_file_name(name: &str) -> bool {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '+' | '=');
+    (1..=100).contains(&name.chars().count()) && name.chars().all(plain) && !name.starts_with('.')
+}
