@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Epoch, History, Schedule, Score, Step,
-    data::{Batch, Split, batches_of_epoch, check_batch},
+    data::{Batch, IGNORED, Split, batches_of_epoch, check_batch},
+    score::class_logits,
 };
 use crate::{
-    Child, DType, Reduction, Tensor,
+    Child, CrossEntropy, DType, Reduction, Tensor,
     cell::{AsCell, Params},
     error::{Error, Result},
     logging::event,
@@ -115,8 +116,12 @@ pub enum Event<'a> {
 ///
 /// | targets of the examples | the network returns | loss | score |
 /// | --- | --- | --- | --- |
-/// | [`Classes`](super::data::Targets::Classes) | `[n, classes]` | mean cross entropy | accuracy |
+/// | [`Classes`](super::data::Targets::Classes), one for each example | `[n, classes]` | mean cross entropy | accuracy |
+/// | [`Classes`](super::data::Targets::Classes) of a shape | `[n, ..., classes]` or `[n, classes, ...]` | the same | the same |
 /// | [`Numbers`](super::data::Targets::Numbers) of a shape | `[n, ...]` of that shape | mean squared error | mean squared error |
+///
+/// Classes that are [ignored](super::data::IGNORED) count neither for the loss nor for the accuracy. Where the axis of the
+/// classes could be the last or the second, it is the last.
 ///
 /// ```
 /// use precast::{data::Dataset, prelude::*, train::{FitOptions, fit}};
@@ -302,7 +307,10 @@ fn train_step<C: ?Sized + AsCell>(
 fn loss(outputs: &Tensor, targets: &Tensor) -> Result<Tensor> {
     let outputs = if outputs.dtype().is_low() { outputs.cast(DType::F32) } else { outputs.clone() };
     match targets.dtype() {
-        DType::I64 => outputs.cross_entropy(targets),
+        DType::I64 => {
+            let options = CrossEntropy { ignore_index: Some(IGNORED), ..CrossEntropy::default() };
+            class_logits(&outputs, targets)?.cross_entropy_with(targets, &options)
+        }
         _ => outputs.mse_loss(targets, Reduction::Mean),
     }
 }
