@@ -127,8 +127,12 @@ pub enum Event<'a> {
 ///
 /// | targets of the examples | the network returns | loss | score |
 /// | --- | --- | --- | --- |
-/// | [`Classes`](super::data::Targets::Classes) | `[n, classes]` | mean cross entropy | accuracy |
+/// | [`Classes`](super::data::Targets::Classes), one for each example | `[n, classes]` | mean cross entropy | accuracy |
+/// | [`Classes`](super::data::Targets::Classes) of a shape | `[n, ..., classes]` or `[n, classes, ...]` | the same | the same |
 /// | [`Numbers`](super::data::Targets::Numbers) of a shape | `[n, ...]` of that shape | mean squared error | mean squared error |
+///
+/// Classes that are [ignored](super::data::IGNORED) count neither for the loss nor for the accuracy. Where the axis of the
+/// classes could be the last or the second, it is the last.
 ///
 /// [`FitOptions::loss`] is another [`Loss`].
 ///

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::data::Targets;
+use super::{
+    data::{IGNORED, Targets},
+    score::class_logits,
+};
 use crate::{
     CrossEntropy, DType, Reduction, Tensor,
     error::{Error, Result},
@@ -19,7 +22,7 @@ pub enum Loss {
         /// The part of each target that is spread evenly over all classes, from 0 to 1; 0.
         #[serde(default, skip_serializing_if = "is_zero")]
         label_smoothing: f64,
-        /// Targets of this class have no loss; none.
+        /// Targets of this class have no loss; [`IGNORED`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ignore_index: Option<i64>,
         /// A factor for each class; all 1.
@@ -54,11 +57,11 @@ impl Loss {
         Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None, weight: None }
     }
 
-    /// The usual one: cross entropy of classes, mean squared error of numbers.
+    /// The usual one: cross entropy of classes, otherwise the mean squared error.
     pub fn usual(targets: &Targets) -> Self {
         match targets {
-            Targets::Classes(..) => Loss::cross_entropy(),
-            Targets::Numbers { .. } => Loss::Mse {},
+            Targets::Classes { .. } => Loss::cross_entropy(),
+            _ => Loss::Mse {},
         }
     }
 
@@ -96,12 +99,13 @@ impl Loss {
             _ => false,
         };
         match (classes, targets) {
+            (_, Targets::None) => Err(Error::data("the examples have no targets, which a loss compares with")),
             (true, Targets::Numbers { .. }) => {
                 let words = "the loss cross_entropy compares with classes, and the targets are numbers; \
                              allowed: mse, l1, huber, bce_with_logits";
                 Err(Error::data(words))
             }
-            (false, Targets::Classes(..)) => Err(Error::data(format!(
+            (false, Targets::Classes { .. }) => Err(Error::data(format!(
                 "the loss {} compares with numbers, and the targets are classes; allowed: cross_entropy",
                 self.name()
             ))),
@@ -109,8 +113,8 @@ impl Loss {
         }
     }
 
-    /// The loss of the outputs of a network: a scalar, f32 unless the outputs are f64. Classes are in the last axis of
-    /// `outputs`, so `[n, classes]` goes with targets `[n]`, and `[n, length, classes]` with `[n, length]`.
+    /// The loss of the outputs of a network: a scalar, f32 unless the outputs are f64. Of classes, targets `[n, ...]` go with
+    /// outputs that have one axis more, for the classes, last or second.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when outputs and targets do not go together, and what the ops of the
@@ -119,33 +123,15 @@ impl Loss {
         let wide = if outputs.dtype().is_low() { outputs.cast(DType::F32) } else { outputs.clone() };
         match self {
             Loss::CrossEntropy { label_smoothing, ignore_index, weight } => {
-                let (wide, targets) = positions(&wide, targets)?;
                 let weight = weight.as_ref().map(|w| Tensor::from_vec(w.clone(), &[w.len()])).transpose()?;
-                let (label_smoothing, ignore_index) = (*label_smoothing, *ignore_index);
+                let (label_smoothing, ignore_index) = (*label_smoothing, Some(ignore_index.unwrap_or(IGNORED)));
                 let options = CrossEntropy { label_smoothing, ignore_index, weight, ..CrossEntropy::default() };
-                wide.cross_entropy_with(&targets, &options)
+                class_logits(&wide, targets)?.cross_entropy_with(targets, &options)
             }
             Loss::Mse {} => wide.mse_loss(targets, Reduction::Mean),
             Loss::L1 {} => wide.l1_loss(targets, Reduction::Mean),
             Loss::Huber { delta } => wide.huber_loss(targets, *delta, Reduction::Mean),
             Loss::BceWithLogits {} => wide.bce_with_logits(targets, Reduction::Mean),
         }
-    }
-}
-
-/// Outputs `[n, ..., classes]` and targets `[n, ...]` as those of so many single positions.
-///
-/// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when they do not go together.
-pub(super) fn positions(outputs: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)> {
-    match outputs.shape() {
-        [each @ .., classes] if each == targets.shape() && *classes > 0 => {
-            let (len, classes) = (targets.len(), *classes);
-            Ok((outputs.reshape(&[len, classes])?, targets.reshape(&[len])?))
-        }
-        met => Err(Error::shape(format!(
-            "the network returned {met:?} for targets of shape {:?}; allowed: that shape and one axis more, the classes",
-            targets.shape()
-        ))),
     }
 }

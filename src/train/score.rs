@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::data::{Batch, Dataset, Targets};
+use super::data::{Batch, Dataset, IGNORED, Targets};
 use crate::{
-    Child,
+    Child, Tensor,
     cell::AsCell,
     error::{Error, Result},
     no_grad,
@@ -27,11 +27,13 @@ impl Score {
     /// The score of a network, which is called in its current mode with `batch` examples at a time.
     ///
     /// # Errors
-    /// As [`accuracy`] and [`mean_squared_error`].
+    /// As [`accuracy`] and [`mean_squared_error`]; [`ErrorKind::Data`](crate::ErrorKind::Data), too, when the examples have no
+    /// targets.
     pub fn of<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<Self> {
         match data.targets() {
-            Targets::Classes(_) => accuracy(net, data, batch).map(Score::Accuracy),
+            Targets::Classes { .. } => accuracy(net, data, batch).map(Score::Accuracy),
             Targets::Numbers { .. } => mean_squared_error(net, data, batch).map(Score::MeanSquaredError),
+            Targets::None => Err(Error::data("the examples have no targets to measure a network by")),
         }
     }
 
@@ -64,37 +66,68 @@ impl fmt::Display for Score {
     }
 }
 
-/// Share of the examples whose class has the highest output, from 0 to 1. The network is called in its current mode.
+/// Share of the targets whose class has the highest output, from 0 to 1; those that are [`IGNORED`] do not count. The outputs
+/// are those that [`fit`](super::fit) takes. The network is called in its current mode.
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs are not `[n, classes]`,
-/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples or their targets are no classes, and what the
-/// network reports.
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs are of another shape,
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or their targets are no classes or all ignored, and
+/// what the network reports.
 pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
     if data.is_empty() {
         return Err(Error::data("there are no examples to measure the accuracy on"));
     }
-    if !matches!(data.targets(), Targets::Classes(_)) {
+    if !matches!(data.targets(), Targets::Classes { .. }) {
         return Err(Error::data(
             "the accuracy is measured on examples with classes; these have numbers (see `mean_squared_error`)",
         ));
     }
-    let mut right = 0;
+    let (mut right, mut counted) = (0, 0);
     for Batch { x, y } in data.batches(batch)? {
-        let outputs = no_grad(|| net.call(&x))?;
-        let &[n, classes] = outputs.shape() else {
-            return Err(Error::shape(format!(
-                "a classifier returns [n, classes]; this network returned {:?}",
-                outputs.shape()
-            )));
-        };
-        if n != y.len() || classes == 0 {
-            return Err(Error::shape(format!("the network returned {:?} for {} examples", outputs.shape(), y.len())));
+        let logits = class_logits(&no_grad(|| net.call(&x))?, &y)?;
+        if logits.shape()[1] == 0 {
+            return Err(Error::shape(format!("the network returned {:?}, and so no classes", logits.shape())));
         }
-        let answers = outputs.argmax(1, false)?.to_vec::<i64>()?;
-        right += answers.iter().zip(y.to_vec::<i64>()?).filter(|(answer, label)| **answer == *label).count();
+        let answers = logits.argmax(1, false)?.to_vec::<i64>()?;
+        for (answer, label) in answers.into_iter().zip(y.to_vec::<i64>()?).filter(|(_, label)| *label != IGNORED) {
+            right += usize::from(answer == label);
+            counted += 1;
+        }
     }
-    Ok(right as f64 / data.len() as f64)
+    if counted == 0 {
+        return Err(Error::data(
+            "the classes of all examples are ignored, so there is nothing to measure the accuracy on",
+        ));
+    }
+    Ok(right as f64 / counted as f64)
+}
+
+/// The outputs of a network for classes, with the axis of the classes second, as [`Tensor::cross_entropy`] takes them.
+///
+/// Targets are `[n, ...]`. The outputs have one axis more, for the classes. It is the last one, as a `Dense` at the end makes
+/// it, or the second, as a convolution makes it. Where both could be, it is the last.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for outputs of another shape.
+pub(super) fn class_logits(outputs: &Tensor, targets: &Tensor) -> Result<Tensor> {
+    let (met, places) = (outputs.shape(), targets.shape());
+    if met.len() == places.len() + 1 && met.len() > 1 {
+        if met.len() > 2 && met[..places.len()] == *places {
+            let last = places.len();
+            let order: Vec<usize> = [0, last].into_iter().chain(1..last).collect();
+            return outputs.permute(&order);
+        }
+        if met[0] == places[0] && met[2..] == places[1..] {
+            return Ok(outputs.clone());
+        }
+    }
+    Err(Error::shape(match places {
+        [_] => format!("a classifier returns [n, classes]; this network returned {met:?} for {} examples", places[0]),
+        _ => format!(
+            "a network for classes of shape {places:?} returns one axis more, for the classes, last or second; \
+                      this network returned {met:?}"
+        ),
+    }))
 }
 
 /// Mean of the squares of `output - target` over all numbers of all examples, computed in f64. The network is called in its

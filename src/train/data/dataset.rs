@@ -1,0 +1,520 @@
+//! Examples with what is to be learnt of them.
+
+use std::sync::Arc;
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    Tensor, TensorElement,
+    error::{Error, Result},
+};
+
+/// The class of a place that counts neither for the loss nor for the accuracy, as in torch.
+pub const IGNORED: i64 = -100;
+
+/// Examples of one shape: f32 numbers, or i64 indices such as the words of a sentence. Each has its target: classes, numbers,
+/// or none.
+#[derive(Clone, PartialEq)]
+pub struct Dataset {
+    /// Shape of one example.
+    shape: Vec<usize>,
+    len: usize,
+    inputs: Inputs,
+    targets: Targets,
+    names: Arc<Names>,
+}
+
+/// What is known of all examples, and kept by every part of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Names {
+    classes: Vec<String>,
+    inputs: Vec<String>,
+}
+
+/// The examples, one after another.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Inputs {
+    /// Finite numbers.
+    Numbers(Vec<f32>),
+    /// Indices from 0: of words, of characters.
+    Indices(Vec<i64>),
+}
+
+/// What is to be learnt of each example.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Targets {
+    /// Classes: classification.
+    Classes {
+        /// Shape of the target of one example; empty for a single class, `[length]` for one at each place of a sequence.
+        shape: Vec<usize>,
+        /// The classes, one after another: from 0, or [`IGNORED`].
+        values: Vec<i64>,
+    },
+    /// Numbers: regression.
+    Numbers {
+        /// Shape of the target of one example; empty for a single number.
+        shape: Vec<usize>,
+        /// The targets, one after another.
+        values: Vec<f32>,
+    },
+    /// Nothing, as of examples for predictions.
+    None,
+}
+
+/// Training examples and test examples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Split {
+    /// The training examples.
+    pub train: Dataset,
+    /// The test examples.
+    pub test: Dataset,
+}
+
+/// Some examples as tensors.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The examples: f32 or i64 `[n, ...]`.
+    pub x: Tensor,
+    /// Their targets: classes are i64 `[n, ...]`, `[n]` where an example has one; numbers are f32 `[n, ...]`.
+    pub y: Tensor,
+}
+
+impl Dataset {
+    /// Examples of the given shape, one after another, with a class for each.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the values are not one example for each label, one of them
+    /// is not finite, or a class is negative.
+    pub fn new(values: Vec<f32>, shape: &[usize], labels: Vec<i64>) -> Result<Self> {
+        Dataset::of(Inputs::Numbers(values), shape, Targets::Classes { shape: vec![], values: labels })
+    }
+
+    /// Examples of the given shape, one after another, with targets that are numbers: a tensor of `target_shape` for each
+    /// example. It is the shape that a network returns for one example, `[1]` for a last `Dense` with one output.
+    ///
+    /// ```
+    /// # use precast::data::Dataset;
+    /// // y = 2 x1 + x2 at three points.
+    /// let data = Dataset::regression(vec![0.0, 1.0, 1.0, 0.0, 1.0, 1.0], &[2], vec![1.0, 2.0, 3.0], &[1])?;
+    /// let batch = data.batches(3)?.next().unwrap();
+    /// assert_eq!((batch.x.shape(), batch.y.shape()), (&[3, 2][..], &[3, 1][..]));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the values are not one example for each target, a value or a target
+    /// is not finite, or the targets are not of their shape.
+    pub fn regression(values: Vec<f32>, shape: &[usize], targets: Vec<f32>, target_shape: &[usize]) -> Result<Self> {
+        let targets = Targets::Numbers { shape: target_shape.to_vec(), values: targets };
+        Dataset::of(Inputs::Numbers(values), shape, targets)
+    }
+
+    /// Examples of numbers or of indices, with any targets.
+    ///
+    /// ```
+    /// # use precast::data::{Dataset, IGNORED, Inputs, Targets};
+    /// // Two sentences of three words, each word with its class; the last word of the first has none.
+    /// let words = Inputs::Indices(vec![4, 2, 7, 0, 2, 4]);
+    /// let classes = Targets::Classes { shape: vec![3], values: vec![1, 0, IGNORED, 2, 0, 1] };
+    /// let data = Dataset::of(words, &[3], classes)?;
+    /// assert_eq!((data.len(), data.classes()), (2, 3));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are not as many inputs as targets, either is not of its shape, a
+    /// number is not finite, an index is negative, or a class is negative and not [`IGNORED`]; where an example has a single
+    /// class, that is never ignored. [`ErrorKind::Data`](crate::ErrorKind::Data), too, for examples of no elements without
+    /// targets, which nothing counts.
+    pub fn of(inputs: Inputs, shape: &[usize], targets: Targets) -> Result<Self> {
+        let len = match &targets {
+            Targets::Classes { shape, values } => count(values.len(), shape, "classes are no targets")?,
+            Targets::Numbers { shape, values } => count(values.len(), shape, "numbers are no targets")?,
+            Targets::None => count(inputs.len(), shape, "values are no examples")?,
+        };
+        if elements(shape).and_then(|each| each.checked_mul(len)) != Some(inputs.len()) {
+            return Err(Error::data(format!("{} values are not {len} examples of shape {shape:?}", inputs.len())));
+        }
+        match &targets {
+            Targets::Classes { shape, values } => {
+                let wrong = |label: i64| label < 0 && (label != IGNORED || shape.is_empty());
+                if let Some((i, label)) = values.iter().enumerate().find(|(_, label)| wrong(**label)) {
+                    return Err(Error::data(format!("label {i} is {label}; classes count from 0")));
+                }
+            }
+            Targets::Numbers { values, .. } => all_finite("target", values, len)?,
+            Targets::None => {}
+        }
+        match &inputs {
+            Inputs::Numbers(values) => all_finite("value", values, len)?,
+            Inputs::Indices(indices) => {
+                if let Some((i, index)) = indices.iter().enumerate().find(|(_, index)| **index < 0) {
+                    let (example, place) = (i / (indices.len() / len), i % (indices.len() / len));
+                    return Err(Error::data(format!(
+                        "index {place} of example {example} is {index}; indices count from 0"
+                    )));
+                }
+            }
+        }
+        Ok(Dataset { shape: shape.to_vec(), len, inputs, targets, names: Arc::default() })
+    }
+
+    /// The same examples with names for their classes, in the order of the indices.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are fewer names than classes.
+    pub fn with_class_names(mut self, names: Vec<String>) -> Result<Self> {
+        if names.len() < self.classes() {
+            return Err(Error::data(format!("{} names for {} classes", names.len(), self.classes())));
+        }
+        Arc::make_mut(&mut self.names).classes = names;
+        Ok(self)
+    }
+
+    /// The same examples with names for the elements of an input.
+    #[cfg(feature = "data")]
+    pub(super) fn with_input_names(mut self, names: Vec<String>) -> Self {
+        Arc::make_mut(&mut self.names).inputs = names;
+        self
+    }
+
+    /// The same examples without targets.
+    pub fn without_targets(self) -> Self {
+        Dataset { targets: Targets::None, ..self }
+    }
+
+    /// How many examples.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Shape of one example.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The examples, in order.
+    pub fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
+    /// What is to be learnt of the examples, in order.
+    pub fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    /// The classes, in order; none where the targets are no classes.
+    pub fn labels(&self) -> &[i64] {
+        match &self.targets {
+            Targets::Classes { values, .. } => values,
+            _ => &[],
+        }
+    }
+
+    /// How many classes: as many as have names, or one more than the highest label.
+    pub fn classes(&self) -> usize {
+        let counted = self.labels().iter().max().map_or(0, |&label| (label + 1).max(0) as usize);
+        counted.max(self.names.classes.len())
+    }
+
+    /// The names of the classes, in the order of their indices; empty where they have none.
+    pub fn class_names(&self) -> &[String] {
+        &self.names.classes
+    }
+
+    /// The names of the elements of an input, such as the columns of a table; empty where they have none.
+    pub fn input_names(&self) -> &[String] {
+        &self.names.inputs
+    }
+
+    /// The same examples in another shape, such as `[64]` instead of `[1, 8, 8]`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the number of elements differs.
+    pub fn reshape(self, shape: &[usize]) -> Result<Self> {
+        if elements(shape) != elements(&self.shape) {
+            return Err(Error::shape(format!("examples of shape {:?} cannot take the shape {shape:?}", self.shape)));
+        }
+        Ok(Dataset { shape: shape.to_vec(), ..self })
+    }
+
+    /// The same images, `[..., height, width]`, at another size: bilinear between the four nearest pixels, whose centres
+    /// lie at half-integer positions (`align_corners = false`); beyond the outer centres the edge is continued.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless the examples have two axes of at least one pixel, as has the new size.
+    pub fn resize(self, height: usize, width: usize) -> Result<Self> {
+        let [outer @ .., h, w] = &self.shape[..] else {
+            return Err(Error::shape(format!("examples of shape {:?} are no images [..., height, width]", self.shape)));
+        };
+        if [height, width, *h, *w].contains(&0) || height.max(width) > MOST_PIXELS {
+            return Err(Error::shape(format!(
+                "images of {h} x {w} cannot be resized to {height} x {width}; allowed: 1 to {MOST_PIXELS} pixels"
+            )));
+        }
+        let Inputs::Numbers(pixels) = &self.inputs else {
+            return Err(Error::shape("indices are no pixels, and cannot be resized"));
+        };
+        let len = (height * width).checked_mul(pixels.len() / (h * w));
+        let mut values = Vec::new();
+        if len.is_none_or(|len| values.try_reserve_exact(len).is_err()) {
+            let images = pixels.len() / (h * w);
+            return Err(Error::shape(format!("{images} images of {height} x {width} do not fit into memory")));
+        }
+        resize(pixels, (*h, *w), (height, width), &mut values);
+        let shape = [outer, &[height, width]].concat();
+        Ok(Dataset { shape, inputs: Inputs::Numbers(values), ..self })
+    }
+
+    /// Shuffles by the seed and splits: the first `train` examples are for training, the rest for testing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) unless both parts get an example.
+    pub fn split(&self, train: usize, seed: u64) -> Result<Split> {
+        self.check_split(train)?;
+        Ok(self.parts(&self.order(seed, 0), train))
+    }
+
+    /// Splits without shuffling: the first `train` examples are for training, the rest for testing. Windows of a text that
+    /// overlap, and measurements that follow each other in time, would tell of the test examples if they were shuffled.
+    ///
+    /// # Errors
+    /// As [`split`](Dataset::split).
+    pub fn split_in_order(&self, train: usize) -> Result<Split> {
+        self.check_split(train)?;
+        Ok(self.parts(&(0..self.len).collect::<Vec<_>>(), train))
+    }
+
+    fn check_split(&self, train: usize) -> Result<()> {
+        if train > 0 && train < self.len {
+            return Ok(());
+        }
+        let most = self.len.saturating_sub(1);
+        Err(Error::data(format!("{train} of {} examples cannot be split off; allowed: 1 to {most}", self.len)))
+    }
+
+    fn parts(&self, order: &[usize], train: usize) -> Split {
+        let (train, test) = order.split_at(train);
+        Split { train: self.take(train), test: self.take(test) }
+    }
+
+    /// All examples in batches of `size`, in order; the last batch may be smaller.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for batches of no examples, [`ErrorKind::Data`](crate::ErrorKind::Data)
+    /// when the examples have no targets; see [`input_batches`](Dataset::input_batches).
+    pub fn batches(&self, size: usize) -> Result<impl Iterator<Item = Batch>> {
+        self.check_targets()?;
+        check_batch(size)?;
+        Ok(self.in_batches((0..self.len).collect(), size, self.len.div_ceil(size)))
+    }
+
+    /// The inputs of all examples in batches of `size`, in order, f32 or i64 `[n, ...]`; the last may be smaller.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for batches of no examples.
+    pub fn input_batches(&self, size: usize) -> Result<impl Iterator<Item = Tensor>> {
+        check_batch(size)?;
+        let all: Vec<usize> = (0..self.len).collect();
+        Ok((0..self.len.div_ceil(size)).map(move |i| self.x(&all[i * size..all.len().min((i + 1) * size)])))
+    }
+
+    /// The batches of an epoch of training: in an order that follows from the seed and the epoch alone. When one example is
+    /// left at the end, the last batch takes it in and is larger by one: a batch norm cannot be trained by a single example,
+    /// and its gradient would weigh as much as that of a whole batch.
+    ///
+    /// # Errors
+    /// As [`batches`](Dataset::batches).
+    pub fn shuffled_batches(&self, size: usize, seed: u64, epoch: u64) -> Result<impl Iterator<Item = Batch>> {
+        self.check_targets()?;
+        check_batch(size)?;
+        Ok(self.in_batches(self.order(seed, epoch), size, batches_of_epoch(self.len, size)))
+    }
+
+    fn check_targets(&self) -> Result<()> {
+        match self.targets {
+            Targets::None => Err(Error::data("the examples have no targets, so nothing can be learnt of them")),
+            _ => Ok(()),
+        }
+    }
+
+    /// So many batches of `size`, the last of what is left.
+    fn in_batches(&self, order: Vec<usize>, size: usize, batches: usize) -> impl Iterator<Item = Batch> {
+        (0..batches).map(move |i| {
+            let to = if i + 1 == batches { order.len() } else { (i + 1) * size };
+            self.some(&order[i * size..to])
+        })
+    }
+
+    /// The batch of an epoch of training at a place from 0, in the [`order`](Dataset::order) of that epoch.
+    pub(in crate::train) fn batch(&self, order: &[usize], size: usize, place: usize) -> Batch {
+        let last = place + 1 >= batches_of_epoch(order.len(), size);
+        self.some(&order[place * size..if last { order.len() } else { (place + 1) * size }])
+    }
+
+    /// A batch of some examples, which have targets.
+    fn some(&self, part: &[usize]) -> Batch {
+        let y = match self.targets.take(part) {
+            Targets::Classes { shape, values } => tensor(values, part.len(), &shape),
+            Targets::Numbers { shape, values } => tensor(values, part.len(), &shape),
+            Targets::None => unreachable!("checked before"),
+        };
+        Batch { x: self.x(part), y }
+    }
+
+    /// The inputs of some examples.
+    fn x(&self, part: &[usize]) -> Tensor {
+        match self.inputs.take(elements_in_memory(&self.shape), part) {
+            Inputs::Numbers(values) => tensor(values, part.len(), &self.shape),
+            Inputs::Indices(values) => tensor(values, part.len(), &self.shape),
+        }
+    }
+
+    /// The order of the examples in an epoch.
+    pub(in crate::train) fn order(&self, seed: u64, stream: u64) -> Vec<usize> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(stream);
+        let mut order: Vec<usize> = (0..self.len).collect();
+        order.shuffle(&mut rng);
+        order
+    }
+
+    fn take(&self, order: &[usize]) -> Dataset {
+        Dataset {
+            shape: self.shape.clone(),
+            len: order.len(),
+            inputs: self.inputs.take(elements_in_memory(&self.shape), order),
+            targets: self.targets.take(order),
+            names: self.names.clone(),
+        }
+    }
+}
+
+impl Inputs {
+    /// How many elements all examples have together.
+    fn len(&self) -> usize {
+        match self {
+            Inputs::Numbers(values) => values.len(),
+            Inputs::Indices(indices) => indices.len(),
+        }
+    }
+
+    /// Some examples, of `each` elements.
+    fn take(&self, each: usize, order: &[usize]) -> Inputs {
+        match self {
+            Inputs::Numbers(values) => Inputs::Numbers(rows(values, each, order)),
+            Inputs::Indices(indices) => Inputs::Indices(rows(indices, each, order)),
+        }
+    }
+}
+
+impl Targets {
+    /// The targets of some examples.
+    fn take(&self, order: &[usize]) -> Targets {
+        match self {
+            Targets::Classes { shape, values } => {
+                Targets::Classes { shape: shape.clone(), values: rows(values, elements_in_memory(shape), order) }
+            }
+            Targets::Numbers { shape, values } => {
+                Targets::Numbers { shape: shape.clone(), values: rows(values, elements_in_memory(shape), order) }
+            }
+            Targets::None => Targets::None,
+        }
+    }
+}
+
+/// Some of the rows of `each` elements.
+fn rows<T: Copy>(values: &[T], each: usize, order: &[usize]) -> Vec<T> {
+    order.iter().flat_map(|&i| &values[i * each..(i + 1) * each]).copied().collect()
+}
+
+fn tensor<T: TensorElement>(values: Vec<T>, n: usize, shape: &[usize]) -> Tensor {
+    Tensor::from_vec(values, &[&[n], shape].concat()).expect("whole examples")
+}
+
+impl std::fmt::Debug for Dataset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dataset({} of shape {:?} ", self.len, self.shape)?;
+        match &self.targets {
+            Targets::Classes { shape, .. } if !shape.is_empty() => {
+                write!(f, "with targets of shape {shape:?} in {} classes)", self.classes())
+            }
+            Targets::Classes { .. } => write!(f, "in {} classes)", self.classes()),
+            Targets::Numbers { shape, .. } => write!(f, "with targets of shape {shape:?})"),
+            Targets::None => write!(f, "without targets)"),
+        }
+    }
+}
+
+/// Refuses batches of no examples.
+pub(in crate::train) fn check_batch(size: usize) -> Result<()> {
+    if size > 0 { Ok(()) } else { Err(Error::value("a batch of 0 examples; allowed: at least 1")) }
+}
+
+/// How many batches [`Dataset::shuffled_batches`] makes of so many examples: one for each `size` of them, and one of what is
+/// left, unless that is a single example.
+pub fn batches_of_epoch(examples: usize, size: usize) -> usize {
+    let size = size.max(1);
+    let one_is_left = size > 1 && examples > size && examples % size == 1;
+    examples.div_ceil(size) - usize::from(one_is_left)
+}
+
+/// Longest side of a resized image.
+pub(super) const MOST_PIXELS: usize = 4096;
+
+/// Elements of one example; `None` when there are more than can be counted.
+fn elements(shape: &[usize]) -> Option<usize> {
+    shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis))
+}
+
+/// Elements of one example that is in memory.
+fn elements_in_memory(shape: &[usize]) -> usize {
+    shape.iter().product()
+}
+
+/// How many tensors of a shape so many values make.
+fn count(values: usize, shape: &[usize], are_none: &str) -> Result<usize> {
+    match elements(shape) {
+        Some(each) if each > 0 && values.is_multiple_of(each) => Ok(values / each),
+        _ => Err(Error::data(format!("{values} {are_none} of shape {shape:?}"))),
+    }
+}
+
+/// Checks the numbers of `n` examples.
+fn all_finite(what: &str, values: &[f32], n: usize) -> Result<()> {
+    let Some(i) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+    let (example, place, value) = (i / (values.len() / n), i % (values.len() / n), values[i]);
+    Err(Error::data(format!("{what} {place} of example {example} is {value}; allowed: finite numbers")))
+}
+
+/// Appends images at another size, `(height, width)`; see [`Dataset::resize`].
+pub(super) fn resize(images: &[f32], (h, w): (usize, usize), (height, width): (usize, usize), out: &mut Vec<f32>) {
+    let (rows, columns) = (neighbours(h, height), neighbours(w, width));
+    for image in images.chunks_exact(h * w) {
+        for &(top, bottom, down) in &rows {
+            for &(left, right, across) in &columns {
+                let row = |y: usize| image[y * w + left] * (1.0 - across) + image[y * w + right] * across;
+                out.push(row(top) * (1.0 - down) + row(bottom) * down);
+            }
+        }
+    }
+}
+
+/// For each of `to` pixels along an axis of `from`: its two neighbours, and how far it lies towards the second.
+fn neighbours(from: usize, to: usize) -> Vec<(usize, usize, f32)> {
+    let last = from - 1;
+    let place = |i: usize| {
+        let position = ((i as f32 + 0.5) * from as f32 / to as f32 - 0.5).clamp(0.0, last as f32);
+        let first = (position.floor() as usize).min(last);
+        (first, (first + 1).min(last), position - first as f32)
+    };
+    (0..to).map(place).collect()
+}

@@ -1,0 +1,82 @@
+//! The handwritten digits that come with the library.
+
+use std::{io::Read, path::Path};
+
+use flate2::read::GzDecoder;
+
+use super::Dataset;
+use crate::{
+    error::{Error, Result},
+    io::files,
+    printable::printable,
+};
+
+/// 1,797 handwritten digits of 13 writers, `[1, 8, 8]` with pixels from 0 to 1: the test set of the UCI "Optical
+/// Recognition of Handwritten Digits", as scikit-learn distributes it. See `data/README.md`.
+///
+/// # Errors
+/// As [`read_digits`]; none for the copy that the library carries.
+///
+/// ```
+/// let split = precast::data::digits()?.split(1500, 0)?;
+/// assert_eq!((split.train.len(), split.test.len(), split.train.classes()), (1500, 297, 10));
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn digits() -> Result<Dataset> {
+    parse_digits(include_bytes!("../../../data/digits.csv.gz"), "data/digits.csv.gz")
+}
+
+/// Reads a file of digits, CSV or gzipped CSV: 64 pixels from 0 to 16 and a digit in each row.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 32 MiB,
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) with file and line when it does not hold digits, or unpacks to more.
+pub fn read_digits(file: impl AsRef<Path>) -> Result<Dataset> {
+    let file = file.as_ref();
+    parse_digits(&files::read_within(file, MOST_BYTES)?, &file.display().to_string())
+}
+
+/// Enough for a hundred times as many digits; what unpacks to more is no file of digits.
+const MOST_BYTES: usize = 32 << 20;
+
+/// As [`read_digits`], from the bytes of a file; `origin` is its name in errors.
+///
+/// # Errors
+/// [`ErrorKind::Data`](crate::ErrorKind::Data), as [`read_digits`].
+pub fn parse_digits(bytes: &[u8], origin: &str) -> Result<Dataset> {
+    let origin = printable(origin);
+    let mut text = String::new();
+    let read = match bytes {
+        [0x1f, 0x8b, ..] => GzDecoder::new(bytes).take(MOST_BYTES as u64 + 1).read_to_string(&mut text),
+        _ => bytes.take(MOST_BYTES as u64 + 1).read_to_string(&mut text),
+    };
+    read.map_err(|e| Error::data(format!("{origin}: {e}")))?;
+    if text.len() > MOST_BYTES {
+        return Err(Error::data(format!("{origin}: longer than {} MiB", MOST_BYTES >> 20)));
+    }
+    let (mut values, mut labels) = (Vec::new(), Vec::new());
+    for (i, line) in text.lines().enumerate() {
+        let at = |e: Error| e.context(format_args!("{origin}:{}", i + 1));
+        let row: Vec<f32> = line.split(',').enumerate().map(number).collect::<Result<_>>().map_err(at)?;
+        let &[ref pixels @ .., digit] = &row[..] else { unreachable!("a line has at least one field") };
+        if pixels.len() != 64 {
+            let met = row.len();
+            return Err(at(Error::data(format!("{met} numbers; a row holds 65: 64 pixels, then the digit"))));
+        }
+        if !(digit.fract() == 0.0 && (0.0..=9.0).contains(&digit)) {
+            return Err(at(Error::data(format!("the digit is {digit}; allowed: 0 to 9"))));
+        }
+        values.extend(pixels.iter().map(|pixel| pixel / 16.0));
+        labels.push(digit as i64);
+    }
+    if labels.is_empty() {
+        return Err(Error::data(format!("{origin}: no rows")));
+    }
+    Dataset::new(values, &[1, 8, 8], labels)
+}
+
+/// One field of a row: a number from 0 to 16.
+fn number((column, field): (usize, &str)) -> Result<f32> {
+    let value = field.trim().parse::<f32>().ok().filter(|value| (0.0..=16.0).contains(value));
+    value.ok_or_else(|| Error::data(format!("column {}: `{field}` is no number from 0 to 16", column + 1)))
+}

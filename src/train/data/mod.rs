@@ -1,0 +1,38 @@
+//! Examples to train with: a [`Dataset`] from memory, the [`digits`] that come with the library, and readers of files. A
+//! [`Source`] says in a file which of them is meant.
+//!
+//! | reader | what it reads | feature |
+//! | --- | --- | --- |
+//! | [`Csv`] | tables: a row for each example, with columns of classes or numbers as targets | `data` |
+//! | [`Images`] | PNG images, a folder for each class | `data` |
+//! | [`Npy`] | arrays of NumPy, `.npy` and `.npz` | `data` |
+//! | [`Text`] | text, to be continued by a language model | |
+//! | [`Addition`] | sums in digits, made up | |
+
+mod addition;
+#[cfg(feature = "data")]
+mod csv;
+mod dataset;
+mod digits;
+#[cfg(feature = "data")]
+mod images;
+#[cfg(feature = "data")]
+mod npy;
+mod source;
+mod text;
+
+pub use addition::Addition;
+#[cfg(feature = "data")]
+#[cfg_attr(docsrs, doc(cfg(feature = "data")))]
+pub use csv::{Column, Columns, Csv, TargetKind};
+pub(super) use dataset::check_batch;
+pub use dataset::{Batch, Dataset, IGNORED, Inputs, Split, Targets, batches_of_epoch};
+pub use digits::{digits, parse_digits, read_digits};
+#[cfg(feature = "data")]
+#[cfg_attr(docsrs, doc(cfg(feature = "data")))]
+pub use images::{Images, PixelFormat};
+#[cfg(feature = "data")]
+#[cfg_attr(docsrs, doc(cfg(feature = "data")))]
+pub use npy::Npy;
+pub use source::Source;
+pub use text::{Text, Tokens, Vocabulary};
