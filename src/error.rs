@@ -31,6 +31,8 @@ pub enum ErrorKind {
     Model,
     /// A weights file that does not fit the network.
     Weights,
+    /// A training run that cannot begin or go on: its file, its folder.
+    Run,
     /// Data that cannot be read.
     Data,
     /// The operating system refused.
@@ -91,6 +93,8 @@ impl Error {
         model => Model;
         /// See [`ErrorKind::Weights`].
         weights => Weights;
+        /// See [`ErrorKind::Run`].
+        run => Run;
         /// See [`ErrorKind::Data`].
         data => Data;
         /// See [`ErrorKind::Unsupported`].

@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{AsCell, Child, Node};
 use crate::{
@@ -72,7 +72,7 @@ impl Trace {
 }
 
 /// The first op in which a number appeared that is not finite.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NonFinite {
     /// Path of the innermost cell in which it ran; empty for the root, and for an op outside of every cell.
     pub cell: String,

@@ -55,7 +55,8 @@ pub struct FitOptions {
 pub enum Method {
     /// Gradient descent: [`Sgd`].
     Sgd {
-        /// Its momentum.
+        /// Its momentum; 0.9 in files that do not say it.
+        #[serde(default = "usual_momentum")]
         momentum: f64,
     },
     /// [`Adam`] with its default hyperparameters.
@@ -72,6 +73,22 @@ pub enum Method {
     Lamb,
     /// [`Adafactor`] with its default hyperparameters.
     Adafactor,
+}
+
+fn usual_momentum() -> f64 {
+    0.9
+}
+
+impl Method {
+    /// The learning rate that is usual for it.
+    pub fn usual_lr(&self) -> f64 {
+        match self {
+            Method::Sgd { .. } => 0.03,
+            Method::Adam | Method::AdamW | Method::RmsProp => 0.001,
+            Method::Adagrad | Method::Lamb | Method::Adafactor => 0.01,
+            Method::Lion => 0.0003,
+        }
+    }
 }
 
 impl Default for FitOptions {
@@ -210,7 +227,8 @@ struct Place {
     epoch: usize,
     /// Steps of the epoch.
     step: usize,
-    /// Steps of the run that updated the parameters.
+    /// Steps of the run, and those that updated the parameters.
+    steps: usize,
     stepped: usize,
 }
 
@@ -257,7 +275,7 @@ impl Fit {
             let count = checkpoint.count(name).and_then(|count| usize::try_from(count).ok());
             count.ok_or_else(|| Error::weights(format!("the checkpoint counts no `{name}`; `Fit::checkpoint` makes those")))
         };
-        fit.place = Place { epoch: count(EPOCH)?, step: count(STEP)?, stepped: count(STEPPED)? };
+        fit.place = Place { epoch: count(EPOCH)?, step: count(STEP)?, steps: count(STEPS)?, stepped: count(STEPPED)? };
         checkpoint.restore(net, &mut [fit.optimizer.as_mut()], &mut fit.scale)?;
         fit.history = History { param_bytes: fit.history.param_bytes, ..history };
         Ok(fit)
@@ -265,16 +283,22 @@ impl Fit {
 
     /// All that the run needs to go on from here.
     pub fn checkpoint<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Checkpoint {
-        let Place { epoch, step, stepped } = self.place;
+        let Place { epoch, step, steps, stepped } = self.place;
         Checkpoint::of(net, &[self.optimizer.as_ref()], &self.scale)
             .counting(EPOCH, epoch as u64)
             .counting(STEP, step as u64)
+            .counting(STEPS, steps as u64)
             .counting(STEPPED, stepped as u64)
     }
 
     /// What happened so far.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// Steps that were done, those before a checkpoint included.
+    pub fn steps_done(&self) -> usize {
+        self.place.steps
     }
 
     /// Whether every epoch was done, or the run has stalled.
@@ -328,6 +352,7 @@ impl Fit {
         let step = step?;
         self.place.stepped += usize::from(step.outcome == Outcome::Stepped);
         self.place.step += 1;
+        self.place.steps += 1;
         self.history.steps.push(step);
         Ok(self.history.steps.last().map(Event::Step))
     }
@@ -385,8 +410,9 @@ impl Fit {
 }
 
 /// What a checkpoint counts.
-const EPOCH: &str = "epoch";
+pub(super) const EPOCH: &str = "epoch";
 const STEP: &str = "step of the epoch";
+pub(super) const STEPS: &str = "steps";
 const STEPPED: &str = "updates";
 
 /// Refuses data that a run cannot use.

@@ -1,6 +1,6 @@
 //! The record of a training run.
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Score;
 use crate::{cell::NonFinite, scale::Outcome};
@@ -21,11 +21,12 @@ pub struct History {
 }
 
 /// One training step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// Its epoch, counted from 0.
     pub epoch: usize,
-    /// The loss before scaling.
+    /// The loss before scaling. JSON has no number for one that is not finite, and says null.
+    #[serde(deserialize_with = "nan_for_null")]
     pub loss: f64,
     /// The loss scale that it was multiplied by.
     pub scale: f32,
@@ -35,16 +36,17 @@ pub struct Step {
     pub seconds: f64,
     /// Of a skipped step, where the first number appeared that is not finite, if that was
     /// [asked for](super::FitOptions::find_non_finite).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub non_finite: Option<NonFinite>,
 }
 
 /// One pass over the data.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Epoch {
     /// Which, counted from 0.
     pub epoch: usize,
     /// Mean loss of its steps.
+    #[serde(deserialize_with = "nan_for_null")]
     pub loss: f64,
     /// How well the network did on the test examples after it.
     #[serde(flatten)]
@@ -53,6 +55,11 @@ pub struct Epoch {
     pub skipped: usize,
     /// Wall-clock time of its steps; the test is not counted.
     pub seconds: f64,
+}
+
+/// Reads what JSON wrote for a number that is not finite.
+pub(super) fn nan_for_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Option::<f64>::deserialize(deserializer).map(|number| number.unwrap_or(f64::NAN))
 }
 
 impl Step {

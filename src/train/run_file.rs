@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use serde_yaml::Spanned;
+use serde_yaml::{Location, Spanned};
 
 use super::{FitOptions, Loss, Method, Schedule, data};
 use crate::{
@@ -290,7 +290,7 @@ impl RunFile {
     /// [`ErrorKind::Run`] when it cannot be written.
     pub fn to_yaml(&self) -> Result<String> {
         fn at<T>(value: T) -> At<T> {
-            Spanned::new(value, Default::default(), Default::default())
+            Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
         }
         let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, find_non_finite, .. } = &self.options;
         let written = RunV1 {
@@ -322,6 +322,41 @@ impl RunFile {
     /// As [`RunFile::to_yaml`], and [`ErrorKind::Io`] when it cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         files::replace(path, self.to_yaml()?.as_bytes())
+    }
+}
+
+impl data::Source {
+    /// The same source, its relative paths starting from a folder.
+    pub(super) fn starting_from(&self, folder: &Path) -> Self {
+        match self.clone() {
+            #[cfg(feature = "data")]
+            data::Source::Csv(csv) => data::Source::Csv(data::Csv { file: folder.join(&csv.file), ..csv }),
+            #[cfg(feature = "data")]
+            data::Source::Images(images) => {
+                data::Source::Images(data::Images { folder: folder.join(&images.folder), ..images })
+            }
+            #[cfg(feature = "data")]
+            data::Source::Npy(npy) => data::Source::Npy(npy.starting_from(folder)),
+            data::Source::Text(text) => data::Source::Text(data::Text { file: folder.join(&text.file), ..text }),
+            other => other,
+        }
+    }
+
+    /// Another file, to be read as this one.
+    pub(super) fn of_file(&self, file: &Path) -> Result<Self> {
+        let file = file.to_path_buf();
+        match self.clone() {
+            #[cfg(feature = "data")]
+            data::Source::Csv(csv) => Ok(data::Source::Csv(data::Csv { file, ..csv })),
+            #[cfg(feature = "data")]
+            data::Source::Images(images) => Ok(data::Source::Images(data::Images { folder: file, ..images })),
+            #[cfg(feature = "data")]
+            data::Source::Npy(npy) if npy.file.is_some() => {
+                Ok(data::Source::Npy(data::Npy { file: Some(file), ..npy }))
+            }
+            data::Source::Text(text) => Ok(data::Source::Text(data::Text { file, ..text })),
+            _ => Err(Error::run("`test` is a file for csv, images, npz and text; allowed here: a share or a number")),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::data::{Batch, Dataset, IGNORED, Targets};
 use crate::{
@@ -13,14 +13,14 @@ use crate::{
 };
 
 /// How well a network does on examples, by the measure that fits their targets.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Score {
     /// Of classes: see [`accuracy`].
-    Accuracy(f64),
+    Accuracy(#[serde(deserialize_with = "super::history::nan_for_null")] f64),
     /// Of numbers: see [`mean_squared_error`].
-    MeanSquaredError(f64),
+    MeanSquaredError(#[serde(deserialize_with = "super::history::nan_for_null")] f64),
 }
 
 impl Score {
@@ -42,6 +42,17 @@ impl Score {
         match self {
             Score::Accuracy(_) => "accuracy",
             Score::MeanSquaredError(_) => "mean squared error",
+        }
+    }
+
+    /// Whether it is better than another of the same measure: a higher accuracy, a lower error. NaN is never better.
+    pub fn is_better_than(self, other: Score) -> bool {
+        match (self, other) {
+            (Score::Accuracy(this), Score::Accuracy(other)) => this > other || (other.is_nan() && !this.is_nan()),
+            (Score::MeanSquaredError(this), Score::MeanSquaredError(other)) => {
+                this < other || (other.is_nan() && !this.is_nan())
+            }
+            _ => false,
         }
     }
 

@@ -1,5 +1,6 @@
 //! YAML that people write by hand: read within limits, and every mistake told with its place.
 
+mod choice;
 mod source;
 
 use std::{
@@ -14,7 +15,10 @@ use serde_yaml::{
     options::MergeKeyPolicy,
 };
 
-pub(crate) use self::source::{Place, Source};
+pub(crate) use self::{
+    choice::Choice,
+    source::{Place, Source},
+};
 use crate::error::{Error, ErrorKind, Result, did_you_mean};
 
 /// The largest file. Such a file is written by people; whatever is larger is something else.
@@ -213,6 +217,10 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
         E::SerdeUnknownField { field, expected, .. } => {
             let near = did_you_mean(field, expected.iter().copied());
             format!("unknown key `{field}`{near}; allowed: {}", expected.join(", "))
+        }
+        E::SerdeUnknownVariant { variant, expected, .. } => {
+            let near = did_you_mean(variant, expected.iter().copied());
+            format!("unknown name `{variant}`{near}; allowed: {}", expected.join(", "))
         }
         E::SerdeMissingField { field, .. } => {
             let allowed = match *field {

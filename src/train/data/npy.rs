@@ -59,7 +59,7 @@ impl Npy {
     }
 
     /// The same with files that start from a folder.
-    pub(super) fn starting_from(&self, folder: &Path) -> Npy {
+    pub(in crate::train) fn starting_from(&self, folder: &Path) -> Npy {
         match &self.file {
             Some(file) => Npy { file: Some(folder.join(file)), ..self.clone() },
             None => {

@@ -1,0 +1,45 @@
+//! Examples in the shape that a network takes.
+
+use super::Dataset;
+use crate::error::{Error, Result};
+
+/// Most memory that resized images may take: 1 GiB.
+const MOST_BYTES: u128 = 1 << 30;
+
+impl Dataset {
+    /// The same examples in the shape that a network takes. Where the number of elements is that of the examples, they are only
+    /// arranged anew: images of 8 by 8 as `[64]`. Images `[channels, height, width]`, and those of one channel in any form, are
+    /// [resized](Dataset::resize) to a shape with the same channels.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with both shapes when it cannot be done, or would take more than 1 GiB.
+    pub fn fitted(self, shape: &[usize]) -> Result<Self> {
+        let elements = |shape: &[usize]| shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis));
+        if elements(shape) == elements(self.shape()) {
+            return self.reshape(shape);
+        }
+        let channels = |shape: &[usize]| match shape {
+            [outer @ .., _, _] => elements(outer),
+            _ => None,
+        };
+        match (self.shape(), shape) {
+            ([_, _, _], [.., height, width]) if channels(self.shape()) == channels(shape) => {
+                let (height, width) = (*height, *width);
+                let bytes = [height, width, channels(shape).unwrap_or(1), size_of::<f32>()]
+                    .iter()
+                    .fold(self.len() as u128, |all, &n| all.saturating_mul(n as u128));
+                if bytes > MOST_BYTES {
+                    let gib = |bytes: u128| bytes as f64 / (1u64 << 30) as f64;
+                    return Err(Error::data(format!(
+                        "{} images of {height} x {width} would take {:.1} GiB; allowed: {:.1} GiB",
+                        self.len(),
+                        gib(bytes),
+                        gib(MOST_BYTES)
+                    )));
+                }
+                self.resize(height, width)?.reshape(shape)
+            }
+            (met, _) => Err(Error::data(format!("the model takes examples of shape {shape:?}, and the data has {met:?}"))),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The folder of a training run: what is in it, and how it is written so that no stop of the machine spoils it.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Checkpoint, Epoch, Event, History, RunFile, Step,
+    data::{Dataset, Inputs, Split, Standardization, Targets},
+};
+use crate::{
+    Child, Plan, Policy,
+    error::{Error, Result},
+    io::{files, weights},
+};
+
+const RUN: &str = "run.yaml";
+const MODEL: &str = "model.yaml";
+const POLICY: &str = "policy.yaml";
+const PLAN: &str = "plan.txt";
+const ABOUT: &str = "about.json";
+const METRICS: &str = "metrics.jsonl";
+const STANDARDIZATION: &str = "standardization.json";
+const BEST: &str = "best.safetensors";
+const LAST: &str = "last.safetensors";
+const LOCK: &str = ".lock";
+
+/// The folder of a run that nobody else writes to while this value lives.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    metrics: File,
+    /// Locked; the system unlocks it when the process ends in whatever way.
+    _lock: File,
+}
+
+/// A line of `metrics.jsonl`.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Step(Step),
+    Epoch(Epoch),
+}
+
+/// What a run was made with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// Version of the library.
+    pub precast: String,
+    /// Operating system and processor: `linux x86_64`.
+    pub machine: String,
+    pub train_examples: usize,
+    pub test_examples: usize,
+    /// Shape of one example.
+    pub shape: Vec<usize>,
+    /// CRC-32 of the examples and their targets.
+    pub data_checksum: u32,
+}
+
+impl About {
+    pub fn of(data: &Split) -> Self {
+        let mut hasher = crc32fast::Hasher::new();
+        for part in [&data.train, &data.test] {
+            hash(part, &mut hasher);
+        }
+        About {
+            precast: env!("CARGO_PKG_VERSION").into(),
+            machine: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            train_examples: data.train.len(),
+            test_examples: data.test.len(),
+            shape: data.train.shape().to_vec(),
+            data_checksum: hasher.finalize(),
+        }
+    }
+}
+
+fn hash(data: &Dataset, hasher: &mut crc32fast::Hasher) {
+    let floats = |values: &[f32], hasher: &mut crc32fast::Hasher| {
+        values.iter().for_each(|value| hasher.update(&value.to_le_bytes()));
+    };
+    let integers = |values: &[i64], hasher: &mut crc32fast::Hasher| {
+        values.iter().for_each(|value| hasher.update(&value.to_le_bytes()));
+    };
+    match data.inputs() {
+        Inputs::Numbers(values) => floats(values, hasher),
+        Inputs::Indices(values) => integers(values, hasher),
+    }
+    match data.targets() {
+        Targets::Numbers { values, .. } => floats(values, hasher),
+        Targets::Classes { values, .. } => integers(values, hasher),
+        Targets::None => {}
+    }
+}
+
+impl Folder {
+    /// A new folder, or an empty one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when it has files, [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be
+    /// made.
+    pub fn create(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        fs::create_dir_all(path).map_err(|e| Error::io(path, &e))?;
+        let taken = fs::read_dir(path).map_err(|e| Error::io(path, &e))?.next().is_some();
+        if taken && path.join(RUN).is_file() {
+            let words = "the folder has a run already; a run goes on by `--resume`, and a new one needs another folder";
+            return Err(Error::run(words).context(shown));
+        }
+        if taken {
+            return Err(Error::run("the folder has files that are of no run; a run needs a folder of its own").context(shown));
+        }
+        Folder::locked(path)
+    }
+
+    /// The folder of a run that began.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when it has none, or another process trains in it.
+    pub fn open(path: &Path) -> Result<Self> {
+        Folder::check(path)?;
+        Folder::locked(path)
+    }
+
+    fn check(path: &Path) -> Result<()> {
+        match path.join(RUN).is_file() {
+            true => Ok(()),
+            false => Err(Error::run(format!("there is no run in this folder: `{RUN}` is missing")).context(path.display())),
+        }
+    }
+
+    fn locked(path: &Path) -> Result<Self> {
+        let open = |name: &str| {
+            let file = path.join(name);
+            File::options().create(true).append(true).open(&file).map_err(|e| Error::io(&file, &e))
+        };
+        let lock = open(LOCK)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::run("another process trains in this folder").context(path.display()));
+            }
+            Err(TryLockError::Error(e)) => return Err(Error::io(&path.join(LOCK), &e)),
+        }
+        Ok(Folder { path: path.to_path_buf(), metrics: open(METRICS)?, _lock: lock })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The run file of a folder. Its model and policy are the copies beside it.
+    pub fn run_file(path: &Path) -> Result<RunFile> {
+        Folder::check(path)?;
+        RunFile::load(path.join(RUN))
+    }
+
+    /// Writes what the run is made of. The run file is the last one, so that a folder which has it has all.
+    pub fn write_all(
+        &self,
+        file: &RunFile,
+        model: Option<&str>,
+        policy: &Policy,
+        plan: &Plan,
+        about: &About,
+        standardization: Option<&Standardization>,
+    ) -> Result<()> {
+        let put = |name: &str, text: &str| files::replace(self.path.join(name), text.as_bytes());
+        put(POLICY, &policy.to_yaml()?)?;
+        put(PLAN, &format!("{plan}\n"))?;
+        put(ABOUT, &json(about)?)?;
+        if let Some(standardization) = standardization {
+            put(STANDARDIZATION, &json(standardization)?)?;
+        }
+        if let Some(model) = model {
+            put(MODEL, model)?;
+        }
+        let model = model.map_or(&file.model[..], |_| MODEL).to_string();
+        put(RUN, &RunFile { model, policy: POLICY.into(), ..file.clone() }.to_yaml()?)
+    }
+
+    /// What the run began with.
+    pub fn about(path: &Path) -> Result<About> {
+        let file = path.join(ABOUT);
+        let text = files::read_text(&file, 1 << 16)?;
+        serde_json::from_str(&text).map_err(|e| Error::run(e.to_string()).context(file.display()))
+    }
+
+    /// How the examples of a run were standardized.
+    pub fn standardization(path: &Path) -> Result<Option<Standardization>> {
+        let file = path.join(STANDARDIZATION);
+        if !file.is_file() {
+            return Ok(None);
+        }
+        let text = files::read_text(&file, 1 << 26)?;
+        serde_json::from_str(&text).map(Some).map_err(|e| Error::run(e.to_string()).context(file.display()))
+    }
+
+    /// Refuses data that has changed since the run began.
+    pub fn check_data(&self, now: &About) -> Result<()> {
+        let then = Folder::about(&self.path)?;
+        let of = |about: &About| (about.train_examples, about.test_examples, about.shape.clone(), about.data_checksum);
+        if of(&then) == of(now) {
+            return Ok(());
+        }
+        let words = |about: &About| {
+            let About { train_examples, test_examples, shape, data_checksum, .. } = about;
+            format!("{train_examples} and {test_examples} examples of shape {shape:?} with checksum {data_checksum:08x}")
+        };
+        Err(Error::run(format!(
+            "the data has changed: the run began with {}, and now there are {}; it would not go on as it began",
+            words(&then),
+            words(now)
+        ))
+        .context(self.path.display()))
+    }
+
+    /// Adds a line to the metrics.
+    pub fn note(&self, event: &Event<'_>) -> Result<()> {
+        let line = match event {
+            Event::Step(step) => Line::Step((*step).clone()),
+            Event::Epoch(epoch) => Line::Epoch((*epoch).clone()),
+        };
+        let line = format!("{}\n", json(&line)?);
+        (&self.metrics).write_all(line.as_bytes()).map_err(|e| Error::io(&self.path.join(METRICS), &e))
+    }
+
+    /// The metrics up to so many steps and epochs; later ones, and a line that was cut, are taken off the file.
+    pub fn history(&self, steps: u64, epochs: u64) -> Result<History> {
+        let (history, text) = read_metrics(&self.path, steps, epochs)?;
+        if (history.steps.len() as u64) < steps {
+            let met = history.steps.len();
+            let words = format!("`{METRICS}` has {met} steps, and the checkpoint was made after {steps}");
+            return Err(Error::run(words).context(self.path.display()));
+        }
+        let file = self.path.join(METRICS);
+        let whole = fs::metadata(&file).map_err(|e| Error::io(&file, &e))?.len();
+        if whole > text as u64 {
+            self.metrics.set_len(text as u64).map_err(|e| Error::io(&file, &e))?;
+        }
+        Ok(history)
+    }
+
+    /// Writes a checkpoint, after the metrics that belong to it are on the disk, and removes the oldest ones.
+    pub fn save_checkpoint(&self, checkpoint: &Checkpoint, steps: usize, keep: usize) -> Result<()> {
+        self.metrics.sync_data().map_err(|e| Error::io(&self.path.join(METRICS), &e))?;
+        checkpoint.save(self.path.join(format!("checkpoint-{steps:09}.safetensors")))?;
+        let all = self.checkpoints()?;
+        for old in all.iter().rev().skip(keep) {
+            fs::remove_file(old).map_err(|e| Error::io(old, &e))?;
+        }
+        Ok(())
+    }
+
+    /// The last checkpoint that can be read; none where the run has made none yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when there are some, and none of them can be read.
+    pub fn last_checkpoint(&self) -> Result<Option<Checkpoint>> {
+        let mut first = None;
+        for path in self.checkpoints()?.iter().rev() {
+            match Checkpoint::load(path) {
+                Ok(checkpoint) => return Ok(Some(checkpoint)),
+                Err(error) => {
+                    crate::logging::warn(&format!("{error}; an older checkpoint is taken"));
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        first.map_or(Ok(None), Err)
+    }
+
+    /// The files of the checkpoints, oldest first.
+    fn checkpoints(&self) -> Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(&self.path).map_err(|e| Error::io(&self.path, &e))?;
+        let mut found = entries.map(|entry| entry.map(|e| e.path())).collect::<io::Result<Vec<_>>>();
+        if let Ok(found) = &mut found {
+            let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+            found.retain(|path| {
+                name(path).is_some_and(|name| name.starts_with("checkpoint-") && name.ends_with(".safetensors"))
+            });
+            found.sort();
+        }
+        found.map_err(|e| Error::io(&self.path, &e))
+    }
+
+    /// Writes the weights with the best score so far.
+    pub fn save_best(&self, net: &Child) -> Result<()> {
+        weights::save(net, self.path.join(BEST))
+    }
+
+    /// Writes the weights at the end.
+    pub fn save_last(&self, net: &Child) -> Result<()> {
+        weights::save(net, self.path.join(LAST))
+    }
+
+    /// The weights to predict with: the best ones.
+    pub fn best(path: &Path) -> PathBuf {
+        path.join(BEST)
+    }
+}
+
+/// What happened in the run of a folder so far.
+///
+/// # Errors
+/// [`ErrorKind::Run`](crate::ErrorKind::Run) when there is no run or a line cannot be read.
+pub(crate) fn history_of(path: &Path) -> Result<History> {
+    Folder::check(path)?;
+    read_metrics(path, u64::MAX, u64::MAX).map(|(history, _)| history)
+}
+
+/// The metrics up to so many steps and epochs, and the length of their text. A last line without its end was cut.
+fn read_metrics(path: &Path, steps: u64, epochs: u64) -> Result<(History, usize)> {
+    let file = path.join(METRICS);
+    let text = files::read(&file)?;
+    let (mut history, mut len) = (History::default(), 0);
+    for (i, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        if !line.ends_with(b"\n") {
+            break;
+        }
+        let line: Line = serde_json::from_slice(line)
+            .map_err(|e| Error::run(format!("not a line of metrics: {e}")).context(format_args!("{}:{}", file.display(), i + 1)))?;
+        match line {
+            Line::Step(step) if (history.steps.len() as u64) < steps => history.steps.push(step),
+            Line::Epoch(epoch) if (history.epochs.len() as u64) < epochs => history.epochs.push(epoch),
+            _ => break,
+        }
+        len += text[len..].iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    }
+    Ok((history, len))
+}
+
+fn json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::run(error.to_string()))
+}
