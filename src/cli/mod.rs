@@ -21,8 +21,10 @@ mod inputs;
 mod levels;
 mod ops;
 mod plan;
+mod predict;
 mod progress;
 mod results;
+mod run;
 mod shell;
 mod show;
 mod table;
@@ -61,6 +63,7 @@ Models and policies are YAML files, or the names of built-in ones:
 
 Examples:
   precast train                                      train LeNet-5 at every level and compare
+  precast train run.yaml                             train as a run file says, into a folder that can be resumed
   precast plan lenet5 --policy o2                    which cell will run in which precision, and why
   precast explain lenet5_bn 1 --policy o2            why one cell runs as it does
   precast diff lenet5_bn --policy o2 --policy o3     what another policy would change
@@ -84,6 +87,8 @@ struct Line {
 #[derive(Debug, Subcommand)]
 enum Command {
     Train(train::Args),
+    Runs(run::RunsArgs),
+    Predict(predict::Args),
     Plan(plan::PlanArgs),
     Explain(plan::ExplainArgs),
     Diff(plan::DiffArgs),
@@ -232,6 +237,8 @@ impl Cli {
     fn execute(&self, command: &Command) -> Result {
         match command {
             Command::Train(args) => train::run(self, args),
+            Command::Runs(args) => run::runs(args),
+            Command::Predict(args) => predict::run(self, args),
             Command::Plan(args) => plan::plan(self, args),
             Command::Explain(args) => plan::explain(self, args),
             Command::Diff(args) => plan::diff(self, args),

@@ -15,33 +15,42 @@ use crate::{
 pub struct Progress {
     bar: ProgressBar,
     score: Option<Score>,
+    skipped: usize,
 }
 
 impl Progress {
     /// A bar for a run of so many steps.
     pub fn new(name: impl Into<String>, steps: usize) -> Self {
         let bar = ProgressBar::new(steps as u64).with_prefix(printable(&name.into()).into_owned());
-        let style = ProgressStyle::with_template("{prefix:10} {bar:30} {pos}/{len} {eta} {msg}");
+        let style = ProgressStyle::with_template("{prefix:10} {bar:30} {pos}/{len} {per_sec} {eta} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(200));
-        Progress { bar, score: None }
+        Progress { bar, score: None, skipped: 0 }
     }
 
     /// No bar at all.
     pub fn quiet() -> Self {
-        Progress { bar: ProgressBar::hidden(), score: None }
+        Progress { bar: ProgressBar::hidden(), score: None, skipped: 0 }
     }
 
     /// Shows the name of another run from now on.
     pub fn rename(&mut self, name: impl Into<String>) {
         self.bar.set_prefix(printable(&name.into()).into_owned());
-        self.score = None;
+        (self.score, self.skipped) = (None, 0);
+    }
+
+    /// Begins after so many steps, of a run that goes on.
+    pub fn begin_at(&self, steps: usize) {
+        self.bar.set_position(steps as u64);
+        self.bar.reset_eta();
     }
 
     /// Advances by one step.
     pub fn step(&mut self, step: &Step) {
         let score = self.score.map_or(String::new(), |score| format!(", {} {score}", score.name()));
-        self.bar.set_message(format!("loss {:.4}, scale {}{score}", step.loss, step.scale));
+        self.skipped += usize::from(step.is_skipped());
+        let skipped = if self.skipped > 0 { format!(", {} skipped", self.skipped) } else { String::new() };
+        self.bar.set_message(format!("loss {:.4}, scale {}{skipped}{score}", step.loss, step.scale));
         self.bar.inc(1);
     }
 

@@ -110,7 +110,7 @@ impl Finished<'_> {
     }
 }
 
-fn why_stalled(history: &History) -> Option<String> {
+pub(super) fn why_stalled(history: &History) -> Option<String> {
     let Outcome::Stalled { cause, first, skipped } = &history.stalled()?.outcome else { return None };
     Some(format!(
         "stalled at step {}: the last {skipped} changed nothing; {cause}, first in `{}`",

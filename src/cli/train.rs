@@ -8,7 +8,7 @@ use crate::{
     io::weights,
     policy::Prefer,
     report::{TrainingRun, joint_name, printable, runs_table_by, same_course},
-    train::{Event, Fit, FitOptions, Method, Schedule},
+    train::{Event, Fit, FitOptions, Method, RunFile, Schedule},
 };
 use clap::ValueEnum;
 
@@ -18,63 +18,77 @@ use super::{
     print, print_json,
     progress::Progress,
     results::{self, Data, Finished, Options, Results},
+    run,
     table::library_table,
 };
 
-/// Train a network to read handwritten digits under several policies, and compare them
+/// Train by a run file, or compare policies on handwritten digits
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The 1797 digits (8 by 8 pixels) come with the command. They are resized or flattened to the shape that the model file
-gives as `input`. Every run starts from the same weights and sees the same examples in the same order; the runs take
-turns, epoch by epoch, so that their times can be compared on a busy machine.
+A run file says model, data, policy and how to train; `precast schema run` describes its keys. A run gets a folder of its own,
+with checkpoints, metrics, weights and a report. After Ctrl-C, or whatever stopped it, --resume goes on with the same bits.
+
+Without a run file, a network is trained on the 1797 digits (8 by 8 pixels) that come with the command, under several
+policies. They are resized or flattened to the shape that the model file gives as `input`. Every run starts from the same
+weights and sees the same examples in the same order; the runs take turns, epoch by epoch, so that their times can be
+compared on a busy machine.
 
 Examples:
   precast train                                      LeNet-5 at O0 to O3, in float16 and bfloat16: a quarter of a minute
   precast train mlp --policy o0 --policy o2-bf16
-  precast train my-model.yaml --policy my-policy.yaml --epochs 20 --save-weights")]
+  precast train my-model.yaml --policy my-policy.yaml --epochs 20 --save-weights
+  precast train run.yaml                             into the folder runs/NAME, where NAME is that of the policy
+  precast train run.yaml --policy o1 --policy o2     two runs that differ in nothing else
+  precast train --resume runs/o2                     go on where it stopped")]
 pub(super) struct Args {
-    /// A model file, or the name of a built-in model
+    /// A run file; or a model file or the name of a built-in model, to compare policies
     #[arg(default_value = "lenet5")]
-    model: PathBuf,
-    /// A policy file, or the name of a built-in policy; once for each run [default: those built in for O0 to O3]
+    pub model: PathBuf,
+    /// Go on with the run of this folder, from its last checkpoint
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = [
+        "policy", "epochs", "batch", "lr", "schedule", "warm_up", "seed", "optimizer", "examples", "output", "save_weights",
+    ])]
+    resume: Option<PathBuf>,
+    /// A policy file, or the name of a built-in policy; once for each run [default: that of the run file, else those built in
+    /// for O0 to O3]
     #[arg(short, long)]
-    policy: Vec<PathBuf>,
-    /// Passes over the training digits
-    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
-    epochs: u32,
-    /// Examples in a step
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
-    batch: u32,
-    /// The full learning rate [default: that usual for the optimizer]
+    pub policy: Vec<PathBuf>,
+    /// Passes over the training examples [default: that of the run file, else 24]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    epochs: Option<u32>,
+    /// Examples in a step [default: that of the run file, else 32]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    batch: Option<u32>,
+    /// The full learning rate [default: that of the run file, else that usual for the optimizer]
     #[arg(long, value_parser = learning_rate, allow_hyphen_values = true)]
     lr: Option<f64>,
-    /// Schedule of the learning rate
-    #[arg(long, default_value = "cosine")]
-    schedule: ScheduleName,
-    /// Steps in which the learning rate rises to its full value, before the schedule
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
-    warm_up: u32,
-    /// Seed for the initial weights, the choice of training digits, and their order
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
-    seed: u64,
-    /// The optimizer
-    #[arg(long, default_value = "sgd")]
-    optimizer: OptimizerName,
-    /// Number of training digits; the others are for testing
-    #[arg(long, default_value_t = 1200, allow_negative_numbers = true)]
-    examples: usize,
-    /// Folder for metrics.json, plans.txt and curves.svg; created if missing
-    #[arg(short, long, default_value = "precast-out")]
-    output: PathBuf,
-    /// Also write the weights of each run into the folder
+    /// Schedule of the learning rate [default: that of the run file, else cosine]
+    #[arg(long)]
+    schedule: Option<ScheduleName>,
+    /// Steps in which the learning rate rises to its full value, before the schedule [default: 0]
+    #[arg(long, allow_negative_numbers = true)]
+    warm_up: Option<u32>,
+    /// Seed for the initial weights, the choice of training examples, and their order [default: 0]
+    #[arg(long, allow_negative_numbers = true)]
+    seed: Option<u64>,
+    /// The optimizer [default: that of the run file, else sgd]
+    #[arg(long)]
+    optimizer: Option<OptimizerName>,
+    /// Number of training digits; the others are for testing [default: 1200]
+    #[arg(long, allow_negative_numbers = true)]
+    examples: Option<usize>,
+    /// Folder of the results; created if missing [default: runs/NAME for a run file, else precast-out]
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+    /// Also write the weights of each run into the folder; a run file always does
     #[arg(long)]
     save_weights: bool,
-    /// Format of the comparison
+    /// Format of the results
     #[arg(long, default_value = "text")]
-    format: Format,
-    /// Print only the comparison: no plan, no progress bar
+    pub format: Format,
+    /// Print only the results: no plan, no progress bar
     #[arg(short, long)]
-    quiet: bool,
+    pub quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -100,17 +114,17 @@ enum OptimizerName {
 }
 
 impl OptimizerName {
-    /// Its method, its usual learning rate and its name.
-    fn method(self) -> (Method, f64, &'static str) {
+    /// Its method and its name.
+    fn method(self) -> (Method, &'static str) {
         match self {
-            OptimizerName::Sgd => (Method::Sgd { momentum: 0.9 }, 0.03, "sgd"),
-            OptimizerName::Adam => (Method::Adam, 0.001, "adam"),
-            OptimizerName::AdamW => (Method::AdamW, 0.001, "adamw"),
-            OptimizerName::Adagrad => (Method::Adagrad, 0.01, "adagrad"),
-            OptimizerName::RmsProp => (Method::RmsProp, 0.001, "rmsprop"),
-            OptimizerName::Lion => (Method::Lion, 0.0003, "lion"),
-            OptimizerName::Lamb => (Method::Lamb, 0.01, "lamb"),
-            OptimizerName::Adafactor => (Method::Adafactor, 0.01, "adafactor"),
+            OptimizerName::Sgd => (Method::Sgd { momentum: 0.9 }, "sgd"),
+            OptimizerName::Adam => (Method::Adam, "adam"),
+            OptimizerName::AdamW => (Method::AdamW, "adamw"),
+            OptimizerName::Adagrad => (Method::Adagrad, "adagrad"),
+            OptimizerName::RmsProp => (Method::RmsProp, "rmsprop"),
+            OptimizerName::Lion => (Method::Lion, "lion"),
+            OptimizerName::Lamb => (Method::Lamb, "lamb"),
+            OptimizerName::Adafactor => (Method::Adafactor, "adafactor"),
         }
     }
 }
@@ -141,17 +155,37 @@ struct Runner {
     fit: Fit,
 }
 
+/// Runs `precast train`.
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
+    if let Some(folder) = &args.resume {
+        return run::resume(cli, args, folder);
+    }
+    if args.model.is_dir() && args.model.join("run.yaml").is_file() {
+        let folder = inputs::shown(&args.model);
+        return Err(Failure::Usage(format!("`{folder}` is the folder of a run; --resume {folder} goes on with it")));
+    }
+    match run::is_run_file(&args.model) {
+        true if args.examples.is_some() => {
+            Err(Failure::Usage("--examples is for the digits; a run file says `test`, what is kept for testing".into()))
+        }
+        true => run::begin(cli, args),
+        false => compare(cli, args),
+    }
+}
+
+/// Trains a network on the digits under several policies.
+fn compare(cli: &Cli, args: &Args) -> Result {
     let options = args.options();
-    let mut model = inputs::model(cli, &args.model, args.seed)?;
+    let output = args.output.clone().unwrap_or_else(|| "precast-out".into());
+    let mut model = inputs::model(cli, &args.model, options.seed)?;
     let digits = data::digits()?;
     let shape = model.value.input.clone().unwrap_or_else(|| digits.shape().to_vec());
-    let data = digits::shaped(digits, &shape)?.split(args.examples, args.seed)?;
+    let data = digits::shaped(digits, &shape)?.split(args.examples(), options.seed)?;
     let mut runners = runners(cli, args, &options, &data)?;
     digits::check_training(&mut model.value.net, &data, options.batch)?;
     let weight_files: Vec<String> = runners.iter().map(|runner| results::weights_file(&runner.name)).collect();
     let weight_files = if args.save_weights { &weight_files[..] } else { &[] };
-    results::prepare(&args.output, weight_files)?;
+    results::prepare(&output, weight_files)?;
 
     let facts =
         Data { train_examples: data.train.len(), test_examples: data.test.len(), shape: data.train.shape().to_vec() };
@@ -185,9 +219,9 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         Format::Json => print_json(&results),
         Format::Text => print(format_args!("{}\n\n{}", runs_table_by(&runs, library_table), notes(&runs))),
     };
-    let mut written = results::write(&args.output, &results, &finished);
+    let mut written = results::write(&output, &results, &finished);
     for (runner, name) in runners.iter().zip(weight_files) {
-        written.put(args.output.join(name), |file| weights::save(&runner.net, file));
+        written.put(output.join(name), |file| weights::save(&runner.net, file));
     }
     let files: Vec<String> = written.files.iter().map(|file| inputs::shown(file)).collect();
     let listed = match args.format {
@@ -207,7 +241,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
 }
 
 /// A closed standard output does not end a run: its results also go into files, and its exit status says how it went.
-fn unless_unread(printed: Result) -> Result {
+pub(super) fn unless_unread(printed: Result) -> Result {
     match printed {
         Err(Failure::Unread) => Ok(()),
         other => other,
@@ -225,7 +259,7 @@ fn largest_batch(examples: usize, batch: usize) -> String {
 }
 
 /// The legend of the table, and which runs were identical.
-fn notes(runs: &[TrainingRun<'_>]) -> String {
+pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
     let mut notes = format!(
         "accuracy: on the test digits; time: of a step, relative to {}; activations: kept for the backward pass",
         printable(runs[0].name)
@@ -237,31 +271,76 @@ fn notes(runs: &[TrainingRun<'_>]) -> String {
 }
 
 impl Args {
+    fn examples(&self) -> usize {
+        self.examples.unwrap_or(1200)
+    }
+
     fn options(&self) -> FitOptions {
-        let (method, usual_lr, _) = self.optimizer.method();
-        let (epochs, batch, warm_up) = (self.epochs as usize, self.batch as usize, self.warm_up as usize);
-        let steps = epochs.saturating_mul(data::batches_of_epoch(self.examples, batch)).saturating_sub(warm_up);
+        let optimizer = self.optimizer.unwrap_or(OptimizerName::Sgd);
+        let (epochs, batch) = (self.epochs.unwrap_or(24) as usize, self.batch.unwrap_or(32) as usize);
+        let warm_up = self.warm_up.unwrap_or(0) as usize;
+        let steps = epochs.saturating_mul(data::batches_of_epoch(self.examples(), batch)).saturating_sub(warm_up);
+        let method = optimizer.method().0;
         FitOptions {
             epochs,
             batch,
-            lr: self.lr.unwrap_or(usual_lr),
-            schedule: match self.schedule {
-                ScheduleName::Constant => Schedule::Constant,
-                ScheduleName::Cosine => Schedule::Cosine,
-                ScheduleName::Step => Schedule::Step { every: steps.div_ceil(3).max(1), factor: 0.1 },
-                ScheduleName::OneCycle => Schedule::OneCycle,
-            },
+            lr: self.lr.unwrap_or(method.usual_lr()),
+            schedule: self.schedule.unwrap_or(ScheduleName::Cosine).schedule(steps),
             warm_up,
-            seed: self.seed,
+            seed: self.seed.unwrap_or(0),
             method,
             ..FitOptions::default()
         }
     }
 
+    /// Puts what the command line says into a run.
+    pub fn change(&self, file: &mut RunFile) -> Result {
+        let options = &mut file.options;
+        if let Some(epochs) = self.epochs {
+            options.epochs = epochs as usize;
+        }
+        if let Some(batch) = self.batch {
+            options.batch = batch as usize;
+        }
+        if let Some(optimizer) = self.optimizer {
+            options.method = optimizer.method().0;
+            options.lr = options.method.usual_lr();
+        }
+        if let Some(lr) = self.lr {
+            options.lr = lr;
+        }
+        if let Some(warm_up) = self.warm_up {
+            options.warm_up = warm_up as usize;
+        }
+        if let Some(seed) = self.seed {
+            options.seed = seed;
+        }
+        if let Some(schedule) = self.schedule {
+            if let ScheduleName::Step = schedule {
+                let words = "write `schedule: {step: {every: 100, factor: 0.1}}` into the run file; --schedule takes the others";
+                return Err(Failure::Usage(words.into()));
+            }
+            options.schedule = schedule.schedule(0);
+        }
+        Ok(())
+    }
+
     fn described(&self, options: &FitOptions) -> Options {
-        let (_, _, optimizer) = self.optimizer.method();
+        let (_, optimizer) = self.optimizer.unwrap_or(OptimizerName::Sgd).method();
         let FitOptions { epochs, batch, lr, schedule, warm_up, seed, .. } = *options;
         Options { epochs, batch, lr, schedule, warm_up, seed, optimizer }
+    }
+}
+
+impl ScheduleName {
+    /// The schedule for a run of so many steps.
+    fn schedule(self, steps: usize) -> Schedule {
+        match self {
+            ScheduleName::Constant => Schedule::Constant,
+            ScheduleName::Cosine => Schedule::Cosine,
+            ScheduleName::Step => Schedule::Step { every: steps.div_ceil(3).max(1), factor: 0.1 },
+            ScheduleName::OneCycle => Schedule::OneCycle,
+        }
     }
 }
 
@@ -285,7 +364,7 @@ fn runners(cli: &Cli, args: &Args, options: &FitOptions, data: &Split) -> Result
         if !seen.insert(name.clone()) {
             return Err(Failure::Usage(format!("two policies are named `{name}`; the names of runs must differ")));
         }
-        let mut net = inputs::model(cli, &args.model, args.seed)?.value.net;
+        let mut net = inputs::model(cli, &args.model, options.seed)?.value.net;
         let plan = plan(cli, args, options, data, &policy.value)?;
         let _ = plan.apply(&mut net)?;
         digits::check(&net, data)?;
@@ -299,7 +378,7 @@ fn runners(cli: &Cli, args: &Args, options: &FitOptions, data: &Split) -> Result
 /// The plan of a policy. A policy that prefers speed is planned for a batch of the data. That call runs on a separate network,
 /// because batch norms update their running statistics in training.
 fn plan(cli: &Cli, args: &Args, options: &FitOptions, data: &Split, policy: &Policy) -> Result<Plan> {
-    let mut model = inputs::model(cli, &args.model, args.seed)?.value;
+    let mut model = inputs::model(cli, &args.model, options.seed)?.value;
     if policy.prefer == Prefer::Memory {
         return Ok(policy.plan(&model.net)?);
     }

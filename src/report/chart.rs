@@ -8,6 +8,7 @@ use super::{TrainingRun, joint_name, same_course};
 use crate::{
     error::{Error, Result},
     io::files,
+    train::Score,
 };
 
 const SIZE: (u32, u32) = (960, 640);
@@ -65,6 +66,72 @@ pub fn chart(runs: &[TrainingRun<'_>]) -> Result<String> {
 /// As [`chart`], and [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written.
 pub fn save_chart(file: impl AsRef<Path>, runs: &[TrainingRun<'_>]) -> Result<()> {
     files::replace(file, chart(runs)?.as_bytes())
+}
+
+/// The score of each epoch as an SVG document, a curve for each run; none where there are fewer than two epochs, or the runs
+/// have scores of two kinds.
+///
+/// # Errors
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) when it cannot be drawn.
+pub fn score_chart(runs: &[TrainingRun<'_>]) -> Result<Option<String>> {
+    let score = |score: Score| score.accuracy().or(score.mean_squared_error()).unwrap_or(f64::NAN);
+    let groups = same_course(runs);
+    let curves: Vec<Vec<(f64, f64)>> = groups
+        .iter()
+        .map(|group| {
+            let epochs = group[0].history.epochs.iter().map(|epoch| ((epoch.epoch + 1) as f64, score(epoch.score)));
+            epochs.filter(|(_, score)| score.is_finite()).collect()
+        })
+        .collect();
+    let mut names = runs.iter().filter_map(|run| run.history.score()).map(Score::name);
+    let Some(name) = names.next() else { return Ok(None) };
+    let last = curves.iter().flatten().map(|(epoch, _)| *epoch).fold(0.0, f64::max);
+    if names.any(|other| other != name) || last < 2.0 {
+        return Ok(None);
+    }
+    let all = || curves.iter().flatten().map(|(_, score)| *score);
+    let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(f64::MIN, f64::max));
+    let room = 0.05 * (high - low).max(1e-3 * high.abs()).max(1e-12);
+    let mut svg = String::new();
+    let drawn = (|| -> Drawn {
+        let root = SVGBackend::with_string(&mut svg, (SIZE.0, SIZE.1 - LOSS_HEIGHT + 60)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let mut chart = ChartBuilder::on(&root)
+            .margin(12)
+            .margin_right(24)
+            .x_label_area_size(44)
+            .y_label_area_size(64)
+            .build_cartesian_2d(1.0..last, low - room..high + room)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(BLACK.mix(0.12))
+            .axis_style(BLACK.mix(0.5))
+            .label_style(TEXT)
+            .x_label_formatter(&|epoch| format!("{epoch:.0}"))
+            .x_desc("epoch")
+            .y_desc(name)
+            .draw()?;
+        for (i, (group, points)) in groups.iter().zip(&curves).enumerate() {
+            let style = colour(i).stroke_width(2);
+            chart
+                .draw_series(LineSeries::new(points.iter().copied(), style))?
+                .label(joint_name(group))
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::LowerRight)
+            .background_style(WHITE.mix(0.85))
+            .border_style(TRANSPARENT)
+            .label_font(TEXT)
+            .draw()?;
+        root.present()?;
+        Ok(())
+    })();
+    drawn.map_err(|e| Error::value(format!("the picture could not be drawn: {e}")))?;
+    Ok(Some(svg))
 }
 
 /// Runs that took the same course.

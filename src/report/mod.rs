@@ -2,11 +2,16 @@
 
 #[cfg(feature = "cli")]
 mod chart;
+#[cfg(feature = "cli")]
+mod html;
 mod table;
 
 #[cfg(feature = "cli")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
-pub use chart::{chart, save_chart};
+pub use chart::{chart, save_chart, score_chart};
+#[cfg(feature = "cli")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
+pub use html::{RunReport, runs_html};
 pub use table::{graph_summary, graph_table, plan_table, runs_table};
 #[cfg(feature = "cli")]
 pub(crate) use table::{graph_table_by, plan_table_by, runs_table_by};

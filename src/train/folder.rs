@@ -44,6 +44,16 @@ pub(super) struct Folder {
 enum Line {
     Step(Step),
     Epoch(Epoch),
+    /// After the first step.
+    Memory(Memory),
+}
+
+/// What a step keeps and does besides the loss.
+#[derive(Serialize, Deserialize)]
+struct Memory {
+    activation_bytes: usize,
+    parameter_bytes: usize,
+    casts_per_step: usize,
 }
 
 /// What a run was made with.
@@ -220,11 +230,24 @@ impl Folder {
 
     /// Adds a line to the metrics.
     pub fn note(&self, event: &Event<'_>) -> Result<()> {
-        let line = match event {
+        self.put_line(&match event {
             Event::Step(step) => Line::Step((*step).clone()),
             Event::Epoch(epoch) => Line::Epoch((*epoch).clone()),
-        };
-        let line = format!("{}\n", json(&line)?);
+        })
+    }
+
+    /// Adds a line to the metrics, after the first step.
+    pub fn note_memory(&self, history: &History) -> Result<()> {
+        let History { tape_bytes, param_bytes, casts, .. } = *history;
+        self.put_line(&Line::Memory(Memory {
+            activation_bytes: tape_bytes,
+            parameter_bytes: param_bytes,
+            casts_per_step: casts,
+        }))
+    }
+
+    fn put_line(&self, line: &Line) -> Result<()> {
+        let line = format!("{}\n", json(line)?);
         (&self.metrics).write_all(line.as_bytes()).map_err(|e| Error::io(&self.path.join(METRICS), &e))
     }
 
@@ -303,10 +326,17 @@ impl Folder {
     }
 }
 
+/// What the run of a folder began with.
+#[cfg(feature = "cli")]
+pub(crate) fn about_of(path: &Path) -> Result<About> {
+    Folder::about(path)
+}
+
 /// What happened in the run of a folder so far.
 ///
 /// # Errors
 /// [`ErrorKind::Run`](crate::ErrorKind::Run) when there is no run or a line cannot be read.
+#[cfg(feature = "cli")]
 pub(crate) fn history_of(path: &Path) -> Result<History> {
     Folder::check(path)?;
     read_metrics(path, u64::MAX, u64::MAX).map(|(history, _)| history)
@@ -326,6 +356,11 @@ fn read_metrics(path: &Path, steps: u64, epochs: u64) -> Result<(History, usize)
         match line {
             Line::Step(step) if (history.steps.len() as u64) < steps => history.steps.push(step),
             Line::Epoch(epoch) if (history.epochs.len() as u64) < epochs => history.epochs.push(epoch),
+            Line::Memory(memory) if steps > 0 => {
+                history.tape_bytes = memory.activation_bytes;
+                history.param_bytes = memory.parameter_bytes;
+                history.casts = memory.casts_per_step;
+            }
             _ => break,
         }
         len += text[len..].iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);

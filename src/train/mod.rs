@@ -3,10 +3,11 @@
 mod checkpoint;
 pub mod data;
 mod fit;
-mod graph_rewrite;
 mod folder;
+mod graph_rewrite;
 mod history;
 mod loss;
+mod predict;
 mod run;
 mod run_file;
 mod schedule;
@@ -14,9 +15,12 @@ mod score;
 
 pub use checkpoint::Checkpoint;
 pub use fit::{Event, Fit, FitOptions, Method, fit};
+#[cfg(feature = "cli")]
+pub(crate) use folder::{About, about_of, history_of};
 pub use graph_rewrite::{GraphRewrite, enable_mixed_precision_graph_rewrite};
 pub use history::{Epoch, History, Step};
 pub use loss::Loss;
+pub use predict::{Prediction, Predictor};
 pub use run::{Ended, Run};
 pub use run_file::{Keep, RunFile, Test};
 pub use schedule::Schedule;

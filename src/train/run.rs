@@ -1,9 +1,9 @@
 //! A training run with a folder of its own: it can be interrupted at any step and gone on with.
 
-use std::{ops::ControlFlow, path::Path};
+use std::{fmt, ops::ControlFlow, path::Path};
 
 use super::{
-    Event, Fit, FitOptions, History, Loss, RunFile, Test,
+    Event, Fit, FitOptions, History, Loss, RunFile, Score, Test,
     data::{Dataset, Split, Standardization},
     folder::{About, Folder},
 };
@@ -75,6 +75,17 @@ pub enum Ended {
     Interrupted,
 }
 
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ended::Done => "done",
+            Ended::NoBetter => "no better",
+            Ended::Stalled => "stalled",
+            Ended::Interrupted => "interrupted",
+        })
+    }
+}
+
 impl Run {
     /// Begins a run in a folder that is new or empty. `model` is that of [`RunFile::read_model`], or one that was built in code
     /// from the seed of the file.
@@ -144,6 +155,9 @@ impl Run {
             self.folder.note(&event)?;
             let is_epoch = matches!(event, Event::Epoch(_));
             let flow = observer(event);
+            if self.fit.steps_done() == 1 && !is_epoch {
+                self.folder.note_memory(self.fit.history())?;
+            }
             if is_epoch && best_epoch(self.history()).is_some_and(|best| best + 1 == self.history().epochs.len()) {
                 self.folder.save_best(&self.net)?;
             }
@@ -212,6 +226,11 @@ impl Run {
         self.fit.history()
     }
 
+    /// The epoch with the best score, from 0, and that score.
+    pub fn best(&self) -> Option<(usize, Score)> {
+        best_epoch(self.history()).map(|epoch| (epoch, self.history().epochs[epoch].score))
+    }
+
     /// Most steps that the run takes.
     pub fn steps(&self) -> usize {
         self.file.options.steps(self.data.train.len())
@@ -224,7 +243,7 @@ impl Run {
 }
 
 /// The epoch with the best score, from 0; the first of several.
-pub(crate) fn best_epoch(history: &History) -> Option<usize> {
+fn best_epoch(history: &History) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (i, epoch) in history.epochs.iter().enumerate() {
         if best.is_none_or(|best| epoch.score.is_better_than(history.epochs[best].score)) {

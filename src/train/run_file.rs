@@ -342,6 +342,17 @@ impl data::Source {
         }
     }
 
+    /// The names of the classes, where they are known.
+    pub(super) fn class_names(&self) -> &[String] {
+        match self {
+            #[cfg(feature = "data")]
+            data::Source::Csv(csv) => &csv.class_names,
+            #[cfg(feature = "data")]
+            data::Source::Images(images) => &images.class_names,
+            _ => &[],
+        }
+    }
+
     /// Another file, to be read as this one.
     pub(super) fn of_file(&self, file: &Path) -> Result<Self> {
         let file = file.to_path_buf();

@@ -14,7 +14,6 @@ mod addition;
 mod csv;
 mod dataset;
 mod fitted;
-mod standardization;
 mod digits;
 #[cfg(feature = "data")]
 mod images;
@@ -28,7 +27,6 @@ pub use addition::Addition;
 #[cfg_attr(docsrs, doc(cfg(feature = "data")))]
 pub use csv::{Column, Columns, Csv, TargetKind};
 pub(super) use dataset::check_batch;
-pub use standardization::Standardization;
 pub use dataset::{Batch, Dataset, IGNORED, Inputs, Split, Targets, batches_of_epoch};
 pub use digits::{digits, parse_digits, read_digits};
 #[cfg(feature = "data")]

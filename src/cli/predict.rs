@@ -1,0 +1,73 @@
+//! `precast predict`: what a trained network says of new examples.
+
+use std::{fmt::Write as _, path::PathBuf};
+
+use crate::{
+    io::files,
+    train::{Prediction, Predictor, RunFile},
+};
+
+use super::{Cli, Result, print_as_it_is, run::model};
+
+/// Predict by the best weights of a run
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The examples are read as those of the run were: a CSV with the same columns (those of the targets may be missing), an image or a
+folder of images, an array, a text. The output is CSV with a line for each example: the class and its probability, or the
+numbers.
+
+Examples:
+  precast predict runs/o2 new.csv
+  precast predict runs/o2 new.csv --output predictions.csv")]
+pub(super) struct Args {
+    /// The folder of a run
+    run: PathBuf,
+    /// The examples
+    file: PathBuf,
+    /// Write to this file instead of standard output
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+pub(super) fn run(cli: &Cli, args: &Args) -> Result {
+    let file = RunFile::of_folder(&args.run)?;
+    let predictions = Predictor::of_folder(&args.run, model(cli, &file)?)?.predict(&args.file)?;
+    let text = csv(&predictions);
+    match &args.output {
+        Some(output) => Ok(files::replace(output, text.as_bytes())?),
+        None => print_as_it_is(text.trim_end()),
+    }
+}
+
+fn csv(predictions: &[Prediction]) -> String {
+    let mut text = match predictions.first() {
+        Some(Prediction::Class { .. }) => "class,probability\n".to_string(),
+        Some(Prediction::Sequence { text: Some(_), .. }) => "text\n".into(),
+        Some(Prediction::Sequence { text: None, .. }) => "classes\n".into(),
+        Some(Prediction::Numbers(numbers)) => {
+            let names: Vec<String> = (1..=numbers.len()).map(|i| format!("output_{i}")).collect();
+            names.join(",") + "\n"
+        }
+        None => String::new(),
+    };
+    for prediction in predictions {
+        let line = match prediction {
+            Prediction::Class { name, probability, .. } => format!("{},{probability}", field(name)),
+            Prediction::Sequence { text: Some(text), .. } => field(text),
+            Prediction::Sequence { indices, text: None } => {
+                indices.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")
+            }
+            Prediction::Numbers(numbers) => numbers.iter().map(f32::to_string).collect::<Vec<_>>().join(","),
+        };
+        writeln!(text, "{line}").expect("writing to a string");
+    }
+    text
+}
+
+/// A field of CSV, in quotes where it needs them (RFC 4180).
+fn field(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_string(),
+    }
+}

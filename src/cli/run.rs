@@ -1,0 +1,285 @@
+//! `precast train run.yaml`, `precast train --resume` and `precast runs`: training runs with folders of their own.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use crate::{
+    io::{files, models::Model},
+    report::{RunReport, TrainingRun, printable, runs_html, runs_table_by},
+    train::{Ended, Event, Run, RunFile, history_of},
+};
+
+use super::{
+    Cli, Failure, Format, Result, inputs, print, print_json,
+    progress::Progress,
+    results::why_stalled,
+    table::library_table,
+    train::{Args, notes, unless_unread},
+};
+
+/// The folder in which runs get theirs.
+const RUNS: &str = "runs";
+const REPORT: &str = "report.html";
+
+/// Whether a file is a run file and not a model file: it says what data there is.
+pub(super) fn is_run_file(file: &Path) -> bool {
+    let Ok(text) = files::read_text(file, 1 << 20) else { return false };
+    let has = |key: &str| {
+        let at_a_line = |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
+        text.lines().any(at_a_line) || (text.trim_start().starts_with('{') && text.contains(&format!("{key}:")))
+    };
+    !has("net") && (has("data") || has("model"))
+}
+
+/// Trains by a run file, once for each policy that is given.
+pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
+    let mut file = RunFile::load(&args.model)?;
+    args.change(&mut file)?;
+    let folder = file.folder.clone();
+    let files: Vec<RunFile> = match &args.policy[..] {
+        [] => vec![file],
+        // A policy of the command line is found from where the command runs.
+        policies => policies
+            .iter()
+            .map(|policy| {
+                let policy = match std::path::absolute(policy) {
+                    Ok(path) if path.is_file() => path,
+                    _ => policy.clone(),
+                };
+                RunFile { policy: policy.to_string_lossy().into_owned(), name: None, ..file.clone() }
+            })
+            .collect(),
+    };
+    if files.len() > 1 && args.output.is_some() {
+        let words = "--output is the folder of one run; leave it out, and each policy gets its own below `runs`";
+        return Err(Failure::Usage(words.into()));
+    }
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for file in &files {
+        let model = model(cli, file)?;
+        let to = match &args.output {
+            Some(output) => output.clone(),
+            None => folder.join(RUNS).join(name_of(file)?),
+        };
+        if let Some(taken) = folders.iter().find(|other| **other == to) {
+            return Err(Failure::Usage(format!("two runs would write to `{}`", inputs::shown(taken))));
+        }
+        let run = Run::begin(file, model, &to)?;
+        let ended = train(run, args)?;
+        folders.push(to);
+        if ended == Ended::Interrupted {
+            break;
+        }
+    }
+    if folders.len() > 1 && args.format == Format::Text { table(&folders) } else { Ok(()) }
+}
+
+/// Goes on with the run of a folder.
+pub(super) fn resume(cli: &Cli, args: &Args, folder: &Path) -> Result {
+    let file = RunFile::of_folder(folder)?;
+    let run = Run::resume(folder, model(cli, &file)?)?;
+    train(run, args).map(drop)
+}
+
+/// The model of a run: one that the program builds, else that of the file.
+pub(super) fn model(cli: &Cli, file: &RunFile) -> Result<Model> {
+    match cli.builds(&file.model) && !file.folder.join(&file.model).is_file() {
+        true => Ok(cli.named(&file.model, file.options.seed)?),
+        false => Ok(file.read_model()?),
+    }
+}
+
+/// The name of a run: its own, else that of its policy, else that of the policy's file.
+fn name_of(file: &RunFile) -> Result<String> {
+    if let Some(name) = &file.name {
+        return Ok(name.clone());
+    }
+    let policy = file.read_policy()?;
+    let stem = Path::new(&file.policy).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let name = policy.name.or(stem).unwrap_or_default();
+    let plain = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+    let name: String = name.trim_start_matches('.').chars().map(plain).take(100).collect();
+    Ok(if name.is_empty() { "run".into() } else { name })
+}
+
+/// Set by Ctrl-C; a second one ends the process at once.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+fn listen() {
+    // Where no handler can be installed, Ctrl-C ends the process, and the last checkpoint is what is left.
+    let _ = ctrlc::set_handler(|| {
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+}
+
+fn train(mut run: Run, args: &Args) -> Result<Ended> {
+    let folder = run.folder().to_path_buf();
+    let shown = inputs::shown(&folder);
+    let text = args.format == Format::Text && !args.quiet;
+    let done = run.history().steps.len();
+    if text {
+        let from = if done > 0 { format!("\nresumed after step {done} of {}", run.steps()) } else { String::new() };
+        unless_unread(print(format_args!(
+            "model   {}\npolicy  {} ({}, {})\ndata    {} training examples, {} test examples of shape {:?}\nfolder  {shown}{from}\n\n{}\n",
+            printable(&run.file().model),
+            printable(&run.file().policy),
+            run.policy().level,
+            run.policy().dtype.long_name(),
+            run.data().train.len(),
+            run.data().test.len(),
+            run.data().train.shape(),
+            run.plan(),
+        )))?;
+    }
+    listen();
+    let mut bar = if args.quiet { Progress::quiet() } else { Progress::new("", run.steps()) };
+    bar.begin_at(done);
+    let ended = run.train(&mut |event| {
+        match event {
+            Event::Step(step) => bar.step(step),
+            Event::Epoch(epoch) => bar.epoch(epoch),
+        }
+        if STOP.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    bar.finish();
+    let ended = ended.map_err(Failure::work)?;
+    // The report shows what there is, also of a run that stalled or was interrupted.
+    let report = folder.join(REPORT);
+    files::replace(&report, report_of(&folder)?.as_bytes()).map_err(Failure::work)?;
+    let name = file_name(&folder);
+    let runs = [TrainingRun { name: &name, history: run.history() }];
+    unless_unread(match args.format {
+        Format::Json => print_json(&Summary::of(&name, &folder, &run, ended)),
+        Format::Text => {
+            let best = run.best().map_or(String::new(), |(epoch, score)| {
+                format!("\nbest {}: {score}, after epoch {}", score.name(), epoch + 1)
+            });
+            print(format_args!("{}\n\n{}{best}\nwritten: {shown} ({REPORT}, metrics.jsonl, weights and checkpoints)",
+                runs_table_by(&runs, library_table), notes(&runs)))
+        }
+    })?;
+    match ended {
+        Ended::Interrupted => {
+            let words = format!("interrupted after step {}; go on with: train --resume {shown}", run.history().steps.len());
+            Err(Failure::Work(words))
+        }
+        Ended::Stalled => Err(Failure::Work(why_stalled(run.history()).unwrap_or_default())),
+        ended => match run.history().epochs.last() {
+            Some(epoch) if !epoch.loss.is_finite() => {
+                Err(Failure::Work(format!("the loss is not finite: {} after epoch {}", epoch.loss, epoch.epoch + 1)))
+            }
+            _ => Ok(ended),
+        },
+    }
+}
+
+/// What a run came to, as JSON.
+#[derive(serde::Serialize)]
+struct Summary<'a> {
+    name: &'a str,
+    folder: &'a Path,
+    ended: String,
+    steps: usize,
+    skipped: usize,
+    epochs: usize,
+    loss: Option<f64>,
+    score: Option<crate::train::Score>,
+    best_epoch: Option<usize>,
+    best_score: Option<crate::train::Score>,
+}
+
+impl<'a> Summary<'a> {
+    fn of(name: &'a str, folder: &'a Path, run: &Run, ended: Ended) -> Self {
+        let history = run.history();
+        Summary {
+            name,
+            folder,
+            ended: ended.to_string(),
+            steps: history.steps.len(),
+            skipped: history.skipped(),
+            epochs: history.epochs.len(),
+            loss: history.epochs.last().map(|epoch| epoch.loss),
+            score: history.score(),
+            best_epoch: run.best().map(|(epoch, _)| epoch),
+            best_score: run.best().map(|(_, score)| score),
+        }
+    }
+}
+
+fn file_name(folder: &Path) -> String {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    absolute.file_name().map_or("run".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// The report of a run, with those beside it for comparison.
+fn report_of(folder: &Path) -> Result<String> {
+    let report = RunReport::of(folder)?;
+    let mut others = Vec::new();
+    let parent = std::path::absolute(folder).ok().and_then(|path| path.parent().map(Path::to_path_buf));
+    for other in parent.map(|parent| runs_in(&parent)).unwrap_or_default() {
+        if file_name(&other) != file_name(folder) {
+            // A folder beside it that cannot be read is none of this run's business.
+            others.extend(RunReport::of(&other));
+        }
+    }
+    Ok(runs_html(&report, &others)?)
+}
+
+/// The folders of runs in a folder, by name.
+fn runs_in(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(folder)
+        .map(|entries| entries.flatten().map(|entry| entry.path()).filter(|path| path.join("run.yaml").is_file()).collect())
+        .unwrap_or_default();
+    found.sort();
+    found
+}
+
+fn table(folders: &[PathBuf]) -> Result {
+    let mut histories = Vec::new();
+    for folder in folders {
+        histories.push((file_name(folder), history_of(folder)?));
+    }
+    let runs: Vec<TrainingRun<'_>> = histories.iter().map(|(name, history)| TrainingRun { name, history }).collect();
+    unless_unread(print(format_args!("{}\n\n{}", runs_table_by(&runs, library_table), notes(&runs))))
+}
+
+/// Compare training runs: a table of those in a folder, and one report of all
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  precast runs                             the runs below `runs`
+  precast runs experiments --html all.html")]
+pub(super) struct RunsArgs {
+    /// The folder of the runs' folders, or the folders themselves
+    #[arg(default_value = RUNS)]
+    folders: Vec<PathBuf>,
+    /// Write a report of them; the first one is shown whole
+    #[arg(long)]
+    html: Option<PathBuf>,
+}
+
+/// Runs `precast runs`.
+pub(super) fn runs(args: &RunsArgs) -> Result {
+    let mut folders = Vec::new();
+    for folder in &args.folders {
+        match folder.join("run.yaml").is_file() {
+            true => folders.push(folder.clone()),
+            false => folders.extend(runs_in(folder)),
+        }
+    }
+    let Some((first, others)) = folders.split_first() else {
+        let given: Vec<String> = args.folders.iter().map(|folder| inputs::shown(folder)).collect();
+        return Err(Failure::Usage(format!("there is no run in `{}`; `precast train run.yaml` makes one", given.join("`, `"))));
+    };
+    if let Some(html) = &args.html {
+        let others = others.iter().map(|folder| RunReport::of(folder)).collect::<crate::Result<Vec<_>>>()?;
+        files::replace(html, runs_html(&RunReport::of(first)?, &others)?.as_bytes())?;
+    }
+    table(&folders)
+}
