@@ -319,7 +319,7 @@ impl<'a> Table<'a> {
             return Err(self.at(*line, words));
         }
         for (i, name) in names.iter().enumerate() {
-            if let Some(first) = names.iter().take(i).position(|before| before == name && !name.is_empty()) {
+            if let Some(first) = names.iter().take(i).position(|before| before == name) {
                 let words = format!("columns {} and {} have the same name, `{}`", first + 1, i + 1, printable(name));
                 return Err(self.at(*line, words));
             }

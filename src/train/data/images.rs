@@ -221,9 +221,9 @@ impl<'a> Pixels<'a> {
         }
         // Samples of RGB lie together, examples have a channel after another.
         let channels: Vec<Vec<f32>> = match self.options.pixels {
-            PixelFormat::Grey => vec![image.into_luma32f().into_raw()],
+            PixelFormat::Grey => vec![image.to_luma32f().into_raw()],
             PixelFormat::Rgb => {
-                let samples = image.into_rgb32f().into_raw();
+                let samples = image.to_rgb32f().into_raw();
                 (0..3).map(|channel| samples.iter().skip(channel).step_by(3).copied().collect()).collect()
             }
         };

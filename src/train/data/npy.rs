@@ -1,6 +1,7 @@
 //! Arrays of NumPy.
 
 use std::{
+    borrow::Cow,
     io::{Cursor, Read},
     path::{Path, PathBuf},
 };
@@ -177,7 +178,8 @@ fn entry(bytes: &[u8], file: &Path, name: &Path) -> Result<NpyArray> {
     let failed = |error: String| Error::data(format!("{file}: {error}"));
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| failed(error.to_string()))?;
     let name = name.to_string_lossy();
-    let names: Vec<String> = archive.file_names().map(str::to_string).collect();
+    let names: Vec<String> =
+        archive.file_names().map(|name| name.map_or_else(|_| String::new(), Cow::into_owned)).collect();
     let arrays = || names.iter().map(|name| name.strip_suffix(".npy").unwrap_or(name));
     let Some(at) = arrays().position(|array| array == name) else {
         let near = did_you_mean_or_some(&name, arrays());
@@ -185,7 +187,7 @@ fn entry(bytes: &[u8], file: &Path, name: &Path) -> Result<NpyArray> {
     };
     let origin = format!("{file}: {}", printable(&name));
     let failed = |error: String| Error::data(format!("{origin}: {error}"));
-    let unpacked = archive.by_name(&names[at]).map_err(|error| failed(error.to_string()))?;
+    let unpacked = archive.by_index(at).map_err(|error| failed(error.to_string()))?;
     let mut array = Vec::new();
     unpacked.take(MOST_BYTES as u64 + 1).read_to_end(&mut array).map_err(|error| failed(error.to_string()))?;
     if array.len() > MOST_BYTES {
