@@ -6,7 +6,7 @@ use precast::{
     Child, DType, Policy, Tensor,
     cell::Trace,
     cost::Speeds,
-    data::parse_digits,
+    data::{Csv, Dataset, Images, Npy, parse_digits},
     io::models::{self, Model},
     io::weights::{self, LoadOptions},
     layers::Rng,
@@ -67,6 +67,49 @@ pub fn digits(bytes: &[u8]) {
     for batch in digits.batches(1000).unwrap() {
         assert!(batch.x.to_f64().iter().all(|pixel| (0.0..=1.0).contains(pixel)));
     }
+}
+
+/// A table, packed or plain, with and without a header, with targets of every kind.
+pub fn csv(bytes: &[u8]) {
+    let csv = Csv::new("fuzz.csv");
+    let plain = csv.clone().header(false);
+    for csv in
+        [csv.clone().target("species"), csv.numbers().target(["petal", "colour"]), plain.clone(), plain.target(2)]
+    {
+        let Ok(data) = csv.parse(bytes) else { continue };
+        holds(&data);
+        let again = csv.found(&data).parse(bytes).expect("the names that were found");
+        assert!(again == data);
+    }
+}
+
+/// A PNG image, in grey and in colour, at its size and resized.
+pub fn images(bytes: &[u8]) {
+    let images = Images::new("fuzz");
+    for images in [images.clone(), images.clone().grey(), images.resize(2, 3)] {
+        let Ok(image) = images.parse(bytes, "fuzz.png") else { continue };
+        holds(&image);
+        let pixels: Vec<Tensor> = image.input_batches(1).unwrap().collect();
+        assert!(pixels.len() == 1 && pixels[0].to_f64().iter().all(|pixel| (0.0..=1.0).contains(pixel)));
+    }
+}
+
+/// An array of NumPy, or several in an archive.
+pub fn npy(bytes: &[u8]) {
+    for npy in [Npy::new("x.npy", "y.npy"), Npy::npz("fuzz.npz"), Npy::npz("fuzz.npz").targets("z")] {
+        if let Ok(data) = npy.parse(bytes) {
+            holds(&data);
+        }
+    }
+}
+
+/// What is true of all examples.
+fn holds(data: &Dataset) {
+    assert!(!data.is_empty());
+    let shape = |x: &Tensor| x.shape()[1..] == *data.shape();
+    let batches: Vec<Tensor> = data.input_batches(2).unwrap().collect();
+    assert!(batches.iter().all(|x| shape(x) && x.to_f64().iter().all(|x| x.is_finite())));
+    assert_eq!(batches.iter().map(|x| x.shape()[0]).sum::<usize>(), data.len());
 }
 
 /// A file of speeds. Whatever numbers it holds, a plan can be made by them.

@@ -16,6 +16,7 @@ pages! {
     low_weights "low-weights.md";
     optimizers "optimizers.md";
     own_loop "own-loop.md";
+    your_own_data "your-own-data.md";
     loss_scale "loss-scale.md";
     recompute "recompute.md";
     several_inputs "several-inputs.md";

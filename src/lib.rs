@@ -61,11 +61,12 @@
 //!
 //! | feature | default | what it adds |
 //! | --- | --- | --- |
-//! | `cli` | yes | the command `precast`; `precast::cli`, the same command for a program's own networks; the picture of training runs, `report::chart` |
+//! | `cli` | yes | the command `precast`; `precast::cli`, the same command for a program's own networks; the picture of training runs, `report::chart`; `data` |
+//! | `data` | yes, by `cli` | readers of examples in files: [`data::Csv`], [`data::Images`], [`data::Npy`] |
 //! | `tracing` | no | events for subscribers of the crate [`tracing`](https://docs.rs/tracing), all with the target `precast` |
 //!
 //! Everything else needs no feature. A program that uses the library alone sets `default-features = false`, and does not build
-//! clap, clap_complete, clap_mangen, comfy-table, indicatif and plotters.
+//! clap, clap_complete, clap_mangen, comfy-table, csv, image, indicatif, plotters and zip.
 //!
 //! The events of `tracing`, each with its fields:
 //!

@@ -141,6 +141,50 @@ fn weights() {
     feed_all(&files(&["fuzz/seeds/weights"]), FILES, feed::weights);
 }
 
+/// Each seed cut short, and with one bit turned: all such files where there are fewer than a thousand, else a thousand.
+fn cut_and_turned(seeds: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut rng = Rng::seed(11);
+    let mut files = Vec::new();
+    for seed in seeds {
+        let cuts: Vec<usize> = match seed.len() {
+            len if len <= 1000 => (0..len).collect(),
+            len => (0..1000).map(|_| below(&mut rng, len)).collect(),
+        };
+        files.extend(cuts.into_iter().map(|len| seed[..len].to_vec()));
+        let bits: Vec<usize> = match 8 * seed.len() {
+            len if len <= 1000 => (0..len).collect(),
+            len => (0..1000).map(|_| below(&mut rng, len)).collect(),
+        };
+        files.extend(bits.into_iter().map(|bit| {
+            let mut file = seed.clone();
+            file[bit / 8] ^= 1 << (bit % 8);
+            file
+        }));
+    }
+    files
+}
+
+#[test]
+fn csv() {
+    let seeds = files(&["fuzz/seeds/csv"]);
+    feed_all(&seeds, FILES, feed::csv);
+    feed_all(&cut_and_turned(&seeds), 0, feed::csv);
+}
+
+#[test]
+fn images() {
+    let seeds = files(&["fuzz/seeds/images"]);
+    feed_all(&seeds, FILES, feed::images);
+    feed_all(&cut_and_turned(&seeds), 0, feed::images);
+}
+
+#[test]
+fn npy() {
+    let seeds = files(&["fuzz/seeds/npy"]);
+    feed_all(&seeds, FILES, feed::npy);
+    feed_all(&cut_and_turned(&seeds), 0, feed::npy);
+}
+
 #[test]
 fn digits() {
     feed_all(&files(&["fuzz/seeds/digits"]), FILES, feed::digits);

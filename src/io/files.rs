@@ -1,11 +1,14 @@
 //! Reading files within limits, and replacing them in one step.
 
 use std::{
+    borrow::Cow,
     fs::{self, File},
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
 };
+
+use flate2::read::MultiGzDecoder;
 
 use crate::error::{Error, Result};
 
@@ -36,6 +39,24 @@ pub(crate) fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
         if bytes.len() > limit { Err(too_long()) } else { Ok(bytes) }
     };
     read().map_err(|e| Error::io(path, &e))
+}
+
+/// The bytes of a file that may be packed by gzip, unpacked and not longer than a limit.
+///
+/// # Errors
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) when they cannot be unpacked, or are more.
+pub(crate) fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
+    let mut unpacked = Cow::Borrowed(bytes);
+    if let [0x1f, 0x8b, ..] = bytes {
+        let mut all = Vec::new();
+        let read = MultiGzDecoder::new(bytes).take(limit as u64 + 1).read_to_end(&mut all);
+        read.map_err(|error| Error::data(error.to_string()))?;
+        unpacked = Cow::Owned(all);
+    }
+    match unpacked.len() > limit {
+        true => Err(Error::data(format!("longer than {} MiB", limit >> 20))),
+        false => Ok(unpacked),
+    }
 }
 
 /// The bytes of a file.

@@ -117,7 +117,7 @@ impl Folder {
         fs::create_dir_all(path).map_err(|e| Error::io(path, &e))?;
         let taken = fs::read_dir(path).map_err(|e| Error::io(path, &e))?.next().is_some();
         if taken && path.join(RUN).is_file() {
-            let words = "the folder has a run already; a run goes on by `--resume`, and a new one needs another folder";
+            let words = format!("the folder has a run already; `--resume {shown}` goes on with it, a new one needs another folder");
             return Err(Error::run(words).context(shown));
         }
         if taken {

@@ -100,6 +100,8 @@ impl Run {
         let text = crate::io::models::to_yaml(&model.net).ok();
         let (net, plan, options) = prepared(file, model, &policy, &data)?;
         let fit = Fit::new(&net, &options)?;
+        // What is usual for the data is written down, so that predictions need no data.
+        let found = RunFile { options: FitOptions { loss: options.loss.clone(), ..found.options }, ..found };
         let folder = Folder::create(folder.as_ref())?;
         folder.write_all(&found, text.as_deref(), &policy, &plan, &About::of(&data), standardization.as_ref())?;
         Ok(Run { file: found, policy, plan, net, data, fit, folder, standardization })

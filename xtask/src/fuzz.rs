@@ -10,6 +10,9 @@ const TARGETS: &[(&str, &[&str])] = &[
     ("model", &["models"]),
     ("weights", &[]),
     ("digits", &[]),
+    ("csv", &[]),
+    ("images", &[]),
+    ("npy", &[]),
     ("speeds", &[]),
 ];
 

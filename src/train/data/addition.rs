@@ -1,16 +1,31 @@
 //! Sums in digits, made up: a task for language models whose answers are known.
 
+use std::collections::HashSet;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::{Dataset, Vocabulary};
+use super::{Dataset, IGNORED, Inputs, MOST_TOKENS, Targets, Vocabulary};
 use crate::error::{Error, Result};
 
-/// Sums such as `12+345=0357` as indices of characters. The targets are the characters of the answer; before it they are
-/// `IGNORED`. No question occurs twice, so the two parts of a split have none in common.
+/// Sums such as `012+345=0357`, as indices of characters. An input is a sum without its last digit, and the target at each place
+/// is the character that follows: [`IGNORED`] within the question, then the answer. No question occurs twice, so the parts of a
+/// split have none in common.
+///
+/// ```
+/// use precast::data::{Addition, IGNORED};
+/// let sums = Addition::new(1).read()?; // all hundred
+/// assert_eq!((sums.len(), sums.shape(), sums.classes()), (100, &[5][..], 12));
+/// let labels = &sums.labels()[..5];
+/// assert_eq!(labels[..3], [IGNORED; 3]); // of `3+4=07`, the target is `07`
+/// assert!(Addition::vocabulary().decode(&labels[3..])?.parse::<u32>().unwrap() <= 18);
+/// # Ok::<(), precast::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Addition {
-    /// Digits of each of the two numbers.
+    /// Digits of each of the two numbers, 1 to 9.
     pub digits: usize,
     /// How many sums; 10,000, or all of them where there are fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,11 +56,45 @@ impl Addition {
         Vocabulary::Chars("0123456789+=".into())
     }
 
-    /// The sums.
+    /// The sums, in an order that follows from the seed.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): not written yet.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for numbers of other than 1 to 9 digits, and for no examples, more than
+    /// there are sums, or so many that they have more than 2^27 characters.
     pub fn read(&self) -> Result<Dataset> {
-        Err(Error::unsupported("the sums are not written yet"))
+        if !(1..=9).contains(&self.digits) {
+            return Err(Error::value(format!("sums of numbers of {} digits; allowed: 1 to 9", self.digits)));
+        }
+        let (digits, numbers) = (self.digits, 10u64.pow(self.digits as u32));
+        // `aa+bb=cc`, where the answer has a digit more.
+        let length = 3 * digits + 2;
+        let sums = numbers * numbers;
+        let most = sums.min((MOST_TOKENS / length) as u64);
+        let examples = self.examples.map_or(most.min(USUAL), |examples| examples as u64);
+        if !(1..=most).contains(&examples) {
+            return Err(Error::value(format!("{examples} sums of {digits} digits; allowed: 1 to {most}")));
+        }
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        let mut drawn = HashSet::new();
+        let (mut inputs, mut targets) = (Vec::new(), Vec::new());
+        while (drawn.len() as u64) < examples {
+            let sum = rng.random_range(0..sums);
+            if !drawn.insert(sum) {
+                continue;
+            }
+            let (a, b) = (sum / numbers, sum % numbers);
+            let text = format!("{a:0digits$}+{b:0digits$}={:0answer$}", a + b, answer = digits + 1);
+            let tokens = Addition::vocabulary().encode(&text)?;
+            let question = 2 * digits + 1;
+            inputs.extend(&tokens[..length]);
+            targets.extend([IGNORED].repeat(question));
+            targets.extend(&tokens[question + 1..]);
+        }
+        let targets = Targets::Classes { shape: vec![length], values: targets };
+        let names = Addition::vocabulary().tokens();
+        Dataset::of(Inputs::Indices(inputs), &[length], targets)?.with_class_names(names)
     }
 }
+
+/// How many sums there are unless it is said.
+const USUAL: u64 = 10_000;

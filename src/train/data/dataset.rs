@@ -181,6 +181,16 @@ impl Dataset {
         self
     }
 
+    /// The same examples with other numbers as inputs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) as [`of`](Dataset::of).
+    pub(super) fn with_inputs(&self, values: Vec<f32>) -> Result<Self> {
+        all_finite("value", &values, self.len)?;
+        let (shape, targets, names) = (self.shape.clone(), self.targets.clone(), self.names.clone());
+        Ok(Dataset { shape, len: self.len, inputs: Inputs::Numbers(values), targets, names })
+    }
+
     /// The same examples without targets.
     pub fn without_targets(self) -> Self {
         Dataset { targets: Targets::None, ..self }

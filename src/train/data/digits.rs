@@ -1,8 +1,6 @@
 //! The handwritten digits that come with the library.
 
-use std::{io::Read, path::Path};
-
-use flate2::read::GzDecoder;
+use std::path::Path;
 
 use super::Dataset;
 use crate::{
@@ -45,15 +43,8 @@ const MOST_BYTES: usize = 32 << 20;
 /// [`ErrorKind::Data`](crate::ErrorKind::Data), as [`read_digits`].
 pub fn parse_digits(bytes: &[u8], origin: &str) -> Result<Dataset> {
     let origin = printable(origin);
-    let mut text = String::new();
-    let read = match bytes {
-        [0x1f, 0x8b, ..] => GzDecoder::new(bytes).take(MOST_BYTES as u64 + 1).read_to_string(&mut text),
-        _ => bytes.take(MOST_BYTES as u64 + 1).read_to_string(&mut text),
-    };
-    read.map_err(|e| Error::data(format!("{origin}: {e}")))?;
-    if text.len() > MOST_BYTES {
-        return Err(Error::data(format!("{origin}: longer than {} MiB", MOST_BYTES >> 20)));
-    }
+    let bytes = files::unpacked(bytes, MOST_BYTES).map_err(|error| error.context(&origin))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| Error::data(format!("{origin}: not a text in UTF-8")))?;
     let (mut values, mut labels) = (Vec::new(), Vec::new());
     for (i, line) in text.lines().enumerate() {
         let at = |e: Error| e.context(format_args!("{origin}:{}", i + 1));

@@ -1,19 +1,34 @@
 //! Images in folders.
 
-use std::path::PathBuf;
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Cursor,
+    path::{Path, PathBuf},
+};
 
+use image::{ImageFormat, ImageReader, Limits};
 use serde::{Deserialize, Serialize};
 
-use super::Dataset;
-use crate::error::{Error, Result};
+use super::{
+    Dataset, Inputs, Targets,
+    class_names::ClassNames,
+    dataset::{MOST_PIXELS, resize},
+};
+use crate::{
+    error::{Error, Result},
+    io::files,
+    printable::printable,
+};
 
-/// PNG images in a folder that has a folder for each class.
+/// PNG images in a folder that has a folder for each class. What is hidden, with a name that begins with a dot, is passed over;
+/// anything else that is no folder of a class, or no PNG file in one, is an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Images {
     /// The folder; the names of the folders inside are the classes.
     pub folder: PathBuf,
-    /// What the images are converted to; rgb.
+    /// What the images are converted to, without transparency; rgb.
     #[serde(default)]
     pub pixels: PixelFormat,
     /// Height and width to which each image is resized, bilinearly. Unless they are said, all images must be of one size.
@@ -29,7 +44,7 @@ pub struct Images {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum PixelFormat {
-    /// One: `[1, height, width]`.
+    /// One, of colours their luma (BT.709): `[1, height, width]`.
     Grey,
     /// Red, green and blue: `[3, height, width]`.
     #[default]
@@ -62,12 +77,35 @@ impl Images {
         Images { class_names: names.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// The images as examples of shape `[channels, height, width]`, with values from 0 to 1.
+    /// The images as examples of shape `[channels, height, width]`, with values from 0 to 1. They are sorted by class and name.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): not written yet.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a folder or a file cannot be read,
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with the file for one that is no PNG image, is broken, has a side of more
+    /// than 4096 pixels or is of another size than the first; when there are no images or all are more than 1 GiB; and for a
+    /// folder that is none of [`class_names`](Images::class_names).
     pub fn read(&self) -> Result<Dataset> {
-        Err(Error::unsupported("the reader of images is not written yet"))
+        let mut folders = Vec::new();
+        for path in entries(&self.folder)? {
+            let name = path.file_name().and_then(|name| name.to_str()).map(str::to_string);
+            let name = name.ok_or_else(|| refused(&path, "the name of a class is no text in UTF-8"))?;
+            if !path.is_dir() {
+                return Err(refused(&path, "not a folder; the images of each class lie in a folder of its own"));
+            }
+            folders.push((path, name));
+        }
+        let met: BTreeSet<String> = folders.iter().map(|(_, name)| name.clone()).collect();
+        let names = ClassNames::new(&self.class_names, met)?;
+        let (mut pixels, mut labels) = (Pixels::of(self)?, Vec::new());
+        for (folder, name) in &folders {
+            let label = names.index(name).map_err(|words| refused(folder, words))?;
+            for file in entries(folder)? {
+                pixels.add(&file)?;
+                labels.push(label);
+            }
+        }
+        let targets = Targets::Classes { shape: vec![], values: labels };
+        pixels.dataset(&self.folder, targets)?.with_class_names(names.into_vec())
     }
 
     /// The images in the folder itself, or the one image that it names, sorted by name and without targets.
@@ -75,12 +113,140 @@ impl Images {
     /// # Errors
     /// As [`read`](Images::read).
     pub fn read_inputs(&self) -> Result<Dataset> {
-        self.read()
+        let files = if self.folder.is_dir() { entries(&self.folder)? } else { vec![self.folder.clone()] };
+        let mut pixels = Pixels::of(self)?;
+        files.iter().try_for_each(|file| pixels.add(file))?;
+        pixels.dataset(&self.folder, Targets::None)
     }
 
-    /// These options with what the files said of themselves: the size of the images and the names of the classes. `dataset` is
-    /// what [`read`](Images::read) returned, or a part.
-    pub fn found(&self, _dataset: &Dataset) -> Images {
-        self.clone()
+    /// One image from the bytes of its file, without a target; `origin` is its name in errors.
+    ///
+    /// # Errors
+    /// As [`read`](Images::read).
+    pub fn parse(&self, bytes: &[u8], origin: &str) -> Result<Dataset> {
+        let mut pixels = Pixels::of(self)?;
+        pixels.add_bytes(bytes, Path::new(origin))?;
+        pixels.dataset(Path::new(origin), Targets::None)
+    }
+
+    /// These options with the names of the classes that were found. `dataset` is what [`read`](Images::read) returned, or a
+    /// part.
+    pub fn found(&self, dataset: &Dataset) -> Images {
+        self.clone().class_names(dataset.class_names())
+    }
+}
+
+/// What lies in a folder and is not hidden, sorted by name.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let list = || -> std::io::Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+                paths.push(entry.path());
+            }
+        }
+        paths.sort();
+        Ok(paths)
+    };
+    list().map_err(|error| Error::io(folder, &error))
+}
+
+fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
+    Error::data(format!("{}: {words}", printable(&path.display().to_string())))
+}
+
+/// The longest file of an image that is read: 64 MiB.
+const MOST_FILE_BYTES: usize = 64 << 20;
+
+/// The most values of all images: 1 GiB.
+const MOST_VALUES: usize = (1 << 30) / size_of::<f32>();
+
+/// The pixels of images of one size, one after another.
+struct Pixels<'a> {
+    options: &'a Images,
+    /// Height and width, and the file that has them, once there is an image.
+    size: Option<([usize; 2], PathBuf)>,
+    values: Vec<f32>,
+}
+
+impl<'a> Pixels<'a> {
+    fn of(options: &'a Images) -> Result<Self> {
+        match options.resize {
+            Some([h, w]) if !(1..=MOST_PIXELS).contains(&h) || !(1..=MOST_PIXELS).contains(&w) => {
+                Err(Error::value(format!("images cannot be resized to {h} x {w}; allowed: 1 to {MOST_PIXELS} pixels")))
+            }
+            _ => Ok(Pixels { options, size: None, values: Vec::new() }),
+        }
+    }
+
+    fn add(&mut self, file: &Path) -> Result<()> {
+        if !file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png")) {
+            return Err(refused(file, "not a PNG image"));
+        }
+        self.add_bytes(&files::read_within(file, MOST_FILE_BYTES)?, file)
+    }
+
+    fn add_bytes(&mut self, bytes: &[u8], file: &Path) -> Result<()> {
+        let mut reader = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png);
+        let mut limits = Limits::default();
+        limits.max_image_width = Some(MOST_PIXELS as u32);
+        limits.max_image_height = Some(MOST_PIXELS as u32);
+        reader.limits(limits);
+        let image = reader.decode().map_err(|error| refused(file, error))?;
+        let met = [image.height() as usize, image.width() as usize];
+        let size = match (self.options.resize, &self.size) {
+            (Some(size), _) => size,
+            (None, None) => met,
+            (None, Some((size, first))) if *size != met => {
+                let first = first.display().to_string();
+                let words = format!(
+                    "{} x {} pixels; {} has {} x {}, and `resize` makes all alike",
+                    met[0],
+                    met[1],
+                    printable(&first),
+                    size[0],
+                    size[1]
+                );
+                return Err(refused(file, words));
+            }
+            (None, Some((size, _))) => *size,
+        };
+        let [h, w] = size;
+        if self.size.is_none() {
+            self.size = Some((size, file.into()));
+        }
+        if self.values.len() + self.channels() * h * w > MOST_VALUES {
+            return Err(refused(file, "with this image, all take more than 1 GiB; `resize` makes them smaller"));
+        }
+        // Samples of RGB lie together, examples have a channel after another.
+        let channels: Vec<Vec<f32>> = match self.options.pixels {
+            PixelFormat::Grey => vec![image.to_luma32f().into_raw()],
+            PixelFormat::Rgb => {
+                let samples = image.to_rgb32f().into_raw();
+                (0..3).map(|channel| samples.iter().skip(channel).step_by(3).copied().collect()).collect()
+            }
+        };
+        for channel in channels {
+            if met == size {
+                self.values.extend(channel);
+            } else {
+                resize(&channel, met.into(), size.into(), &mut self.values);
+            }
+        }
+        Ok(())
+    }
+
+    fn channels(&self) -> usize {
+        match self.options.pixels {
+            PixelFormat::Grey => 1,
+            PixelFormat::Rgb => 3,
+        }
+    }
+
+    fn dataset(self, folder: &Path, targets: Targets) -> Result<Dataset> {
+        let channels = self.channels();
+        let Some(([h, w], _)) = self.size else { return Err(refused(folder, "there are no images")) };
+        Dataset::of(Inputs::Numbers(self.values), &[channels, h, w], targets)
     }
 }

@@ -11,6 +11,8 @@
 
 mod addition;
 #[cfg(feature = "data")]
+mod class_names;
+#[cfg(feature = "data")]
 mod csv;
 mod dataset;
 mod fitted;
@@ -20,6 +22,7 @@ mod images;
 #[cfg(feature = "data")]
 mod npy;
 mod source;
+mod standardization;
 mod text;
 
 pub use addition::Addition;
@@ -36,4 +39,11 @@ pub use images::{Images, PixelFormat};
 #[cfg_attr(docsrs, doc(cfg(feature = "data")))]
 pub use npy::Npy;
 pub use source::Source;
+pub use standardization::Standardization;
 pub use text::{Text, Tokens, Vocabulary};
+
+/// The longest file that is read: 1 GiB.
+const MOST_BYTES: usize = 1 << 30;
+
+/// The most tokens that all examples of a text have together: 1 GiB of indices.
+const MOST_TOKENS: usize = 1 << 27;

@@ -1,11 +1,18 @@
 //! Text, to be continued by a language model.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::PathBuf,
+};
 
 use serde::{Deserialize, Serialize};
 
-use super::Dataset;
-use crate::error::{Error, Result};
+use super::{Dataset, Inputs, MOST_BYTES, MOST_TOKENS, Targets};
+use crate::{
+    error::{Error, Result},
+    io::files,
+    printable::printable,
+};
 
 /// A text, cut into windows of tokens: inputs are i64 `[length]`, and the target at each place is the token that follows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,27 +100,118 @@ impl Text {
         }
     }
 
-    /// The windows of the text with the tokens that follow.
+    /// The windows of the text, each with the tokens that follow. What is left at the end is left out. The names of the classes
+    /// are the tokens.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): not written yet.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 1 GiB, and as
+    /// [`parse`](Text::parse).
     pub fn read(&self) -> Result<Dataset> {
-        Err(Error::unsupported("the reader of text is not written yet"))
+        self.parse(&files::read_within(&self.file, MOST_BYTES)?)
     }
 
-    /// As [`read`](Text::read), without targets.
+    /// As [`read`](Text::read), from the bytes of the file.
+    ///
+    /// ```
+    /// # use precast::data::Text;
+    /// let text = Text::new("abc.txt").chars().length(2);
+    /// let data = text.parse(b"abcabc")?; // ab -> bc, ca -> ab
+    /// assert_eq!((data.len(), data.labels()), (2, &[1, 2, 0, 1][..]));
+    /// let vocabulary = text.found(&data).vocabulary().unwrap();
+    /// assert_eq!(vocabulary.decode(data.labels())?, "bcab");
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a length or a stride of 0, or a character that is given twice,
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the text is shorter than an example and one token; when all examples
+    /// have more than 2^27 tokens; and, where tokens are characters, with file, line and column for what is not UTF-8 or not
+    /// among the characters.
+    pub fn parse(&self, bytes: &[u8]) -> Result<Dataset> {
+        let (tokens, vocabulary) = self.tokens_of(bytes)?;
+        if tokens.len() <= self.length {
+            return Err(Error::data(format!(
+                "{}: {} tokens; an example of length {} needs one more than that",
+                self.origin(),
+                tokens.len(),
+                self.length
+            )));
+        }
+        let (inputs, following) = (&tokens[..tokens.len() - 1], &tokens[1..]);
+        let targets = Targets::Classes { shape: vec![self.length], values: self.windows(following, self.length)? };
+        let inputs = Inputs::Indices(self.windows(inputs, self.length)?);
+        Dataset::of(inputs, &[self.length], targets)?.with_class_names(vocabulary.tokens())
+    }
+
+    /// As [`read`](Text::read), without targets. A text that is shorter than an example is one example of its own length.
     ///
     /// # Errors
     /// As [`read`](Text::read).
     pub fn read_inputs(&self) -> Result<Dataset> {
-        self.read()
+        let (tokens, _) = self.tokens_of(&files::read_within(&self.file, MOST_BYTES)?)?;
+        if tokens.is_empty() {
+            return Err(Error::data(format!("{}: the file is empty", self.origin())));
+        }
+        let length = self.length.min(tokens.len());
+        Dataset::of(Inputs::Indices(self.windows(&tokens, length)?), &[length], Targets::None)
     }
 
     /// These options with the characters that were found in the file. `dataset` is what [`read`](Text::read) returned, or a
     /// part.
-    pub fn found(&self, _dataset: &Dataset) -> Text {
-        self.clone()
+    pub fn found(&self, dataset: &Dataset) -> Text {
+        match self.tokens {
+            Tokens::Bytes => self.clone(),
+            Tokens::Chars => self.clone().characters(dataset.class_names().concat()),
+        }
     }
+
+    /// The file, as errors name it.
+    fn origin(&self) -> String {
+        printable(&self.file.display().to_string()).into_owned()
+    }
+
+    /// The indices of all tokens of a file, and what they mean.
+    fn tokens_of(&self, bytes: &[u8]) -> Result<(Vec<i64>, Vocabulary)> {
+        if self.length == 0 || self.stride == Some(0) {
+            return Err(Error::value("examples of 0 tokens, or beginning every 0 tokens; allowed: at least 1"));
+        }
+        if self.tokens == Tokens::Bytes {
+            return Ok((bytes.iter().map(|&byte| byte.into()).collect(), Vocabulary::Bytes));
+        }
+        let origin = self.origin();
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            Error::data(format!("{origin}:{}: not UTF-8", end_of(&before)))
+        })?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let found = || text.chars().collect::<BTreeSet<char>>().into_iter().collect();
+        let vocabulary = Vocabulary::Chars(self.characters.clone().unwrap_or_else(found));
+        let indices = vocabulary.encode(text).map_err(|error| match self.characters {
+            Some(_) => error.context(origin),
+            None => error,
+        })?;
+        Ok((indices, vocabulary))
+    }
+
+    /// The tokens of each example, one after another.
+    fn windows(&self, tokens: &[i64], length: usize) -> Result<Vec<i64>> {
+        let stride = self.stride.unwrap_or(length);
+        let examples = (tokens.len() - length) / stride + 1;
+        if examples.checked_mul(length).is_none_or(|all| all > MOST_TOKENS) {
+            return Err(Error::data(format!(
+                "{}: {examples} examples of {length} tokens; allowed: {MOST_TOKENS} tokens in all examples",
+                self.origin()
+            )));
+        }
+        Ok(tokens.windows(length).step_by(stride).flatten().copied().collect())
+    }
+}
+
+/// Line and column of what follows a text, both counted from 1.
+fn end_of(text: &str) -> String {
+    let line = 1 + text.matches('\n').count();
+    let column = 1 + text.rsplit('\n').next().unwrap_or_default().chars().count();
+    format!("{line}:{column}")
 }
 
 impl Vocabulary {
@@ -128,16 +226,53 @@ impl Vocabulary {
     /// The indices of a text.
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with line and column for a character that is not in the vocabulary.
-    pub fn encode(&self, _text: &str) -> Result<Vec<i64>> {
-        Err(Error::unsupported("the vocabulary is not written yet"))
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with line and column for a character that is not in the vocabulary,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a vocabulary that has a character twice.
+    pub fn encode(&self, text: &str) -> Result<Vec<i64>> {
+        let Vocabulary::Chars(characters) = self else { return Ok(text.bytes().map(i64::from).collect()) };
+        let mut indices = HashMap::new();
+        for (i, character) in characters.chars().enumerate() {
+            if indices.insert(character, i as i64).is_some() {
+                return Err(Error::value(format!("the vocabulary has `{}` twice", character.escape_debug())));
+            }
+        }
+        let index = |(at, character): (usize, char)| {
+            indices.get(&character).copied().ok_or_else(|| {
+                let (place, character) = (end_of(&text[..at]), character.escape_debug());
+                Error::data(format!("{place}: the vocabulary has no `{character}`"))
+            })
+        };
+        text.char_indices().map(index).collect()
     }
 
     /// The text of indices; bytes that are no UTF-8 become `U+FFFD`.
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) for an index that the vocabulary does not have.
-    pub fn decode(&self, _indices: &[i64]) -> Result<String> {
-        Err(Error::unsupported("the vocabulary is not written yet"))
+    pub fn decode(&self, indices: &[i64]) -> Result<String> {
+        let unknown =
+            |index: i64| Error::data(format!("there is no token {index}; allowed: 0 to {}", self.size() as i64 - 1));
+        match self {
+            Vocabulary::Bytes => {
+                let byte = |&index: &i64| u8::try_from(index).map_err(|_| unknown(index));
+                let bytes: Vec<u8> = indices.iter().map(byte).collect::<Result<_>>()?;
+                Ok(String::from_utf8_lossy(&bytes).into_owned())
+            }
+            Vocabulary::Chars(characters) => {
+                let characters: Vec<char> = characters.chars().collect();
+                let character = |&index: &i64| {
+                    usize::try_from(index).ok().and_then(|i| characters.get(i)).ok_or_else(|| unknown(index))
+                };
+                indices.iter().map(character).collect()
+            }
+        }
+    }
+
+    /// The tokens, in the order of their indices; bytes that are no letters are escaped, as `\x0a`.
+    pub(super) fn tokens(&self) -> Vec<String> {
+        match self {
+            Vocabulary::Bytes => (0..=255u8).map(|byte| byte.escape_ascii().to_string()).collect(),
+            Vocabulary::Chars(characters) => characters.chars().map(String::from).collect(),
+        }
     }
 }

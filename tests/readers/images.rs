@@ -1,0 +1,95 @@
+//! Images. The seeds of the fuzz targets are not part of the package, so these files are written here, byte by byte.
+
+use std::io::Write;
+
+use precast::data::{Images, Targets};
+
+use crate::{Folder, inputs};
+
+/// An image of 8 bits as PNG: rows of samples, by the colour type of the standard (0 grey, 2 rgb, 6 rgb and alpha).
+pub fn png(width: usize, height: usize, color: u8, samples: &[u8]) -> Vec<u8> {
+    let row = samples.len() / height;
+    let rows: Vec<u8> = samples.chunks(row).flat_map(|row| [&[0], row].concat()).collect();
+    let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(&rows).unwrap();
+    let mut header = Vec::new();
+    header.extend((width as u32).to_be_bytes());
+    header.extend((height as u32).to_be_bytes());
+    header.extend([8, color, 0, 0, 0]);
+    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
+    for (name, data) in [(b"IHDR", header), (b"IDAT", packed.finish().unwrap()), (b"IEND", vec![])] {
+        file.extend((data.len() as u32).to_be_bytes());
+        let named = [&name[..], &data].concat();
+        file.extend(&named);
+        let mut sum = flate2::Crc::new();
+        sum.update(&named);
+        file.extend(sum.sum().to_be_bytes());
+    }
+    file
+}
+
+/// What 8 bits mean, as numbers from 0 to 1.
+fn parts(samples: &[u8]) -> Vec<f64> {
+    samples.iter().map(|&x| f64::from(f32::from(x) / 255.0)).collect()
+}
+
+#[test]
+fn folders_are_classes_and_pixels_are_numbers_from_0_to_1() {
+    let folder = Folder::new("images");
+    folder.file("dog/b.png", png(2, 1, 0, &[0, 255]));
+    folder.file("dog/a.PNG", png(2, 1, 0, &[51, 102]));
+    folder.file("cat/z.png", png(2, 1, 2, &[255, 0, 0, 0, 51, 255]));
+    folder.file("cat/.hidden", "");
+    folder.file(".cache/x.txt", "");
+    let images = Images::new(&folder.0);
+    let data = images.clone().grey().read().unwrap();
+    assert_eq!(
+        (data.shape(), data.labels(), data.class_names().concat()),
+        (&[1, 1, 2][..], &[0, 1, 1][..], "catdog".into())
+    );
+    // By class, then by name. The luma of pure red is 0.2126 of the brightest, rounded to 8 bits as the colours are.
+    let grey = inputs(&data);
+    assert!((grey[0] - 0.2126).abs() < 1.0 / 255.0, "{grey:?}");
+    assert_eq!(grey[2..], parts(&[51, 102, 0, 255]));
+
+    let data = images.read().unwrap();
+    assert_eq!(data.shape(), [3, 1, 2]);
+    assert_eq!(inputs(&data)[..6], parts(&[255, 0, 0, 51, 0, 255]), "a channel after another");
+    assert_eq!(inputs(&data)[6..12], parts(&[51, 102, 51, 102, 51, 102]), "grey in colour");
+}
+
+#[test]
+fn images_are_resized_as_datasets_are() {
+    let folder = Folder::new("resize");
+    folder.file("a/small.png", png(1, 1, 0, &[51]));
+    folder.file("a/wide.png", png(4, 2, 0, &[0, 51, 102, 153, 51, 102, 153, 204]));
+    let images = Images::new(&folder.0).grey();
+    let error = images.read().unwrap_err().to_string();
+    assert!(
+        error.contains("wide.png: 2 x 4 pixels;") && error.contains("small.png has 1 x 1, and `resize`"),
+        "{error}"
+    );
+    let resized = inputs(&images.clone().resize(3, 5).read().unwrap());
+    assert_eq!(resized[..15], parts(&[51; 15]));
+    let alone = folder.0.join("a/wide.png");
+    let whole = Images { folder: alone, ..images }.read_inputs().unwrap();
+    assert_eq!(resized[15..], inputs(&whole.resize(3, 5).unwrap()));
+}
+
+#[test]
+fn a_prediction_reads_a_folder_or_one_image() {
+    let folder = Folder::new("image-prediction");
+    let one = folder.file("new/1.png", png(1, 1, 6, &[255, 0, 51, 0]));
+    folder.file("new/0.png", png(1, 1, 2, &[1, 2, 3]));
+    let two = Images::new(folder.0.join("new")).read_inputs().unwrap();
+    assert_eq!((inputs(&two), two.targets()), (parts(&[1, 2, 3, 255, 0, 51]), &Targets::None));
+    assert_eq!(inputs(&Images::new(one).read_inputs().unwrap()), parts(&[255, 0, 51]), "transparency is left out");
+}
+
+#[test]
+fn classes_keep_the_order_that_is_given() {
+    let folder = Folder::new("image-classes");
+    folder.file("dog/a.png", png(1, 1, 0, &[0]));
+    let data = Images::new(&folder.0).class_names(["dog", "cat"]).read().unwrap();
+    assert_eq!((data.labels(), data.classes()), (&[0][..], 2));
+}
