@@ -261,7 +261,7 @@ fn largest_batch(examples: usize, batch: usize) -> String {
 /// The legend of the table, and which runs were identical.
 pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
     let mut notes = format!(
-        "accuracy: on the test digits; time: of a step, relative to {}; activations: kept for the backward pass",
+        "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass",
         printable(runs[0].name)
     );
     for group in same_course(runs).iter().filter(|group| group.len() > 1) {

@@ -90,7 +90,7 @@ struct V1 {
 }
 
 /// The dtypes of examples.
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum InputDtype {
     Float32,
@@ -102,6 +102,10 @@ struct V1Ref<'a> {
     version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<&'a [usize]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_dtype: Option<InputDtype>,
     net: Slot<'a>,
 }
 
@@ -131,6 +135,15 @@ impl Model {
             DType::I64 => Tensor::zeros(shape, DType::I64),
             dtype => Tensor::ones(shape, dtype),
         }
+    }
+
+    /// Its architecture file, with all that [`Model::parse`] reads.
+    ///
+    /// # Errors
+    /// As [`to_yaml`].
+    pub fn to_yaml(&self) -> Result<String> {
+        let input_dtype = (self.input_dtype == DType::I64).then_some(InputDtype::Int64);
+        write(&self.net, Beside { name: self.name.as_deref(), input: self.input.as_deref(), input_dtype })
     }
 
     /// The names of the models that come with the library.
@@ -224,7 +237,7 @@ pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Child> {
 /// [`ErrorKind::Model`](crate::ErrorKind::Model) when a cell of the program's own is not saved, with its path; when two types have
 /// one kind; and for a network that is too large or nested too deep to be read again: the limits are those of [`parse`].
 pub fn to_yaml<C: ?Sized + AsCell>(net: &Child<C>) -> Result<String> {
-    write(net, None)
+    write(net, Beside::default())
 }
 
 /// Writes the architecture file of a network, named after the file.
@@ -234,10 +247,18 @@ pub fn to_yaml<C: ?Sized + AsCell>(net: &Child<C>) -> Result<String> {
 pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    files::replace(path, write(net, name.as_deref())?.as_bytes())
+    files::replace(path, write(net, Beside { name: name.as_deref(), ..Beside::default() })?.as_bytes())
 }
 
-fn write<C: ?Sized + AsCell>(net: &Child<C>, name: Option<&str>) -> Result<String> {
+/// What an architecture file says beside the network.
+#[derive(Default)]
+struct Beside<'a> {
+    name: Option<&'a str>,
+    input: Option<&'a [usize]>,
+    input_dtype: Option<InputDtype>,
+}
+
+fn write<C: ?Sized + AsCell>(net: &Child<C>, Beside { name, input, input_dtype }: Beside<'_>) -> Result<String> {
     let mut deepest = 0;
     net.walk(&mut |cell| deepest = deepest.max(cell.depth));
     // Each cell is a map inside the map of its parent, and writing recurses. The depth is checked before.
@@ -245,7 +266,10 @@ fn write<C: ?Sized + AsCell>(net: &Child<C>, name: Option<&str>) -> Result<Strin
         return Err(Error::model(format!("{WRITTEN}: {}", too_deep())));
     }
     kinds()?;
-    let text = writing(|| serde_yaml::to_string(&V1Ref { version: VERSION, name, net: net.slot() })).map_err(
+    let text = writing(|| {
+        serde_yaml::to_string(&V1Ref { version: VERSION, name, input, input_dtype, net: net.slot() })
+    })
+    .map_err(
         |(e, slot)| match slot.and_then(|slot| net.path_of(slot)) {
             Some(path) if !path.is_empty() => Error::model(format!("cell `{path}`: {e}")),
             _ => Error::model(e.to_string()),

@@ -116,7 +116,9 @@ impl Predictor {
             (Some(Loss::CrossEntropy { .. }), 2) => {
                 let names = self.file.data.class_names();
                 for of_example in numbers(&outputs.softmax(1)?)? {
-                    let best = (0..of_example.len()).max_by(|&a, &b| of_example[a].total_cmp(&of_example[b])).unwrap_or(0);
+                    // Of several the first, as the accuracy takes it.
+                    let best = (0..of_example.len()).rev().max_by(|&a, &b| of_example[a].total_cmp(&of_example[b]));
+                    let best = best.unwrap_or(0);
                     let name = names.get(best).cloned().unwrap_or_else(|| best.to_string());
                     let probability = of_example.get(best).copied().unwrap_or(f32::NAN);
                     predictions.push(Prediction::Class { index: best, name, probability });

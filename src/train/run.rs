@@ -97,7 +97,7 @@ impl Run {
     pub fn begin(file: &RunFile, model: Model, folder: impl AsRef<Path>) -> Result<Self> {
         let policy = file.read_policy()?;
         let (data, found, standardization) = file.read_data(model.input.as_deref())?;
-        let text = crate::io::models::to_yaml(&model.net).ok();
+        let text = model.to_yaml().ok();
         let (net, plan, options) = prepared(file, model, &policy, &data)?;
         let fit = Fit::new(&net, &options)?;
         // What is usual for the data is written down, so that predictions need no data.

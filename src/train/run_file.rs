@@ -97,6 +97,9 @@ impl Serialize for Test {
     }
 }
 
+/// What may stand under `test`.
+const TEST: &str = "a share above 0 and below 1, a number of examples from 1, or a file";
+
 impl<'de> Deserialize<'de> for Test {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
@@ -104,7 +107,7 @@ impl<'de> Deserialize<'de> for Test {
             type Value = Test;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a share below 1, a number of examples, or a file")
+                f.write_str(TEST)
             }
 
             fn visit_f64<E: de::Error>(self, share: f64) -> Result<Test, E> {
@@ -118,7 +121,7 @@ impl<'de> Deserialize<'de> for Test {
             fn visit_i64<E: de::Error>(self, count: i64) -> Result<Test, E> {
                 match usize::try_from(count) {
                     Ok(count) => Ok(Test::Count(count)),
-                    Err(_) => Err(E::custom(format!("{count} examples"))),
+                    Err(_) => Err(E::invalid_type(de::Unexpected::Signed(count), &self)),
                 }
             }
 
@@ -184,6 +187,8 @@ impl Document for RunV1 {
             "policy" => "a policy file, or the name of a built-in policy, such as o2-bf16",
             "data" => "digits, csv, images, npy, text, addition",
             "file" => "a path",
+            "every" => "a number of steps",
+            "factor" => "a number, such as 0.1",
             _ => "",
         }
     }
@@ -245,7 +250,11 @@ impl RunFile {
         };
         let test = match read.test {
             Some(at) if matches!(at.value, Test::Count(0)) || matches!(at.value, Test::Share(s) if !(s > 0.0 && s < 1.0)) => {
-                let words = "allowed: a share above 0 and below 1, a number of examples from 1, or a file";
+                let met = match at.value {
+                    Test::Share(share) => share.to_string(),
+                    _ => "0 examples".into(),
+                };
+                let words = format!("`test` is {met}; allowed: {TEST}");
                 return Err(source.error(at.referenced, Error::run(words)));
             }
             at => at.map_or(Test::Share(0.2), |at| at.value),

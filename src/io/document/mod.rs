@@ -201,7 +201,11 @@ fn parsed<T: DeserializeOwned, D: Document>(source: &Source<'_>) -> Result<T> {
         with_snippet: false,
     };
     serde_yaml::from_str_with_options(source.text, options).map_err(|error| {
-        let place = error.location().map_or(Place::START, Place::from);
+        let mut place = error.location().map_or(Place::START, Place::from);
+        // The parser knows where the key of a name begins that it does not know.
+        if let serde_yaml::Error::SerdeUnknownVariant { variant, .. } = error.without_snippet() {
+            place = source.place_after(place, variant);
+        }
         source.error(place, Error::new(D::KIND, in_our_words::<D>(&error, source, place)))
     })
 }
@@ -222,6 +226,7 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
             let near = did_you_mean(variant, expected.iter().copied());
             format!("unknown name `{variant}`{near}; allowed: {}", expected.join(", "))
         }
+        E::SerdeInvalidType { unexpected, expected, .. } => format!("expected {expected}, met {unexpected}"),
         E::SerdeMissingField { field, .. } => {
             let allowed = match *field {
                 "version" => "1",
@@ -243,6 +248,7 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
         E::Unexpected { expected: "sequence start", .. } => expected("a list, `[a, b]` or a line with `- ` for each"),
         E::Unexpected { expected: "string scalar", .. } | E::NullIntoString { .. } => expected("a single value"),
         E::InvalidScalar { ty: "u32" | "u64", .. } => expected("a whole number"),
+        E::InvalidBooleanStrict { .. } => expected("true or false"),
         E::InvalidScalar { .. } | E::NonFiniteFloat { .. } => expected("a finite number"),
         other => UserMessageFormatter.format_message(other).into_owned(),
     }

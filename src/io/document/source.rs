@@ -78,6 +78,15 @@ impl Source<'_> {
         self.line(place.line).chars().take(place.column - 1).collect()
     }
 
+    /// Where a word stands on the line of a place, behind it; the place itself where it does not.
+    pub fn place_after(&self, place: Place, word: &str) -> Place {
+        let line: String = self.line(place.line).chars().skip(place.column - 1).collect();
+        match line.find(word) {
+            Some(at) => Place { column: place.column + line[..at].chars().count(), ..place },
+            None => place,
+        }
+    }
+
     /// What stands at a place, up to what ends a value on its line.
     pub fn value_at(&self, place: Place) -> String {
         let line = self.line(place.line);

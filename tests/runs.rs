@@ -1,0 +1,307 @@
+//! Training runs with folders of their own: the bits of a run do not depend on how often it was stopped, and what does not
+//! belong together is refused.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use precast::{
+    ErrorKind,
+    io::models::Model,
+    prelude::*,
+    train::{Ended, Event, Prediction, Predictor, Run, RunFile},
+};
+use serde_json::Value;
+
+/// A folder that is not there yet.
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("runs").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.parent().unwrap()).unwrap();
+    folder
+}
+
+/// A network with running statistics and dropout on the digits.
+const MODEL: &str = "
+version: 1
+input: [64]
+net:
+  kind: Sequential
+  cells:
+  - {kind: Dense, in_features: 64, out_features: 16}
+  - {kind: BatchNorm1d, num_features: 16}
+  - {kind: ReLU}
+  - {kind: Dropout, p: 0.2}
+  - {kind: Dense, in_features: 16, out_features: 10}
+";
+
+fn file(policy: &str, more: &str) -> RunFile {
+    let text = format!(
+        "{{version: 1, model: m, policy: {policy}, data: digits, test: 1700, epochs: 3, batch: 10, optimizer: adam{more}}}"
+    );
+    RunFile::parse(&text, "run.yaml").unwrap()
+}
+
+fn model(seed: u64) -> Model {
+    Model::parse(MODEL, "model.yaml", seed).unwrap()
+}
+
+/// The metrics of a run without its times.
+fn metrics(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    let line = |line| {
+        let mut value: Value = serde_json::from_str(line).unwrap();
+        value.as_object_mut().unwrap().remove("seconds");
+        value
+    };
+    text.lines().map(line).collect()
+}
+
+fn go_on(run: &mut Run) -> Ended {
+    run.train(&mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+/// 30 steps in three epochs, 97 examples: the last batch of an epoch has seven.
+#[test]
+fn a_run_that_is_stopped_at_any_step_ends_with_the_same_bits_and_metrics() {
+    for policy in ["o0", "o2", "o2-bf16", "o1", "auto-bf16"] {
+        let whole = folder(&format!("{policy}-whole"));
+        let mut run = Run::begin(&file(policy, ""), model(0), &whole).unwrap();
+        assert_eq!(go_on(&mut run), Ended::Done);
+        assert_eq!(run.history().steps.len(), 30);
+        drop(run);
+
+        // Stopped after every step, and at the end of every epoch.
+        let stopped = folder(&format!("{policy}-stopped"));
+        let mut run = Run::begin(&file(policy, ""), model(0), &stopped).unwrap();
+        let mut stops = 0;
+        while run.train(&mut |_| ControlFlow::Break(())).unwrap() == Ended::Interrupted {
+            stops += 1;
+            drop(run);
+            run = Run::resume(&stopped, RunFile::of_folder(&stopped).unwrap().read_model().unwrap()).unwrap();
+        }
+        assert_eq!(stops, 32, "30 steps and three ends of epochs, of which the last ends the run");
+        for name in ["last.safetensors", "best.safetensors", "run.yaml", "plan.txt"] {
+            assert_eq!(fs::read(whole.join(name)).unwrap(), fs::read(stopped.join(name)).unwrap(), "{policy} {name}");
+        }
+        assert_eq!(metrics(&whole), metrics(&stopped), "{policy}");
+        let left = fs::read_dir(&whole).unwrap().filter(|entry| {
+            entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("checkpoint-")
+        });
+        assert_eq!(left.count(), 2, "the last two are kept");
+    }
+}
+
+#[test]
+fn a_run_that_ended_stays_ended() {
+    let to = folder("ended");
+    let mut run = Run::begin(&file("o0", ""), model(0), &to).unwrap();
+    go_on(&mut run);
+    drop(run);
+    let weights = fs::read(to.join("last.safetensors")).unwrap();
+    let mut run = Run::resume(&to, model(0)).unwrap();
+    let mut events = 0;
+    let ended = run.train(&mut |_| {
+        events += 1;
+        ControlFlow::Continue(())
+    });
+    assert_eq!((ended.unwrap(), events), (Ended::Done, 0));
+    assert_eq!(fs::read(to.join("last.safetensors")).unwrap(), weights);
+}
+
+#[test]
+fn two_runs_never_share_a_folder() {
+    let to = folder("shared");
+    let mut run = Run::begin(&file("o0", ""), model(0), &to).unwrap();
+    assert_eq!(run.train(&mut |_| ControlFlow::Break(())).unwrap(), Ended::Interrupted);
+
+    let error = Run::resume(&to, model(0)).unwrap_err();
+    assert!(error.to_string().ends_with("another process trains in this folder"), "{error}");
+    let error = Run::begin(&file("o1", ""), model(0), &to).unwrap_err();
+    assert!(error.to_string().contains("the folder has a run already; `--resume "), "{error}");
+    drop(run);
+    assert!(Run::begin(&file("o1", ""), model(0), &to).is_err());
+    Run::resume(&to, model(0)).unwrap();
+
+    let other = folder("files");
+    fs::create_dir_all(&other).unwrap();
+    fs::write(other.join("thesis.txt"), "all of it").unwrap();
+    let error = Run::begin(&file("o1", ""), model(0), &other).unwrap_err();
+    assert!(error.to_string().contains("files that are of no run"), "{error}");
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 1);
+    let error = Run::resume(&other, model(0)).unwrap_err();
+    assert!(error.to_string().contains("there is no run in this folder"), "{error}");
+}
+
+#[test]
+fn what_changed_since_the_run_began_is_refused() {
+    let to = folder("changed");
+    let mut run = Run::begin(&file("o2", ""), model(0), &to).unwrap();
+    let _ = run.train(&mut |_| ControlFlow::Break(())).unwrap();
+    drop(run);
+
+    let policy = fs::read_to_string(to.join("policy.yaml")).unwrap();
+    fs::write(to.join("policy.yaml"), policy.replace("O2", "O1")).unwrap();
+    let error = Run::resume(&to, model(0)).unwrap_err();
+    assert!(error.to_string().contains("`policy.yaml` is not the policy of the checkpoint"), "{error}");
+    fs::write(to.join("policy.yaml"), policy).unwrap();
+
+    let text = fs::read_to_string(to.join("run.yaml")).unwrap();
+    fs::write(to.join("run.yaml"), text.replace("seed: 0", "seed: 1")).unwrap();
+    let error = Run::resume(&to, model(0)).unwrap_err();
+    assert!(error.to_string().contains("the data has changed"), "{error}");
+    fs::write(to.join("run.yaml"), &text).unwrap();
+
+    let wider = Model::parse(&MODEL.replace("16", "17"), "model.yaml", 0).unwrap();
+    let error = Run::resume(&to, wider).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Weights, "{error}");
+    Run::resume(&to, model(0)).unwrap();
+}
+
+#[test]
+fn a_damaged_checkpoint_gives_way_to_the_one_before_it_and_a_cut_line_to_nothing() {
+    let (whole, to) = (folder("undamaged"), folder("damaged"));
+    for to in [&whole, &to] {
+        go_on(&mut Run::begin(&file("o2-bf16", ", checkpoint: {every: 4, keep: 3}"), model(0), to).unwrap());
+    }
+    let mut checkpoints: Vec<PathBuf> = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path()).collect();
+    checkpoints.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with("checkpoint-"));
+    checkpoints.sort();
+    let names: Vec<String> = checkpoints.iter().map(|p| p.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    assert_eq!(names, ["checkpoint-000000024", "checkpoint-000000028", "checkpoint-000000030"].map(|n| format!("{n}.safetensors")));
+    let mut bytes = fs::read(&checkpoints[2]).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&checkpoints[2], &bytes).unwrap();
+    let metrics_file = to.join("metrics.jsonl");
+    let text = fs::read_to_string(&metrics_file).unwrap();
+    fs::write(&metrics_file, &text[..text.len() - 7]).unwrap();
+    fs::remove_file(to.join("last.safetensors")).unwrap();
+
+    let mut run = Run::resume(&to, model(0)).unwrap();
+    assert_eq!(run.history().steps.len(), 28);
+    assert_eq!(go_on(&mut run), Ended::Done);
+    assert_eq!(fs::read(to.join("last.safetensors")).unwrap(), fs::read(whole.join("last.safetensors")).unwrap());
+    assert_eq!(metrics(&to), metrics(&whole));
+    drop(run);
+
+    for path in &checkpoints {
+        fs::write(path, b"nothing").unwrap();
+    }
+    assert_eq!(Run::resume(&to, model(0)).unwrap_err().kind(), ErrorKind::Weights);
+}
+
+/// A learning rate of almost nothing: no score becomes better than the first.
+#[test]
+fn patience_ends_a_run_that_does_not_become_better() {
+    let to = folder("patience");
+    let dense = || Model::new(Dense::new(64, 10, &mut Rng::seed(0))).input([64]);
+    let mut run = Run::begin(&file("o0", ", lr: 1.0e-30, patience: 1"), dense(), &to).unwrap();
+    assert_eq!(go_on(&mut run), Ended::NoBetter);
+    assert_eq!((run.history().epochs.len(), run.best().unwrap().0), (2, 0));
+    drop(run);
+    assert_eq!(go_on(&mut Run::resume(&to, dense()).unwrap()), Ended::NoBetter);
+}
+
+#[test]
+fn the_best_weights_are_those_of_the_best_epoch_and_predict_as_the_network_did() {
+    let to = folder("best");
+    let mut twelve = file("o2", "");
+    twelve.options.epochs = 12;
+    let mut run = Run::begin(&twelve, model(0), &to).unwrap();
+    let mut best = 0.0f64;
+    let ended = run.train(&mut |event| {
+        if let Event::Epoch(epoch) = event {
+            best = best.max(epoch.score.accuracy().unwrap());
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(ended.unwrap(), Ended::Done);
+    assert_eq!(run.best().unwrap().1.accuracy(), Some(best));
+    let test = run.data().test.clone();
+    let labels = test.labels().to_vec();
+    drop(run);
+    let predictions = Predictor::of_folder(&to, model(1)).unwrap().predict_all(test.without_targets()).unwrap();
+    let right = predictions.iter().zip(&labels).filter(|(said, label)| match said {
+        Prediction::Class { index, .. } => *index as i64 == **label,
+        _ => panic!("classes"),
+    });
+    assert_eq!(right.count() as f64 / labels.len() as f64, best);
+}
+
+#[test]
+fn model_and_data_that_do_not_go_together_are_refused_before_anything_is_written() {
+    let to = folder("refused");
+    let three = Model::parse(&MODEL.replace("out_features: 10", "out_features: 3"), "model.yaml", 0).unwrap();
+    let error = Run::begin(&file("o2", ""), three, &to).unwrap_err();
+    assert_eq!(error.to_string(), "the model returns 3 numbers for each target, and there are 10 classes");
+    let narrow = Model::parse(&MODEL.replace("64", "63"), "model.yaml", 0).unwrap();
+    let error = Run::begin(&file("o2", ""), narrow, &to).unwrap_err();
+    assert_eq!(error.to_string(), "the model takes examples of shape [63], and the data has [1, 8, 8]");
+    let error = Run::begin(&file("o2", ", loss: mse"), model(0), &to).unwrap_err();
+    assert!(error.to_string().starts_with("the loss mse compares with numbers, and the targets are classes"), "{error}");
+    assert!(!to.exists());
+}
+
+/// Files with a mistake, and what is said of it.
+#[test]
+fn mistakes_in_run_files_have_a_place_and_a_remedy() {
+    let good = "version: 1\nmodel: mlp\npolicy: o2\ndata: digits\n";
+    RunFile::parse(good, "run.yaml").unwrap();
+    let mut answers = String::new();
+    for wrong in [
+        "",
+        "version: 2\nmodel: mlp\npolicy: o2\ndata: digits\n",
+        "version: 1\npolicy: o2\ndata: digits\n",
+        "version: 1\nmodel: mlp\npolicy: o2\n",
+        "version: 1\nmodel: mlp\npolicy: o2\ndata: digit\n",
+        "version: 1\nmodel: mlp\npolicy: o2\ndata: {csv: {fil: a.csv}}\n",
+        "version: 1\nmodel: mlp\npolicy: o2\ndata: {csv: a.csv}\n",
+        "version: 1\nmodel: mlp\npolicy: o2\ndata: csv\n",
+        &format!("{good}optimiser: adam\n"),
+        &format!("{good}optimizer: adm\n"),
+        &format!("{good}optimizer: {{sgd: {{momentun: 0.5}}}}\n"),
+        &format!("{good}lr: 0\n"),
+        &format!("{good}lr: fast\n"),
+        &format!("{good}epochs: 0\n"),
+        &format!("{good}epochs: -3\n"),
+        &format!("{good}batch: 1.5\n"),
+        &format!("{good}schedule: cosin\n"),
+        &format!("{good}schedule: step\n"),
+        &format!("{good}schedule: {{step: {{every: 0, factor: 0.1}}}}\n"),
+        &format!("{good}loss: cross-entropy\n"),
+        &format!("{good}loss: {{huber: {{delta: big}}}}\n"),
+        &format!("{good}test: 1.5\n"),
+        &format!("{good}test: 0\n"),
+        &format!("{good}test: -4\n"),
+        &format!("{good}test: [1]\n"),
+        &format!("{good}checkpoint: {{keep: 0}}\n"),
+        &format!("{good}checkpoint: 100\n"),
+        &format!("{good}name: ../elsewhere\n"),
+        &format!("{good}patience: 0\n"),
+        &format!("{good}standardize: maybe\n"),
+        &format!("{good}seed: 1\nseed: 2\n"),
+        &format!("{good}data: &a digits\n"),
+    ] {
+        let error = RunFile::parse(wrong, "run.yaml").expect_err(wrong);
+        assert_eq!(error.kind(), ErrorKind::Run, "{error}");
+        answers += &format!("{}\n{error}\n\n", "-".repeat(40));
+    }
+    insta::assert_snapshot!("run_files", answers);
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    for more in [
+        "",
+        ", optimizer: {sgd: {momentum: 0.5}}, loss: {cross_entropy: {label_smoothing: 0.1, weight: [1, 2]}}, seed: 3",
+        ", schedule: {step: {every: 7, factor: 0.5}}, checkpoint: {every: 5, keep: 1}, patience: 4, warm_up: 2",
+        ", test: other.csv, standardize: true, name: first try, find_non_finite: true, lr: 0.125",
+    ] {
+        let text = format!("{{version: 1, model: m.yaml, policy: o2, data: {{csv: {{file: a.csv, target: y}}}}{more}}}");
+        let file = RunFile::parse(&text, "run.yaml").unwrap();
+        assert_eq!(RunFile::parse(&file.to_yaml().unwrap(), "again").unwrap(), file);
+    }
+}
