@@ -17,6 +17,7 @@ pages! {
     optimizers "optimizers.md";
     own_loop "own-loop.md";
     your_own_data "your-own-data.md";
+    runs "runs.md";
     loss_scale "loss-scale.md";
     recompute "recompute.md";
     several_inputs "several-inputs.md";

@@ -305,3 +305,54 @@ fn what_is_written_is_read_again() {
         assert_eq!(RunFile::parse(&file.to_yaml().unwrap(), "again").unwrap(), file);
     }
 }
+
+/// The names that the reader allows at a place, by the message about one that it does not know.
+fn allowed(text: &str) -> Vec<String> {
+    let message = RunFile::parse(text, "run.yaml").expect_err(text).to_string();
+    let first = message.lines().next().unwrap();
+    let (_, names) = first.split_once("; allowed: ").unwrap_or_else(|| panic!("{message}"));
+    let mut names: Vec<String> = names.split(", ").map(String::from).collect();
+    names.sort();
+    names
+}
+
+fn keys(value: &Value) -> Vec<String> {
+    let mut keys: Vec<String> = match value {
+        Value::Object(map) => map.keys().cloned().collect(),
+        Value::Array(names) => names.iter().map(|name| name.as_str().unwrap().to_string()).collect(),
+        other => panic!("{other}"),
+    };
+    keys.sort();
+    keys
+}
+
+/// Editors complete and check run files by the schema, so it has the keys and the names of the reader.
+#[test]
+fn the_schema_knows_the_keys_and_names_that_the_reader_knows() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let schema: Value = serde_json::from_str(&fs::read_to_string(root.join("docs/run-schema.json")).unwrap()).unwrap();
+    let at = |pointer: &str| schema.pointer(pointer).unwrap_or_else(|| panic!("{pointer}"));
+    let with = |more: &str| format!("version: 1\nmodel: m\npolicy: o2\n{more}\n");
+    let digits = |more: &str| with(&format!("data: digits\n{more}"));
+
+    assert_eq!(keys(at("/properties")), allowed(&digits("zzz: 1")));
+    let mut sources = keys(at("/properties/data/anyOf/1/properties"));
+    sources.sort();
+    assert_eq!(sources, allowed(&with("data: zzz")));
+    for source in ["csv", "images", "npy", "text", "addition"] {
+        let known = allowed(&with(&format!("data: {{{source}: {{zzz: 1}}}}")));
+        assert_eq!(keys(at(&format!("/$defs/{source}/properties"))), known, "{source}");
+    }
+    assert_eq!(keys(at("/properties/optimizer/anyOf/0/enum")), allowed(&digits("optimizer: zzz")));
+    assert_eq!(keys(at("/properties/loss/anyOf/0/enum")), allowed(&digits("loss: zzz")));
+    let schedules = [keys(at("/properties/schedule/anyOf/0/enum")), vec!["step".into()]].concat();
+    let mut schedules: Vec<String> = schedules;
+    schedules.sort();
+    assert_eq!(schedules, allowed(&digits("schedule: zzz")));
+    assert_eq!(keys(at("/properties/checkpoint/properties")), allowed(&digits("checkpoint: {zzz: 1}")));
+    for (key, name) in [("loss", "cross_entropy"), ("loss", "huber"), ("optimizer", "sgd"), ("schedule", "step")] {
+        let known = allowed(&digits(&format!("{key}: {{{name}: {{zzz: 1}}}}")));
+        assert_eq!(keys(at(&format!("/properties/{key}/anyOf/1/properties/{name}/properties"))), known, "{name}");
+    }
+    RunFile::load(root.join("examples/run.yaml")).unwrap();
+}

@@ -248,7 +248,7 @@ impl Cli {
             Command::Init(args) => init::run(self, args),
             Command::Cells(args) => cells::run(self, args),
             Command::Show(args) => show::run(args),
-            Command::Schema(_) => show::schema(),
+            Command::Schema(args) => show::schema(args),
             Command::Bench(args) => bench::run(args),
             Command::Completions(args) => shell::completions(self, args),
             Command::Man(args) => shell::man(self, args),

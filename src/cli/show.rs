@@ -3,20 +3,23 @@
 use super::{Failure, Result, print, print_as_it_is, table::table};
 use crate::{Policy, error::did_you_mean, io::models::Model, policy::Pack};
 
-/// Print a file that comes with precast, as it is: a policy, a pack of lists, a model, or the schema of policies
+/// Print a file that comes with precast, as it is: a policy, a pack of lists, a model, a run, or the schema of policies
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   precast show                        the names of all files
   precast show o2 > my-policy.yaml    a policy to begin with
   precast show precast-1              the lists of a pack, with their reasons
-  precast show lenet5                 a model file")]
+  precast show lenet5                 a model file
+  precast show run > run.yaml         a run file to begin with")]
 pub(super) struct Args {
     /// The name of the file; without it, all names are listed
     name: Option<String>,
 }
 
 const SCHEMA: &str = include_str!("../../policies/schema.json");
+const RUN_SCHEMA: &str = include_str!("../../docs/run-schema.json");
+const RUN: &str = include_str!("../../examples/run.yaml");
 
 /// A file that comes with the command.
 struct Shipped {
@@ -35,7 +38,8 @@ fn shipped() -> impl Iterator<Item = Shipped> {
     let packs = Pack::names().filter_map(move |name| file("policies/packs", name, Pack::shipped_text(name)));
     let models = Model::names().filter_map(move |name| file("models", name, Model::shipped_text(name)));
     let schema = Shipped { name: "schema", path: "policies/schema.json".into(), text: SCHEMA };
-    policies.chain(packs).chain(models).chain([schema])
+    let run = Shipped { name: "run", path: "examples/run.yaml".into(), text: RUN };
+    policies.chain(packs).chain(models).chain([run, schema])
 }
 
 pub(super) fn run(args: &Args) -> Result {
@@ -64,13 +68,30 @@ pub(super) fn run(args: &Args) -> Result {
     }
 }
 
-/// Print the JSON schema of policy files, by which an editor completes and checks them
+/// Print the JSON schema of policy files or run files, by which an editor completes and checks them
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  precast schema > schema.json      and in a policy beside it: # yaml-language-server: $schema=schema.json")]
-pub(super) struct SchemaArgs {}
+  precast schema > schema.json          and in a policy beside it: # yaml-language-server: $schema=schema.json
+  precast schema run > run-schema.json  for run files")]
+pub(super) struct SchemaArgs {
+    /// Of which files
+    #[arg(default_value = "policy")]
+    of: SchemaOf,
+}
 
-pub(super) fn schema() -> Result {
-    print_as_it_is(SCHEMA.trim_end())
+/// The files that have a schema.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum SchemaOf {
+    /// Policy files
+    Policy,
+    /// Run files
+    Run,
+}
+
+pub(super) fn schema(args: &SchemaArgs) -> Result {
+    match args.of {
+        SchemaOf::Policy => print_as_it_is(SCHEMA.trim_end()),
+        SchemaOf::Run => print_as_it_is(RUN_SCHEMA.trim_end()),
+    }
 }

@@ -155,7 +155,7 @@ fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
         .axis_style(BLACK.mix(0.5))
         .label_style(TEXT)
         .x_label_formatter(&|step| format!("{step:.0}"))
-        .y_label_formatter(&|loss| if (0.01..=100.0).contains(loss) { loss.to_string() } else { power_of(10.0, *loss) })
+        .y_label_formatter(&|loss| if (0.01..=100.0).contains(loss) { short(*loss) } else { power_of(10.0, *loss) })
         .y_desc("loss (thick: running mean)")
         .draw()?;
     let inside =
@@ -211,6 +211,12 @@ fn draw_scales(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
         chart.draw_series(skipped.map(|(&point, _)| Cross::new(point, 4, colour(i).stroke_width(2))))?;
     }
     Ok(())
+}
+
+/// A number of an axis, without the digits that its steps have collected by rounding.
+fn short(number: f64) -> String {
+    let text = format!("{number:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
 const TEXT: (&str, u32) = ("sans-serif", 14);

@@ -64,7 +64,7 @@ pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
         write!(page, "<section><h2>{title}</h2>\n{body}\n</section>\n").expect("writing to a string");
     };
     let facts = [
-        ("model", file.model.clone()),
+        ("model", about.model.clone()),
         ("policy", plan.lines().next().unwrap_or_default().to_string()),
         ("training examples", format!("{} of shape {:?}", about.train_examples, about.shape)),
         ("test examples", about.test_examples.to_string()),

@@ -63,6 +63,9 @@ pub(crate) struct About {
     pub precast: String,
     /// Operating system and processor: `linux x86_64`.
     pub machine: String,
+    /// The model and the policy as they were named when the run began.
+    pub model: String,
+    pub policy: String,
     pub train_examples: usize,
     pub test_examples: usize,
     /// Shape of one example.
@@ -72,7 +75,7 @@ pub(crate) struct About {
 }
 
 impl About {
-    pub fn of(data: &Split) -> Self {
+    pub fn of(file: &RunFile, data: &Split) -> Self {
         let mut hasher = crc32fast::Hasher::new();
         for part in [&data.train, &data.test] {
             hash(part, &mut hasher);
@@ -80,6 +83,8 @@ impl About {
         About {
             precast: env!("CARGO_PKG_VERSION").into(),
             machine: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            model: file.model.clone(),
+            policy: file.policy.clone(),
             train_examples: data.train.len(),
             test_examples: data.test.len(),
             shape: data.train.shape().to_vec(),

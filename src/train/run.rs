@@ -103,7 +103,7 @@ impl Run {
         // What is usual for the data is written down, so that predictions need no data.
         let found = RunFile { options: FitOptions { loss: options.loss.clone(), ..found.options }, ..found };
         let folder = Folder::create(folder.as_ref())?;
-        folder.write_all(&found, text.as_deref(), &policy, &plan, &About::of(&data), standardization.as_ref())?;
+        folder.write_all(&found, text.as_deref(), &policy, &plan, &About::of(file, &data), standardization.as_ref())?;
         Ok(Run { file: found, policy, plan, net, data, fit, folder, standardization })
     }
 
@@ -119,7 +119,7 @@ impl Run {
         let file = RunFile::of_folder(folder.path())?;
         let policy = file.read_policy()?;
         let (data, _, standardization) = file.read_data(model.input.as_deref())?;
-        folder.check_data(&About::of(&data))?;
+        folder.check_data(&About::of(&file, &data))?;
         let (mut net, plan, options) = prepared(&file, model, &policy, &data)?;
         let fit = match folder.last_checkpoint()? {
             Some(checkpoint) => {
