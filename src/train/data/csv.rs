@@ -284,6 +284,10 @@ struct Uses {
 /// A row with the line at which it begins, counted from 1.
 type Row = (u64, StringRecord);
 
+fn fields(count: usize) -> String {
+    if count == 1 { "1 field".into() } else { format!("{count} fields") }
+}
+
 impl<'a> Table<'a> {
     fn of(csv: &Csv, origin: &'a str, bytes: &'a [u8]) -> Result<Self> {
         let delimiter = u8::try_from(csv.delimiter).ok().filter(|c| c.is_ascii() && !b"\"\r\n".contains(c));
@@ -301,6 +305,7 @@ impl<'a> Table<'a> {
             return Err(Error::data(format!("{origin}: the file is empty")));
         };
         table.width = first.1.len();
+        table.check_quotes()?;
         if csv.header {
             table.check_header(&first)?;
             table.header = Some(first.1);
@@ -310,6 +315,20 @@ impl<'a> Table<'a> {
 
     fn at(&self, line: u64, words: impl std::fmt::Display) -> Error {
         Error::data(format!("{}:{line}: {words}", self.origin))
+    }
+
+    /// Refuses a quote that is not closed: all that follows it would be one cell.
+    fn check_quotes(&self) -> Result<()> {
+        let odd = |text: &str| text.bytes().filter(|byte| *byte == b'"').count() % 2 == 1;
+        if !odd(self.text) {
+            return Ok(());
+        }
+        let Some((line, last)) = self.all_rows().last().transpose()? else { return Ok(()) };
+        let from = last.position().map_or(0, |place| place.byte() as usize);
+        match odd(self.text.get(from..).unwrap_or_default()) {
+            true => Err(self.at(line, "a quote is not closed")),
+            false => Ok(()),
+        }
     }
 
     fn check_header(&self, (line, names): &Row) -> Result<()> {
@@ -349,7 +368,7 @@ impl<'a> Table<'a> {
                 return Ok((line, row));
             }
             let first = if self.header.is_some() { "header" } else { "first row" };
-            Err(self.at(line, format!("{} fields; the {first} has {}", row.len(), self.width)))
+            Err(self.at(line, format!("{}; the {first} has {}", fields(row.len()), self.width)))
         })
     }
 
