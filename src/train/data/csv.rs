@@ -19,7 +19,7 @@ pub struct Csv {
     /// The file.
     pub file: PathBuf,
     /// The columns of the targets: one of classes, or one or several of numbers. Without any, examples have no targets.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub target: Columns,
     /// Whether targets are classes or numbers. Unless it is said, text and integers are classes, and numbers with a decimal
     /// point or an exponent are numbers, as are the targets of several columns.
@@ -29,13 +29,13 @@ pub struct Csv {
     #[serde(default = "yes")]
     pub header: bool,
     /// The columns of the inputs, in this order; all but the targets and those that are ignored.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub columns: Columns,
     /// Columns that are neither inputs nor targets.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub ignore: Columns,
     /// The names of the classes in the order of their indices; those in the file, sorted.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_names: Vec<String>,
     /// What separates the fields of a row, a character of ASCII; a comma.
     #[serde(default = "comma")]
@@ -81,6 +81,12 @@ pub struct Columns(pub Vec<Column>);
 enum OneOrMany {
     One(Column),
     Many(Vec<Column>),
+}
+
+impl Columns {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl From<OneOrMany> for Columns {
@@ -429,7 +435,7 @@ impl<'a> Table<'a> {
         let targets = places(&csv.target, "target", targets_needed)?;
         places(&csv.ignore, "ignore", targets_needed)?;
         let mut inputs = places(&csv.columns, "columns", true)?;
-        if csv.columns.0.is_empty() {
+        if csv.columns.is_empty() {
             inputs = (0..self.width).filter(|&place| uses[place].is_none()).collect();
         }
         if inputs.is_empty() {
