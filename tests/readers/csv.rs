@@ -97,3 +97,14 @@ fn a_prediction_reads_other_files_as_the_training_file_was_read() {
     let error = read("petal,color\n1,1\n").read_inputs().unwrap_err().to_string();
     assert!(error.ends_with("new.csv: there is no column `colour` (did you mean `color`?)"), "{error}");
 }
+
+#[test]
+fn without_a_header_a_prediction_reads_files_with_and_without_the_target() {
+    let folder = Folder::new("no-header");
+    let csv = file().header(false).target(3);
+    let found = csv.found(&parse(csv.clone(), "1,2,no\n3,4,yes\n"));
+    for text in ["5,6\n", "5,6,?\n"] {
+        let new = Csv { file: folder.file("new.csv", text), ..found.clone() };
+        assert_eq!(inputs(&new.read_inputs().unwrap()), [5.0, 6.0]);
+    }
+}

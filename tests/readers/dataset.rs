@@ -101,7 +101,7 @@ fn a_constant_column_is_only_centred_and_others_use_the_numbers_of_the_first() {
     let text = serde_json::to_string(&standardization).unwrap();
     assert_eq!(serde_json::from_str::<Standardization>(&text).unwrap(), standardization);
     let other = Dataset::new(vec![1.1, 499.5], &[2], vec![0]).unwrap().standardized(&standardization).unwrap();
-    assert_eq!((inputs(&other)[0], inputs(&other)[1]), (f64::from(1.1f32) as f32 as f64 - f64::from(0.1f32), 0.0));
+    assert_eq!(inputs(&other), [f64::from((f64::from(1.1f32) - f64::from(0.1f32)) as f32), 0.0]);
 }
 
 #[test]

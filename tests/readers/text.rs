@@ -2,7 +2,12 @@
 
 use std::collections::HashSet;
 
-use precast::data::{Addition, Dataset, IGNORED, Inputs, Text, Vocabulary};
+use precast::{
+    data::{Addition, Dataset, IGNORED, Inputs, Split, Targets, Text, Vocabulary},
+    prelude::*,
+    sequential,
+    train::{FitOptions, accuracy, fit},
+};
 
 use crate::{Folder, inputs, targets};
 
@@ -103,4 +108,62 @@ fn the_parts_of_a_split_have_no_question_in_common() {
     let split = Addition::new(2).examples(500).read().unwrap().split(400, 3).unwrap();
     let questions = |data: &Dataset| -> HashSet<String> { sums(data).into_iter().map(|(asked, _)| asked).collect() };
     assert!(questions(&split.train).is_disjoint(&questions(&split.test)));
+}
+
+/// Outputs `[n, length, classes]` of the cell inside, as `[n, classes, length]`.
+#[derive(Cell, Debug)]
+struct ClassesSecond {
+    inside: Child,
+}
+
+impl Forward for ClassesSecond {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.inside.call(x)?.permute(&[0, 2, 1])
+    }
+}
+
+/// A network that gives each token logits for the next.
+fn bigrams(tokens: usize) -> Child {
+    let rng = &mut Rng::seed(1);
+    Child::of(sequential![Embedding::new(tokens, 8, rng), Dense::new(8, tokens, rng)])
+}
+
+fn both(data: Dataset) -> Split {
+    Split { train: data.clone(), test: data }
+}
+
+#[test]
+fn a_text_in_which_each_character_has_one_successor_is_learnt() {
+    let data = both(text().chars().length(5).parse("abcd".repeat(40).as_bytes()).unwrap());
+    let options = FitOptions { epochs: 10, lr: 0.5, batch: 4, ..FitOptions::default() };
+    let mut last = bigrams(4);
+    let history = fit(&mut last, &data, &options, &mut |_| {}).unwrap();
+    assert_eq!(history.score().unwrap().accuracy(), Some(1.0));
+
+    let mut second = Child::new(ClassesSecond { inside: bigrams(4) });
+    let other = fit(&mut second, &data, &options, &mut |_| {}).unwrap();
+    let losses =
+        |history: &precast::train::History| -> Vec<f64> { history.steps.iter().map(|step| step.loss).collect() };
+    assert_eq!(losses(&history), losses(&other), "the same course, wherever the axis of the classes is");
+}
+
+#[test]
+fn what_is_ignored_counts_neither_for_the_loss_nor_for_the_accuracy() {
+    // Token 0 is followed by 1, and token 2 by anything, which is ignored.
+    let data = |values: [i64; 6]| {
+        let targets = Targets::Classes { shape: vec![3], values: values.to_vec() };
+        Dataset::of(Inputs::Indices(vec![0, 2, 0, 2, 0, 2]), &[3], targets).unwrap()
+    };
+    let data = data([1, IGNORED, 1, IGNORED, 1, IGNORED]);
+    let mut net = bigrams(3);
+    let logits = net.call(&Tensor::from_vec(vec![0i64], &[1, 1]).unwrap()).unwrap().to_f64();
+    let loss = logits.iter().map(|x| x.exp()).sum::<f64>().ln() - logits[1];
+    let options = FitOptions { epochs: 40, batch: 2, lr: 0.5, ..FitOptions::default() };
+    let history = fit(&mut net, &both(data.clone()), &options, &mut |_| {}).unwrap();
+    assert!((history.steps[0].loss - loss).abs() < 1e-6, "{} {loss}", history.steps[0].loss);
+    assert_eq!(accuracy(&net, &data, 2).unwrap(), 1.0);
+    let targets = Targets::Classes { shape: vec![3], values: vec![IGNORED; 6] };
+    let nothing = Dataset::of(data.inputs().clone(), &[3], targets).unwrap();
+    let error = accuracy(&net, &nothing, 2).unwrap_err().to_string();
+    assert_eq!(error, "the classes of all examples are ignored, so there is nothing to measure the accuracy on");
 }

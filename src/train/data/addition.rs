@@ -63,7 +63,7 @@ impl Addition {
     /// there are sums, or so many that they have more than 2^27 characters.
     pub fn read(&self) -> Result<Dataset> {
         if !(1..=9).contains(&self.digits) {
-            return Err(Error::value(format!("sums of numbers of {} digits; allowed: 1 to 9", self.digits)));
+            return Err(Error::value(format!("sums of numbers with {} digits; allowed: 1 to 9", self.digits)));
         }
         let (digits, numbers) = (self.digits, 10u64.pow(self.digits as u32));
         // `aa+bb=cc`, where the answer has a digit more.
@@ -72,7 +72,7 @@ impl Addition {
         let most = sums.min((MOST_TOKENS / length) as u64);
         let examples = self.examples.map_or(most.min(USUAL), |examples| examples as u64);
         if !(1..=most).contains(&examples) {
-            return Err(Error::value(format!("{examples} sums of {digits} digits; allowed: 1 to {most}")));
+            return Err(Error::value(format!("{examples} sums of numbers with {digits} digits; allowed: 1 to {most}")));
         }
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         let mut drawn = HashSet::new();

@@ -19,7 +19,7 @@ pub struct Csv {
     /// The file.
     pub file: PathBuf,
     /// The columns of the targets: one of classes, or one or several of numbers. Without any, examples have no targets.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub target: Columns,
     /// Whether targets are classes or numbers. Unless it is said, text and integers are classes, and numbers with a decimal
     /// point or an exponent are numbers, as are the targets of several columns.
@@ -29,13 +29,13 @@ pub struct Csv {
     #[serde(default = "yes")]
     pub header: bool,
     /// The columns of the inputs, in this order; all but the targets and those that are ignored.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub columns: Columns,
     /// Columns that are neither inputs nor targets.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub ignore: Columns,
     /// The names of the classes in the order of their indices; those in the file, sorted.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_names: Vec<String>,
     /// What separates the fields of a row, a character of ASCII; a comma.
     #[serde(default = "comma")]
@@ -81,6 +81,12 @@ pub struct Columns(pub Vec<Column>);
 enum OneOrMany {
     One(Column),
     Many(Vec<Column>),
+}
+
+impl Columns {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl From<OneOrMany> for Columns {
@@ -284,6 +290,10 @@ struct Uses {
 /// A row with the line at which it begins, counted from 1.
 type Row = (u64, StringRecord);
 
+fn fields(count: usize) -> String {
+    if count == 1 { "1 field".into() } else { format!("{count} fields") }
+}
+
 impl<'a> Table<'a> {
     fn of(csv: &Csv, origin: &'a str, bytes: &'a [u8]) -> Result<Self> {
         let delimiter = u8::try_from(csv.delimiter).ok().filter(|c| c.is_ascii() && !b"\"\r\n".contains(c));
@@ -301,6 +311,7 @@ impl<'a> Table<'a> {
             return Err(Error::data(format!("{origin}: the file is empty")));
         };
         table.width = first.1.len();
+        table.check_quotes()?;
         if csv.header {
             table.check_header(&first)?;
             table.header = Some(first.1);
@@ -310,6 +321,20 @@ impl<'a> Table<'a> {
 
     fn at(&self, line: u64, words: impl std::fmt::Display) -> Error {
         Error::data(format!("{}:{line}: {words}", self.origin))
+    }
+
+    /// Refuses a quote that is not closed: all that follows it would be one cell.
+    fn check_quotes(&self) -> Result<()> {
+        let odd = |text: &str| text.bytes().filter(|byte| *byte == b'"').count() % 2 == 1;
+        if !odd(self.text) {
+            return Ok(());
+        }
+        let Some((line, last)) = self.all_rows().last().transpose()? else { return Ok(()) };
+        let from = last.position().map_or(0, |place| place.byte() as usize);
+        match odd(self.text.get(from..).unwrap_or_default()) {
+            true => Err(self.at(line, "a quote is not closed")),
+            false => Ok(()),
+        }
     }
 
     fn check_header(&self, (line, names): &Row) -> Result<()> {
@@ -349,7 +374,7 @@ impl<'a> Table<'a> {
                 return Ok((line, row));
             }
             let first = if self.header.is_some() { "header" } else { "first row" };
-            Err(self.at(line, format!("{} fields; the {first} has {}", row.len(), self.width)))
+            Err(self.at(line, format!("{}; the {first} has {}", fields(row.len()), self.width)))
         })
     }
 
@@ -410,7 +435,7 @@ impl<'a> Table<'a> {
         let targets = places(&csv.target, "target", targets_needed)?;
         places(&csv.ignore, "ignore", targets_needed)?;
         let mut inputs = places(&csv.columns, "columns", true)?;
-        if csv.columns.0.is_empty() {
+        if csv.columns.is_empty() {
             inputs = (0..self.width).filter(|&place| uses[place].is_none()).collect();
         }
         if inputs.is_empty() {

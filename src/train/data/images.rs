@@ -35,7 +35,7 @@ pub struct Images {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<[usize; 2]>,
     /// The names of the classes in the order of their indices; those of the folders, sorted.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_names: Vec<String>,
 }
 
@@ -159,6 +159,9 @@ fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
 /// The longest file of an image that is read: 64 MiB.
 const MOST_FILE_BYTES: usize = 64 << 20;
 
+/// The most memory that one image takes while it is unpacked: 256 MiB, as one of 4096 x 4096 with four channels of 16 bits does.
+const MOST_IMAGE_BYTES: u64 = 256 << 20;
+
 /// The most values of all images: 1 GiB.
 const MOST_VALUES: usize = (1 << 30) / size_of::<f32>();
 
@@ -190,11 +193,15 @@ impl<'a> Pixels<'a> {
     fn add_bytes(&mut self, bytes: &[u8], file: &Path) -> Result<()> {
         let mut reader = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png);
         let mut limits = Limits::default();
-        limits.max_image_width = Some(MOST_PIXELS as u32);
-        limits.max_image_height = Some(MOST_PIXELS as u32);
+        limits.max_alloc = Some(MOST_IMAGE_BYTES);
         reader.limits(limits);
+        let size = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png).into_dimensions();
+        let (width, height) = size.map_err(|error| refused(file, error))?;
+        let met = [height as usize, width as usize];
+        if met.iter().any(|side| *side > MOST_PIXELS) {
+            return Err(refused(file, format!("{height} x {width} pixels; allowed: sides of {MOST_PIXELS}")));
+        }
         let image = reader.decode().map_err(|error| refused(file, error))?;
-        let met = [image.height() as usize, image.width() as usize];
         let size = match (self.options.resize, &self.size) {
             (Some(size), _) => size,
             (None, None) => met,
@@ -222,6 +229,7 @@ impl<'a> Pixels<'a> {
         // Samples of RGB lie together, examples have a channel after another.
         let channels: Vec<Vec<f32>> = match self.options.pixels {
             PixelFormat::Grey => vec![image.to_luma32f().into_raw()],
+            PixelFormat::Rgb if !image.color().has_color() => vec![image.to_luma32f().into_raw(); 3],
             PixelFormat::Rgb => {
                 let samples = image.to_rgb32f().into_raw();
                 (0..3).map(|channel| samples.iter().skip(channel).step_by(3).copied().collect()).collect()

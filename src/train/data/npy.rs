@@ -203,8 +203,8 @@ fn parsed(bytes: &[u8], origin: String) -> Result<NpyArray> {
     let Header { dtype, fortran_order, shape } = Header::of(header).map_err(failed)?;
     let wanted = shape.iter().try_fold(dtype.bytes, |all, &axis| all.checked_mul(axis));
     if wanted != Some(data.len()) {
-        let wanted = wanted.map_or("more than can be counted".to_string(), |wanted| wanted.to_string());
-        let words = format!("an array of shape {shape:?} takes {wanted} bytes, but {} follow the header", data.len());
+        let wanted = wanted.map_or("more bytes than can be counted".into(), |wanted| format!("{wanted} bytes"));
+        let words = format!("an array of shape {shape:?} takes {wanted}, but {} follow the header", data.len());
         return Err(failed(words));
     }
     let values = dtype.values(data).map_err(failed)?;

@@ -186,11 +186,7 @@ impl Text {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let found = || text.chars().collect::<BTreeSet<char>>().into_iter().collect();
         let vocabulary = Vocabulary::Chars(self.characters.clone().unwrap_or_else(found));
-        let indices = vocabulary.encode(text).map_err(|error| match self.characters {
-            Some(_) => error.context(origin),
-            None => error,
-        })?;
-        Ok((indices, vocabulary))
+        Ok((vocabulary.indices(text, &format!("{origin}:"))?, vocabulary))
     }
 
     /// The tokens of each example, one after another.
@@ -229,6 +225,11 @@ impl Vocabulary {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) with line and column for a character that is not in the vocabulary,
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a vocabulary that has a character twice.
     pub fn encode(&self, text: &str) -> Result<Vec<i64>> {
+        self.indices(text, "")
+    }
+
+    /// As [`encode`](Vocabulary::encode); `origin` stands before the line in errors.
+    fn indices(&self, text: &str, origin: &str) -> Result<Vec<i64>> {
         let Vocabulary::Chars(characters) = self else { return Ok(text.bytes().map(i64::from).collect()) };
         let mut indices = HashMap::new();
         for (i, character) in characters.chars().enumerate() {
@@ -239,7 +240,7 @@ impl Vocabulary {
         let index = |(at, character): (usize, char)| {
             indices.get(&character).copied().ok_or_else(|| {
                 let (place, character) = (end_of(&text[..at]), character.escape_debug());
-                Error::data(format!("{place}: the vocabulary has no `{character}`"))
+                Error::data(format!("{origin}{place}: the vocabulary has no `{character}`"))
             })
         };
         text.char_indices().map(index).collect()
