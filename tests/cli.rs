@@ -36,7 +36,7 @@ fn help_tells_a_newcomer_how_to_begin() {
         assert!(help.contains(word), "{word}: {help}");
     }
     let commands =
-        ["train", "plan", "explain", "diff", "graph", "levels", "ops", "init", "cells", "show", "schema", "bench"];
+        ["train", "runs", "predict", "plan", "explain", "diff", "graph", "levels", "ops", "init", "cells", "show", "schema", "bench"];
     for command in commands.into_iter().chain(["completions", "man"]) {
         assert!(text(precast(&[command, "--help"])).contains(&format!("Usage: precast {command}")), "{command}");
     }

@@ -166,7 +166,8 @@ fn train(mut run: Run, args: &Args) -> Result<Ended> {
     })?;
     match ended {
         Ended::Interrupted => {
-            let words = format!("interrupted after step {}; go on with: train --resume {shown}", run.history().steps.len());
+            let steps = run.history().steps.len();
+            let words = format!("interrupted after step {steps}; go on with: train --resume {shown}");
             Err(Failure::Work(words))
         }
         Ended::Stalled => Err(Failure::Work(why_stalled(run.history()).unwrap_or_default())),

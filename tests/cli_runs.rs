@@ -1,0 +1,231 @@
+//! `precast train run.yaml`, `--resume`, `runs` and `predict`, as a user runs them.
+
+use std::{
+    fs,
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+#[path = "common/command.rs"]
+mod command;
+use command::{Folder, command, error, json, precast_in, text};
+
+/// Two classes of points, which a line tells apart: those with x + y above 10.
+fn table() -> String {
+    let rows = (0..100).map(|i| {
+        let (x, y) = (f64::from(i % 10) + 0.5, f64::from(i / 10) + 0.25);
+        format!("{x},{y},{}\n", if x + y > 10.0 { "above" } else { "below" })
+    });
+    ["x,y,side\n".to_string()].into_iter().chain(rows).collect()
+}
+
+const MODEL: &str = "
+version: 1
+input: [2]
+net:
+  kind: Sequential
+  cells:
+  - {kind: Dense, in_features: 2, out_features: 8}
+  - {kind: ReLU}
+  - {kind: Dense, in_features: 8, out_features: 2}
+";
+
+const RUN: &str = "
+version: 1
+model: net.yaml
+policy: o2
+data: {csv: {file: points.csv, target: side}}
+standardize: true
+optimizer: adam
+lr: 0.02
+epochs: 30
+batch: 16
+";
+
+fn folder(test: &str, run: &str) -> Folder {
+    let folder = Folder::new(test);
+    folder.write("points.csv", &table());
+    folder.write("net.yaml", MODEL);
+    folder.write("run.yaml", run);
+    folder
+}
+
+fn weights(folder: &Path) -> Vec<u8> {
+    fs::read(folder.join("last.safetensors")).unwrap()
+}
+
+/// The metrics of a run without its times.
+fn metrics(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    let line = |line| {
+        let mut value: Value = serde_json::from_str(line).unwrap();
+        value.as_object_mut().unwrap().remove("seconds");
+        value
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn a_table_of_ones_own_is_trained_compared_and_predicted() {
+    let folder = folder("own", RUN);
+    let said = text(precast_in(&folder.0, &["train", "run.yaml"]));
+    assert!(said.contains("80 training examples, 20 test examples of shape [2]"), "{said}");
+    assert!(said.contains("best accuracy: "), "{said}");
+    let files: Vec<String> = ["about.json", "best.safetensors", "last.safetensors", "metrics.jsonl", "model.yaml", "plan.txt",
+        "policy.yaml", "report.html", "run.yaml", "standardization.json"].map(String::from).to_vec();
+    for file in &files {
+        assert!(folder.0.join("runs/o2").join(file).is_file(), "{file}");
+    }
+
+    // Another level is one word, and the two are compared.
+    let said = text(precast_in(&folder.0, &["train", "run.yaml", "--policy", "o1-bf16", "--quiet"]));
+    assert!(said.contains("| o1-bf16 |"), "{said}");
+    let said = text(precast_in(&folder.0, &["runs"]));
+    assert!(said.contains("| o1-bf16 |") && said.contains("| o2      |"), "{said}");
+    let report = fs::read_to_string(folder.0.join("runs/o1-bf16/report.html")).unwrap();
+    assert!(report.contains("<td>o2</td>") && report.contains("<svg") && !report.contains("http://www.w3.org/1999/xhtml"));
+
+    // Rows whose class is known, in columns of another order and without the class.
+    folder.write("new.csv", "y,x\n9,9\n1,1\n8.5,7.5\n");
+    let said = text(precast_in(&folder.0, &["predict", "runs/o2", "new.csv"]));
+    let classes: Vec<&str> = said.lines().map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(classes, ["class", "above", "below", "above"]);
+    text(precast_in(&folder.0, &["predict", "runs/o2", "new.csv", "--output", "said.csv"]));
+    assert_eq!(fs::read_to_string(folder.0.join("said.csv")).unwrap(), said);
+}
+
+#[test]
+fn flags_change_keys_and_json_says_how_it_ended() {
+    let folder = folder("flags", RUN);
+    let args = ["train", "run.yaml", "--epochs", "2", "--batch", "40", "--optimizer", "sgd", "--output", "here", "--format", "json"];
+    let said = json(precast_in(&folder.0, &args));
+    assert_eq!((said["ended"].as_str(), said["steps"].as_u64(), said["epochs"].as_u64()), (Some("done"), Some(4), Some(2)));
+    let run = fs::read_to_string(folder.0.join("here/run.yaml")).unwrap();
+    for line in ["epochs: 2", "batch: 40", "lr: 0.03", "momentum: 0.9"] {
+        assert!(run.contains(line), "{line}\n{run}");
+    }
+}
+
+#[test]
+fn slips_are_told_with_a_remedy() {
+    let folder = folder("slips", RUN);
+    text(precast_in(&folder.0, &["train", "run.yaml", "--epochs", "1", "--quiet"]));
+    let said = |args: &[&str]| error(2, precast_in(&folder.0, args));
+    for (args, words) in [
+        (&["train", "run.yaml"][..], "`--resume runs/o2` goes on with it"),
+        (&["train", "runs/o2"], "--resume runs/o2 goes on with it"),
+        (&["train", "--resume", "runs/o3"], "there is no run in this folder"),
+        (&["train", "--resume", "runs/o2", "--epochs", "5"], "cannot be used with"),
+        (&["train", "run.yaml", "-p", "o1", "-p", "o2", "--output", "x"], "--output is the folder of one run"),
+        (&["train", "run.yaml", "--examples", "5"], "a run file says `test`"),
+        (&["train", "run.yaml", "--schedule", "step"], "schedule: {step: {every: 100, factor: 0.1}}"),
+        (&["train", "run.yaml", "-p", "o4"], "no policy is called `o4`"),
+        (&["predict", "runs", "points.csv"], "there is no run in this folder"),
+        (&["predict", "runs/o2", "nothing.csv"], "nothing.csv"),
+        (&["runs", "elsewhere"], "there is no run in `elsewhere`"),
+    ] {
+        let message = said(args);
+        assert!(message.contains(words), "{args:?}: {message}");
+    }
+    for (from, to, words) in [
+        ("net.yaml", "nett.yaml", "no model is called `nett.yaml`"),
+        ("target: side", "target: sid", "did you mean `side`?"),
+        ("points.csv", "point.csv", "point.csv"),
+        ("policy: o2", "policy: o22", "no policy is called `o22`"),
+        ("batch: 16", "batch: 0", "wrong.yaml:10:8: `batch` is 0; allowed: at least 1"),
+        ("epochs: 30", "epoch: 30", "unknown key `epoch` (did you mean `epochs`?)"),
+    ] {
+        folder.write("wrong.yaml", &RUN.replace(from, to));
+        let message = said(&["train", "wrong.yaml", "--output", "wrong"]);
+        assert!(message.contains(words), "{message}");
+        assert!(!folder.0.join("wrong").exists(), "{message}");
+    }
+}
+
+#[test]
+fn a_loss_that_is_not_finite_at_the_end_is_a_failure() {
+    let folder = folder("nan", &RUN.replace("lr: 0.02", "lr: 1.0e+30").replace("policy: o2", "policy: o0"));
+    let output = precast_in(&folder.0, &["train", "run.yaml", "--quiet", "--epochs", "2"]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("the loss is not finite") || message.contains("stalled"), "{message}");
+}
+
+/// 20 kills, or as many as `PRECAST_KILLS` says, at moments that differ: always there is a run to go on with, and it ends as the
+/// one that nobody killed.
+#[test]
+#[cfg(unix)]
+fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not() {
+    let run = format!("{RUN}checkpoint: {{every: 1, keep: 2}}\n");
+    let folder = folder("killed", &run);
+    let kills: u64 = std::env::var("PRECAST_KILLS").map_or(20, |n| n.parse().unwrap());
+    text(precast_in(&folder.0, &["train", "run.yaml", "--quiet", "--output", "whole"]));
+
+    let (mut begun, mut killed) = (false, 0);
+    while killed < kills {
+        let args: &[&str] = if begun { &["train", "--resume", "killed"] } else { &["train", "run.yaml", "--output", "killed"] };
+        let mut child =
+            command(&folder.0, &[args, &["--quiet"]].concat()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        // The first moments are long enough for the folder to be made.
+        let lives = Duration::from_millis(if begun { 5 + 37 * killed % 120 } else { 400 });
+        let start = Instant::now();
+        let ended = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break Some(status);
+            }
+            if start.elapsed() >= lives {
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        match ended {
+            // The run was done before it could be killed: another one begins.
+            Some(status) => {
+                let mut words = String::new();
+                std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut words).unwrap();
+                assert!(status.success(), "{words}");
+                assert_eq!(weights(&folder.0.join("killed")), weights(&folder.0.join("whole")));
+                fs::remove_dir_all(folder.0.join("killed")).unwrap();
+                begun = false;
+            }
+            None => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                killed += 1;
+                begun = folder.0.join("killed/run.yaml").is_file();
+                if !begun {
+                    let _ = fs::remove_dir_all(folder.0.join("killed"));
+                }
+            }
+        }
+    }
+    if begun {
+        text(precast_in(&folder.0, &["train", "--resume", "killed", "--quiet"]));
+        assert_eq!(weights(&folder.0.join("killed")), weights(&folder.0.join("whole")));
+        assert_eq!(metrics(&folder.0.join("killed")), metrics(&folder.0.join("whole")));
+    }
+}
+
+/// As Ctrl-C does it.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_interrupt_ends_the_run_after_the_step_with_a_checkpoint() {
+    let folder = folder("interrupted", &RUN.replace("epochs: 30", "epochs: 100000"));
+    let child = command(&folder.0, &["train", "run.yaml", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let metrics = folder.0.join("runs/o2/metrics.jsonl");
+    while fs::metadata(&metrics).map_or(0, |metrics| metrics.len()) == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8(output.stderr).unwrap();
+    let rest = message.strip_prefix("error: interrupted after step ").unwrap_or_else(|| panic!("{message}"));
+    assert!(rest.ends_with("; go on with: train --resume runs/o2\n"), "{message}");
+    let step: usize = rest.split(';').next().unwrap().parse().unwrap();
+    assert!(folder.0.join(format!("runs/o2/checkpoint-{step:09}.safetensors")).is_file());
+    assert!(folder.0.join("runs/o2/report.html").is_file());
+}
