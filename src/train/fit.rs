@@ -238,16 +238,22 @@ impl Fit {
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range.
     pub fn new<C: ?Sized + AsCell>(net: &Child<C>, options: &FitOptions) -> Result<Self> {
+        Fit::with_optimizer(options.optimizer(net.params()), options)
+    }
+
+    /// As [`Fit::new`], with an optimizer of one's own; [`FitOptions::method`] is not read.
+    ///
+    /// # Errors
+    /// As [`Fit::new`].
+    pub fn with_optimizer(optimizer: Box<dyn Optimizer>, options: &FitOptions) -> Result<Self> {
         if let Schedule::Step { every: 0, .. } = options.schedule {
             return Err(Error::value("a schedule of steps after every 0; allowed: at least 1"));
         }
         check_batch(options.batch)?;
         let scale = LossScale::new(options.loss_scale.clone())?;
-        let params = net.params();
-        if params.iter().next().is_none() {
+        if optimizer.params().iter().next().is_none() {
             return Err(Error::value("the network has no parameters that are trained, so there is nothing to train"));
         }
-        let optimizer = options.optimizer(params);
         let param_bytes = optimizer
             .params()
             .iter()

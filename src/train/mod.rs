@@ -1,5 +1,6 @@
 //! Training: data, the loop, and the record of what happened.
 
+mod build;
 mod checkpoint;
 pub mod data;
 mod fit;
@@ -13,6 +14,7 @@ mod run_file;
 mod schedule;
 mod score;
 
+pub use build::{BuildOptions, TrainNetwork, build_train_network};
 pub use checkpoint::Checkpoint;
 pub use fit::{Event, Fit, FitOptions, Method, fit};
 #[cfg(feature = "cli")]

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use precast::{
-    DType, ErrorKind, Level, Policy, Tensor,
+    DType, ErrorKind, Level, Policy, Sgd, Tensor,
     catalogue::System,
-    policy::{Lists, Pack},
+    policy::{LossScaleSpec, Lists, Pack},
     precision::Treatment,
     rewrite::{Custom, Region, custom_mixed_precision},
+    train::{BuildOptions, build_train_network},
 };
 use serde_json::Value;
 
@@ -128,8 +129,8 @@ enum Here {
 }
 
 const BY_TYPE: &str = "Rust's types leave no such call";
-const A_LIBRARY_FUNCTION: &str =
-    "`build_train_network` has no counterpart: a step is a function of the library, a loop the user's";
+const NOT_HERE: &str =
+    "Rust's types leave no room for the argument, it is none here, or MindSpore refuses loss scales on CPUs";
 fn errors(recorded: &Value, tally: &mut Tally) {
     for (call, outcome) in recorded.as_object().into_iter().flatten().filter(|(call, _)| !makes_a_scaler(call)) {
         let case = format!("errors {call}");
@@ -220,7 +221,7 @@ fn here(call: &str) -> Option<Here> {
         "to_float(float64)" => said(net().to_float(DType::F64)),
         "to_float(\"float16\")" => Some(Nothing(BY_TYPE)),
         _ if call.starts_with("auto(") || call.starts_with("custom(") => Some(Nothing(BY_TYPE)),
-        _ => build_train_network(call),
+        _ => train_network(call),
     }
 }
 
@@ -229,12 +230,24 @@ fn region(level: &str, dtype: DType) -> precast::Result<Tensor> {
     precast::autocast(region, || Ok(Tensor::ones(&[1], DType::F32)))
 }
 
-fn build_train_network(call: &str) -> Option<Here> {
-    match call.strip_prefix("build_train_network(")?.strip_suffix(')')? {
-        "level=O4" => said("O4".parse::<Level>()),
-        "level=2" | "level=None" => Some(Here::Nothing(BY_TYPE)),
-        _ => Some(Here::Nothing(A_LIBRARY_FUNCTION)),
-    }
+fn train_network(call: &str) -> Option<Here> {
+    let arguments = call.strip_prefix("build_train_network(")?.strip_suffix(')')?;
+    let none = Some(LossScaleSpec::None);
+    let (level, options) = match arguments {
+        "level=O4" => ("O4", BuildOptions::default()),
+        "" => ("O0", BuildOptions::default()),
+        "level=O0" | "level=O1" | "level=O3" | "level=auto" => (&arguments[6..], BuildOptions::default()),
+        "cast_model_type=Float16" => ("O0", BuildOptions { cast_model_type: Some(DType::F16), ..BuildOptions::default() }),
+        "level=O2,loss_scale_manager=None" => ("O2", BuildOptions { loss_scale_manager: none, ..BuildOptions::default() }),
+        "level=O2,keep_batchnorm_fp32=False,loss_scale_manager=None" => (
+            "O2",
+            BuildOptions { loss_scale_manager: none, keep_batchnorm_fp32: Some(false), ..BuildOptions::default() },
+        ),
+        "level=2" | "level=None" => return Some(Here::Nothing(BY_TYPE)),
+        _ => return Some(Here::Nothing(NOT_HERE)),
+    };
+    let net = build("mlp_bn1d", Kit::Unfused).expect("a network of this name");
+    said(build_train_network(net, |params| Sgd::new(params, 0.1), level, &options))
 }
 
 /// How `build_train_network` lowers a network before it wraps it for training: the flags and wrappers of its cells. The
@@ -249,18 +262,15 @@ fn structures(recorded: &Value, tally: &mut Tally) {
             tally.fail(case, "the level is not understood");
             continue;
         };
-        let keeps = given("keep_batchnorm_fp32").map_or(level == Level::O2, |keeps| keeps == "True");
-        // The cast of the model overrides what the level says of cells.
-        let cast = given("cast_model_type").map(|cast| cast == "Float16");
-        let level = match (cast, level) {
-            (Some(false), _) => Level::O0,
-            (Some(true), _) | (None, Level::O2 | Level::O3) if keeps => Level::O2,
-            (Some(true), _) | (None, Level::O2 | Level::O3) => Level::O3,
-            (None, level) => level,
+        let options = BuildOptions {
+            keep_batchnorm_fp32: given("keep_batchnorm_fp32").map(|keeps| keeps == "True"),
+            cast_model_type: given("cast_model_type").map(|cast| if cast == "Float16" { DType::F16 } else { DType::F32 }),
+            ..BuildOptions::default()
         };
-        let mut net = build("mlp_bn1d", Kit::Unfused).expect("a network of this name");
-        let plan =
-            crate::case::mindspore(level, DType::F16).and_then(|policy| policy.apply(&mut net)).expect("a plan").plan;
+        let net = build("mlp_bn1d", Kit::Unfused).expect("a network of this name");
+        let model = build_train_network(net, |params| Sgd::new(params, 0.1), level, &options);
+        let plan = model.expect("a network to train").plan().clone();
+        let level = plan.policy.level;
         let mut wrong = vec![];
         for cell in structure["net"].as_array().into_iter().flatten() {
             let (path, class) = (cell[0].as_str().unwrap_or("?"), cell[1].as_str().unwrap_or("?"));
