@@ -27,13 +27,11 @@ impl Score {
     /// The score of a network, which is called in its current mode with `batch` examples at a time.
     ///
     /// # Errors
-    /// As [`accuracy`] and [`mean_squared_error`]; [`ErrorKind::Data`](crate::ErrorKind::Data), too, when the examples have no
-    /// targets.
+    /// As [`accuracy`] and [`mean_squared_error`].
     pub fn of<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<Self> {
         match data.targets() {
             Targets::Classes { .. } => accuracy(net, data, batch).map(Score::Accuracy),
-            Targets::Numbers { .. } => mean_squared_error(net, data, batch).map(Score::MeanSquaredError),
-            Targets::None => Err(Error::data("the examples have no targets to measure a network by")),
+            _ => mean_squared_error(net, data, batch).map(Score::MeanSquaredError),
         }
     }
 
@@ -77,17 +75,18 @@ impl fmt::Display for Score {
     }
 }
 
-/// Share of the targets whose class has the highest output, from 0 to 1; those that are [`IGNORED`] do not count. The outputs
-/// are those that [`fit`](super::fit) takes. The network is called in its current mode.
+/// Share of the targets whose class has the highest output, from 0 to 1; those that are [`IGNORED`] do not count. The
+/// outputs are those that [`fit`](super::fit) takes. The network is called in its current mode.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs are of another shape,
-/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or their targets are no classes or all ignored, and
-/// what the network reports.
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or their targets are no classes or all
+/// ignored, and what the network reports.
 pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
     if data.is_empty() {
         return Err(Error::data("there are no examples to measure the accuracy on"));
     }
+    data.check_targets()?;
     if !matches!(data.targets(), Targets::Classes { .. }) {
         return Err(Error::data(
             "the accuracy is measured on examples with classes; these have numbers (see `mean_squared_error`)",
@@ -115,8 +114,8 @@ pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize
 
 /// The outputs of a network for classes, with the axis of the classes second, as [`Tensor::cross_entropy`] takes them.
 ///
-/// Targets are `[n, ...]`. The outputs have one axis more, for the classes. It is the last one, as a `Dense` at the end makes
-/// it, or the second, as a convolution makes it. Where both could be, it is the last.
+/// Targets are `[n, ...]`. The outputs have one axis more, for the classes. It is the last one, as a `Dense` at the end
+/// makes it, or the second, as a convolution makes it. Where both could be, it is the last.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for outputs of another shape.
@@ -141,8 +140,8 @@ pub(super) fn class_logits(outputs: &Tensor, targets: &Tensor) -> Result<Tensor>
     }))
 }
 
-/// Mean of the squares of `output - target` over all numbers of all examples, computed in f64. The network is called in its
-/// current mode.
+/// Mean of the squares of `output - target` over all numbers of all examples, computed in f64. The network is called in
+/// its current mode.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs have not the shape of the targets,
@@ -152,6 +151,7 @@ pub fn mean_squared_error<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, ba
     if data.is_empty() {
         return Err(Error::data("there are no examples to measure the squared error on"));
     }
+    data.check_targets()?;
     if !matches!(data.targets(), Targets::Numbers { .. }) {
         return Err(Error::data(
             "the squared error is measured on examples with numbers; these have classes (see `accuracy`)",

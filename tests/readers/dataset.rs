@@ -81,7 +81,8 @@ fn standardization_is_by_column_feature_or_channel() {
     };
     assert_eq!((of(&[2]).mean, of(&[2]).deviation), (vec![7.0, 8.0], vec![21f64.sqrt(); 2]));
     assert_eq!(of(&[4, 2]), of(&[2]));
-    // Channels of 2 x 2 pixels: 0..4 and 8..12, 4..8 and 12..16. The variance within is 1.25, that of 1.5 and 9.5 is 16.
+    // Channels of 2 x 2 pixels: 0..4 and 8..12, 4..8 and 12..16. The variance within is 1.25, that of 1.5 and 9.5 is
+    // 16.
     let channels = of(&[2, 2, 2]);
     assert_eq!(channels.mean, [5.5, 9.5]);
     assert!(channels.deviation.iter().all(|x| (x - 17.25f64.sqrt()).abs() < 1e-12), "{channels:?}");

@@ -8,6 +8,10 @@ use crate::{Folder, inputs};
 
 /// An image of 8 bits as PNG: rows of samples, by the colour type of the standard (0 grey, 2 rgb, 6 rgb and alpha).
 pub fn png(width: usize, height: usize, color: u8, samples: &[u8]) -> Vec<u8> {
+    png_of_bits(8, width, height, color, samples)
+}
+
+fn png_of_bits(bits: u8, width: usize, height: usize, color: u8, samples: &[u8]) -> Vec<u8> {
     let row = samples.len() / height;
     let rows: Vec<u8> = samples.chunks(row).flat_map(|row| [&[0], row].concat()).collect();
     let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
@@ -15,7 +19,7 @@ pub fn png(width: usize, height: usize, color: u8, samples: &[u8]) -> Vec<u8> {
     let mut header = Vec::new();
     header.extend((width as u32).to_be_bytes());
     header.extend((height as u32).to_be_bytes());
-    header.extend([8, color, 0, 0, 0]);
+    header.extend([bits, color, 0, 0, 0]);
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
     for (name, data) in [(b"IHDR", header), (b"IDAT", packed.finish().unwrap()), (b"IEND", vec![])] {
         file.extend((data.len() as u32).to_be_bytes());
@@ -92,4 +96,15 @@ fn classes_keep_the_order_that_is_given() {
     folder.file("dog/a.png", png(1, 1, 0, &[0]));
     let data = Images::new(&folder.0).class_names(["dog", "cat"]).read().unwrap();
     assert_eq!((data.labels(), data.classes()), (&[0][..], 2));
+}
+
+#[test]
+fn samples_of_1_and_of_16_bits_are_numbers_from_0_to_1() {
+    let grey = |bits, width, samples: &[u8]| {
+        let file = png_of_bits(bits, width, 1, 0, samples);
+        inputs(&Images::new("").grey().parse(&file, "a.png").unwrap())
+    };
+    assert_eq!(grey(1, 3, &[0b0110_0000]), [0.0, 1.0, 1.0]);
+    let deep = grey(16, 2, &[0x33, 0x33, 0xff, 0xff]);
+    assert!((deep[0] - 0.2).abs() < 1e-7 && deep[1] == 1.0, "{deep:?}");
 }

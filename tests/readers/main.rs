@@ -1,4 +1,5 @@
-//! Readers of examples: small files whose contents are known, files of other programs, and every mistake with its message.
+//! Readers of examples: small files whose contents are known, files of other programs, and every mistake with its
+//! message.
 
 mod csv;
 mod dataset;

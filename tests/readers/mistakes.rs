@@ -1,5 +1,5 @@
-//! Mistakes in files of data and in the options of their readers, and what each is told. The snapshot is the table: one mistake,
-//! one message.
+//! Mistakes in files of data and in the options of their readers, and what each is told. The snapshot is the table: one
+//! mistake, one message.
 
 use std::{fmt::Write as _, io::Write as _};
 
@@ -131,7 +131,11 @@ const NPY: &[Mistake] = &[
     ("examples of no elements", |_| x(&npy("<f4", "False", "(3, 0)", &[]))),
     ("numbers that are not finite", |_| x(&npy("<f4", "False", "(1, 2)", &[0, 0, 0, 0, 0, 0, 0xc0, 0x7f]))),
     ("a number beyond f32", |_| x(&npy("<f8", "False", "(1, 1)", &1e300f64.to_le_bytes()))),
-    ("a number beyond i64", |_| x(&npy("<u8", "False", "(1, 1)", &[0xff; 8]))),
+    ("a class beyond i64", |folder| {
+        let x = folder.file("x.npy", npy("<f4", "False", "(1, 1)", &[0; 4]));
+        let y = folder.file("y.npy", npy("<u8", "False", "(1,)", &[0xff; 8]));
+        Npy::new(x, y).read()
+    }),
     ("a negative index", |_| x(&npy("<i8", "False", "(2, 1)", &[0i64, -1].map(i64::to_le_bytes).concat()))),
     ("arrays of two lengths", |folder| {
         let x = folder.file("x.npy", npy("<f4", "False", "(2, 1)", &[0; 8]));

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::{Dataset, IGNORED, Inputs, MOST_TOKENS, Targets, Vocabulary};
 use crate::error::{Error, Result};
 
-/// Sums such as `012+345=0357`, as indices of characters. An input is a sum without its last digit, and the target at each place
-/// is the character that follows: [`IGNORED`] within the question, then the answer. No question occurs twice, so the parts of a
-/// split have none in common.
+/// Sums such as `012+345=0357`, as indices of characters. An input is a sum without its last digit, and the target at
+/// each place is the character that follows: [`IGNORED`] within the question, then the answer. No question occurs
+/// twice, so the parts of a split have none in common.
 ///
 /// ```
 /// use precast::data::{Addition, IGNORED};
@@ -59,8 +59,8 @@ impl Addition {
     /// The sums, in an order that follows from the seed.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for numbers of other than 1 to 9 digits, and for no examples, more than
-    /// there are sums, or so many that they have more than 2^27 characters.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for numbers of other than 1 to 9 digits, and for no examples, more
+    /// than there are sums, or so many that they have more than 2^27 characters.
     pub fn read(&self) -> Result<Dataset> {
         if !(1..=9).contains(&self.digits) {
             return Err(Error::value(format!("sums of numbers with {} digits; allowed: 1 to 9", self.digits)));

@@ -21,8 +21,8 @@ pub struct Csv {
     /// The columns of the targets: one of classes, or one or several of numbers. Without any, examples have no targets.
     #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub target: Columns,
-    /// Whether targets are classes or numbers. Unless it is said, text and integers are classes, and numbers with a decimal
-    /// point or an exponent are numbers, as are the targets of several columns.
+    /// Whether targets are classes or numbers. Unless it is said, text and integers are classes, and numbers with a
+    /// decimal point or an exponent are numbers, as are the targets of several columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#as: Option<TargetKind>,
     /// Whether the first row has the names of the columns; yes.
@@ -218,11 +218,11 @@ impl Csv {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with file and line for a row of another length than the first, an empty cell,
-    /// a cell that is no finite number where one is wanted, a class that is none of [`class_names`](Csv::class_names), two
-    /// columns of one name, a column that is not there or has two uses, and a file that is empty, not UTF-8 or unpacks to more
-    /// than 1 GiB; [`ErrorKind::Value`](crate::ErrorKind::Value) for a character that is no delimiter, and classes in several
-    /// columns.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with file and line for a row of another length than the first, an
+    /// empty cell, a cell that is no finite number where one is wanted, a class that is none of
+    /// [`class_names`](Csv::class_names), two columns of one name, a column that is not there or has two uses, and a
+    /// file that is empty, not UTF-8 or unpacks to more than 1 GiB; [`ErrorKind::Value`](crate::ErrorKind::Value) for a
+    /// character that is no delimiter, and classes in several columns.
     pub fn parse(&self, bytes: &[u8]) -> Result<Dataset> {
         let origin = self.origin();
         let bytes = files::unpacked(bytes, MOST_BYTES).map_err(|error| error.context(&origin))?;
@@ -248,8 +248,9 @@ impl Csv {
         Ok(Dataset::of(inputs, &[uses.inputs.len()], Targets::None)?.with_input_names(table.names(&uses.inputs)))
     }
 
-    /// These options with what the file said of itself: the names of its input columns and of its classes. So they read another
-    /// file as this one was read, whatever the order of its columns. `dataset` is what [`read`](Csv::read) returned, or a part.
+    /// These options with what the file said of itself: the names of its input columns and of its classes. So they read
+    /// another file as this one was read, whatever the order of its columns. `dataset` is what [`read`](Csv::read)
+    /// returned, or a part.
     pub fn found(&self, dataset: &Dataset) -> Csv {
         let mut found = self.clone();
         if !dataset.input_names().is_empty() {
@@ -413,7 +414,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Which columns are inputs and which are targets. Targets and ignored columns may be missing where none are needed.
+    /// Which columns are inputs and which are targets. Targets and ignored columns may be missing where none are
+    /// needed.
     fn uses(&self, csv: &Csv, targets_needed: bool) -> Result<Uses> {
         let mut uses: Vec<Option<&str>> = vec![None; self.width];
         let mut places = |columns: &Columns, named: &'static str, needed: bool| -> Result<Vec<usize>> {

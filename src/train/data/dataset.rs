@@ -13,8 +13,8 @@ use crate::{
 /// The class of a place that counts neither for the loss nor for the accuracy, as in torch.
 pub const IGNORED: i64 = -100;
 
-/// Examples of one shape: f32 numbers, or i64 indices such as the words of a sentence. Each has its target: classes, numbers,
-/// or none.
+/// Examples of one shape: f32 numbers, or i64 indices such as the words of a sentence. Each has its target: classes,
+/// numbers, or none.
 #[derive(Clone, PartialEq)]
 pub struct Dataset {
     /// Shape of one example.
@@ -48,7 +48,8 @@ pub enum Inputs {
 pub enum Targets {
     /// Classes: classification.
     Classes {
-        /// Shape of the target of one example; empty for a single class, `[length]` for one at each place of a sequence.
+        /// Shape of the target of one example; empty for a single class, `[length]` for one at each place of a
+        /// sequence.
         shape: Vec<usize>,
         /// The classes, one after another: from 0, or [`IGNORED`].
         values: Vec<i64>,
@@ -92,8 +93,8 @@ impl Dataset {
         Dataset::of(Inputs::Numbers(values), shape, Targets::Classes { shape: vec![], values: labels })
     }
 
-    /// Examples of the given shape, one after another, with targets that are numbers: a tensor of `target_shape` for each
-    /// example. It is the shape that a network returns for one example, `[1]` for a last `Dense` with one output.
+    /// Examples of the given shape, one after another, with targets that are numbers: a tensor of `target_shape` for
+    /// each example. It is the shape that a network returns for one example, `[1]` for a last `Dense` with one output.
     ///
     /// ```
     /// # use precast::data::Dataset;
@@ -105,8 +106,8 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the values are not one example for each target, a value or a target
-    /// is not finite, or the targets are not of their shape.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the values are not one example for each target, a value or a
+    /// target is not finite, or the targets are not of their shape.
     pub fn regression(values: Vec<f32>, shape: &[usize], targets: Vec<f32>, target_shape: &[usize]) -> Result<Self> {
         let targets = Targets::Numbers { shape: target_shape.to_vec(), values: targets };
         Dataset::of(Inputs::Numbers(values), shape, targets)
@@ -125,10 +126,10 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are not as many inputs as targets, either is not of its shape, a
-    /// number is not finite, an index is negative, or a class is negative and not [`IGNORED`]; where an example has a single
-    /// class, that is never ignored. [`ErrorKind::Data`](crate::ErrorKind::Data), too, for examples of no elements without
-    /// targets, which nothing counts.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are not as many inputs as targets, either is not of its
+    /// shape, a number is not finite, an index is negative, or a class is negative and not [`IGNORED`]; where an
+    /// example has a single class, that is never ignored. [`ErrorKind::Data`](crate::ErrorKind::Data), too, for
+    /// examples of no elements without targets, which nothing counts.
     pub fn of(inputs: Inputs, shape: &[usize], targets: Targets) -> Result<Self> {
         let len = match &targets {
             Targets::Classes { shape, values } => count(values.len(), shape, "classes are no targets")?,
@@ -256,11 +257,12 @@ impl Dataset {
         Ok(Dataset { shape: shape.to_vec(), ..self })
     }
 
-    /// The same images, `[..., height, width]`, at another size: bilinear between the four nearest pixels, whose centres
-    /// lie at half-integer positions (`align_corners = false`); beyond the outer centres the edge is continued.
+    /// The same images, `[..., height, width]`, at another size: bilinear between the four nearest pixels, whose
+    /// centres lie at half-integer positions (`align_corners = false`); beyond the outer centres the edge is continued.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless the examples have two axes of at least one pixel, as has the new size.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless the examples have two axes of at least one pixel, as has
+    /// the new size.
     pub fn resize(self, height: usize, width: usize) -> Result<Self> {
         let [outer @ .., h, w] = &self.shape[..] else {
             return Err(Error::shape(format!("examples of shape {:?} are no images [..., height, width]", self.shape)));
@@ -293,8 +295,9 @@ impl Dataset {
         Ok(self.parts(&self.order(seed, 0), train))
     }
 
-    /// Splits without shuffling: the first `train` examples are for training, the rest for testing. Windows of a text that
-    /// overlap, and measurements that follow each other in time, would tell of the test examples if they were shuffled.
+    /// Splits without shuffling: the first `train` examples are for training, the rest for testing. Windows of a text
+    /// that overlap, and measurements that follow each other in time, would tell of the test examples if they were
+    /// shuffled.
     ///
     /// # Errors
     /// As [`split`](Dataset::split).
@@ -319,8 +322,9 @@ impl Dataset {
     /// All examples in batches of `size`, in order; the last batch may be smaller.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for batches of no examples, [`ErrorKind::Data`](crate::ErrorKind::Data)
-    /// when the examples have no targets; see [`input_batches`](Dataset::input_batches).
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for batches of no examples,
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the examples have no targets; see
+    /// [`input_batches`](Dataset::input_batches).
     pub fn batches(&self, size: usize) -> Result<impl Iterator<Item = Batch>> {
         self.check_targets()?;
         check_batch(size)?;
@@ -337,9 +341,9 @@ impl Dataset {
         Ok((0..self.len.div_ceil(size)).map(move |i| self.x(&all[i * size..all.len().min((i + 1) * size)])))
     }
 
-    /// The batches of an epoch of training: in an order that follows from the seed and the epoch alone. When one example is
-    /// left at the end, the last batch takes it in and is larger by one: a batch norm cannot be trained by a single example,
-    /// and its gradient would weigh as much as that of a whole batch.
+    /// The batches of an epoch of training: in an order that follows from the seed and the epoch alone. When one
+    /// example is left at the end, the last batch takes it in and is larger by one: a batch norm cannot be trained by a
+    /// single example, and its gradient would weigh as much as that of a whole batch.
     ///
     /// # Errors
     /// As [`batches`](Dataset::batches).
@@ -349,7 +353,7 @@ impl Dataset {
         Ok(self.in_batches(self.order(seed, epoch), size, batches_of_epoch(self.len, size)))
     }
 
-    fn check_targets(&self) -> Result<()> {
+    pub(in crate::train) fn check_targets(&self) -> Result<()> {
         match self.targets {
             Targets::None => Err(Error::data("the examples have no targets, so nothing can be learnt of them")),
             _ => Ok(()),
@@ -469,8 +473,8 @@ pub(in crate::train) fn check_batch(size: usize) -> Result<()> {
     if size > 0 { Ok(()) } else { Err(Error::value("a batch of 0 examples; allowed: at least 1")) }
 }
 
-/// How many batches [`Dataset::shuffled_batches`] makes of so many examples: one for each `size` of them, and one of what is
-/// left, unless that is a single example.
+/// How many batches [`Dataset::shuffled_batches`] makes of so many examples: one for each `size` of them, and one of
+/// what is left, unless that is a single example.
 pub fn batches_of_epoch(examples: usize, size: usize) -> usize {
     let size = size.max(1);
     let one_is_left = size > 1 && examples > size && examples % size == 1;

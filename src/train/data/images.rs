@@ -21,8 +21,8 @@ use crate::{
     printable::printable,
 };
 
-/// PNG images in a folder that has a folder for each class. What is hidden, with a name that begins with a dot, is passed over;
-/// anything else that is no folder of a class, or no PNG file in one, is an error.
+/// PNG images in a folder that has a folder for each class. What is hidden, with a name that begins with a dot, is
+/// passed over; anything else that is no folder of a class, or no PNG file in one, is an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Images {
@@ -31,7 +31,8 @@ pub struct Images {
     /// What the images are converted to, without transparency; rgb.
     #[serde(default)]
     pub pixels: PixelFormat,
-    /// Height and width to which each image is resized, bilinearly. Unless they are said, all images must be of one size.
+    /// Height and width to which each image is resized, bilinearly. Unless they are said, all images must be of one
+    /// size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<[usize; 2]>,
     /// The names of the classes in the order of their indices; those of the folders, sorted.
@@ -77,13 +78,14 @@ impl Images {
         Images { class_names: names.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// The images as examples of shape `[channels, height, width]`, with values from 0 to 1. They are sorted by class and name.
+    /// The images as examples of shape `[channels, height, width]`, with values from 0 to 1. They are sorted by class
+    /// and name.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a folder or a file cannot be read,
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with the file for one that is no PNG image, is broken, has a side of more
-    /// than 4096 pixels or is of another size than the first; when there are no images or all are more than 1 GiB; and for a
-    /// folder that is none of [`class_names`](Images::class_names).
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with the file for one that is no PNG image, is broken, has a side of
+    /// more than 4096 pixels or is of another size than the first; when there are no images or all are more than 1 GiB;
+    /// and for a folder that is none of [`class_names`](Images::class_names).
     pub fn read(&self) -> Result<Dataset> {
         let mut folders = Vec::new();
         for path in entries(&self.folder)? {
@@ -129,8 +131,8 @@ impl Images {
         pixels.dataset(Path::new(origin), Targets::None)
     }
 
-    /// These options with the names of the classes that were found. `dataset` is what [`read`](Images::read) returned, or a
-    /// part.
+    /// These options with the names of the classes that were found. `dataset` is what [`read`](Images::read) returned,
+    /// or a part.
     pub fn found(&self, dataset: &Dataset) -> Images {
         self.clone().class_names(dataset.class_names())
     }
@@ -159,7 +161,8 @@ fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
 /// The longest file of an image that is read: 64 MiB.
 const MOST_FILE_BYTES: usize = 64 << 20;
 
-/// The most memory that one image takes while it is unpacked: 256 MiB, as one of 4096 x 4096 with four channels of 16 bits does.
+/// The most memory that one image takes while it is unpacked: 256 MiB, as one of 4096 x 4096 with four channels of 16
+/// bits does.
 const MOST_IMAGE_BYTES: u64 = 256 << 20;
 
 /// The most values of all images: 1 GiB.

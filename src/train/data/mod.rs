@@ -1,5 +1,5 @@
-//! Examples to train with: a [`Dataset`] from memory, the [`digits`] that come with the library, and readers of files. A
-//! [`Source`] says in a file which of them is meant.
+//! Examples to train with: a [`Dataset`] from memory, the [`digits`] that come with the library, and readers of files.
+//! A [`Source`] says in a file which of them is meant.
 //!
 //! | reader | what it reads | feature |
 //! | --- | --- | --- |

@@ -63,9 +63,9 @@ impl Npy {
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or is longer than 1 GiB,
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with file or entry for what is no array of NumPy, is of another dtype, or has
-    /// not as many bytes as its header says; for arrays of different lengths, numbers that are not finite, and negative indices
-    /// or classes.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with file or entry for what is no array of NumPy, is of another
+    /// dtype, or has not as many bytes as its header says; for arrays of different lengths, numbers that are not
+    /// finite, and negative indices or classes.
     pub fn read(&self) -> Result<Dataset> {
         let inputs = self.array(&self.inputs)?;
         let Some(name) = &self.targets else { return dataset(inputs, None) };
@@ -81,13 +81,13 @@ impl Npy {
         dataset(self.array(&self.inputs)?, None)
     }
 
-    /// From the bytes of an `.npz` file, or of a `.npy` file of inputs; then there are no targets. The names of both files are
-    /// used in errors alone.
+    /// From the bytes of an `.npz` file, or of a `.npy` file of inputs; then there are no targets. The names of both
+    /// files are used in errors alone.
     ///
     /// # Errors
     /// As [`read`](Npy::read).
     pub fn parse(&self, bytes: &[u8]) -> Result<Dataset> {
-        let Some(file) = &self.file else { return dataset(parsed(bytes, shown(&self.inputs))?, None) };
+        let Some(file) = &self.file else { return dataset(parsed(bytes.to_vec(), shown(&self.inputs))?, None) };
         let inputs = entry(bytes, file, &self.inputs)?;
         let targets = self.targets.as_ref().map(|name| entry(bytes, file, name));
         dataset(inputs, targets.transpose()?)
@@ -96,7 +96,7 @@ impl Npy {
     /// An array by its file, or by its entry.
     fn array(&self, name: &Path) -> Result<NpyArray> {
         match &self.file {
-            None => parsed(&files::read_within(name, MOST_BYTES)?, shown(name)),
+            None => parsed(files::read_within(name, MOST_BYTES)?, shown(name)),
             Some(file) => entry(&files::read_within(file, MOST_BYTES)?, file, name),
         }
     }
@@ -129,47 +129,101 @@ fn shown(name: &Path) -> String {
 /// An array with the file or the entry from which it came.
 struct NpyArray {
     origin: String,
-    shape: Vec<usize>,
-    dtype: Dtype,
-    values: Values,
+    header: Header,
+    /// As many bytes as the header says.
+    data: Vec<u8>,
 }
 
-/// The elements of an array, the last axis running fastest.
-enum Values {
-    Floats(Vec<f32>),
-    Integers(Vec<i64>),
+impl NpyArray {
+    /// How many examples there are, and the shape of one.
+    fn examples(&self) -> Result<(usize, &[usize])> {
+        match &self.header.shape[..] {
+            [] => Err(self.refused("a single number; the first axis counts the examples")),
+            [0, ..] => Err(self.refused("there are no examples")),
+            [n, shape @ ..] => Ok((*n, shape)),
+        }
+    }
+
+    fn refused(&self, words: impl std::fmt::Display) -> Error {
+        Error::data(format!("{}: {words}", self.origin))
+    }
+
+    /// The bits of each element, as they would be in 64 bits, a sign continued.
+    fn bits(&self) -> impl Iterator<Item = u64> {
+        let Dtype { kind, bytes, big_endian } = self.header.dtype;
+        self.data.chunks_exact(bytes).map(move |element| {
+            let last = if big_endian { element[0] } else { element[bytes - 1] };
+            let mut wide = [if kind == 'i' && last >= 0x80 { 0xff } else { 0 }; 8];
+            wide[..bytes].copy_from_slice(element);
+            if big_endian {
+                wide[..bytes].reverse();
+            }
+            u64::from_le_bytes(wide)
+        })
+    }
+
+    fn numbers(&self) -> Result<Vec<f32>> {
+        let Dtype { kind, bytes, .. } = self.header.dtype;
+        let number = |bits: u64| match (kind, bytes) {
+            ('f', 2) => f16::from_bits(bits as u16).to_f32(),
+            ('f', 4) => f32::from_bits(bits as u32),
+            ('f', _) => f64::from_bits(bits) as f32,
+            ('i', _) => bits as i64 as f32,
+            _ => bits as f32,
+        };
+        self.last_axis_fastest(self.bits().map(number).collect())
+    }
+
+    /// The elements of an array of integers.
+    fn integers(&self) -> Result<Vec<i64>> {
+        let signed = self.header.dtype.kind == 'i';
+        let integer = |bits: u64| match i64::try_from(bits) {
+            Err(_) if !signed => Err(self.refused(format!("the integer {bits}; allowed: at most {}", i64::MAX))),
+            _ => Ok(bits as i64),
+        };
+        self.last_axis_fastest(self.bits().map(integer).collect::<Result<_>>()?)
+    }
+
+    /// Elements in the order in which the last axis runs fastest.
+    fn last_axis_fastest<T: Copy>(&self, values: Vec<T>) -> Result<Vec<T>> {
+        if !self.header.fortran_order {
+            return Ok(values);
+        }
+        let array =
+            Array::from_shape_vec(IxDyn(&self.header.shape).f(), values).map_err(|error| self.refused(error))?;
+        Ok(array.iter().copied().collect())
+    }
 }
 
 fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
-    let [n, shape @ ..] = &inputs.shape[..] else {
-        return Err(Error::data(format!("{}: a single number; the first axis counts the examples", inputs.origin)));
-    };
-    let origin = inputs.origin.clone();
-    let values = match (inputs.values, inputs.dtype.is_index()) {
-        (Values::Floats(numbers), _) => Inputs::Numbers(numbers),
-        (Values::Integers(numbers), false) => Inputs::Numbers(numbers.into_iter().map(|x| x as f32).collect()),
-        (Values::Integers(indices), true) => Inputs::Indices(indices),
-    };
-    let targets = match targets {
-        None => Targets::None,
-        Some(targets) => {
-            let [rows, shape @ ..] = &targets.shape[..] else {
-                return Err(Error::data(format!("{}: a single number; the first axis counts", targets.origin)));
-            };
-            if rows != n {
-                return Err(Error::data(format!("{origin} has {n} examples, and {} has {rows}", targets.origin)));
+    let (n, shape) = inputs.examples()?;
+    let values = match inputs.header.dtype.is_index() {
+        true => {
+            let indices = inputs.integers()?;
+            if let Some(negative) = indices.iter().find(|index| **index < 0) {
+                let words = "indices, which count from 0; numbers are saved as float32 or int16";
+                return Err(inputs.refused(format!("{negative} in an array of int32 or int64: these are {words}")));
             }
-            match targets.values {
-                Values::Integers(values) => Targets::Classes { shape: shape.to_vec(), values },
-                Values::Floats(values) if shape.is_empty() => Targets::Numbers { shape: vec![1], values },
-                Values::Floats(values) => Targets::Numbers { shape: shape.to_vec(), values },
-            }
+            Inputs::Indices(indices)
         }
+        false => Inputs::Numbers(inputs.numbers()?),
     };
-    if *n == 0 {
-        return Err(Error::data(format!("{origin}: there are no examples")));
+    let mut origin = inputs.origin.clone();
+    let mut wanted = Targets::None;
+    if let Some(targets) = targets {
+        let (rows, shape) = targets.examples()?;
+        if rows != n {
+            return Err(Error::data(format!("{origin} has {n} examples, and {} has {rows}", targets.origin)));
+        }
+        let shape = shape.to_vec();
+        wanted = match targets.header.dtype.kind {
+            'f' if shape.is_empty() => Targets::Numbers { shape: vec![1], values: targets.numbers()? },
+            'f' => Targets::Numbers { shape, values: targets.numbers()? },
+            _ => Targets::Classes { shape, values: targets.integers()? },
+        };
+        origin = format!("{origin} with {}", targets.origin);
     }
-    Dataset::of(values, shape, targets).map_err(|error| error.context(origin))
+    Dataset::of(values, shape, wanted).map_err(|error| error.context(origin))
 }
 
 /// An array in an `.npz` file, a zip archive of `.npy` files.
@@ -193,33 +247,23 @@ fn entry(bytes: &[u8], file: &Path, name: &Path) -> Result<NpyArray> {
     if array.len() > MOST_BYTES {
         return Err(failed(format!("longer than {} MiB", MOST_BYTES >> 20)));
     }
-    parsed(&array, origin)
+    parsed(array, origin)
 }
 
 /// An array from the bytes of a `.npy` file.
-fn parsed(bytes: &[u8], origin: String) -> Result<NpyArray> {
+fn parsed(mut bytes: Vec<u8>, origin: String) -> Result<NpyArray> {
     let failed = |words: String| Error::data(format!("{origin}: {words}"));
-    let (header, data) = split(bytes).map_err(failed)?;
-    let Header { dtype, fortran_order, shape } = Header::of(header).map_err(failed)?;
-    let wanted = shape.iter().try_fold(dtype.bytes, |all, &axis| all.checked_mul(axis));
+    let (header, data) = split(&bytes).map_err(failed)?;
+    let header = Header::of(header).map_err(failed)?;
+    let shape = &header.shape;
+    let wanted = shape.iter().try_fold(header.dtype.bytes, |all, &axis| all.checked_mul(axis));
     if wanted != Some(data.len()) {
         let wanted = wanted.map_or("more bytes than can be counted".into(), |wanted| format!("{wanted} bytes"));
         let words = format!("an array of shape {shape:?} takes {wanted}, but {} follow the header", data.len());
         return Err(failed(words));
     }
-    let values = dtype.values(data).map_err(failed)?;
-    let values = match (values, fortran_order) {
-        (values, false) => values,
-        (Values::Floats(values), true) => Values::Floats(last_axis_fastest(values, &shape).map_err(failed)?),
-        (Values::Integers(values), true) => Values::Integers(last_axis_fastest(values, &shape).map_err(failed)?),
-    };
-    Ok(NpyArray { origin, shape, dtype, values })
-}
-
-/// Elements of which the first axis runs fastest, in the order in which the last one does.
-fn last_axis_fastest<T: Copy>(values: Vec<T>, shape: &[usize]) -> Result<Vec<T>, String> {
-    let array = Array::from_shape_vec(IxDyn(shape).f(), values).map_err(|error| error.to_string())?;
-    Ok(array.iter().copied().collect())
+    let data = bytes.split_off(bytes.len() - data.len());
+    Ok(NpyArray { origin, header, data })
 }
 
 /// The longest header, as NumPy has it.
@@ -349,32 +393,5 @@ impl Dtype {
     /// Whether inputs of it are indices.
     fn is_index(self) -> bool {
         self.kind == 'i' && self.bytes >= 4
-    }
-
-    /// The elements of an array.
-    fn values(self, data: &[u8]) -> Result<Values, String> {
-        let elements = data.chunks_exact(self.bytes).map(|element| {
-            // Little-endian, the upper bytes filled with the sign.
-            let last = if self.big_endian { element[0] } else { element[self.bytes - 1] };
-            let mut wide = [if self.kind == 'i' && last >= 0x80 { 0xff } else { 0 }; 8];
-            wide[..self.bytes].copy_from_slice(element);
-            if self.big_endian {
-                wide[..self.bytes].reverse();
-            }
-            u64::from_le_bytes(wide)
-        });
-        if self.kind == 'f' {
-            let float = |bits: u64| match self.bytes {
-                2 => f16::from_bits(bits as u16).to_f32(),
-                4 => f32::from_bits(bits as u32),
-                _ => f64::from_bits(bits) as f32,
-            };
-            return Ok(Values::Floats(elements.map(float).collect()));
-        }
-        let integer = |bits: u64| match self.kind {
-            'i' => Ok(bits as i64),
-            _ => i64::try_from(bits).map_err(|_| format!("the number {bits}; allowed: at most {}", i64::MAX)),
-        };
-        Ok(Values::Integers(elements.map(integer).collect::<Result<_, String>>()?))
     }
 }

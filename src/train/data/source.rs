@@ -50,9 +50,9 @@ impl Source {
         }
     }
 
-    /// This source with what its files said of themselves: which columns are inputs, the names of the classes, the characters
-    /// of the vocabulary. A run keeps it, so that [`read_inputs`](Source::read_inputs) reads other files as this one was read.
-    /// `dataset` is what [`read`](Source::read) returned, or a part of it.
+    /// This source with what its files said of themselves: which columns are inputs, the names of the classes, the
+    /// characters of the vocabulary. A run keeps it, so that [`read_inputs`](Source::read_inputs) reads other files as
+    /// this one was read. `dataset` is what [`read`](Source::read) returned, or a part of it.
     pub fn found(&self, dataset: &Dataset) -> Source {
         match self {
             #[cfg(feature = "data")]
@@ -65,8 +65,8 @@ impl Source {
     }
 
     /// Examples without targets, for predictions, from another file of the same form: a CSV with or without its target
-    /// columns, an image or a folder of images, the array of the inputs, a text. Their order is that of the file; images are
-    /// sorted by name.
+    /// columns, an image or a folder of images, the array of the inputs, a text. Their order is that of the file;
+    /// images are sorted by name.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for sums, which have no file; else as the reader's
@@ -85,8 +85,8 @@ impl Source {
         }
     }
 
-    /// What the indices mean that are inputs and classes: of sums, of a text of bytes, and of a text of characters whose
-    /// characters are known; see [`found`](Source::found).
+    /// What the indices mean that are inputs and classes: of sums, of a text of bytes, and of a text of characters
+    /// whose characters are known; see [`found`](Source::found).
     pub fn vocabulary(&self) -> Option<Vocabulary> {
         match self {
             Source::Text(text) => text.vocabulary(),

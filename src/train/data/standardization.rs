@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{Dataset, Inputs};
 use crate::error::{Error, Result};
 
-/// Mean and standard deviation of the inputs of a dataset, by which these and others are [standardized](Dataset::standardized).
+/// Mean and standard deviation of the inputs of a dataset, by which these and others are
+/// [standardized](Dataset::standardized).
 ///
 /// | examples | one mean and one deviation for each |
 /// | --- | --- |
@@ -85,8 +86,8 @@ impl Dataset {
     /// The same examples, each input minus the mean of its feature, divided by its deviation.
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when inputs are indices, have another number of features, or become numbers
-    /// that are not finite.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when inputs are indices, have another number of features, or become
+    /// numbers that are not finite.
     pub fn standardized(&self, by: &Standardization) -> Result<Dataset> {
         let features = Features::of(self.shape());
         let Inputs::Numbers(values) = self.inputs() else { return Err(Error::data(INDICES)) };

@@ -14,7 +14,8 @@ use crate::{
     printable::printable,
 };
 
-/// A text, cut into windows of tokens: inputs are i64 `[length]`, and the target at each place is the token that follows.
+/// A text, cut into windows of tokens: inputs are i64 `[length]`, and the target at each place is the token that
+/// follows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Text {
@@ -29,7 +30,8 @@ pub struct Text {
     /// Tokens between the beginnings of two examples; as many as an example has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stride: Option<usize>,
-    /// All characters that may occur, in the order of their indices, where tokens are characters; those in the file, sorted.
+    /// All characters that may occur, in the order of their indices, where tokens are characters; those in the file,
+    /// sorted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub characters: Option<String>,
 }
@@ -100,8 +102,8 @@ impl Text {
         }
     }
 
-    /// The windows of the text, each with the tokens that follow. What is left at the end is left out. The names of the classes
-    /// are the tokens.
+    /// The windows of the text, each with the tokens that follow. What is left at the end is left out. The names of the
+    /// classes are the tokens.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 1 GiB, and as
@@ -124,9 +126,9 @@ impl Text {
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a length or a stride of 0, or a character that is given twice,
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the text is shorter than an example and one token; when all examples
-    /// have more than 2^27 tokens; and, where tokens are characters, with file, line and column for what is not UTF-8 or not
-    /// among the characters.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the text is shorter than an example and one token; when all
+    /// examples have more than 2^27 tokens; and, where tokens are characters, with file, line and column for what is
+    /// not UTF-8 or not among the characters.
     pub fn parse(&self, bytes: &[u8]) -> Result<Dataset> {
         let (tokens, vocabulary) = self.tokens_of(bytes)?;
         if tokens.len() <= self.length {
@@ -143,7 +145,8 @@ impl Text {
         Dataset::of(inputs, &[self.length], targets)?.with_class_names(vocabulary.tokens())
     }
 
-    /// As [`read`](Text::read), without targets. A text that is shorter than an example is one example of its own length.
+    /// As [`read`](Text::read), without targets. A text that is shorter than an example is one example of its own
+    /// length.
     ///
     /// # Errors
     /// As [`read`](Text::read).
@@ -156,8 +159,8 @@ impl Text {
         Dataset::of(Inputs::Indices(self.windows(&tokens, length)?), &[length], Targets::None)
     }
 
-    /// These options with the characters that were found in the file. `dataset` is what [`read`](Text::read) returned, or a
-    /// part.
+    /// These options with the characters that were found in the file. `dataset` is what [`read`](Text::read) returned,
+    /// or a part.
     pub fn found(&self, dataset: &Dataset) -> Text {
         match self.tokens {
             Tokens::Bytes => self.clone(),
