@@ -460,7 +460,8 @@ fn shells_and_man_get_what_they_read() {
         assert!(text(precast(&["completions", shell])).contains("explain"), "{shell}");
     }
     assert!(text(precast(&["man"])).contains(".TH precast 1"));
-    assert!(text(precast(&["man", "plan"])).contains(".TH precast-plan 1"));
+    let page = text(precast(&["man", "plan"]));
+    assert!(page.contains(".TH precast-plan 1") && page.contains(".SH NOTES\n") && !page.contains("EXTRA"), "{page}");
 }
 
 #[test]
@@ -526,6 +527,12 @@ fn wrong_use_is_refused_with_what_is_allowed_and_changes_nothing() {
         (&["plan", &model, "-p", "o2"], &["model.yaml:2:", "no kind of cell is called `Dens` (did you mean `Dense`?)"]),
         (&["plan", ".", "-p", "o2"], &["`.` is a folder, and no model is called `.`"]),
         (&["explain", "lenet5", "77", "-p", "o2"], &["no cell stands at `77`", "`precast plan lenet5 --policy o2`"]),
+        (
+            &["explain", "lenet5_bn", "relu_1", "-p", "o2"],
+            &["cells of the kind ReLU stand at", "a policy of level graph"],
+        ),
+        (&["explain", "lenet5_bn", "batch_norm_2d", "-p", "o2"], &["cells of the kind BatchNorm2d stand at `1`"]),
+        (&["train", "lenet5", "--batch", "5000"], &["--batch 5000 is more than the 1200 training digits"]),
         (&["explain", &nested, "0.0.1", "-p", "o2"], &["no cell stands at `0.0.1` (did you mean `0.0.0`?)"]),
         (&["diff", "lenet5", "-p", "o2"], &["diff compares two policies; --policy was given once"]),
         (&["plan", "lenet5"], &["--policy"]),
@@ -728,6 +735,17 @@ fn a_run_that_cannot_go_on_ends_with_its_reason() {
     let metrics = fs::read_to_string(folder.0.join("precast-out/metrics.json")).unwrap();
     let metrics: Value = serde_json::from_str(&metrics).unwrap();
     assert!(metrics["runs"][0]["stalled"].as_str().unwrap().contains("changed nothing"));
+}
+
+#[test]
+fn a_run_that_ends_without_a_number_has_failed() {
+    let folder = Folder::new("lost");
+    // Too few steps to stall.
+    let args = ["train", "mlp", "--examples", "100", "--lr", "1e30", "--epochs", "1", "-p", "o0", "--quiet"];
+    let output = precast_in(&folder.0, &args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("error: o0 ended with a loss of ") && stderr.contains("try a lower --lr"), "{stderr}");
 }
 
 #[test]

@@ -108,6 +108,9 @@ fn registered(name: &Ident, kind: &str, saved: Option<Span>, documentation: &Tok
     this.set_span(span);
     let saved = saved.map(|_| {
         quote_spanned! {span=>
+            // What is missing is said in one sentence, before the compiler says what follows from it.
+            const _: () = ::precast::__derive::is_written::<#this>();
+
             // The code that typetag generates names its crate.
             use ::precast::__derive::typetag;
 

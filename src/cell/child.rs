@@ -364,9 +364,9 @@ impl<C: ?Sized + AsCell> Child<C> {
             Some(Adapter::Cast(cast)) => (Some(Frame::Fixed(cast.inward)), Some(cast)),
             Some(Adapter::CastOps(cast, rules)) => (Some(Frame::Lists(rules)), Some(cast)),
         };
-        let to = |dtype: Option<DType>| {
+        let to = |what: observe::Cast, dtype: Option<DType>| {
             move |x: Tensor| match dtype {
-                Some(dtype) if x.dtype().is_castable() => x.cast(dtype),
+                Some(dtype) if x.dtype().is_castable() => x.cast_as(what, dtype),
                 _ => x,
             }
         };
@@ -374,8 +374,8 @@ impl<C: ?Sized + AsCell> Child<C> {
         // as it was.
         let wide = self.planned.wide_weight_grads;
         let by_op = wide == Some(true) && matches!(frame, Some(Frame::Fixed(_))) && self.cell.as_cell().is_leaf();
-        let mut inward = to(cast.map(|cast| cast.inward).filter(|_| !by_op));
-        let outward = to(cast.map(|cast| cast.outward));
+        let mut inward = to(observe::Cast::IntoCell, cast.map(|cast| cast.inward).filter(|_| !by_op));
+        let outward = to(observe::Cast::OutOfCell, cast.map(|cast| cast.outward));
         // Looked up at the first output that is on the tape, when the cell has run.
         let mut evaluated = None;
         let mut outward = |y: Tensor| {
@@ -498,6 +498,8 @@ macro_rules! castable_tuple {
 castable_tuple!(A 0, B 1);
 castable_tuple!(A 0, B 1, C 2);
 castable_tuple!(A 0, B 1, C 2, D 3);
+castable_tuple!(A 0, B 1, C 2, D 3, E 4);
+castable_tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
 
 impl<C: ?Sized + fmt::Debug> fmt::Debug for Child<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,6 +12,8 @@ use std::{
     sync::{Arc, LazyLock, Mutex, OnceLock, RwLock},
 };
 
+use serde::{Serialize, de::DeserializeOwned};
+
 pub use inventory;
 pub use typetag;
 
@@ -100,6 +102,19 @@ impl<T: ?Sized> IsPlainData for Of<T> {
         PlainData
     }
 }
+
+/// What `#[cell(saved)]` asks of a type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is marked `#[cell(saved)]`, and files cannot hold it",
+    label = "a saved cell is written and read",
+    note = "derive both traits of serde: `#[derive(Cell, Debug, Serialize, Deserialize)]`; or take `saved` away"
+)]
+pub trait Written {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned> Written for T {}
+
+pub const fn is_written<T: Written>() {}
 
 /// Something that is a cell, a slot or a parameter, or has one inside. `Why` says where, so that the implementations do not
 /// overlap.

@@ -90,9 +90,9 @@ pub use pattern::Pattern;
 pub use precast_derive::Cell;
 pub use saved::SavedCell;
 pub(crate) use saved::writing;
-pub(crate) use site::Site;
+pub(crate) use site::{HOLD_IT, Site};
+pub use trace::{CastOf, NonFinite, Trace, TracedOp};
 pub(crate) use trace::{CellCall, ParamRead};
-pub use trace::{NonFinite, Trace, TracedOp};
 pub use walk::{Entry, Node, NodeMut, join};
 pub(crate) use walk::{named, no_such_path};
 

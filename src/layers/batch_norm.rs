@@ -140,7 +140,8 @@ impl<const N: usize> BatchNorm<N> {
         let count = x.len() / channels.max(1);
         if count < 2 {
             return Err(Error::shape(format!(
-                "training needs at least 2 values for each channel, got {:?}",
+                "a BatchNorm{N}d in training needs at least 2 values for each channel, got {:?}; allowed: a larger batch, or \
+                 evaluation",
                 x.shape()
             )));
         }

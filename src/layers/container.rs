@@ -186,3 +186,16 @@ impl Forward for Identity {
 macro_rules! sequential {
     ($($cell:expr),* $(,)?) => { $crate::layers::Sequential::new(vec![$($crate::Child::from($cell)),*]) };
 }
+
+/// A [`CellList`](crate::layers::CellList) of the cells listed, of any kinds.
+///
+/// ```
+/// use precast::prelude::*;
+/// let rng = &mut Rng::seed(0);
+/// let branches = cell_list![Dense::new(4, 4, rng), sequential![Dense::new(4, 4, rng), ReLU]];
+/// assert_eq!(branches.len(), 2);
+/// ```
+#[macro_export]
+macro_rules! cell_list {
+    ($($cell:expr),* $(,)?) => { $crate::layers::CellList::new(vec![$($crate::Child::from($cell)),*]) };
+}

@@ -234,8 +234,25 @@ fn read<T: DeserializeOwned>(source: &Source<'_>) -> Result<T> {
         with_snippet: false,
     };
     serde_yaml::from_str_with_options(source.text, options).map_err(|error| {
-        let place = error.location().map_or(Place::START, Place::from);
+        // The parser tells of a key that the document lacks at its last one.
+        let place = match &error {
+            serde_yaml::Error::SerdeMissingField { field: "version" | "level" | "dtype", .. } => source.first(),
+            _ => error.location().map_or(Place::START, Place::from),
+        };
         source.error(place, Error::policy(in_our_words(&error, source, place)))
+    })
+}
+
+/// What a key of other systems, or a near word, is called here.
+fn elsewhere(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "value" | "loss_scale" | "loss_scale_value" => "scale",
+        "init_scale" | "initial_scale" | "init_loss_scaling" => "init",
+        "growth_factor" | "scale_factor" | "incr_ratio" | "multiplier" => "growth",
+        "backoff_factor" | "decr_ratio" => "backoff",
+        "growth_interval" | "scale_window" | "incr_every_n_steps" | "growth_steps" => "interval",
+        "recompute" => "checkpoint",
+        _ => return None,
     })
 }
 
@@ -248,7 +265,10 @@ fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>, place: Place) ->
     };
     match error {
         E::SerdeUnknownField { field, expected, .. } => {
-            let near = did_you_mean(field, expected.iter().copied());
+            let near = match elsewhere(field).filter(|ours| expected.contains(ours)) {
+                Some(ours) => format!(" (here it is `{ours}`)"),
+                None => did_you_mean(field, expected.iter().copied()),
+            };
             format!("unknown key `{field}`{near}; allowed: {}", expected.join(", "))
         }
         E::SerdeMissingField { field, .. } => {
@@ -275,6 +295,10 @@ fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>, place: Place) ->
         }
         E::Unexpected { expected: "sequence start", .. } => expected("a list, `[a, b]` or a line with `- ` for each"),
         E::Unexpected { expected: "string scalar", .. } | E::NullIntoString { .. } => expected("a single value"),
+        E::InvalidBooleanStrict { .. } => {
+            let near = did_you_mean(&source.value_at(place), ["true", "false"]);
+            format!("{}{near}", expected("true or false"))
+        }
         E::InvalidScalar { ty: "u32" | "u64", .. } => expected("a whole number"),
         E::InvalidScalar { .. } | E::NonFiniteFloat { .. } => expected("a finite number"),
         other => UserMessageFormatter.format_message(other).into_owned(),

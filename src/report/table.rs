@@ -1,10 +1,12 @@
 //! Plans and training runs as text tables.
 
+use std::collections::HashSet;
+
 use super::{TrainingRun, printable};
 use crate::{
     DType, Plan,
     graph::NodeDecision,
-    rewrite::{Decision, Predicted, bytes, time},
+    rewrite::{Decision, Predicted, bytes, said_once, time},
     table::table,
     train::Score,
 };
@@ -69,6 +71,7 @@ pub(crate) fn plan_table_by(plan: &Plan, layout: Layout) -> String {
     let predicted = plan.prediction.is_some();
     let mut header = vec!["path", "kind", "", "effect"];
     header.extend(if predicted { &["predicted", "kept", "because"][..] } else { &["because"] });
+    let mut said = HashSet::new();
     let rows = plan.decisions.iter().map(|decision: &Decision| {
         let Predicted { nanos, kept } = decision.predicted.unwrap_or_default();
         let mut row = vec![
@@ -80,7 +83,7 @@ pub(crate) fn plan_table_by(plan: &Plan, layout: Layout) -> String {
         if predicted {
             row.extend([time(nanos), bytes(kept)]);
         }
-        row.push(decision.because.to_string());
+        row.push(said_once(&decision.because, &mut said));
         row
     });
     let table = layout(&header, rows.collect(), if predicted { &[4, 5] } else { &[] });

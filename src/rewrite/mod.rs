@@ -22,7 +22,7 @@ pub use diff::{Change, Diff};
 pub use display::Explanation;
 #[cfg(feature = "cli")]
 pub(crate) use display::cells;
-pub(crate) use display::{bytes, time};
+pub(crate) use display::{bytes, said_once, time};
 pub use fastest::Cost;
 pub use op_table::{OpReason, OpRow, OpsTable};
 pub use plan::{Plan, Summary};

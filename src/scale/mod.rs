@@ -34,7 +34,7 @@ use crate::{
 ///
 /// let loss = Tensor::ones(&[1, 2], DType::F16).matmul(&weight.tensor().cast(DType::F16))?.cast(DType::F32);
 /// match scale.step(&mut optimizer, &loss)? {
-///     Outcome::Skipped { cause, first } => println!("skipped: {cause}, first seen in {first}"),
+///     Outcome::Skipped { cause } => println!("skipped: {cause}"),
 ///     Outcome::Stalled { cause, .. } => panic!("{cause}"),
 ///     _ => {} // the parameters were updated
 /// }

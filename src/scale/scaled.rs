@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::LossScale;
 use crate::{
-    DType, Grads, Tensor,
+    DType, Grads, Param, Tensor,
     cell::Params,
     error::{Error, Result},
     policy::LossScaleSpec,
@@ -30,12 +30,12 @@ pub struct ScaledLoss {
 /// They can be [added](ScaledGrads::accumulate) to others of the same scale and [unscaled](ScaledGrads::unscale). They cannot be
 /// read, clipped, or handed to an optimizer: those would be mistakes by a factor of the loss scale.
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// # use precast::{prelude::*, DType, Param};
 /// # let weight = Param::new(Tensor::ones(&[2], DType::F32));
 /// let loss = weight.tensor().sum_all()?;
 /// let mut grads = LossScale::dynamic().scale(&loss)?.backward()?;
-/// grads.clip_norm(1.0)?; // no method named `clip_norm`: unscale first
+/// grads.clip_norm(1.0)?; // these gradients are still scaled: unscale first
 /// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Debug)]
@@ -131,6 +131,53 @@ impl ScaledLoss {
     /// Those of [`Tensor::backward`].
     pub fn backward(&self) -> Result<ScaledGrads> {
         Ok(ScaledGrads { grads: self.scaled.backward()?, scaling: self.scaling })
+    }
+}
+
+/// What nothing is, so that scaled gradients are not read or clipped.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "these gradients are still scaled",
+    label = "would be a mistake by a factor of the loss scale",
+    note = "unscale them first: `let mut grads = scaled.unscale(optimizer.params())?;`"
+)]
+pub trait AfterUnscaling {
+    #[doc(hidden)]
+    fn never<R>(self) -> R;
+}
+
+/// What gradients have. The bound never holds; because of its lifetime, the compiler looks at it where a method is called.
+impl ScaledGrads {
+    #[doc(hidden)]
+    pub fn clip_norm(&mut self, _max: f64) -> Result<f64>
+    where
+        for<'never> &'never Self: AfterUnscaling,
+    {
+        (&*self).never()
+    }
+
+    #[doc(hidden)]
+    pub fn clip_value(&mut self, _max: f64) -> Result<()>
+    where
+        for<'never> &'never Self: AfterUnscaling,
+    {
+        (&*self).never()
+    }
+
+    #[doc(hidden)]
+    pub fn norm(&self) -> f64
+    where
+        for<'never> &'never Self: AfterUnscaling,
+    {
+        self.never()
+    }
+
+    #[doc(hidden)]
+    pub fn get(&self, _param: &Param) -> Option<Tensor>
+    where
+        for<'never> &'never Self: AfterUnscaling,
+    {
+        self.never()
     }
 }
 

@@ -119,7 +119,7 @@ fn walk_back<'a>(starts: impl IntoIterator<Item = (&'a Place, Tensor)>, nodes: &
         }
         if let Some(op) = node.op {
             let finite = || back.iter().flatten().all(Tensor::has_only_finite);
-            observe::look(op, || node.slot, || grad.has_only_finite(), finite);
+            observe::look(op, None, || node.slot, || grad.has_only_finite(), finite);
         }
         for (place, grad) in node.inputs.iter().zip(back) {
             if let Some(grad) = grad {
