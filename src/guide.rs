@@ -40,7 +40,7 @@ struct Readme;
 mod tests {
     use std::collections::BTreeSet;
 
-    use crate::{Op, catalogue::System, io::kinds::describe, layers::kinds, ops::method_of};
+    use crate::{Op, catalogue::System, io::kinds::elsewhere, layers::kinds, ops::method_of};
 
     /// What stands between two marks of the page.
     fn part<'a>(page: &'a str, mark: &str) -> &'a str {
@@ -79,7 +79,7 @@ mod tests {
     fn the_page_from_torch_has_every_name() {
         let page = include_str!("../docs/guide/from-torch.md");
         let modules = kinds().unwrap().into_iter().flat_map(|kind| {
-            let names = describe(kind).unwrap().elsewhere.map_or(&[][..], |names| names.torch);
+            let names = elsewhere(kind).map_or(&[][..], |names| names.torch);
             names.iter().map(move |torch| (torch.to_string(), kind.to_string()))
         });
         let functions = Op::ALL.iter().filter(|op| op.has_kernel()).flat_map(|op| {

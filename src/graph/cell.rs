@@ -22,7 +22,8 @@ use crate::{
 /// A network that runs as a graph, with the parameters of the network it was made of, under the same paths.
 ///
 /// It holds two graphs: of a call in training and of one in evaluation. It trains, saves and loads as any cell; inputs are
-/// cast to the dtypes that the graph was traced with, and regions do not change what is inside of it.
+/// cast to the dtypes that the graph was traced with, and regions do not change what is inside of it. A plan that lowers
+/// the cells around it rounds what goes in and what comes out, and no more.
 ///
 /// In files it is `{kind: GraphCell, evaluation: {...}, training: {...}}`, each graph as [`Graph::to_json`] has it. The second
 /// one is left out where both are the same.

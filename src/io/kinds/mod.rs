@@ -6,6 +6,8 @@ mod names;
 
 use std::fmt;
 
+#[cfg(test)]
+pub(crate) use names::elsewhere;
 pub use names::{Names, named};
 pub(crate) use names::{named_elsewhere, unknown};
 use serde::{
