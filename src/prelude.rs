@@ -1,7 +1,8 @@
 //! What programs that define and run networks need, in one `use precast::prelude::*`.
 //!
 //! A network of your own that is written to architecture files is marked `#[derive(Serialize, Deserialize)]` and
-//! `#[cell(saved)]`. The code that `Serialize` generates names the crate `serde`, so your `Cargo.toml` must list it beside `precast`.
+//! `#[cell(saved)]`. The code that `Serialize` generates names the crate `serde`, so your `Cargo.toml` must list it
+//! beside `precast`.
 
 pub use serde::{Deserialize, Serialize};
 

@@ -415,6 +415,13 @@ fn a_new_policy_plans_as_its_base_and_its_exceptions_count() {
     );
     assert_eq!(text(precast(&["init", &single])).matches("(Dense) is the").count(), 1, "the first layer is the last");
 
+    // What it says of commands can be copied, and a name is quoted where it must be.
+    let spaced = folder.write("my net.yaml", &fs::read_to_string(&single).unwrap());
+    let words = text(precast(&["init", &spaced]));
+    assert!(words.contains(&format!("precast plan '{spaced}' --policy FILE")), "{words}");
+    assert!(words.contains("\nname: 'my net-o2'\n"), "{words}");
+    assert!(text(precast(&["init", "mlp"])).contains("\nname: mlp-o2\n"));
+
     // A file is begun with as it is, however it is written, and is never replaced unasked.
     let braces = folder.write("braces.yaml", "{version: 1, level: O2, dtype: float16, rules: []}\n");
     assert!(

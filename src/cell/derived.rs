@@ -1,8 +1,9 @@
-//! What `#[derive(Cell)]` calls. It sees tokens, and no types, so here the compiler tells for each field, by its type, whether it
-//! sits in the tree.
+//! What `#[derive(Cell)]` calls. It sees tokens, and no types, so here the compiler tells for each field, by its type,
+//! whether it sits in the tree.
 //!
-//! For `(&&&of(&field)).place()` the compiler takes the first of three traits that fits, with one reference less each time: a
-//! [`Member`] sits in the tree; what holds a cell or a parameter in another way is refused; all else is plain data.
+//! For `(&&&of(&field)).place()` the compiler takes the first of three traits that fits, with one reference less each
+//! time: a [`Member`] sits in the tree; what holds a cell or a parameter in another way is refused; all else is plain
+//! data.
 
 use std::{
     cell::RefCell,
@@ -116,8 +117,8 @@ impl<T: Serialize + DeserializeOwned> Written for T {}
 
 pub const fn is_written<T: Written>() {}
 
-/// Something that is a cell, a slot or a parameter, or has one inside. `Why` says where, so that the implementations do not
-/// overlap.
+/// Something that is a cell, a slot or a parameter, or has one inside. `Why` says where, so that the implementations do
+/// not overlap.
 pub trait Holds<Why> {}
 
 #[derive(Debug)]

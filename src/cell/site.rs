@@ -37,8 +37,8 @@ impl Site {
         self.number
     }
 
-    /// Checks a call, before the adapter of the slot is entered: that it runs in the adapter in which the slot stands, and that
-    /// code asks for what it asked for then.
+    /// Checks a call, before the adapter of the slot is entered: that it runs in the adapter in which the slot stands,
+    /// and that code asks for what it asked for then.
     pub fn check(&self, to_float: Option<DType>) -> Result<()> {
         if to_float != self.to_float {
             let words = match to_float {

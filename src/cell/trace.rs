@@ -137,9 +137,9 @@ impl fmt::Display for NonFinite {
 }
 
 impl<C: ?Sized + AsCell> Child<C> {
-    /// Runs `f`, which calls this network, and tells beside its result in which op the first number appeared that is not
-    /// finite, in the forward or in the backward pass. Every number that an op reads or makes is looked at, so this is for
-    /// finding out why a step was skipped, not for every step.
+    /// Runs `f`, which calls this network, and tells beside its result in which op the first number appeared that is
+    /// not finite, in the forward or in the backward pass. Every number that an op reads or makes is looked at, so this
+    /// is for finding out why a step was skipped, not for every step.
     ///
     /// ```
     /// use precast::{prelude::*, sequential};

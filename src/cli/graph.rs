@@ -213,7 +213,7 @@ pub(super) fn explain(
 ) -> Result {
     let made = Made::new(model, Some(&policy.value), BATCH, train)?;
     let place = made.graph().node(name).map_err(|error| {
-        let (model, policy) = (model.argument(), policy.argument());
+        let (model, policy) = (model.word(), policy.word());
         let program = &cli.program;
         Failure::Usage(format!("{error}; `{program} graph {model} --policy {policy}` shows every node"))
     })?;

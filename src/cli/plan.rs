@@ -11,7 +11,7 @@ use clap::ValueEnum;
 
 use super::{
     Cli, Failure, Format, Result, graph,
-    inputs::{self, Predicting, Read, shown},
+    inputs::{self, Predicting, Read, shown, word},
     print, print_json,
     table::library_table,
 };
@@ -65,8 +65,8 @@ Examples:
 pub(super) struct ExplainArgs {
     /// A model file, or the name of a built-in model
     model: PathBuf,
-    /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself. With a policy of
-    /// level graph, the name of a node
+    /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself. With a policy
+    /// of level graph, the name of a node
     path: String,
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
@@ -138,7 +138,7 @@ pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
     let path = if args.path == "." { "" } else { &args.path };
     let plan = args.predicting.plan(&model, &policy.value, false)?;
     let explanation = plan.explain(path).map_err(|error| {
-        let (model, policy) = (shown(&args.model), shown(&args.policy));
+        let (model, policy) = (word(&args.model), word(&args.policy));
         let program = &cli.program;
         let found = of_the_kind(&plan, path).map_or(error.to_string(), |paths| {
             format!(

@@ -110,8 +110,8 @@ impl<'de> Deserialize<'de> for Graph {
 }
 
 impl Graph {
-    /// The graph as JSON: nodes, edges, attributes, dtypes and shapes, with the paths of the parameters and without their
-    /// values.
+    /// The graph as JSON: nodes, edges, attributes, dtypes and shapes, with the paths of the parameters and without
+    /// their values.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a custom op, which only code can run.
@@ -120,11 +120,12 @@ impl Graph {
         serde_json::to_string_pretty(&written).map_err(|e| Error::value(e.to_string()))
     }
 
-    /// A graph of JSON. Its parameters are 0; [`load`](crate::io::weights::load) fills those of a [`GraphCell`](super::GraphCell).
+    /// A graph of JSON. Its parameters are 0; [`load`](crate::io::weights::load) fills those of a
+    /// [`GraphCell`](super::GraphCell).
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value), with the line and column of what is no such JSON, or the node that does
-    /// not fit.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value), with the line and column of what is no such JSON, or the node
+    /// that does not fit.
     pub fn from_json(text: &str) -> Result<Graph> {
         let not_a_graph = |e: &dyn Display| Error::value(format!("not a graph of precast: {e}"));
         let written = serde_json::from_str(text).map_err(|e| not_a_graph(&e))?;

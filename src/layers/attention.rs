@@ -86,11 +86,11 @@ impl MultiheadAttentionSpec {
 
 /// Projects queries, keys and values, attends with each head to its part of the features, and projects the result.
 ///
-/// Queries are `[..., l, embed_dim]`, keys and values `[..., s, embed_dim]`, the result `[..., l, embed_dim]`: the batch
-/// comes first. Each projection is a `Dense` layer, in a slot that takes any cell, such as a
-/// [`LoRA`](crate::layers::LoRA) around that layer. Run it through its slot with [`attend`](Child::attend), or behind `dyn Cell` with [`Child::call_many`] on
-/// queries, keys, values and perhaps a mask. One tensor attends to itself. In files:
-/// `{kind: MultiheadAttention, embed_dim: 8, num_heads: 2}`, and `bias: false`, `causal: true`,
+/// Queries are `[..., l, embed_dim]`, keys and values `[..., s, embed_dim]`, the result `[..., l, embed_dim]`: the
+/// batch comes first. Each projection is a `Dense` layer, in a slot that takes any cell, such as a
+/// [`LoRA`](crate::layers::LoRA) around that layer. Run it through its slot with [`attend`](Child::attend), or behind
+/// `dyn Cell` with [`Child::call_many`] on queries, keys, values and perhaps a mask. One tensor attends to itself. In
+/// files: `{kind: MultiheadAttention, embed_dim: 8, num_heads: 2}`, and `bias: false`, `causal: true`,
 /// `rotary: {base: 10000}`.
 ///
 /// ```
@@ -120,8 +120,8 @@ pub struct MultiheadAttention {
 written_as_spec!(open slots: MultiheadAttention, MultiheadAttentionSpec);
 
 impl MultiheadAttention {
-    /// A layer with biases that is not causal; see [`MultiheadAttentionSpec::build`] for the initial values. Heads that do not
-    /// divide the features are an error of the first call.
+    /// A layer with biases that is not causal; see [`MultiheadAttentionSpec::build`] for the initial values. Heads that
+    /// do not divide the features are an error of the first call.
     ///
     /// # Panics
     /// When the weights do not fit into memory, as `Vec` does.
@@ -177,8 +177,8 @@ impl Forward for MultiheadAttention {
 impl Child<MultiheadAttention> {
     /// What the queries find: `q [..., l, embed_dim]` with `k` and `v [..., s, embed_dim]` gives `[..., l, embed_dim]`.
     ///
-    /// The mask stretches to `[..., num_heads, l, s]`; one for padding is `[batch, 1, 1, s]`. A boolean one says which keys a
-    /// query sees (torch's `key_padding_mask` says which it does not), a floating one is added to the scores.
+    /// The mask stretches to `[..., num_heads, l, s]`; one for padding is `[batch, 1, 1, s]`. A boolean one says which
+    /// keys a query sees (torch's `key_padding_mask` says which it does not), a floating one is added to the scores.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.

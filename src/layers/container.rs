@@ -11,8 +11,8 @@ use crate::{
 
 /// Runs its cells one after the other.
 ///
-/// The cells are named by their place, as in torch and MindSpore: `net.0`, `net.1`. To use one cell at two places, clone
-/// its [`Child`]: the two share their parameters.
+/// The cells are named by their place, as in torch and MindSpore: `net.0`, `net.1`. To use one cell at two places,
+/// clone its [`Child`]: the two share their parameters.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -31,8 +31,8 @@ pub struct Sequential {
 
 /// A list of cells that its parent runs as it likes.
 ///
-/// It has no `forward` of its own. Run the list through its slot, so that an adapter put on the list is not slipped past: all
-/// cells in order, or those that are chosen at run time, as in a mixture of experts.
+/// It has no `forward` of its own. Run the list through its slot, so that an adapter put on the list is not slipped
+/// past: all cells in order, or those that are chosen at run time, as in a mixture of experts.
 ///
 /// ```
 /// use precast::prelude::*;

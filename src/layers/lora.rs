@@ -124,7 +124,8 @@ impl LoRA {
         LoRASpec::new(base, rank, alpha).make(Dropout::new(0.0, rng), rng).expect("weights that fit into memory")
     }
 
-    /// Puts an adapter around the [`Dense`] layer in a slot, as [`new`](LoRA::new) makes it. What code asked of the slot stays.
+    /// Puts an adapter around the [`Dense`] layer in a slot, as [`new`](LoRA::new) makes it. What code asked of the
+    /// slot stays.
     ///
     /// ```
     /// use precast::prelude::*;
@@ -138,8 +139,8 @@ impl LoRA {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when another cell sits in the slot, when the rank is 0, or when `alpha`
-    /// is not finite; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when another cell sits in the slot, when the rank is 0, or when
+    /// `alpha` is not finite; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn adapt(slot: &mut Child, rank: usize, alpha: f64, rng: &mut Rng) -> Result<()> {
         let cell = slot.cell();
         let Some(base) = cell.downcast_ref::<Dense>() else {

@@ -22,7 +22,8 @@ thread_local! {
     static WRITTEN_ALL: Place<bool> = const { Place::new(false) };
 }
 
-/// Calls `write`, in which cells of this library write every option. Otherwise they leave out what has its default value.
+/// Calls `write`, in which cells of this library write every option. Otherwise they leave out what has its default
+/// value.
 pub(crate) fn with_all_written<R>(write: impl FnOnce() -> R) -> R {
     /// Puts the outer answer back, also on panic.
     struct Restore(bool);
@@ -120,8 +121,9 @@ pub(super) fn write_as_spec<S: Serializer>(
     spec.serialize(serializer)
 }
 
-/// Lets a cell read and write as its spec, which it holds in its field `spec`. A cell of which `nothing random` is drawn has a
-/// spec that builds it without a generator. One with `open slots` takes cells of any kind in the place of those built.
+/// Lets a cell read and write as its spec, which it holds in its field `spec`. A cell of which `nothing random` is
+/// drawn has a spec that builds it without a generator. One with `open slots` takes cells of any kind in the place of
+/// those built.
 macro_rules! written_as_spec {
     (open slots: $cell:ty, $spec:ty) => {
         impl TryFrom<$spec> for $cell {

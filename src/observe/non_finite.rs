@@ -35,8 +35,8 @@ thread_local! {
     static FOUND: RefCell<Option<Found>> = const { RefCell::new(None) };
 }
 
-/// Runs `f` and returns, beside its result, where the first number appeared that is not finite. Each op's inputs and outputs are
-/// read for it.
+/// Runs `f` and returns, beside its result, where the first number appeared that is not finite. Each op's inputs and
+/// outputs are read for it.
 pub(crate) fn seek<R>(f: impl FnOnce() -> R) -> (R, Option<Found>) {
     struct Restore(bool, Option<Found>);
     impl Drop for Restore {
@@ -50,8 +50,8 @@ pub(crate) fn seek<R>(f: impl FnOnce() -> R) -> (R, Option<Found>) {
     (result, FOUND.take())
 }
 
-/// Looks at the numbers of an op, where somebody seeks and nothing was found so far. `slot` is the cell that called it, `cast`
-/// says of a cast what it casts.
+/// Looks at the numbers of an op, where somebody seeks and nothing was found so far. `slot` is the cell that called it,
+/// `cast` says of a cast what it casts.
 pub(crate) fn look(
     op: Op,
     cast: Option<(Cast, DType)>,

@@ -30,10 +30,10 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// The runs as an SVG document.
 ///
-/// The upper part shows the loss of each step as a thin line and its running mean as a thick one, the lower part the loss
-/// scale; both axes are logarithmic. A cross on the scale marks a skipped step. Losses that are not finite are left out.
-/// Losses far below the means, or not above 0, are drawn at the lower edge. Runs with the [same course](same_course) share
-/// one curve.
+/// The upper part shows the loss of each step as a thin line and its running mean as a thick one, the lower part the
+/// loss scale; both axes are logarithmic. A cross on the scale marks a skipped step. Losses that are not finite are
+/// left out. Losses far below the means, or not above 0, are drawn at the lower edge. Runs with the [same
+/// course](same_course) share one curve.
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when no run has a step with a finite loss.

@@ -11,8 +11,8 @@ use crate::{
     train::Score,
 };
 
-/// A table with a row for each run: score, loss, steps, time and bytes. The column `time` is the time of a step relative to
-/// the first run; see [`History::relative_time`](crate::train::History::relative_time).
+/// A table with a row for each run: score, loss, steps, time and bytes. The column `time` is the time of a step
+/// relative to the first run; see [`History::relative_time`](crate::train::History::relative_time).
 pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
     runs_table_by(runs, one_line_a_row)
 }
@@ -91,7 +91,8 @@ pub(crate) fn plan_table_by(plan: &Plan, layout: Layout) -> String {
     table + &prediction
 }
 
-/// A table of a graph: a row for each op and each cast. Inputs, parameters and constants stay as they are and have none.
+/// A table of a graph: a row for each op and each cast. Inputs, parameters and constants stay as they are and have
+/// none.
 ///
 /// ```
 /// use precast::{graph::Graph, prelude::*, report::{graph_summary, graph_table}};

@@ -12,12 +12,12 @@ use crate::{
 };
 
 impl Plan {
-    /// Checks a traced run of the network to which the plan is applied: that every op of a forward pass ran in the precision
-    /// that the plan says of its cell, that all cells with parameters that ran are in the plan, and that no cell's parameters
-    /// were read by code that runs in another precision while the cell itself was not called.
+    /// Checks a traced run of the network to which the plan is applied: that every op of a forward pass ran in the
+    /// precision that the plan says of its cell, that all cells with parameters that ran are in the plan, and that no
+    /// cell's parameters were read by code that runs in another precision while the cell itself was not called.
     ///
-    /// Ops outside of every cell are not part of the plan, and neither are those in a region that code enters inside of a
-    /// cell, such as [`autocast`](crate::autocast()).
+    /// Ops outside of every cell are not part of the plan, and neither are those in a region that code enters inside of
+    /// a cell, such as [`autocast`](crate::autocast()).
     ///
     /// ```
     /// use precast::{prelude::*, sequential};

@@ -1,5 +1,5 @@
-//! From a policy to a rewritten network: decide (pure), plan (a value), apply and undo, explain, op by op, and diff; and what
-//! a plan is predicted to take.
+//! From a policy to a rewritten network: decide (pure), plan (a value), apply and undo, explain, op by op, and diff;
+//! and what a plan is predicted to take.
 //! Beside it, [`decorate`]: parameters themselves stored in 16 bit.
 
 mod apply;

@@ -31,7 +31,8 @@ pub trait IntoLossScale {
     /// The loss scale.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for another word, and for a number below 1 or not finite in float32.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for another word, and for a number below 1 or not finite in
+    /// float32.
     fn into_loss_scale(self) -> Result<LossScale>;
 }
 

@@ -119,10 +119,11 @@ impl PartialEq for Votes {
 }
 
 impl LossScale {
-    /// One training step from a loss: scales the loss, runs the backward pass, unscales the gradients, and lets the optimizer
-    /// update its parameters if every gradient is finite. Then [updates](LossScale::update) the scale.
+    /// One training step from a loss: scales the loss, runs the backward pass, unscales the gradients, and lets the
+    /// optimizer update its parameters if every gradient is finite. Then [updates](LossScale::update) the scale.
     ///
-    /// It is these four lines, which a loop of your own writes to clip gradients, or to use several losses or optimizers:
+    /// It is these four lines, which a loop of your own writes to clip gradients, or to use several losses or
+    /// optimizers:
     ///
     /// ```
     /// # use precast::{prelude::*, DType, Param};
@@ -137,13 +138,13 @@ impl LossScale {
     /// # Ok::<(), precast::Error>(())
     /// ```
     ///
-    /// As in MindSpore, PyTorch, Paddle and TensorFlow, a gradient that is not finite skips the update. Unlike there, a loss
-    /// that was not finite before it was scaled leaves the scale as it is: a smaller scale would not help.
+    /// As in MindSpore, PyTorch, Paddle and TensorFlow, a gradient that is not finite skips the update. Unlike there, a
+    /// loss that was not finite before it was scaled leaves the scale as it is: a smaller scale would not help.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it depends on none of the optimizer's parameters, and what the
-    /// optimizer reports. On an error nothing is updated.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it depends on none of the optimizer's parameters, and what
+    /// the optimizer reports. On an error nothing is updated.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: &Tensor) -> Result<Outcome> {
         let grads = self.scale(loss)?.backward()?.unscale(optimizer.params())?;
         let outcome = self.apply(optimizer, &grads)?;
@@ -156,13 +157,13 @@ impl LossScale {
     ///
     /// A gradient that was [replaced](Grads::set) since is looked at again.
     ///
-    /// Several optimizers may each apply their own gradients: one of them may be skipped while the others step. Their votes are
-    /// counted together by one [`update`](LossScale::update).
+    /// Several optimizers may each apply their own gradients: one of them may be skipped while the others step. Their
+    /// votes are counted together by one [`update`](LossScale::update).
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for gradients that were never scaled by a loss scale, and when the same
-    /// optimizer was applied before since the last [`update`](LossScale::update). What the optimizer reports. On an error
-    /// nothing is updated.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for gradients that were never scaled by a loss scale, and when the
+    /// same optimizer was applied before since the last [`update`](LossScale::update). What the optimizer reports. On
+    /// an error nothing is updated.
     pub fn apply(&mut self, optimizer: &mut dyn Optimizer, grads: &Grads) -> Result<Outcome> {
         let Some(unscaled) = grads.unscaled() else {
             return Err(Error::value(
@@ -200,8 +201,8 @@ impl LossScale {
         })
     }
 
-    /// Ends a step: sets the scale of the next one by what [`apply`](LossScale::apply) found. One gradient that was not finite,
-    /// in whichever optimizer, [shrinks](LossScale::adjust) it. A loss that was itself not finite leaves it.
+    /// Ends a step: sets the scale of the next one by what [`apply`](LossScale::apply) found. One gradient that was not
+    /// finite, in whichever optimizer, [shrinks](LossScale::adjust) it. A loss that was itself not finite leaves it.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when no gradients were applied since the last call.

@@ -136,8 +136,8 @@ impl Tensor {
         self.with_place(Place::None)
     }
 
-    /// What is kept of this tensor for the backward pass: a widening without its elements, since its 16-bit source has half
-    /// the bytes and gives them again.
+    /// What is kept of this tensor for the backward pass: a widening without its elements, since its 16-bit source has
+    /// half the bytes and gives them again.
     pub(crate) fn to_keep(&self) -> Tensor {
         match &self.0.narrow {
             None => self.detach(),
@@ -145,7 +145,8 @@ impl Tensor {
         }
     }
 
-    /// The same value as a new leaf of the tape, for gradients with respect to something that is not a [`Param`](crate::Param).
+    /// The same value as a new leaf of the tape, for gradients with respect to something that is not a
+    /// [`Param`](crate::Param).
     pub fn requires_grad(&self) -> Tensor {
         self.with_place(Place::Leaf(LeafId::fresh()))
     }
@@ -201,10 +202,10 @@ impl Tensor {
 
     /// Rounds or widens to another dtype; gradients flow back in the dtype they came from.
     ///
-    /// f32 to f16 or bf16 rounds once to nearest even, keeps subnormals, overflows to infinity and keeps NaN. A widening
-    /// from 16 bit to f32 is exact, so it is not done before somebody reads it, and casting it back gives the 16-bit
-    /// tensor again: two lowered neighbours pay for no round trip. Floats to integers truncate; integers and floats to
-    /// bool are `!= 0`.
+    /// f32 to f16 or bf16 rounds once to nearest even, keeps subnormals, overflows to infinity and keeps NaN. A
+    /// widening from 16 bit to f32 is exact, so it is not done before somebody reads it, and casting it back gives the
+    /// 16-bit tensor again: two lowered neighbours pay for no round trip. Floats to integers truncate; integers and
+    /// floats to bool are `!= 0`.
     pub fn cast(&self, to: DType) -> Tensor {
         self.cast_as(observe::Cast::Other, to)
     }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::printable::printable;
 
-/// What [`load_with`](super::load_with) did with each tensor of the file and each parameter of the network. `Display` lists it.
+/// What [`load_with`](super::load_with) did with each tensor of the file and each parameter of the network. `Display`
+/// lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loaded {
