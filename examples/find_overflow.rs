@@ -24,7 +24,7 @@ fn main() -> Result<()> {
             scale.step(&mut optimizer, &loss)
         });
         match (outcome?, found) {
-            (Outcome::Skipped { cause, first }, Some(found)) => println!("{cause}: {first}, by {found}"),
+            (Outcome::Skipped { cause }, Some(found)) => println!("{cause}: by {found}"),
             (outcome, _) => println!("{outcome:?} at {}", scale.value()),
         }
     }

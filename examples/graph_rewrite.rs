@@ -22,8 +22,8 @@ fn main() -> Result<()> {
             let batch = [x.slice(0, first..first + 64)?, y.slice(0, first..first + 64)?];
             let outcome =
                 optimizer.step(&net, &batch, |net, of| net.call(&of[0])?.mse_loss(&of[1], Reduction::Mean))?;
-            if let Outcome::Skipped { cause, first } = outcome {
-                println!("skipped: {cause}, first seen in {first}");
+            if let Outcome::Skipped { cause } = outcome {
+                println!("skipped: {cause}");
             }
         }
         if epoch % 10 == 9 {

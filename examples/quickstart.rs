@@ -20,8 +20,8 @@ fn main() -> Result<()> {
     net.set_train(true);
     for batch in data::digits()?.shuffled_batches(32, 1, 0)? {
         let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
-        if let Outcome::Skipped { cause, first } = scale.step(&mut optimizer, &loss)? {
-            println!("skipped: {cause}, first seen in {first}");
+        if let Outcome::Skipped { cause } = scale.step(&mut optimizer, &loss)? {
+            println!("skipped: {cause}");
         }
     }
     applied.undo(&mut net) // exact: the network as it was written, with its trained f32 weights

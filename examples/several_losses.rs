@@ -44,8 +44,8 @@ fn main() -> Result<()> {
             scaled
         };
         let grads = scaled.unscale(optimizer.params())?;
-        if let Outcome::Skipped { cause, first } = scale.apply(&mut optimizer, &grads)? {
-            println!("skipped: {cause}, first seen in {first}");
+        if let Outcome::Skipped { cause } = scale.apply(&mut optimizer, &grads)? {
+            println!("skipped: {cause}");
         }
         scale.update()?;
     }

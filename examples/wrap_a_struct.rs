@@ -88,8 +88,8 @@ fn main() -> Result<()> {
     let mut scale = LossScale::none(); // bf16 has the range of f32
     for batch in digits.train.shuffled_batches(32, 1, 0)? {
         let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
-        if let Outcome::Skipped { cause, first } = scale.step(&mut optimizer, &loss)? {
-            eprintln!("skipped: {cause}, first seen in {first:?}");
+        if let Outcome::Skipped { cause } = scale.step(&mut optimizer, &loss)? {
+            eprintln!("skipped: {cause}");
         }
     }
     net.set_train(false);

@@ -25,7 +25,9 @@ pages! {
     own_op "own-op.md";
     second_derivatives "second-derivatives.md";
     find_the_overflow "find-the-overflow.md";
+    from_torch "from-torch.md";
     load_torch_weights "load-torch-weights.md";
+    save_and_load "save-and-load.md";
     where_16_bit_pays "where-16-bit-pays.md";
     lora "lora.md";
     model_files "model-files.md";
@@ -35,3 +37,69 @@ pages! {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use crate::{Op, catalogue::System, io::kinds::elsewhere, layers::kinds, ops::method_of};
+
+    /// What stands between two marks of the page.
+    fn part<'a>(page: &'a str, mark: &str) -> &'a str {
+        let begin = format!("<!-- {mark} -->\n");
+        let (_, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("no `{begin}`"));
+        rest.split_once("<!-- end -->").expect("an end").0.trim()
+    }
+
+    /// Names on lines of a readable length.
+    fn list(names: &[String]) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            let name = format!("`{name}`{}", if i + 1 < names.len() { "," } else { "" });
+            match lines.last_mut() {
+                Some(line) if line.len() + name.len() < 119 => *line += &format!(" {name}"),
+                _ => lines.push(name),
+            }
+        }
+        lines.join("\n")
+    }
+
+    fn table(rows: &[(String, String)]) -> String {
+        let rows: Vec<String> = rows.iter().map(|(torch, here)| format!("| `{torch}` | `{here}` |")).collect();
+        format!("| torch | here |\n| --- | --- |\n{}", rows.join("\n"))
+    }
+
+    /// Pairs of names, those that differ and those that do not.
+    fn both(pairs: impl Iterator<Item = (String, String)>) -> [String; 2] {
+        let pairs: BTreeSet<(String, String)> = pairs.collect();
+        let same: Vec<String> = pairs.iter().filter(|(torch, here)| torch == here).map(|pair| pair.0.clone()).collect();
+        let other: Vec<(String, String)> = pairs.into_iter().filter(|(torch, _)| !same.contains(torch)).collect();
+        [table(&other), list(&same)]
+    }
+
+    #[test]
+    fn the_page_from_torch_has_every_name() {
+        let page = include_str!("../docs/guide/from-torch.md");
+        let modules = kinds().unwrap().into_iter().flat_map(|kind| {
+            let names = elsewhere(kind).map_or(&[][..], |names| names.torch);
+            names.iter().map(move |torch| (torch.to_string(), kind.to_string()))
+        });
+        let functions = Op::ALL.iter().filter(|op| op.has_kernel()).flat_map(|op| {
+            // Without the names of single kernels.
+            let kernels = ["_", "cudnn", "mkldnn", "native"];
+            let names = op.names(System::Torch).filter(move |name| !kernels.iter().any(|of| name.starts_with(of)));
+            names.map(|torch| (torch.to_string(), method_of(*op).to_string()))
+        });
+        let [modules, same_modules] = both(modules);
+        let [functions, same_functions] = both(functions);
+        let parts = [
+            ("modules", modules),
+            ("same modules", same_modules),
+            ("functions", functions),
+            ("same functions", same_functions),
+        ];
+        let wrong: Vec<_> = parts.iter().filter(|(mark, wanted)| part(page, mark) != wanted).collect();
+        let wanted: String = wrong.iter().map(|(mark, wanted)| format!("<!-- {mark} -->\n{wanted}\n\n")).collect();
+        assert!(wrong.is_empty(), "docs/guide/from-torch.md should have:\n\n{wanted}");
+    }
+}

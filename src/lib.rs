@@ -1,7 +1,7 @@
 //! Mixed precision for Rust networks, decided before the run.
 //!
-//! You hand precast a tree of [cells](Cell) and a [`Policy`] (a level such as `O2`, or a YAML file). It tells you which cell
-//! will run in which precision and *why*, wraps those cells in cast-in / cast-out adapters, and trains them with a
+//! You hand precast a tree of [cells](Cell) and a [`Policy`] (a level such as `O2`, or a YAML file). It tells you which
+//! cell will run in which precision and *why*, wraps those cells in cast-in / cast-out adapters, and trains them with a
 //! [loss scale](LossScale).
 //!
 //! ```
@@ -41,7 +41,7 @@
 //! for batch in data::digits()?.batches(32)?.take(3) {
 //!     let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
 //!     match scale.step(&mut optimizer, &loss)? { // scale, backward pass, unscale, check for non-finite gradients, update
-//!         Outcome::Skipped { cause, first } => eprintln!("skipped: {cause}, first seen in {first}"),
+//!         Outcome::Skipped { cause } => eprintln!("skipped: {cause}"),
 //!         Outcome::Stalled { .. } => break,
 //!         _ => {} // the parameters were updated
 //!     }
@@ -54,8 +54,9 @@
 //!
 //! The [`guide`] has a page for each task.
 //!
-//! Read on in this order: [`Tensor`] and [`Op`]; [`precision`] (what a region does to an op); [`cell`] (trees) and [`layers`]
-//! (layers); [`policy`] (what you want), [`rewrite`] (what will happen and why); [`scale`], [`optim`] and [`train`].
+//! Read on in this order: [`Tensor`] and [`Op`]; [`precision`] (what a region does to an op); [`cell`] (trees) and
+//! [`layers`] (layers); [`policy`] (what you want), [`rewrite`] (what will happen and why); [`scale`], [`optim`] and
+//! [`train`].
 //!
 //! # Features
 //!
@@ -65,8 +66,8 @@
 //! | `data` | yes, by `cli` | readers of examples in files: [`data::Csv`], [`data::Images`], [`data::Npy`] |
 //! | `tracing` | no | events for subscribers of the crate [`tracing`](https://docs.rs/tracing), all with the target `precast` |
 //!
-//! Everything else needs no feature. A program that uses the library alone sets `default-features = false`, and does not build
-//! clap, clap_complete, clap_mangen, comfy-table, csv, image, indicatif, plotters and zip.
+//! Everything else needs no feature. A program that uses the library alone sets `default-features = false`, and does not
+//! build clap, clap_complete, clap_mangen, comfy-table, csv, ctrlc, image, indicatif, plotters and zip.
 //!
 //! The events of `tracing`, each with its fields:
 //!

@@ -35,8 +35,10 @@ fn help_tells_a_newcomer_how_to_begin() {
     {
         assert!(help.contains(word), "{word}: {help}");
     }
-    let commands =
-        ["train", "runs", "predict", "plan", "explain", "diff", "graph", "levels", "ops", "init", "cells", "show", "schema", "bench"];
+    let commands = [
+        "train", "runs", "predict", "plan", "explain", "diff", "graph", "levels", "ops", "init", "cells", "show",
+        "schema", "bench",
+    ];
     for command in commands.into_iter().chain(["completions", "man"]) {
         assert!(text(precast(&[command, "--help"])).contains(&format!("Usage: precast {command}")), "{command}");
     }
@@ -415,6 +417,13 @@ fn a_new_policy_plans_as_its_base_and_its_exceptions_count() {
     );
     assert_eq!(text(precast(&["init", &single])).matches("(Dense) is the").count(), 1, "the first layer is the last");
 
+    // What it says of commands can be copied, and a name is quoted where it must be.
+    let spaced = folder.write("my net.yaml", &fs::read_to_string(&single).unwrap());
+    let words = text(precast(&["init", &spaced]));
+    assert!(words.contains(&format!("precast plan '{spaced}' --policy FILE")), "{words}");
+    assert!(words.contains("\nname: 'my net-o2'\n"), "{words}");
+    assert!(text(precast(&["init", "mlp"])).contains("\nname: mlp-o2\n"));
+
     // A file is begun with as it is, however it is written, and is never replaced unasked.
     let braces = folder.write("braces.yaml", "{version: 1, level: O2, dtype: float16, rules: []}\n");
     assert!(
@@ -460,7 +469,8 @@ fn shells_and_man_get_what_they_read() {
         assert!(text(precast(&["completions", shell])).contains("explain"), "{shell}");
     }
     assert!(text(precast(&["man"])).contains(".TH precast 1"));
-    assert!(text(precast(&["man", "plan"])).contains(".TH precast-plan 1"));
+    let page = text(precast(&["man", "plan"]));
+    assert!(page.contains(".TH precast-plan 1") && page.contains(".SH NOTES\n") && !page.contains("EXTRA"), "{page}");
 }
 
 #[test]
@@ -526,6 +536,12 @@ fn wrong_use_is_refused_with_what_is_allowed_and_changes_nothing() {
         (&["plan", &model, "-p", "o2"], &["model.yaml:2:", "no kind of cell is called `Dens` (did you mean `Dense`?)"]),
         (&["plan", ".", "-p", "o2"], &["`.` is a folder, and no model is called `.`"]),
         (&["explain", "lenet5", "77", "-p", "o2"], &["no cell stands at `77`", "`precast plan lenet5 --policy o2`"]),
+        (
+            &["explain", "lenet5_bn", "relu_1", "-p", "o2"],
+            &["cells of the kind ReLU stand at", "a policy of level graph"],
+        ),
+        (&["explain", "lenet5_bn", "batch_norm_2d", "-p", "o2"], &["cells of the kind BatchNorm2d stand at `1`"]),
+        (&["train", "lenet5", "--batch", "5000"], &["--batch 5000 is more than the 1200 training digits"]),
         (&["explain", &nested, "0.0.1", "-p", "o2"], &["no cell stands at `0.0.1` (did you mean `0.0.0`?)"]),
         (&["diff", "lenet5", "-p", "o2"], &["diff compares two policies; --policy was given once"]),
         (&["plan", "lenet5"], &["--policy"]),
@@ -728,6 +744,17 @@ fn a_run_that_cannot_go_on_ends_with_its_reason() {
     let metrics = fs::read_to_string(folder.0.join("precast-out/metrics.json")).unwrap();
     let metrics: Value = serde_json::from_str(&metrics).unwrap();
     assert!(metrics["runs"][0]["stalled"].as_str().unwrap().contains("changed nothing"));
+}
+
+#[test]
+fn a_run_that_ends_without_a_number_has_failed() {
+    let folder = Folder::new("lost");
+    // Too few steps to stall.
+    let args = ["train", "mlp", "--examples", "100", "--lr", "1e30", "--epochs", "1", "-p", "o0", "--quiet"];
+    let output = precast_in(&folder.0, &args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("error: o0 ended with a loss of ") && stderr.contains("try a lower --lr"), "{stderr}");
 }
 
 #[test]

@@ -149,6 +149,11 @@ fn plan_explain_and_diff_know_graphs() {
         shown,
         format!("model   mlp (built in)\npolicy  graph (built in)\npolicy  graph-bf16 (built in)\n{diff}\n")
     );
+    let of_training = json_of(&["plan", "lenet5_bn", "-p", "graph", "--train", "--format", "json"]);
+    assert_eq!(of_training, json_of(&["graph", "lenet5_bn", "-p", "graph", "--train", "--format", "json"]));
+    assert_ne!(of_training, json_of(&["plan", "lenet5_bn", "-p", "graph", "--format", "json"]));
+    let refused = precast(&["diff", "mlp", "-p", "o2", "-p", "o3", "--train"]);
+    assert!(error(2, refused).contains("--train is for a policy of level graph"));
     let shown = text(precast(&["diff", "mlp", "-p", "graph", "-p", "graph"]));
     assert!(shown.contains("no difference in "), "{shown}");
     // O2 keeps the norms in f32, the graph lowers them between two products.

@@ -74,8 +74,20 @@ fn a_table_of_ones_own_is_trained_compared_and_predicted() {
     let said = text(precast_in(&folder.0, &["train", "run.yaml"]));
     assert!(said.contains("80 training examples, 20 test examples of shape [2]"), "{said}");
     assert!(said.contains("best accuracy: "), "{said}");
-    let files: Vec<String> = ["about.json", "best.safetensors", "last.safetensors", "metrics.jsonl", "model.yaml", "plan.txt",
-        "policy.yaml", "report.html", "run.yaml", "standardization.json"].map(String::from).to_vec();
+    let files: Vec<String> = [
+        "about.json",
+        "best.safetensors",
+        "last.safetensors",
+        "metrics.jsonl",
+        "model.yaml",
+        "plan.txt",
+        "policy.yaml",
+        "report.html",
+        "run.yaml",
+        "standardization.json",
+    ]
+    .map(String::from)
+    .to_vec();
     for file in &files {
         assert!(folder.0.join("runs/o2").join(file).is_file(), "{file}");
     }
@@ -86,7 +98,9 @@ fn a_table_of_ones_own_is_trained_compared_and_predicted() {
     let said = text(precast_in(&folder.0, &["runs"]));
     assert!(said.contains("| o1-bf16 |") && said.contains("| o2      |"), "{said}");
     let report = fs::read_to_string(folder.0.join("runs/o1-bf16/report.html")).unwrap();
-    assert!(report.contains("<td>o2</td>") && report.contains("<svg") && !report.contains("http://www.w3.org/1999/xhtml"));
+    assert!(
+        report.contains("<td>o2</td>") && report.contains("<svg") && !report.contains("http://www.w3.org/1999/xhtml")
+    );
 
     // Rows whose class is known, in columns of another order and without the class.
     folder.write("new.csv", "y,x\n9,9\n1,1\n8.5,7.5\n");
@@ -100,9 +114,25 @@ fn a_table_of_ones_own_is_trained_compared_and_predicted() {
 #[test]
 fn flags_change_keys_and_json_says_how_it_ended() {
     let folder = folder("flags", RUN);
-    let args = ["train", "run.yaml", "--epochs", "2", "--batch", "40", "--optimizer", "sgd", "--output", "here", "--format", "json"];
+    let args = [
+        "train",
+        "run.yaml",
+        "--epochs",
+        "2",
+        "--batch",
+        "40",
+        "--optimizer",
+        "sgd",
+        "--output",
+        "here",
+        "--format",
+        "json",
+    ];
     let said = json(precast_in(&folder.0, &args));
-    assert_eq!((said["ended"].as_str(), said["steps"].as_u64(), said["epochs"].as_u64()), (Some("done"), Some(4), Some(2)));
+    assert_eq!(
+        (said["ended"].as_str(), said["steps"].as_u64(), said["epochs"].as_u64()),
+        (Some("done"), Some(4), Some(2))
+    );
     let run = fs::read_to_string(folder.0.join("here/run.yaml")).unwrap();
     for line in ["epochs: 2", "batch: 40", "lr: 0.03", "momentum: 0.9"] {
         assert!(run.contains(line), "{line}\n{run}");
@@ -166,9 +196,13 @@ fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not() {
 
     let (mut begun, mut killed) = (false, 0);
     while killed < kills {
-        let args: &[&str] = if begun { &["train", "--resume", "killed"] } else { &["train", "run.yaml", "--output", "killed"] };
-        let mut child =
-            command(&folder.0, &[args, &["--quiet"]].concat()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let args: &[&str] =
+            if begun { &["train", "--resume", "killed"] } else { &["train", "run.yaml", "--output", "killed"] };
+        let mut child = command(&folder.0, &[args, &["--quiet"]].concat())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         // The first moments are long enough for the folder to be made.
         let lives = Duration::from_millis(if begun { 5 + 37 * killed % 120 } else { 400 });
         let start = Instant::now();
@@ -214,7 +248,11 @@ fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not() {
 #[cfg(target_os = "linux")]
 fn an_interrupt_ends_the_run_after_the_step_with_a_checkpoint() {
     let folder = folder("interrupted", &RUN.replace("epochs: 30", "epochs: 100000"));
-    let child = command(&folder.0, &["train", "run.yaml", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command(&folder.0, &["train", "run.yaml", "--quiet"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let metrics = folder.0.join("runs/o2/metrics.jsonl");
     while fs::metadata(&metrics).map_or(0, |metrics| metrics.len()) == 0 {
         std::thread::sleep(Duration::from_millis(5));

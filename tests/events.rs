@@ -88,7 +88,7 @@ fn a_skipped_step_is_reported_with_its_cause_and_a_stalled_one_as_an_error() {
     assert_eq!(
         lines,
         [
-            "WARN step skipped cause=a gradient was not finite at loss scale 65536 first=\"0\" skipped=1 scale=65536.0",
+            "WARN step skipped cause=a gradient was not finite at loss scale 65536, first seen in `0` skipped=1 scale=65536.0",
             "DEBUG loss scale shrinks from=65536.0 to=32768.0",
         ]
     );

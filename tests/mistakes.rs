@@ -13,7 +13,7 @@ use precast::{
     io::{models, weights},
     policy::{DynamicScale, LossScaleSpec, Pack, Rule, Run, Scaler},
     prelude::*,
-    scale::ScaleState,
+    scale::{IntoLossScale, ScaleState},
     train::{FitOptions, Schedule, fit},
 };
 
@@ -145,6 +145,12 @@ const CELLS: &[Mistake] = &[
         of(Child::new(Nothing { fc: Child::new(Dense::new(2, 2, &mut rng())) }).call(&ones(&[1, 2])))
     }),
     ("a list of cells that is called", || of(Child::new(CellList::new(vec![ReLU.into()])).call(&ones(&[1])))),
+    ("an adapter around a cell that is not dense", || LoRA::adapt(&mut Child::of(ReLU), 2, 4.0, &mut rng())),
+    ("an architecture of an attention with an adapter", || {
+        let mut attention = MultiheadAttention::new(4, 2, &mut rng());
+        LoRA::adapt(&mut attention.q_proj, 2, 4.0, &mut rng())?;
+        of(models::to_yaml(&Child::of(attention)))
+    }),
     ("a path that is not there", || of(mlp().at("4", |_| ()))),
     ("a dtype that no cell computes in", || of(mlp().to_float(DType::I64))),
     ("an architecture of a cell that is not saved", || of(models::to_yaml(&not_saved().erase()))),
@@ -299,6 +305,7 @@ const TRAINING: &[Mistake] = &[
         let mut grads = net.call(&ones(&[1, 4]))?.sum_all()?.backward()?;
         of(grads.clip_norm(-1.0))
     }),
+    ("a loss scale that is a number in quotes", || of("128".into_loss_scale())),
     ("a network without parameters", || train(&mut Child::of(sequential![ReLU]), FitOptions::default())),
     ("batches of zero", || train(&mut mlp(), FitOptions { batch: 0, ..FitOptions::default() })),
     ("a schedule of steps after every zero", || {
@@ -335,6 +342,11 @@ const FILES: &[Mistake] = &[
             }
         }
         of(Graph::trace(&Child::new(Reads), &[ones(&[2])]))
+    }),
+    ("a graph with an op that is not there", || {
+        let net = mlp();
+        let text = Graph::trace(&net, &[ones(&[1, 4])])?.to_json()?;
+        of(Graph::from_json(&text.replace("\"op\": \"Relu\"", "\"op\": \"Rleu\"")))
     }),
     ("a graph rewritten by a policy for cells", || of(graph::rewrite(&mut mlp(), &[ones(&[1, 4])], &o2()))),
     ("a graph of a network that is wrapped", || {

@@ -40,6 +40,7 @@ fn fault(root: &Value, schema: &Value, value: &Value) -> Option<String> {
                 "object" => value.is_object(),
                 "array" => value.is_array(),
                 "string" => value.is_string(),
+                "boolean" => value.is_boolean(),
                 "number" => value.is_number(),
                 "integer" => value.as_f64().is_some_and(|n| n.fract() == 0.0),
                 other => panic!("type {other}"),
@@ -238,4 +239,12 @@ fn it_refuses_what_the_reader_refuses() {
         "scale-too-large",
     ];
     assert_eq!(passed, blind.map(String::from).into());
+}
+
+/// In the words in which the library explains them.
+#[test]
+fn it_explains_every_level() {
+    let words = schema()["properties"]["level"]["description"].as_str().unwrap().to_string();
+    let all: Vec<String> = Level::ALL.iter().map(|level| format!("{level}: {}.", level.meaning())).collect();
+    assert_eq!(words, all.join(" "));
 }

@@ -87,9 +87,9 @@ fn a_run_that_is_stopped_at_any_step_ends_with_the_same_bits_and_metrics() {
             assert_eq!(fs::read(whole.join(name)).unwrap(), fs::read(stopped.join(name)).unwrap(), "{policy} {name}");
         }
         assert_eq!(metrics(&whole), metrics(&stopped), "{policy}");
-        let left = fs::read_dir(&whole).unwrap().filter(|entry| {
-            entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("checkpoint-")
-        });
+        let left = fs::read_dir(&whole)
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("checkpoint-"));
         assert_eq!(left.count(), 2, "the last two are kept");
     }
 }
@@ -169,8 +169,12 @@ fn a_damaged_checkpoint_gives_way_to_the_one_before_it_and_a_cut_line_to_nothing
     let mut checkpoints: Vec<PathBuf> = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path()).collect();
     checkpoints.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with("checkpoint-"));
     checkpoints.sort();
-    let names: Vec<String> = checkpoints.iter().map(|p| p.file_name().unwrap().to_string_lossy().into_owned()).collect();
-    assert_eq!(names, ["checkpoint-000000024", "checkpoint-000000028", "checkpoint-000000030"].map(|n| format!("{n}.safetensors")));
+    let names: Vec<String> =
+        checkpoints.iter().map(|p| p.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    assert_eq!(
+        names,
+        ["checkpoint-000000024", "checkpoint-000000028", "checkpoint-000000030"].map(|n| format!("{n}.safetensors"))
+    );
     let mut bytes = fs::read(&checkpoints[2]).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -241,7 +245,10 @@ fn model_and_data_that_do_not_go_together_are_refused_before_anything_is_written
     let error = Run::begin(&file("o2", ""), narrow, &to).unwrap_err();
     assert_eq!(error.to_string(), "the model takes examples of shape [63], and the data has [1, 8, 8]");
     let error = Run::begin(&file("o2", ", loss: mse"), model(0), &to).unwrap_err();
-    assert!(error.to_string().starts_with("the loss mse compares with numbers, and the targets are classes"), "{error}");
+    assert!(
+        error.to_string().starts_with("the loss mse compares with numbers, and the targets are classes"),
+        "{error}"
+    );
     assert!(!to.exists());
 }
 
@@ -300,7 +307,8 @@ fn what_is_written_is_read_again() {
         ", schedule: {step: {every: 7, factor: 0.5}}, checkpoint: {every: 5, keep: 1}, patience: 4, warm_up: 2",
         ", test: other.csv, standardize: true, name: first try, find_non_finite: true, lr: 0.125",
     ] {
-        let text = format!("{{version: 1, model: m.yaml, policy: o2, data: {{csv: {{file: a.csv, target: y}}}}{more}}}");
+        let text =
+            format!("{{version: 1, model: m.yaml, policy: o2, data: {{csv: {{file: a.csv, target: y}}}}{more}}}");
         let file = RunFile::parse(&text, "run.yaml").unwrap();
         assert_eq!(RunFile::parse(&file.to_yaml().unwrap(), "again").unwrap(), file);
     }

@@ -35,7 +35,7 @@ fn a_loss_scale_is_given_as_a_word_a_number_or_itself() {
     let message = |refused: Result<LossScale>| refused.unwrap_err().to_string();
     let allowed = "allowed: dynamic, none, a number of at least 1, a `LossScale`";
     assert_eq!(message(of("dynamc")), format!("unknown loss scale `dynamc` (did you mean `dynamic`?); {allowed}"));
-    assert_eq!(message(of("8")), format!("unknown loss scale `8`; {allowed}"));
+    assert_eq!(message(of("8")), "the loss scale is the text \"8\"; a number stands without quotes: 8");
     assert_eq!(message(of(0.5)), "a loss scale of 0.5; allowed: at least 1, and finite in float32");
     for bad in [0.999_999_999, 0.0, -8.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e39] {
         assert_eq!(message(of(bad)), format!("a loss scale of {bad}; allowed: at least 1, and finite in float32"));
@@ -156,9 +156,9 @@ fn overflow_skips_names_the_parameter_and_shrinks_the_scale() {
     let mut scale = LossScale::new(unbounded(32768.0, 2.0, 2000)).unwrap();
     // 32768 * 2 overflows in f16, 32768 * 0.25 does not.
     let outcome = scale.step(&mut optimizer, &net.loss(0.25, 2.0, DType::F16).unwrap()).unwrap();
-    let Outcome::Skipped { cause, first } = outcome else { panic!("{outcome:?}") };
-    assert_eq!((cause, first.as_str()), (Cause::Overflow { scale: 32768.0 }, "b"));
-    assert_eq!(cause.to_string(), "a gradient was not finite at loss scale 32768");
+    let Outcome::Skipped { cause } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(cause, Cause::Overflow { scale: 32768.0, first: "b".into() });
+    assert_eq!(cause.to_string(), "a gradient was not finite at loss scale 32768, first seen in `b`");
     assert_eq!((net.values(), scale.value()), ([1.0, 1.0], 16384.0));
     let outcome = scale.step(&mut optimizer, &net.loss(0.25, 2.0, DType::F16).unwrap()).unwrap();
     assert_eq!((outcome, scale.value()), (Outcome::Stepped, 16384.0));
@@ -191,7 +191,8 @@ fn a_gradient_that_was_replaced_is_looked_at_again() {
         let mut grads = scale.scale(&loss).unwrap().backward().unwrap().unscale(&net.params()).unwrap();
         grads.set(&net.b, Tensor::full(&[1, 1], f64::NAN, DType::F32));
         let outcome = scale.apply(&mut optimizer, &grads).unwrap();
-        assert!(matches!(&outcome, Outcome::Skipped { first, .. } if first == "b"), "{outcome:?}");
+        let cause = Cause::Overflow { scale: scale.value(), first: "b".into() };
+        assert_eq!(outcome, Outcome::Skipped { cause });
         assert_eq!(net.values(), [1.0, 1.0]);
     }
 }
@@ -202,7 +203,8 @@ fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
     let mut optimizer = Sgd::new(net.params(), 0.5);
     let mut scale = LossScale::dynamic();
     let outcome = scale.step(&mut optimizer, &net.loss(1.0, f64::NAN, DType::F32).unwrap()).unwrap();
-    assert_eq!(outcome, Outcome::Skipped { cause: Cause::Loss, first: "b".into() });
+    assert_eq!(outcome.to_string(), "skipped: the loss itself was not finite");
+    assert_eq!(outcome, Outcome::Skipped { cause: Cause::Loss });
     assert_eq!((net.values(), scale.value(), scale.state().skipped), ([1.0, 1.0], 65536.0, 1));
 }
 
@@ -236,10 +238,10 @@ fn what_cannot_recover_is_called_stalled() {
             scale.step(&mut optimizer, &loss).unwrap()
         })
         .collect();
-    assert!(outcomes[..19].iter().all(|o| matches!(o, Outcome::Skipped { cause: Cause::Overflow { .. }, .. })));
-    let cause = Cause::Overflow { scale: 1.0 };
-    assert_eq!(outcomes[19], Outcome::Stalled { cause, first: "0".into(), skipped: 20 });
-    assert_eq!(outcomes[20], Outcome::Stalled { cause, first: "0".into(), skipped: 21 });
+    assert!(outcomes[..19].iter().all(|o| matches!(o, Outcome::Skipped { cause: Cause::Overflow { .. } })));
+    let cause = Cause::Overflow { scale: 1.0, first: "0".into() };
+    assert_eq!(outcomes[19], Outcome::Stalled { cause: cause.clone(), skipped: 20 });
+    assert_eq!(outcomes[20], Outcome::Stalled { cause, skipped: 21 });
     scale.adjust(true);
     assert_eq!(scale.state().skipped, 0, "one finite step ends the row");
 }

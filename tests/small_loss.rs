@@ -1,6 +1,6 @@
 //! A loss so small that its gradients underflow in f16: what a loss scale is for, and what happens without one.
 
-use precast::{data::digits, observe, prelude::*, sequential, train};
+use precast::{cell::CastOf, data::digits, observe, prelude::*, scale::Cause, sequential, train};
 
 fn net() -> Child {
     let rng = &mut Rng::seed(1);
@@ -130,9 +130,11 @@ fn the_op_in_which_an_overflow_began_is_found() {
     let (outcome, found) = net.find_non_finite(|net| {
         LossScale::fixed(1e8).unwrap().step(&mut optimizer, &net.call(&x).unwrap().sum_all().unwrap())
     });
-    assert!(matches!(outcome.unwrap(), Outcome::Skipped { first, .. } if first == "1.weight"));
+    let cause = Cause::Overflow { scale: 1e8, first: "1.weight".into() };
+    assert_eq!(outcome.unwrap(), Outcome::Skipped { cause });
     let found = found.unwrap();
     assert_eq!((found.op, found.backward, found.came_in), (Op::Cast, true, false), "{found}");
+    assert_eq!(found.cast, Some((CastOf::Gradient, DType::F16)));
     // In the forward pass of a cell: 300 * 300 is no f16.
     let make = || -> Child {
         let mut dense = Dense::new(1, 1, &mut Rng::seed(1));
@@ -161,6 +163,18 @@ fn the_op_in_which_an_overflow_began_is_found() {
     let here = found(&net, 300.0);
     assert_eq!((here.cell.as_str(), here.op, here.backward, here.came_in), ("0", Op::Linear, false, false), "{here}");
     assert_eq!(here.to_string(), "Linear in cell `0`, forward pass, from finite numbers");
+    assert_eq!(here.cast, None);
+    // A parameter or an input that does not fit into f16 is named.
+    set(&net, 1e5);
+    let param = found(&net, 1.0);
+    assert_eq!(param.cast, Some((CastOf::Param("0.weight".into()), DType::F16)));
+    let message =
+        "Cast in cell `0`, forward pass, from finite numbers: the parameter `0.weight` is too large for float16";
+    assert_eq!(param.to_string(), message);
+    set(&net, 1.0);
+    let input = found(&net, 1e5);
+    assert_eq!(input.cast, Some((CastOf::CellInput, DType::F16)));
+    assert!(input.to_string().ends_with("the input of the root cell is too large for float16"), "{input}");
     // What comes in is told apart; outside of a search nothing is looked at.
     let came = found(&net, f64::NAN);
     assert!(came.came_in && came.cell.is_empty(), "{came}");

@@ -99,8 +99,8 @@ fn implement(
     }
 }
 
-/// Tells policies the kind, and lets architecture files name a saved type. What is missing for that is reported at the word
-/// `saved`.
+/// Tells policies the kind, and lets architecture files name a saved type. What is missing for that is reported at the
+/// word `saved`.
 fn registered(name: &Ident, kind: &str, saved: Option<Span>, documentation: &Tokens) -> Tokens {
     let (type_name, is_saved) = (name.unraw().to_string(), saved.is_some());
     let span = Span::call_site().located_at(saved.unwrap_or_else(|| name.span()));
@@ -108,6 +108,9 @@ fn registered(name: &Ident, kind: &str, saved: Option<Span>, documentation: &Tok
     this.set_span(span);
     let saved = saved.map(|_| {
         quote_spanned! {span=>
+            // What is missing is said in one sentence, before the compiler says what follows from it.
+            const _: () = ::precast::__derive::is_written::<#this>();
+
             // The code that typetag generates names its crate.
             use ::precast::__derive::typetag;
 

@@ -68,7 +68,14 @@ pub fn is_marked_as_data(attributes: &[Attribute]) -> Result<bool> {
     let mut data = false;
     each_word(attributes, |word, met| {
         data = met == "data";
-        if data { Ok(()) } else { Err(word.error("allowed at a field: `data`")) }
+        if data {
+            Ok(())
+        } else {
+            Err(word.error(format!(
+            "`{met}` is no mark of a field; allowed: `data`, where the type is a type parameter. Other plain data needs no mark, \
+             and slots and parameters are never left out of the tree"
+        )))
+        }
     })?;
     Ok(data)
 }

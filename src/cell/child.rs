@@ -44,8 +44,8 @@ pub enum Adapter {
     Cast(Cast),
     /// The cell runs under op lists; nothing is cast at its border.
     Ops(Arc<OpRules>),
-    /// The cell is one region of a dtype in which some ops run otherwise, as their lists say: level O2 with ops on its black
-    /// list.
+    /// The cell is one region of a dtype in which some ops run otherwise, as their lists say: level O2 with ops on its
+    /// black list.
     CastOps(Cast, Arc<OpRules>),
 }
 
@@ -64,12 +64,12 @@ pub struct Planned {
 
 /// The slot of a cell in a tree: the cell, the user's `to_float`, and the adapter that a plan put there.
 ///
-/// A `Child<Dense>` knows the type of its cell, a plain `Child` holds any. The adapter stands in the slot, not between two
-/// cells, so wrapping renames nothing and cannot happen twice. [`call`](Child::call) runs the cell through its adapter. Neither
-/// `child.forward(&x)` nor `child.cell().forward(&x)` compiles.
+/// A `Child<Dense>` knows the type of its cell, a plain `Child` holds any. The adapter stands in the slot, not between
+/// two cells, so wrapping renames nothing and cannot happen twice. [`call`](Child::call) runs the cell through its
+/// adapter. Neither `child.forward(&x)` nor `child.cell().forward(&x)` compiles.
 ///
-/// Where a plan was applied, a call that goes past the slot of a cell around this one is an error: a plan that changes the
-/// precision of `blocks` means `blocks.0` to be called inside of `blocks.with(..)`. Another error is a
+/// Where a plan was applied, a call that goes past the slot of a cell around this one is an error: a plan that changes
+/// the precision of `blocks` means `blocks.0` to be called inside of `blocks.with(..)`. Another error is a
 /// [`to_float`](Child::to_float) that was asked for since.
 ///
 /// In files a `Child` reads and writes as its cell; with `to_float`, as `{to_float: float32, cell: {...}}`.
@@ -265,14 +265,14 @@ impl<C: ?Sized> Child<C> {
     }
 
     /// Keeps no activation of this cell and those inside it for the backward pass, which computes them again from the
-    /// inputs of the cell: less memory for one more forward pass. (Chen et al. 2016, "Training deep nets with sublinear memory
-    /// cost".)
+    /// inputs of the cell: less memory for one more forward pass. (Chen et al. 2016, "Training deep nets with sublinear
+    /// memory cost".)
     ///
-    /// The second run is that of the first, op by op: in the same dtypes, whatever region the backward pass runs in, with the
-    /// same dropout, and without moving running statistics again. Outputs and gradients are the same bit for bit.
-    /// (The gradient of a parameter that is used three times or more, inside and outside of the cell, is summed in another
-    /// order.) Code in `forward` runs once: what it does besides calling ops is not done again. Inside of a recomputed cell,
-    /// further recomputed cells change nothing.
+    /// The second run is that of the first, op by op: in the same dtypes, whatever region the backward pass runs in,
+    /// with the same dropout, and without moving running statistics again. Outputs and gradients are the same bit for
+    /// bit. (The gradient of a parameter that is used three times or more, inside and outside of the cell, is summed in
+    /// another order.) Code in `forward` runs once: what it does besides calling ops is not done again. Inside of a
+    /// recomputed cell, further recomputed cells change nothing.
     ///
     /// ```
     /// use precast::{prelude::*, sequential};
@@ -301,8 +301,8 @@ impl<C: ?Sized> Child<C> {
         self.recompute || self.planned.recompute
     }
 
-    /// The adapter in force: the plan's; without a plan, the one that `to_float` asks for. The surrounding region is then known
-    /// only while the cell runs: a root returns what it computed, an inner cell returns f32.
+    /// The adapter in force: the plan's; without a plan, the one that `to_float` asks for. The surrounding region is
+    /// then known only while the cell runs: a root returns what it computed, an inner cell returns f32.
     fn in_force(&self) -> Option<Adapter> {
         if self.planned.adapter.is_some() {
             return self.planned.adapter.clone();
@@ -364,18 +364,18 @@ impl<C: ?Sized + AsCell> Child<C> {
             Some(Adapter::Cast(cast)) => (Some(Frame::Fixed(cast.inward)), Some(cast)),
             Some(Adapter::CastOps(cast, rules)) => (Some(Frame::Lists(rules)), Some(cast)),
         };
-        let to = |dtype: Option<DType>| {
+        let to = |what: observe::Cast, dtype: Option<DType>| {
             move |x: Tensor| match dtype {
-                Some(dtype) if x.dtype().is_castable() => x.cast(dtype),
+                Some(dtype) if x.dtype().is_castable() => x.cast_as(what, dtype),
                 _ => x,
             }
         };
-        // Each op in a region of one dtype casts its inputs itself. For the gradient of a weight it then knows the input
-        // as it was.
+        // Each op in a region of one dtype casts its inputs itself. For the gradient of a weight it then knows the
+        // input as it was.
         let wide = self.planned.wide_weight_grads;
         let by_op = wide == Some(true) && matches!(frame, Some(Frame::Fixed(_))) && self.cell.as_cell().is_leaf();
-        let mut inward = to(cast.map(|cast| cast.inward).filter(|_| !by_op));
-        let outward = to(cast.map(|cast| cast.outward));
+        let mut inward = to(observe::Cast::IntoCell, cast.map(|cast| cast.inward).filter(|_| !by_op));
+        let outward = to(observe::Cast::OutOfCell, cast.map(|cast| cast.outward));
         // Looked up at the first output that is on the tape, when the cell has run.
         let mut evaluated = None;
         let mut outward = |y: Tensor| {
@@ -498,6 +498,8 @@ macro_rules! castable_tuple {
 castable_tuple!(A 0, B 1);
 castable_tuple!(A 0, B 1, C 2);
 castable_tuple!(A 0, B 1, C 2, D 3);
+castable_tuple!(A 0, B 1, C 2, D 3, E 4);
+castable_tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
 
 impl<C: ?Sized + fmt::Debug> fmt::Debug for Child<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,8 +1,9 @@
-//! What `#[derive(Cell)]` calls. It sees tokens, and no types, so here the compiler tells for each field, by its type, whether it
-//! sits in the tree.
+//! What `#[derive(Cell)]` calls. It sees tokens, and no types, so here the compiler tells for each field, by its type,
+//! whether it sits in the tree.
 //!
-//! For `(&&&of(&field)).place()` the compiler takes the first of three traits that fits, with one reference less each time: a
-//! [`Member`] sits in the tree; what holds a cell or a parameter in another way is refused; all else is plain data.
+//! For `(&&&of(&field)).place()` the compiler takes the first of three traits that fits, with one reference less each
+//! time: a [`Member`] sits in the tree; what holds a cell or a parameter in another way is refused; all else is plain
+//! data.
 
 use std::{
     cell::RefCell,
@@ -11,6 +12,8 @@ use std::{
     rc::Rc,
     sync::{Arc, LazyLock, Mutex, OnceLock, RwLock},
 };
+
+use serde::{Serialize, de::DeserializeOwned};
 
 pub use inventory;
 pub use typetag;
@@ -101,8 +104,21 @@ impl<T: ?Sized> IsPlainData for Of<T> {
     }
 }
 
-/// Something that is a cell, a slot or a parameter, or has one inside. `Why` says where, so that the implementations do not
-/// overlap.
+/// What `#[cell(saved)]` asks of a type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is marked `#[cell(saved)]`, and files cannot hold it",
+    label = "a saved cell is written and read",
+    note = "derive both traits of serde: `#[derive(Cell, Debug, Serialize, Deserialize)]`; or take `saved` away"
+)]
+pub trait Written {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned> Written for T {}
+
+pub const fn is_written<T: Written>() {}
+
+/// Something that is a cell, a slot or a parameter, or has one inside. `Why` says where, so that the implementations do
+/// not overlap.
 pub trait Holds<Why> {}
 
 #[derive(Debug)]

@@ -27,8 +27,8 @@ pub(crate) use kinds::{documentation, known_kinds};
 pub use member::Member;
 pub use params::Params;
 pub use pattern::Pattern;
-/// Makes a struct a [cell](trait@Cell): it writes the kind, which is the name of the type, and the walk over what the struct
-/// holds.
+/// Makes a struct a [cell](trait@Cell): it writes the kind, which is the name of the type, and the walk over what the
+/// struct holds.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -46,8 +46,8 @@ pub use pattern::Pattern;
 /// }
 /// ```
 ///
-/// What is a slot or a parameter goes by the type of the field ([`Member`]). A cell outside of a slot does not compile, and
-/// neither do a cell, a slot or a parameter inside of a collection that is no `Member`, such as a `HashMap`:
+/// What is a slot or a parameter goes by the type of the field ([`Member`]). A cell outside of a slot does not compile,
+/// and neither do a cell, a slot or a parameter inside of a collection that is no `Member`, such as a `HashMap`:
 ///
 /// ```compile_fail,E0277
 /// # use precast::prelude::*;
@@ -90,9 +90,9 @@ pub use pattern::Pattern;
 pub use precast_derive::Cell;
 pub use saved::SavedCell;
 pub(crate) use saved::writing;
-pub(crate) use site::Site;
+pub(crate) use site::{HOLD_IT, Site};
+pub use trace::{CastOf, NonFinite, Trace, TracedOp};
 pub(crate) use trace::{CellCall, ParamRead};
-pub use trace::{NonFinite, Trace, TracedOp};
 pub use walk::{Entry, Node, NodeMut, join};
 pub(crate) use walk::{named, no_such_path};
 
@@ -103,8 +103,8 @@ use crate::{
 
 /// What a cell computes.
 ///
-/// It never names its own precision: the slot in which the cell sits ([`Child`]) casts what goes in and out, and ops cast
-/// their inputs to the dtype of the region they run in. Write [`forward`](Forward::forward), or
+/// It never names its own precision: the slot in which the cell sits ([`Child`]) casts what goes in and out, and ops
+/// cast their inputs to the dtype of the region they run in. Write [`forward`](Forward::forward), or
 /// [`forward_many`](Forward::forward_many) where there are several inputs or outputs.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `forward`",

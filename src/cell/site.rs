@@ -37,8 +37,8 @@ impl Site {
         self.number
     }
 
-    /// Checks a call, before the adapter of the slot is entered: that it runs in the adapter in which the slot stands, and that
-    /// code asks for what it asked for then.
+    /// Checks a call, before the adapter of the slot is entered: that it runs in the adapter in which the slot stands,
+    /// and that code asks for what it asked for then.
     pub fn check(&self, to_float: Option<DType>) -> Result<()> {
         if to_float != self.to_float {
             let words = match to_float {
@@ -62,6 +62,9 @@ impl Site {
     }
 }
 
+/// What to do with a cell that a walk over the network does not meet.
+pub(crate) const HOLD_IT: &str = "hold it in a field of type `Child`, or in a `Vec`, `Option` or `BTreeMap` of these";
+
 /// Checks a call of a cell that no plan knows: inside of a network with an applied plan it may have no parameters.
 pub(super) fn check_unplanned(cell: &dyn Cell) -> Result<()> {
     if precision::adapter().is_none() || !has_params(cell) {
@@ -69,8 +72,7 @@ pub(super) fn check_unplanned(cell: &dyn Cell) -> Result<()> {
     }
     Err(Error::plan(format!(
         "a cell with parameters ({}) is called that the applied plan does not know: it came into the network after the plan \
-         (then apply the policy again), or the network does not show it (then hold it in a field of type `Child`, or in a \
-         `Vec`, `Option` or `BTreeMap` of these)",
+         (then apply the policy again), or the network does not show it (then {HOLD_IT})",
         cell.kind()
     )))
 }

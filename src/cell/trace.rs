@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{AsCell, Child, Node};
+use super::{AsCell, Child, Node, named};
 use crate::{
     DType, Op,
     observe::{self, Sizes},
@@ -82,6 +82,42 @@ pub struct NonFinite {
     pub backward: bool,
     /// Whether a number that went into the op was already not finite: it came from outside, as data or as a parameter.
     pub came_in: bool,
+    /// Of a cast: what was cast, and to which dtype.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cast: Option<(CastOf, DType)>,
+}
+
+/// What a cast was of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CastOf {
+    /// The parameter of this path: `fc1.weight`.
+    Param(String),
+    /// An input of the cell, cast at its border.
+    CellInput,
+    /// An output of the cell, cast at its border.
+    CellOutput,
+    /// What this op reads.
+    InputOf(Op),
+    /// A gradient on its way back through a cast.
+    Gradient,
+    /// Anything else, such as what code casts by itself.
+    Other,
+}
+
+impl NonFinite {
+    /// What was cast, for people.
+    fn cast_of(&self, of: &CastOf) -> String {
+        match of {
+            CastOf::Param(path) => format!("the parameter `{}`", printable(path)),
+            CastOf::CellInput => format!("the input of {}", named(&self.cell)),
+            CastOf::CellOutput => format!("the output of {}", named(&self.cell)),
+            CastOf::InputOf(op) => format!("an input of {op}"),
+            CastOf::Gradient => "a gradient".into(),
+            CastOf::Other => "a tensor".into(),
+        }
+    }
 }
 
 impl fmt::Display for NonFinite {
@@ -92,19 +128,18 @@ impl fmt::Display for NonFinite {
             "" => write!(f, "{} in the root cell, {pass} pass, {met}", self.op)?,
             cell => write!(f, "{} in cell `{}`, {pass} pass, {met}", self.op, printable(cell))?,
         }
-        match (self.op, self.came_in) {
-            (Op::Cast, false) => {
-                f.write_str(": an input or a parameter of the cell is too large for the dtype it is cast to")
-            }
-            _ => Ok(()),
+        match &self.cast {
+            Some((of, to)) if self.came_in => write!(f, ": {}, cast to {}", self.cast_of(of), to.long_name()),
+            Some((of, to)) => write!(f, ": {} is too large for {}", self.cast_of(of), to.long_name()),
+            None => Ok(()),
         }
     }
 }
 
 impl<C: ?Sized + AsCell> Child<C> {
-    /// Runs `f`, which calls this network, and tells beside its result in which op the first number appeared that is not
-    /// finite, in the forward or in the backward pass. Every number that an op reads or makes is looked at, so this is for
-    /// finding out why a step was skipped, not for every step.
+    /// Runs `f`, which calls this network, and tells beside its result in which op the first number appeared that is
+    /// not finite, in the forward or in the backward pass. Every number that an op reads or makes is looked at, so this
+    /// is for finding out why a step was skipped, not for every step.
     ///
     /// ```
     /// use precast::{prelude::*, sequential};
@@ -129,8 +164,23 @@ impl<C: ?Sized + AsCell> Child<C> {
             op: found.op,
             backward: found.backward,
             came_in: found.came_in,
+            cast: found.cast.map(|(what, to)| (self.cast_of(what), to)),
         });
         (result, named)
+    }
+
+    fn cast_of(&self, what: observe::Cast) -> CastOf {
+        match what {
+            observe::Cast::Leaf(leaf) => {
+                let param = self.named_params().into_iter().find(|(_, param)| param.id().0 == leaf);
+                param.map_or(CastOf::Other, |(path, _)| CastOf::Param(path))
+            }
+            observe::Cast::IntoCell => CastOf::CellInput,
+            observe::Cast::OutOfCell => CastOf::CellOutput,
+            observe::Cast::IntoOp(op) => CastOf::InputOf(op),
+            observe::Cast::Gradient => CastOf::Gradient,
+            observe::Cast::Other => CastOf::Other,
+        }
     }
 
     /// Runs `f`, which calls this network, and tells beside its result every op that ran and in which cell.

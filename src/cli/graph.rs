@@ -198,15 +198,22 @@ impl Made {
 }
 
 /// What `precast plan` shows of a policy of level graph.
-pub(super) fn plan(model: &mut Read<Model>, policy: &Read<Policy>, format: Format) -> Result {
-    Made::new(model, Some(&policy.value), BATCH, false)?.print(format, model, Some(policy))
+pub(super) fn plan(model: &mut Read<Model>, policy: &Read<Policy>, train: bool, format: Format) -> Result {
+    Made::new(model, Some(&policy.value), BATCH, train)?.print(format, model, Some(policy))
 }
 
 /// What `precast explain` says of a node.
-pub(super) fn explain(cli: &Cli, model: &mut Read<Model>, name: &str, policy: &Read<Policy>, format: Format) -> Result {
-    let made = Made::new(model, Some(&policy.value), BATCH, false)?;
+pub(super) fn explain(
+    cli: &Cli,
+    model: &mut Read<Model>,
+    name: &str,
+    policy: &Read<Policy>,
+    train: bool,
+    format: Format,
+) -> Result {
+    let made = Made::new(model, Some(&policy.value), BATCH, train)?;
     let place = made.graph().node(name).map_err(|error| {
-        let (model, policy) = (model.argument(), policy.argument());
+        let (model, policy) = (model.word(), policy.word());
         let program = &cli.program;
         Failure::Usage(format!("{error}; `{program} graph {model} --policy {policy}` shows every node"))
     })?;
@@ -230,11 +237,18 @@ pub(super) fn explain(cli: &Cli, model: &mut Read<Model>, name: &str, policy: &R
 }
 
 /// The nodes that run in another dtype under another policy.
-pub(super) fn diff(cli: &Cli, argument: &Path, from: &Read<Policy>, to: &Read<Policy>, format: Format) -> Result {
+pub(super) fn diff(
+    cli: &Cli,
+    argument: &Path,
+    from: &Read<Policy>,
+    to: &Read<Policy>,
+    train: bool,
+    format: Format,
+) -> Result {
     let decisions = |policy: &Read<Policy>| -> Result<Vec<NodeDecision>> {
         // A network of its own: a plan of the other policy wraps its cells.
         let mut model = inputs::model(cli, argument, 0)?;
-        Ok(Made::new(&mut model, Some(&policy.value), BATCH, false)?.decisions())
+        Ok(Made::new(&mut model, Some(&policy.value), BATCH, train)?.decisions())
     };
     let diff = GraphDiff::between(&decisions(from)?, &decisions(to)?);
     match format {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     Cli, Failure, Result,
-    inputs::{self, Read, shown},
+    inputs::{self, Read, shown, word},
     print, print_as_it_is,
 };
 use crate::{
@@ -70,8 +70,8 @@ const GENERAL_EXCEPTIONS: &str = "# Your own exceptions go here; the first rule"
 fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> Result<String> {
     let (name, base) = (model.short_name(), policy.short_name());
     let (name, base) = (printable(&name), printable(&base));
-    let file = args.output.as_deref().map_or("FILE".into(), shown);
-    let (program, argument) = (&cli.program, model.argument());
+    let file = args.output.as_deref().map_or("FILE".into(), word);
+    let (program, argument) = (&cli.program, model.word());
     let mut text = format!(
         "# A policy for {name}, begun as {policy} by `{program} init`.\n#\n\
          # See what it does:     {program} plan {argument} --policy {file}\n\
@@ -83,8 +83,7 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> R
             // Its head says how to load it, which is said above.
             let (_, body) = shipped.split_once("\n\n").unwrap_or(("", shipped));
             let body = body.split(GENERAL_EXCEPTIONS).next().unwrap_or(body);
-            text +=
-                &body.replace(&format!("name: {base}\n"), &format!("name: {}\n", quoted(&format!("{name}-{base}"))));
+            text += &body.replace(&format!("name: {base}\n"), &format!("name: {}\n", named(&format!("{name}-{base}"))));
         }
         None => text += &policy.text()?,
     }
@@ -115,13 +114,22 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> R
     })
 }
 
+/// A name on one line of YAML, in quotes where it could be something else without them.
+fn named(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    match name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain) {
+        true => name.into(),
+        false => quoted(name),
+    }
+}
+
 /// Text on one line of YAML.
 fn quoted(text: &str) -> String {
     format!("'{}'", printable(text).replace('\'', "''"))
 }
 
-/// The rules that could matter, each with its reason: what a list decided, what loses most in 16 bits, and the ends of the
-/// network.
+/// The rules that could matter, each with its reason: what a list decided, what loses most in 16 bits, and the ends of
+/// the network.
 fn exceptions(plan: &Plan, net: &Child) -> Result<Vec<(String, String)>> {
     let lowered = |decision: &Decision| decision.run.lowers();
     let mut exceptions = Vec::new();
@@ -178,7 +186,8 @@ fn exceptions(plan: &Plan, net: &Child) -> Result<Vec<(String, String)>> {
     Ok(exceptions)
 }
 
-/// Why the results of a kind lose much in 16 bits: what the pack says of its op, and what is known of tables and probabilities.
+/// Why the results of a kind lose much in 16 bits: what the pack says of its op, and what is known of tables and
+/// probabilities.
 fn loss_in_16_bits(kind: &str) -> Result<Option<String>> {
     let pack = Pack::named(Pack::DEFAULT)?;
     let lists = pack.region(None)?;

@@ -34,6 +34,11 @@ impl<T> Read<T> {
         shown(&self.argument)
     }
 
+    /// As [`argument`](Read::argument), for a command line.
+    pub fn word(&self) -> String {
+        word(&self.argument)
+    }
+
     /// The built-in name, or the name of the file without folder and extension.
     pub fn short_name(&self) -> String {
         match self.argument.file_stem() {
@@ -63,6 +68,13 @@ impl<T> fmt::Display for Read<T> {
         };
         write!(f, "{}{from}", self.argument())
     }
+}
+
+/// A path as a word of a command line that can be copied.
+pub(super) fn word(path: &Path) -> String {
+    let shown = shown(path);
+    let plain = |c: char| c.is_alphanumeric() || "_-./:@%+,".contains(c);
+    if !shown.is_empty() && shown.chars().all(plain) { shown } else { format!("'{}'", shown.replace('\'', r"'\''")) }
 }
 
 /// A path without control characters.
@@ -108,7 +120,8 @@ fn standard_input() -> Result<&'static str> {
     Ok(TEXT.get_or_init(|| text))
 }
 
-/// Most elements of the input of the call that a plan or a graph is made on: 64 MiB in f32. Activations are a multiple of that.
+/// Most elements of the input of the call that a plan or a graph is made on: 64 MiB in f32. Activations are a multiple
+/// of that.
 const MOST_ELEMENTS: usize = 16 << 20;
 
 /// The batch and the machine that a prediction is made for.

@@ -2,12 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Level, Policy, io::models::Model, report::plan_table_by};
+use crate::{
+    Level, Plan, Policy,
+    io::models::Model,
+    report::{plan_table_by, printable},
+};
 use clap::ValueEnum;
 
 use super::{
     Cli, Failure, Format, Result, graph,
-    inputs::{self, Predicting, Read, shown},
+    inputs::{self, Predicting, Read, shown, word},
     print, print_json,
     table::library_table,
 };
@@ -33,6 +37,9 @@ pub(super) struct PlanArgs {
     predict: bool,
     #[command(flatten)]
     predicting: Predicting,
+    /// Record a call in training instead of one in evaluation, for a policy of level graph
+    #[arg(long)]
+    train: bool,
     /// Output format
     #[arg(long, default_value = "tree")]
     format: PlanFormat,
@@ -58,14 +65,17 @@ Examples:
 pub(super) struct ExplainArgs {
     /// A model file, or the name of a built-in model
     model: PathBuf,
-    /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself. With a policy of
-    /// level graph, the name of a node
+    /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself. With a policy
+    /// of level graph, the name of a node
     path: String,
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
     policy: PathBuf,
     #[command(flatten)]
     predicting: Predicting,
+    /// Record a call in training instead of one in evaluation, for a policy of level graph
+    #[arg(long)]
+    train: bool,
     /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
@@ -86,6 +96,9 @@ pub(super) struct DiffArgs {
     policy: Vec<PathBuf>,
     #[command(flatten)]
     predicting: Predicting,
+    /// Record a call in training instead of one in evaluation, for a policy of level graph
+    #[arg(long)]
+    train: bool,
     /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
@@ -100,8 +113,9 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
             return Err(Failure::Usage("--predict is for policies that wrap cells, not for level graph".into()));
         }
         let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
-        return graph::plan(&mut model, &policy, format);
+        return graph::plan(&mut model, &policy, args.train, format);
     }
+    refuse_train(args.train)?;
     let plan = args.predicting.plan(&model, &policy.value, args.predict)?;
     match args.format {
         PlanFormat::Json => print_json(&plan),
@@ -118,18 +132,37 @@ pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
     let policy = inputs::policy(&args.policy)?;
     args.predicting.check(false, &[&policy.value])?;
     if policy.value.level == Level::Graph {
-        return graph::explain(cli, &mut model, &args.path, &policy, args.format);
+        return graph::explain(cli, &mut model, &args.path, &policy, args.train, args.format);
     }
+    refuse_train(args.train)?;
     let path = if args.path == "." { "" } else { &args.path };
-    let explanation = args.predicting.plan(&model, &policy.value, false)?.explain(path).map_err(|error| {
-        let (model, policy) = (shown(&args.model), shown(&args.policy));
+    let plan = args.predicting.plan(&model, &policy.value, false)?;
+    let explanation = plan.explain(path).map_err(|error| {
+        let (model, policy) = (word(&args.model), word(&args.policy));
         let program = &cli.program;
-        Failure::Usage(format!("{error}; `{program} plan {model} --policy {policy}` shows every path"))
+        let found = of_the_kind(&plan, path).map_or(error.to_string(), |paths| {
+            format!(
+                "no cell stands at `{}`; {paths}; a node of a graph is explained under a policy of level graph",
+                shown(Path::new(path))
+            )
+        });
+        Failure::Usage(format!("{found}; `{program} plan {model} --policy {policy}` shows every path"))
     })?;
     match args.format {
         Format::Json => print_json(&explanation),
         Format::Text => print(format_args!("{}{explanation}", header(&model, &[&policy]))),
     }
+}
+
+/// Where the cells of a kind stand, for who asks for `relu_1`, as nodes of graphs are named, or for `ReLU`.
+fn of_the_kind(plan: &Plan, asked: &str) -> Option<String> {
+    let plain = |name: &str| name.replace('_', "").to_lowercase();
+    let name = asked.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
+    let is_asked = |kind: &str| plain(kind) == plain(asked) || plain(kind) == plain(name);
+    let found: Vec<_> = plan.decisions.iter().filter(|decision| is_asked(&decision.kind)).collect();
+    let kind = &found.first()?.kind;
+    let paths: Vec<String> = found.iter().map(|decision| format!("`{}`", printable(&decision.path))).collect();
+    Some(format!("cells of the kind {} stand at {}", printable(kind), paths.join(", ")))
 }
 
 pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
@@ -144,13 +177,22 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
     let (from, to) = (inputs::policy(from)?, inputs::policy(to)?);
     args.predicting.check(false, &[&from.value, &to.value])?;
     if [&from, &to].iter().any(|policy| policy.value.level == Level::Graph) {
-        return graph::diff(cli, &args.model, &from, &to, args.format);
+        return graph::diff(cli, &args.model, &from, &to, args.train, args.format);
     }
+    refuse_train(args.train)?;
     let plan = |policy: &Read<Policy>| args.predicting.plan(&model, &policy.value, false);
     let diff = plan(&from)?.diff(&plan(&to)?);
     match args.format {
         Format::Json => print_json(&diff),
         Format::Text => print(format_args!("{}{diff}", header(&model, &[&from, &to]))),
+    }
+}
+
+/// A plan of cells is the same in training and in evaluation.
+fn refuse_train(train: bool) -> Result {
+    match train {
+        true => Err(Failure::Usage("--train is for a policy of level graph: it records a call in training".into())),
+        false => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     DType, Level, Outcome, Plan,
     io::files,
-    report::{TrainingRun, printable, save_chart},
+    report::{TrainingRun, save_chart},
     train::{History, Schedule},
 };
 use serde::Serialize;
@@ -111,12 +111,8 @@ impl Finished<'_> {
 }
 
 pub(super) fn why_stalled(history: &History) -> Option<String> {
-    let Outcome::Stalled { cause, first, skipped } = &history.stalled()?.outcome else { return None };
-    Some(format!(
-        "stalled at step {}: the last {skipped} changed nothing; {cause}, first in `{}`",
-        history.steps.len(),
-        printable(first)
-    ))
+    let Outcome::Stalled { cause, skipped } = &history.stalled()?.outcome else { return None };
+    Some(format!("stalled at step {}: the last {skipped} changed nothing; {cause}", history.steps.len()))
 }
 
 const METRICS: &str = "metrics.json";

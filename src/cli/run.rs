@@ -160,14 +160,17 @@ fn train(mut run: Run, args: &Args) -> Result<Ended> {
             let best = run.best().map_or(String::new(), |(epoch, score)| {
                 format!("\nbest {}: {score}, after epoch {}", score.name(), epoch + 1)
             });
-            print(format_args!("{}\n\n{}{best}\nwritten: {shown} ({REPORT}, metrics.jsonl, weights and checkpoints)",
-                runs_table_by(&runs, library_table), notes(&runs)))
+            print(format_args!(
+                "{}\n\n{}{best}\nwritten: {shown} ({REPORT}, metrics.jsonl, weights and checkpoints)",
+                runs_table_by(&runs, library_table),
+                notes(&runs)
+            ))
         }
     })?;
     match ended {
         Ended::Interrupted => {
             let steps = run.history().steps.len();
-            let words = format!("interrupted after step {steps}; go on with: train --resume {shown}");
+            let words = format!("interrupted after step {steps}; go on with: {program} train --resume {shown}");
             Err(Failure::Work(words))
         }
         Ended::Stalled => Err(Failure::Work(why_stalled(run.history()).unwrap_or_default())),
@@ -235,7 +238,9 @@ fn report_of(folder: &Path) -> Result<String> {
 /// The folders of runs in a folder, by name.
 fn runs_in(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(folder)
-        .map(|entries| entries.flatten().map(|entry| entry.path()).filter(|path| path.join("run.yaml").is_file()).collect())
+        .map(|entries| {
+            entries.flatten().map(|entry| entry.path()).filter(|path| path.join("run.yaml").is_file()).collect()
+        })
         .unwrap_or_default();
     found.sort();
     found
@@ -276,10 +281,13 @@ pub(super) fn runs(args: &RunsArgs) -> Result {
     }
     let Some((first, others)) = folders.split_first() else {
         let given: Vec<String> = args.folders.iter().map(|folder| inputs::shown(folder)).collect();
-        return Err(Failure::Usage(format!("there is no run in `{}`; `precast train run.yaml` makes one", given.join("`, `"))));
+        return Err(Failure::Usage(format!(
+            "there is no run in `{}`; `precast train run.yaml` makes one",
+            given.join("`, `")
+        )));
     };
     if let Some(html) = &args.html {
-        let others = others.iter().map(|folder| RunReport::of(folder)).collect::<crate::Result<Vec<_>>>()?;
+        let others = others.iter().map(RunReport::of).collect::<crate::Result<Vec<_>>>()?;
         files::replace(html, runs_html(&RunReport::of(first)?, &others)?.as_bytes())?;
     }
     table(&folders)

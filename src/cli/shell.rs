@@ -22,7 +22,7 @@ pub(super) struct CompletionsArgs {
 pub(super) fn completions(cli: &Cli, args: &CompletionsArgs) -> Result {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut cli.command(), &cli.program, &mut script);
-    written(script)
+    written(script, |script| script)
 }
 
 /// Print the manual page of a command; without a name, that of all
@@ -53,9 +53,10 @@ pub(super) fn man(cli: &Cli, args: &ManArgs) -> Result {
     };
     let mut page = Vec::new();
     clap_mangen::Man::new(command).render(&mut page).map_err(|error: io::Error| Failure::work(error))?;
-    written(page)
+    // The heading that the generator gives to what stands behind the options.
+    written(page, |page| page.replace("\n.SH EXTRA\n", "\n.SH NOTES\n"))
 }
 
-fn written(text: Vec<u8>) -> Result {
-    print_as_it_is(String::from_utf8(text).map_err(Failure::work)?.trim_end())
+fn written(text: Vec<u8>, say: impl FnOnce(String) -> String) -> Result {
+    print_as_it_is(say(String::from_utf8(text).map_err(Failure::work)?).trim_end())
 }

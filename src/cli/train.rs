@@ -181,6 +181,10 @@ fn compare(cli: &Cli, args: &Args) -> Result {
     let digits = data::digits()?;
     let shape = model.value.input.clone().unwrap_or_else(|| digits.shape().to_vec());
     let data = digits::shaped(digits, &shape)?.split(args.examples(), options.seed)?;
+    if options.batch > data.train.len() {
+        let words = format!("--batch {} is more than the {} training digits", options.batch, data.train.len());
+        return Err(Failure::Usage(words));
+    }
     let mut runners = runners(cli, args, &options, &data)?;
     digits::check_training(&mut model.value.net, &data, options.batch)?;
     let weight_files: Vec<String> = runners.iter().map(|runner| results::weights_file(&runner.name)).collect();
@@ -237,7 +241,15 @@ fn compare(cli: &Cli, args: &Args) -> Result {
     failures.extend(
         results.runs.iter().filter_map(|run| Some(format!("{} {}", printable(&run.name), run.stalled.as_ref()?))),
     );
+    failures.extend(finished.iter().filter_map(|finished| lost(&finished.run)));
     if failures.is_empty() { Ok(()) } else { Err(Failure::Work(failures.join("\n"))) }
+}
+
+/// Of a run that came to its end with a loss that is no number, which is no training.
+fn lost(run: &TrainingRun<'_>) -> Option<String> {
+    let last = run.history.steps.last()?;
+    let ended = run.history.stalled().is_none() && !last.loss.is_finite();
+    ended.then(|| format!("{} ended with a loss of {}; try a lower --lr", printable(run.name), last.loss))
 }
 
 /// A closed standard output does not end a run: its results also go into files, and its exit status says how it went.

@@ -21,11 +21,12 @@ use crate::{
 
 /// A network that runs as a graph, with the parameters of the network it was made of, under the same paths.
 ///
-/// It holds two graphs: of a call in training and of one in evaluation. It trains, saves and loads as any cell; inputs are
-/// cast to the dtypes that the graph was traced with, and regions do not change what is inside of it.
+/// It holds two graphs: of a call in training and of one in evaluation. It trains, saves and loads as any cell; inputs
+/// are cast to the dtypes that the graph was traced with, and regions do not change what is inside of it. A plan that
+/// lowers the cells around it rounds what goes in and what comes out, and no more.
 ///
-/// In files it is `{kind: GraphCell, evaluation: {...}, training: {...}}`, each graph as [`Graph::to_json`] has it. The second
-/// one is left out where both are the same.
+/// In files it is `{kind: GraphCell, evaluation: {...}, training: {...}}`, each graph as [`Graph::to_json`] has it. The
+/// second one is left out where both are the same.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
 #[cell(saved)]
 #[serde(try_from = "Graphs", into = "Graphs")]
@@ -105,12 +106,13 @@ impl TryFrom<Graphs> for GraphCell {
     }
 }
 
-/// Traces a network in training and in evaluation, and rewrites both graphs. The parameters are those of the network, which is
-/// left in evaluation and otherwise as it was.
+/// Traces a network in training and in evaluation, and rewrites both graphs. The parameters are those of the network,
+/// which is left in evaluation and otherwise as it was.
 ///
 /// # Errors
-/// Those of [`Policy::graph_lists`], of [`Graph::trace`] and of [`Graph::rewrite`]: [`ErrorKind::Value`](crate::ErrorKind::Value) for a network that has
-/// adapters, a `to_float` or low weights, which would be rewritten twice.
+/// Those of [`Policy::graph_lists`], of [`Graph::trace`] and of [`Graph::rewrite`]:
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) for a network that has adapters, a `to_float` or low weights, which
+/// would be rewritten twice.
 ///
 /// ```
 /// use precast::{graph::rewrite, layers::{Dense, Rng}, prelude::*};

@@ -1,6 +1,6 @@
 //! Graphs as JSON.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt::Display};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::{Value, json};
@@ -105,13 +105,13 @@ impl Serialize for Graph {
 impl<'de> Deserialize<'de> for Graph {
     /// The parameters are 0 until weights are loaded.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Graph::of_written(Written::deserialize(deserializer)?).map_err(de::Error::custom)
+        Graph::of_written(Written::deserialize(deserializer)?, &|_| None).map_err(de::Error::custom)
     }
 }
 
 impl Graph {
-    /// The graph as JSON: nodes, edges, attributes, dtypes and shapes, with the paths of the parameters and without their
-    /// values.
+    /// The graph as JSON: nodes, edges, attributes, dtypes and shapes, with the paths of the parameters and without
+    /// their values.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a custom op, which only code can run.
@@ -120,13 +120,16 @@ impl Graph {
         serde_json::to_string_pretty(&written).map_err(|e| Error::value(e.to_string()))
     }
 
-    /// A graph of JSON. Its parameters are 0; [`load`](crate::io::weights::load) fills those of a [`GraphCell`](super::GraphCell).
+    /// A graph of JSON. Its parameters are 0; [`load`](crate::io::weights::load) fills those of a
+    /// [`GraphCell`](super::GraphCell).
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value), with the line and column of what is no such JSON, or the node that does
-    /// not fit.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value), with the line and column of what is no such JSON, or the node
+    /// that does not fit.
     pub fn from_json(text: &str) -> Result<Graph> {
-        serde_json::from_str(text).map_err(|e| Error::value(format!("not a graph of precast: {e}")))
+        let not_a_graph = |e: &dyn Display| Error::value(format!("not a graph of precast: {e}"));
+        let written = serde_json::from_str(text).map_err(|e| not_a_graph(&e))?;
+        Graph::of_written(written, &|name| line_of_node(text, name)).map_err(|e| not_a_graph(&e))
     }
 
     fn written(&self) -> Result<Written> {
@@ -166,7 +169,8 @@ impl Graph {
         })
     }
 
-    fn of_written(written: Written) -> Result<Graph> {
+    /// `line` knows in which line of the text a node begins, where there is a text.
+    fn of_written(written: Written, line: &dyn Fn(&str) -> Option<usize>) -> Result<Graph> {
         if written.precast_graph != VERSION {
             let words = format!("a graph of version {}; this precast reads version {VERSION}", written.precast_graph);
             return Err(Error::value(words));
@@ -174,7 +178,10 @@ impl Graph {
         let mut reader = Reader::default();
         for node in written.nodes {
             let name = node.name.clone();
-            reader.add(node).map_err(|e| e.context(format!("node `{name}`")))?;
+            reader.add(node).map_err(|e| {
+                let line = line(&name).map_or(String::new(), |line| format!(", line {line}"));
+                e.context(format!("node `{name}`{line}"))
+            })?;
         }
         let outputs = written.outputs.iter().map(|name| reader.port(name)).collect::<Result<Vec<_>>>()?;
         let mut inputs = Vec::new();
@@ -204,6 +211,15 @@ impl Graph {
         let Written { batch, only_batch, .. } = written;
         Ok(Graph { nodes: reader.nodes, inputs, outputs, updates, batch, only_batch })
     }
+}
+
+/// The line, from 1, in which the last node of a name is given it.
+fn line_of_node(text: &str, name: &str) -> Option<usize> {
+    let quoted = serde_json::to_string(name).ok()?;
+    let is_name =
+        |before: &str| before.trim_end().strip_suffix(':').is_some_and(|key| key.trim_end().ends_with("\"name\""));
+    let (at, _) = text.rmatch_indices(&quoted).find(|(at, _)| is_name(&text[..*at]))?;
+    Some(text[..at].matches('\n').count() + 1)
 }
 
 #[derive(Default)]

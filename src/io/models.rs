@@ -266,15 +266,12 @@ fn write<C: ?Sized + AsCell>(net: &Child<C>, Beside { name, input, input_dtype }
         return Err(Error::model(format!("{WRITTEN}: {}", too_deep())));
     }
     kinds()?;
-    let text = writing(|| {
-        serde_yaml::to_string(&V1Ref { version: VERSION, name, input, input_dtype, net: net.slot() })
-    })
-    .map_err(
-        |(e, slot)| match slot.and_then(|slot| net.path_of(slot)) {
-            Some(path) if !path.is_empty() => Error::model(format!("cell `{path}`: {e}")),
-            _ => Error::model(e.to_string()),
-        },
-    )?;
+    let text =
+        writing(|| serde_yaml::to_string(&V1Ref { version: VERSION, name, input, input_dtype, net: net.slot() }))
+            .map_err(|(e, slot)| match slot.and_then(|slot| net.path_of(slot)) {
+                Some(path) if !path.is_empty() => Error::model(format!("cell `{path}`: {e}")),
+                _ => Error::model(e.to_string()),
+            })?;
     not_too_long(&text, WRITTEN)?;
     read::<IgnoredAny>(&text, WRITTEN)?;
     Ok(text)

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    dense::{Dense, DenseSpec},
+    dense::DenseSpec,
     init::Rng,
     rotary::RotaryEmbedding,
     spec::{is_no, is_none, is_yes, setters, written_as_spec, yes},
@@ -48,7 +48,7 @@ impl MultiheadAttentionSpec {
         rotary: Option<RotaryEmbedding>;
     }
 
-    /// The cell, its projections initialised as [`Dense`] layers.
+    /// The cell, its projections initialised as `Dense` layers.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features,
@@ -72,7 +72,7 @@ impl MultiheadAttentionSpec {
 
     fn make(self, rng: &mut Rng) -> Result<MultiheadAttention> {
         let features = self.embed_dim;
-        let mut dense = || DenseSpec::new(features, features).bias(self.bias).build(rng).map(Child::new);
+        let mut dense = || DenseSpec::new(features, features).bias(self.bias).build(rng).map(Child::of);
         Ok(MultiheadAttention {
             q_proj: dense()?,
             k_proj: dense()?,
@@ -86,10 +86,11 @@ impl MultiheadAttentionSpec {
 
 /// Projects queries, keys and values, attends with each head to its part of the features, and projects the result.
 ///
-/// Queries are `[..., l, embed_dim]`, keys and values `[..., s, embed_dim]`, the result `[..., l, embed_dim]`: the batch
-/// comes first. Run it through its slot with [`attend`](Child::attend), or behind `dyn Cell` with [`Child::call_many`] on
-/// queries, keys, values and perhaps a mask. One tensor attends to itself. In files:
-/// `{kind: MultiheadAttention, embed_dim: 8, num_heads: 2}`, and `bias: false`, `causal: true`,
+/// Queries are `[..., l, embed_dim]`, keys and values `[..., s, embed_dim]`, the result `[..., l, embed_dim]`: the
+/// batch comes first. Each projection is a `Dense` layer, in a slot that takes any cell, such as a
+/// [`LoRA`](crate::layers::LoRA) around that layer. Run it through its slot with [`attend`](Child::attend), or behind
+/// `dyn Cell` with [`Child::call_many`] on queries, keys, values and perhaps a mask. One tensor attends to itself. In
+/// files: `{kind: MultiheadAttention, embed_dim: 8, num_heads: 2}`, and `bias: false`, `causal: true`,
 /// `rotary: {base: 10000}`.
 ///
 /// ```
@@ -99,28 +100,28 @@ impl MultiheadAttentionSpec {
 /// assert_eq!(attention.attend(&q, &kv, &kv, None)?.shape(), [4, 3, 8]);
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Deserialize)]
 #[cell(saved)]
-#[serde(try_from = "MultiheadAttentionSpec", into = "MultiheadAttentionSpec")]
+#[serde(try_from = "MultiheadAttentionSpec")]
 pub struct MultiheadAttention {
     /// Of the queries.
-    pub q_proj: Child<Dense>,
+    pub q_proj: Child,
     /// Of the keys.
-    pub k_proj: Child<Dense>,
+    pub k_proj: Child,
     /// Of the values.
-    pub v_proj: Child<Dense>,
+    pub v_proj: Child,
     /// Of the queries and keys of each head.
     pub rotary: Option<Child<RotaryEmbedding>>,
     /// Of what the heads found.
-    pub out_proj: Child<Dense>,
+    pub out_proj: Child,
     spec: MultiheadAttentionSpec,
 }
 
-written_as_spec!(MultiheadAttention, MultiheadAttentionSpec);
+written_as_spec!(open slots: MultiheadAttention, MultiheadAttentionSpec);
 
 impl MultiheadAttention {
-    /// A layer with biases that is not causal; see [`MultiheadAttentionSpec::build`] for the initial values. Heads that do not
-    /// divide the features are an error of the first call.
+    /// A layer with biases that is not causal; see [`MultiheadAttentionSpec::build`] for the initial values. Heads that
+    /// do not divide the features are an error of the first call.
     ///
     /// # Panics
     /// When the weights do not fit into memory, as `Vec` does.
@@ -142,7 +143,7 @@ impl MultiheadAttention {
     }
 
     /// `[..., l, features]`, projected and cut into `[..., heads, l, features of one]`.
-    fn heads(&self, projection: &Child<Dense>, x: &Tensor) -> Result<Tensor> {
+    fn heads(&self, projection: &Child, x: &Tensor) -> Result<Tensor> {
         let features = self.spec.embed_dim;
         if x.rank() < 2 || x.shape().last() != Some(&features) {
             return Err(Error::shape(format!("attention takes [..., length, {features}], got {:?}", x.shape())));
@@ -176,8 +177,8 @@ impl Forward for MultiheadAttention {
 impl Child<MultiheadAttention> {
     /// What the queries find: `q [..., l, embed_dim]` with `k` and `v [..., s, embed_dim]` gives `[..., l, embed_dim]`.
     ///
-    /// The mask stretches to `[..., num_heads, l, s]`; one for padding is `[batch, 1, 1, s]`. A boolean one says which keys a
-    /// query sees (torch's `key_padding_mask` says which it does not), a floating one is added to the scores.
+    /// The mask stretches to `[..., num_heads, l, s]`; one for padding is `[batch, 1, 1, s]`. A boolean one says which
+    /// keys a query sees (torch's `key_padding_mask` says which it does not), a floating one is added to the scores.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.

@@ -22,8 +22,8 @@ pub struct BatchNormSpec<const N: usize> {
     /// Added to the variance.
     #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
     pub eps: f64,
-    /// How much of a batch's statistics goes into the running ones. torch's convention: MindSpore's `momentum` is 1 less
-    /// this, and its default 0.9 the same as this one's 0.1.
+    /// How much of a batch's statistics goes into the running ones. torch's convention: MindSpore's `momentum` is 1
+    /// less this, and its default 0.9 the same as this one's 0.1.
     #[serde(default = "default_momentum", skip_serializing_if = "is_default_momentum")]
     pub momentum: f64,
     /// Whether each channel is scaled and shifted by trained parameters.
@@ -92,9 +92,9 @@ impl<const N: usize> BatchNormSpec<N> {
 /// [`BatchNorm3d`].
 ///
 /// `[batch, num_features, spatial...]`, each channel to mean 0 and variance 1, times weight plus bias. In training by
-/// the mean and the biased variance of the batch, which also move the running ones (the variance unbiased, as in torch);
-/// in evaluation by the running ones. The running statistics are f32 buffers whatever precision the cell runs in.
-/// `BatchNorm1d` takes `[batch, num_features]`, too.
+/// the mean and the biased variance of the batch, which also move the running ones (the variance unbiased, as in
+/// torch); in evaluation by the running ones. The running statistics are f32 buffers whatever precision the cell runs
+/// in. `BatchNorm1d` takes `[batch, num_features]`, too.
 ///
 /// In files: `{kind: BatchNorm2d, num_features: 6}`, and `eps`, `momentum`, `affine`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
@@ -140,7 +140,8 @@ impl<const N: usize> BatchNorm<N> {
         let count = x.len() / channels.max(1);
         if count < 2 {
             return Err(Error::shape(format!(
-                "training needs at least 2 values for each channel, got {:?}",
+                "a BatchNorm{N}d in training needs at least 2 values for each channel, got {:?}; allowed: a larger batch, or \
+                 evaluation",
                 x.shape()
             )));
         }

@@ -11,8 +11,8 @@ use crate::{
 
 /// Runs its cells one after the other.
 ///
-/// The cells are named by their place, as in torch and MindSpore: `net.0`, `net.1`. To use one cell at two places, clone
-/// its [`Child`]: the two share their parameters.
+/// The cells are named by their place, as in torch and MindSpore: `net.0`, `net.1`. To use one cell at two places,
+/// clone its [`Child`]: the two share their parameters.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -31,8 +31,8 @@ pub struct Sequential {
 
 /// A list of cells that its parent runs as it likes.
 ///
-/// It has no `forward` of its own. Run the list through its slot, so that an adapter put on the list is not slipped past: all
-/// cells in order, or those that are chosen at run time, as in a mixture of experts.
+/// It has no `forward` of its own. Run the list through its slot, so that an adapter put on the list is not slipped
+/// past: all cells in order, or those that are chosen at run time, as in a mixture of experts.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -185,4 +185,17 @@ impl Forward for Identity {
 #[macro_export]
 macro_rules! sequential {
     ($($cell:expr),* $(,)?) => { $crate::layers::Sequential::new(vec![$($crate::Child::from($cell)),*]) };
+}
+
+/// A [`CellList`](crate::layers::CellList) of the cells listed, of any kinds.
+///
+/// ```
+/// use precast::prelude::*;
+/// let rng = &mut Rng::seed(0);
+/// let branches = cell_list![Dense::new(4, 4, rng), sequential![Dense::new(4, 4, rng), ReLU]];
+/// assert_eq!(branches.len(), 2);
+/// ```
+#[macro_export]
+macro_rules! cell_list {
+    ($($cell:expr),* $(,)?) => { $crate::layers::CellList::new(vec![$($crate::Child::from($cell)),*]) };
 }

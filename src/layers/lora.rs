@@ -124,6 +124,35 @@ impl LoRA {
         LoRASpec::new(base, rank, alpha).make(Dropout::new(0.0, rng), rng).expect("weights that fit into memory")
     }
 
+    /// Puts an adapter around the [`Dense`] layer in a slot, as [`new`](LoRA::new) makes it. What code asked of the
+    /// slot stays.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let rng = &mut Rng::seed(0);
+    /// let mut attention = Child::new(MultiheadAttention::new(8, 2, rng)); // its weights perhaps read from a file
+    /// let cell = attention.cell_mut();
+    /// LoRA::adapt(&mut cell.q_proj, 2, 4.0, rng)?;
+    /// LoRA::adapt(&mut cell.v_proj, 2, 4.0, rng)?;
+    /// assert!(attention.named_params().iter().any(|(path, _)| path == "q_proj.base.weight"));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when another cell sits in the slot, when the rank is 0, or when
+    /// `alpha` is not finite; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
+    pub fn adapt(slot: &mut Child, rank: usize, alpha: f64, rng: &mut Rng) -> Result<()> {
+        let cell = slot.cell();
+        let Some(base) = cell.downcast_ref::<Dense>() else {
+            return Err(Error::value(format!("LoRA adapts a Dense, and a {} sits in this slot", cell.kind())));
+        };
+        let mut adapted = Child::of(LoRASpec::new(base.clone(), rank, alpha).build(rng)?);
+        adapted.set_to_float(slot.requested())?;
+        adapted.set_recompute(slot.slot().recompute);
+        *slot = adapted;
+        Ok(())
+    }
+
     /// One layer that computes the same in evaluation and is trained as a whole. Its weight is
     /// `base.weight + alpha / rank * b · a`, in f32 (f64 where the base is f64).
     ///

@@ -1,9 +1,11 @@
 //! What the cells with options share: a spec is plain data that reads and writes as a file, checks itself, and builds
 //! the cell.
 
-use std::cell::Cell;
+use std::cell::Cell as Place;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer, ser::Error as _};
+
+use crate::cell::{Cell, Node, join};
 
 /// The written form of a cell without options: nothing but its kind.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -17,10 +19,11 @@ pub(super) fn yes() -> bool {
 
 thread_local! {
     /// Whether options are written that have their default value.
-    static WRITTEN_ALL: Cell<bool> = const { Cell::new(false) };
+    static WRITTEN_ALL: Place<bool> = const { Place::new(false) };
 }
 
-/// Calls `write`, in which cells of this library write every option. Otherwise they leave out what has its default value.
+/// Calls `write`, in which cells of this library write every option. Otherwise they leave out what has its default
+/// value.
 pub(crate) fn with_all_written<R>(write: impl FnOnce() -> R) -> R {
     /// Puts the outer answer back, also on panic.
     struct Restore(bool);
@@ -81,9 +84,61 @@ macro_rules! setters {
     };
 }
 
-/// Lets a cell read and write as its spec, which it holds in its field `spec`. A cell of which `nothing random` is drawn has a
-/// spec that builds it without a generator.
+/// Writes a cell as its spec, unless a cell inside was replaced by one of a kind that the spec does not build.
+pub(super) fn write_as_spec<S: Serializer>(
+    cell: &dyn Cell,
+    spec: &impl Serialize,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    const BUILT: [&str; 7] = [
+        "Dense",
+        "Dropout",
+        "LayerNorm",
+        "MultiheadAttention",
+        "RotaryEmbedding",
+        "TransformerEncoderLayer",
+        "TransformerDecoderLayer",
+    ];
+    fn replaced(cell: &dyn Cell) -> Option<(String, &'static str)> {
+        let mut found = None;
+        cell.visit(&mut |name, node| {
+            if let (Node::Cell(slot), None) = (node, &found) {
+                let kind = slot.cell.kind();
+                found = match BUILT.contains(&kind) {
+                    false => Some((name.to_string(), kind)),
+                    true => replaced(&**slot.cell).map(|(path, kind)| (join(name, &path), kind)),
+                };
+            }
+        });
+        found
+    }
+    if let Some((path, kind)) = replaced(cell) {
+        let own = cell.kind();
+        return Err(S::Error::custom(format!(
+            "`{path}` of the {own} is a {kind}, which the options of a {own} do not say; merge it before, or save weights alone"
+        )));
+    }
+    spec.serialize(serializer)
+}
+
+/// Lets a cell read and write as its spec, which it holds in its field `spec`. A cell of which `nothing random` is
+/// drawn has a spec that builds it without a generator. One with `open slots` takes cells of any kind in the place of
+/// those built.
 macro_rules! written_as_spec {
+    (open slots: $cell:ty, $spec:ty) => {
+        impl TryFrom<$spec> for $cell {
+            type Error = $crate::Error;
+            fn try_from(spec: $spec) -> $crate::Result<Self> {
+                $crate::layers::init::with_reading_rng(|rng| spec.build(rng))
+            }
+        }
+
+        impl serde::Serialize for $cell {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+                $crate::layers::spec::write_as_spec(self, &self.spec, serializer)
+            }
+        }
+    };
     (nothing random: $cell:ty, $spec:ty $(, const $n:ident)?) => {
         $crate::layers::spec::written_as_spec!(@ |spec| spec.build(), $cell, $spec $(, const $n)?);
     };

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     attention::{MultiheadAttention, MultiheadAttentionSpec},
-    dense::{Dense, DenseSpec},
+    dense::DenseSpec,
     dropout::{Dropout, DropoutSpec},
     init::Rng,
     norm::{LayerNorm, LayerNormSpec, default_eps, is_default_eps},
@@ -21,7 +21,7 @@ use crate::{
 /// The largest number of layers in a stack: a few words in a file do not take all memory.
 const MOST_LAYERS: usize = 4096;
 
-/// The function between the two [`Dense`] layers of a transformer layer.
+/// The function between the two `Dense` layers of a transformer layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -48,14 +48,14 @@ pub struct TransformerLayerSpec<const DECODER: bool> {
     pub d_model: usize,
     /// Heads of the attention, each of which sees an equal part of the features.
     pub nhead: usize,
-    /// Features between the two [`Dense`] layers.
+    /// Features between the two `Dense` layers.
     #[serde(default = "default_feedforward", skip_serializing_if = "is_default_feedforward")]
     pub dim_feedforward: usize,
-    /// The probability with which an element becomes 0 in training: between the two [`Dense`] layers, and in what is
+    /// The probability with which an element becomes 0 in training: between the two `Dense` layers, and in what is
     /// added to the input.
     #[serde(default = "default_dropout", skip_serializing_if = "is_default_dropout")]
     pub dropout: f64,
-    /// The function between the two [`Dense`] layers.
+    /// The function between the two `Dense` layers.
     #[serde(default, skip_serializing_if = "TransformerActivation::is_default")]
     pub activation: TransformerActivation,
     /// Added to the variance in the norms.
@@ -64,7 +64,7 @@ pub struct TransformerLayerSpec<const DECODER: bool> {
     /// Whether each part of the layer normalises its input (pre-norm), and not the sum behind it (post-norm).
     #[serde(default, skip_serializing_if = "is_no")]
     pub norm_first: bool,
-    /// Whether projections, [`Dense`] layers and norms add a bias.
+    /// Whether projections, `Dense` layers and norms add a bias.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
     /// Whether position i of the input sees only the positions 0 to i of it.
@@ -97,7 +97,7 @@ fn is_default_dropout(p: &f64) -> bool {
 }
 
 impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
-    /// 2048 features between the [`Dense`] layers, dropout 0.1, relu, `eps` 1e-5, post-norm, with biases, not causal.
+    /// 2048 features between the `Dense` layers, dropout 0.1, relu, `eps` 1e-5, post-norm, with biases, not causal.
     pub fn new(d_model: usize, nhead: usize) -> Self {
         TransformerLayerSpec {
             d_model,
@@ -114,17 +114,17 @@ impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
     }
 
     setters! {
-        /// Features between the two [`Dense`] layers.
+        /// Features between the two `Dense` layers.
         dim_feedforward: usize;
         /// The probability with which an element becomes 0 in training.
         dropout: f64;
-        /// The function between the two [`Dense`] layers.
+        /// The function between the two `Dense` layers.
         activation: TransformerActivation;
         /// Added to the variance in the norms.
         layer_norm_eps: f64;
         /// Whether each part of the layer normalises its input (pre-norm), and not the sum behind it (post-norm).
         norm_first: bool;
-        /// Whether projections, [`Dense`] layers and norms add a bias.
+        /// Whether projections, `Dense` layers and norms add a bias.
         bias: bool;
         /// Whether position i of the input sees only the positions 0 to i of it.
         causal: bool;
@@ -144,8 +144,8 @@ impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
         LayerNormSpec::new(&[self.d_model]).eps(self.layer_norm_eps).bias(self.bias).build().map(Child::new)
     }
 
-    fn dense(&self, inputs: usize, outputs: usize, rng: &mut Rng) -> Result<Child<Dense>> {
-        DenseSpec::new(inputs, outputs).bias(self.bias).build(rng).map(Child::new)
+    fn dense(&self, inputs: usize, outputs: usize, rng: &mut Rng) -> Result<Child> {
+        DenseSpec::new(inputs, outputs).bias(self.bias).build(rng).map(Child::of)
     }
 
     fn dropout_cell(&self, rng: &mut Rng) -> Result<Child<Dropout>> {
@@ -166,7 +166,7 @@ impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
         norm.call(&x.add(&dropout.call(&inner(x)?)?)?)
     }
 
-    fn feed_forward(&self, x: &Tensor, layers: [&Child<Dense>; 2], dropout: &Child<Dropout>) -> Result<Tensor> {
+    fn feed_forward(&self, x: &Tensor, layers: [&Child; 2], dropout: &Child<Dropout>) -> Result<Tensor> {
         let x = layers[0].call(x)?;
         let x = match self.activation {
             TransformerActivation::Relu => x.relu()?,
@@ -177,7 +177,7 @@ impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
 }
 
 impl TransformerLayerSpec<false> {
-    /// The cell, its parts initialised as [`MultiheadAttention`], [`Dense`] and [`LayerNorm`].
+    /// The cell, its parts initialised as [`MultiheadAttention`], `Dense` and [`LayerNorm`].
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features, or the dropout or `eps`
@@ -198,7 +198,7 @@ impl TransformerLayerSpec<false> {
 }
 
 impl TransformerLayerSpec<true> {
-    /// The cell, its parts initialised as [`MultiheadAttention`], [`Dense`] and [`LayerNorm`].
+    /// The cell, its parts initialised as [`MultiheadAttention`], `Dense` and [`LayerNorm`].
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features, or the dropout or `eps`
@@ -221,7 +221,7 @@ impl TransformerLayerSpec<true> {
     }
 }
 
-/// Self-attention and two [`Dense`] layers, each added to its input and normalised: torch's
+/// Self-attention and two `Dense` layers, each added to its input and normalised: torch's
 /// `nn.TransformerEncoderLayer` with `batch_first`.
 ///
 /// `[..., length, d_model]` to the same shape. Run it through its slot with [`encode`](Child::encode), or behind
@@ -241,30 +241,30 @@ impl TransformerLayerSpec<true> {
 /// assert_eq!(layer.encode(&x, Some(&seen))?.shape(), [4, 3, 8]);
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Deserialize)]
 #[cell(saved)]
-#[serde(try_from = "TransformerEncoderLayerSpec", into = "TransformerEncoderLayerSpec")]
+#[serde(try_from = "TransformerEncoderLayerSpec")]
 pub struct TransformerEncoderLayer {
     /// Of the input to itself.
     pub self_attn: Child<MultiheadAttention>,
     /// To `dim_feedforward` features.
-    pub linear1: Child<Dense>,
+    pub linear1: Child,
     /// Behind the activation.
     pub dropout: Child<Dropout>,
     /// Back to `d_model` features.
-    pub linear2: Child<Dense>,
+    pub linear2: Child,
     /// Of the attention.
     pub norm1: Child<LayerNorm>,
-    /// Of the [`Dense`] layers.
+    /// Of the `Dense` layers.
     pub norm2: Child<LayerNorm>,
     /// Behind the attention.
     pub dropout1: Child<Dropout>,
-    /// Behind the [`Dense`] layers.
+    /// Behind the `Dense` layers.
     pub dropout2: Child<Dropout>,
     spec: TransformerEncoderLayerSpec,
 }
 
-written_as_spec!(TransformerEncoderLayer, TransformerEncoderLayerSpec);
+written_as_spec!(open slots: TransformerEncoderLayer, TransformerEncoderLayerSpec);
 
 impl TransformerEncoderLayer {
     fn encode(&self, x: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
@@ -301,7 +301,7 @@ impl Child<TransformerEncoderLayer> {
     }
 }
 
-/// Self-attention, attention to what an encoder found, and two [`Dense`] layers, each added to its input and
+/// Self-attention, attention to what an encoder found, and two `Dense` layers, each added to its input and
 /// normalised: torch's `nn.TransformerDecoderLayer` with `batch_first`.
 ///
 /// The target is `[..., length, d_model]`, the memory `[..., memory length, d_model]`, the result as the target. Run it
@@ -319,36 +319,36 @@ impl Child<TransformerEncoderLayer> {
 /// assert_eq!(layer.decode(&target, &memory, None, None)?.shape(), [4, 3, 8]);
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Deserialize)]
 #[cell(saved)]
-#[serde(try_from = "TransformerDecoderLayerSpec", into = "TransformerDecoderLayerSpec")]
+#[serde(try_from = "TransformerDecoderLayerSpec")]
 pub struct TransformerDecoderLayer {
     /// Of the target to itself.
     pub self_attn: Child<MultiheadAttention>,
     /// Of the target to the memory.
     pub multihead_attn: Child<MultiheadAttention>,
     /// To `dim_feedforward` features.
-    pub linear1: Child<Dense>,
+    pub linear1: Child,
     /// Behind the activation.
     pub dropout: Child<Dropout>,
     /// Back to `d_model` features.
-    pub linear2: Child<Dense>,
+    pub linear2: Child,
     /// Of the self-attention.
     pub norm1: Child<LayerNorm>,
     /// Of the attention to the memory.
     pub norm2: Child<LayerNorm>,
-    /// Of the [`Dense`] layers.
+    /// Of the `Dense` layers.
     pub norm3: Child<LayerNorm>,
     /// Behind the self-attention.
     pub dropout1: Child<Dropout>,
     /// Behind the attention to the memory.
     pub dropout2: Child<Dropout>,
-    /// Behind the [`Dense`] layers.
+    /// Behind the `Dense` layers.
     pub dropout3: Child<Dropout>,
     spec: TransformerDecoderLayerSpec,
 }
 
-written_as_spec!(TransformerDecoderLayer, TransformerDecoderLayerSpec);
+written_as_spec!(open slots: TransformerDecoderLayer, TransformerDecoderLayerSpec);
 
 impl TransformerDecoderLayer {
     fn decode(&self, x: &Tensor, memory: &Tensor, masks: [Option<&Tensor>; 2]) -> Result<Tensor> {
@@ -478,9 +478,9 @@ impl TransformerSpec<true> {
 /// assert_eq!(encoder.encode(&Tensor::randn(&[4, 3, 8], rng)?, None)?.shape(), [4, 3, 8]);
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Deserialize)]
 #[cell(saved)]
-#[serde(try_from = "TransformerEncoderSpec", into = "TransformerEncoderSpec")]
+#[serde(try_from = "TransformerEncoderSpec")]
 pub struct TransformerEncoder {
     /// From the first to the last.
     pub layers: Vec<Child<TransformerEncoderLayer>>,
@@ -489,7 +489,7 @@ pub struct TransformerEncoder {
     spec: TransformerEncoderSpec,
 }
 
-written_as_spec!(TransformerEncoder, TransformerEncoderSpec);
+written_as_spec!(open slots: TransformerEncoder, TransformerEncoderSpec);
 
 impl TransformerEncoder {
     fn encode(&self, x: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
@@ -537,9 +537,9 @@ impl Child<TransformerEncoder> {
 /// assert_eq!(decoder.decode(&target, &memory, None, None)?.shape(), [4, 3, 8]);
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Cell, Clone, Debug, Serialize, Deserialize)]
+#[derive(Cell, Debug, Deserialize)]
 #[cell(saved)]
-#[serde(try_from = "TransformerDecoderSpec", into = "TransformerDecoderSpec")]
+#[serde(try_from = "TransformerDecoderSpec")]
 pub struct TransformerDecoder {
     /// From the first to the last.
     pub layers: Vec<Child<TransformerDecoderLayer>>,
@@ -548,7 +548,7 @@ pub struct TransformerDecoder {
     spec: TransformerDecoderSpec,
 }
 
-written_as_spec!(TransformerDecoder, TransformerDecoderSpec);
+written_as_spec!(open slots: TransformerDecoder, TransformerDecoderSpec);
 
 impl TransformerDecoder {
     fn decode(&self, target: &Tensor, memory: &Tensor, masks: [Option<&Tensor>; 2]) -> Result<Tensor> {

@@ -7,7 +7,7 @@ mod stats;
 
 use std::cell::{Cell, RefCell};
 
-pub(crate) use non_finite::{look, seek};
+pub(crate) use non_finite::{Cast, look, seek};
 pub use stats::{Calls, OpStats, collect_op_stats};
 
 use crate::{DType, Op, precision};

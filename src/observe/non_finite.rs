@@ -2,7 +2,22 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::{Op, precision};
+use crate::{DType, Op, precision};
+
+/// What is cast, of a cast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cast {
+    /// The leaf of this number.
+    Leaf(u64),
+    /// What goes into a cell, at its border.
+    IntoCell,
+    /// What comes out of a cell, at its border.
+    OutOfCell,
+    /// What an op reads.
+    IntoOp(Op),
+    Gradient,
+    Other,
+}
 
 /// The op in which a number appeared that is not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +26,8 @@ pub(crate) struct Found {
     pub op: Op,
     pub backward: bool,
     pub came_in: bool,
+    /// Of a cast: what is cast, and to which dtype.
+    pub cast: Option<(Cast, DType)>,
 }
 
 thread_local! {
@@ -18,8 +35,8 @@ thread_local! {
     static FOUND: RefCell<Option<Found>> = const { RefCell::new(None) };
 }
 
-/// Runs `f` and returns, beside its result, where the first number appeared that is not finite. Each op's inputs and outputs are
-/// read for it.
+/// Runs `f` and returns, beside its result, where the first number appeared that is not finite. Each op's inputs and
+/// outputs are read for it.
 pub(crate) fn seek<R>(f: impl FnOnce() -> R) -> (R, Option<Found>) {
     struct Restore(bool, Option<Found>);
     impl Drop for Restore {
@@ -33,15 +50,17 @@ pub(crate) fn seek<R>(f: impl FnOnce() -> R) -> (R, Option<Found>) {
     (result, FOUND.take())
 }
 
-/// Looks at the numbers of an op, where somebody seeks and nothing was found so far. `slot` is the cell that called it.
+/// Looks at the numbers of an op, where somebody seeks and nothing was found so far. `slot` is the cell that called it,
+/// `cast` says of a cast what it casts.
 pub(crate) fn look(
     op: Op,
+    cast: Option<(Cast, DType)>,
     slot: impl FnOnce() -> Option<usize>,
     inputs_finite: impl FnOnce() -> bool,
     output_finite: impl FnOnce() -> bool,
 ) {
     if SEEKS.get() && FOUND.with_borrow(Option::is_none) && !output_finite() {
         let (slot, came_in) = (slot(), !inputs_finite());
-        FOUND.set(Some(Found { slot, op, backward: precision::in_backward(), came_in }));
+        FOUND.set(Some(Found { slot, op, backward: precision::in_backward(), came_in, cast }));
     }
 }

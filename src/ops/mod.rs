@@ -63,8 +63,8 @@ fn prepare(op: Op, inputs: &[&Tensor]) -> Result<(Vec<Tensor>, Option<DType>)> {
     let (casts, cached) =
         precision::with_current(|frame, cached| Ok::<_, Error>((precision::resolve(frame, op, &dtypes)?, cached)))?;
     let cast = |(x, to): (&&Tensor, &Option<DType>)| match to {
-        Some(to) if cached => x.cast(*to),
-        Some(to) => x.cast_anew(*to),
+        Some(to) if cached => x.cast_as(observe::Cast::IntoOp(op), *to),
+        Some(to) => x.cast_anew(observe::Cast::IntoOp(op), *to),
         None => (*x).clone(),
     };
     Ok((inputs.iter().zip(&casts.inputs).map(cast).collect(), casts.output))
@@ -74,7 +74,7 @@ fn finish(op: Op, inputs: &[Tensor], forward: Forward, cast_back: Option<DType>)
     let output = tensor::record(op, inputs, forward, || recording::announced(op));
     recording::call(op, inputs, &output);
     let finite = |x: &Tensor| x.has_only_finite();
-    observe::look(op, precision::slot, || inputs.iter().all(finite), || finite(&output));
+    observe::look(op, None, precision::slot, || inputs.iter().all(finite), || finite(&output));
     observe::emit(op, inputs.iter().map(Tensor::dtype), output.dtype(), || observe::Sizes {
         inputs: inputs.iter().map(|x| x.shape().to_vec()).collect(),
         output: output.shape().to_vec(),

@@ -74,4 +74,3 @@ impl Policy {
         files::replace(path, self.to_yaml()?.as_bytes())
     }
 }
-

@@ -186,6 +186,7 @@ struct PackV1 {
 impl Document for PackV1 {
     const WHAT: &'static str = "pack";
     const KIND: ErrorKind = ErrorKind::Policy;
+    const REQUIRED: &'static [&'static str] = &["version", "name"];
 
     fn version(&self) -> &Spanned<u32> {
         &self._version

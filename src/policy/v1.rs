@@ -53,9 +53,22 @@ pub(super) struct PolicyV1 {
 impl Document for PolicyV1 {
     const WHAT: &'static str = "policy";
     const KIND: ErrorKind = ErrorKind::Policy;
+    const REQUIRED: &'static [&'static str] = &["version", "level", "dtype"];
 
     fn version(&self) -> &At<u32> {
         &self.version
+    }
+
+    fn elsewhere(key: &str) -> Option<&'static str> {
+        Some(match key {
+            "value" | "loss_scale" | "loss_scale_value" => "scale",
+            "init_scale" | "initial_scale" | "init_loss_scaling" => "init",
+            "growth_factor" | "scale_factor" | "incr_ratio" | "multiplier" => "growth",
+            "backoff_factor" | "decr_ratio" => "backoff",
+            "growth_interval" | "scale_window" | "incr_every_n_steps" | "growth_steps" => "interval",
+            "recompute" => "checkpoint",
+            _ => return None,
+        })
     }
 
     fn allowed(key: &str) -> &'static str {

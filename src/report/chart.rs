@@ -31,10 +31,10 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// The runs as an SVG document.
 ///
-/// The upper part shows the loss of each step as a thin line and its running mean as a thick one, the lower part the loss
-/// scale; both axes are logarithmic. A cross on the scale marks a skipped step. Losses that are not finite are left out.
-/// Losses far below the means, or not above 0, are drawn at the lower edge. Runs with the [same course](same_course) share
-/// one curve.
+/// The upper part shows the loss of each step as a thin line and its running mean as a thick one, the lower part the
+/// loss scale; both axes are logarithmic. A cross on the scale marks a skipped step. Losses that are not finite are
+/// left out. Losses far below the means, or not above 0, are drawn at the lower edge. Runs with the [same
+/// course](same_course) share one curve.
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when no run has a step with a finite loss.
@@ -282,7 +282,8 @@ mod tests {
 
     fn run_of(losses: &[f64]) -> History {
         let step = |(i, &loss): (usize, &f64)| {
-            let skipped = Outcome::Skipped { cause: Cause::Overflow { scale: 1024.0 }, first: "fc.weight".into() };
+            let cause = Cause::Overflow { scale: 1024.0, first: "fc.weight".into() };
+            let skipped = Outcome::Skipped { cause };
             let outcome = if i == 1 { skipped } else { Outcome::Stepped };
             Step { epoch: 0, loss, scale: if i < 2 { 1024.0 } else { 512.0 }, outcome, seconds: 0.0, non_finite: None }
         };

@@ -97,12 +97,12 @@ fn skipped(history: &History) -> String {
         .iter()
         .enumerate()
         .filter_map(|(i, step)| {
-            let (cause, first) = match &step.outcome {
+            let cause = match &step.outcome {
                 Outcome::Stepped => return None,
-                Outcome::Skipped { cause, first } | Outcome::Stalled { cause, first, .. } => (cause.to_string(), first),
+                Outcome::Skipped { cause, .. } | Outcome::Stalled { cause, .. } => cause.to_string(),
             };
             let found = step.non_finite.as_ref().map_or(String::new(), ToString::to_string);
-            Some(vec![(i + 1).to_string(), (step.epoch + 1).to_string(), cause, first.clone(), found])
+            Some(vec![(i + 1).to_string(), (step.epoch + 1).to_string(), cause, found])
         })
         .collect();
     if rows.is_empty() {
@@ -112,7 +112,7 @@ fn skipped(history: &History) -> String {
         0 => String::new(),
         more => format!("<p>{more} more are in <code>metrics.jsonl</code>.</p>"),
     };
-    let header = ["step", "epoch", "cause", "first in", "first number that was not finite"];
+    let header = ["step", "epoch", "cause", "first number that was not finite"];
     html_table(&header, rows.into_iter().take(MOST_SKIPPED).collect(), &[0, 1]) + &more
 }
 

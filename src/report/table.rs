@@ -1,16 +1,18 @@
 //! Plans and training runs as text tables.
 
+use std::collections::HashSet;
+
 use super::{TrainingRun, printable};
 use crate::{
     DType, Plan,
     graph::NodeDecision,
-    rewrite::{Decision, Predicted, bytes, time},
+    rewrite::{Decision, Predicted, bytes, said_once, time},
     table::table,
     train::Score,
 };
 
-/// A table with a row for each run: score, loss, steps, time and bytes. The column `time` is the time of a step relative to
-/// the first run; see [`History::relative_time`](crate::train::History::relative_time).
+/// A table with a row for each run: score, loss, steps, time and bytes. The column `time` is the time of a step
+/// relative to the first run; see [`History::relative_time`](crate::train::History::relative_time).
 pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
     runs_table_by(runs, one_line_a_row)
 }
@@ -69,6 +71,7 @@ pub(crate) fn plan_table_by(plan: &Plan, layout: Layout) -> String {
     let predicted = plan.prediction.is_some();
     let mut header = vec!["path", "kind", "", "effect"];
     header.extend(if predicted { &["predicted", "kept", "because"][..] } else { &["because"] });
+    let mut said = HashSet::new();
     let rows = plan.decisions.iter().map(|decision: &Decision| {
         let Predicted { nanos, kept } = decision.predicted.unwrap_or_default();
         let mut row = vec![
@@ -80,7 +83,7 @@ pub(crate) fn plan_table_by(plan: &Plan, layout: Layout) -> String {
         if predicted {
             row.extend([time(nanos), bytes(kept)]);
         }
-        row.push(decision.because.to_string());
+        row.push(said_once(&decision.because, &mut said));
         row
     });
     let table = layout(&header, rows.collect(), if predicted { &[4, 5] } else { &[] });
@@ -88,7 +91,8 @@ pub(crate) fn plan_table_by(plan: &Plan, layout: Layout) -> String {
     table + &prediction
 }
 
-/// A table of a graph: a row for each op and each cast. Inputs, parameters and constants stay as they are and have none.
+/// A table of a graph: a row for each op and each cast. Inputs, parameters and constants stay as they are and have
+/// none.
 ///
 /// ```
 /// use precast::{graph::Graph, prelude::*, report::{graph_summary, graph_table}};

@@ -5,19 +5,19 @@ use std::{collections::HashMap, sync::Arc};
 use super::{Plan, Region};
 use crate::{
     DType,
-    cell::{Adapter, AsCell, CellCall, Child, ParamRead, Trace, TracedOp, named, no_such_path},
+    cell::{Adapter, AsCell, CellCall, Child, HOLD_IT, ParamRead, Trace, TracedOp, named, no_such_path},
     error::{Error, Result},
     precision::{Frame, OpRules, resolve},
     printable::printable,
 };
 
 impl Plan {
-    /// Checks a traced run of the network to which the plan is applied: that every op of a forward pass ran in the precision
-    /// that the plan says of its cell, that all cells with parameters that ran are in the plan, and that no cell's parameters
-    /// were read by code that runs in another precision while the cell itself was not called.
+    /// Checks a traced run of the network to which the plan is applied: that every op of a forward pass ran in the
+    /// precision that the plan says of its cell, that all cells with parameters that ran are in the plan, and that no
+    /// cell's parameters were read by code that runs in another precision while the cell itself was not called.
     ///
-    /// Ops outside of every cell are not part of the plan, and neither are those in a region that code enters inside of a
-    /// cell, such as [`autocast`](crate::autocast()).
+    /// Ops outside of every cell are not part of the plan, and neither are those in a region that code enters inside of
+    /// a cell, such as [`autocast`](crate::autocast()).
     ///
     /// ```
     /// use precast::{prelude::*, sequential};
@@ -149,8 +149,8 @@ fn check<'a>(claims: impl Iterator<Item = Claim<'a>>, trace: &Trace) -> Result<(
 fn cell<'a, 'b: 'a>(call: &CellCall, claim: impl Fn(&str) -> Result<&'a Claim<'b>>) -> Result<Option<String>> {
     let Some(path) = &call.path else {
         let words = format!(
-            "a cell with parameters ({}) ran that the network does not show, so no plan, optimizer or weight file knows it: hold \
-             it in a field of type `Child`, or in a `Vec`, `Option` or `BTreeMap` of these",
+            "a cell with parameters ({}) ran that the network does not show, so no plan, optimizer or weight file knows it: \
+             {HOLD_IT}",
             call.kind
         );
         return Ok(call.has_params.then_some(words));

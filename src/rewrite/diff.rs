@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
-use super::{Decision, Plan, display::cells};
+use super::{
+    Decision, Plan,
+    display::{cells, shown},
+};
 use crate::printable::printable;
 
 /// The cells for which two plans decide differently.
@@ -54,7 +57,49 @@ impl Plan {
     }
 }
 
+/// Cells that change in the same way.
+struct Group<'a> {
+    /// Before and after; `None` where there is no such cell.
+    words: [Option<String>; 2],
+    cells: Vec<&'a Change>,
+}
+
+/// How many cells of a group are named.
+const SHOWN: usize = 8;
+
+/// The first cells of a group, by path and kind.
+fn some_of(changes: &[&Change]) -> String {
+    let name = |change: &&Change| {
+        let kind = change.after.as_ref().or(change.before.as_ref()).map_or("", |decision| &decision.kind);
+        format!("{} ({})", shown(&change.path), printable(kind))
+    };
+    let some: Vec<String> = changes.iter().take(SHOWN).map(name).collect();
+    match changes.len().saturating_sub(SHOWN) {
+        0 => some.join(", "),
+        more => format!("{}, and {more} more", some.join(", ")),
+    }
+}
+
 impl Diff {
+    /// The changes, those that say the same beside the first of them.
+    fn groups(&self) -> Vec<Group<'_>> {
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        for change in &self.changes {
+            let both = change.before.as_ref().zip(change.after.as_ref());
+            let one_kind = both.is_none_or(|(before, after)| before.kind == after.kind);
+            let words = [&change.before, &change.after].map(|decision| {
+                let decision = decision.as_ref()?;
+                let kind = if one_kind { String::new() } else { format!("{} ", printable(&decision.kind)) };
+                Some(format!("{kind}{}: {}", decision.effect(), decision.because))
+            });
+            match groups.iter_mut().find(|group| group.words == words) {
+                Some(group) => group.cells.push(change),
+                None => groups.push(Group { words, cells: vec![change] }),
+            }
+        }
+        groups
+    }
+
     /// Whether the two plans do the same.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
@@ -67,14 +112,13 @@ impl fmt::Display for Diff {
         if self.is_empty() {
             return write!(f, "no difference in {}", cells(self.compared));
         }
-        for change in &self.changes {
-            let path = super::display::shown(&change.path);
-            writeln!(f, "{path}")?;
-            for (sign, decision) in [("-", &change.before), ("+", &change.after)] {
-                match decision {
-                    Some(d) => writeln!(f, "  {sign} {} {}: {}", printable(&d.kind), d.effect(), d.because)?,
-                    None => writeln!(f, "  {sign} no such cell")?,
-                }
+        for group in self.groups() {
+            match group.cells.len() {
+                1 => writeln!(f, "{}", some_of(&group.cells))?,
+                several => writeln!(f, "{}: {}", cells(several), some_of(&group.cells))?,
+            }
+            for (sign, words) in [("-", &group.words[0]), ("+", &group.words[1])] {
+                writeln!(f, "  {sign} {}", words.as_deref().unwrap_or("no such cell"))?;
             }
         }
         let (changes, compared) = (self.changes.len(), self.compared.max(self.changes.len()));

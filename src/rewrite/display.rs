@@ -1,6 +1,6 @@
 //! Plans for people: the tree with reasons, and the explanation of one cell.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::HashSet, fmt};
 
 use serde::Serialize;
 
@@ -57,6 +57,30 @@ impl fmt::Display for Summary {
     }
 }
 
+/// Words of a rule or a list that are longer are shown once in a plan.
+const LONG: usize = 40;
+
+impl Reason {
+    /// Why the rule or the list was written.
+    fn words(&self) -> Option<&str> {
+        match self {
+            Reason::Rule(rule) => rule.because.as_deref(),
+            Reason::Listed(entry) => entry.because.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// The reason of a cell in a plan. Long words that stand at an earlier cell are not said again.
+pub(crate) fn said_once(because: &Reason, said: &mut HashSet<String>) -> String {
+    let whole = because.to_string();
+    let words = because.words().map(printable).filter(|words| words.chars().count() > LONG);
+    match words {
+        Some(words) if !said.insert(whole.clone()) => whole.replace(&format!(": {words}"), ", as above"),
+        _ => whole,
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -110,6 +134,7 @@ impl fmt::Display for Plan {
         let effects = width(&|(_, d)| d.effect().len());
         let times = width(&|(_, d)| d.predicted.map_or(0, |p| time(p.nanos).len()));
         let sizes = width(&|(_, d)| d.predicted.map_or(0, |p| bytes(p.kept).len()));
+        let mut said = HashSet::new();
         for (name, decision) in &rows {
             let mark = if decision.adapter.is_some() { '*' } else { ' ' };
             let (kind, effect) = (printable(&decision.kind), decision.effect());
@@ -117,7 +142,7 @@ impl fmt::Display for Plan {
             if let Some(Predicted { nanos, kept }) = decision.predicted {
                 write!(f, "{:>times$}  {:>sizes$}  ", time(nanos), bytes(kept))?;
             }
-            writeln!(f, "{}", decision.because)?;
+            writeln!(f, "{}", said_once(&decision.because, &mut said))?;
         }
         let counts: Vec<String> = self.counts().into_iter().map(|(run, n)| format!("{n} {run}")).collect();
         write!(f, "{} ({}), {} wrapped", cells(self.decisions.len()), counts.join(", "), self.wrapped())?;

@@ -1,5 +1,5 @@
-//! From a policy to a rewritten network: decide (pure), plan (a value), apply and undo, explain, op by op, and diff; and what
-//! a plan is predicted to take.
+//! From a policy to a rewritten network: decide (pure), plan (a value), apply and undo, explain, op by op, and diff;
+//! and what a plan is predicted to take.
 //! Beside it, [`decorate`]: parameters themselves stored in 16 bit.
 
 mod apply;
@@ -22,7 +22,7 @@ pub use diff::{Change, Diff};
 pub use display::Explanation;
 #[cfg(feature = "cli")]
 pub(crate) use display::cells;
-pub(crate) use display::{bytes, time};
+pub(crate) use display::{bytes, said_once, time};
 pub use fastest::Cost;
 pub use op_table::{OpReason, OpRow, OpsTable};
 pub use plan::{Plan, Summary};

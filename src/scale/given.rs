@@ -31,7 +31,8 @@ pub trait IntoLossScale {
     /// The loss scale.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for another word, and for a number below 1 or not finite in float32.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for another word, and for a number below 1 or not finite in
+    /// float32.
     fn into_loss_scale(self) -> Result<LossScale>;
 }
 
@@ -52,6 +53,9 @@ impl IntoLossScale for &str {
         match self {
             "dynamic" => LossScale::new(LossScaleSpec::Dynamic(DynamicScale::tensorflow())),
             "none" => Ok(LossScale::none()),
+            number if number.parse::<f64>().is_ok() => Err(Error::value(format!(
+                "the loss scale is the text \"{number}\"; a number stands without quotes: {number}"
+            ))),
             other => {
                 let near = did_you_mean(other, ["dynamic", "none"]);
                 Err(Error::value(format!(

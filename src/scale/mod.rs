@@ -21,10 +21,12 @@ use crate::{
 /// gradients by the same number after it.
 ///
 /// [`step`](LossScale::step) does all of it. A training loop of your own calls [`scale`](LossScale::scale),
-/// [`backward`](ScaledLoss::backward), [`unscale`](ScaledGrads::unscale), [`apply`](LossScale::apply) for each optimizer, and
-/// [`update`](LossScale::update) once a step. Gradients that are still scaled are another type than gradients.
+/// [`backward`](ScaledLoss::backward), [`unscale`](ScaledGrads::unscale), [`apply`](LossScale::apply) for each
+/// optimizer, and [`update`](LossScale::update) once a step. Gradients that are still scaled are another type than
+/// gradients.
 ///
-/// The rule of the dynamic scale is in [`adjust`](LossScale::adjust); [`DynamicScale`] has the numbers of other systems.
+/// The rule of the dynamic scale is in [`adjust`](LossScale::adjust); [`DynamicScale`] has the numbers of other
+/// systems.
 ///
 /// ```
 /// use precast::{DType, LossScale, Outcome, Param, Sgd, Tensor};
@@ -34,7 +36,7 @@ use crate::{
 ///
 /// let loss = Tensor::ones(&[1, 2], DType::F16).matmul(&weight.tensor().cast(DType::F16))?.cast(DType::F32);
 /// match scale.step(&mut optimizer, &loss)? {
-///     Outcome::Skipped { cause, first } => println!("skipped: {cause}, first seen in {first}"),
+///     Outcome::Skipped { cause } => println!("skipped: {cause}"),
 ///     Outcome::Stalled { cause, .. } => panic!("{cause}"),
 ///     _ => {} // the parameters were updated
 /// }
@@ -121,8 +123,8 @@ impl LossScale {
     /// Sets the scale of the next step by hand. The count of finite steps goes on.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a scale below the least or above the largest of a dynamic scale; for
-    /// one that is not a positive normal float32; and where there is no loss scale.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a scale below the least or above the largest of a dynamic
+    /// scale; for one that is not a positive normal float32; and where there is no loss scale.
     pub fn set_scale(&mut self, scale: f32) -> Result<()> {
         let spec = match &self.spec {
             LossScaleSpec::None => return Err(Error::value("a loss scale of kind none has no scale to be set")),
@@ -141,11 +143,12 @@ impl LossScale {
         Ok(())
     }
 
-    /// Continues from a checkpoint that was written between two steps. A fixed scale takes that of the state, which may have been
-    /// [set](LossScale::set_scale) by hand.
+    /// Continues from a checkpoint that was written between two steps. A fixed scale takes that of the state, which may
+    /// have been [set](LossScale::set_scale) by hand.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a state that this scale cannot reach, such as a scale above its maximum.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a state that this scale cannot reach, such as a scale above
+    /// its maximum.
     pub fn restore(&mut self, state: ScaleState) -> Result<()> {
         let ScaleState { scale, counter, spared, .. } = state;
         let (least, most, interval, hysteresis) = match &self.spec {
@@ -179,10 +182,10 @@ impl LossScale {
     /// Sets the scale of the next step; `finite` says whether all gradients of this step were finite.
     /// [`update`](LossScale::update) calls it; a loop that checks its gradients by itself may do so, too.
     ///
-    /// A dynamic scale is computed in f64 and rounded to f32. After `interval` finite steps in a row it is multiplied by
-    /// `growth`, unless the product is above `max`. After [`hysteresis`](DynamicScale::hysteresis) steps that were not finite,
-    /// one unless more are asked for, it is multiplied by `backoff`, and is then at least `min`. The count of finite steps
-    /// starts again in all of these cases, also when the scale could not grow.
+    /// A dynamic scale is computed in f64 and rounded to f32. After `interval` finite steps in a row it is multiplied
+    /// by `growth`, unless the product is above `max`. After [`hysteresis`](DynamicScale::hysteresis) steps that were
+    /// not finite, one unless more are asked for, it is multiplied by `backoff`, and is then at least `min`. The count
+    /// of finite steps starts again in all of these cases, also when the scale could not grow.
     /// (PyTorch 2.15, `_amp_update_scale_`; MindSpore 2.10, `mindspore.amp.DynamicLossScaler.adjust`, is the same.)
     pub fn adjust(&mut self, finite: bool) {
         let state = &mut self.state;

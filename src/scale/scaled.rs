@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::LossScale;
 use crate::{
-    DType, Grads, Tensor,
+    DType, Grads, Param, Tensor,
     cell::Params,
     error::{Error, Result},
     policy::LossScaleSpec,
@@ -27,15 +27,15 @@ pub struct ScaledLoss {
 
 /// The gradients of a [`ScaledLoss`], all of them times the loss scale.
 ///
-/// They can be [added](ScaledGrads::accumulate) to others of the same scale and [unscaled](ScaledGrads::unscale). They cannot be
-/// read, clipped, or handed to an optimizer: those would be mistakes by a factor of the loss scale.
+/// They can be [added](ScaledGrads::accumulate) to others of the same scale and [unscaled](ScaledGrads::unscale). They
+/// cannot be read, clipped, or handed to an optimizer: those would be mistakes by a factor of the loss scale.
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// # use precast::{prelude::*, DType, Param};
 /// # let weight = Param::new(Tensor::ones(&[2], DType::F32));
 /// let loss = weight.tensor().sum_all()?;
 /// let mut grads = LossScale::dynamic().scale(&loss)?.backward()?;
-/// grads.clip_norm(1.0)?; // no method named `clip_norm`: unscale first
+/// grads.clip_norm(1.0)?; // these gradients are still scaled: unscale first
 /// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Debug)]
@@ -46,8 +46,8 @@ pub struct ScaledGrads {
 }
 
 impl LossScale {
-    /// The loss times the scale, on the tape. A 16-bit loss is widened to f32 first, since the product would overflow in its
-    /// own dtype. The multiplication runs outside of every autocast region.
+    /// The loss times the scale, on the tape. A 16-bit loss is widened to f32 first, since the product would overflow
+    /// in its own dtype. The multiplication runs outside of every autocast region.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar.
@@ -63,8 +63,8 @@ impl LossScale {
         Ok(ScaledLoss { scaled, scaling: self.scaling(finite), overflowed: self.votes.on_tape.clone() })
     }
 
-    /// Says that these are gradients of a loss times this scale: for gradients that come from elsewhere, such as a backward pass
-    /// that you scaled by hand, or a sum over several machines.
+    /// Says that these are gradients of a loss times this scale: for gradients that come from elsewhere, such as a
+    /// backward pass that you scaled by hand, or a sum over several machines.
     ///
     /// ```
     /// # use precast::{prelude::*, DType, Param};
@@ -106,9 +106,9 @@ impl ScaledLoss {
         self.scaling.scale
     }
 
-    /// The gradients with respect to each of `of`, on the tape and divided by the scale: for a penalty on gradients, which is
-    /// part of a loss. They are computed scaled, so that none underflows in f16 on its way. One that overflows is a vote for a
-    /// lower scale: the step with that loss is skipped as an overflow.
+    /// The gradients with respect to each of `of`, on the tape and divided by the scale: for a penalty on gradients,
+    /// which is part of a loss. They are computed scaled, so that none underflows in f16 on its way. One that overflows
+    /// is a vote for a lower scale: the step with that loss is skipped as an overflow.
     ///
     /// # Errors
     /// Those of [`Tensor::gradients_on_tape`].
@@ -134,6 +134,54 @@ impl ScaledLoss {
     }
 }
 
+/// What nothing is, so that scaled gradients are not read or clipped.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "these gradients are still scaled",
+    label = "would be a mistake by a factor of the loss scale",
+    note = "unscale them first: `let mut grads = scaled.unscale(optimizer.params())?;`"
+)]
+pub trait AfterUnscaling {
+    #[doc(hidden)]
+    fn never<R>(self) -> R;
+}
+
+/// What gradients have. The bound never holds; because of its lifetime, the compiler looks at it where a method is
+/// called.
+impl ScaledGrads {
+    #[doc(hidden)]
+    pub fn clip_norm(&mut self, _max: f64) -> Result<f64>
+    where
+        for<'never> &'never Self: AfterUnscaling,
+    {
+        (&*self).never()
+    }
+
+    #[doc(hidden)]
+    pub fn clip_value(&mut self, _max: f64) -> Result<()>
+    where
+        for<'never> &'never Self: AfterUnscaling,
+    {
+        (&*self).never()
+    }
+
+    #[doc(hidden)]
+    pub fn norm(&self) -> f64
+    where
+        for<'never> &'never Self: AfterUnscaling,
+    {
+        self.never()
+    }
+
+    #[doc(hidden)]
+    pub fn get(&self, _param: &Param) -> Option<Tensor>
+    where
+        for<'never> &'never Self: AfterUnscaling,
+    {
+        self.never()
+    }
+}
+
 impl ScaledGrads {
     /// The loss scale by which they are multiplied.
     pub fn scale(&self) -> f32 {
@@ -150,12 +198,12 @@ impl ScaledGrads {
         self.grads.is_empty()
     }
 
-    /// Adds the gradients of another loss, or of another part of a batch. Gradients of low parameters are added in f32. One
-    /// gradient that is not finite makes the sum so, and the whole step is skipped.
+    /// Adds the gradients of another loss, or of another part of a batch. Gradients of low parameters are added in f32.
+    /// One gradient that is not finite makes the sum so, and the whole step is skipped.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the two have different scales: within one step the loss scale must not
-    /// change.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the two have different scales: within one step the loss scale
+    /// must not change.
     pub fn accumulate(&mut self, other: ScaledGrads) -> Result<()> {
         let (scale, others) = (self.scaling.scale, other.scaling.scale);
         if scale != others {
@@ -175,8 +223,8 @@ impl ScaledGrads {
     /// They are f32 from here on, or f64 where they were f64.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when none of the parameters has a gradient here: the loss depends on none of
-    /// them, or they were unscaled before.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when none of the parameters has a gradient here: the loss depends
+    /// on none of them, or they were unscaled before.
     pub fn unscale(&mut self, params: &Params) -> Result<Grads> {
         let with_grads: Vec<_> = params.iter().filter(|(_, param)| self.grads.lying(param.id()).is_some()).collect();
         if with_grads.is_empty() {
@@ -197,8 +245,8 @@ impl ScaledGrads {
         Ok(self.grads.split_off(with_grads.iter().map(|(_, param)| param.id()), unscaled))
     }
 
-    /// The gradient with respect to a tensor made by [`Tensor::requires_grad`], divided by the scale; `None` when the loss does
-    /// not depend on it.
+    /// The gradient with respect to a tensor made by [`Tensor::requires_grad`], divided by the scale; `None` when the
+    /// loss does not depend on it.
     pub fn unscaled_of(&self, leaf: &Tensor) -> Option<Tensor> {
         self.grads.of_times(leaf, 1.0 / self.scaling.scale)
     }

@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::LossScale;
+use super::{LossScale, number};
 use crate::{
     Grads, Tensor,
     cell::Params,
@@ -18,6 +18,7 @@ use crate::{
     logging::event,
     optim::Optimizer,
     policy::LossScaleSpec,
+    printable::printable,
     tensor::{LeafId, first_non_finite},
 };
 
@@ -32,20 +33,16 @@ const PATIENCE: u32 = 20;
 pub enum Outcome {
     /// The parameters were updated.
     Stepped,
-    /// Nothing was updated, because a gradient was not finite.
+    /// Nothing was updated, because the loss or a gradient was not finite.
     Skipped {
         /// Why.
         cause: Cause,
-        /// Path of the first parameter whose gradient was not finite.
-        first: String,
     },
     /// As [`Skipped`](Outcome::Skipped), for the 20th time in a row at least, and the scale cannot fall any further:
     /// training will not recover by itself.
     Stalled {
         /// Why.
         cause: Cause,
-        /// Path of the first parameter whose gradient was not finite.
-        first: String,
         /// Skipped steps in a row.
         skipped: u32,
     },
@@ -55,16 +52,14 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Outcome::Stepped => f.write_str("the parameters were updated"),
-            Outcome::Skipped { cause, first } => write!(f, "skipped: {cause}, first seen in `{first}`"),
-            Outcome::Stalled { cause, first, skipped } => {
-                write!(f, "stalled after {skipped} skipped steps: {cause}, first seen in `{first}`")
-            }
+            Outcome::Skipped { cause } => write!(f, "skipped: {cause}"),
+            Outcome::Stalled { cause, skipped } => write!(f, "stalled after {skipped} skipped steps: {cause}"),
         }
     }
 }
 
 /// Why a step was skipped.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Cause {
@@ -74,6 +69,8 @@ pub enum Cause {
     Overflow {
         /// The loss scale of the step.
         scale: f32,
+        /// Path of the first parameter whose gradient was not finite.
+        first: String,
     },
 }
 
@@ -81,7 +78,10 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::Loss => f.write_str("the loss itself was not finite"),
-            Cause::Overflow { scale } => write!(f, "a gradient was not finite at loss scale {scale}"),
+            Cause::Overflow { scale, first } => {
+                let (scale, first) = (number(*scale), printable(first));
+                write!(f, "a gradient was not finite at loss scale {scale}, first seen in `{first}`")
+            }
         }
     }
 }
@@ -106,22 +106,24 @@ impl Clone for Votes {
     /// Losses that were scaled before vote for the original.
     fn clone(&self) -> Self {
         let on_tape = Arc::new(AtomicBool::new(self.overflowed_on_tape()));
-        Votes { optimizers: self.optimizers.clone(), worst: self.worst, on_tape }
+        Votes { optimizers: self.optimizers.clone(), worst: self.worst.clone(), on_tape }
     }
 }
 
 impl PartialEq for Votes {
     fn eq(&self, other: &Self) -> bool {
-        let what = |votes: &Votes| (votes.worst, votes.overflowed_on_tape());
-        self.optimizers == other.optimizers && what(self) == what(other)
+        self.optimizers == other.optimizers
+            && self.worst == other.worst
+            && self.overflowed_on_tape() == other.overflowed_on_tape()
     }
 }
 
 impl LossScale {
-    /// One training step from a loss: scales the loss, runs the backward pass, unscales the gradients, and lets the optimizer
-    /// update its parameters if every gradient is finite. Then [updates](LossScale::update) the scale.
+    /// One training step from a loss: scales the loss, runs the backward pass, unscales the gradients, and lets the
+    /// optimizer update its parameters if every gradient is finite. Then [updates](LossScale::update) the scale.
     ///
-    /// It is these four lines, which a loop of your own writes to clip gradients, or to use several losses or optimizers:
+    /// It is these four lines, which a loop of your own writes to clip gradients, or to use several losses or
+    /// optimizers:
     ///
     /// ```
     /// # use precast::{prelude::*, DType, Param};
@@ -136,13 +138,13 @@ impl LossScale {
     /// # Ok::<(), precast::Error>(())
     /// ```
     ///
-    /// As in MindSpore, PyTorch, Paddle and TensorFlow, a gradient that is not finite skips the update. Unlike there, a loss
-    /// that was not finite before it was scaled leaves the scale as it is: a smaller scale would not help.
+    /// As in MindSpore, PyTorch, Paddle and TensorFlow, a gradient that is not finite skips the update. Unlike there, a
+    /// loss that was not finite before it was scaled leaves the scale as it is: a smaller scale would not help.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it depends on none of the optimizer's parameters, and what the
-    /// optimizer reports. On an error nothing is updated.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it depends on none of the optimizer's parameters, and what
+    /// the optimizer reports. On an error nothing is updated.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: &Tensor) -> Result<Outcome> {
         let grads = self.scale(loss)?.backward()?.unscale(optimizer.params())?;
         let outcome = self.apply(optimizer, &grads)?;
@@ -155,13 +157,13 @@ impl LossScale {
     ///
     /// A gradient that was [replaced](Grads::set) since is looked at again.
     ///
-    /// Several optimizers may each apply their own gradients: one of them may be skipped while the others step. Their votes are
-    /// counted together by one [`update`](LossScale::update).
+    /// Several optimizers may each apply their own gradients: one of them may be skipped while the others step. Their
+    /// votes are counted together by one [`update`](LossScale::update).
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for gradients that were never scaled by a loss scale, and when the same
-    /// optimizer was applied before since the last [`update`](LossScale::update). What the optimizer reports. On an error
-    /// nothing is updated.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for gradients that were never scaled by a loss scale, and when the
+    /// same optimizer was applied before since the last [`update`](LossScale::update). What the optimizer reports. On
+    /// an error nothing is updated.
     pub fn apply(&mut self, optimizer: &mut dyn Optimizer, grads: &Grads) -> Result<Outcome> {
         let Some(unscaled) = grads.unscaled() else {
             return Err(Error::value(
@@ -184,23 +186,23 @@ impl LossScale {
         self.votes.optimizers.extend(id);
         let scale = unscaled.scaling.scale;
         let by_scale = unscaled.scaling.finite_loss || self.votes.overflowed_on_tape();
-        let cause = if by_scale { Cause::Overflow { scale } } else { Cause::Loss };
+        let cause = if by_scale { Cause::Overflow { scale, first } } else { Cause::Loss };
         // A scale that overflowed shrinks, whatever else went wrong.
         if !matches!(self.votes.worst, Some(Cause::Overflow { .. })) {
-            self.votes.worst = Some(cause);
+            self.votes.worst = Some(cause.clone());
         }
         let skipped = self.state.skipped.saturating_add(1);
-        Ok(if skipped >= PATIENCE && !self.shrinks_after(cause) {
-            event!(ERROR, %cause, first, skipped, scale, "training has stalled");
-            Outcome::Stalled { cause, first, skipped }
+        Ok(if skipped >= PATIENCE && !self.shrinks_after(&cause) {
+            event!(ERROR, %cause, skipped, scale, "training has stalled");
+            Outcome::Stalled { cause, skipped }
         } else {
-            event!(WARN, %cause, first, skipped, scale, "step skipped");
-            Outcome::Skipped { cause, first }
+            event!(WARN, %cause, skipped, scale, "step skipped");
+            Outcome::Skipped { cause }
         })
     }
 
-    /// Ends a step: sets the scale of the next one by what [`apply`](LossScale::apply) found. One gradient that was not finite,
-    /// in whichever optimizer, [shrinks](LossScale::adjust) it. A loss that was itself not finite leaves it.
+    /// Ends a step: sets the scale of the next one by what [`apply`](LossScale::apply) found. One gradient that was not
+    /// finite, in whichever optimizer, [shrinks](LossScale::adjust) it. A loss that was itself not finite leaves it.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when no gradients were applied since the last call.
@@ -219,7 +221,7 @@ impl LossScale {
     }
 
     /// Whether a skipped step lets the scale fall, now or after more of them.
-    fn shrinks_after(&self, cause: Cause) -> bool {
+    fn shrinks_after(&self, cause: &Cause) -> bool {
         match (&self.spec, cause) {
             (LossScaleSpec::Dynamic(d), Cause::Overflow { .. }) => d.backoff < 1.0 && self.value() > d.min,
             _ => false,

@@ -14,16 +14,17 @@ use crate::{
 };
 
 impl Tensor {
-    /// Gradients of this scalar with respect to every parameter and every tensor that [requires](Tensor::requires_grad) one.
+    /// Gradients of this scalar with respect to every parameter and every tensor that [requires](Tensor::requires_grad)
+    /// one.
     ///
-    /// Activations' gradients have the dtype of their forward pass; a parameter's gradient has the parameter's dtype, f32 unless it is
-    /// stored low.
+    /// Activations' gradients have the dtype of their forward pass; a parameter's gradient has the parameter's dtype,
+    /// f32 unless it is stored low.
     /// No region reaches the backward pass: it runs in the dtypes of the forward pass.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a floating scalar,
-    /// [`ErrorKind::Gradient`](crate::ErrorKind::Gradient) when it depends on no parameter and on no tensor that requires a
-    /// gradient.
+    /// [`ErrorKind::Gradient`](crate::ErrorKind::Gradient) when it depends on no parameter and on no tensor that
+    /// requires a gradient.
     pub fn backward(&self) -> Result<Grads> {
         self.check_scalar("backward starts from a floating scalar; this")?;
         if !self.is_tracked() {
@@ -93,8 +94,8 @@ impl Tensor {
     }
 }
 
-/// Gradients of several tensors at once, each with its seed: those of `sum(a * seed_a) + sum(b * seed_b) + ...`. For a backward
-/// pass inside of another, which has left every region already.
+/// Gradients of several tensors at once, each with its seed: those of `sum(a * seed_a) + sum(b * seed_b) + ...`. For a
+/// backward pass inside of another, which has left every region already.
 /// Gradients that arrive at a leaf among `nodes` are summed in their own dtype, as at the node for which it stands.
 pub(crate) fn backward_of(outputs: &[(Tensor, Tensor)], nodes: &HashSet<LeafId>) -> Result<Grads> {
     walk_back(outputs.iter().map(|(output, seed)| (output.place(), seed.detach())), nodes)
@@ -119,7 +120,7 @@ fn walk_back<'a>(starts: impl IntoIterator<Item = (&'a Place, Tensor)>, nodes: &
         }
         if let Some(op) = node.op {
             let finite = || back.iter().flatten().all(Tensor::has_only_finite);
-            observe::look(op, || node.slot, || grad.has_only_finite(), finite);
+            observe::look(op, None, || node.slot, || grad.has_only_finite(), finite);
         }
         for (place, grad) in node.inputs.iter().zip(back) {
             if let Some(grad) = grad {
@@ -147,8 +148,8 @@ struct Widened<'a> {
     dtypes: HashMap<LeafId, DType>,
 }
 
-/// Adds a gradient to what has arrived at a place. A low leaf that is read at many places (tied weights, a recurrent cell)
-/// is summed in f32, and rounded once at the end.
+/// Adds a gradient to what has arrived at a place. A low leaf that is read at many places (tied weights, a recurrent
+/// cell) is summed in f32, and rounded once at the end.
 fn arrive(
     place: &Place,
     grad: Tensor,

@@ -136,8 +136,8 @@ impl Tensor {
         self.with_place(Place::None)
     }
 
-    /// What is kept of this tensor for the backward pass: a widening without its elements, since its 16-bit source has half
-    /// the bytes and gives them again.
+    /// What is kept of this tensor for the backward pass: a widening without its elements, since its 16-bit source has
+    /// half the bytes and gives them again.
     pub(crate) fn to_keep(&self) -> Tensor {
         match &self.0.narrow {
             None => self.detach(),
@@ -145,7 +145,8 @@ impl Tensor {
         }
     }
 
-    /// The same value as a new leaf of the tape, for gradients with respect to something that is not a [`Param`](crate::Param).
+    /// The same value as a new leaf of the tape, for gradients with respect to something that is not a
+    /// [`Param`](crate::Param).
     pub fn requires_grad(&self) -> Tensor {
         self.with_place(Place::Leaf(LeafId::fresh()))
     }
@@ -201,20 +202,25 @@ impl Tensor {
 
     /// Rounds or widens to another dtype; gradients flow back in the dtype they came from.
     ///
-    /// f32 to f16 or bf16 rounds once to nearest even, keeps subnormals, overflows to infinity and keeps NaN. A widening
-    /// from 16 bit to f32 is exact, so it is not done before somebody reads it, and casting it back gives the 16-bit
-    /// tensor again: two lowered neighbours pay for no round trip. Floats to integers truncate; integers and floats to
-    /// bool are `!= 0`.
+    /// f32 to f16 or bf16 rounds once to nearest even, keeps subnormals, overflows to infinity and keeps NaN. A
+    /// widening from 16 bit to f32 is exact, so it is not done before somebody reads it, and casting it back gives the
+    /// 16-bit tensor again: two lowered neighbours pay for no round trip. Floats to integers truncate; integers and
+    /// floats to bool are `!= 0`.
     pub fn cast(&self, to: DType) -> Tensor {
-        self.cast_with(to, self.0.casts.as_ref())
+        self.cast_as(observe::Cast::Other, to)
     }
 
-    /// As [`cast`](Tensor::cast), but a parameter's low copy is made anew and not kept.
-    pub(crate) fn cast_anew(&self, to: DType) -> Tensor {
-        self.cast_with(to, None)
+    /// As [`cast`](Tensor::cast), told what this tensor is, for those who look for a number that is not finite.
+    pub(crate) fn cast_as(&self, what: observe::Cast, to: DType) -> Tensor {
+        self.cast_with(what, to, self.0.casts.as_ref())
     }
 
-    fn cast_with(&self, to: DType, kept: Option<&Mutex<Vec<(DType, Array)>>>) -> Tensor {
+    /// As [`cast_as`](Tensor::cast_as), but a parameter's low copy is made anew and not kept.
+    pub(crate) fn cast_anew(&self, what: observe::Cast, to: DType) -> Tensor {
+        self.cast_with(what, to, None)
+    }
+
+    fn cast_with(&self, what: observe::Cast, to: DType, kept: Option<&Mutex<Vec<(DType, Array)>>>) -> Tensor {
         if to == self.dtype() {
             return self.clone();
         }
@@ -245,7 +251,18 @@ impl Tensor {
             }
         };
         let cast = self.beside(to, filled(array), None, tape::record_cast(self, to));
-        observe::look(Op::Cast, precision::slot, || self.has_only_finite(), || cast.has_only_finite());
+        let what = match self.place().leaf() {
+            Some(leaf) => observe::Cast::Leaf(leaf.0),
+            None if precision::in_backward() => observe::Cast::Gradient,
+            None => what,
+        };
+        observe::look(
+            Op::Cast,
+            Some((what, to)),
+            precision::slot,
+            || self.has_only_finite(),
+            || cast.has_only_finite(),
+        );
         recording::cast(self, &cast);
         cast
     }

@@ -152,11 +152,7 @@ impl TrainNetwork {
     ///
     /// # Errors
     /// As [`fit`](super::fit).
-    pub fn train(
-        &mut self,
-        data: &Split,
-        observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<&History> {
+    pub fn train(&mut self, data: &Split, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<&History> {
         while let Some(event) = self.fit.advance(&mut self.net, data)? {
             if observer(event).is_break() {
                 break;

@@ -279,7 +279,9 @@ impl Fit {
         let mut fit = Fit::new(net, options)?;
         let count = |name| {
             let count = checkpoint.count(name).and_then(|count| usize::try_from(count).ok());
-            count.ok_or_else(|| Error::weights(format!("the checkpoint counts no `{name}`; `Fit::checkpoint` makes those")))
+            count.ok_or_else(|| {
+                Error::weights(format!("the checkpoint counts no `{name}`; `Fit::checkpoint` makes those"))
+            })
         };
         fit.place = Place { epoch: count(EPOCH)?, step: count(STEP)?, steps: count(STEPS)?, stepped: count(STEPPED)? };
         checkpoint.restore(net, &mut [fit.optimizer.as_mut()], &mut fit.scale)?;
@@ -394,7 +396,8 @@ impl Fit {
         optimizer.set_lr(*lr * schedule.factor_after(*warm_up, place.stepped, total));
         let loss = options.loss.clone();
         let mut one = |net: &Child<C>| {
-            let mut train = |net: &Child<C>| train_step(net, batch, loss.as_ref(), place.epoch, scale, optimizer.as_mut());
+            let mut train =
+                |net: &Child<C>| train_step(net, batch, loss.as_ref(), place.epoch, scale, optimizer.as_mut());
             if !options.find_non_finite {
                 return train(net);
             }

@@ -122,11 +122,15 @@ impl Folder {
         fs::create_dir_all(path).map_err(|e| Error::io(path, &e))?;
         let taken = fs::read_dir(path).map_err(|e| Error::io(path, &e))?.next().is_some();
         if taken && path.join(RUN).is_file() {
-            let words = format!("the folder has a run already; `--resume {shown}` goes on with it, a new one needs another folder");
+            let words = format!(
+                "the folder has a run already; `--resume {shown}` goes on with it, a new one needs another folder"
+            );
             return Err(Error::run(words).context(shown));
         }
         if taken {
-            return Err(Error::run("the folder has files that are of no run; a run needs a folder of its own").context(shown));
+            return Err(
+                Error::run("the folder has files that are of no run; a run needs a folder of its own").context(shown)
+            );
         }
         Folder::locked(path)
     }
@@ -143,7 +147,9 @@ impl Folder {
     fn check(path: &Path) -> Result<()> {
         match path.join(RUN).is_file() {
             true => Ok(()),
-            false => Err(Error::run(format!("there is no run in this folder: `{RUN}` is missing")).context(path.display())),
+            false => {
+                Err(Error::run(format!("there is no run in this folder: `{RUN}` is missing")).context(path.display()))
+            }
         }
     }
 
@@ -223,7 +229,9 @@ impl Folder {
         }
         let words = |about: &About| {
             let About { train_examples, test_examples, shape, data_checksum, .. } = about;
-            format!("{train_examples} and {test_examples} examples of shape {shape:?} with checksum {data_checksum:08x}")
+            format!(
+                "{train_examples} and {test_examples} examples of shape {shape:?} with checksum {data_checksum:08x}"
+            )
         };
         Err(Error::run(format!(
             "the data has changed: the run began with {}, and now there are {}; it would not go on as it began",
@@ -356,8 +364,9 @@ fn read_metrics(path: &Path, steps: u64, epochs: u64) -> Result<(History, usize)
         if !line.ends_with(b"\n") {
             break;
         }
-        let line: Line = serde_json::from_slice(line)
-            .map_err(|e| Error::run(format!("not a line of metrics: {e}")).context(format_args!("{}:{}", file.display(), i + 1)))?;
+        let line: Line = serde_json::from_slice(line).map_err(|e| {
+            Error::run(format!("not a line of metrics: {e}")).context(format_args!("{}:{}", file.display(), i + 1))
+        })?;
         match line {
             Line::Step(step) if (history.steps.len() as u64) < steps => history.steps.push(step),
             Line::Epoch(epoch) if (history.epochs.len() as u64) < epochs => history.epochs.push(epoch),

@@ -274,13 +274,14 @@ fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Resu
 fn check(net: &Child, data: &Split, loss: &Loss) -> Result<()> {
     let Some(batch) = data.test.batches(2)?.next() else { return Ok(()) };
     let (result, trace) = net.trace(|net| no_grad(|| net.call(&batch.x)));
-    let outputs = result.map_err(|e| e.context(format_args!("the model on examples of shape {:?}", data.test.shape())))?;
+    let outputs =
+        result.map_err(|e| e.context(format_args!("the model on examples of shape {:?}", data.test.shape())))?;
     check_run(net, &trace)?;
     let classes = data.train.classes().max(data.test.classes());
     match outputs.shape().last() {
-        Some(&met) if matches!(loss, Loss::CrossEntropy { .. }) && met < classes => {
-            Err(Error::data(format!("the model returns {met} numbers for each target, and there are {classes} classes")))
-        }
+        Some(&met) if matches!(loss, Loss::CrossEntropy { .. }) && met < classes => Err(Error::data(format!(
+            "the model returns {met} numbers for each target, and there are {classes} classes"
+        ))),
         _ => loss.of(&outputs, &batch.y).map(drop).map_err(|e| e.context("the loss of what the model returns")),
     }
 }
@@ -320,7 +321,8 @@ impl RunFile {
         let mut test = self.test.clone();
         let Split { train, test } = match &mut test {
             Test::Share(share) => {
-                let tested = ((all.len() as f64 * *share).round() as usize).clamp(1, all.len().saturating_sub(1).max(1));
+                let tested =
+                    ((all.len() as f64 * *share).round() as usize).clamp(1, all.len().saturating_sub(1).max(1));
                 all.split(all.len().saturating_sub(tested), self.options.seed)?
             }
             Test::Count(count) => all.split(all.len().saturating_sub(*count), self.options.seed)?,

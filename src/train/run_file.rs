@@ -176,9 +176,25 @@ struct RunV1 {
 impl Document for RunV1 {
     const WHAT: &'static str = "run";
     const KIND: ErrorKind = ErrorKind::Run;
+    const REQUIRED: &'static [&'static str] = &["version", "model", "policy", "data"];
 
     fn version(&self) -> &At<u32> {
         &self.version
+    }
+
+    fn elsewhere(key: &str) -> Option<&'static str> {
+        Some(match key {
+            "learning_rate" => "lr",
+            "batch_size" => "batch",
+            "random_state" => "seed",
+            "net" | "network" => "model",
+            "dataset" => "data",
+            "scheduler" | "lr_scheduler" => "schedule",
+            "early_stopping" => "patience",
+            "criterion" | "loss_fn" => "loss",
+            "warmup" | "warmup_steps" => "warm_up",
+            _ => return None,
+        })
     }
 
     fn allowed(key: &str) -> &'static str {
@@ -244,12 +260,17 @@ impl RunFile {
         };
         let schedule = match read.schedule {
             Some(at) if matches!(at.value.0, Schedule::Step { every: 0, .. }) => {
-                return Err(source.error(at.referenced, Error::run("a schedule of steps after every 0; allowed: at least 1")));
+                return Err(
+                    source.error(at.referenced, Error::run("a schedule of steps after every 0; allowed: at least 1"))
+                );
             }
             at => at.map_or(Schedule::Constant, |at| at.value.0),
         };
         let test = match read.test {
-            Some(at) if matches!(at.value, Test::Count(0)) || matches!(at.value, Test::Share(s) if !(s > 0.0 && s < 1.0)) => {
+            Some(at)
+                if matches!(at.value, Test::Count(0))
+                    || matches!(at.value, Test::Share(s) if !(s > 0.0 && s < 1.0)) =>
+            {
                 let met = match at.value {
                     Test::Share(share) => share.to_string(),
                     _ => "0 examples".into(),
@@ -301,7 +322,8 @@ impl RunFile {
         fn at<T>(value: T) -> At<T> {
             Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
         }
-        let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, find_non_finite, .. } = &self.options;
+        let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, find_non_finite, .. } =
+            &self.options;
         let written = RunV1 {
             version: at(1),
             name: self.name.clone().map(at),

@@ -80,6 +80,7 @@ fn what_is_low_already_is_not_rewritten() {
 fn a_wrong_file_is_refused_with_its_place() {
     let graph = Graph::trace(&small(), &[random(&[2, 4], 1)]).unwrap();
     let text = graph.to_json().unwrap();
+    let line = text.lines().position(|line| line.contains("\"name\": \"relu_1\"")).unwrap() + 1;
     for (from, to, words) in [
         ("\"op\": \"Relu\"", "\"op\": \"Rellu\"", "node `relu_1`: no op is called `Rellu` (did you mean `Relu`?)"),
         (
@@ -98,7 +99,8 @@ fn a_wrong_file_is_refused_with_its_place() {
     ] {
         assert!(text.contains(from), "{from} in {text}");
         let message = Graph::from_json(&text.replacen(from, to, 1)).unwrap_err().to_string();
-        assert!(message.contains(words), "{message}");
+        let words = words.replace("node `relu_1`:", &format!("node `relu_1`, line {line}:"));
+        assert!(message.contains(&words), "{message}");
     }
     assert!(Graph::from_json("").unwrap_err().to_string().contains("line 1"));
 }

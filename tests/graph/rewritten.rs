@@ -173,3 +173,24 @@ fn drawings_show_cells_casts_and_reasons() {
     assert!(dot.starts_with("digraph {") && dot.matches(" -> ").count() >= low.graph.nodes().len() - 2);
     let _ = GraphCell::trace(&mut lenet5().0, std::slice::from_ref(&x)).unwrap();
 }
+
+/// A graph runs in the dtypes that it was traced with, whatever stands around it.
+#[test]
+fn a_graph_cell_in_a_tree_at_o2() {
+    let x = Tensor::randn(&[2, 4], &mut Rng::seed(3)).unwrap();
+    let mut inner = Child::of(sequential![Dense::new(4, 4, &mut Rng::seed(1)), ReLU]);
+    let graph = GraphCell::trace(&mut inner, std::slice::from_ref(&x)).unwrap();
+    let mut net = Child::of(sequential![graph, Dense::new(4, 2, &mut Rng::seed(2))]);
+    let _applied = Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
+    let (y, trace) = net.trace(|net| net.call(&x));
+    assert_eq!(y.unwrap().dtype(), DType::F32);
+    let ran = |path: &str| -> Vec<(Op, DType)> {
+        let ops = trace.ops.iter().filter(|op| op.path == path);
+        ops.map(|op| (op.op, op.output)).filter(|(op, _)| *op != Op::Cast).collect()
+    };
+    assert_eq!(ran("0"), [(Op::Linear, DType::F32), (Op::Relu, DType::F32)]);
+    assert_eq!(ran("1"), [(Op::Linear, DType::F16)]);
+    // What the plan casts is what goes into the graph: a number beyond f16 is infinite there.
+    let beyond = x.mul(&Tensor::scalar(1e6, DType::F32)).unwrap();
+    assert!(net.call(&beyond).unwrap().to_f64().iter().any(|y| !y.is_finite()));
+}

@@ -10,8 +10,8 @@ fn attention_follows_its_formula() {
     let (features, heads, l, s) = (6, 3, 4, 5);
     for causal in [false, true] {
         let spec = MultiheadAttentionSpec::new(features, heads).causal(causal);
-        let attention = Child::new(spec.build(&mut Rng::seed(3)).unwrap());
-        let net = attention.clone().erase();
+        let make = || Child::new(spec.clone().build(&mut Rng::seed(3)).unwrap());
+        let (attention, net) = (make(), make().erase());
         let [q, k, v] = [(l, 1), (s, 2), (s, 3)].map(|(len, seed)| random(&[2, len, features], seed));
         let project = |name: &str, x: &[f64]| -> Vec<f64> {
             let (w, b) = (values(&net, &format!("{name}.weight")), values(&net, &format!("{name}.bias")));

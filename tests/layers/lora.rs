@@ -1,6 +1,6 @@
 //! Low-rank adapters: what is trained, what is merged, and in which dtype each part runs.
 
-use precast::{observe, policy::Policy, prelude::*};
+use precast::{io::models, observe, policy::Policy, prelude::*};
 
 use super::{assert_close, random};
 
@@ -118,4 +118,59 @@ fn options_out_of_range_are_refused() {
     let net = Child::of(LoRA::new(base, 0, 1.0, rng));
     let message = net.call(&random(&[3, 6], 1)).unwrap_err().to_string();
     assert_eq!(message, "in the root cell: rank is 0: 1 or more is allowed");
+}
+
+/// Adapters in attention, as large models are tuned: all else is frozen, stored in bf16 and run in bf16.
+#[test]
+fn adapters_in_attention_are_trained_beside_a_frozen_low_base() {
+    let rng = &mut Rng::seed(1);
+    let spec = TransformerEncoderLayerSpec::new(8, 2).dim_feedforward(16).dropout(0.0);
+    let mut net = Child::new(spec.build(rng).unwrap());
+    let names = |net: &Child<_>| net.named_params().into_iter().map(|(path, _)| path).collect::<Vec<String>>();
+    assert!(names(&net).contains(&"self_attn.q_proj.weight".to_string()), "torch's name, before it is adapted");
+    let x = random(&[2, 3, 8], 1);
+    let before = net.call(&x).unwrap().to_f64();
+
+    let attention: &mut MultiheadAttention = net.cell_mut().self_attn.cell_mut();
+    for slot in [&mut attention.q_proj, &mut attention.v_proj] {
+        LoRA::adapt(slot, 2, 4.0, rng).unwrap();
+    }
+    LoRA::adapt(&mut net.cell_mut().linear1, 2, 4.0, rng).unwrap();
+    assert_eq!(net.call(&x).unwrap().to_f64(), before, "b is 0");
+    let adapted = ["self_attn.q_proj", "self_attn.v_proj", "linear1"];
+    let wanted: Vec<String> = adapted.iter().flat_map(|path| [format!("{path}.a"), format!("{path}.b")]).collect();
+    let trained = net.params().filter(|path, _| path.ends_with(".a") || path.ends_with(".b"));
+    assert_eq!(trained.iter().map(|(path, _)| path).collect::<Vec<_>>(), wanted);
+
+    let how = Decorate::new(DType::Bf16).masters(false);
+    decorate(&net, how.exclude_path("**.a").unwrap().exclude_path("**.b").unwrap()).unwrap();
+    let text = "version: 1\nlevel: O2\ndtype: bfloat16\nrules:\n\
+        - { path: '**.base', run: low, expect: 3 }\n\
+        - { kind: LoRA, run: float32 }\n";
+    Policy::parse(text, "lora").unwrap().apply(&mut net).unwrap();
+    let values = |net: &Child<_>| -> Vec<(String, DType, Vec<f64>)> {
+        net.named_params().iter().map(|(path, p)| (path.clone(), p.dtype(), p.value().to_f64())).collect()
+    };
+    let start = values(&net);
+    let mut optimizer = Adam::new(trained, 1e-2);
+    let target = random(&[2, 3, 8], 2);
+    let mut losses = vec![];
+    net.set_train(true);
+    for _ in 0..20 {
+        let loss = net.call(&x).unwrap().mse_loss(&target, precast::Reduction::Mean).unwrap();
+        losses.push(loss.item().unwrap());
+        assert_eq!(LossScale::none().step(&mut optimizer, &loss).unwrap(), Outcome::Stepped);
+    }
+    assert!(losses[19] < losses[0], "{losses:?}");
+    for ((path, dtype, old), (_, _, new)) in start.iter().zip(values(&net)) {
+        assert_eq!(wanted.contains(path), *old != new, "{path}");
+        let full = wanted.contains(path) || path.starts_with("norm");
+        assert_eq!(*dtype, if full { DType::F32 } else { DType::Bf16 }, "{path}");
+    }
+    // The options of the layer do not say what was put into it.
+    let message = models::to_yaml(&net.erase()).unwrap_err().to_string();
+    let words = "`self_attn.q_proj` of the TransformerEncoderLayer is a LoRA";
+    assert!(message.contains(words), "{message}");
+    let message = LoRA::adapt(&mut Child::of(ReLU), 2, 4.0, rng).unwrap_err().to_string();
+    assert_eq!(message, "LoRA adapts a Dense, and a ReLU sits in this slot");
 }

@@ -120,8 +120,14 @@ fn batch_norm_refuses_what_has_no_statistics() {
     let mut net = Child::of(sequential![BatchNorm1d::new(2)]);
     net.set_train(true);
     for (shape, message) in [
-        (&[1, 2][..], "training needs at least 2 values for each channel, got [1, 2]"),
-        (&[0, 2], "training needs at least 2 values for each channel, got [0, 2]"),
+        (
+            &[1, 2][..],
+            "a BatchNorm1d in training needs at least 2 values for each channel, got [1, 2]; allowed: a larger batch, or evaluation",
+        ),
+        (
+            &[0, 2],
+            "a BatchNorm1d in training needs at least 2 values for each channel, got [0, 2]; allowed: a larger batch, or evaluation",
+        ),
         (&[3, 4], "takes [batch, 2, ...] with at most 1 spatial axis, got [3, 4]"),
         (&[3], "takes [batch, 2, ...] with at most 1 spatial axis, got [3]"),
         (&[1, 2, 2, 2], "takes [batch, 2, ...] with at most 1 spatial axis, got [1, 2, 2, 2]"),

@@ -77,7 +77,7 @@ fn attention_rotates_queries_and_keys_of_each_head() {
     let rotary = RotaryEmbedding { base: 50.0, interleaved: true };
     let attention = MultiheadAttentionSpec::new(8, 2).rotary(rotary).build(&mut Rng::seed(1)).unwrap();
     let (q, kv) = (random(&[2, 4, 8], 1), random(&[2, 5, 8], 2));
-    let heads = |projection: &Child<Dense>, x: &Tensor| {
+    let heads = |projection: &Child, x: &Tensor| {
         projection.call(x).unwrap().reshape(&[2, -1, 2, 4]).unwrap().transpose(1, 2).unwrap()
     };
     let turned = |x: Tensor| x.rotary_embedding(50.0, 0, true).unwrap();

@@ -27,7 +27,7 @@ fn causal_is_a_mask() {
     let masked = plain.encode(&x, Some(&mask)).unwrap().to_f64();
     assert_eq!(causal.encode(&x, None).unwrap().to_f64(), masked);
     assert_ne!(plain.encode(&x, None).unwrap().to_f64(), masked);
-    assert_eq!(plain.clone().erase().call_many(&[x.clone(), mask.clone()]).unwrap()[0].to_f64(), masked);
+    assert_eq!(plain.erase().call_many(&[x.clone(), mask.clone()]).unwrap()[0].to_f64(), masked);
 
     let memory = random(&[2, 3, 8], 2);
     let plain = Child::new(decoder().build(&mut Rng::seed(1)).unwrap());
@@ -38,8 +38,8 @@ fn causal_is_a_mask() {
     let seen = Tensor::from_vec(vec![true, true, false], &[1, 1, 1, 3]).unwrap();
     let two = memory.slice(1, 0..2).unwrap();
     let inputs = [x.clone(), memory, mask.clone(), seen];
-    let hidden = plain.clone().erase().call_many(&inputs).unwrap()[0].to_f64();
     let shorter = plain.decode(&x, &two, Some(&mask), None).unwrap().to_f64();
+    let hidden = plain.erase().call_many(&inputs).unwrap()[0].to_f64();
     assert!(hidden.iter().zip(&shorter).all(|(a, b)| (a - b).abs() < 1e-6));
 }
 
@@ -91,12 +91,12 @@ fn what_does_not_go_together_is_refused() {
         assert_eq!(message, format!("num_layers is {layers}: 1 to 4096 is allowed"));
     }
     let x = random(&[2, 5, 8], 1);
-    let message = |net: Child, inputs: &[Tensor]| net.call_many(inputs).unwrap_err().to_string();
-    let layer = encoder().build(rng).unwrap();
-    assert!(message(layer.clone().into(), &[]).contains("a TransformerEncoderLayer takes x, or x and a mask, got 0"));
-    let narrow = message(layer.into(), &[random(&[2, 5, 6], 1)]);
+    let message = |net: &Child, inputs: &[Tensor]| net.call_many(inputs).unwrap_err().to_string();
+    let layer = Child::of(encoder().build(rng).unwrap());
+    assert!(message(&layer, &[]).contains("a TransformerEncoderLayer takes x, or x and a mask, got 0"));
+    let narrow = message(&layer, &[random(&[2, 5, 6], 1)]);
     assert!(narrow.contains("in cell `self_attn`") && narrow.contains("attention takes [..., length, 8]"), "{narrow}");
-    let one = message(decoder().build(rng).unwrap().into(), &[x]);
+    let one = message(&Child::of(decoder().build(rng).unwrap()), &[x]);
     assert!(one.contains("takes the target, the memory, and perhaps a mask of each, got 1 tensors"), "{one}");
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use precast::{
     DType, ErrorKind, Level, Policy, Sgd, Tensor,
     catalogue::System,
-    policy::{LossScaleSpec, Lists, Pack},
+    policy::{Lists, LossScaleSpec, Pack},
     precision::Treatment,
     rewrite::{Custom, Region, custom_mixed_precision},
     train::{BuildOptions, build_train_network},
@@ -237,8 +237,12 @@ fn train_network(call: &str) -> Option<Here> {
         "level=O4" => ("O4", BuildOptions::default()),
         "" => ("O0", BuildOptions::default()),
         "level=O0" | "level=O1" | "level=O3" | "level=auto" => (&arguments[6..], BuildOptions::default()),
-        "cast_model_type=Float16" => ("O0", BuildOptions { cast_model_type: Some(DType::F16), ..BuildOptions::default() }),
-        "level=O2,loss_scale_manager=None" => ("O2", BuildOptions { loss_scale_manager: none, ..BuildOptions::default() }),
+        "cast_model_type=Float16" => {
+            ("O0", BuildOptions { cast_model_type: Some(DType::F16), ..BuildOptions::default() })
+        }
+        "level=O2,loss_scale_manager=None" => {
+            ("O2", BuildOptions { loss_scale_manager: none, ..BuildOptions::default() })
+        }
         "level=O2,keep_batchnorm_fp32=False,loss_scale_manager=None" => (
             "O2",
             BuildOptions { loss_scale_manager: none, keep_batchnorm_fp32: Some(false), ..BuildOptions::default() },
@@ -264,7 +268,8 @@ fn structures(recorded: &Value, tally: &mut Tally) {
         };
         let options = BuildOptions {
             keep_batchnorm_fp32: given("keep_batchnorm_fp32").map(|keeps| keeps == "True"),
-            cast_model_type: given("cast_model_type").map(|cast| if cast == "Float16" { DType::F16 } else { DType::F32 }),
+            cast_model_type: given("cast_model_type")
+                .map(|cast| if cast == "Float16" { DType::F16 } else { DType::F32 }),
             ..BuildOptions::default()
         };
         let net = build("mlp_bn1d", Kit::Unfused).expect("a network of this name");

@@ -41,7 +41,7 @@ struct Held {
     unscaled: Option<Unscaled>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Unscaled {
     grad: f32,
     /// Whether it was not finite when it was unscaled.
@@ -54,7 +54,7 @@ impl Held {
         if self.unscaled.is_none() {
             let (grad, scale, finite_loss) = self.scaled.as_mut()?;
             let (grad, scale) = (grad.take()? * (1.0 / *scale), *scale);
-            let cause = if *finite_loss { Cause::Overflow { scale } } else { Cause::Loss };
+            let cause = if *finite_loss { Cause::Overflow { scale, first: "0".into() } } else { Cause::Loss };
             self.unscaled = Some(Unscaled { grad, bad: !grad.is_finite(), cause });
         }
         self.unscaled.as_mut()
@@ -111,7 +111,7 @@ impl Expected {
     }
 
     fn apply(&mut self, k: usize) -> Option<Outcome> {
-        let Unscaled { grad, bad, cause } = *self.held[k].unscale()?;
+        let Unscaled { grad, bad, cause } = self.held[k].unscale()?.clone();
         if std::mem::replace(&mut self.applied[k], true) {
             return None;
         }
@@ -120,16 +120,16 @@ impl Expected {
             return Some(Outcome::Stepped);
         }
         if !matches!(self.worst, Some(Cause::Overflow { .. })) {
-            self.worst = Some(cause);
+            self.worst = Some(cause.clone());
         }
-        let falls = match (&self.spec, cause) {
+        let falls = match (&self.spec, &cause) {
             (LossScaleSpec::Dynamic(d), Cause::Overflow { .. }) => d.backoff < 1.0 && self.model.scale > d.min,
             _ => false,
         };
-        let (first, skipped) = ("0".to_string(), self.model.skipped + 1);
+        let skipped = self.model.skipped + 1;
         Some(match skipped >= 20 && !falls {
-            true => Outcome::Stalled { cause, first, skipped },
-            false => Outcome::Skipped { cause, first },
+            true => Outcome::Stalled { cause, skipped },
+            false => Outcome::Skipped { cause },
         })
     }
 }

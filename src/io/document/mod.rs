@@ -35,12 +35,20 @@ pub(crate) trait Document: DeserializeOwned {
     /// The kind of its errors.
     const KIND: ErrorKind;
 
+    /// The keys that every file has.
+    const REQUIRED: &'static [&'static str];
+
     /// Its version.
     fn version(&self) -> &Spanned<u32>;
 
     /// What may stand under a key that is missing; empty where words do not help.
     fn allowed(_key: &str) -> &'static str {
         ""
+    }
+
+    /// What a key of other systems, or a near word, is called here.
+    fn elsewhere(_key: &str) -> Option<&'static str> {
+        None
     }
 
     /// A map that may stand under a key; empty where an example does not help.
@@ -201,11 +209,14 @@ fn parsed<T: DeserializeOwned, D: Document>(source: &Source<'_>) -> Result<T> {
         with_snippet: false,
     };
     serde_yaml::from_str_with_options(source.text, options).map_err(|error| {
-        let mut place = error.location().map_or(Place::START, Place::from);
-        // The parser knows where the key of a name begins that it does not know.
-        if let serde_yaml::Error::SerdeUnknownVariant { variant, .. } = error.without_snippet() {
-            place = source.place_after(place, variant);
-        }
+        let place = error.location().map_or(Place::START, Place::from);
+        let place = match error.without_snippet() {
+            // The parser tells of a key that the document lacks at its last one.
+            serde_yaml::Error::SerdeMissingField { field, .. } if D::REQUIRED.contains(field) => source.first(),
+            // It knows where the key of a name begins that it does not know.
+            serde_yaml::Error::SerdeUnknownVariant { variant, .. } => source.place_after(place, variant),
+            _ => place,
+        };
         source.error(place, Error::new(D::KIND, in_our_words::<D>(&error, source, place)))
     })
 }
@@ -219,7 +230,10 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
     };
     match error {
         E::SerdeUnknownField { field, expected, .. } => {
-            let near = did_you_mean(field, expected.iter().copied());
+            let near = match T::elsewhere(field).filter(|ours| expected.contains(ours)) {
+                Some(ours) => format!(" (here it is `{ours}`)"),
+                None => did_you_mean(field, expected.iter().copied()),
+            };
             format!("unknown key `{field}`{near}; allowed: {}", expected.join(", "))
         }
         E::SerdeUnknownVariant { variant, expected, .. } => {
@@ -248,7 +262,10 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
         E::Unexpected { expected: "sequence start", .. } => expected("a list, `[a, b]` or a line with `- ` for each"),
         E::Unexpected { expected: "string scalar", .. } | E::NullIntoString { .. } => expected("a single value"),
         E::InvalidScalar { ty: "u32" | "u64", .. } => expected("a whole number"),
-        E::InvalidBooleanStrict { .. } => expected("true or false"),
+        E::InvalidBooleanStrict { .. } => {
+            let near = did_you_mean(&source.value_at(place), ["true", "false"]);
+            format!("{}{near}", expected("true or false"))
+        }
         E::InvalidScalar { .. } | E::NonFiniteFloat { .. } => expected("a finite number"),
         other => UserMessageFormatter.format_message(other).into_owned(),
     }

@@ -73,6 +73,13 @@ impl Source<'_> {
         Error::new(error.kind(), text)
     }
 
+    /// Where the text begins, behind comments.
+    pub fn first(&self) -> Place {
+        let says = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+        let line = self.text.lines().position(says).unwrap_or(0) + 1;
+        Place { line, column: 1 }
+    }
+
     /// What stands on the line before a place.
     pub fn before(&self, place: Place) -> String {
         self.line(place.line).chars().take(place.column - 1).collect()

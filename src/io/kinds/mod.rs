@@ -1,11 +1,14 @@
 //! Kinds of cells, as architecture files name them: what torch and MindSpore call them, and their options.
 //!
-//! Options, their defaults and what they take are found by reading and writing cells of the kind. They are said nowhere else.
+//! Options, their defaults and what they take are found by reading and writing cells of the kind. They are said nowhere
+//! else.
 
 mod names;
 
 use std::fmt;
 
+#[cfg(test)]
+pub(crate) use names::elsewhere;
 pub use names::{Names, named};
 pub(crate) use names::{named_elsewhere, unknown};
 use serde::{
@@ -49,15 +52,15 @@ pub struct OptionInfo {
     pub takes: String,
     /// Whether it has to stand there.
     pub required: bool,
-    /// What it is where it does not stand there, as a file would write it; `null` for something that follows from other options.
-    /// `None` for a required one, and where the type of a program's own does not tell.
+    /// What it is where it does not stand there, as a file would write it; `null` for something that follows from other
+    /// options. `None` for a required one, and where the type of a program's own does not tell.
     pub default: Option<Value>,
 }
 
 /// Describes a kind that files can name: one of [`kinds`](crate::layers::kinds), or what torch or MindSpore call it.
 ///
-/// The example is what stands in the documentation of the type between backticks, behind `In files:`. Where nothing stands
-/// there, one is made up, if that is possible.
+/// The example is what stands in the documentation of the type between backticks, behind `In files:`. Where nothing
+/// stands there, one is made up, if that is possible.
 ///
 /// # Errors
 /// As [`named`].
@@ -294,8 +297,8 @@ pub(crate) fn in_yaml(value: &Value) -> String {
     }
 }
 
-/// The first paragraph of a documentation, on one line and without its links. Where one type has several kinds, it is about
-/// this one.
+/// The first paragraph of a documentation, on one line and without its links. Where one type has several kinds, it is
+/// about this one.
 fn about(documentation: &str, kind: &str) -> String {
     let lines =
         documentation.lines().map(str::trim).skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty());

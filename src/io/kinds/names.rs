@@ -90,7 +90,7 @@ const fn row(
 }
 
 /// What others call a kind; `None` for one of a program's own.
-pub(super) fn elsewhere(kind: &str) -> Option<Names> {
+pub(crate) fn elsewhere(kind: &str) -> Option<Names> {
     NAMES.iter().find(|(here, _)| *here == kind).map(|(_, names)| *names)
 }
 
@@ -108,7 +108,8 @@ pub(crate) fn named_elsewhere(name: &str) -> Option<(&'static str, &'static str)
     foreign().find(|(other, ..)| *other == last).map(|(_, who, kind)| (kind, who))
 }
 
-/// The kind of a name: one of [`layers::kinds`](crate::layers::kinds), or what torch or MindSpore call it, as `Linear` or `nn.Linear`.
+/// The kind of a name: one of [`layers::kinds`](crate::layers::kinds), or what torch or MindSpore call it, as `Linear`
+/// or `nn.Linear`.
 ///
 /// # Errors
 /// [`ErrorKind::Model`](crate::ErrorKind::Model) when there is none, with the nearest.

@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::printable::printable;
 
-/// What [`load_with`](super::load_with) did with each tensor of the file and each parameter of the network. `Display` lists it.
+/// What [`load_with`](super::load_with) did with each tensor of the file and each parameter of the network. `Display`
+/// lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loaded {
@@ -38,8 +39,25 @@ impl fmt::Display for Loaded {
             ("cast", plain(cast)),
         ];
         for (what, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
-            write!(f, "\n{what}: {}", printable(&names.join(", ")))?;
+            match &lines(names)[..] {
+                [line] => write!(f, "\n{what}: {line}")?,
+                lines => write!(f, "\n{what}:\n  {}", lines.join("\n  "))?,
+            }
         }
         Ok(())
     }
+}
+
+/// Names with commas between them, on lines of a readable length.
+fn lines(names: &[String]) -> Vec<String> {
+    const WIDTH: usize = 100;
+    let mut lines: Vec<String> = Vec::new();
+    for (i, name) in names.iter().enumerate() {
+        let name = format!("{}{}", printable(name), if i + 1 < names.len() { "," } else { "" });
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + name.chars().count() < WIDTH => *line += &format!(" {name}"),
+            _ => lines.push(name),
+        }
+    }
+    lines
 }

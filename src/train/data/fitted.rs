@@ -39,7 +39,9 @@ impl Dataset {
                 }
                 self.resize(height, width)?.reshape(shape)
             }
-            (met, _) => Err(Error::data(format!("the model takes examples of shape {shape:?}, and the data has {met:?}"))),
+            (met, _) => {
+                Err(Error::data(format!("the model takes examples of shape {shape:?}, and the data has {met:?}")))
+            }
         }
     }
 }

@@ -15,8 +15,8 @@ mod class_names;
 #[cfg(feature = "data")]
 mod csv;
 mod dataset;
-mod fitted;
 mod digits;
+mod fitted;
 #[cfg(feature = "data")]
 mod images;
 #[cfg(feature = "data")]

@@ -143,13 +143,19 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the cast of outputs is dropped",
         "src/cell/child.rs",
-        &[("let outward = to(cast.map(|cast| cast.outward));", "let outward = to(None);")],
+        &[(
+            "let outward = to(observe::Cast::OutOfCell, cast.map(|cast| cast.outward));",
+            "let outward = to(observe::Cast::OutOfCell, None);",
+        )],
         &["levels", "mindspore"],
     ),
     mutation(
         "the cast of inputs is dropped",
         "src/cell/child.rs",
-        &[("let mut inward = to(cast.map(|cast| cast.inward).filter(|_| !by_op));", "let mut inward = to(None);")],
+        &[(
+            "let mut inward = to(observe::Cast::IntoCell, cast.map(|cast| cast.inward).filter(|_| !by_op));",
+            "let mut inward = to(observe::Cast::IntoCell, None);",
+        )],
         &["levels", "mindspore"],
     ),
     mutation(
@@ -204,7 +210,10 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "low copies are kept where they shall not be",
         "src/ops/mod.rs",
-        &[("Some(to) if cached => x.cast(*to),", "Some(to) if cached || to.is_low() => x.cast(*to),")],
+        &[(
+            "Some(to) if cached => x.cast_as(observe::Cast::IntoOp(op), *to),",
+            "Some(to) if cached || to.is_low() => x.cast(*to),",
+        )],
         &["autocast", "features"],
     ),
     mutation(
