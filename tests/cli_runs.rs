@@ -262,7 +262,7 @@ fn an_interrupt_ends_the_run_after_the_step_with_a_checkpoint() {
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8(output.stderr).unwrap();
     let rest = message.strip_prefix("error: interrupted after step ").unwrap_or_else(|| panic!("{message}"));
-    assert!(rest.ends_with("; go on with: train --resume runs/o2\n"), "{message}");
+    assert!(rest.ends_with("; go on with: precast train --resume runs/o2\n"), "{message}");
     let step: usize = rest.split(';').next().unwrap().parse().unwrap();
     assert!(folder.0.join(format!("runs/o2/checkpoint-{step:09}.safetensors")).is_file());
     assert!(folder.0.join("runs/o2/report.html").is_file());

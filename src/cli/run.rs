@@ -69,7 +69,7 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
             return Err(Failure::Usage(format!("two runs would write to `{}`", inputs::shown(taken))));
         }
         let run = Run::begin(file, model, &to)?;
-        let ended = train(run, args)?;
+        let ended = train(cli, run, args)?;
         folders.push(to);
         if ended == Ended::Interrupted {
             break;
@@ -82,7 +82,7 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
 pub(super) fn resume(cli: &Cli, args: &Args, folder: &Path) -> Result {
     let file = RunFile::of_folder(folder)?;
     let run = Run::resume(folder, model(cli, &file)?)?;
-    train(run, args).map(drop)
+    train(cli, run, args).map(drop)
 }
 
 /// The model of a run: one that the program builds, else that of the file.
@@ -118,7 +118,8 @@ fn listen() {
     });
 }
 
-fn train(mut run: Run, args: &Args) -> Result<Ended> {
+fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
+    let program = &cli.program;
     let folder = run.folder().to_path_buf();
     let shown = inputs::shown(&folder);
     let text = args.format == Format::Text && !args.quiet;
