@@ -274,7 +274,7 @@ fn one_cell_is_explained() {
 fn two_policies_are_compared() {
     let args = ["diff", "lenet5_bn", "--policy", "o2", "--policy", "o3"];
     let shown = text(precast(&args));
-    assert!(shown.contains("\n  - BatchNorm2d runs f32, returns f16"), "{shown}");
+    assert!(shown.contains("\n2 cells: 1 (BatchNorm2d), 5 (BatchNorm2d)\n  - runs f32, returns f16"), "{shown}");
     assert!(shown.trim_end().ends_with("2 of 15 cells differ"), "{shown}");
     let diff = json(precast(&[&args[..], &["--format", "json"]].concat()));
     let paths: Vec<&str> =
@@ -371,7 +371,8 @@ fn shipped_files_are_shown_as_they_are() {
         assert!(!row[2].is_empty(), "{}", row[0]);
         shown += 1;
     }
-    assert_eq!(shown, Policy::names().count() + Pack::names().count() + models::Model::names().count() + 1);
+    assert_eq!(shown, Policy::names().count() + Pack::names().count() + models::Model::names().count() + 2);
+    assert_eq!(text(precast(&["schema", "run"])), file("docs/run-schema.json"));
     assert_eq!(text(precast(&["schema"])), file("policies/schema.json"));
 }
 

@@ -6,7 +6,15 @@ fn error(text: &str) -> String {
     let error = models::parse(text, "net.yaml", 0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Model);
     println!("{error}");
-    error.to_string()
+    error.to_string().lines().next().unwrap().to_string()
+}
+
+/// As for policies: the line of the mistake, with a caret under the place.
+#[test]
+fn the_line_of_a_mistake_is_shown() {
+    let error = models::parse("version: 1\nnet: {kind: Dens}\n", "net.yaml", 0).unwrap_err().to_string();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines[1..], ["  |", "2 | net: {kind: Dens}", "  |       ^"]);
 }
 
 #[test]
@@ -20,7 +28,7 @@ fn mistakes_are_told_with_their_place() {
         error(&cell("kind: Dense\n    in_feature: 3")),
         "net.yaml:7:5: unknown key `in_feature` (did you mean `in_features`?); there may be in_features, out_features, bias"
     );
-    assert!(error(&cell("{kind: Dense, in_features: 3}")).contains("missing field `out_features`"));
+    assert!(error(&cell("{kind: Dense, in_features: 3}")).contains("the key `out_features` is missing from this map"));
     assert_eq!(
         error(&cell("{kind: Dense, in_features: -3, out_features: 2}")),
         "net.yaml:6:32: not a whole number of at least 0"
@@ -29,7 +37,7 @@ fn mistakes_are_told_with_their_place() {
         error(&cell("{kind: Dense, in_features: 99999999999, out_features: 9999999999}"))
             .contains("does not fit into memory")
     );
-    assert!(error(&cell("{in_features: 3, out_features: 2}")).contains("missing field `kind`"));
+    assert!(error(&cell("{in_features: 3, out_features: 2}")).contains("the key `kind` is missing from this map"));
     assert!(
         error(&cell("{to_float: int64, cell: {kind: ReLU}}")).contains("to_float takes float32, float16 or bfloat16")
     );
@@ -39,7 +47,7 @@ fn mistakes_are_told_with_their_place() {
 #[test]
 fn versions_are_read_first() {
     assert_eq!(error("version: 2\nnets: 1\n"), "net.yaml:1:10: version 2 is not one that is read here (1)");
-    assert!(error("net: {kind: ReLU}\n").contains("missing field `version`"));
+    assert!(error("net: {kind: ReLU}\n").contains("the key `version` is missing from this map"));
     assert!(error("version: one\nnet: {kind: ReLU}\n").starts_with("net.yaml:1:10: "));
     assert!(error("version: 1\nnet: {kind: ReLU}\nnets: 1\n").contains("unknown key `nets` (did you mean `net`?)"));
 }

@@ -146,8 +146,10 @@ fn kinds_are_found_by_the_names_of_others() {
     for (name, kind) in cases {
         assert_eq!(kinds::named(name).unwrap(), kind);
     }
-    let error =
-        |net: &str| models::parse(&format!("version: 1\nnet: {net}\n"), "test.yaml", 7).unwrap_err().to_string();
+    let error = |net: &str| {
+        let error = models::parse(&format!("version: 1\nnet: {net}\n"), "test.yaml", 7).unwrap_err().to_string();
+        error.lines().next().unwrap().to_string()
+    };
     let message = error("{kind: Linear, in_features: 3, out_features: 2}");
     assert!(message.ends_with("no kind of cell is called `Linear`; what torch calls so is `Dense` here"), "{message}");
     assert!(error("{kind: relu}").ends_with("(did you mean `ReLU`?)"));

@@ -359,6 +359,9 @@ fn reworded(what: &str) -> String {
         let key = key.split(',').next().unwrap_or(key);
         return format!("the key `{key}` stands here twice");
     }
+    if let Some(key) = what.strip_prefix("missing field `") {
+        return format!("the key `{} is missing from this map", key);
+    }
     let words = match what {
         "unexpected end of input" => "the text ends here, and something is missing",
         "expected mapping start" => "expected a map, `key: value`",

@@ -433,7 +433,7 @@ fn check(data: &Split) -> Result<()> {
         let words = "the examples to train with and those to test with have targets of two kinds, classes and numbers";
         return Err(Error::data(words));
     }
-    Ok(())
+    data.train.check_targets()
 }
 
 /// One step, and the bytes that its tape kept.
