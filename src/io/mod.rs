@@ -1,6 +1,8 @@
-//! Files: written whole or not at all, architectures of networks and the kinds that they name, weights.
+//! Files: written whole or not at all, architectures of networks and the kinds that they name, weights, and models as other
+//! tools store them.
 
 pub mod files;
 pub mod kinds;
 pub mod models;
+pub mod stored;
 pub mod weights;

@@ -1,12 +1,16 @@
-//! Plans and training runs for people: tables, and, with the feature `cli`, a picture.
+//! Plans, conversions and training runs for people: tables, a page, and, with the feature `cli`, a picture.
 
 #[cfg(feature = "cli")]
 mod chart;
+mod conversion;
 mod table;
 
 #[cfg(feature = "cli")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
 pub use chart::{chart, save_chart};
+#[cfg(feature = "cli")]
+pub(crate) use conversion::conversion_table_by;
+pub use conversion::{conversion_html, conversion_summary, conversion_table};
 pub use table::{graph_summary, graph_table, plan_table, runs_table};
 #[cfg(feature = "cli")]
 pub(crate) use table::{graph_table_by, plan_table_by, runs_table_by};

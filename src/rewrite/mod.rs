@@ -4,11 +4,13 @@
 
 mod apply;
 mod check;
+mod convert;
 mod decide;
 mod decision;
 mod decorate;
 mod diff;
 mod display;
+mod export;
 mod fastest;
 mod op_table;
 mod plan;
@@ -23,6 +25,7 @@ pub use display::Explanation;
 #[cfg(feature = "cli")]
 pub(crate) use display::cells;
 pub(crate) use display::{bytes, time};
+pub use export::{Exported, Exporter};
 pub use fastest::Cost;
 pub use op_table::{OpReason, OpRow, OpsTable};
 pub use plan::{Plan, Summary};

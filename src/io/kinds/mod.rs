@@ -7,7 +7,7 @@ mod names;
 use std::fmt;
 
 pub use names::{Names, named};
-pub(crate) use names::{named_elsewhere, unknown};
+pub(crate) use names::{elsewhere, named_elsewhere, unknown};
 use serde::{
     Deserialize, Serialize, Serializer,
     de::{Deserializer, MapAccess, Visitor},

@@ -90,7 +90,7 @@ const fn row(
 }
 
 /// What others call a kind; `None` for one of a program's own.
-pub(super) fn elsewhere(kind: &str) -> Option<Names> {
+pub(crate) fn elsewhere(kind: &str) -> Option<Names> {
     NAMES.iter().find(|(here, _)| *here == kind).map(|(_, names)| *names)
 }
 
