@@ -24,6 +24,7 @@ pages! {
     second_derivatives "second-derivatives.md";
     find_the_overflow "find-the-overflow.md";
     load_torch_weights "load-torch-weights.md";
+    files_of_other_tools "files-of-other-tools.md";
     where_16_bit_pays "where-16-bit-pays.md";
     lora "lora.md";
     model_files "model-files.md";

@@ -524,7 +524,10 @@ fn wrong_use_is_refused_with_what_is_allowed_and_changes_nothing() {
         (&["plan", "lenet5", "-p", &dtype], &["dtype.yaml:3:8: ", "float64", "float16 or bfloat16"]),
         (&["plan", "lenet5", "-p", &nothing], &["nothing.yaml:4:", "path head matches no cell"]),
         (&["plan", &model, "-p", "o2"], &["model.yaml:2:", "no kind of cell is called `Dens` (did you mean `Dense`?)"]),
-        (&["plan", ".", "-p", "o2"], &[".: no `model.safetensors` and no `model.safetensors.index.json` in the folder"]),
+        (
+            &["plan", ".", "-p", "o2"],
+            &[".: no `model.safetensors` and no `model.safetensors.index.json` in the folder"],
+        ),
         (&["train", "."], &["`.` is a folder, and no model is called `.`"]),
         (&["explain", "lenet5", "77", "-p", "o2"], &["no cell stands at `77`", "`precast plan lenet5 --policy o2`"]),
         (&["explain", &nested, "0.0.1", "-p", "o2"], &["no cell stands at `0.0.1` (did you mean `0.0.0`?)"]),

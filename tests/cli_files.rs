@@ -16,11 +16,10 @@ const ENCODER: &str = "docs/guide/torch-encoder.safetensors";
 fn small(folder: &Folder) -> String {
     let of = |shape: &[usize], value: f64| Tensor::full(shape, value, DType::F32);
     let file = folder.0.join("small.safetensors");
-    weights::write(&file, [
-        ("fc.weight", of(&[2, 3], 0.1)),
-        ("norm.weight", of(&[3], 1.0)),
-        ("gate.scale", of(&[3], 3.0)),
-    ])
+    weights::write(
+        &file,
+        [("fc.weight", of(&[2, 3], 0.1)), ("norm.weight", of(&[3], 1.0)), ("gate.scale", of(&[3], 3.0))],
+    )
     .unwrap();
     file.to_str().unwrap().to_string()
 }
@@ -32,7 +31,10 @@ fn cells_of_a_weight_file_are_planned_explained_and_compared() {
         "model   {ENCODER}\npolicy  o2 (built in)\ncells   inferred from the names and shapes of 26 tensors\no2: level O2"
     );
     assert!(shown.starts_with(&head), "{shown}");
-    assert!(shown.contains("norm1        LayerNorm          * runs f32, returns f16  black list, precast-1"), "{shown}");
+    assert!(
+        shown.contains("norm1        LayerNorm          * runs f32, returns f16  black list, precast-1"),
+        "{shown}"
+    );
     let table = text(precast(&["plan", ENCODER, "--policy", "o2", "--format", "table"]));
     assert!(table.contains("| layers.1.self_attn.out_proj | Dense "), "{table}");
 
@@ -56,7 +58,7 @@ fn what_cannot_be_told_is_named() {
     let file = small(&folder);
     let shown = text(precast(&["plan", &file, "--policy", "o2"]));
     assert!(shown.contains("cells   inferred from the names and shapes of 3 tensors; 1 Unknown: gate\n"), "{shown}");
-    assert!(shown.contains("gate  Unknown      runs f16               level O2"), "{shown}");
+    assert!(shown.contains("├─ gate  Unknown     runs f16               level O2"), "{shown}");
     let json = json_of(&["plan", &file, "--policy", "o2", "--format", "json"]);
     assert_eq!(json["inferred"]["unknown"], serde_json::json!(["gate"]));
 }
@@ -109,7 +111,8 @@ fn a_conversion_is_reported_as_text_json_and_a_page() {
         tensors.iter().find(|tensor| tensor["name"] == name).unwrap().clone()
     };
     assert_eq!((&of("fc.weight")["before"], &of("fc.weight")["after"]), (&"f32".into(), &"bf16".into()));
-    let widened = precast_in(&folder.0, &["convert", "out.safetensors", "f32.safetensors", "--policy", "o0", "--widen"]);
+    let widened =
+        precast_in(&folder.0, &["convert", "out.safetensors", "f32.safetensors", "--policy", "o0", "--widen"]);
     assert!(text(widened).contains("| fc.weight   | [2, 3] | bf16 -> f32 |"));
     assert!(error(1, run(&[&file, "--policy", "o2", "--force"])).contains("it is the model that is read"));
 }

@@ -1,5 +1,5 @@
-//! Weights of other tools: what their names tell, and what a conversion writes. Rounding is compared with the crate `half`, the
-//! files with the crate `safetensors`.
+//! Weights of other tools: what their names tell, and what a conversion writes. Rounding is compared with the crate
+//! `half`, the files with the crate `safetensors`.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -147,7 +147,8 @@ fn each_tensor_has_the_dtype_of_its_cell_and_the_bits_of_one_rounding() {
         let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
         assert_eq!(header.metadata().as_ref().unwrap()["format"], "pt");
         let rounded = |values: &[f32]| -> Vec<u8> {
-            let bits = |x: &f32| if low == Dtype::F16 { f16::from_f32(*x).to_bits() } else { bf16::from_f32(*x).to_bits() };
+            let bits =
+                |x: &f32| if low == Dtype::F16 { f16::from_f32(*x).to_bits() } else { bf16::from_f32(*x).to_bits() };
             values.iter().flat_map(|x| bits(x).to_le_bytes()).collect()
         };
         for (name, dtype, shape, data) in &tensors {
@@ -198,16 +199,23 @@ fn what_is_lost_is_counted_by_its_definition() {
 fn values_that_become_infinite_are_an_error_unless_they_are_allowed() {
     let folder = Folder::new("overflow");
     let large = [1e5f32, -7e4, 1.0, f32::INFINITY];
-    let tensors = [f32s("a.b.weight", &[4, 1], &large), f32s("c.weight", &[4, 1], &large), f32s("d.weight", &[1, 1], &[1.0])];
+    let tensors =
+        [f32s("a.b.weight", &[4, 1], &large), f32s("c.weight", &[4, 1], &large), f32s("d.weight", &[1, 1], &[1.0])];
     fs::write(folder.at("in"), file(&tensors)).unwrap();
     let error = convert(&folder.at("in"), &folder.at("out"), "o2", ConvertOptions::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Weights);
     let message = error.to_string();
-    assert!(message.contains("would become infinite in f16; a rule keeps a cell in float32, `{ path: a.b, run: float32 }`"));
-    assert!(message.contains("\n- `a.b.weight`: 2 of its values, up to inf\n- `c.weight`: 2 of its values"), "{message}");
+    assert!(
+        message.contains("would become infinite in f16; a rule keeps a cell in float32, `{ path: a.b, run: float32 }`")
+    );
+    assert!(
+        message.contains("\n- `a.b.weight`: 2 of its values, up to inf\n- `c.weight`: 2 of its values"),
+        "{message}"
+    );
     assert_eq!(folder.names(), ["in"], "nothing is left");
     // The rule that the message names keeps the cell.
-    let rules = "version: 1\nlevel: O2\ndtype: float16\nrules: [{ path: a.b, run: float32 }, { path: c, run: float32 }]\n";
+    let rules =
+        "version: 1\nlevel: O2\ndtype: float16\nrules: [{ path: a.b, run: float32 }, { path: c, run: float32 }]\n";
     let converted = convert(&folder.at("in"), &folder.at("ruled"), rules, ConvertOptions::new()).unwrap();
     let changed: Vec<&str> = converted.tensors.iter().filter(|t| t.changed()).map(|t| t.name.as_str()).collect();
     assert_eq!(changed, ["d.weight"]);
@@ -221,7 +229,8 @@ fn values_that_become_infinite_are_an_error_unless_they_are_allowed() {
 fn tensors_are_widened_only_when_that_is_asked_for() {
     let folder = Folder::new("widen");
     let values = [1.0f32, 6.0e-8, -65504.0];
-    fs::write(folder.at("f32"), file(&[f32s("fc.weight", &[3, 1], &values), f32s("norm.weight", &[3], &values)])).unwrap();
+    fs::write(folder.at("f32"), file(&[f32s("fc.weight", &[3, 1], &values), f32s("norm.weight", &[3], &values)]))
+        .unwrap();
     convert(&folder.at("f32"), &folder.at("f16"), "o3", ConvertOptions::new()).unwrap();
     let dtypes = |to: &str, policy: &str, options: ConvertOptions| -> Vec<String> {
         let converted = convert(&folder.at("f16"), &folder.at(to), policy, options).unwrap();
@@ -275,8 +284,12 @@ fn a_folder_is_converted_with_all_that_belongs_to_it() {
     let outline = model.outline();
     let cells: BTreeMap<&str, &str> = outline.cells().iter().map(|cell| (&*cell.path, &*cell.kind)).collect();
     let expected = [
-        ("", "TinyForCausalLM"), ("embed_tokens", "Embedding"), ("layers", "Container"), ("layers.0", "Container"),
-        ("layers.0.q_proj", "Dense"), ("norm", "RmsNorm"),
+        ("", "TinyForCausalLM"),
+        ("embed_tokens", "Embedding"),
+        ("layers", "Container"),
+        ("layers.0", "Container"),
+        ("layers.0.q_proj", "Dense"),
+        ("norm", "RmsNorm"),
     ];
     assert_eq!(cells, expected.into());
 
@@ -364,7 +377,10 @@ fn an_index_that_is_wrong_says_where() {
     let place = index.display().to_string();
     for (map, says) in [
         (json!({"a": "model-3.safetensors"}), "it names the file `model-3.safetensors`, which is not there"),
-        (json!({"a": "../x.safetensors"}), "it names the file `../x.safetensors`; only names of files in the same folder"),
+        (
+            json!({"a": "../x.safetensors"}),
+            "it names the file `../x.safetensors`; only names of files in the same folder",
+        ),
         (json!({"a": "/etc/passwd"}), "only names of files in the same folder"),
         (json!({"a": "model-1.safetensors"}), "it says that `a` is in `model-1.safetensors`, which has no such tensor"),
         (json!({"a": 1}), "invalid type: integer"),
@@ -402,7 +418,8 @@ fn a_plan_of_another_model_and_a_checkpoint_are_refused() {
     assert_eq!(folder.names(), ["a", "b", "c"]);
 }
 
-/// Opens a file, and converts it if it can be opened. Neither panics, and no block of memory is much larger than the file.
+/// Opens a file, and converts it if it can be opened. Neither panics, and no block of memory is much larger than the
+/// file.
 fn feed(folder: &Folder, bytes: &[u8]) -> bool {
     fs::write(folder.at("in"), bytes).unwrap();
     let (opened, block) = largest_block(|| StoredModel::open(folder.at("in")).map(|model| model.outline()));
@@ -454,7 +471,20 @@ fn one_wrong_bit_in_the_header_panics_nowhere() {
 #[test]
 fn mutated_headers_panic_nowhere() {
     const WORDS: [&str; 14] = [
-        "{", "}", "[", "]", ",", ":", "\"", "18446744073709551615", "-1", "1e9", "null", "\"dtype\"", "\"data_offsets\":[0,4]", "\\u0000",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"",
+        "18446744073709551615",
+        "-1",
+        "1e9",
+        "null",
+        "\"dtype\"",
+        "\"data_offsets\":[0,4]",
+        "\\u0000",
     ];
     let count = std::env::var("PRECAST_HEADERS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
     let folder = Folder::new("mutated");
@@ -474,7 +504,7 @@ fn mutated_headers_panic_nowhere() {
             header.push(b' ');
         }
         // Now and then the length is wrong, too.
-        let said = if rng.bits() % 8 == 0 { rng.bits() >> (rng.bits() % 64) } else { header.len() as u64 };
+        let said = if rng.bits().is_multiple_of(8) { rng.bits() >> (rng.bits() % 64) } else { header.len() as u64 };
         feed(&folder, &[&said.to_le_bytes()[..], &header, &whole[8 + length..]].concat());
     }
 }

@@ -8,8 +8,8 @@ use crate::DType;
 /// A tree of cells without the cells: where each stands, and of which kind it is. That is all that a
 /// [plan](crate::Policy::plan_outline) is made of.
 ///
-/// [`Child::outline`] gives that of a network, [`StoredModel::outline`](crate::io::stored::StoredModel::outline) one that is
-/// inferred from the tensors of a file.
+/// [`Child::outline`] gives that of a network, [`StoredModel::outline`](crate::io::stored::StoredModel::outline) one
+/// that is inferred from the tensors of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outline {
     /// The cells in the order of a walk, the root first.

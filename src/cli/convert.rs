@@ -85,8 +85,7 @@ pub(super) fn run(args: &Args) -> Result {
     if let Some(page) = &args.html {
         files::check_writable(page).map_err(|error| Failure::Usage(format!("--html: {error}")))?;
     }
-    let options =
-        ConvertOptions::new().widen(args.widen).allow_overflow(args.allow_overflow).replace(args.force);
+    let options = ConvertOptions::new().widen(args.widen).allow_overflow(args.allow_overflow).replace(args.force);
     let bar = if args.quiet { Bar::hidden() } else { Bar::of_bytes(model.value.bytes()) };
     let converted = plan.convert(&model.value, &args.to, options, &mut |bytes| bar.advance(bytes));
     bar.finish();
@@ -97,13 +96,7 @@ pub(super) fn run(args: &Args) -> Result {
     report(args, &model, &policy, &plan.policy, &converted)
 }
 
-fn report<T>(
-    args: &Args,
-    model: &Read<T>,
-    policy: &Read<Policy>,
-    summary: &Summary,
-    converted: &Converted,
-) -> Result {
+fn report<T>(args: &Args, model: &Read<T>, policy: &Read<Policy>, summary: &Summary, converted: &Converted) -> Result {
     if let Some(page) = &args.html {
         let heads = [
             ("from", shown(&args.from)),

@@ -44,7 +44,9 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let network = Network::read(cli, &args.model)?;
     let policy = inputs::policy(&args.policy)?;
     if policy.value.level == Level::Graph {
-        return Err(Failure::Usage("level graph decides for ops of one graph, and other libraries name modules".into()));
+        return Err(Failure::Usage(
+            "level graph decides for ops of one graph, and other libraries name modules".into(),
+        ));
     }
     let plan = network.plan(&Predicting::of_batch(32), &policy.value, false)?;
     let exported = plan.export(args.to);

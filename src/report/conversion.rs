@@ -57,7 +57,8 @@ fn row(tensor: &ConvertedTensor) -> Vec<String> {
     ]
 }
 
-/// A page that needs no other file, light or dark as the reader's system is. `heads` are lines of name and text above the table.
+/// A page that needs no other file, light or dark as the reader's system is. `heads` are lines of name and text above
+/// the table.
 pub fn conversion_html(converted: &Converted, heads: &[(&str, String)]) -> String {
     let heads = heads.iter().map(|(name, text)| format!("<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(text)));
     let heads: String = heads.collect();

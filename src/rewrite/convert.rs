@@ -11,20 +11,20 @@ use crate::{
 };
 
 impl Plan {
-    /// Writes a model with each tensor in the dtype in which its cell runs. A tensor of a cell that runs low is stored low;
-    /// one of any other cell stays as it is, or is stored in f32 if the options [widen](ConvertOptions::widen). Integers,
-    /// f64 and 8-bit numbers stay as they are.
+    /// Writes a model with each tensor in the dtype in which its cell runs. A tensor of a cell that runs low is stored
+    /// low; one of any other cell stays as it is, or is stored in f32 if the options [widen](ConvertOptions::widen).
+    /// Integers, f64 and 8-bit numbers stay as they are.
     ///
     /// A file is written as a file, a folder as a folder, each in one step. Of a folder, the index and the dtype in
-    /// `config.json` are kept true, and other small files are copied. No more than a few MiB are in memory. `progress` is called
-    /// with the number of bytes that were read since the last call; there are [`StoredModel::bytes`] in all.
+    /// `config.json` are kept true, and other small files are copied. No more than a few MiB are in memory. `progress`
+    /// is called with the number of bytes that were read since the last call; there are [`StoredModel::bytes`] in all.
     ///
     /// # Errors
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the plan is of another model.
     /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when finite values would become infinite, unless the options
     /// [allow it](ConvertOptions::allow_overflow), and for a [`Checkpoint`](crate::Checkpoint).
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or written, and when something is there already, unless the
-    /// options [replace it](ConvertOptions::replace). On any error, what was there stays as it was.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or written, and when something is there
+    /// already, unless the options [replace it](ConvertOptions::replace). On any error, what was there stays as it was.
     ///
     /// ```
     /// use precast::{io::{stored::{ConvertOptions, StoredModel}, weights}, prelude::*};

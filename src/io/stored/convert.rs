@@ -51,8 +51,8 @@ impl ConvertOptions {
         self
     }
 
-    /// Whether a file or a folder that is there is replaced. A folder is replaced only if it has no file that the new one has
-    /// not.
+    /// Whether a file or a folder that is there is replaced. A folder is replaced only if it has no file that the new
+    /// one has not.
     pub fn replace(mut self, replace: bool) -> Self {
         self.replace = replace;
         self
@@ -89,7 +89,8 @@ pub struct ConvertedTensor {
     pub before: Cow<'static, str>,
     /// Its dtype after.
     pub after: Cow<'static, str>,
-    /// The largest size of a value before, of f32, f16 and bf16. NaN is ignored. What is infinite is no JSON number, and `null` there.
+    /// The largest size of a value before, of f32, f16 and bf16. NaN is ignored. What is infinite is no JSON number,
+    /// and `null` there.
     pub largest: Option<f32>,
     /// Finite values that became infinite.
     pub to_infinity: u64,
@@ -122,8 +123,8 @@ struct Run<'a> {
 }
 
 impl StoredModel {
-    /// Writes the model to a file, or to a folder if it lies in one. `dtype_of` is asked with the path of each cell; `progress` is
-    /// told of the bytes that were read since it was called before.
+    /// Writes the model to a file, or to a folder if it lies in one. `dtype_of` is asked with the path of each cell;
+    /// `progress` is told of the bytes that were read since it was called before.
     pub(crate) fn convert(
         &self,
         to: &Path,

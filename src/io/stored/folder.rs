@@ -100,7 +100,8 @@ impl Folder {
     pub fn check_index(&self, files: &[WeightFile]) -> Result<()> {
         let Some((name, index)) = &self.index else { return Ok(()) };
         let of = |file: &WeightFile| file.header.tensors.iter().map(|t| t.name.clone()).collect::<HashSet<String>>();
-        let tensors: BTreeMap<&str, HashSet<String>> = files.iter().map(|file| (file.name.as_str(), of(file))).collect();
+        let tensors: BTreeMap<&str, HashSet<String>> =
+            files.iter().map(|file| (file.name.as_str(), of(file))).collect();
         let missing = |(tensor, file): &(&String, &String)| {
             !tensors.get(file.as_str()).is_some_and(|tensors| tensors.contains(tensor.as_str()))
         };
@@ -162,8 +163,8 @@ impl Folder {
     }
 }
 
-/// The files in a folder, as paths inside of it, with their lengths; sorted. What is neither file nor folder, or too deep, has none.
-/// Hidden files and links to folders are not looked at.
+/// The files in a folder, as paths inside of it, with their lengths; sorted. What is neither file nor folder, or too
+/// deep, has none. Hidden files and links to folders are not looked at.
 pub(super) fn within(folder: &Path) -> Result<Vec<(PathBuf, Option<u64>)>> {
     fn go(folder: &Path, inside: &Path, depth: usize, found: &mut Vec<(PathBuf, Option<u64>)>) -> std::io::Result<()> {
         for entry in fs::read_dir(folder.join(inside))? {
@@ -208,7 +209,11 @@ fn set_dtype(config: &mut Value, dtype: DType) {
             Value::String(text) if key == "torch_dtype" || key == "dtype" => {
                 let (before, name) = text.rsplit_once('.').map_or(("", &**text), |(before, name)| (before, name));
                 if name.parse::<DType>().is_ok_and(DType::is_castable) {
-                    *text = if before.is_empty() { dtype.long_name().into() } else { format!("{before}.{}", dtype.long_name()) };
+                    *text = if before.is_empty() {
+                        dtype.long_name().into()
+                    } else {
+                        format!("{before}.{}", dtype.long_name())
+                    };
                 }
             }
             Value::Object(_) if key.ends_with("_config") && key != "quantization_config" => set_dtype(value, dtype),

@@ -37,8 +37,8 @@ impl Header {
     /// The header of a file. No more of the file is read, and no more is allocated than the file is long.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read, [`ErrorKind::Weights`](crate::ErrorKind::Weights)
-    /// when it is no whole safetensors file.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read,
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when it is no whole safetensors file.
     pub fn read(path: &Path) -> Result<Self> {
         let failed = |e: io::Error| Error::io(path, &e);
         let mut file = File::open(path).map_err(failed)?;
@@ -165,8 +165,12 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_the_crate_reads_the_same() {
-        let tensor = |name: &str, dtype, shape: &[usize], bytes| {
-            StoredTensor { name: name.into(), dtype, shape: shape.into(), start: 0, bytes }
+        let tensor = |name: &str, dtype, shape: &[usize], bytes| StoredTensor {
+            name: name.into(),
+            dtype,
+            shape: shape.into(),
+            start: 0,
+            bytes,
         };
         let tensors = vec![tensor("b\n\"", Dtype::F32, &[2, 1], 8), tensor("a", Dtype::BF16, &[3], 6)];
         let header = Header { metadata: [("format".to_string(), "pt".to_string())].into(), tensors };
@@ -187,7 +191,10 @@ mod tests {
         let whole = Header { metadata: BTreeMap::new(), tensors: Vec::new() }.bytes().unwrap();
         for (bytes, says) in [
             (&b""[..], "it has 0 bytes"),
-            (b"\xff\xff\xff\xff\xff\xff\xff\xff", "the header would have 18446744073709551615 bytes, and the file has 8"),
+            (
+                b"\xff\xff\xff\xff\xff\xff\xff\xff",
+                "the header would have 18446744073709551615 bytes, and the file has 8",
+            ),
             (b"\x04\0\0\0\0\0\0\0{}", "the header would have 4 bytes"),
             (b"\x02\0\0\0\0\0\0\0{}x", "its tensors take 0 bytes, and 1 follow the header"),
             (b"\x02\0\0\0\0\0\0\0[]", "its header: "),

@@ -159,8 +159,11 @@ mod tests {
 
     use super::*;
 
-    fn outline_of(tensors: &[(&str, &[usize])]) -> Vec<(String, String)> {
-        let stored = |(name, shape): &(&str, &[usize])| {
+    /// A tensor of f32 by name and shape.
+    type Named<'a> = (&'a str, &'a [usize]);
+
+    fn outline_of(tensors: &[Named<'_>]) -> Vec<(String, String)> {
+        let stored = |(name, shape): &Named<'_>| {
             let dtype = if name.ends_with("ids") { Dtype::I64 } else { Dtype::F32 };
             StoredTensor { name: name.to_string(), shape: shape.to_vec(), bytes: 0, dtype, start: 0 }
         };
@@ -171,7 +174,7 @@ mod tests {
     /// Shapes as the layers of torch have them.
     #[test]
     fn each_layer_of_torch_is_known_by_its_tensors() {
-        let rows: &[(&str, &[(&str, &[usize])])] = &[
+        let rows: &[(&str, &[Named<'_>])] = &[
             ("Dense", &[("x.weight", &[3, 4]), ("x.bias", &[3])]),
             ("Embedding", &[("embed_tokens.weight", &[9, 4])]),
             ("Embedding", &[("word_embeddings.weight", &[9, 4])]),
@@ -214,7 +217,8 @@ mod tests {
 
     #[test]
     fn cells_stand_in_the_order_of_people_and_odd_names_stay_tensors() {
-        let met = outline_of(&[("h.10.w", &[1]), ("h.9.w", &[1]), ("a", &[1]), ("b..w", &[1]), (".c", &[1]), ("d.", &[1])]);
+        let met =
+            outline_of(&[("h.10.w", &[1]), ("h.9.w", &[1]), ("a", &[1]), ("b..w", &[1]), (".c", &[1]), ("d.", &[1])]);
         let paths: Vec<&str> = met.iter().map(|(path, _)| path.as_str()).collect();
         assert_eq!(paths, ["", "b", "d", "h", "h.9", "h.10"]);
         assert_eq!(met[0].1, "Unknown", "it has tensors of its own");

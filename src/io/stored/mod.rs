@@ -1,8 +1,9 @@
 //! Models as other tools store them: a safetensors file, or a folder of Hugging Face.
 //!
-//! [`StoredModel::open`] reads the headers alone. [`StoredModel::outline`] infers the tree of cells from the names and the shapes
-//! of the tensors, so that a policy can [plan](crate::Policy::plan_outline) a model that was never written in cells.
-//! [`Plan::convert`](crate::Plan::convert) writes it with each tensor in the dtype that the plan has for its cell.
+//! [`StoredModel::open`] reads the headers alone. [`StoredModel::outline`] infers the tree of cells from the names and
+//! the shapes of the tensors, so that a policy can [plan](crate::Policy::plan_outline) a model that was never written
+//! in cells. [`Plan::convert`](crate::Plan::convert) writes it with each tensor in the dtype that the plan has for its
+//! cell.
 
 mod convert;
 mod folder;
@@ -61,9 +62,9 @@ impl StoredModel {
     /// `model.safetensors.index.json` names. The `config.json` of the folder says what the model is.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read. [`ErrorKind::Weights`](crate::ErrorKind::Weights) for
-    /// a damaged file, a folder without weights, and an index that names a file that is not there, a tensor that is not in its file, or a
-    /// file outside of the folder.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read.
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) for a damaged file, a folder without weights, and an index
+    /// that names a file that is not there, a tensor that is not in its file, or a file outside of the folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let read = |name: String, path: PathBuf| -> Result<WeightFile> {
@@ -109,9 +110,9 @@ impl StoredModel {
     ///
     /// A cell stands for each name in front of a dot. Its kind is what its own tensors say: a `weight` of two axes is a
     /// `Dense`, or an `Embedding` where the name says so; of three to five axes a convolution; of one axis a norm;
-    /// `running_mean` a batch norm; `weight_ih_l0` an `LSTM`, a `GRU` or an `RNN`. A cell without tensors of its own is a
-    /// [`CONTAINER`], and what cannot be told is [`UNKNOWN`]. Cells without tensors, such as activations, are not there. The
-    /// kind of the root is the [architecture](StoredModel::architecture), where it is known.
+    /// `running_mean` a batch norm; `weight_ih_l0` an `LSTM`, a `GRU` or an `RNN`. A cell without tensors of its own is
+    /// a [`CONTAINER`], and what cannot be told is [`UNKNOWN`]. Cells without tensors, such as activations, are not
+    /// there. The kind of the root is the [architecture](StoredModel::architecture), where it is known.
     ///
     /// ```
     /// use precast::{io::{stored::StoredModel, weights}, prelude::*};

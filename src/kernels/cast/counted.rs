@@ -53,13 +53,13 @@ struct Part<'a> {
     rounded: Rounded,
 }
 
-/// Converts numbers of one castable dtype to another, or copies them where both are the same. The slices hold equally many.
+/// Converts numbers of one castable dtype to another, or copies them where both are the same. The slices hold equally
+/// many.
 pub(crate) fn convert_counted(from: DType, to: DType, bytes: &[u8], out: &mut [u8]) -> Rounded {
     assert!(from.is_castable() && to.is_castable(), "{from} to {to}");
     assert_eq!(bytes.len() / from.bytes(), out.len() / to.bytes(), "slices of one length");
     let parts = bytes.chunks(PART * from.bytes()).zip(out.chunks_mut(PART * to.bytes()));
-    let mut parts: Vec<Part<'_>> =
-        parts.map(|(from, to)| Part { from, to, rounded: Rounded::default() }).collect();
+    let mut parts: Vec<Part<'_>> = parts.map(|(from, to)| Part { from, to, rounded: Rounded::default() }).collect();
     let work = bytes.len() / from.bytes() * threads::PASSED;
     threads::chunks(&mut parts, 1, work, |_, part| {
         let Part { from: bytes, to: out, rounded } = &mut part[0];
@@ -189,6 +189,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "so many numbers take Miri minutes")]
     fn each_loss_is_counted_by_its_definition() {
         // 65520 is the tie to infinity; 2^-24 is the least f16, and half of it is a tie to 0.
         let least = 2f32.powi(-24);
@@ -208,6 +209,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "so many numbers take Miri minutes")]
     fn widening_loses_nothing_and_a_copy_keeps_every_bit() {
         let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
         for (from, widened) in [

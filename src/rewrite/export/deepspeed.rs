@@ -34,14 +34,18 @@ pub(super) fn text(plan: &Plan, cannot_say: &[String]) -> String {
 
 pub(super) fn cannot_say(plan: &Plan) -> Vec<String> {
     let mut lines = vec![
-        "single modules: `lower_precision_safe_modules` names classes, and says in which dtype they communicate".to_string(),
+        "single modules: `lower_precision_safe_modules` names classes, and says in which dtype they communicate"
+            .to_string(),
         "which op runs low: `torch.autocast` goes by its own lists of ops".into(),
     ];
     let classes = classes(plan);
     for (name, of) in &classes {
         let low = of.iter().filter(|cell| cell.runs_low()).count();
         if low > 0 && low < of.len() {
-            lines.push(format!("{low} of {} of the class torch.nn.{name} run low: the class is left out", cells(of.len())));
+            lines.push(format!(
+                "{low} of {} of the class torch.nn.{name} run low: the class is left out",
+                cells(of.len())
+            ));
         }
     }
     let known: BTreeSet<&str> = classes.values().flatten().map(|cell| cell.path.as_str()).collect();

@@ -18,7 +18,7 @@ fn policy(dtype: DType) -> String {
     if dtype.is_low() { format!("mixed_{}", dtype.long_name()) } else { dtype.long_name().into() }
 }
 
-pub(super) fn cannot_say(_: &Plan) -> Vec<String> {
+pub(super) fn cannot_say() -> Vec<String> {
     vec![
         "the dtype of outputs: a layer returns the dtype in which it computes, and the next one casts".into(),
         "what holds inside of a layer: a policy is for one layer, and those inside have their own".into(),

@@ -77,14 +77,20 @@ impl Plan {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn export(&self, to: Exporter) -> Exported {
-        let (write, mut cannot_say): (fn(&Plan, &[String]) -> String, Vec<String>) = match to {
-            Exporter::Torch => (torch::text, torch::cannot_say(self)),
-            Exporter::Keras => (keras::text, keras::cannot_say(self)),
-            Exporter::Torchao => (torchao::text, torchao::cannot_say(self)),
-            Exporter::DeepSpeed => (deepspeed::text, deepspeed::cannot_say(self)),
+        let mut cannot_say = match to {
+            Exporter::Torch => torch::cannot_say(),
+            Exporter::Keras => keras::cannot_say(),
+            Exporter::Torchao => torchao::cannot_say(self),
+            Exporter::DeepSpeed => deepspeed::cannot_say(self),
         };
         cannot_say.extend(self.said_by_nobody());
-        Exported { text: write(self, &cannot_say), cannot_say }
+        let text = match to {
+            Exporter::Torch => torch::text(self, &cannot_say),
+            Exporter::Keras => keras::text(self, &cannot_say),
+            Exporter::Torchao => torchao::text(self, &cannot_say),
+            Exporter::DeepSpeed => deepspeed::text(self, &cannot_say),
+        };
+        Exported { text, cannot_say }
     }
 
     /// What none of these libraries has a word for.
@@ -94,7 +100,10 @@ impl Plan {
         let rows = [
             (by_lists, "whose ops go by lists: each op runs in the dtype of its inputs"),
             (count(&|d| d.recompute.is_some()), "that are recomputed: recompute them by the means of the library"),
-            (count(&|d| d.wide_weight_grads), "whose gradients of weights are float32: they have the dtype of the weights"),
+            (
+                count(&|d| d.wide_weight_grads),
+                "whose gradients of weights are float32: they have the dtype of the weights",
+            ),
         ];
         let rows = rows.into_iter().filter(|(count, _)| *count > 0);
         rows.map(|(count, what)| format!("{} {what}", super::display::cells(count))).collect()
@@ -102,7 +111,8 @@ impl Plan {
 
     /// The head of a Python file.
     fn python_head(&self, library: &str, use_it: &str, cannot_say: &[String]) -> String {
-        let mut head = format!("# {}, for {library}, by precast.\n#\n# {use_it}\n", printable(&self.policy.to_string()));
+        let mut head =
+            format!("# {}, for {library}, by precast.\n#\n# {use_it}\n", printable(&self.policy.to_string()));
         if !cannot_say.is_empty() {
             head += "#\n# What this file cannot say:\n";
             cannot_say.iter().for_each(|line| head += &format!("# - {}\n", printable(line)));

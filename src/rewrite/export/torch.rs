@@ -29,11 +29,12 @@ pub(super) fn text(plan: &Plan, cannot_say: &[String]) -> String {
         Some((decision.path.as_str(), Module { dtype: decision.run.dtype()?, inward, outward }))
     });
     let modules: BTreeMap<&str, Module> = modules.collect();
-    let head = plan.python_head("torch", "`hooks = apply(model)` casts; `hook.remove()` of each takes it back.", cannot_say);
+    let head =
+        plan.python_head("torch", "`hooks = apply(model)` casts; `hook.remove()` of each takes it back.", cannot_say);
     format!("{head}\n{BEFORE}MODULES = {}\n{AFTER}", json_in_python(&modules))
 }
 
-pub(super) fn cannot_say(_: &Plan) -> Vec<String> {
+pub(super) fn cannot_say() -> Vec<String> {
     vec![
         "float32 masters: parameters of modules that run low are stored low".into(),
         "one rounding for each op: what a kernel rounds inside is the library's own".into(),

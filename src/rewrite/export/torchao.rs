@@ -19,7 +19,10 @@ pub(super) fn text(plan: &Plan, cannot_say: &[String]) -> String {
 
 pub(super) fn cannot_say(plan: &Plan) -> Vec<String> {
     let mut lines = vec![
-        format!("the dtype {}: torchao's own configurations say what lowered layers become", plan.policy.dtype.long_name()),
+        format!(
+            "the dtype {}: torchao's own configurations say what lowered layers become",
+            plan.policy.dtype.long_name()
+        ),
         "casts of inputs and outputs: a layer that is lowered takes what it is given".into(),
     ];
     let others = plan.decisions.iter().filter(|d| d.runs_low() && !is_linear(d)).count();
