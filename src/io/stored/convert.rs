@@ -15,7 +15,7 @@ use crate::{
     DType,
     error::{Error, Result},
     io::files,
-    kernels::cast::{Rounded, convert_counted},
+    kernels::counted::{Rounded, convert_counted},
     logging::event,
 };
 

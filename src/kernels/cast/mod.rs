@@ -1,9 +1,7 @@
 //! Conversions between dtypes, each with one rounding to nearest even.
 
-mod counted;
 mod vectors;
 
-pub(crate) use counted::{Rounded, convert_counted};
 use half::{bf16, f16};
 
 use super::{

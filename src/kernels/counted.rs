@@ -2,14 +2,12 @@
 
 use half::{bf16, f16};
 
-use super::Convert;
-use crate::{
-    dtype::DType,
-    kernels::{
-        simd::{self, Body},
-        threads,
-    },
+use super::{
+    cast::Convert,
+    simd::{self, Body},
+    threads,
 };
+use crate::dtype::DType;
 
 /// What became of numbers that were rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
