@@ -11,9 +11,13 @@ use std::{
 
 use half::{bf16, f16};
 use precast::{
-    ErrorKind, Policy, Result,
-    io::stored::{ConvertOptions, Converted, ConvertedTensor, StoredModel},
-    layers::Rng,
+    ErrorKind,
+    io::{
+        models::Model,
+        stored::{ConvertOptions, Converted, ConvertedTensor, StoredModel},
+        weights,
+    },
+    prelude::*,
 };
 use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
 use serde_json::{Value, json};
@@ -203,7 +207,7 @@ fn values_that_become_infinite_are_an_error_unless_they_are_allowed() {
         [f32s("a.b.weight", &[4, 1], &large), f32s("c.weight", &[4, 1], &large), f32s("d.weight", &[1, 1], &[1.0])];
     fs::write(folder.at("in"), file(&tensors)).unwrap();
     let error = convert(&folder.at("in"), &folder.at("out"), "o2", ConvertOptions::new()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Weights);
+    assert_eq!(error.kind(), ErrorKind::Value);
     let message = error.to_string();
     assert!(
         message.contains("would become infinite in f16; a rule keeps a cell in float32, `{ path: a.b, run: float32 }`")
@@ -317,6 +321,9 @@ fn a_folder_is_converted_with_all_that_belongs_to_it() {
     fs::write(to.join("notes.txt"), "mine").unwrap();
     assert!(again(replace).unwrap_err().ends_with("the new folder has no `notes.txt`, which would be lost"));
     assert_eq!(fs::read_to_string(to.join("notes.txt")).unwrap(), "mine");
+    fs::remove_file(to.join("notes.txt")).unwrap();
+    fs::create_dir(to.join(".git")).unwrap();
+    assert!(again(replace).unwrap_err().ends_with("the new folder has no `.git`, which would be lost"));
     assert_eq!(folder.names(), ["low", "model"]);
 }
 
@@ -507,6 +514,58 @@ fn mutated_headers_panic_nowhere() {
         let said = if rng.bits().is_multiple_of(8) { rng.bits() >> (rng.bits() % 64) } else { header.len() as u64 };
         feed(&folder, &[&said.to_le_bytes()[..], &header, &whole[8 + length..]].concat());
     }
+}
+
+#[derive(Cell, Debug)]
+struct Named {
+    embed: Child<Embedding>,
+    encoder: Child<TransformerEncoderLayer>,
+    lstm: Child<LSTM>,
+    gru: Child<GRU>,
+    rms_norm: Child<RmsNorm>,
+    group_norm: Child<GroupNorm>,
+    layers: Vec<Child>,
+    deconv: Child<Conv1dTranspose>,
+    head: Child<Dense>,
+}
+
+impl Forward for Named {}
+
+/// The weights of a network alone lead to the decisions that the network itself leads to.
+#[test]
+fn inferred_cells_are_decided_as_the_cells_themselves() {
+    let folder = Folder::new("same");
+    let rng = &mut Rng::seed(1);
+    let own = Child::of(Named {
+        embed: Child::new(Embedding::new(9, 6, rng)),
+        encoder: Child::new(TransformerEncoderLayerSpec::new(6, 2).build(rng).unwrap()),
+        lstm: Child::new(LSTM::new(6, 5, rng)),
+        gru: Child::new(GRU::new(5, 4, rng)),
+        rms_norm: Child::new(RmsNorm::new(4)),
+        group_norm: Child::new(GroupNorm::new(2, 4)),
+        layers: vec![Child::of(Conv1d::new(4, 4, 3, rng)), Child::of(BatchNorm1d::new(4))],
+        deconv: Child::new(Conv1dTranspose::new(4, 2, 3, rng)),
+        head: Child::new(Dense::new(2, 3, rng)),
+    });
+    let models = Model::names().map(|name| (name, Model::named(name, 1).unwrap().net));
+    let mut compared = 0;
+    for (name, net) in models.chain([("own", own)]) {
+        weights::save(&net, folder.at(name)).unwrap();
+        let outline = StoredModel::open(folder.at(name)).unwrap().outline();
+        let has_tensors = |kind: &str| kind != "Container" && kind != "Unknown";
+        for policy in ["o1", "o2", "o3-bf16"].map(|policy| Policy::named(policy).unwrap()) {
+            let (plan, inferred) = (policy.plan(&net).unwrap(), policy.plan_outline(outline.clone()).unwrap());
+            for decision in inferred.decisions.iter().filter(|decision| has_tensors(&decision.kind)) {
+                // What is a cell inside of attention in a file may be a parameter here.
+                let above = decision.path.match_indices('.').map(|(at, _)| &decision.path[..at]).rev();
+                let own = [decision.path.as_str()].into_iter().chain(above).find_map(|path| plan.decision(path).ok());
+                let own = own.unwrap();
+                assert_eq!(decision.run, own.run, "{name}: {} ({}, {})", own.path, own.kind, decision.kind);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 60, "{compared} cells were compared");
 }
 
 /// The state dicts of torch's own layers, whose kinds are known.

@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args) -> Result {
     let converted = plan.convert(&model.value, &args.to, options, &mut |bytes| bar.advance(bytes));
     bar.finish();
     let converted = converted.map_err(|error| match error.kind() {
-        ErrorKind::Weights => Failure::Work(format!("{error}\n--allow-overflow writes them")),
+        ErrorKind::Value => Failure::Work(format!("{error}\n--allow-overflow writes them")),
         _ => Failure::work(error),
     })?;
     report(args, &model, &policy, &plan.policy, &converted)

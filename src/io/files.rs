@@ -3,11 +3,16 @@
 use std::{
     fs::{self, File},
     io::{self, Read as _, Write as _},
+    panic,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{self, Receiver, SyncSender},
+    },
+    thread,
 };
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The text of a file that is not longer than a limit.
 ///
@@ -102,6 +107,58 @@ pub(crate) fn replace_by<T>(path: &Path, write: impl FnOnce(&mut File) -> Result
             })
         }
     }
+}
+
+/// Bytes that are written and not yet on the disk at most; see [`write_behind`].
+const UNSYNCED: usize = 64 << 20;
+
+/// Hands bytes over to the thread that writes them.
+pub(crate) struct Writer {
+    full: SyncSender<Vec<u8>>,
+    empty: Receiver<Vec<u8>>,
+}
+
+impl Writer {
+    /// Hands bytes over, and returns a buffer for the next. It waits while two others are not written yet.
+    ///
+    /// # Errors
+    /// When writing has failed. [`write_behind`] says how, whatever is made of this error.
+    pub fn put(&mut self, bytes: Vec<u8>) -> Result<Vec<u8>> {
+        self.full.send(bytes).map_err(|_| Error::new(ErrorKind::Io, "writing has failed"))?;
+        Ok(self.empty.try_recv().unwrap_or_default())
+    }
+}
+
+/// Writes to a file what `make` hands over, in a thread of its own: the disk keeps bytes while the next are made.
+///
+/// # Errors
+/// [`ErrorKind::Io`] with this path when the file cannot be written, else that of `make`.
+pub(crate) fn write_behind<T>(file: &mut File, path: &Path, make: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
+    let ((full, to_write), (written, empty)) = (mpsc::sync_channel::<Vec<u8>>(2), mpsc::channel());
+    let write = move || -> io::Result<()> {
+        // A pipe or a device keeps nothing.
+        let keeps = file.metadata()?.is_file();
+        let mut unsynced = 0;
+        for bytes in to_write {
+            file.write_all(&bytes)?;
+            unsynced += bytes.len();
+            if keeps && unsynced >= UNSYNCED {
+                file.sync_data()?;
+                unsynced = 0;
+            }
+            // Behind the last there is nobody who takes it.
+            let _ = written.send(bytes);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let writing = thread::Builder::new().spawn_scoped(scope, write).map_err(|e| Error::io(path, &e))?;
+        let made = make(&mut Writer { full, empty });
+        match writing.join() {
+            Ok(written) => written.map_err(|e| Error::io(path, &e)).and(made),
+            Err(cause) => panic::resume_unwind(cause),
+        }
+    })
 }
 
 /// Makes a folder in one step: `write` fills a new folder beside it, which then takes the name. Where there is a folder of
@@ -266,6 +323,34 @@ mod tests {
         assert!(message.starts_with(&path.display().to_string()), "{message}");
         assert_eq!(read_text(&path, 100).unwrap(), "{\"whole\": true}");
         assert_eq!(dir.len(), 1);
+    }
+
+    #[test]
+    fn what_is_written_behind_is_complete_and_in_order() {
+        let dir = Folder::new("behind");
+        let path = dir.0.join("a.txt");
+        let written = replace_by(&path, |file| {
+            write_behind(file, &path, |writer| {
+                let mut bytes = Vec::new();
+                for i in 0..100u8 {
+                    bytes.clear();
+                    bytes.extend([i; 1000]);
+                    bytes = writer.put(bytes)?;
+                }
+                Ok(100)
+            })
+        });
+        assert_eq!(written.unwrap(), 100);
+        let expected: Vec<u8> = (0..100u8).flat_map(|i| [i; 1000]).collect();
+        assert_eq!(fs::read(&path).unwrap(), expected);
+        // The error of the one who makes the bytes, and that of the disk, which comes first.
+        let refused = write_behind(&mut File::open(&path).unwrap(), &path, |_| Err::<(), _>(Error::value("no more")));
+        assert_eq!(refused.unwrap_err().to_string(), "no more");
+        let read_only = write_behind(&mut File::open(&path).unwrap(), &path, |writer| {
+            (0..100).try_for_each(|_| writer.put(vec![0; 10]).map(drop))
+        });
+        let message = read_only.unwrap_err().to_string();
+        assert!(message.starts_with(&path.display().to_string()), "{message}");
     }
 
     #[test]

@@ -102,3 +102,30 @@ fn html_row(tensor: &ConvertedTensor) -> String {
 fn escaped(text: &str) -> String {
     printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_shows_what_a_file_says_and_reads_none_of_it() {
+        let tensor = ConvertedTensor {
+            name: "<script>\"a\u{1b}&".into(),
+            shape: vec![2],
+            before: "f32".into(),
+            after: "f16".into(),
+            largest: Some(1e5),
+            to_infinity: 1,
+            to_zero: 0,
+            to_subnormal: 2,
+            relative_error: 0.25,
+        };
+        let (copied, left_out) = (Vec::new(), Vec::new());
+        let converted = Converted { tensors: vec![tensor], bytes_before: 8, bytes_after: 4, copied, left_out };
+        let page = conversion_html(&converted, &[("from", "<b>".into())]);
+        assert!(page.contains("<tr class=\"lost\"><td>&lt;script&gt;&quot;a\\u{1b}&amp;</td>"), "{page}");
+        assert!(page.contains("<dd>&lt;b&gt;</dd>") && !page.contains("<script>"), "{page}");
+        let summary = "1 of 1 tensors changed; 8 B before, 4 B after; values: 1 became infinite, 2 became subnormal";
+        assert_eq!(conversion_summary(&converted), summary);
+    }
+}

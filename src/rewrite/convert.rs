@@ -21,8 +21,9 @@ impl Plan {
     ///
     /// # Errors
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the plan is of another model.
-    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when finite values would become infinite, unless the options
-    /// [allow it](ConvertOptions::allow_overflow), and for a [`Checkpoint`](crate::Checkpoint).
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when finite values would become infinite, unless the options
+    /// [allow it](ConvertOptions::allow_overflow). [`ErrorKind::Weights`](crate::ErrorKind::Weights) for a
+    /// [`Checkpoint`](crate::Checkpoint).
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or written, and when something is there
     /// already, unless the options [replace it](ConvertOptions::replace). On any error, what was there stays as it was.
     ///

@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    io::{self, Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
 };
 
@@ -14,7 +14,7 @@ use super::{Header, StoredModel, StoredTensor, WeightFile, cell_of, folder};
 use crate::{
     DType,
     error::{Error, Result},
-    io::files,
+    io::files::{self, Writer},
     kernels::counted::{Rounded, convert_counted},
     logging::event,
 };
@@ -251,12 +251,14 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 impl Run<'_> {
     /// Writes one file.
     fn file(&mut self, file: &WeightFile, new: &Header, out: &mut File, to: &Path) -> Result<()> {
+        files::write_behind(out, to, |writer| self.tensors(file, new, writer))
+    }
+
+    fn tensors(&mut self, file: &WeightFile, new: &Header, writer: &mut Writer) -> Result<()> {
         let unread = |e: io::Error| Error::io(&file.path, &e);
-        let unwritten = |e: io::Error| Error::io(to, &e);
         let old: BTreeMap<&str, &StoredTensor> = file.header.tensors.iter().map(|t| (t.name.as_str(), t)).collect();
         let mut from = File::open(&file.path).map_err(unread)?;
-        out.write_all(&new.bytes()?).map_err(unwritten)?;
-        let (mut bytes, mut converted) = (Vec::new(), Vec::new());
+        let (mut bytes, mut converted) = (Vec::new(), writer.put(new.bytes()?)?);
         for new in &new.tensors {
             let old = old[new.name.as_str()];
             let dtypes = old.castable().zip(new.castable());
@@ -264,19 +266,19 @@ impl Run<'_> {
             from.seek(SeekFrom::Start(old.start)).map_err(unread)?;
             let mut left = old.bytes as usize;
             while left > 0 {
-                bytes.resize(left.min(CHUNK), 0);
+                let read = left.min(CHUNK);
+                bytes.resize(read, 0);
                 from.read_exact(&mut bytes).map_err(unread)?;
-                let result = match dtypes {
+                match dtypes {
                     Some((before, after)) => {
-                        converted.resize(bytes.len() / before.bytes() * after.bytes(), 0);
+                        converted.resize(read / before.bytes() * after.bytes(), 0);
                         rounded = rounded.and(convert_counted(before, after, &bytes, &mut converted));
-                        &converted
+                        converted = writer.put(converted)?;
                     }
-                    None => &bytes,
-                };
-                out.write_all(result).map_err(unwritten)?;
-                left -= bytes.len();
-                (self.progress)(bytes.len() as u64);
+                    None => bytes = writer.put(bytes)?,
+                }
+                left -= read;
+                (self.progress)(read as u64);
             }
             let Rounded { largest, to_infinity, to_zero, to_subnormal, relative_error } = rounded;
             self.done.push(ConvertedTensor {
@@ -311,7 +313,7 @@ impl Run<'_> {
             "" => "**",
             cell => cell,
         };
-        Err(Error::weights(format!(
+        Err(Error::value(format!(
             "finite values would become infinite in {}; a rule keeps a cell in float32, `{{ path: {cell}, run: float32 }}`, and \
              bfloat16 has the range of float32:{some}{more}",
             first.after

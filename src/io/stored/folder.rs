@@ -151,7 +151,7 @@ impl Folder {
             weights.iter().any(|file| file.name == name) || self.index.iter().any(|(index, _)| *index == name)
         };
         let mut beside = Beside { copied: Vec::new(), left_out: Vec::new() };
-        for (path, bytes) in within(&self.path)? {
+        for (path, bytes) in within(&self.path)?.into_iter().filter(|(path, _)| !is_hidden(path)) {
             let kind = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
             match bytes {
                 _ if ours(&path) => {}
@@ -163,20 +163,19 @@ impl Folder {
     }
 }
 
-/// The files in a folder, as paths inside of it, with their lengths; sorted. What is neither file nor folder, or too
-/// deep, has none. Hidden files and links to folders are not looked at.
+/// The files in a folder, as paths inside of it, with their lengths; sorted. What is neither file nor folder has no
+/// length, and neither has a folder that is a link, hidden or too deep: it is not looked into.
 pub(super) fn within(folder: &Path) -> Result<Vec<(PathBuf, Option<u64>)>> {
     fn go(folder: &Path, inside: &Path, depth: usize, found: &mut Vec<(PathBuf, Option<u64>)>) -> std::io::Result<()> {
         for entry in fs::read_dir(folder.join(inside))? {
             let entry = entry?;
             let path = inside.join(entry.file_name());
-            if entry.file_name().to_string_lossy().starts_with('.') {
-                continue;
-            }
             // Files of the cache of Hugging Face are links.
             match fs::metadata(entry.path()) {
                 Ok(met) if met.is_file() => found.push((path, Some(met.len()))),
-                Ok(_) if entry.file_type()?.is_dir() && depth < MAX_DEPTH => go(folder, &path, depth + 1, found)?,
+                Ok(_) if entry.file_type()?.is_dir() && depth < MAX_DEPTH && !is_hidden(&path) => {
+                    go(folder, &path, depth + 1, found)?;
+                }
                 _ => found.push((path, None)),
             }
         }
@@ -186,6 +185,10 @@ pub(super) fn within(folder: &Path) -> Result<Vec<(PathBuf, Option<u64>)>> {
     go(folder, Path::new(""), 0, &mut found).map_err(|e| Error::io(folder, &e))?;
     found.sort();
     Ok(found)
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
 /// Refuses what is not the name of a file in the folder, such as `../x`.
