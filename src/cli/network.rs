@@ -74,24 +74,30 @@ impl Network {
 
     /// What is told of inferred cells, in this plan.
     pub fn inferred(&self, plan: &Plan) -> Option<Inferred> {
-        let Network::Stored(model) = self else { return None };
-        let unknown = plan.decisions.iter().filter(|d| d.kind == UNKNOWN).map(|d| d.path.clone()).collect();
-        Some(Inferred { tensors: model.value.tensors().count(), unknown })
+        match self {
+            Network::Built(_) => None,
+            Network::Stored(model) => Some(Inferred::of(model, plan)),
+        }
     }
 
     /// A line for the network, one for each policy, and for inferred cells what could not be told.
     pub fn header(&self, policies: &[&Read<Policy>], plan: &Plan) -> String {
-        match (self, self.inferred(plan)) {
-            (Network::Stored(model), Some(inferred)) => {
-                format!("{}cells   {}\n", inputs::header(model, policies), inferred.line())
+        match self {
+            Network::Built(model) => inputs::header(model, policies),
+            Network::Stored(model) => {
+                let head = inputs::header(model, policies);
+                format!("{head}cells   {}\n", Inferred::of(model, plan).line())
             }
-            (Network::Stored(model), None) => inputs::header(model, policies),
-            (Network::Built(model), _) => inputs::header(model, policies),
         }
     }
 }
 
 impl Inferred {
+    fn of(model: &Read<StoredModel>, plan: &Plan) -> Self {
+        let unknown = plan.decisions.iter().filter(|d| d.kind == UNKNOWN).map(|d| d.path.clone()).collect();
+        Inferred { tensors: model.value.tensors().count(), unknown }
+    }
+
     /// From what they were inferred, and which could not be told.
     fn line(&self) -> String {
         let Inferred { tensors, unknown } = self;

@@ -1,6 +1,7 @@
 //! From a policy to a rewritten network: decide (pure), plan (a value), apply and undo, explain, op by op, and diff; and what
 //! a plan is predicted to take.
-//! Beside it, [`decorate`]: parameters themselves stored in 16 bit.
+//! Beside it, [`decorate`]: parameters themselves stored in 16 bit; [`Plan::convert`]: weights of other tools stored so; and
+//! [`Plan::export`]: a plan in the words of other libraries.
 
 mod apply;
 mod check;
