@@ -129,26 +129,21 @@ impl Writer {
     }
 }
 
-/// Writes to a file what `make` hands over, in a thread of its own, and lets the disk keep it in another: both work while the
-/// next bytes are made.
+/// Writes to a file what `make` hands over, in a thread of its own: the disk keeps bytes while the next are made.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] with this path when the file cannot be written, else that of `make`.
 pub(crate) fn write_behind<T>(file: &mut File, path: &Path, make: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
-    let failed = |e: io::Error| Error::io(path, &e);
-    // A pipe or a device keeps nothing.
-    let keeps = file.metadata().map_err(failed)?.is_file();
-    let same = file.try_clone().map_err(failed)?;
     let ((full, to_write), (written, empty)) = (mpsc::sync_channel::<Vec<u8>>(2), mpsc::channel());
-    let (ask, asked) = mpsc::sync_channel::<()>(1);
     let write = move || -> io::Result<()> {
+        // A pipe or a device keeps nothing.
+        let keeps = file.metadata()?.is_file();
         let mut unsynced = 0;
         for bytes in to_write {
             file.write_all(&bytes)?;
             unsynced += bytes.len();
             if keeps && unsynced >= UNSYNCED {
-                // While the disk is busy, it is asked later; where it has failed, its own error is told.
-                let _ = ask.try_send(());
+                file.sync_data()?;
                 unsynced = 0;
             }
             // Behind the last there is nobody who takes it.
@@ -156,15 +151,13 @@ pub(crate) fn write_behind<T>(file: &mut File, path: &Path, make: impl FnOnce(&m
         }
         Ok(())
     };
-    let sync = move || asked.into_iter().try_for_each(|()| same.sync_data());
     thread::scope(|scope| {
-        let syncing = thread::Builder::new().spawn_scoped(scope, sync).map_err(failed)?;
-        let writing = thread::Builder::new().spawn_scoped(scope, write).map_err(failed)?;
+        let writing = thread::Builder::new().spawn_scoped(scope, write).map_err(|e| Error::io(path, &e))?;
         let made = make(&mut Writer { full, empty });
-        for thread in [writing, syncing] {
-            thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause)).map_err(failed)?;
+        match writing.join() {
+            Ok(written) => written.map_err(|e| Error::io(path, &e)).and(made),
+            Err(cause) => panic::resume_unwind(cause),
         }
-        made
     })
 }
 
