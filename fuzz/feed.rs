@@ -8,6 +8,7 @@ use precast::{
     cost::Speeds,
     data::{Csv, Dataset, Images, Npy, parse_digits},
     io::models::{self, Model},
+    io::stored::{ConvertOptions, StoredModel},
     io::weights::{self, LoadOptions},
     layers::Rng,
     prelude::*,
@@ -58,6 +59,23 @@ pub fn weights(bytes: &[u8]) {
             Err(_) => assert_eq!(bits(&net), bits_before),
         }
     }
+}
+
+/// A file of weights of which only the header is read. What is opened can be planned, shown and converted.
+pub fn stored(bytes: &[u8]) {
+    let file = |name: &str| std::env::temp_dir().join(format!("precast-fuzz-{name}-{}", std::process::id()));
+    let (from, to) = (file("from"), file("to"));
+    std::fs::write(&from, bytes).expect("the folder of temporary files is writable");
+    if let Ok(model) = StoredModel::open(&from) {
+        let plan = Policy::named("o2").expect("it is built in").plan_outline(model.outline()).expect("it has no rules");
+        one_line_each(&plan.to_string());
+        let options = ConvertOptions::new().replace(true).allow_overflow(true);
+        if let Ok(converted) = plan.convert(&model, &to, options, &mut |_| ()) {
+            one_line_each(&precast::report::conversion_table(&converted));
+            assert_eq!(StoredModel::open(&to).expect("it was written").bytes(), converted.bytes_after);
+        }
+    }
+    let _ = (std::fs::remove_file(from), std::fs::remove_file(to));
 }
 
 /// A file of digits, packed or plain.

@@ -36,8 +36,8 @@ fn help_tells_a_newcomer_how_to_begin() {
         assert!(help.contains(word), "{word}: {help}");
     }
     let commands = [
-        "train", "runs", "predict", "plan", "explain", "diff", "graph", "levels", "ops", "init", "cells", "show",
-        "schema", "bench",
+        "train", "runs", "predict", "plan", "explain", "diff", "convert", "export", "graph", "levels", "ops", "init",
+        "cells", "show", "schema", "bench",
     ];
     for command in commands.into_iter().chain(["completions", "man"]) {
         assert!(text(precast(&[command, "--help"])).contains(&format!("Usage: precast {command}")), "{command}");
@@ -535,7 +535,11 @@ fn wrong_use_is_refused_with_what_is_allowed_and_changes_nothing() {
         (&["plan", "lenet5", "-p", &dtype], &["dtype.yaml:3:8: ", "float64", "float16 or bfloat16"]),
         (&["plan", "lenet5", "-p", &nothing], &["nothing.yaml:4:", "path head matches no cell"]),
         (&["plan", &model, "-p", "o2"], &["model.yaml:2:", "no kind of cell is called `Dens` (did you mean `Dense`?)"]),
-        (&["plan", ".", "-p", "o2"], &["`.` is a folder, and no model is called `.`"]),
+        (
+            &["plan", ".", "-p", "o2"],
+            &[".: no `model.safetensors` and no `model.safetensors.index.json` in the folder"],
+        ),
+        (&["train", "."], &["`.` is a folder, and no model is called `.`"]),
         (&["explain", "lenet5", "77", "-p", "o2"], &["no cell stands at `77`", "`precast plan lenet5 --policy o2`"]),
         (
             &["explain", "lenet5_bn", "relu_1", "-p", "o2"],

@@ -186,6 +186,12 @@ fn npy() {
 }
 
 #[test]
+fn stored() {
+    // Each is written to a file and converted, so there are fewer.
+    feed_all(&files(&["fuzz/seeds/weights", "fuzz/seeds/stored"]), FILES / 3, feed::stored);
+}
+
+#[test]
 fn digits() {
     feed_all(&files(&["fuzz/seeds/digits"]), FILES, feed::digits);
 }

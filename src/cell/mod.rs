@@ -9,6 +9,7 @@ mod file;
 mod in_slot;
 mod kinds;
 mod member;
+mod outline;
 mod params;
 mod pattern;
 mod recompute;
@@ -25,6 +26,7 @@ pub use in_slot::InSlot;
 pub use kinds::kinds;
 pub(crate) use kinds::{documentation, known_kinds};
 pub use member::Member;
+pub use outline::{Outline, OutlinedCell};
 pub use params::Params;
 pub use pattern::Pattern;
 /// Makes a struct a [cell](trait@Cell): it writes the kind, which is the name of the type, and the walk over what the

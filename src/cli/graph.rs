@@ -13,8 +13,7 @@ use serde::Serialize;
 
 use super::{
     Cli, Failure, Format, Result,
-    inputs::{self, Predicting, Read, shown},
-    plan::header,
+    inputs::{self, Predicting, Read, header, shown},
     print, print_json,
     table::library_table,
 };

@@ -41,11 +41,7 @@ pub(super) struct Args {
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     if let Some(file) = &args.output {
-        if file.exists() && !args.force {
-            let words = format!("--output: `{}` is there already; --force replaces it", shown(file));
-            return Err(Failure::Usage(words));
-        }
-        files::check_writable(file).map_err(|error| Failure::Usage(format!("--output: {error}")))?;
+        inputs::check_new(file, args.force)?;
     }
     let model = inputs::model(cli, &args.model, 0)?;
     let policy = inputs::policy(&args.policy)?;

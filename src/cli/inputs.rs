@@ -11,7 +11,7 @@ use crate::{
     Plan, Policy,
     cell::Trace,
     cost::Speeds,
-    io::{files, models::Model},
+    io::{files, models::Model, stored::StoredModel},
     policy::Prefer,
     report::printable,
 };
@@ -90,6 +90,27 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
         return Ok(Read { value, argument: argument.to_path_buf(), built_in: true, own });
     }
     read(argument, |file| Model::load(file, seed), |name| cli.named(name, seed))
+}
+
+/// Reads the headers of weights that another tool wrote.
+pub(super) fn stored(argument: &Path) -> Result<Read<StoredModel>> {
+    let value = StoredModel::open(argument)?;
+    Ok(Read { value, argument: argument.to_path_buf(), built_in: false, own: false })
+}
+
+/// A line for the model, and one for each policy.
+pub(super) fn header<T>(model: &Read<T>, policies: &[&Read<Policy>]) -> String {
+    let policies: String = policies.iter().map(|policy| format!("policy  {policy}\n")).collect();
+    format!("model   {model}\n{policies}")
+}
+
+/// Refuses a file for `--output` that is there, unless it may be replaced, and one that cannot be written.
+pub(super) fn check_new(file: &Path, force: bool) -> Result {
+    if file.exists() && !force {
+        let words = format!("--output: `{}` is there already; --force replaces it", shown(file));
+        return Err(Failure::Usage(words));
+    }
+    files::check_writable(file).map_err(|error| Failure::Usage(format!("--output: {error}")))
 }
 
 /// Reads a policy; `-` is standard input.

@@ -14,11 +14,14 @@
 mod bench;
 mod cells;
 mod color;
+mod convert;
 mod digits;
+mod export;
 mod graph;
 mod init;
 mod inputs;
 mod levels;
+mod network;
 mod ops;
 mod plan;
 mod predict;
@@ -68,6 +71,9 @@ Examples:
   precast explain lenet5_bn 1 --policy o2            why one cell runs as it does
   precast diff lenet5_bn --policy o2 --policy o3     what another policy would change
   precast graph lenet5 --policy graph --svg out.svg  the graph of a call, rewritten by a policy, as a table and a drawing
+  precast plan model.safetensors --policy o2         the same for weights of another tool, whose cells are inferred
+  precast convert bert/ bert-f16/ --policy o2        weights of another tool, stored in the dtypes of a policy
+  precast export bert/ --policy o2 --to torch        the same decisions for torch, Keras, torchao or DeepSpeed
   precast ops softmax                                what every pack of lists does with an op, and why
   precast cells Conv2d                               the options of a kind of cell, as a model file writes them
   precast init lenet5_bn --output my-policy.yaml     a policy to begin with, for one network
@@ -93,6 +99,8 @@ enum Command {
     Explain(plan::ExplainArgs),
     Diff(plan::DiffArgs),
     Graph(graph::Args),
+    Convert(convert::Args),
+    Export(export::Args),
     Levels(levels::Args),
     Ops(ops::Args),
     Init(init::Args),
@@ -243,6 +251,8 @@ impl Cli {
             Command::Explain(args) => plan::explain(self, args),
             Command::Diff(args) => plan::diff(self, args),
             Command::Graph(args) => graph::run(self, args),
+            Command::Convert(args) => convert::run(args),
+            Command::Export(args) => export::run(self, args),
             Command::Levels(args) => levels::run(args),
             Command::Ops(args) => ops::run(args),
             Command::Init(args) => init::run(self, args),

@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     Level, Plan, Policy,
-    io::models::Model,
     report::{plan_table_by, printable},
 };
 use clap::ValueEnum;
+use serde::Serialize;
 
 use super::{
     Cli, Failure, Format, Result, graph,
     inputs::{self, Predicting, Read, shown, word},
+    network::{Inferred, Network},
     print, print_json,
     table::library_table,
 };
@@ -23,11 +24,12 @@ Examples:
   precast plan lenet5 --policy o2
   precast plan models/mlp.yaml --policy my-policy.yaml --format json
   precast plan mlp --policy o2 --predict --batch 64   with times and bytes of a training step
+  precast plan bert-base/ --policy o2                 cells inferred from the tensors of a folder of Hugging Face
 
 Cells marked with * are wrapped: their inputs and their outputs are cast.
 A policy of level graph wraps no cells: what is shown is what `precast graph` shows.")]
 pub(super) struct PlanArgs {
-    /// A model file, or the name of a built-in model
+    /// A model file, the name of a built-in model, a safetensors file, or a folder of Hugging Face
     model: PathBuf,
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
@@ -63,7 +65,7 @@ Examples:
   precast explain lenet5_bn . --policy o2      the network itself
   precast explain lenet5 relu_1 --policy graph a node, as `precast graph` names it, under a policy of level graph")]
 pub(super) struct ExplainArgs {
-    /// A model file, or the name of a built-in model
+    /// A model file, the name of a built-in model, a safetensors file, or a folder of Hugging Face
     model: PathBuf,
     /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself. With a policy
     /// of level graph, the name of a node
@@ -89,7 +91,7 @@ Example:
 
 If one of the policies is of level graph, the nodes of two graphs are compared.")]
 pub(super) struct DiffArgs {
-    /// A model file, or the name of a built-in model
+    /// A model file, the name of a built-in model, a safetensors file, or a folder of Hugging Face
     model: PathBuf,
     /// Two policies, each a file or the name of a built-in one: from, to
     #[arg(short, long, required = true)]
@@ -104,8 +106,16 @@ pub(super) struct DiffArgs {
     format: Format,
 }
 
+/// A plan of cells that were inferred.
+#[derive(Serialize)]
+struct InferredPlan<'a> {
+    inferred: Inferred,
+    #[serde(flatten)]
+    plan: &'a Plan,
+}
+
 pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
-    let mut model = model(cli, &args.model)?;
+    let mut network = Network::read(cli, &args.model)?;
     let policy = inputs::policy(&args.policy)?;
     args.predicting.check(args.predict, &[&policy.value])?;
     if policy.value.level == Level::Graph {
@@ -113,30 +123,33 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
             return Err(Failure::Usage("--predict is for policies that wrap cells, not for level graph".into()));
         }
         let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
-        return graph::plan(&mut model, &policy, args.train, format);
+        return graph::plan(network.callable()?, &policy, args.train, format);
     }
     refuse_train(args.train)?;
-    let plan = args.predicting.plan(&model, &policy.value, args.predict)?;
+    let plan = network.plan(&args.predicting, &policy.value, args.predict)?;
     match args.format {
-        PlanFormat::Json => print_json(&plan),
-        PlanFormat::Tree => print(format_args!("{}{plan}", header(&model, &[&policy]))),
+        PlanFormat::Json => match network.inferred(&plan) {
+            None => print_json(&plan),
+            Some(inferred) => print_json(&InferredPlan { inferred, plan: &plan }),
+        },
+        PlanFormat::Tree => print(format_args!("{}{plan}", network.header(&[&policy], &plan))),
         PlanFormat::Table => {
             let table = plan_table_by(&plan, library_table);
-            print(format_args!("{}{}\n{table}", header(&model, &[&policy]), plan.policy))
+            print(format_args!("{}{}\n{table}", network.header(&[&policy], &plan), plan.policy))
         }
     }
 }
 
 pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
-    let mut model = model(cli, &args.model)?;
+    let mut network = Network::read(cli, &args.model)?;
     let policy = inputs::policy(&args.policy)?;
     args.predicting.check(false, &[&policy.value])?;
     if policy.value.level == Level::Graph {
-        return graph::explain(cli, &mut model, &args.path, &policy, args.train, args.format);
+        return graph::explain(cli, network.callable()?, &args.path, &policy, args.train, args.format);
     }
     refuse_train(args.train)?;
     let path = if args.path == "." { "" } else { &args.path };
-    let plan = args.predicting.plan(&model, &policy.value, false)?;
+    let plan = network.plan(&args.predicting, &policy.value, false)?;
     let explanation = plan.explain(path).map_err(|error| {
         let (model, policy) = (word(&args.model), word(&args.policy));
         let program = &cli.program;
@@ -150,7 +163,7 @@ pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
     })?;
     match args.format {
         Format::Json => print_json(&explanation),
-        Format::Text => print(format_args!("{}{explanation}", header(&model, &[&policy]))),
+        Format::Text => print(format_args!("{}{explanation}", network.header(&[&policy], &plan))),
     }
 }
 
@@ -173,18 +186,20 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
         };
         return Err(Failure::Usage(format!("diff compares two policies; --policy was given {met}")));
     };
-    let model = model(cli, &args.model)?;
+    let mut network = Network::read(cli, &args.model)?;
     let (from, to) = (inputs::policy(from)?, inputs::policy(to)?);
     args.predicting.check(false, &[&from.value, &to.value])?;
     if [&from, &to].iter().any(|policy| policy.value.level == Level::Graph) {
+        network.callable()?;
         return graph::diff(cli, &args.model, &from, &to, args.train, args.format);
     }
     refuse_train(args.train)?;
-    let plan = |policy: &Read<Policy>| args.predicting.plan(&model, &policy.value, false);
-    let diff = plan(&from)?.diff(&plan(&to)?);
+    let plan = |policy: &Read<Policy>| network.plan(&args.predicting, &policy.value, false);
+    let after = plan(&to)?;
+    let diff = plan(&from)?.diff(&after);
     match args.format {
         Format::Json => print_json(&diff),
-        Format::Text => print(format_args!("{}{diff}", header(&model, &[&from, &to]))),
+        Format::Text => print(format_args!("{}{diff}", network.header(&[&from, &to], &after))),
     }
 }
 
@@ -194,17 +209,4 @@ fn refuse_train(train: bool) -> Result {
         true => Err(Failure::Usage("--train is for a policy of level graph: it records a call in training".into())),
         false => Ok(()),
     }
-}
-
-/// A model in training mode, since predictions are of training steps. Its weights do not matter.
-fn model(cli: &Cli, argument: &Path) -> Result<Read<Model>> {
-    let mut model = inputs::model(cli, argument, 0)?;
-    model.value.net.set_train(true);
-    Ok(model)
-}
-
-/// A line for the model, and one for each policy.
-pub(super) fn header(model: &Read<Model>, policies: &[&Read<Policy>]) -> String {
-    let policies: String = policies.iter().map(|policy| format!("policy  {policy}\n")).collect();
-    format!("model   {model}\n{policies}")
 }

@@ -1,4 +1,4 @@
-//! A progress bar for a training run.
+//! Progress bars: for a training run, and for bytes.
 
 use std::time::Duration;
 
@@ -62,5 +62,35 @@ impl Progress {
     /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// A progress bar for bytes, shown as [`Progress`] is.
+#[derive(Clone, Debug)]
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// A bar for so many bytes.
+    pub fn of_bytes(bytes: u64) -> Self {
+        let bar = ProgressBar::new(bytes);
+        let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {eta}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Bar(bar)
+    }
+
+    /// No bar at all.
+    pub fn hidden() -> Self {
+        Bar(ProgressBar::hidden())
+    }
+
+    /// Advances by some bytes.
+    pub fn advance(&self, bytes: u64) {
+        self.0.inc(bytes);
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
     }
 }

@@ -4,13 +4,18 @@ use std::{
     borrow::Cow,
     fs::{self, File},
     io::{self, Read as _, Write as _},
+    panic,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{self, Receiver, SyncSender},
+    },
+    thread,
 };
 
 use flate2::read::MultiGzDecoder;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The text of a file that is not longer than a limit.
 ///
@@ -74,7 +79,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written or is read-only. An older file then stays as it was.
 pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
-    replace_by(path.as_ref(), |file| file.write_all(bytes))
+    let path = path.as_ref();
+    replace_by(path, |file| file.write_all(bytes).map_err(|e| Error::io(path, &e)))
 }
 
 /// Checks that [`replace`] can write a file there. Nothing is changed.
@@ -96,22 +102,119 @@ pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
     check().map_err(|e| Error::io(path, &e))
 }
 
-fn replace_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
-    let replace = || match target(path)? {
-        Target::Device => write(&mut File::options().write(true).open(path)?),
+/// As [`replace`], with what `write` writes into the new file. The file is replaced when `write` is done, and stays as it was
+/// when that fails.
+///
+/// # Errors
+/// As [`replace`], and that of `write`.
+pub(crate) fn replace_by<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T>) -> Result<T> {
+    let failed = |e: io::Error| Error::io(path, &e);
+    match target(path).map_err(failed)? {
+        Target::Device => write(&mut File::options().write(true).open(path).map_err(failed)?),
         Target::File(path) => {
-            let permissions = permissions(&path)?;
-            let (mut file, new) = create_beside(&path)?;
-            let keep = |file: &File| permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions));
-            let whole = keep(&file).and_then(|()| write(&mut file)).and_then(|()| file.sync_all());
-            drop(file);
-            whole.and_then(|()| fs::rename(&new, &path)).and_then(|()| sync_folder(&path)).inspect_err(|_| {
+            let permissions = permissions(&path).map_err(failed)?;
+            let (mut file, new) = create_beside(&path).map_err(failed)?;
+            let whole = (|| {
+                permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions)).map_err(failed)?;
+                let answer = write(&mut file)?;
+                file.sync_all().map_err(failed)?;
+                drop(file);
+                fs::rename(&new, &path).and_then(|()| sync_folder(&path)).map_err(failed)?;
+                Ok(answer)
+            })();
+            whole.inspect_err(|_| {
                 // An error while removing the rest of the new file would hide why it could not be written.
                 let _ = fs::remove_file(&new);
             })
         }
+    }
+}
+
+/// Bytes that are written and not yet on the disk at most; see [`write_behind`].
+const UNSYNCED: usize = 64 << 20;
+
+/// Hands bytes over to the thread that writes them.
+pub(crate) struct Writer {
+    full: SyncSender<Vec<u8>>,
+    empty: Receiver<Vec<u8>>,
+}
+
+impl Writer {
+    /// Hands bytes over, and returns a buffer for the next. It waits while two others are not written yet.
+    ///
+    /// # Errors
+    /// When writing has failed. [`write_behind`] says how, whatever is made of this error.
+    pub fn put(&mut self, bytes: Vec<u8>) -> Result<Vec<u8>> {
+        self.full.send(bytes).map_err(|_| Error::new(ErrorKind::Io, "writing has failed"))?;
+        Ok(self.empty.try_recv().unwrap_or_default())
+    }
+}
+
+/// Writes to a file what `make` hands over, in a thread of its own: the disk keeps bytes while the next are made.
+///
+/// # Errors
+/// [`ErrorKind::Io`] with this path when the file cannot be written, else that of `make`.
+pub(crate) fn write_behind<T>(file: &mut File, path: &Path, make: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
+    let ((full, to_write), (written, empty)) = (mpsc::sync_channel::<Vec<u8>>(2), mpsc::channel());
+    let write = move || -> io::Result<()> {
+        // A pipe or a device keeps nothing.
+        let keeps = file.metadata()?.is_file();
+        let mut unsynced = 0;
+        for bytes in to_write {
+            file.write_all(&bytes)?;
+            unsynced += bytes.len();
+            if keeps && unsynced >= UNSYNCED {
+                file.sync_data()?;
+                unsynced = 0;
+            }
+            // Behind the last there is nobody who takes it.
+            let _ = written.send(bytes);
+        }
+        Ok(())
     };
-    replace().map_err(|e| Error::io(path, &e))
+    thread::scope(|scope| {
+        let writing = thread::Builder::new().spawn_scoped(scope, write).map_err(|e| Error::io(path, &e))?;
+        let made = make(&mut Writer { full, empty });
+        match writing.join() {
+            Ok(written) => written.map_err(|e| Error::io(path, &e)).and(made),
+            Err(cause) => panic::resume_unwind(cause),
+        }
+    })
+}
+
+/// Makes a folder in one step: `write` fills a new folder beside it, which then takes the name. Where there is a folder of
+/// that name, it is put aside before and removed behind; between these two steps there is none.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the folder cannot be made, and that of `write`. An older folder then stays as it
+/// was.
+pub(crate) fn replace_folder<T>(path: &Path, write: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    let failed = |e: io::Error| Error::io(path, &e);
+    let new = make_beside(path).map_err(failed)?;
+    let whole = write(&new).and_then(|answer| {
+        sync_folder(&new.join("a file")).map_err(failed)?;
+        let old = match path.exists() {
+            true => {
+                let old = make_beside(path).map_err(failed)?;
+                fs::remove_dir(&old).and_then(|()| fs::rename(path, &old)).map_err(failed)?;
+                Some(old)
+            }
+            false => None,
+        };
+        if let Err(error) = fs::rename(&new, path) {
+            if let Some(old) = &old {
+                let _ = fs::rename(old, path);
+            }
+            return Err(failed(error));
+        }
+        sync_folder(path).map_err(failed)?;
+        old.map_or(Ok(()), fs::remove_dir_all).map_err(failed)?;
+        Ok(answer)
+    });
+    whole.inspect_err(|_| {
+        // An error while removing the rest of the new folder would hide why it could not be filled.
+        let _ = fs::remove_dir_all(&new);
+    })
 }
 
 /// Makes the new name of a file last, where folders can be synced.
@@ -160,14 +263,23 @@ fn permissions(path: &Path) -> io::Result<Option<fs::Permissions>> {
 
 /// A new file in the same folder, under a name that nobody else uses.
 fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
+    beside(path, |new| File::create_new(new))
+}
+
+/// A new folder in the same folder, under a name that nobody else uses.
+fn make_beside(path: &Path) -> io::Result<PathBuf> {
+    beside(path, |new| fs::create_dir(new)).map(|((), new)| new)
+}
+
+fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     loop {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let new = path.with_file_name(format!(".precast-{}-{count}.tmp", std::process::id()));
-        match File::create_new(&new) {
+        match make(&new) {
             // An earlier process of the same number was killed and left it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-            made => return made.map(|file| (file, new)),
+            made => return made.map(|made| (made, new)),
         }
     }
 }
@@ -225,13 +337,41 @@ mod tests {
         let path = dir.0.join("metrics.json");
         replace(&path, b"{\"whole\": true}").unwrap();
         let error = replace_by(&path, |file| {
-            file.write_all(b"{\"who")?;
-            Err(io::ErrorKind::StorageFull.into())
+            file.write_all(b"{\"who").unwrap();
+            Err::<(), _>(Error::io(&path, &io::ErrorKind::StorageFull.into()))
         });
         let message = error.unwrap_err().to_string();
         assert!(message.starts_with(&path.display().to_string()), "{message}");
         assert_eq!(read_text(&path, 100).unwrap(), "{\"whole\": true}");
         assert_eq!(dir.len(), 1);
+    }
+
+    #[test]
+    fn what_is_written_behind_is_complete_and_in_order() {
+        let dir = Folder::new("behind");
+        let path = dir.0.join("a.txt");
+        let written = replace_by(&path, |file| {
+            write_behind(file, &path, |writer| {
+                let mut bytes = Vec::new();
+                for i in 0..100u8 {
+                    bytes.clear();
+                    bytes.extend([i; 1000]);
+                    bytes = writer.put(bytes)?;
+                }
+                Ok(100)
+            })
+        });
+        assert_eq!(written.unwrap(), 100);
+        let expected: Vec<u8> = (0..100u8).flat_map(|i| [i; 1000]).collect();
+        assert_eq!(fs::read(&path).unwrap(), expected);
+        // The error of the one who makes the bytes, and that of the disk, which comes first.
+        let refused = write_behind(&mut File::open(&path).unwrap(), &path, |_| Err::<(), _>(Error::value("no more")));
+        assert_eq!(refused.unwrap_err().to_string(), "no more");
+        let read_only = write_behind(&mut File::open(&path).unwrap(), &path, |writer| {
+            (0..100).try_for_each(|_| writer.put(vec![0; 10]).map(drop))
+        });
+        let message = read_only.unwrap_err().to_string();
+        assert!(message.starts_with(&path.display().to_string()), "{message}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) mod attention;
 pub mod bench;
 pub(crate) mod cast;
 pub(crate) mod conv;
+pub(crate) mod counted;
 pub(crate) mod elementwise;
 pub(crate) mod float;
 pub(crate) mod gemm;

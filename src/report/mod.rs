@@ -1,7 +1,8 @@
-//! Plans and training runs for people: tables, and, with the feature `cli`, a picture.
+//! Plans, conversions and training runs for people: tables, a page, and, with the feature `cli`, a picture.
 
 #[cfg(feature = "cli")]
 mod chart;
+mod conversion;
 #[cfg(feature = "cli")]
 mod html;
 mod table;
@@ -9,6 +10,9 @@ mod table;
 #[cfg(feature = "cli")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
 pub use chart::{chart, save_chart, score_chart};
+#[cfg(feature = "cli")]
+pub(crate) use conversion::conversion_table_by;
+pub use conversion::{conversion_html, conversion_summary, conversion_table};
 #[cfg(feature = "cli")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
 pub use html::{RunReport, runs_html};

@@ -20,7 +20,7 @@ pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
 /// How a table is laid out, from its header, its rows and the columns that hold numbers.
 pub(crate) type Layout = fn(&[&str], Vec<Vec<String>>, &[usize]) -> String;
 
-fn one_line_a_row(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
+pub(super) fn one_line_a_row(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
     table(header, rows, |column| numbers.contains(&column))
 }
 

@@ -1,9 +1,6 @@
 //! The plan: what a policy decides for one network, before anything is changed.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashSet},
-};
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +12,7 @@ use super::{
 };
 use crate::{
     DType, Op, Policy,
-    cell::{AsCell, Cell, Child, Node, Trace, known_kinds},
+    cell::{AsCell, Child, Outline, OutlinedCell, Trace, known_kinds},
     cost::Speeds,
     error::{Error, Result, did_you_mean},
     io::kinds::named_elsewhere,
@@ -96,16 +93,35 @@ impl Policy {
     /// or an entry that the level does not read.
     pub fn plan<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<Plan> {
         match self.prefer {
-            Prefer::Memory => {
-                let prepared = Prepared::new(self)?;
-                let (decisions, _) = self.decisions(&prepared, net)?;
-                Ok(self.planned(&prepared, decisions, None))
-            }
+            Prefer::Memory => self.plan_outline(net.outline()),
             Prefer::Speed => Err(Error::policy(
                 "the policy prefers speed, so a plan must know how large everything is and how fast the machine is: trace one \
                  call, `net.trace(|net| net.call(&x))`, and plan by `policy.plan_for(&net, &trace, &Speeds::here())`",
             )),
         }
+    }
+
+    /// Decides for every cell of a tree of which only the paths and the kinds are known.
+    ///
+    /// # Errors
+    /// As [`plan`](Policy::plan).
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let net = Child::of(sequential![Dense::new(2, 3, &mut Rng::seed(1)), ReLU]);
+    /// let policy = Policy::named("o2")?;
+    /// assert_eq!(policy.plan_outline(net.outline())?, policy.plan(&net)?);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn plan_outline(&self, outline: Outline) -> Result<Plan> {
+        if self.prefer == Prefer::Speed {
+            let words = "the policy prefers speed, which is decided by a call of the network, and there is only its outline; \
+                         leave `prefer: speed` out";
+            return Err(Error::policy(words));
+        }
+        let prepared = Prepared::new(self)?;
+        let (decisions, _) = self.decisions(&prepared, outline)?;
+        Ok(self.planned(&prepared, decisions, None))
     }
 
     /// Decides for every cell of a network, and predicts what each takes: a traced call says how large everything is, the
@@ -133,7 +149,7 @@ impl Policy {
     /// ```
     pub fn plan_for<C: ?Sized + AsCell>(&self, net: &Child<C>, trace: &Trace, speeds: &Speeds) -> Result<Plan> {
         let prepared = Prepared::new(self)?;
-        let (plain, choices) = self.decisions(&prepared, net)?;
+        let (plain, choices) = self.decisions(&prepared, net.outline())?;
         let costs = Costs::new(net, trace, prepared.ops(), speeds)?;
         let (decisions, prediction) =
             costs.decide(&prepared, plain, (self.prefer == Prefer::Speed).then_some(&choices));
@@ -151,44 +167,38 @@ impl Policy {
     }
 
     /// The decisions by all but time, and whether `prefer: speed` may choose otherwise.
-    fn decisions<C: ?Sized + AsCell>(
-        &self,
-        prepared: &Prepared<'_>,
-        net: &Child<C>,
-    ) -> Result<(Vec<Decision>, Vec<Choice>)> {
+    fn decisions(&self, prepared: &Prepared<'_>, outline: Outline) -> Result<(Vec<Decision>, Vec<Choice>)> {
         let (mut hits, mut matching) = (vec![0; self.rules.len()], Vec::new());
         let mut order = Order::new(&self.rules);
         let (mut decisions, mut choices) = (Vec::new(), Vec::new());
         // Surroundings for the children of each cell on the way down to the current one.
         let mut above: Vec<Surroundings> = vec![Surroundings::of_root()];
-        net.walk(&mut |entry| {
-            above.truncate(entry.depth + 1);
-            let around = &above[entry.depth];
-            let kind = entry.slot.cell.kind();
-            let facts = Facts { path: entry.path, kind, to_float: entry.slot.to_float, is_root: entry.depth == 0 };
+        for OutlinedCell { path, depth, kind, to_float, has_matrices } in outline.cells {
+            above.truncate(depth + 1);
+            let around = &above[depth];
+            let facts = Facts { path: &path, kind: &kind, to_float, is_root: depth == 0 };
             matching.clear();
-            matching.extend((0..hits.len()).filter(|&i| self.rules[i].select.matches(facts.path, kind)));
+            matching.extend((0..hits.len()).filter(|&i| self.rules[i].select.matches(facts.path, facts.kind)));
             matching.iter().for_each(|&i| hits[i] += 1);
             order.note(&matching);
             let verdict = decide(prepared, &facts, &matching, around);
-            let inside = around.inside(&verdict, entry.path);
+            let inside = around.inside(&verdict, &path);
             let adapter = prepared.adapter(&facts, around, &verdict);
             choices.push(verdict.choice);
-            let (path, kind) = (entry.path.to_string(), Cow::Borrowed(kind));
             decisions.push(Decision {
                 path,
                 kind,
                 run: verdict.run,
                 adapter,
                 recompute: prepared.recompute(&matching),
-                wide_weight_grads: verdict.wide_weight_grads && has_matrices(&**entry.slot.cell),
+                wide_weight_grads: verdict.wide_weight_grads && has_matrices,
                 turns_weight_grads: Some(verdict.wide_weight_grads).filter(|wide| *wide != around.wide_weight_grads),
                 because: verdict.because,
                 overridden: verdict.overridden,
                 predicted: None,
             });
             above.push(inside);
-        });
+        }
         for (rule, hits) in self.rules.iter().zip(hits) {
             check_hits(rule, hits, &decisions)?;
         }
@@ -223,15 +233,6 @@ impl Plan {
     pub fn wrapped(&self) -> usize {
         self.decisions.iter().filter(|d| d.adapter.is_some()).count()
     }
-}
-
-/// Whether a cell has weights of its own, which biases and the parameters of norms are not.
-fn has_matrices(cell: &dyn Cell) -> bool {
-    let mut found = false;
-    cell.visit(&mut |_, node| {
-        found |= matches!(node, Node::Param(param) if param.is_trained() && param.shape().len() > 1);
-    });
-    found
 }
 
 /// Which rules decide something, and which rule came before those that do not.

@@ -9,6 +9,7 @@ const TARGETS: &[(&str, &[&str])] = &[
     ("policy", &["policies", "tests/policies"]),
     ("model", &["models"]),
     ("weights", &[]),
+    ("stored", &["fuzz/seeds/weights"]),
     ("digits", &[]),
     ("csv", &[]),
     ("images", &[]),

@@ -1,6 +1,8 @@
 //! `cargo xtask NAME`: checks that take too long, or need too much, for `cargo test`.
 
+mod convert;
 mod deny;
+mod export;
 mod fuzz;
 mod miri;
 mod mutants;
@@ -24,7 +26,9 @@ struct Command {
 
 const COMMANDS: &[Command] = &[
     Command { name: "asan", about: sanitizers::ASAN, run: sanitizers::asan },
+    Command { name: "convert", about: convert::ABOUT, run: convert::run },
     Command { name: "deny", about: deny::ABOUT, run: deny::run },
+    Command { name: "export", about: export::ABOUT, run: export::run },
     Command { name: "fuzz", about: fuzz::ABOUT, run: fuzz::run },
     Command { name: "miri", about: miri::ABOUT, run: miri::run },
     Command { name: "mutants", about: mutants::ABOUT, run: mutants::run },

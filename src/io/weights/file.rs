@@ -19,7 +19,7 @@ use crate::{
 /// The metadata entry that says which paths share a parameter.
 const TIED: &str = "tied";
 /// The metadata entry of the checksum, where a file has words of its own.
-const CHECKSUM: &str = "crc32";
+pub(crate) const CHECKSUM: &str = "crc32";
 
 /// What a file has beside tensors.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +102,16 @@ pub(super) fn words(bytes: &[u8], entry: &str, tensors: &BTreeMap<String, Stored
     }
 }
 
+/// Refuses the archives and pickles of `torch.save`, by their first bytes.
+pub(crate) fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
+    if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02") {
+        let words =
+            "a file of `torch.save`; write the state dict as safetensors, as the guide page on weights of torch shows";
+        return Err(Error::weights(words));
+    }
+    Ok(())
+}
+
 fn damaged(error: &safetensors::SafeTensorError) -> Error {
     Error::weights(format!("not a whole safetensors file: {error}"))
 }
@@ -121,11 +131,7 @@ type Tensors<'a> = (BTreeMap<String, Stored<'a>>, BTreeMap<String, String>);
 impl<'a> Stored<'a> {
     /// All tensors of a file.
     pub fn all(bytes: &'a [u8]) -> Result<Tensors<'a>> {
-        // The archives and pickles of `torch.save`.
-        if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02") {
-            let words = "a file of `torch.save`; write the state dict as safetensors, as the guide page on weights of torch shows";
-            return Err(Error::weights(words));
-        }
+        check_is_safetensors(bytes)?;
         let damaged = |e| damaged(&e);
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
         let tied = match header.metadata().as_ref().and_then(|entries| entries.get(TIED)) {
@@ -220,7 +226,7 @@ impl<'a> Stored<'a> {
     }
 }
 
-fn dtype_in_file(dtype: DType) -> Dtype {
+pub(crate) fn dtype_in_file(dtype: DType) -> Dtype {
     match dtype {
         DType::F64 => Dtype::F64,
         DType::F32 => Dtype::F32,

@@ -17,7 +17,7 @@ mod options;
 
 use std::{borrow::Borrow, collections::BTreeMap, path::Path};
 
-pub(crate) use file::File;
+pub(crate) use file::{CHECKSUM, File, check_is_safetensors, dtype_in_file};
 pub use loaded::Loaded;
 pub use options::LoadOptions;
 

@@ -365,4 +365,23 @@ pub const MUTATIONS: &[Mutation] = &[
         &[("count as f64 / (count - 1) as f64", "1.0 + 0.0 * count as f64")],
         &["layers", "mindspore"],
     ),
+    // Weights of other tools.
+    mutation(
+        "a conversion does not count what becomes infinite",
+        "src/kernels/counted.rs",
+        &[("u32::from((x < f32::INFINITY) & (y == f32::INFINITY))", "u32::from((x < 0.0) & (y == f32::INFINITY))")],
+        &["lib", "convert"],
+    ),
+    mutation(
+        "a folder is replaced though a file of it is lost",
+        "src/io/stored/convert.rs",
+        &[("!new.contains(&path.as_path())", "new.is_empty() && path.exists()")],
+        &["convert"],
+    ),
+    mutation(
+        "an index names any file",
+        "src/io/stored/folder.rs",
+        &[("match plain && !name.contains(['/', '\\\\']) {", "match plain || name.contains('/') {")],
+        &["lib", "convert"],
+    ),
 ];

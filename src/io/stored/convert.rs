@@ -1,0 +1,322 @@
+//! Writing a stored model again with other dtypes, a part of one tensor at a time.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use serde::{Serialize, Serializer};
+
+use super::{Header, StoredModel, StoredTensor, WeightFile, cell_of, folder};
+use crate::{
+    DType,
+    error::{Error, Result},
+    io::files::{self, Writer},
+    kernels::counted::{Rounded, convert_counted},
+    logging::event,
+};
+
+/// Bytes of a tensor that are in memory at a time. A multiple of the size of every element.
+const CHUNK: usize = 4 << 20;
+/// How many tensors an error names.
+const NAMED: usize = 8;
+
+/// What [`Plan::convert`](crate::Plan::convert) may do beside storing tensors in 16 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "options do nothing until something is converted with them"]
+pub struct ConvertOptions {
+    pub(crate) widen: bool,
+    overflow: bool,
+    replace: bool,
+}
+
+impl ConvertOptions {
+    /// Tensors are narrowed and never widened, no finite value becomes infinite, and nothing that is there is replaced.
+    pub fn new() -> Self {
+        ConvertOptions::default()
+    }
+
+    /// Whether 16-bit tensors of cells that do not run low are stored in f32.
+    pub fn widen(mut self, widen: bool) -> Self {
+        self.widen = widen;
+        self
+    }
+
+    /// Whether finite values may become infinite.
+    pub fn allow_overflow(mut self, allow: bool) -> Self {
+        self.overflow = allow;
+        self
+    }
+
+    /// Whether a file or a folder that is there is replaced. A folder is replaced only if it has no file that the new
+    /// one has not.
+    pub fn replace(mut self, replace: bool) -> Self {
+        self.replace = replace;
+        self
+    }
+}
+
+/// What a conversion did.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Converted {
+    /// Every tensor, file by file, in the order in which they are written.
+    pub tensors: Vec<ConvertedTensor>,
+    /// Bytes of all tensors before.
+    pub bytes_before: u64,
+    /// Bytes of all tensors after.
+    pub bytes_after: u64,
+    /// The other files of a folder that were copied.
+    #[serde(serialize_with = "as_text")]
+    pub copied: Vec<PathBuf>,
+    /// The other files of a folder that were not: weights in other formats, and files of more than 64 MiB.
+    #[serde(serialize_with = "as_text")]
+    pub left_out: Vec<PathBuf>,
+}
+
+/// What was done to one tensor.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ConvertedTensor {
+    /// Its name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Its dtype before: `f32`, or as the file writes a dtype that this library has not.
+    pub before: Cow<'static, str>,
+    /// Its dtype after.
+    pub after: Cow<'static, str>,
+    /// The largest size of a value before, of f32, f16 and bf16. NaN is ignored. What is infinite is no JSON number,
+    /// and `null` there.
+    pub largest: Option<f32>,
+    /// Finite values that became infinite.
+    pub to_infinity: u64,
+    /// Values other than 0 that became 0.
+    pub to_zero: u64,
+    /// Values that lost digits because they became subnormal.
+    pub to_subnormal: u64,
+    /// The largest error relative to the value, of values that are finite before and after; 1 where a value became 0.
+    pub relative_error: f32,
+}
+
+impl ConvertedTensor {
+    /// Whether its dtype changed.
+    pub fn changed(&self) -> bool {
+        self.before != self.after
+    }
+}
+
+fn as_text<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
+}
+
+/// How a tensor is stored from now on; `None` leaves it as it is.
+type DTypeOf<'a> = &'a dyn Fn(&str) -> Result<Option<DType>>;
+
+/// A conversion that goes on.
+struct Run<'a> {
+    progress: &'a mut dyn FnMut(u64),
+    done: Vec<ConvertedTensor>,
+}
+
+impl StoredModel {
+    /// Writes the model to a file, or to a folder if it lies in one. `dtype_of` is asked with the path of each cell;
+    /// `progress` is told of the bytes that were read since it was called before.
+    pub(crate) fn convert(
+        &self,
+        to: &Path,
+        options: ConvertOptions,
+        dtype_of: DTypeOf<'_>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Converted> {
+        self.check_is_no_checkpoint()?;
+        let files = self.files.iter().map(|file| targets(file, dtype_of)).collect::<Result<Vec<Header>>>()?;
+        self.check_target(to, options)?;
+        let mut run = Run { progress, done: Vec::new() };
+        let (copied, left_out) = match &self.folder {
+            None => {
+                files::replace_by(to, |out| {
+                    run.file(&self.files[0], &files[0], out, to)?;
+                    run.check_overflow(options)
+                })?;
+                Default::default()
+            }
+            Some(of) => {
+                let beside = of.beside(&self.files)?;
+                if to.exists() {
+                    let new = self.files.iter().map(|file| Path::new(&file.name)).chain(of.index_name().map(Path::new));
+                    check_replaced(to, &new.chain(beside.copied.iter().map(PathBuf::as_path)).collect::<Vec<_>>())?;
+                }
+                files::replace_folder(to, |folder| {
+                    for (file, header) in self.files.iter().zip(&files) {
+                        let to = folder.join(&file.name);
+                        files::replace_by(&to, |out| run.file(file, header, out, &to))?;
+                    }
+                    run.check_overflow(options)?;
+                    let bytes = files.iter().flat_map(|file| &file.tensors).map(|tensor| tensor.bytes).sum();
+                    if let Some((name, index)) = of.index(bytes)? {
+                        files::replace(folder.join(name), &index)?;
+                    }
+                    let config = of.config(most(files.iter().flat_map(|file| &file.tensors)))?;
+                    for path in &beside.copied {
+                        match &config {
+                            Some(config) if path == Path::new("config.json") => {
+                                files::replace(folder.join(path), config)?;
+                            }
+                            _ => copy(&self.path.join(path), &folder.join(path))?,
+                        }
+                    }
+                    Ok(())
+                })?;
+                (beside.copied, beside.left_out)
+            }
+        };
+        let (bytes_before, tensors) = (self.bytes(), run.done);
+        let bytes_after = files.iter().flat_map(|file| &file.tensors).map(|tensor| tensor.bytes).sum();
+        event!(INFO, file = %to.display(), bytes = bytes_after, "stored model converted");
+        Ok(Converted { tensors, bytes_before, bytes_after, copied, left_out })
+    }
+
+    /// Refuses to write over the model itself, and over what is there without being asked to.
+    fn check_target(&self, to: &Path, options: ConvertOptions) -> Result<()> {
+        let refused = |words: &str| Err(Error::io(to, &io::Error::other(words)));
+        let real = |path: &Path| fs::canonicalize(path).map_err(|e| Error::io(path, &e));
+        let from = real(&self.path)?;
+        // A path without a folder lies in the current one.
+        let above = to.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if to.exists() && real(to)? == from {
+            return refused("it is the model that is read, and is never replaced");
+        }
+        if self.folder.is_some() && real(above)?.starts_with(&from) {
+            return refused("it lies in the folder that is read");
+        }
+        match (to.exists(), to.is_dir(), self.folder.is_some()) {
+            (true, true, false) => refused("a folder; a file is converted to a file"),
+            (true, false, true) => refused("a file; a folder is converted to a folder"),
+            (true, ..) if !options.replace => refused("is there already"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The header of the new file: wide tensors first, so that each begins at a multiple of its element.
+fn targets(file: &WeightFile, dtype_of: DTypeOf<'_>) -> Result<Header> {
+    let mut tensors = Vec::new();
+    for tensor in &file.header.tensors {
+        let target = dtype_of(cell_of(&tensor.name).0)?;
+        tensors.push(match (tensor.castable(), target) {
+            (Some(before), Some(after)) if before != after => tensor.stored_as(after),
+            _ => tensor.clone(),
+        });
+    }
+    tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.dtype.bitsize()));
+    Ok(Header { metadata: file.header.metadata.clone(), tensors })
+}
+
+/// The castable dtype that most numbers have.
+fn most<'a>(tensors: impl Iterator<Item = &'a StoredTensor>) -> Option<DType> {
+    let mut counts = BTreeMap::<DType, u64>::new();
+    for tensor in tensors {
+        if let Some(dtype) = tensor.castable() {
+            *counts.entry(dtype).or_default() += tensor.bytes / dtype.bytes() as u64;
+        }
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(dtype, _)| dtype)
+}
+
+/// Refuses to replace a folder with a file that the new one has not.
+fn check_replaced(folder: &Path, new: &[&Path]) -> Result<()> {
+    let there = folder::within(folder)?;
+    match there.iter().find(|(path, _)| !new.contains(&path.as_path())) {
+        None => Ok(()),
+        Some((path, _)) => {
+            let words = format!("the new folder has no `{}`, which would be lost", path.display());
+            Err(Error::io(folder, &io::Error::other(words)))
+        }
+    }
+}
+
+/// Copies a file, and makes the folder in which it lies.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if let Some(above) = to.parent() {
+        fs::create_dir_all(above).map_err(|e| Error::io(above, &e))?;
+    }
+    let mut file = File::open(from).map_err(|e| Error::io(from, &e))?;
+    files::replace_by(to, |out| io::copy(&mut file, out).map(drop).map_err(|e| Error::io(to, &e)))
+}
+
+impl Run<'_> {
+    /// Writes one file.
+    fn file(&mut self, file: &WeightFile, new: &Header, out: &mut File, to: &Path) -> Result<()> {
+        files::write_behind(out, to, |writer| self.tensors(file, new, writer))
+    }
+
+    fn tensors(&mut self, file: &WeightFile, new: &Header, writer: &mut Writer) -> Result<()> {
+        let unread = |e: io::Error| Error::io(&file.path, &e);
+        let old: BTreeMap<&str, &StoredTensor> = file.header.tensors.iter().map(|t| (t.name.as_str(), t)).collect();
+        let mut from = File::open(&file.path).map_err(unread)?;
+        let (mut bytes, mut converted) = (Vec::new(), writer.put(new.bytes()?)?);
+        for new in &new.tensors {
+            let old = old[new.name.as_str()];
+            let dtypes = old.castable().zip(new.castable());
+            let mut rounded = Rounded::default();
+            from.seek(SeekFrom::Start(old.start)).map_err(unread)?;
+            let mut left = old.bytes as usize;
+            while left > 0 {
+                let read = left.min(CHUNK);
+                bytes.resize(read, 0);
+                from.read_exact(&mut bytes).map_err(unread)?;
+                match dtypes {
+                    Some((before, after)) => {
+                        converted.resize(read / before.bytes() * after.bytes(), 0);
+                        rounded = rounded.and(convert_counted(before, after, &bytes, &mut converted));
+                        converted = writer.put(converted)?;
+                    }
+                    None => bytes = writer.put(bytes)?,
+                }
+                left -= read;
+                (self.progress)(read as u64);
+            }
+            let Rounded { largest, to_infinity, to_zero, to_subnormal, relative_error } = rounded;
+            self.done.push(ConvertedTensor {
+                name: old.name.clone(),
+                shape: old.shape.clone(),
+                before: old.dtype(),
+                after: new.dtype(),
+                largest: dtypes.map(|_| largest),
+                to_infinity,
+                to_zero,
+                to_subnormal,
+                relative_error,
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses infinities that were finite: a network returns NaN with them. All are found before one is told.
+    fn check_overflow(&self, options: ConvertOptions) -> Result<()> {
+        let over: Vec<&ConvertedTensor> = self.done.iter().filter(|tensor| tensor.to_infinity > 0).collect();
+        let Some(first) = over.first().filter(|_| !options.overflow) else { return Ok(()) };
+        let some = over.iter().take(NAMED).map(|tensor| {
+            let (values, largest) = (tensor.to_infinity, tensor.largest.unwrap_or_default());
+            format!("\n- `{}`: {values} of its values, up to {largest:e}", tensor.name)
+        });
+        let some: String = some.collect();
+        let more = match over.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!("\n- and {more} tensors more"),
+        };
+        let cell = match cell_of(&first.name).0 {
+            "" => "**",
+            cell => cell,
+        };
+        Err(Error::value(format!(
+            "finite values would become infinite in {}; a rule keeps a cell in float32, `{{ path: {cell}, run: float32 }}`, and \
+             bfloat16 has the range of float32:{some}{more}",
+            first.after
+        )))
+    }
+}

@@ -1,0 +1,208 @@
+//! The header of a safetensors file, read and written without the data behind it.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use safetensors::{Dtype, tensor::Metadata};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use super::StoredTensor;
+use crate::{
+    DType,
+    error::{Error, Result},
+    io::weights::{check_is_safetensors, dtype_in_file},
+};
+
+/// The longest header, which is that of the format.
+const MAX_BYTES: u64 = 100_000_000;
+/// Bytes of the length before the header.
+const LENGTH: u64 = 8;
+/// The data begins at a multiple of this.
+const ALIGNMENT: usize = 8;
+
+/// What a safetensors file says of its tensors.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Header {
+    pub metadata: BTreeMap<String, String>,
+    /// In the order of the data.
+    pub tensors: Vec<StoredTensor>,
+}
+
+impl Header {
+    /// The header of a file. No more of the file is read, and no more is allocated than the file is long.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read,
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when it is no whole safetensors file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let failed = |e: io::Error| Error::io(path, &e);
+        let mut file = File::open(path).map_err(failed)?;
+        let met = file.metadata().map_err(failed)?;
+        if !met.is_file() {
+            return Err(failed(io::Error::other("not a file")));
+        }
+        let mut start = Vec::new();
+        file.by_ref().take(LENGTH).read_to_end(&mut start).map_err(failed)?;
+        Header::parse(&start, met.len(), |bytes| {
+            let mut text = Vec::new();
+            file.take(bytes).read_to_end(&mut text).map_err(failed)?;
+            Ok(text)
+        })
+        .map_err(|e| if e.kind() == crate::ErrorKind::Io { e } else { e.context(path.display()) })
+    }
+
+    /// The header of a file of this length, whose first bytes are `start`; `read` reads that many bytes more.
+    fn parse(start: &[u8], file_bytes: u64, read: impl FnOnce(u64) -> Result<Vec<u8>>) -> Result<Self> {
+        check_is_safetensors(start)?;
+        let Ok(length) = start.try_into().map(u64::from_le_bytes) else {
+            return Err(damaged(format!("it has {} bytes, and the length of the header takes {LENGTH}", start.len())));
+        };
+        if length > MAX_BYTES || length > file_bytes - LENGTH {
+            return Err(damaged(format!(
+                "the header would have {length} bytes, and the file has {file_bytes}; at most {MAX_BYTES} are read"
+            )));
+        }
+        let text = read(length)?;
+        let header: Metadata = serde_json::from_slice(&text).map_err(|e| damaged(format!("its header: {e}")))?;
+        let (wanted, met) = (header.data_len() as u64, file_bytes - LENGTH - length);
+        if wanted != met {
+            return Err(damaged(format!("its tensors take {wanted} bytes, and {met} follow the header")));
+        }
+        let tensors = header.offset_keys().into_iter().filter_map(|name| {
+            let info = header.info(&name)?;
+            let (start, end) = info.data_offsets;
+            Some(StoredTensor {
+                dtype: info.dtype,
+                shape: info.shape.clone(),
+                start: LENGTH + length + start as u64,
+                bytes: (end - start) as u64,
+                name,
+            })
+        });
+        let tensors = tensors.collect();
+        let metadata = header.metadata().clone().unwrap_or_default().into_iter().collect();
+        Ok(Header { metadata, tensors })
+    }
+
+    /// The header with the length before it, for tensors that lie one behind the other.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        let json = serde_json::to_string(self).map_err(|e| Error::weights(e.to_string()))?;
+        let length = json.len().next_multiple_of(ALIGNMENT);
+        let mut bytes = (length as u64).to_le_bytes().to_vec();
+        bytes.extend_from_slice(json.as_bytes());
+        bytes.resize(LENGTH as usize + length, b' ');
+        Ok(bytes)
+    }
+}
+
+fn damaged(words: String) -> Error {
+    Error::weights(format!("not a whole safetensors file: {words}"))
+}
+
+impl Serialize for Header {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Entry<'a> {
+            dtype: Dtype,
+            shape: &'a [usize],
+            data_offsets: (u64, u64),
+        }
+        let mut map = serializer.serialize_map(None)?;
+        if !self.metadata.is_empty() {
+            map.serialize_entry("__metadata__", &self.metadata)?;
+        }
+        let mut start = 0;
+        for StoredTensor { name, dtype, shape, bytes, .. } in &self.tensors {
+            let data_offsets = (start, start + bytes);
+            map.serialize_entry(name, &Entry { dtype: *dtype, shape, data_offsets })?;
+            start += bytes;
+        }
+        map.end()
+    }
+}
+
+impl StoredTensor {
+    /// The dtype: `f32` for those of this library, else as the file writes it, as `F8_E4M3`.
+    pub fn dtype(&self) -> Cow<'static, str> {
+        match DType::ALL.into_iter().find(|dtype| dtype_in_file(*dtype) == self.dtype) {
+            Some(dtype) => dtype.name().into(),
+            None => self.dtype.to_string().into(),
+        }
+    }
+
+    /// The dtype, where a policy may cast it: f32, f16 and bf16.
+    pub(super) fn castable(&self) -> Option<DType> {
+        DType::ALL.into_iter().find(|dtype| dtype.is_castable() && dtype_in_file(*dtype) == self.dtype)
+    }
+
+    /// Whether its numbers are floating-point numbers of any dtype.
+    pub(super) fn is_float(&self) -> bool {
+        use Dtype::*;
+        !matches!(self.dtype, BOOL | U8 | I8 | U16 | I16 | U32 | I32 | U64 | I64)
+    }
+
+    /// As it lies in a file when it is stored in another dtype.
+    pub(super) fn stored_as(&self, dtype: DType) -> StoredTensor {
+        let elements = self.bytes * 8 / self.dtype.bitsize() as u64;
+        let bytes = elements * dtype.bytes() as u64;
+        StoredTensor { dtype: dtype_in_file(dtype), bytes, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(bytes: &[u8]) -> Result<Header> {
+        let (start, rest) = bytes.split_at(bytes.len().min(8));
+        Header::parse(start, bytes.len() as u64, |n| Ok(rest[..rest.len().min(n as usize)].to_vec()))
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_the_crate_reads_the_same() {
+        let tensor = |name: &str, dtype, shape: &[usize], bytes| StoredTensor {
+            name: name.into(),
+            dtype,
+            shape: shape.into(),
+            start: 0,
+            bytes,
+        };
+        let tensors = vec![tensor("b\n\"", Dtype::F32, &[2, 1], 8), tensor("a", Dtype::BF16, &[3], 6)];
+        let header = Header { metadata: [("format".to_string(), "pt".to_string())].into(), tensors };
+        let mut bytes = header.bytes().unwrap();
+        assert_eq!(bytes.len() % ALIGNMENT, 0);
+        bytes.extend([0; 14]);
+        let read = parse(&bytes).unwrap();
+        assert_eq!(read.metadata, header.metadata);
+        let places: Vec<_> = read.tensors.iter().map(|t| (t.name.as_str(), t.start, t.bytes)).collect();
+        let data = bytes.len() as u64 - 14;
+        assert_eq!(places, [("b\n\"", data, 8), ("a", data + 8, 6)]);
+        let theirs = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        assert_eq!(theirs.tensor("a").unwrap().shape(), [3]);
+    }
+
+    #[test]
+    fn a_damaged_header_says_how() {
+        let whole = Header { metadata: BTreeMap::new(), tensors: Vec::new() }.bytes().unwrap();
+        for (bytes, says) in [
+            (&b""[..], "it has 0 bytes"),
+            (
+                b"\xff\xff\xff\xff\xff\xff\xff\xff",
+                "the header would have 18446744073709551615 bytes, and the file has 8",
+            ),
+            (b"\x04\0\0\0\0\0\0\0{}", "the header would have 4 bytes"),
+            (b"\x02\0\0\0\0\0\0\0{}x", "its tensors take 0 bytes, and 1 follow the header"),
+            (b"\x02\0\0\0\0\0\0\0[]", "its header: "),
+            (b"PK\x03\x04....", "a file of `torch.save`"),
+        ] {
+            let message = parse(bytes).unwrap_err().to_string();
+            assert!(message.contains(says), "{message}");
+        }
+        assert!(parse(&whole).unwrap().tensors.is_empty());
+    }
+}

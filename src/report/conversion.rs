@@ -1,0 +1,131 @@
+//! What a conversion of a stored model did, as a table and as a page.
+
+use super::{
+    printable,
+    table::{Layout, one_line_a_row},
+};
+use crate::{
+    io::stored::{Converted, ConvertedTensor},
+    rewrite::bytes,
+};
+
+const HEADER: [&str; 8] =
+    ["tensor", "shape", "dtype", "largest", "to infinity", "to zero", "to subnormal", "relative error"];
+const NUMBERS: [usize; 5] = [3, 4, 5, 6, 7];
+
+/// A table with a row for each tensor: what it was and is, its largest value, and what rounding lost.
+pub fn conversion_table(converted: &Converted) -> String {
+    conversion_table_by(converted, one_line_a_row)
+}
+
+/// As [`conversion_table`], laid out in another way.
+pub(crate) fn conversion_table_by(converted: &Converted, layout: Layout) -> String {
+    layout(&HEADER, converted.tensors.iter().map(row).collect(), &NUMBERS)
+}
+
+/// How many tensors changed, and how many bytes there were and are, in a line.
+pub fn conversion_summary(converted: &Converted) -> String {
+    let Converted { tensors, bytes_before, bytes_after, .. } = converted;
+    let changed: Vec<&ConvertedTensor> = tensors.iter().filter(|tensor| tensor.changed()).collect();
+    let sum = |of: fn(&ConvertedTensor) -> u64| tensors.iter().map(of).sum::<u64>();
+    let lost = [
+        (sum(|tensor| tensor.to_infinity), "became infinite"),
+        (sum(|tensor| tensor.to_zero), "became 0"),
+        (sum(|tensor| tensor.to_subnormal), "became subnormal"),
+    ];
+    let lost: Vec<String> =
+        lost.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    let lost = if lost.is_empty() { String::new() } else { format!("; values: {}", lost.join(", ")) };
+    let (before, after) = (bytes(*bytes_before), bytes(*bytes_after));
+    format!("{} of {} tensors changed; {before} before, {after} after{lost}", changed.len(), tensors.len())
+}
+
+fn row(tensor: &ConvertedTensor) -> Vec<String> {
+    let ConvertedTensor { name, shape, before, after, largest, to_infinity, to_zero, to_subnormal, relative_error } =
+        tensor;
+    let dtype = if tensor.changed() { format!("{before} -> {after}") } else { before.to_string() };
+    let count = |count: &u64| if tensor.changed() { count.to_string() } else { "-".into() };
+    vec![
+        printable(name).into_owned(),
+        format!("{shape:?}"),
+        dtype,
+        largest.map_or("-".into(), |largest| format!("{largest:.3e}")),
+        count(to_infinity),
+        count(to_zero),
+        count(to_subnormal),
+        if tensor.changed() { format!("{relative_error:.1e}") } else { "-".into() },
+    ]
+}
+
+/// A page that needs no other file, light or dark as the reader's system is. `heads` are lines of name and text above
+/// the table.
+pub fn conversion_html(converted: &Converted, heads: &[(&str, String)]) -> String {
+    let heads = heads.iter().map(|(name, text)| format!("<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(text)));
+    let heads: String = heads.collect();
+    let header: String = HEADER.iter().map(|name| format!("<th>{name}</th>")).collect();
+    let rows: String = converted.tensors.iter().map(html_row).collect();
+    let summary = conversion_summary(converted);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>What a conversion did</title>\n\
+         <style>{STYLE}</style>\n<h1>What a conversion did</h1>\n<dl>{heads}</dl>\n<p>{summary}</p>\n\
+         <table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</html>\n"
+    )
+}
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --line: #d0d0d0; --lost: #b00020; --same: #707070; }
+@media (prefers-color-scheme: dark) { :root { --line: #454545; --lost: #ff8a80; --same: #a0a0a0; } }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem; background: Canvas; color: CanvasText; }
+h1 { font-size: 1.3rem; }
+dl { display: grid; grid-template-columns: max-content auto; gap: 0 1rem; }
+dd { margin: 0; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .7rem; border-bottom: 1px solid var(--line); text-align: left; }
+th { position: sticky; top: 0; background: Canvas; }
+td:nth-child(n+4) { text-align: right; }
+tr.same { color: var(--same); }
+tr.lost td { color: var(--lost); }
+";
+
+fn html_row(tensor: &ConvertedTensor) -> String {
+    let class = match () {
+        () if tensor.to_infinity > 0 => "lost",
+        () if !tensor.changed() => "same",
+        () => "changed",
+    };
+    let cells: String = row(tensor).iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
+    format!("<tr class=\"{class}\">{cells}</tr>\n")
+}
+
+/// The text on one line, without what HTML reads.
+fn escaped(text: &str) -> String {
+    printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_shows_what_a_file_says_and_reads_none_of_it() {
+        let tensor = ConvertedTensor {
+            name: "<script>\"a\u{1b}&".into(),
+            shape: vec![2],
+            before: "f32".into(),
+            after: "f16".into(),
+            largest: Some(1e5),
+            to_infinity: 1,
+            to_zero: 0,
+            to_subnormal: 2,
+            relative_error: 0.25,
+        };
+        let (copied, left_out) = (Vec::new(), Vec::new());
+        let converted = Converted { tensors: vec![tensor], bytes_before: 8, bytes_after: 4, copied, left_out };
+        let page = conversion_html(&converted, &[("from", "<b>".into())]);
+        assert!(page.contains("<tr class=\"lost\"><td>&lt;script&gt;&quot;a\\u{1b}&amp;</td>"), "{page}");
+        assert!(page.contains("<dd>&lt;b&gt;</dd>") && !page.contains("<script>"), "{page}");
+        let summary = "1 of 1 tensors changed; 8 B before, 4 B after; values: 1 became infinite, 2 became subnormal";
+        assert_eq!(conversion_summary(&converted), summary);
+    }
+}

@@ -1,0 +1,581 @@
+//! Weights of other tools: what their names tell, and what a conversion writes. Rounding is compared with the crate
+//! `half`, the files with the crate `safetensors`.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use half::{bf16, f16};
+use precast::{
+    ErrorKind,
+    io::{
+        models::Model,
+        stored::{ConvertOptions, Converted, ConvertedTensor, StoredModel},
+        weights,
+    },
+    prelude::*,
+};
+use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
+use serde_json::{Value, json};
+
+thread_local! {
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Measuring;
+
+// SAFETY: it is the system's allocator, which is told everything as it was asked.
+unsafe impl GlobalAlloc for Measuring {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(layout.size())));
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Measuring = Measuring;
+
+/// The answer, and the largest block of memory that this thread asked for on the way.
+fn largest_block<R>(f: impl FnOnce() -> R) -> (R, usize) {
+    LARGEST.set(0);
+    let answer = f();
+    (answer, LARGEST.get())
+}
+
+/// A folder of its own for one test, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("precast-convert-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        names(&self.0)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// A tensor of a file that is made.
+type Made = (&'static str, Dtype, Vec<usize>, Vec<u8>);
+
+fn f32s(name: &'static str, shape: &[usize], values: &[f32]) -> Made {
+    (name, Dtype::F32, shape.to_vec(), values.iter().flat_map(|x| x.to_le_bytes()).collect())
+}
+
+/// Numbers of many sizes, some of them beyond 16 bits.
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    let mut rng = Rng::seed(seed);
+    let number = |rng: &mut Rng| (rng.bits() as i32 as f32 / 2e9) * 2f32.powi((rng.bits() % 36) as i32 - 26);
+    (0..count).map(|_| number(&mut rng)).collect()
+}
+
+fn file(tensors: &[Made]) -> Vec<u8> {
+    let view = |(name, dtype, shape, data): &'_ Made| {
+        let data: &'static [u8] = Box::leak(data.clone().into_boxed_slice());
+        (*name, TensorView::new(*dtype, shape.clone(), data).unwrap())
+    };
+    serialize(tensors.iter().map(view), Some([("format".to_string(), "pt".to_string())].into())).unwrap()
+}
+
+fn convert(from: &Path, to: &Path, policy: &str, options: ConvertOptions) -> Result<Converted> {
+    let model = StoredModel::open(from)?;
+    let policy = match Policy::names().any(|name| name == policy) {
+        true => Policy::named(policy)?,
+        false => Policy::parse(policy, "policy.yaml")?,
+    };
+    let (mut told, plan) = (0, policy.plan_outline(model.outline())?);
+    let converted = plan.convert(&model, to, options, &mut |bytes| told += bytes)?;
+    assert_eq!(told, model.bytes(), "progress tells of every byte");
+    Ok(converted)
+}
+
+fn row<'a>(converted: &'a Converted, name: &str) -> &'a ConvertedTensor {
+    converted.tensors.iter().find(|tensor| tensor.name == name).unwrap()
+}
+
+#[test]
+fn each_tensor_has_the_dtype_of_its_cell_and_the_bits_of_one_rounding() {
+    let folder = Folder::new("bits");
+    // More than a chunk of 4 MiB, and no multiple of anything.
+    let weight = numbers(1_100_003, 1);
+    let bias: Vec<f32> = numbers(17, 2);
+    let tensors = vec![
+        f32s("big.weight", &[1_100_003, 1], &weight),
+        f32s("norm.weight", &[17], &bias),
+        f32s("norm.bias", &[17], &bias),
+        f32s("empty.weight", &[0, 4], &[]),
+        ("half.weight", Dtype::F16, vec![3, 1], [0x3c00u16, 0x0001, 0x7c01].map(u16::to_le_bytes).concat()),
+        ("double.weight", Dtype::F64, vec![1, 1], 0.1f64.to_le_bytes().to_vec()),
+        ("ids", Dtype::I64, vec![2], [1i64, -1].map(i64::to_le_bytes).concat()),
+        ("mask", Dtype::BOOL, vec![3], vec![0, 1, 1]),
+        ("eight.weight", Dtype::F8_E4M3, vec![2, 2], vec![1, 2, 3, 255]),
+    ];
+    fs::write(folder.at("in"), file(&tensors)).unwrap();
+    for (policy, low) in [("o2", Dtype::F16), ("o2-bf16", Dtype::BF16)] {
+        let to = folder.at(policy);
+        let (converted, block) = largest_block(|| convert(&folder.at("in"), &to, policy, ConvertOptions::new()));
+        let converted = converted.unwrap();
+        assert!(block <= 4 << 20, "a block of {block} bytes");
+        let bytes = fs::read(&to).unwrap();
+        let read = SafeTensors::deserialize(&bytes).unwrap();
+        assert_eq!(read.len(), tensors.len());
+        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+        assert_eq!(header.metadata().as_ref().unwrap()["format"], "pt");
+        let rounded = |values: &[f32]| -> Vec<u8> {
+            let bits =
+                |x: &f32| if low == Dtype::F16 { f16::from_f32(*x).to_bits() } else { bf16::from_f32(*x).to_bits() };
+            values.iter().flat_map(|x| bits(x).to_le_bytes()).collect()
+        };
+        for (name, dtype, shape, data) in &tensors {
+            let met = read.tensor(name).unwrap();
+            assert_eq!(met.shape(), shape);
+            let expected = match *name {
+                "big.weight" => rounded(&weight),
+                // An f16 with a signalling NaN; in bf16 it has the same three values, rounded.
+                "half.weight" if low == Dtype::BF16 => {
+                    [1.0, 2f32.powi(-24)].map(|x| bf16::from_f32(x).to_le_bytes()).concat()
+                }
+                _ => data.clone(),
+            };
+            let wanted = if ["big.weight", "empty.weight", "half.weight"].contains(name) { low } else { *dtype };
+            assert_eq!(met.dtype(), wanted, "{name}");
+            assert!(met.data().starts_with(&expected), "{name}");
+        }
+        // Each begins at a multiple of its element.
+        let starts = read.tensors().into_iter().map(|(name, view)| {
+            let start = view.data().as_ptr() as usize - bytes.as_ptr() as usize;
+            (name, start % (view.dtype().bitsize() / 8))
+        });
+        assert!(starts.into_iter().all(|(_, rest)| rest == 0));
+        let total: usize = read.tensors().iter().map(|(_, view)| view.data().len()).sum();
+        assert_eq!(converted.bytes_after, total as u64);
+    }
+}
+
+#[test]
+fn what_is_lost_is_counted_by_its_definition() {
+    let folder = Folder::new("lost");
+    let values = numbers(70_001, 3);
+    fs::write(folder.at("in"), file(&[f32s("fc.weight", &[70_001, 1], &values)])).unwrap();
+    let converted = convert(&folder.at("in"), &folder.at("out"), "o3", ConvertOptions::new()).unwrap();
+    let met = row(&converted, "fc.weight");
+    let count = |lost: &dyn Fn(f32, f32) -> bool| {
+        values.iter().filter(|x| lost(**x, f16::from_f32(**x).to_f32())).count() as u64
+    };
+    assert_eq!(met.to_infinity, 0);
+    assert_eq!(met.to_zero, count(&|x, y| x != 0.0 && y == 0.0));
+    assert_eq!(met.to_subnormal, count(&|x, y| y != 0.0 && y.abs() < 2f32.powi(-14) && x != y));
+    assert_eq!(met.largest, values.iter().map(|x| x.abs()).reduce(f32::max));
+    assert!(met.to_zero > 100 && met.to_subnormal > 1000 && met.relative_error == 1.0, "{met:?}");
+    assert_eq!((met.before.as_ref(), met.after.as_ref()), ("f32", "f16"));
+}
+
+#[test]
+fn values_that_become_infinite_are_an_error_unless_they_are_allowed() {
+    let folder = Folder::new("overflow");
+    let large = [1e5f32, -7e4, 1.0, f32::INFINITY];
+    let tensors =
+        [f32s("a.b.weight", &[4, 1], &large), f32s("c.weight", &[4, 1], &large), f32s("d.weight", &[1, 1], &[1.0])];
+    fs::write(folder.at("in"), file(&tensors)).unwrap();
+    let error = convert(&folder.at("in"), &folder.at("out"), "o2", ConvertOptions::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Value);
+    let message = error.to_string();
+    assert!(
+        message.contains("would become infinite in f16; a rule keeps a cell in float32, `{ path: a.b, run: float32 }`")
+    );
+    assert!(
+        message.contains("\n- `a.b.weight`: 2 of its values, up to inf\n- `c.weight`: 2 of its values"),
+        "{message}"
+    );
+    assert_eq!(folder.names(), ["in"], "nothing is left");
+    // The rule that the message names keeps the cell.
+    let rules =
+        "version: 1\nlevel: O2\ndtype: float16\nrules: [{ path: a.b, run: float32 }, { path: c, run: float32 }]\n";
+    let converted = convert(&folder.at("in"), &folder.at("ruled"), rules, ConvertOptions::new()).unwrap();
+    let changed: Vec<&str> = converted.tensors.iter().filter(|t| t.changed()).map(|t| t.name.as_str()).collect();
+    assert_eq!(changed, ["d.weight"]);
+    let allowed = ConvertOptions::new().allow_overflow(true);
+    let converted = convert(&folder.at("in"), &folder.at("out"), "o2", allowed).unwrap();
+    assert_eq!(row(&converted, "c.weight").to_infinity, 2);
+    convert(&folder.at("in"), &folder.at("bf16"), "o2-bf16", ConvertOptions::new()).unwrap();
+}
+
+#[test]
+fn tensors_are_widened_only_when_that_is_asked_for() {
+    let folder = Folder::new("widen");
+    let values = [1.0f32, 6.0e-8, -65504.0];
+    fs::write(folder.at("f32"), file(&[f32s("fc.weight", &[3, 1], &values), f32s("norm.weight", &[3], &values)]))
+        .unwrap();
+    convert(&folder.at("f32"), &folder.at("f16"), "o3", ConvertOptions::new()).unwrap();
+    let dtypes = |to: &str, policy: &str, options: ConvertOptions| -> Vec<String> {
+        let converted = convert(&folder.at("f16"), &folder.at(to), policy, options).unwrap();
+        ["fc.weight", "norm.weight"].map(|name| row(&converted, name).after.to_string()).to_vec()
+    };
+    assert_eq!(dtypes("o0", "o0", ConvertOptions::new()), ["f16", "f16"]);
+    assert_eq!(dtypes("o2", "o2", ConvertOptions::new()), ["f16", "f16"], "a norm runs in f32, and its tensor stays");
+    let widen = ConvertOptions::new().widen(true);
+    assert_eq!(dtypes("o2w", "o2", widen), ["f16", "f32"]);
+    assert_eq!(dtypes("o0w", "o0", widen), ["f32", "f32"]);
+    let bytes = fs::read(folder.at("o0w")).unwrap();
+    let read = SafeTensors::deserialize(&bytes).unwrap();
+    let expected: Vec<u8> = values.iter().flat_map(|x| f16::from_f32(*x).to_f32().to_le_bytes()).collect();
+    assert_eq!(read.tensor("fc.weight").unwrap().data(), expected);
+}
+
+/// A folder of Hugging Face with two shards and all that lies beside them.
+fn model_folder(folder: &Path) {
+    fs::create_dir_all(folder.join("1_Pooling")).unwrap();
+    let one = [f32s("embed_tokens.weight", &[5, 2], &[0.5; 10]), f32s("norm.weight", &[2], &[1.0; 2])];
+    let two = [f32s("layers.0.q_proj.weight", &[2, 2], &[0.25; 4])];
+    fs::write(folder.join("model-1.safetensors"), file(&one)).unwrap();
+    fs::write(folder.join("model-2.safetensors"), file(&two)).unwrap();
+    let index = json!({
+        "metadata": {"total_size": 64, "total_parameters": 16},
+        "weight_map": {
+            "embed_tokens.weight": "model-1.safetensors", "norm.weight": "model-1.safetensors",
+            "layers.0.q_proj.weight": "model-2.safetensors",
+        },
+    });
+    fs::write(folder.join("model.safetensors.index.json"), index.to_string()).unwrap();
+    let config = json!({"architectures": ["TinyForCausalLM"], "torch_dtype": "float32", "vocab_size": 5});
+    fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    fs::write(folder.join("tokenizer.json"), "{}").unwrap();
+    fs::write(folder.join("1_Pooling/config.json"), "{\"mean\": true}").unwrap();
+    fs::write(folder.join("pytorch_model.bin"), "PK").unwrap();
+    fs::write(folder.join(".gitattributes"), "x").unwrap();
+}
+
+fn json_of(path: PathBuf) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_folder_is_converted_with_all_that_belongs_to_it() {
+    let folder = Folder::new("folder");
+    let from = folder.at("model");
+    model_folder(&from);
+    let model = StoredModel::open(&from).unwrap();
+    assert_eq!((model.architecture(), model.bytes(), model.tensors().count()), (Some("TinyForCausalLM"), 64, 3));
+    let outline = model.outline();
+    let cells: BTreeMap<&str, &str> = outline.cells().iter().map(|cell| (&*cell.path, &*cell.kind)).collect();
+    let expected = [
+        ("", "TinyForCausalLM"),
+        ("embed_tokens", "Embedding"),
+        ("layers", "Container"),
+        ("layers.0", "Container"),
+        ("layers.0.q_proj", "Dense"),
+        ("norm", "RmsNorm"),
+    ];
+    assert_eq!(cells, expected.into());
+
+    let to = folder.at("low");
+    let converted = convert(&from, &to, "o2", ConvertOptions::new()).unwrap();
+    assert_eq!((converted.bytes_before, converted.bytes_after), (64, 36));
+    let text = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+    assert_eq!(text(&converted.copied), ["1_Pooling/config.json", "config.json", "tokenizer.json"]);
+    assert_eq!(text(&converted.left_out), ["pytorch_model.bin"]);
+    let index = json_of(to.join("model.safetensors.index.json"));
+    assert_eq!(index["metadata"], json!({"total_size": 36, "total_parameters": 16}));
+    assert_eq!(index["weight_map"], json_of(from.join("model.safetensors.index.json"))["weight_map"]);
+    let config = json!({"architectures": ["TinyForCausalLM"], "torch_dtype": "float16", "vocab_size": 5});
+    assert_eq!(json_of(to.join("config.json")), config);
+    assert_eq!(fs::read_to_string(to.join("1_Pooling/config.json")).unwrap(), "{\"mean\": true}");
+    assert_eq!(StoredModel::open(&to).unwrap().bytes(), 36);
+    assert_eq!(folder.names(), ["low", "model"], "nothing else is left");
+
+    // What is there is replaced on request, unless something would be lost.
+    let again = |options| convert(&from, &to, "o2-bf16", options).map(drop).map_err(|error| error.to_string());
+    assert!(again(ConvertOptions::new()).unwrap_err().ends_with("is there already"));
+    let replace = ConvertOptions::new().replace(true);
+    again(replace).unwrap();
+    assert_eq!(json_of(to.join("config.json"))["torch_dtype"], "bfloat16");
+    fs::write(to.join("notes.txt"), "mine").unwrap();
+    assert!(again(replace).unwrap_err().ends_with("the new folder has no `notes.txt`, which would be lost"));
+    assert_eq!(fs::read_to_string(to.join("notes.txt")).unwrap(), "mine");
+    fs::remove_file(to.join("notes.txt")).unwrap();
+    fs::create_dir(to.join(".git")).unwrap();
+    assert!(again(replace).unwrap_err().ends_with("the new folder has no `.git`, which would be lost"));
+    assert_eq!(folder.names(), ["low", "model"]);
+}
+
+#[test]
+fn the_model_that_is_read_is_never_written() {
+    let folder = Folder::new("itself");
+    let model = folder.at("model");
+    model_folder(&model);
+    let before = names(&model);
+    let single = model.join("model-2.safetensors");
+    let replace = ConvertOptions::new().replace(true);
+    let message = |from: &Path, to: &Path| convert(from, to, "o2", replace).unwrap_err().to_string();
+    assert!(message(&model, &model).ends_with("is never replaced"));
+    assert!(message(&model, &model.join("../model")).ends_with("is never replaced"));
+    assert!(message(&model, &model.join("out")).ends_with("it lies in the folder that is read"));
+    assert!(message(&single, &single).ends_with("is never replaced"));
+    assert!(message(&single, &model).ends_with("a folder; a file is converted to a file"));
+    assert!(message(&model, &single).ends_with("it lies in the folder that is read"));
+    let other = folder.at("file");
+    fs::write(&other, "x").unwrap();
+    assert!(message(&model, &other).ends_with("a file; a folder is converted to a folder"));
+    // A folder that holds the model would be lost with it.
+    assert!(message(&model, &folder.0).contains("which would be lost"));
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(&single, folder.at("link")).unwrap();
+        assert!(message(&single, &folder.at("link")).ends_with("is never replaced"));
+    }
+    assert_eq!(names(&model), before);
+    assert!(message(&single, &folder.at("no/such/file")).contains("no/such/file: "));
+}
+
+/// The files of a folder in the cache of Hugging Face are links.
+#[test]
+#[cfg(unix)]
+fn links_to_files_are_followed() {
+    let folder = Folder::new("links");
+    model_folder(&folder.at("blobs"));
+    fs::create_dir(folder.at("snapshot")).unwrap();
+    for name in names(&folder.at("blobs")).iter().filter(|name| name.contains('.')) {
+        std::os::unix::fs::symlink(folder.at("blobs").join(name), folder.at("snapshot").join(name)).unwrap();
+    }
+    let converted = convert(&folder.at("snapshot"), &folder.at("out"), "o2", ConvertOptions::new()).unwrap();
+    assert_eq!(converted.bytes_after, 36);
+    assert!(!fs::symlink_metadata(folder.at("out").join("config.json")).unwrap().is_symlink());
+}
+
+#[test]
+fn an_index_that_is_wrong_says_where() {
+    let folder = Folder::new("index");
+    let model = folder.at("model");
+    model_folder(&model);
+    let index = model.join("model.safetensors.index.json");
+    let message = |map: Value| {
+        fs::write(&index, json!({"weight_map": map}).to_string()).unwrap();
+        StoredModel::open(&model).unwrap_err().to_string()
+    };
+    let place = index.display().to_string();
+    for (map, says) in [
+        (json!({"a": "model-3.safetensors"}), "it names the file `model-3.safetensors`, which is not there"),
+        (
+            json!({"a": "../x.safetensors"}),
+            "it names the file `../x.safetensors`; only names of files in the same folder",
+        ),
+        (json!({"a": "/etc/passwd"}), "only names of files in the same folder"),
+        (json!({"a": "model-1.safetensors"}), "it says that `a` is in `model-1.safetensors`, which has no such tensor"),
+        (json!({"a": 1}), "invalid type: integer"),
+    ] {
+        let message = message(map);
+        assert!(message.starts_with(&place) && message.contains(says), "{message}");
+    }
+    fs::write(&index, "{").unwrap();
+    assert!(StoredModel::open(&model).unwrap_err().to_string().starts_with(&place));
+    fs::remove_file(&index).unwrap();
+    let message = StoredModel::open(&model).unwrap_err().to_string();
+    assert!(message.contains("2 files end in `.safetensors`, and no index says which belong together"), "{message}");
+    let empty = folder.at("empty");
+    fs::create_dir(&empty).unwrap();
+    assert!(StoredModel::open(&empty).unwrap_err().to_string().contains("no file ends in `.safetensors`"));
+    assert_eq!(StoredModel::open(folder.at("nothing")).unwrap_err().kind(), ErrorKind::Io);
+}
+
+#[test]
+fn a_plan_of_another_model_and_a_checkpoint_are_refused() {
+    let folder = Folder::new("refused");
+    fs::write(folder.at("a"), file(&[f32s("a.weight", &[1, 1], &[1.0])])).unwrap();
+    fs::write(folder.at("b"), file(&[f32s("b.weight", &[1, 1], &[1.0])])).unwrap();
+    let [a, b] = ["a", "b"].map(|name| StoredModel::open(folder.at(name)).unwrap());
+    let plan = Policy::named("o2").unwrap().plan_outline(a.outline()).unwrap();
+    let error = plan.convert(&b, folder.at("out"), ConvertOptions::new(), &mut |_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Path);
+    let sum = Some([("crc32".to_string(), "00000000".to_string())].into());
+    fs::write(folder.at("c"), serialize(Vec::<(&str, TensorView<'_>)>::new(), sum).unwrap()).unwrap();
+    let message = convert(&folder.at("c"), &folder.at("out"), "o2", ConvertOptions::new()).unwrap_err().to_string();
+    assert!(message.contains("a checkpoint with a checksum"), "{message}");
+    let speed = "version: 1\nlevel: O2\ndtype: float16\nprefer: speed\n";
+    let message = convert(&folder.at("a"), &folder.at("out"), speed, ConvertOptions::new()).unwrap_err().to_string();
+    assert!(message.contains("there is only its outline"), "{message}");
+    assert_eq!(folder.names(), ["a", "b", "c"]);
+}
+
+/// Opens a file, and converts it if it can be opened. Neither panics, and no block of memory is much larger than the
+/// file.
+fn feed(folder: &Folder, bytes: &[u8]) -> bool {
+    fs::write(folder.at("in"), bytes).unwrap();
+    let (opened, block) = largest_block(|| StoredModel::open(folder.at("in")).map(|model| model.outline()));
+    assert!(block <= 64 * 1024 + 4 * bytes.len(), "a block of {block} bytes for a file of {}", bytes.len());
+    if opened.is_err() {
+        return false;
+    }
+    let options = ConvertOptions::new().replace(true).allow_overflow(true);
+    convert(&folder.at("in"), &folder.at("out"), "o2", options).unwrap();
+    SafeTensors::deserialize(&fs::read(folder.at("out")).unwrap()).unwrap();
+    true
+}
+
+fn small_file() -> Vec<u8> {
+    file(&[
+        f32s("layers.0.fc.weight", &[2, 3], &[0.5; 6]),
+        f32s("layers.0.norm.weight", &[3], &[1.0; 3]),
+        ("ids", Dtype::I64, vec![1], vec![0; 8]),
+    ])
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_refused_wherever_it_ends() {
+    let folder = Folder::new("cut");
+    let whole = small_file();
+    assert!(feed(&folder, &whole));
+    for len in 0..whole.len() {
+        assert!(!feed(&folder, &whole[..len]), "{len} of {} bytes", whole.len());
+    }
+    assert!(!feed(&folder, &[&whole[..], &[0]].concat()));
+}
+
+#[test]
+fn one_wrong_bit_in_the_header_panics_nowhere() {
+    let folder = Folder::new("bit");
+    let whole = small_file();
+    let header = 8 + u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let read = (0..header * 8).filter(|bit| {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        feed(&folder, &bytes)
+    });
+    // A bit in a name makes another name, and one in a shape or an offset contradicts the others.
+    let (read, all) = (read.count(), header * 8);
+    assert!(read > 0 && read < all / 2, "{read} of {all} were read");
+}
+
+/// `PRECAST_HEADERS=100000` for as many.
+#[test]
+fn mutated_headers_panic_nowhere() {
+    const WORDS: [&str; 14] = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"",
+        "18446744073709551615",
+        "-1",
+        "1e9",
+        "null",
+        "\"dtype\"",
+        "\"data_offsets\":[0,4]",
+        "\\u0000",
+    ];
+    let count = std::env::var("PRECAST_HEADERS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
+    let folder = Folder::new("mutated");
+    let whole = small_file();
+    let length = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let mut rng = Rng::seed(11);
+    for _ in 0..count {
+        let mut header = whole[8..8 + length].to_vec();
+        for _ in 0..1 + rng.bits() % 3 {
+            let at = (rng.bits() as usize) % header.len();
+            match rng.bits() % 4 {
+                0 => header[at] = rng.bits() as u8,
+                1 => drop(header.remove(at)),
+                2 => drop(header.splice(at..at, WORDS[rng.bits() as usize % WORDS.len()].bytes())),
+                _ => drop(header.splice(at..(at + 3).min(header.len()), [b'0' + (rng.bits() % 10) as u8])),
+            }
+            header.push(b' ');
+        }
+        // Now and then the length is wrong, too.
+        let said = if rng.bits().is_multiple_of(8) { rng.bits() >> (rng.bits() % 64) } else { header.len() as u64 };
+        feed(&folder, &[&said.to_le_bytes()[..], &header, &whole[8 + length..]].concat());
+    }
+}
+
+#[derive(Cell, Debug)]
+struct Named {
+    embed: Child<Embedding>,
+    encoder: Child<TransformerEncoderLayer>,
+    lstm: Child<LSTM>,
+    gru: Child<GRU>,
+    rms_norm: Child<RmsNorm>,
+    group_norm: Child<GroupNorm>,
+    layers: Vec<Child>,
+    deconv: Child<Conv1dTranspose>,
+    head: Child<Dense>,
+}
+
+impl Forward for Named {}
+
+/// The weights of a network alone lead to the decisions that the network itself leads to.
+#[test]
+fn inferred_cells_are_decided_as_the_cells_themselves() {
+    let folder = Folder::new("same");
+    let rng = &mut Rng::seed(1);
+    let own = Child::of(Named {
+        embed: Child::new(Embedding::new(9, 6, rng)),
+        encoder: Child::new(TransformerEncoderLayerSpec::new(6, 2).build(rng).unwrap()),
+        lstm: Child::new(LSTM::new(6, 5, rng)),
+        gru: Child::new(GRU::new(5, 4, rng)),
+        rms_norm: Child::new(RmsNorm::new(4)),
+        group_norm: Child::new(GroupNorm::new(2, 4)),
+        layers: vec![Child::of(Conv1d::new(4, 4, 3, rng)), Child::of(BatchNorm1d::new(4))],
+        deconv: Child::new(Conv1dTranspose::new(4, 2, 3, rng)),
+        head: Child::new(Dense::new(2, 3, rng)),
+    });
+    let models = Model::names().map(|name| (name, Model::named(name, 1).unwrap().net));
+    let mut compared = 0;
+    for (name, net) in models.chain([("own", own)]) {
+        weights::save(&net, folder.at(name)).unwrap();
+        let outline = StoredModel::open(folder.at(name)).unwrap().outline();
+        let has_tensors = |kind: &str| kind != "Container" && kind != "Unknown";
+        for policy in ["o1", "o2", "o3-bf16"].map(|policy| Policy::named(policy).unwrap()) {
+            let (plan, inferred) = (policy.plan(&net).unwrap(), policy.plan_outline(outline.clone()).unwrap());
+            for decision in inferred.decisions.iter().filter(|decision| has_tensors(&decision.kind)) {
+                // What is a cell inside of attention in a file may be a parameter here.
+                let above = decision.path.match_indices('.').map(|(at, _)| &decision.path[..at]).rev();
+                let own = [decision.path.as_str()].into_iter().chain(above).find_map(|path| plan.decision(path).ok());
+                let own = own.unwrap();
+                assert_eq!(decision.run, own.run, "{name}: {} ({}, {})", own.path, own.kind, decision.kind);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 60, "{compared} cells were compared");
+}
+
+/// The state dicts of torch's own layers, whose kinds are known.
+#[test]
+fn state_dicts_of_torch_tell_their_layers() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide/torch-encoder.safetensors");
+    let outline = StoredModel::open(folder).unwrap().outline();
+    let kind = |path: &str| outline.cells().iter().find(|cell| cell.path == path).unwrap().kind.to_string();
+    assert_eq!(kind("layers.0.self_attn"), "MultiheadAttention");
+    assert_eq!(kind("layers.1.linear2"), "Dense");
+    assert_eq!(kind("layers.1.norm2"), "LayerNorm");
+    assert!(outline.cells().iter().all(|cell| cell.kind != "Unknown"));
+}
