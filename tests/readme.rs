@@ -125,14 +125,18 @@ fn the_page_on_the_command_has_every_command() {
     assert!(missing.is_empty(), "docs/guide/the-command.md does not describe {missing:?}");
 }
 
-/// A policy that a document shows can be read, and so can a model.
+/// A policy that a document shows can be read, and so can a model and a run.
 #[test]
 fn policies_in_the_documents_are_policies() {
     let documents = documents();
     let read_policies = documents.iter().flat_map(|document| {
         let blocks = blocks(&read(document)).into_iter();
         let whole = blocks.filter(|block| block.language == "yaml" && block.text.starts_with("version: 1"));
-        let (models, policies): (Vec<_>, Vec<_>) = whole.partition(|block| block.text.contains("\nnet:"));
+        let (models, rest): (Vec<_>, Vec<_>) = whole.partition(|block| block.text.contains("\nnet:"));
+        let (runs, policies): (Vec<_>, Vec<_>) = rest.into_iter().partition(|block| block.text.contains("\ndata:"));
+        for run in runs {
+            precast::train::RunFile::parse(&run.text, &document.to_string_lossy()).unwrap();
+        }
         for model in models {
             precast::io::models::parse(&model.text, &document.to_string_lossy(), 0).unwrap();
         }
