@@ -68,14 +68,15 @@ fn go_on(run: &mut Run) -> Ended {
 fn a_run_that_is_stopped_at_any_step_ends_with_the_same_bits_and_metrics() {
     for policy in ["o0", "o2", "o2-bf16", "o1", "auto-bf16"] {
         let whole = folder(&format!("{policy}-whole"));
-        let mut run = Run::begin(&file(policy, ""), model(0), &whole).unwrap();
+        let more = ", schedule: cosine, warm_up: 3";
+        let mut run = Run::begin(&file(policy, more), model(0), &whole).unwrap();
         assert_eq!(go_on(&mut run), Ended::Done);
         assert_eq!(run.history().steps.len(), 30);
         drop(run);
 
         // Stopped after every step, and at the end of every epoch.
         let stopped = folder(&format!("{policy}-stopped"));
-        let mut run = Run::begin(&file(policy, ""), model(0), &stopped).unwrap();
+        let mut run = Run::begin(&file(policy, more), model(0), &stopped).unwrap();
         let mut stops = 0;
         while run.train(&mut |_| ControlFlow::Break(())).unwrap() == Ended::Interrupted {
             stops += 1;

@@ -384,4 +384,59 @@ pub const MUTATIONS: &[Mutation] = &[
         &[("match plain && !name.contains(['/', '\\\\']) {", "match plain || name.contains('/') {")],
         &["lib", "convert"],
     ),
+    // Runs.
+    mutation(
+        "a resumed run begins its schedule anew",
+        "src/train/fit.rs",
+        &[("stepped: count(STEPPED)? }", "stepped: 0 * count(STEPPED)? }")],
+        &["runs"],
+    ),
+    mutation(
+        "a resumed run begins its epoch anew",
+        "src/train/fit.rs",
+        &[("step: count(STEP)?,", "step: 0 * count(STEP)?,")],
+        &["runs"],
+    ),
+    mutation(
+        "metrics after the checkpoint stay",
+        "src/train/folder.rs",
+        &[("if whole > text as u64 {", "if whole > u64::MAX - text as u64 {")],
+        &["runs", "cli_runs"],
+    ),
+    mutation(
+        "the newest checkpoints are removed",
+        "src/train/folder.rs",
+        &[("for old in all.iter().rev().skip(keep) {", "for old in all.iter().skip(keep) {")],
+        &["runs"],
+    ),
+    mutation(
+        "data that changed is taken",
+        "src/train/folder.rs",
+        &[("if of(&then) == of(now) {", "if then.train_examples == now.train_examples {")],
+        &["runs"],
+    ),
+    mutation(
+        "two processes share a folder",
+        "src/train/folder.rs",
+        &[(
+            "        match lock.try_lock() {\n            Ok(()) => {}",
+            "        match lock.try_lock_shared() {\n            Ok(()) => {}",
+        )],
+        &["runs"],
+    ),
+    mutation(
+        "the last of equal probabilities is predicted",
+        "src/train/predict.rs",
+        &[("(0..of_example.len()).rev().max_by(", "(0..of_example.len()).max_by(")],
+        &["runs"],
+    ),
+    mutation(
+        "a worse score is the best",
+        "src/train/run.rs",
+        &[(
+            "epoch.score.is_better_than(history.epochs[best].score)",
+            "!epoch.score.is_better_than(history.epochs[best].score)",
+        )],
+        &["runs"],
+    ),
 ];
