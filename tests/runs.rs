@@ -126,6 +126,14 @@ fn two_runs_never_share_a_folder() {
     assert!(Run::begin(&file("o1", ""), model(0), &to).is_err());
     Run::resume(&to, model(0)).unwrap();
 
+    // What is left of a run that was killed while it began is in nobody's way.
+    let begun = folder("begun");
+    fs::create_dir_all(&begun).unwrap();
+    for name in ["policy.yaml", "plan.txt", ".precast-1-2.tmp"] {
+        fs::write(begun.join(name), "half").unwrap();
+    }
+    go_on(&mut Run::begin(&file("o0", ""), model(0), &begun).unwrap());
+
     let other = folder("files");
     fs::create_dir_all(&other).unwrap();
     fs::write(other.join("thesis.txt"), "all of it").unwrap();

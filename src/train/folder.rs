@@ -120,8 +120,21 @@ impl Folder {
     pub fn create(path: &Path) -> Result<Self> {
         let shown = path.display();
         fs::create_dir_all(path).map_err(|e| Error::io(path, &e))?;
-        let taken = fs::read_dir(path).map_err(|e| Error::io(path, &e))?.next().is_some();
-        if taken && path.join(RUN).is_file() {
+        let entries =
+            fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(|e| Error::io(path, &e))?;
+        // What a run writes before its run file is what is left of one that was killed while it began.
+        let of_a_run = |entry: &fs::DirEntry| {
+            let (name, empty) = (entry.file_name(), entry.metadata().is_ok_and(|met| met.len() == 0));
+            match name.to_str() {
+                Some(METRICS) => empty,
+                Some(name) => {
+                    [LOCK, POLICY, PLAN, ABOUT, STANDARDIZATION, MODEL].contains(&name) || name.starts_with(".precast-")
+                }
+                None => false,
+            }
+        };
+        let taken = !entries.iter().all(of_a_run);
+        if path.join(RUN).is_file() {
             let words = format!(
                 "the folder has a run already; `--resume {shown}` goes on with it, a new one needs another folder"
             );
