@@ -371,5 +371,9 @@ fn the_schema_knows_the_keys_and_names_that_the_reader_knows() {
         let known = allowed(&digits(&format!("{key}: {{{name}: {{zzz: 1}}}}")));
         assert_eq!(keys(at(&format!("/properties/{key}/anyOf/1/properties/{name}/properties"))), known, "{name}");
     }
-    RunFile::load(root.join("examples/run.yaml")).unwrap();
+    for file in ["examples/run.yaml", "examples/addition/run.yaml"] {
+        let run = RunFile::load(root.join(file)).unwrap();
+        run.read_model().unwrap();
+        run.read_policy().unwrap();
+    }
 }

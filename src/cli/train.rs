@@ -181,7 +181,7 @@ fn compare(cli: &Cli, args: &Args) -> Result {
     let digits = data::digits()?;
     let shape = model.value.input.clone().unwrap_or_else(|| digits.shape().to_vec());
     let data = digits::shaped(digits, &shape)?.split(args.examples(), options.seed)?;
-    if options.batch > data.train.len() {
+    if args.batch.is_some() && options.batch > data.train.len() {
         let words = format!("--batch {} is more than the {} training digits", options.batch, data.train.len());
         return Err(Failure::Usage(words));
     }

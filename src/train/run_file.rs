@@ -30,7 +30,7 @@ use crate::{
 /// assert_eq!((run.options.epochs, run.options.lr), (5, 0.001));
 ///
 /// let error = RunFile::parse(&text.replace("adam ", "adm "), "run.yaml").unwrap_err();
-/// assert!(error.to_string().starts_with("run.yaml:6:12: unknown name `adm`; did you mean `adam`?"), "{error}");
+/// assert!(error.to_string().starts_with("run.yaml:6:12: unknown name `adm` (did you mean `adam`?)"), "{error}");
 /// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
