@@ -161,7 +161,7 @@ fn slips_are_told_with_a_remedy() {
         assert!(message.contains(words), "{args:?}: {message}");
     }
     for (from, to, words) in [
-        ("net.yaml", "nett.yaml", "no model is called `nett.yaml`"),
+        ("net.yaml", "nett.yaml", "nett.yaml: No such file"),
         ("target: side", "target: sid", "did you mean `side`?"),
         ("points.csv", "point.csv", "point.csv"),
         ("policy: o2", "policy: o22", "no policy is called `o22`"),

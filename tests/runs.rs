@@ -158,15 +158,53 @@ fn what_changed_since_the_run_began_is_refused() {
     fs::write(to.join("policy.yaml"), policy).unwrap();
 
     let text = fs::read_to_string(to.join("run.yaml")).unwrap();
-    fs::write(to.join("run.yaml"), text.replace("seed: 0", "seed: 1")).unwrap();
-    let error = Run::resume(&to, model(0)).unwrap_err();
-    assert!(error.to_string().contains("the data has changed"), "{error}");
+    for (from, changed, words) in [
+        ("seed: 0", "seed: 1", "the data has changed"),
+        ("lr: 0.001", "lr: 0.002", "`run.yaml` is not the one of the checkpoint"),
+        ("epochs: 3", "epochs: 4", "`run.yaml` is not the one of the checkpoint"),
+    ] {
+        assert!(text.contains(from), "{text}");
+        fs::write(to.join("run.yaml"), text.replace(from, changed)).unwrap();
+        let error = Run::resume(&to, model(0)).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    }
     fs::write(to.join("run.yaml"), &text).unwrap();
 
     let wider = Model::parse(&MODEL.replace("16", "17"), "model.yaml", 0).unwrap();
     let error = Run::resume(&to, wider).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Weights, "{error}");
     Run::resume(&to, model(0)).unwrap();
+}
+
+/// Rules know the file in which they were written, and the folder has a copy.
+#[test]
+fn a_run_under_a_policy_with_rules_goes_on() {
+    let policies = folder("policies");
+    fs::create_dir_all(&policies).unwrap();
+    let policy = policies.join("mine.yaml");
+    let rules = "[{path: '0', run: float32, because: wide}, {kind: ReLU, run: float32}]";
+    fs::write(&policy, format!("version: 1\nlevel: O2\ndtype: float16\nrules: {rules}\n")).unwrap();
+    let to = folder("rules");
+    let mut run = Run::begin(&file(&policy.display().to_string(), ""), model(0), &to).unwrap();
+    assert_eq!(run.train(&mut |_| ControlFlow::Break(())).unwrap(), Ended::Interrupted);
+    drop(run);
+    assert_eq!(go_on(&mut Run::resume(&to, model(0)).unwrap()), Ended::Done);
+}
+
+/// What is allowed, and probably not meant, is said.
+#[test]
+fn notes_tell_of_classes_that_are_not_there_and_of_a_run_that_begins_again() {
+    let to = folder("notes");
+    let eleven = || Model::parse(&MODEL.replace("out_features: 10", "out_features: 11"), "model.yaml", 0).unwrap();
+    let mut run = Run::begin(&file("o2", ""), eleven(), &to).unwrap();
+    let classes = "the model returns 11 numbers for each target, and there are 10 classes";
+    assert_eq!(run.notes(), [classes]);
+    let _ = run.train(&mut |_| ControlFlow::Break(())).unwrap();
+    drop(run);
+    fs::remove_file(to.join("checkpoint-000000001.safetensors")).unwrap();
+    let run = Run::resume(&to, eleven()).unwrap();
+    assert_eq!(run.notes(), [classes, "there is no checkpoint, so the run begins again"]);
+    assert!(run.history().steps.is_empty());
 }
 
 #[test]
@@ -194,6 +232,7 @@ fn a_damaged_checkpoint_gives_way_to_the_one_before_it_and_a_cut_line_to_nothing
     fs::remove_file(to.join("last.safetensors")).unwrap();
 
     let mut run = Run::resume(&to, model(0)).unwrap();
+    assert!(run.notes()[0].ends_with("the checkpoint before it is taken"), "{:?}", run.notes());
     assert_eq!(run.history().steps.len(), 28);
     assert_eq!(go_on(&mut run), Ended::Done);
     assert_eq!(fs::read(to.join("last.safetensors")).unwrap(), fs::read(whole.join("last.safetensors")).unwrap());

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{self, Write as _},
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -9,7 +10,7 @@ use std::{
 
 use crate::{
     io::{files, models::Model},
-    report::{RunReport, TrainingRun, printable, runs_html, runs_table_by},
+    report::{RunReport, TrainingRun, printable, printable_lines, runs_html, runs_table_by},
     train::{Ended, Event, Run, RunFile, history_of},
 };
 
@@ -106,6 +107,12 @@ fn name_of(file: &RunFile) -> Result<String> {
     Ok(if name.is_empty() { "run".into() } else { name })
 }
 
+/// A note on standard error, which is no failure.
+fn say_line(note: &str) {
+    // If standard error is closed, the results are still there.
+    let _ = writeln!(io::stderr(), "note: {}", printable_lines(note));
+}
+
 /// Set by Ctrl-C; a second one ends the process at once.
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -123,6 +130,9 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
     let folder = run.folder().to_path_buf();
     let shown = inputs::shown(&folder);
     let text = args.format == Format::Text && !args.quiet;
+    for note in run.notes() {
+        say_line(note);
+    }
     let done = run.history().steps.len();
     if text {
         let from = if done > 0 { format!("\nresumed after step {done} of {}", run.steps()) } else { String::new() };
@@ -250,7 +260,13 @@ fn runs_in(folder: &Path) -> Vec<PathBuf> {
 fn table(folders: &[PathBuf]) -> Result {
     let mut histories = Vec::new();
     for folder in folders {
-        histories.push((file_name(folder), history_of(folder)?));
+        match history_of(folder) {
+            Ok(history) => histories.push((file_name(folder), history)),
+            Err(error) => say_line(&format!("left out: {error}")),
+        }
+    }
+    if histories.is_empty() {
+        return Err(Failure::Usage("no run can be read".into()));
     }
     let runs: Vec<TrainingRun<'_>> = histories.iter().map(|(name, history)| TrainingRun { name, history }).collect();
     unless_unread(print(format_args!("{}\n\n{}", runs_table_by(&runs, library_table), notes(&runs))))

@@ -46,7 +46,7 @@ pub(super) struct Args {
     pub model: PathBuf,
     /// Go on with the run of this folder, from its last checkpoint
     #[arg(long, value_name = "FOLDER", conflicts_with_all = [
-        "policy", "epochs", "batch", "lr", "schedule", "warm_up", "seed", "optimizer", "examples", "output", "save_weights",
+        "model", "policy", "epochs", "batch", "lr", "schedule", "warm_up", "seed", "optimizer", "examples", "output", "save_weights",
     ])]
     resume: Option<PathBuf>,
     /// A policy file, or the name of a built-in policy; once for each run [default: that of the run file, else those built in

@@ -30,7 +30,7 @@ pub(crate) fn read_text(path: &Path, limit: usize) -> Result<String> {
 /// length is not known, one byte more than the limit is read.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, or is longer.
+/// [`ErrorKind::Io`] when it cannot be read, or is longer.
 pub(crate) fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
         let too_long = || io::Error::other(format!("longer than {limit} bytes, the most that is read"));
@@ -49,7 +49,7 @@ pub(crate) fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
 /// The bytes of a file that may be packed by gzip, unpacked and not longer than a limit.
 ///
 /// # Errors
-/// [`ErrorKind::Data`](crate::ErrorKind::Data) when they cannot be unpacked, or are more.
+/// [`ErrorKind::Data`] when they cannot be unpacked, or are more.
 pub(crate) fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
     let mut unpacked = Cow::Borrowed(bytes);
     if let [0x1f, 0x8b, ..] = bytes {
@@ -67,7 +67,7 @@ pub(crate) fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
 /// The bytes of a file.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read.
+/// [`ErrorKind::Io`] when it cannot be read.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|e| Error::io(path, &e))
 }
@@ -77,7 +77,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 /// pipes, such as `/dev/stdout`, cannot be replaced and are written to directly.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written or is read-only. An older file then stays as it was.
+/// [`ErrorKind::Io`] when the file cannot be written or is read-only. An older file then stays as it was.
 pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     let path = path.as_ref();
     replace_by(path, |file| file.write_all(bytes).map_err(|e| Error::io(path, &e)))
@@ -86,7 +86,7 @@ pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
 /// Checks that [`replace`] can write a file there. Nothing is changed.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the place is a folder or a read-only file, or no file can be made beside it.
+/// [`ErrorKind::Io`] when the place is a folder or a read-only file, or no file can be made beside it.
 pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let check = || match target(path)? {
@@ -186,7 +186,7 @@ pub(crate) fn write_behind<T>(file: &mut File, path: &Path, make: impl FnOnce(&m
 /// that name, it is put aside before and removed behind; between these two steps there is none.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the folder cannot be made, and that of `write`. An older folder then stays as it
+/// [`ErrorKind::Io`] when the folder cannot be made, and that of `write`. An older folder then stays as it
 /// was.
 pub(crate) fn replace_folder<T>(path: &Path, write: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let failed = |e: io::Error| Error::io(path, &e);

@@ -68,14 +68,15 @@ pub(crate) struct About {
     pub policy: String,
     pub train_examples: usize,
     pub test_examples: usize,
-    /// Shape of one example.
+    /// Shape of one example as the model takes it, and as the data has it.
     pub shape: Vec<usize>,
+    pub data_shape: Vec<usize>,
     /// CRC-32 of the examples and their targets.
     pub data_checksum: u32,
 }
 
 impl About {
-    pub fn of(file: &RunFile, data: &Split) -> Self {
+    pub fn of(file: &RunFile, data: &Split, data_shape: &[usize]) -> Self {
         let mut hasher = crc32fast::Hasher::new();
         for part in [&data.train, &data.test] {
             hash(part, &mut hasher);
@@ -88,6 +89,7 @@ impl About {
             train_examples: data.train.len(),
             test_examples: data.test.len(),
             shape: data.train.shape().to_vec(),
+            data_shape: data_shape.to_vec(),
             data_checksum: hasher.finalize(),
         }
     }
@@ -304,22 +306,23 @@ impl Folder {
         Ok(())
     }
 
-    /// The last checkpoint that can be read; none where the run has made none yet.
+    /// The last checkpoint that can be read, with a note on each that cannot; none where the run has made none yet.
     ///
     /// # Errors
     /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when there are some, and none of them can be read.
-    pub fn last_checkpoint(&self) -> Result<Option<Checkpoint>> {
+    pub fn last_checkpoint(&self, notes: &mut Vec<String>) -> Result<Option<Checkpoint>> {
         let mut first = None;
         for path in self.checkpoints()?.iter().rev() {
             match Checkpoint::load(path) {
                 Ok(checkpoint) => return Ok(Some(checkpoint)),
                 Err(error) => {
-                    crate::logging::warn(&format!("{error}; an older checkpoint is taken"));
+                    notes.push(format!("{error}; the checkpoint before it is taken"));
                     first.get_or_insert(error);
                 }
             }
         }
-        first.map_or(Ok(None), Err)
+        let none_whole = |error: Error| error.context("no checkpoint is whole, so a new run is needed");
+        first.map_or(Ok(None), |error| Err(none_whole(error)))
     }
 
     /// The files of the checkpoints, oldest first.

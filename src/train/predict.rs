@@ -22,6 +22,8 @@ pub struct Predictor {
     file: RunFile,
     input: Option<Vec<usize>>,
     standardization: Option<Standardization>,
+    /// Shape of an example as the run read it.
+    data_shape: Vec<usize>,
 }
 
 /// What a network says of an example.
@@ -66,7 +68,8 @@ impl Predictor {
         let _ = weights::load(&net, &best)?;
         let _ = file.read_policy()?.plan(&net)?.apply(&mut net)?;
         net.set_train(false);
-        Ok(Predictor { net, input, standardization: Folder::standardization(folder)?, file })
+        let (standardization, data_shape) = (Folder::standardization(folder)?, Folder::about(folder)?.data_shape);
+        Ok(Predictor { net, file, input, standardization, data_shape })
     }
 
     /// Predicts for the examples of a file, which is read as the data of the run was; targets in it are not looked at.
@@ -75,7 +78,13 @@ impl Predictor {
     /// As the reader of the data; [`ErrorKind::Data`](crate::ErrorKind::Data) when the examples are of another shape, and what
     /// the network reports.
     pub fn predict(&self, file: impl AsRef<Path>) -> Result<Vec<Prediction>> {
-        self.predict_all(self.file.data.read_inputs(file.as_ref())?)
+        let (file, examples) = (file.as_ref(), self.file.data.read_inputs(file.as_ref())?);
+        if examples.shape() != self.data_shape {
+            let (met, trained) = (examples.shape(), &self.data_shape);
+            let words = format!("examples of shape {met:?}, and the run was trained with {trained:?}");
+            return Err(Error::data(words).context(file.display()));
+        }
+        self.predict_all(examples)
     }
 
     /// Predicts for examples as the run read them, before they are standardized.

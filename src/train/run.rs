@@ -59,6 +59,7 @@ pub struct Run {
     fit: Fit,
     folder: Folder,
     standardization: Option<Standardization>,
+    notes: Vec<String>,
 }
 
 /// How a run ended.
@@ -96,15 +97,22 @@ impl Run {
     /// not go together. Nothing is written then.
     pub fn begin(file: &RunFile, model: Model, folder: impl AsRef<Path>) -> Result<Self> {
         let policy = file.read_policy()?;
-        let (data, found, standardization) = file.read_data(model.input.as_deref())?;
+        let (data, shape, found, standardization) = file.read_data(model.input.as_deref())?;
         let text = model.to_yaml().ok();
-        let (net, plan, options) = prepared(file, model, &policy, &data)?;
+        let (net, plan, options, notes) = prepared(file, model, &policy, &data)?;
         let fit = Fit::new(&net, &options)?;
         // What is usual for the data is written down, so that predictions need no data.
         let found = RunFile { options: FitOptions { loss: options.loss.clone(), ..found.options }, ..found };
         let folder = Folder::create(folder.as_ref())?;
-        folder.write_all(&found, text.as_deref(), &policy, &plan, &About::of(file, &data), standardization.as_ref())?;
-        Ok(Run { file: found, policy, plan, net, data, fit, folder, standardization })
+        folder.write_all(
+            &found,
+            text.as_deref(),
+            &policy,
+            &plan,
+            &About::of(file, &data, &shape),
+            standardization.as_ref(),
+        )?;
+        Ok(Run { file: found, policy, plan, net, data, fit, folder, standardization, notes })
     }
 
     /// Goes on with the run of a folder, from its last checkpoint. `model` is that of [`RunFile::read_model`] of the
@@ -118,12 +126,21 @@ impl Run {
         let folder = Folder::open(folder.as_ref())?;
         let file = RunFile::of_folder(folder.path())?;
         let policy = file.read_policy()?;
-        let (data, _, standardization) = file.read_data(model.input.as_deref())?;
-        folder.check_data(&About::of(&file, &data))?;
-        let (mut net, plan, options) = prepared(&file, model, &policy, &data)?;
-        let fit = match folder.last_checkpoint()? {
+        let (data, shape, _, standardization) = file.read_data(model.input.as_deref())?;
+        folder.check_data(&About::of(&file, &data, &shape))?;
+        let policy_text = policy.to_yaml()?;
+        let (mut net, plan, options, mut notes) = prepared(&file, model, &policy, &data)?;
+        let fit = match folder.last_checkpoint(&mut notes)? {
             Some(checkpoint) => {
-                if checkpoint.policy()?.is_some_and(|kept| kept != policy) {
+                let fingerprint = u64::from(file.fingerprint()?);
+                if checkpoint.count(RUN_FILE).is_some_and(|kept| kept != fingerprint) {
+                    let words =
+                        "`run.yaml` is not the one of the checkpoint, but for its data; a change makes a new run";
+                    return Err(Error::run(words).context(folder.path().display()));
+                }
+                // Texts are compared: rules know the file in which they were written, which is another one now.
+                if checkpoint.policy()?.map(|kept| kept.to_yaml()).transpose()?.is_some_and(|kept| kept != policy_text)
+                {
                     let words = "`policy.yaml` is not the policy of the checkpoint; a run keeps its policy to the end";
                     return Err(Error::run(words).context(folder.path().display()));
                 }
@@ -133,11 +150,12 @@ impl Run {
             }
             // It was stopped before its first checkpoint.
             None => {
+                notes.push("there is no checkpoint, so the run begins again".into());
                 folder.history(0, 0)?;
                 Fit::new(&net, &options)?
             }
         };
-        Ok(Run { file, policy, plan, net, data, fit, folder, standardization })
+        Ok(Run { file, policy, plan, net, data, fit, folder, standardization, notes })
     }
 
     /// Trains until the run ends or the observer breaks. Steps and epochs are written to `metrics.jsonl` before the observer
@@ -181,6 +199,7 @@ impl Run {
 
     fn save_checkpoint(&mut self) -> Result<()> {
         let checkpoint = self.fit.checkpoint(&self.net).under(&self.policy)?;
+        let checkpoint = checkpoint.counting(RUN_FILE, self.file.fingerprint()?.into());
         self.folder.save_checkpoint(&checkpoint, self.fit.steps_done(), self.file.checkpoint.keep)
     }
 
@@ -191,6 +210,11 @@ impl Run {
             (Some(patience), Some(best)) => epochs - 1 - best >= patience,
             _ => false,
         }
+    }
+
+    /// What people should know of how the run began: a checkpoint that was damaged, outputs that stand for no class.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The run file, complete.
@@ -244,6 +268,9 @@ impl Run {
     }
 }
 
+/// What a checkpoint counts besides steps: the checksum of the run file.
+const RUN_FILE: &str = "checksum of the run file";
+
 /// The epoch with the best score, from 0; the first of several.
 fn best_epoch(history: &History) -> Option<usize> {
     let mut best: Option<usize> = None;
@@ -255,8 +282,14 @@ fn best_epoch(history: &History) -> Option<usize> {
     best
 }
 
-/// The network wrapped by the policy, the plan, and the options with the loss scale of the policy; checked on two examples.
-fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<(Child, Plan, FitOptions)> {
+/// The network wrapped by the policy, the plan, and the options with the loss scale of the policy; checked on two examples, with
+/// what was met then.
+fn prepared(
+    file: &RunFile,
+    model: Model,
+    policy: &Policy,
+    data: &Split,
+) -> Result<(Child, Plan, FitOptions, Vec<String>)> {
     let mut net = model.net;
     let plan = match policy.prefer {
         Prefer::Memory => policy.plan(&net)?,
@@ -265,14 +298,18 @@ fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Resu
     let _ = plan.apply(&mut net)?;
     let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
     loss.check(data.train.targets())?;
-    check(&net, data, &loss)?;
+    let notes = check(&net, data, &loss)?;
+    // The check has made low copies of the parameters. The first step makes them anew, as every other one does.
+    for (_, param) in net.params().iter() {
+        param.set(&param.full())?;
+    }
     let options = FitOptions { loss: Some(loss), loss_scale: policy.loss_scale.clone(), ..file.options.clone() };
-    Ok((net, plan, options))
+    Ok((net, plan, options, notes))
 }
 
-/// Calls the network on two examples.
-fn check(net: &Child, data: &Split, loss: &Loss) -> Result<()> {
-    let Some(batch) = data.test.batches(2)?.next() else { return Ok(()) };
+/// Calls the network on two examples, and says what is allowed but probably not meant.
+fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
+    let Some(batch) = data.test.batches(2)?.next() else { return Ok(Vec::new()) };
     let (result, trace) = net.trace(|net| no_grad(|| net.call(&batch.x)));
     let outputs =
         result.map_err(|e| e.context(format_args!("the model on examples of shape {:?}", data.test.shape())))?;
@@ -282,7 +319,15 @@ fn check(net: &Child, data: &Split, loss: &Loss) -> Result<()> {
         Some(&met) if matches!(loss, Loss::CrossEntropy { .. }) && met < classes => Err(Error::data(format!(
             "the model returns {met} numbers for each target, and there are {classes} classes"
         ))),
-        _ => loss.of(&outputs, &batch.y).map(drop).map_err(|e| e.context("the loss of what the model returns")),
+        last => {
+            let _ = loss.of(&outputs, &batch.y).map_err(|e| e.context("the loss of what the model returns"))?;
+            Ok(match last {
+                Some(&met) if outputs.rank() == 2 && matches!(loss, Loss::CrossEntropy { .. }) && met > classes => {
+                    vec![format!("the model returns {met} numbers for each target, and there are {classes} classes")]
+                }
+                _ => Vec::new(),
+            })
+        }
     }
 }
 
@@ -301,7 +346,14 @@ impl RunFile {
     /// As [`Model::load`] and [`Model::named`].
     pub fn read_model(&self) -> Result<Model> {
         let (file, seed) = (self.folder.join(&self.model), self.options.seed);
-        if file.is_file() { Model::load(file, seed) } else { Model::named(&self.model, seed) }
+        if file.is_file() || is_path(&self.model) { Model::load(file, seed) } else { Model::named(&self.model, seed) }
+    }
+
+    /// The checksum of all that decides on the course of the run but its data, which has its own.
+    fn fingerprint(&self) -> Result<u32> {
+        let (data, test) = (super::data::Source::Digits, Test::Share(0.5));
+        let text = RunFile { data, test, model: String::new(), policy: String::new(), ..self.clone() }.to_yaml()?;
+        Ok(crc32fast::hash(text.as_bytes()))
     }
 
     /// The policy.
@@ -310,22 +362,35 @@ impl RunFile {
     /// As [`Policy::load`] and [`Policy::named`].
     pub fn read_policy(&self) -> Result<Policy> {
         let file = self.folder.join(&self.policy);
-        if file.is_file() { Policy::load(file) } else { Policy::named(&self.policy) }
+        if file.is_file() || is_path(&self.policy) { Policy::load(file) } else { Policy::named(&self.policy) }
     }
 
-    /// The examples in the shape that the model takes; this run file with all that the data said of itself and absolute paths;
+    /// The examples in the shape that the model takes; the shape that they had; this run file with all that the data said of itself and absolute paths;
     /// how the numbers were changed.
-    fn read_data(&self, input: Option<&[usize]>) -> Result<(Split, RunFile, Option<Standardization>)> {
+    fn read_data(&self, input: Option<&[usize]>) -> Result<(Split, Vec<usize>, RunFile, Option<Standardization>)> {
         let all = self.data.read(&self.folder)?;
+        let shape = all.shape().to_vec();
         let found = self.data.found(&all).starting_from(&absolute(&self.folder)?);
         let mut test = self.test.clone();
         let Split { train, test } = match &mut test {
+            Test::Share(_) if all.len() < 2 => {
+                let words =
+                    format!("the data has {} example; a run needs some to train with and some to test with", all.len());
+                return Err(Error::data(words));
+            }
             Test::Share(share) => {
                 let tested =
                     ((all.len() as f64 * *share).round() as usize).clamp(1, all.len().saturating_sub(1).max(1));
                 all.split(all.len().saturating_sub(tested), self.options.seed)?
             }
-            Test::Count(count) => all.split(all.len().saturating_sub(*count), self.options.seed)?,
+            Test::Count(count) if *count >= all.len() => {
+                let words = format!(
+                    "`test` is {count}, and the data has {} examples; some must be left to train with",
+                    all.len()
+                );
+                return Err(Error::data(words));
+            }
+            Test::Count(count) => all.split(all.len() - *count, self.options.seed)?,
             Test::File(file) => {
                 *file = absolute(&self.folder.join(&*file))?;
                 Split { test: found.of_file(file)?.read(Path::new(""))?, train: all }
@@ -343,8 +408,13 @@ impl RunFile {
             }
         };
         let split = Split { train: fitted(train)?, test: fitted(test)? };
-        Ok((split, RunFile { data: found, ..self.clone() }, standardization))
+        Ok((split, shape, RunFile { data: found, ..self.clone() }, standardization))
     }
+}
+
+/// Whether a word can only be a file, and no name of what is built in.
+fn is_path(word: &str) -> bool {
+    word.contains(['/', '\\']) || word.ends_with(".yaml") || word.ends_with(".yml")
 }
 
 /// A path from the root of the file system.

@@ -463,7 +463,9 @@ impl<'a> Table<'a> {
                 let cell = self.cell(&row, place)?;
                 let wrong =
                     |words: &str| self.at(row.0, format!("{}: `{}` {words}", self.shown(place), printable(cell)));
-                let number: f32 = cell.parse().map_err(|_| wrong("is no number"))?;
+                let number: f32 = cell
+                    .parse()
+                    .map_err(|_| wrong("is no number; a column of words is a `target`, or stands under `ignore`"))?;
                 if !number.is_finite() {
                     return Err(wrong("is no finite number in f32"));
                 }

@@ -101,9 +101,13 @@ impl Images {
         let (mut pixels, mut labels) = (Pixels::of(self)?, Vec::new());
         for (folder, name) in &folders {
             let label = names.index(name).map_err(|words| refused(folder, words))?;
+            let before = labels.len();
             for file in entries(folder)? {
                 pixels.add(&file)?;
                 labels.push(label);
+            }
+            if labels.len() == before {
+                return Err(refused(folder, "the folder of a class has no images"));
             }
         }
         let targets = Targets::Classes { shape: vec![], values: labels };
