@@ -554,3 +554,26 @@ fn an_island_keeps_its_input_in_16_bits() {
     let (full, low) = (kept(Level::O0), kept(Level::O2));
     assert!(low as f64 <= 0.52 * full as f64, "{low} of {full} bytes");
 }
+
+/// The last layer of a regression: at O2 an f32 one returns what is rounded to the dtype around it, unless its rule says otherwise.
+#[test]
+fn outputs_stay_f32_where_a_rule_says_so() {
+    let of = |run| {
+        let rng = &mut Rng::seed(5);
+        let mut net = Child::of(sequential![Dense::new(4, 8, rng), Dense::new(8, 3, rng)]);
+        let policy = Policy::new(Level::O2, DType::Bf16).unwrap().rule(Rule::path("1", run).unwrap()).unwrap();
+        let plan = policy.plan(&net).unwrap();
+        assert!(plan.apply(&mut net).is_ok());
+        let (y, trace) = net.trace(|net| net.call(&Tensor::ones(&[2, 4], DType::F32)));
+        plan.check(&trace).unwrap();
+        (plan.decision("1").unwrap().effect(), y.unwrap())
+    };
+    let rounded = |y: &Tensor| y.cast(DType::Bf16).cast(DType::F32).to_vec::<f32>().unwrap();
+    let (effect, full) = of(Run::Full);
+    assert_eq!(effect, "runs f32, returns bf16");
+    assert_eq!(full.to_vec::<f32>().unwrap(), rounded(&full));
+    let (effect, out) = of(Run::FullOut);
+    assert_eq!(effect, "runs f32");
+    assert_ne!(out.to_vec::<f32>().unwrap(), rounded(&out), "digits that bf16 has not");
+    assert_eq!(rounded(&out), full.to_vec::<f32>().unwrap(), "the same numbers before they are rounded");
+}

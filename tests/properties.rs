@@ -171,7 +171,7 @@ struct Known {
 
 /// A policy with rules that are sure to match something.
 fn policies() -> impl Strategy<Value = (usize, bool, u8, Vec<(usize, u8, u8)>)> {
-    (0..Level::OF_CELLS.len(), any::<bool>(), 0..9u8, proptest::collection::vec((any::<usize>(), 0..3u8, 0..3u8), 0..4))
+    (0..Level::OF_CELLS.len(), any::<bool>(), 0..9u8, proptest::collection::vec((any::<usize>(), 0..3u8, 0..4u8), 0..4))
 }
 
 fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usize, u8, u8)>)) -> Known {
@@ -206,7 +206,7 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
     let mut known = vec![];
     for (which, how, run) in rules {
         let (path, kind) = &cells[which % cells.len()];
-        let run = [Run::Full, Run::Low, Run::Inherit][*run as usize];
+        let run = [Run::Full, Run::Low, Run::Inherit, Run::FullOut][*run as usize];
         let (select, rule) = match how {
             0 if !path.is_empty() => (Select::Path(path.clone()), Rule::path(path, run).unwrap()),
             1 => (Select::Everything, Rule::path("**", run).unwrap()),
@@ -255,7 +255,7 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
             (Region::Fixed(dtype), true)
         } else if let Some((_, run)) = rule {
             let run = match run {
-                Run::Full => Region::Fixed(DType::F32),
+                Run::Full | Run::FullOut => Region::Fixed(DType::F32),
                 Run::Low | Run::LowForward => lowered,
                 Run::Inherit => surrounding,
             };
@@ -277,7 +277,9 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
             Region::Lists(_) => Some(Adapter::Ops(rules_of_ops(policy))),
             Region::Fixed(inward) | Region::Except(inward) => {
                 let bare = path.is_empty() && asked.is_some() && !matches!(level, Level::O2 | Level::O3);
+                let stays = asked.is_none() && matches!(rule, Some((_, Run::FullOut)));
                 let outward = match surrounding {
+                    _ if stays => DType::F32,
                     Region::Fixed(dtype) | Region::Except(dtype) => dtype,
                     _ if bare => inward,
                     _ => DType::F32,

@@ -127,6 +127,10 @@ pub enum Run {
     /// In f32.
     #[serde(rename = "float32")]
     Full,
+    /// In f32, and the outputs stay f32 where those of [`Full`](Run::Full) would be cast to what surrounds the cell: the last
+    /// layer of a network whose numbers need more digits than 16 bits have.
+    #[serde(rename = "float32-out")]
+    FullOut,
     /// In the policy's low dtype.
     #[serde(rename = "low")]
     Low,
@@ -141,7 +145,8 @@ pub enum Run {
 }
 
 impl Run {
-    const NAMES: [(&'static str, Run); 3] = [("float32", Run::Full), ("low", Run::Low), ("inherit", Run::Inherit)];
+    const NAMES: [(&'static str, Run); 4] =
+        [("float32", Run::Full), ("float32-out", Run::FullOut), ("low", Run::Low), ("inherit", Run::Inherit)];
 }
 
 impl fmt::Display for Run {

@@ -75,7 +75,7 @@ impl Document for PolicyV1 {
         match key {
             "level" => "O0, O1, O2, O3, auto, graph",
             "dtype" => "float16, bfloat16",
-            "run" => "float32, low, inherit",
+            "run" => "float32, float32-out, low, inherit",
             "kind" => "none, fixed, dynamic",
             _ => "",
         }
@@ -130,7 +130,7 @@ impl<'de> Deserialize<'de> for RunV1 {
             type Value = RunV1;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("float32, low, inherit, or { forward: low, weight_grad: float32 }")
+                f.write_str("float32, float32-out, low, inherit, or { forward: low, weight_grad: float32 }")
             }
 
             fn visit_str<E: de::Error>(self, word: &str) -> Result<RunV1, E> {
@@ -342,7 +342,10 @@ fn rule(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
         (None, None) => return fail(written.referenced, "a rule needs `path` or `kind`"),
     };
     if run.is_none() && checkpoint.is_none() {
-        return fail(written.referenced, "a rule needs `run` (allowed: float32, low, inherit) or `checkpoint`");
+        return fail(
+            written.referenced,
+            "a rule needs `run` (allowed: float32, float32-out, low, inherit) or `checkpoint`",
+        );
     }
     let parse = |run: At<RunV1>| run.value.run().map_err(|error| source.error(run.referenced, error));
     let run = run.map(parse).transpose()?;

@@ -130,7 +130,7 @@ impl<'a> Prepared<'a> {
 
     /// What goes into the slot: something only where the precision changes.
     ///
-    /// Outputs leave in the dtype of what surrounds the cell. A root that only `to_float` lowers is surrounded by nothing
+    /// Outputs leave in the dtype of what surrounds the cell, unless a rule says that they stay f32. A root that only `to_float` lowers is surrounded by nothing
     /// and returns what it computed; levels O2 and O3 promise f32.
     pub fn adapter(&self, facts: &Facts<'_>, around: &Surroundings, verdict: &Verdict) -> Option<Adapter> {
         if self.policy.level == Level::O0 || verdict.run == around.run {
@@ -142,7 +142,9 @@ impl<'a> Prepared<'a> {
         let promises_f32 = matches!(self.policy.level, Level::O2 | Level::O3);
         let bare_root = facts.is_root && !promises_f32 && matches!(verdict.because, Reason::ToFloat(_));
         let usual = if bare_root { inward } else { DType::F32 };
-        let cast = Cast { inward, outward: around.run.dtype().unwrap_or(usual) };
+        let stays = matches!(&verdict.because, Reason::Rule(rule) if rule.run == Run::FullOut);
+        let outward = if stays { DType::F32 } else { around.run.dtype().unwrap_or(usual) };
+        let cast = Cast { inward, outward };
         Some(match (verdict.run, &self.ops) {
             (Region::Except(_), Some(ops)) => Adapter::CastOps(cast, ops.clone()),
             _ => Adapter::Cast(cast),
@@ -183,7 +185,7 @@ impl<'a> Prepared<'a> {
         }
         claims.extend(rules.map(|(_, reason)| {
             let (run, choice) = match reason.run {
-                Run::Full => (Region::Fixed(DType::F32), Choice::Forced),
+                Run::Full | Run::FullOut => (Region::Fixed(DType::F32), Choice::Forced),
                 Run::Low | Run::LowForward => (self.low(), Choice::Forced),
                 Run::Inherit => (around.run, Choice::Inherits),
             };
