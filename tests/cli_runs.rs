@@ -267,3 +267,24 @@ fn an_interrupt_ends_the_run_after_the_step_with_a_checkpoint() {
     assert!(folder.0.join(format!("runs/o2/checkpoint-{step:09}.safetensors")).is_file());
     assert!(folder.0.join("runs/o2/report.html").is_file());
 }
+
+/// z = x + 2 y, learnt from a table, is told under its name.
+#[test]
+fn numbers_are_predicted_under_the_names_of_their_columns() {
+    let run = RUN.replace("target: side", "target: [sum, difference]").replace("policy: o2", "policy: o0");
+    let folder = folder("numbers", &run.replace("epochs: 30", "epochs: 60"));
+    let rows = (0..100).map(|i| {
+        let (x, y) = (f64::from(i % 10) / 10.0, f64::from(i / 10) / 10.0);
+        format!("{x},{y},{},{}\n", x + 2.0 * y + 0.5, x - y + 0.25)
+    });
+    let table: String = ["x,y,sum,difference\n".to_string()].into_iter().chain(rows).collect();
+    folder.write("points.csv", &table);
+    let said = text(precast_in(&folder.0, &["train", "run.yaml", "--quiet"]));
+    assert!(said.contains("mean squared error"), "{said}");
+    folder.write("new.csv", "x,y\n0.5,0.5\n");
+    let said = text(precast_in(&folder.0, &["predict", "runs/o0", "new.csv"]));
+    let (names, numbers) = said.trim_end().split_once('\n').unwrap();
+    assert_eq!(names, "sum,difference");
+    let numbers: Vec<f64> = numbers.split(',').map(|number| number.parse().unwrap()).collect();
+    assert!((numbers[0] - 2.0).abs() < 0.1 && (numbers[1] - 0.25).abs() < 0.1, "{numbers:?}");
+}

@@ -21,7 +21,8 @@ pub(super) fn shaped(digits: Dataset, shape: &[usize]) -> Result<Dataset> {
             Ok(digits.resize(*height, *width)?.reshape(shape)?)
         }
         _ => Err(Failure::Usage(format!(
-            "the model takes examples of shape {shape:?}; digits come as one image, such as [1, 32, 32], or flat, as [64]"
+            "the model takes examples of shape {shape:?}; digits come as one image, such as [1, 32, 32], or flat, \
+             as [64]; other data needs a run file (`show run` prints one)"
         ))),
     }
 }

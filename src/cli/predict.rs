@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, path::PathBuf};
 
 use crate::{
+    data::{Column, Source},
     io::files,
     train::{Prediction, Predictor, RunFile},
 };
@@ -32,18 +33,30 @@ pub(super) struct Args {
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let file = RunFile::of_folder(&args.run)?;
     let predictions = Predictor::of_folder(&args.run, model(cli, &file)?)?.predict(&args.file)?;
-    let text = csv(&predictions);
+    let text = csv(&predictions, &targets(&file));
     match &args.output {
         Some(output) => Ok(files::replace(output, text.as_bytes())?),
         None => print_as_it_is(text.trim_end()),
     }
 }
 
-fn csv(predictions: &[Prediction]) -> String {
+/// The names of the targets, where the data has some.
+fn targets(file: &RunFile) -> Vec<String> {
+    let Source::Csv(csv) = &file.data else { return Vec::new() };
+    let name = |column: &Column| match column {
+        Column::Name(name) => Some(field(name)),
+        _ => None,
+    };
+    csv.target.0.iter().map(name).collect::<Option<_>>().unwrap_or_default()
+}
+
+/// `targets` are the names of the numbers, if there are as many.
+fn csv(predictions: &[Prediction], targets: &[String]) -> String {
     let mut text = match predictions.first() {
         Some(Prediction::Class { .. }) => "class,probability\n".to_string(),
         Some(Prediction::Sequence { text: Some(_), .. }) => "text\n".into(),
         Some(Prediction::Sequence { text: None, .. }) => "classes\n".into(),
+        Some(Prediction::Numbers(numbers)) if numbers.len() == targets.len() => targets.join(",") + "\n",
         Some(Prediction::Numbers(numbers)) => {
             let names: Vec<String> = (1..=numbers.len()).map(|i| format!("output_{i}")).collect();
             names.join(",") + "\n"

@@ -121,7 +121,7 @@ impl Folder {
     /// made.
     pub fn create(path: &Path) -> Result<Self> {
         let shown = path.display();
-        fs::create_dir_all(path).map_err(|e| Error::io(path, &e))?;
+        fs::create_dir_all(path).map_err(|e| Error::io(path, &e).context("the folder cannot be made"))?;
         let entries =
             fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(|e| Error::io(path, &e))?;
         // What a run writes before its run file is what is left of one that was killed while it began.
