@@ -194,8 +194,9 @@ fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not() {
     let kills: u64 = std::env::var("PRECAST_KILLS").map_or(20, |n| n.parse().unwrap());
     text(precast_in(&folder.0, &["train", "run.yaml", "--quiet", "--output", "whole"]));
 
-    let (mut begun, mut killed) = (false, 0);
+    let (mut begun, mut killed, mut tries) = (false, 0, 0);
     while killed < kills {
+        tries += 1;
         let args: &[&str] =
             if begun { &["train", "--resume", "killed"] } else { &["train", "run.yaml", "--output", "killed"] };
         let mut child = command(&folder.0, &[args, &["--quiet"]].concat())
@@ -203,8 +204,8 @@ fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // The first moments are long enough for the folder to be made.
-        let lives = Duration::from_millis(if begun { 5 + 37 * killed % 120 } else { 400 });
+        // The moments differ with each try, so that some come before the folder is made and some before the run ends.
+        let lives = Duration::from_millis(3 + 37 * tries % 160);
         let start = Instant::now();
         let ended = loop {
             if let Some(status) = child.try_wait().unwrap() {
