@@ -7,11 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
-
 #[path = "common/command.rs"]
 mod command;
+#[path = "common/metrics.rs"]
+mod metrics;
 use command::{Folder, command, error, json, precast_in, text};
+use metrics::metrics;
 
 /// Two classes of points, which a line tells apart: those with x + y above 10.
 fn table() -> String {
@@ -55,17 +56,6 @@ fn folder(test: &str, run: &str) -> Folder {
 
 fn weights(folder: &Path) -> Vec<u8> {
     fs::read(folder.join("last.safetensors")).unwrap()
-}
-
-/// The metrics of a run without its times.
-fn metrics(folder: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
-    let line = |line| {
-        let mut value: Value = serde_json::from_str(line).unwrap();
-        value.as_object_mut().unwrap().remove("seconds");
-        value
-    };
-    text.lines().map(line).collect()
 }
 
 #[test]

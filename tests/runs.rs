@@ -15,6 +15,10 @@ use precast::{
 };
 use serde_json::Value;
 
+#[path = "common/metrics.rs"]
+mod metrics;
+use metrics::metrics;
+
 /// A folder that is not there yet.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("runs").join(name);
@@ -46,17 +50,6 @@ fn file(policy: &str, more: &str) -> RunFile {
 
 fn model(seed: u64) -> Model {
     Model::parse(MODEL, "model.yaml", seed).unwrap()
-}
-
-/// The metrics of a run without its times.
-fn metrics(folder: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
-    let line = |line| {
-        let mut value: Value = serde_json::from_str(line).unwrap();
-        value.as_object_mut().unwrap().remove("seconds");
-        value
-    };
-    text.lines().map(line).collect()
 }
 
 fn go_on(run: &mut Run) -> Ended {

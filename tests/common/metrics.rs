@@ -1,0 +1,16 @@
+//! The metrics of a run, as tests compare them.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+/// The metrics of a run without its times.
+pub fn metrics(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    let line = |line| {
+        let mut value: Value = serde_json::from_str(line).unwrap();
+        value.as_object_mut().unwrap().remove("seconds");
+        value
+    };
+    text.lines().map(line).collect()
+}
