@@ -259,6 +259,16 @@ fn an_interrupt_ends_the_run_after_the_step_with_a_checkpoint() {
     assert!(folder.0.join("runs/o2/report.html").is_file());
 }
 
+/// Relative paths start from the run file, also when the run goes on from its folder.
+#[test]
+fn a_run_that_is_tested_on_another_file_goes_on() {
+    let folder = folder("other", &format!("{RUN}test: other.csv\n"));
+    folder.write("other.csv", &table());
+    let said = text(precast_in(&folder.0, &["train", "run.yaml", "--epochs", "2"]));
+    assert!(said.contains("100 training examples, 100 test examples"), "{said}");
+    text(precast_in(&folder.0, &["train", "--resume", "runs/o2", "--quiet"]));
+}
+
 /// z = x + 2 y, learnt from a table, is told under its name.
 #[test]
 fn numbers_are_predicted_under_the_names_of_their_columns() {

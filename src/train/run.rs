@@ -97,7 +97,7 @@ impl Run {
     /// not go together. Nothing is written then.
     pub fn begin(file: &RunFile, model: Model, folder: impl AsRef<Path>) -> Result<Self> {
         let policy = file.read_policy()?;
-        let (data, shape, found, standardization) = file.read_data(model.input.as_deref())?;
+        let Read { data, shape, file: found, standardization } = file.read_data(model.input.as_deref())?;
         let text = model.to_yaml().ok();
         let (net, plan, options, notes) = prepared(file, model, &policy, &data)?;
         let fit = Fit::new(&net, &options)?;
@@ -126,7 +126,7 @@ impl Run {
         let folder = Folder::open(folder.as_ref())?;
         let file = RunFile::of_folder(folder.path())?;
         let policy = file.read_policy()?;
-        let (data, shape, _, standardization) = file.read_data(model.input.as_deref())?;
+        let Read { data, shape, standardization, .. } = file.read_data(model.input.as_deref())?;
         folder.check_data(&About::of(&file, &data, &shape))?;
         let policy_text = policy.to_yaml()?;
         let (mut net, plan, options, mut notes) = prepared(&file, model, &policy, &data)?;
@@ -315,20 +315,13 @@ fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
         result.map_err(|e| e.context(format_args!("the model on examples of shape {:?}", data.test.shape())))?;
     check_run(net, &trace)?;
     let classes = data.train.classes().max(data.test.classes());
-    match outputs.shape().last() {
-        Some(&met) if matches!(loss, Loss::CrossEntropy { .. }) && met < classes => Err(Error::data(format!(
-            "the model returns {met} numbers for each target, and there are {classes} classes"
-        ))),
-        last => {
-            let _ = loss.of(&outputs, &batch.y).map_err(|e| e.context("the loss of what the model returns"))?;
-            Ok(match last {
-                Some(&met) if outputs.rank() == 2 && matches!(loss, Loss::CrossEntropy { .. }) && met > classes => {
-                    vec![format!("the model returns {met} numbers for each target, and there are {classes} classes")]
-                }
-                _ => Vec::new(),
-            })
-        }
+    let met = outputs.shape().last().copied().filter(|_| matches!(loss, Loss::CrossEntropy { .. }));
+    let words = |met| format!("the model returns {met} numbers for each target, and there are {classes} classes");
+    if let Some(met) = met.filter(|met| *met < classes) {
+        return Err(Error::data(words(met)));
     }
+    let _ = loss.of(&outputs, &batch.y).map_err(|e| e.context("the loss of what the model returns"))?;
+    Ok(met.filter(|met| outputs.rank() == 2 && *met > classes).map(words).into_iter().collect())
 }
 
 impl RunFile {
@@ -365,35 +358,36 @@ impl RunFile {
         if file.is_file() || is_path(&self.policy) { Policy::load(file) } else { Policy::named(&self.policy) }
     }
 
-    /// The examples in the shape that the model takes; the shape that they had; this run file with all that the data said of itself and absolute paths;
-    /// how the numbers were changed.
-    fn read_data(&self, input: Option<&[usize]>) -> Result<(Split, Vec<usize>, RunFile, Option<Standardization>)> {
+    /// Reads the data, for a model that takes examples of a shape.
+    fn read_data(&self, input: Option<&[usize]>) -> Result<Read> {
         let all = self.data.read(&self.folder)?;
         let shape = all.shape().to_vec();
-        let found = self.data.found(&all).starting_from(&absolute(&self.folder)?);
-        let mut test = self.test.clone();
-        let Split { train, test } = match &mut test {
+        let data = self.data.found(&all).starting_from(&absolute(&self.folder)?);
+        let mut file = RunFile { data, ..self.clone() };
+        let few = |words: String| Err(Error::data(words));
+        let (train, test) = match &mut file.test {
             Test::Share(_) if all.len() < 2 => {
-                let words =
-                    format!("the data has {} example; a run needs some to train with and some to test with", all.len());
-                return Err(Error::data(words));
-            }
-            Test::Share(share) => {
-                let tested =
-                    ((all.len() as f64 * *share).round() as usize).clamp(1, all.len().saturating_sub(1).max(1));
-                all.split(all.len().saturating_sub(tested), self.options.seed)?
+                let n = all.len();
+                return few(format!("the data has {n} example; a run needs some to train with and some to test with"));
             }
             Test::Count(count) if *count >= all.len() => {
-                let words = format!(
-                    "`test` is {count}, and the data has {} examples; some must be left to train with",
-                    all.len()
-                );
-                return Err(Error::data(words));
+                let n = all.len();
+                return few(format!(
+                    "`test` is {count}, and the data has {n} examples; some must be left to train with"
+                ));
             }
-            Test::Count(count) => all.split(all.len() - *count, self.options.seed)?,
-            Test::File(file) => {
-                *file = absolute(&self.folder.join(&*file))?;
-                Split { test: found.of_file(file)?.read(Path::new(""))?, train: all }
+            Test::Share(share) => {
+                let tested = ((all.len() as f64 * *share).round() as usize).clamp(1, all.len() - 1);
+                let Split { train, test } = all.split(all.len() - tested, self.options.seed)?;
+                (train, test)
+            }
+            Test::Count(count) => {
+                let Split { train, test } = all.split(all.len() - *count, self.options.seed)?;
+                (train, test)
+            }
+            Test::File(path) => {
+                *path = absolute(&self.folder.join(&*path))?;
+                (all, file.data.of_file(path)?.read(Path::new(""))?)
             }
         };
         let standardization = self.standardize.then(|| Standardization::of(&train)).transpose()?;
@@ -407,9 +401,20 @@ impl RunFile {
                 None => Ok(data),
             }
         };
-        let split = Split { train: fitted(train)?, test: fitted(test)? };
-        Ok((split, shape, RunFile { data: found, ..self.clone() }, standardization))
+        let data = Split { train: fitted(train)?, test: fitted(test)? };
+        Ok(Read { data, shape, file, standardization })
     }
+}
+
+/// The data of a run.
+struct Read {
+    /// The examples as the model takes them.
+    data: Split,
+    /// The shape of one as it was read.
+    shape: Vec<usize>,
+    /// The run file with absolute paths and all that the data said of itself.
+    file: RunFile,
+    standardization: Option<Standardization>,
 }
 
 /// Whether a word can only be a file, and no name of what is built in.
