@@ -2,7 +2,10 @@
 
 use std::{error::Error as StdError, ops::Range, path::Path};
 
-use plotters::{coord::Shift, prelude::*};
+use plotters::{
+    coord::{CoordTranslate, Shift},
+    prelude::*,
+};
 
 use super::{TrainingRun, joint_name, same_course};
 use crate::{
@@ -120,18 +123,27 @@ pub fn score_chart(runs: &[TrainingRun<'_>]) -> Result<Option<String>> {
                 .label(joint_name(group))
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.85))
-            .border_style(TRANSPARENT)
-            .label_font(TEXT)
-            .draw()?;
+        draw_legend(&mut chart, SeriesLabelPosition::LowerRight)?;
         root.present()?;
         Ok(())
     })();
     drawn.map_err(|e| Error::value(format!("the picture could not be drawn: {e}")))?;
     Ok(Some(svg))
+}
+
+/// The names of the curves.
+fn draw_legend<'a, 'b: 'a, C: CoordTranslate>(
+    chart: &mut ChartContext<'a, SVGBackend<'b>, C>,
+    place: SeriesLabelPosition,
+) -> Drawn {
+    chart
+        .configure_series_labels()
+        .position(place)
+        .background_style(WHITE.mix(0.85))
+        .border_style(TRANSPARENT)
+        .label_font(TEXT)
+        .draw()?;
+    Ok(())
 }
 
 /// Runs that took the same course.
@@ -170,13 +182,7 @@ fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
             .label(joint_name(group))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(TRANSPARENT)
-        .label_font(TEXT)
-        .draw()?;
+    draw_legend(&mut chart, SeriesLabelPosition::UpperRight)?;
     Ok(())
 }
 
