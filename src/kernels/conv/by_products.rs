@@ -19,6 +19,7 @@ use crate::kernels::{
         factors::{Factors, Places},
         loops,
         pack::{Matrix, Operand, Packer, Rows, pack_contiguous, pack_transposed},
+        pairs::ByWay,
         product::Added,
     },
     limits,
@@ -387,7 +388,7 @@ fn convolution(
 /// Multiplies by pairs.
 fn run(factors: &impl Factors<bf16>, out: &mut [bf16]) {
     loops::regions(factors, out, |region| {
-        let done = simd::run_pairs(region);
+        let done = simd::run_pairs(ByWay::new(region));
         #[cfg(test)]
         let done = done.or_else(|region| simd::run(simd::twin::WithTwin(region)));
         assert!(done.is_ok(), "an instruction that the machine has");

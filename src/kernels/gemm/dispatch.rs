@@ -6,7 +6,7 @@ use super::{
     dot, few_rows, loops,
     panels::Panels,
     portable::{self, MatrixMultiply},
-    product::{Layout, Product, Products},
+    product::{Added, Layout, Product, Products},
 };
 use crate::kernels::{float::Float, simd::Width, threads};
 
@@ -18,9 +18,15 @@ pub(crate) trait Gemm: Float<Wide: MatrixMultiply> {
     /// Computes one product with vectors; `false`, and nothing done, where there are none.
     fn with_vectors(product: &Product<Self>, out: &mut [Self]) -> bool;
     /// Packs a right operand for many products; `None` where there are no vectors.
-    fn panels(width: Width, layout: Layout, kn: (usize, usize), b: &[Self]) -> Option<Panels>;
+    fn panels(width: Width, layout: Layout, kn: (usize, usize), b: &[Self]) -> Option<Panels<'_, Self>>;
     /// A product with such an operand, unrounded.
-    fn multiply_panels(panels: &Panels, a: &[Self::Wide], stride: usize, out: &mut [Self::Wide]);
+    fn multiply_panels(
+        panels: &Panels<Self>,
+        a: &[Self],
+        stride: usize,
+        added: Added<Self::Wide>,
+        out: &mut [Self::Wide],
+    );
 }
 
 macro_rules! gemm_with_vectors {
@@ -38,11 +44,11 @@ macro_rules! gemm_with_vectors {
                     _ => loops::product(product, out),
                 }
             }
-            fn panels(width: Width, layout: Layout, kn: (usize, usize), b: &[Self]) -> Option<Panels> {
+            fn panels(width: Width, layout: Layout, kn: (usize, usize), b: &[Self]) -> Option<Panels<'_, Self>> {
                 Panels::new(width, layout, kn, b)
             }
-            fn multiply_panels(panels: &Panels, a: &[f32], stride: usize, out: &mut [f32]) {
-                panels.multiply(a, stride, out)
+            fn multiply_panels(panels: &Panels<Self>, a: &[Self], stride: usize, added: Added<f32>, out: &mut [f32]) {
+                panels.multiply(a, stride, added, out)
             }
         }
     )* };
@@ -53,10 +59,10 @@ impl Gemm for f64 {
     fn with_vectors(_: &Product<Self>, _: &mut [Self]) -> bool {
         false
     }
-    fn panels(_: Width, _: Layout, _: (usize, usize), _: &[Self]) -> Option<Panels> {
+    fn panels(_: Width, _: Layout, _: (usize, usize), _: &[Self]) -> Option<Panels<'_, Self>> {
         None
     }
-    fn multiply_panels(_: &Panels, _: &[f64], _: usize, _: &mut [f64]) {
+    fn multiply_panels(_: &Panels<Self>, _: &[f64], _: usize, _: Added<f64>, _: &mut [f64]) {
         unreachable!("panels of f64 are never packed")
     }
 }

@@ -6,22 +6,19 @@
 
 use std::ops::Range;
 
-use half::{bf16, f16};
-
 use super::{
     blocking::{KC, MAX_MC, MAX_NR, NC, mc, parts},
     epilogue::Epilogue,
     factors::Factors,
-    micro_kernel::{Paired, Panel, TILE, Terms, Wide, micro_kernel},
+    micro_kernel::{Panel, TILE, Terms, Wide, micro_kernel},
     pack::{ROWS, Rows, pack_panels, packed_len, panel_len},
-    pairs::{Ways, are_exact},
+    pairs::{Multiply, Ways, WaysKernel, are_exact},
     product::Product,
 };
 use crate::kernels::{
     float::VectorFloat,
-    limits,
     memory::{Scratch, with_scratch},
-    simd::{self, Kernel, PairKernel, Pairs, Simd, Width},
+    simd::{self, Simd, Width},
     threads::{self, Shared},
 };
 
@@ -32,8 +29,8 @@ pub(super) fn product<T: Multiply>(product: &Product<T>, out: &mut [T]) -> bool 
         return false;
     }
     regions(product, out, |region| {
-        let done = T::multiply(width, region);
-        assert!(done, "a width that the machine has");
+        let done = T::run(width, region);
+        assert!(done.is_ok(), "a width that the machine has");
     });
     true
 }
@@ -68,35 +65,6 @@ pub(super) fn on_one_thread<T: VectorFloat, R>(
     with_scratch(|[a, b, partial, wide]| run(Region { factors, rows, columns, out, a, b, partial, wide }))
 }
 
-/// A type that [`Region`]s multiply.
-pub(super) trait Multiply: VectorFloat {
-    /// Multiplies with vectors of a width; `false` where the machine has none such.
-    fn multiply(width: Width, region: Region<'_, Self, Product<'_, Self>>) -> bool;
-}
-
-macro_rules! multiply_wide {
-    ($($t:ty),*) => { $(
-        impl Multiply for $t {
-            fn multiply(width: Width, region: Region<'_, Self, Product<'_, Self>>) -> bool {
-                simd::run_with(width, region).is_ok()
-            }
-        }
-    )* };
-}
-multiply_wide!(f32, f16);
-
-impl Multiply for bf16 {
-    fn multiply(width: Width, mut region: Region<'_, Self, Product<'_, Self>>) -> bool {
-        if width == Width::Sixteen && limits::pairs_pay() {
-            region = match simd::run_pairs(region) {
-                Ok(()) => return true,
-                Err(region) => region,
-            };
-        }
-        simd::run_with(width, region).is_ok()
-    }
-}
-
 /// The rows and columns of a product that one thread computes.
 pub(crate) struct Region<'a, T, F> {
     factors: &'a F,
@@ -113,26 +81,12 @@ pub(crate) struct Region<'a, T, F> {
     wide: &'a mut Scratch,
 }
 
-impl<T: VectorFloat, F: Factors<T>> Kernel for Region<'_, T, F> {
+impl<T: VectorFloat, F: Factors<T>> WaysKernel<T> for Region<'_, T, F> {
     type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        self.multiply(simd, Wide);
-    }
-}
 
-impl<F: Factors<bf16>> PairKernel for Region<'_, bf16, F> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd, P: Pairs<S>>(self, simd: S, pairs: P) {
-        self.multiply(simd, Paired(pairs));
-    }
-}
-
-impl<T: VectorFloat, F: Factors<T>> Region<'_, T, F> {
     /// The loops over blocks of columns, of terms, and of rows.
     #[inline(always)]
-    fn multiply<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) {
+    fn run<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) {
         let Region { factors, rows, columns, out, a, b, partial, wide } = self;
         let blocks: usize = factors.depths().map(|depth| depth.div_ceil(KC)).sum();
         let (added, places) = (factors.added(), factors.places());
@@ -163,7 +117,7 @@ impl<T: VectorFloat, F: Factors<T>> Region<'_, T, F> {
                         if exact {
                             let lanes = depth.div_ceil(W::Terms::IN_LANE);
                             let (a, b) = ((&*a, some), (&*b, columns.clone()));
-                            macro_kernel(simd, ways.terms(), lanes, a, b, &epilogue, partial);
+                            macro_kernel(simd, ways.terms(), lanes, a, b, &epilogue, (partial, NC));
                             continue;
                         }
                         pack_panels(simd, &mut Wide, left, some.clone(), range.clone(), S::MR, a, &mut space);
@@ -181,7 +135,7 @@ impl<T: VectorFloat, F: Factors<T>> Region<'_, T, F> {
                             );
                             is_packed = true;
                         }
-                        macro_kernel(simd, Wide, depth, (a, some), (wide, columns.clone()), &epilogue, partial);
+                        macro_kernel(simd, Wide, depth, (a, some), (wide, columns.clone()), &epilogue, (partial, NC));
                     }
                 }
             }
@@ -192,17 +146,16 @@ impl<T: VectorFloat, F: Factors<T>> Region<'_, T, F> {
 /// The loops over tiles: a packed block of rows times a packed block of columns.
 ///
 /// # Safety
-/// `a` and `b` are the panels of `depth` lanes of terms of these rows and columns. For the rest see [`Epilogue::tile`]; rows
-/// of partial sums are `NC` apart.
+/// `a` and `b` are the panels of `depth` lanes of terms of these rows and columns. For the rest see [`Epilogue::tile`].
 #[inline(always)]
-unsafe fn macro_kernel<S: Simd, T: VectorFloat, M: Terms<S>>(
+pub(super) unsafe fn macro_kernel<S: Simd, T: VectorFloat, M: Terms<S>>(
     simd: S,
     terms: M,
     depth: usize,
     (a, rows): (&[f32], Range<usize>),
     (b, columns): (&[f32], Range<usize>),
     epilogue: &Epilogue<T>,
-    partial: *mut f32,
+    (partial, stride): (*mut f32, usize),
 ) {
     let (a_len, b_len) = (panel_len(S::MR, depth), panel_len(S::NR, depth));
     let mut tile = TILE;
@@ -212,11 +165,11 @@ unsafe fn macro_kernel<S: Simd, T: VectorFloat, M: Terms<S>>(
         for (a, i) in a.chunks_exact(a_len).zip(rows.clone().step_by(S::MR)) {
             let size = (S::MR.min(rows.end - i), count);
             let a = Panel { start: a.as_ptr(), row: S::MR, step: 1 };
-            let partial = partial.wrapping_add((i - rows.start) * NC + (j - columns.start));
+            let partial = partial.wrapping_add((i - rows.start) * stride + (j - columns.start));
             // SAFETY: the panels hold `depth` terms of whole tiles; the rest is the caller's promise.
             unsafe {
                 micro_kernel(simd, terms, (size.0, count.div_ceil(S::LANES)), depth, a, b, &mut tile);
-                epilogue.tile(simd, &tile, size, (partial, NC), (i, j));
+                epilogue.tile(simd, &tile, size, (partial, stride), (i, j));
             }
         }
     }

@@ -1,30 +1,35 @@
 //! A right operand that is packed once for many products, as the weight of a recurrent layer is for all steps.
 
-use super::{dispatch::Gemm, panels::Panels, portable::MatrixMultiply, product::Layout};
+use super::{
+    dispatch::Gemm,
+    panels::Panels,
+    portable::MatrixMultiply,
+    product::{Added, Layout},
+};
 use crate::kernels::{
     float::Real,
-    memory::{Item, Pooled, with_capacity},
+    memory::{Pooled, with_capacity},
     simd,
 };
 
-/// A right operand `k x n`, widened and packed.
+/// A right operand `k x n`, packed.
 ///
 /// Its products are summed in the order of all products (see [`gemm`](super)), also those of few rows, and are not rounded.
-pub(crate) struct Packed<T: Gemm> {
+pub(crate) struct Packed<'a, T: Gemm> {
     k: usize,
     n: usize,
-    storage: Storage<T::Wide>,
+    storage: Storage<'a, T>,
 }
 
-enum Storage<R: Item> {
-    Panels(Panels),
-    /// Where there are no vectors, and for f64.
-    Rows(Pooled<R>),
+enum Storage<'a, T: Gemm> {
+    Panels(Panels<'a, T>),
+    /// Where there are no vectors, and for f64: widened.
+    Rows(Pooled<T::Wide>),
 }
 
-impl<T: Gemm<Wide: Real>> Packed<T> {
+impl<'a, T: Gemm<Wide: Real>> Packed<'a, T> {
     /// From `b`, which is stored as `n x k` where the layout says that it is transposed.
-    pub fn new(layout: Layout, (k, n): (usize, usize), b: &[T]) -> Self {
+    pub fn new(layout: Layout, (k, n): (usize, usize), b: &'a [T]) -> Self {
         assert!(layout != Layout::TN && b.len() == k * n, "a right operand");
         let storage = match T::panels(simd::widest(), layout, (k, n), b) {
             Some(panels) => Storage::Panels(panels),
@@ -38,24 +43,32 @@ impl<T: Gemm<Wide: Real>> Packed<T> {
         Packed { k, n, storage }
     }
 
-    /// `out = a · b`, where row i of `a` are `k` numbers from `i * stride` on.
-    pub fn multiply(&self, a: &[T::Wide], stride: usize, out: &mut [T::Wide]) {
+    /// `out = a · b`, plus one number for each column if any are to be added. Row i of `a` are `k` numbers from `i * stride` on.
+    pub fn multiply(&self, a: &[T], stride: usize, added: Option<&[T::Wide]>, out: &mut [T::Wide]) {
         let (k, n) = (self.k, self.n);
         let rows = out.len() / n.max(1);
         assert!(out.len() == rows * n, "whole rows");
+        assert!(added.is_none_or(|added| added.len() == n), "one number for each column");
         if out.is_empty() {
             return;
         }
         assert!((rows - 1) * stride + k <= a.len(), "each row is inside its slice");
         match &self.storage {
-            Storage::Panels(panels) => T::multiply_panels(panels, a, stride, out),
-            Storage::Rows(b) => {
-                let mut gathered = Pooled::uninit(rows * k);
-                for (i, row) in gathered.chunks_exact_mut(k.max(1)).enumerate() {
-                    row.copy_from_slice(&a[i * stride..][..k]);
-                }
+            Storage::Panels(panels) if k > 0 => {
+                T::multiply_panels(panels, a, stride, added.map_or(Added::Nothing, Added::ToColumns), out);
+            }
+            storage => {
                 out.fill(T::Wide::default());
-                MatrixMultiply::add_product(Layout::NN, (rows, k, n), &gathered, b, out);
+                if let Storage::Rows(b) = storage {
+                    let mut gathered = Pooled::uninit(rows * k);
+                    for (i, row) in gathered.chunks_exact_mut(k.max(1)).enumerate() {
+                        T::widen_into(&a[i * stride..][..k], row);
+                    }
+                    T::Wide::add_product(Layout::NN, (rows, k, n), &gathered, b, out);
+                }
+                if let Some(added) = added {
+                    out.iter_mut().zip(added.iter().cycle()).for_each(|(out, &added)| *out += added);
+                }
             }
         }
     }

@@ -1,21 +1,90 @@
-//! Products of bf16 by the instruction that multiplies pairs of terms: twice as many in a vector.
+//! The ways to multiply: in f32, and products of bf16 by the instruction that multiplies pairs of terms: twice as many in a vector.
 //!
 //! The instruction adds the two products of a pair one after the other and rounds twice, as two multiply-adds of f32 do. It
 //! differs only where a number or a sum is subnormal. So the sizes of all numbers are noted while they are packed, and a block
 //! whose numbers are [too small](are_exact) is multiplied in f32. No bit depends on the way.
 
-use std::ops::Range;
+use std::{marker::PhantomData, ops::Range};
 
-use half::bf16;
+use half::{bf16, f16};
 
 use super::{
     micro_kernel::{Paired, Terms, Wide},
     pack::{Operand, Packer, Rows, pack_panels},
 };
-use crate::kernels::simd::{Lanes, Pairs, Simd, SizeRange, Sizes};
+use crate::kernels::{
+    float::VectorFloat,
+    limits,
+    simd::{self, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, Width},
+};
+
+/// A type whose products are computed with vectors.
+pub(crate) trait Multiply: VectorFloat {
+    /// Runs a kernel by the fastest way. Returns the kernel where the machine has no vectors of this width.
+    fn run<K: WaysKernel<Self>>(width: Width, kernel: K) -> Result<K::Output, K>;
+}
+
+macro_rules! in_f32 {
+    ($($t:ty),*) => { $(
+        impl Multiply for $t {
+            fn run<K: WaysKernel<Self>>(width: Width, kernel: K) -> Result<K::Output, K> {
+                simd::run_with(width, ByWay::new(kernel)).map_err(|by| by.kernel)
+            }
+        }
+    )* };
+}
+in_f32!(f32, f16);
+
+impl Multiply for bf16 {
+    fn run<K: WaysKernel<Self>>(width: Width, kernel: K) -> Result<K::Output, K> {
+        let mut kernel = ByWay::new(kernel);
+        if width == Width::Sixteen && limits::pairs_pay() {
+            kernel = match simd::run_pairs(kernel) {
+                Ok(output) => return Ok(output),
+                Err(kernel) => kernel,
+            };
+        }
+        simd::run_with(width, kernel).map_err(|by| by.kernel)
+    }
+}
+
+/// A kernel written over the ways to multiply a type.
+pub(crate) trait WaysKernel<T> {
+    type Output;
+    /// `#[inline(always)]`, so that it is compiled for the instructions of `S` and `W`.
+    fn run<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) -> Self::Output;
+}
+
+/// Such a kernel by one of the ways: as a [`Kernel`] in f32, as a [`PairKernel`] by pairs.
+pub(crate) struct ByWay<T, K> {
+    pub kernel: K,
+    of: PhantomData<T>,
+}
+
+impl<T, K> ByWay<T, K> {
+    pub fn new(kernel: K) -> Self {
+        ByWay { kernel, of: PhantomData }
+    }
+}
+
+impl<T, K: WaysKernel<T>> Kernel for ByWay<T, K> {
+    type Output = K::Output;
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> K::Output {
+        self.kernel.run(simd, Wide)
+    }
+}
+
+impl<K: WaysKernel<bf16>> PairKernel for ByWay<bf16, K> {
+    type Output = K::Output;
+    #[inline(always)]
+    fn run<S: Simd, P: Pairs<S>>(self, simd: S, pairs: P) -> K::Output {
+        self.kernel.run(simd, Paired(pairs))
+    }
+}
 
 /// The ways to multiply a type besides widening it.
-pub(super) trait Ways<S: Simd, T>: Copy {
+pub(crate) trait Ways<S: Simd, T>: Copy {
     type Terms: Terms<S>;
     /// What the lanes of packed panels hold.
     fn terms(self) -> Self::Terms;

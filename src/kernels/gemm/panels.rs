@@ -1,36 +1,81 @@
 //! A right operand whose panels are packed once for many products.
 
+use std::sync::OnceLock;
+
 use super::{
-    blocking::{KC, parts},
-    micro_kernel::{Panel, TILE, Wide, micro_kernel},
-    pack::{Matrix, ROWS, Rows, SLACK, STEP, pack_panels, panel_len},
-    product::Layout,
+    blocking::{KC, mc, parts},
+    epilogue::Epilogue,
+    factors::Places,
+    loops::macro_kernel,
+    micro_kernel::{Terms, Wide},
+    pack::{Matrix, ROWS, Rows, SLACK, STEP, pack_panels, packed_len, panel_len},
+    pairs::{ByWay, Multiply, Ways, WaysKernel, are_exact},
+    product::{Added, Layout},
 };
 use crate::kernels::{
     float::VectorFloat,
-    memory::{Line, Pooled},
-    simd::{self, Kernel, Simd, Width},
+    memory::{Line, Pooled, Scratch, with_scratch},
+    simd::{self, Simd, SizeRange, Width},
+    threads::Shared,
 };
 
-/// The panels of all columns for the first [`KC`] terms, then those for the next.
-pub(crate) struct Panels {
+/// A right operand by the fastest way to multiply it, and in f32 from the first product on that needs it so.
+pub(crate) struct Panels<'a, T> {
     width: Width,
-    k: usize,
-    n: usize,
-    lines: Pooled<Line>,
+    right: Right<'a, T>,
+    packed: Packing,
+    wide: OnceLock<Packing>,
 }
 
-impl Panels {
+/// A right operand `k x n`, stored as `n x k` where the layout says that it is transposed.
+#[derive(Clone, Copy)]
+struct Right<'a, T> {
+    layout: Layout,
+    kn: (usize, usize),
+    b: &'a [T],
+}
+
+/// The panels of all columns for the first [`KC`] terms, then those for the next.
+struct Packing {
+    lines: Pooled<Line>,
+    /// Of each block of terms, where its lanes hold pairs; else none.
+    sizes: Vec<SizeRange>,
+}
+
+impl Packing {
+    /// The panels of some terms, which begin a block.
+    #[inline(always)]
+    fn block<S: Simd>(&self, first: usize, in_lane: usize, n: usize) -> &[f32] {
+        &Line::numbers(&self.lines)[panels_len(S::NR, first / in_lane, n)..]
+    }
+}
+
+impl<'a, T: Multiply> Panels<'a, T> {
     /// Packs `b` as [`Matrix::right`] reads it; `None` where there are no vectors.
-    pub fn new<T: VectorFloat>(width: Width, layout: Layout, (k, n): (usize, usize), b: &[T]) -> Option<Self> {
-        let lines = simd::run_with(width, Packing { layout, k, n, b }).ok()?;
-        Some(Panels { width, k, n, lines })
+    pub fn new(width: Width, layout: Layout, kn: (usize, usize), b: &'a [T]) -> Option<Self> {
+        let right = Right { layout, kn, b };
+        let packed = T::run(width, right).ok()?;
+        Some(Panels { width, right, packed, wide: OnceLock::new() })
     }
 
-    /// `out = a · b`, where row i of `a` are `k` numbers from `i * stride` on. There are rows and columns.
-    pub fn multiply(&self, a: &[f32], stride: usize, out: &mut [f32]) {
-        let done = simd::run_with(self.width, Multiplication { b: self, a, stride, out });
-        assert!(done.is_ok(), "a width that the machine has");
+    /// `out = a · b`, plus what is added, where row i of `a` are `k` numbers from `i * stride` on. There are rows, columns and
+    /// terms.
+    pub fn multiply(&self, a: &[T], stride: usize, added: Added<f32>, out: &mut [f32]) {
+        with_scratch(|[left, partial]| {
+            let done = T::run(self.width, Multiplication { b: self, a, stride, added, out, left, partial });
+            assert!(done.is_ok(), "a width that the machine has");
+        });
+    }
+
+    /// The panels in f32.
+    fn wide(&self) -> &Packing {
+        if self.packed.sizes.is_empty() {
+            return &self.packed;
+        }
+        self.wide.get_or_init(|| {
+            let packed = simd::run_with(self.width, ByWay::new(self.right));
+            packed.unwrap_or_else(|_| unreachable!("a width that the machine has"))
+        })
     }
 }
 
@@ -39,72 +84,78 @@ fn panels_len(width: usize, k: usize, n: usize) -> usize {
     n.div_ceil(width) * panel_len(width, k)
 }
 
-struct Packing<'a, T> {
-    layout: Layout,
-    k: usize,
-    n: usize,
-    b: &'a [T],
-}
-
-impl<T: VectorFloat> Kernel for Packing<'_, T> {
-    type Output = Pooled<Line>;
+impl<T: VectorFloat> WaysKernel<T> for Right<'_, T> {
+    type Output = Packing;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> Pooled<Line> {
-        let Packing { layout, k, n, b } = self;
-        const { assert!(KC.is_multiple_of(STEP)) };
-        let mut lines = Pooled::uninit(Line::count(panels_len(S::NR, k, n) + SLACK));
+    fn run<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) -> Packing {
+        let Right { layout, kn: (k, n), b } = self;
+        let in_lane = W::Terms::IN_LANE;
+        const { assert!(KC.is_multiple_of(2 * STEP)) };
+        let mut lines = Pooled::uninit(Line::count(panels_len(S::NR, k.div_ceil(in_lane), n) + SLACK));
         let to = Line::numbers_mut(&mut lines);
+        let mut sizes = Vec::new();
         let mut space: Rows = ROWS;
         for terms in parts(0..k, KC).filter(|_| n > 0) {
-            let to = &mut to[panels_len(S::NR, terms.start, n)..];
+            let to = &mut to[panels_len(S::NR, terms.start / in_lane, n)..];
             let b = Matrix::right(layout, (k, n), b);
-            pack_panels(simd, &mut Wide, b, 0..n, terms, S::NR, to, &mut space);
+            match ways.pack(simd, b, 0..n, terms.clone(), S::NR, to, &mut space) {
+                Some(of_block) => sizes.push(of_block),
+                None => pack_panels(simd, &mut Wide, b, 0..n, terms, S::NR, to, &mut space),
+            }
         }
-        lines
+        Packing { lines, sizes }
     }
 }
 
-struct Multiplication<'a> {
-    b: &'a Panels,
-    a: &'a [f32],
+struct Multiplication<'a, T> {
+    b: &'a Panels<'a, T>,
+    a: &'a [T],
     stride: usize,
+    added: Added<'a, f32>,
     out: &'a mut [f32],
+    /// The left operand, packed.
+    left: &'a mut Scratch,
+    /// Sums of the blocks of terms so far.
+    partial: &'a mut Scratch,
 }
 
-impl Kernel for Multiplication<'_> {
+impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let Multiplication { b, a, stride, out } = self;
-        let (k, n) = (b.k, b.n);
+    fn run<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) {
+        let Multiplication { b, a, stride, added, out, left, partial } = self;
+        let (k, n) = b.right.kn;
         let rows = out.len() / n;
-        assert!((rows - 1) * stride + k <= a.len(), "each row is inside its slice");
-        if k == 0 {
-            return out.fill(0.0);
-        }
-        let panels = Line::numbers(&b.lines);
-        let mut tile = TILE;
-        for terms in parts(0..k, KC) {
-            let (depth, first) = (terms.len(), terms.start == 0);
-            let panels = panels[panels_len(S::NR, terms.start, n)..].chunks_exact(panel_len(S::NR, depth));
-            for (columns, panel) in parts(0..n, S::NR).zip(panels) {
-                let panel = Panel { start: panel.as_ptr(), row: S::NR, step: S::LANES };
-                for some in parts(0..rows, S::MR) {
-                    let size = (some.len(), columns.len().div_ceil(S::LANES));
-                    // Rows of `a` are read in place: so few are not worth packing.
-                    let a = &a[some.start * stride + terms.start..];
-                    let a = Panel { start: a.as_ptr(), row: 1, step: stride };
-                    // SAFETY: `depth` numbers of these rows are inside `a`, as was asserted, and the panel is packed.
-                    unsafe { micro_kernel(simd, Wide, size, depth, a, panel, &mut tile) };
-                    for (i, sums) in some.zip(&tile) {
-                        let to = &mut out[i * n + columns.start..][..columns.len()];
-                        match first {
-                            true => to.copy_from_slice(&sums[..columns.len()]),
-                            false => to.iter_mut().zip(sums).for_each(|(to, sum)| *to += sum),
-                        }
+        assert!(out.len() == rows * n && (rows - 1) * stride + k <= a.len(), "each row is inside its slice");
+        let (out, places) = (Shared::new(out), Places::rows_of(n));
+        let row = n.next_multiple_of(S::NR);
+        let mut space: Rows = ROWS;
+        for some in parts(0..rows, mc::<S>()) {
+            let partial = if k > KC { partial.uninit(some.len() * row).as_mut_ptr() } else { std::ptr::null_mut() };
+            for (block, terms) in parts(0..k, KC).enumerate() {
+                let (depth, first) = (terms.len(), terms.start);
+                let epilogue = Epilogue { first: first == 0, last: terms.end == k, added, out, places };
+                let from = Matrix::new(a, false, stride);
+                let a = left.uninit(packed_len(some.len(), S::MR, depth));
+                let exact = b.packed.sizes.get(block).is_some_and(|b_sizes| {
+                    let a_sizes = ways.pack(simd, from, some.clone(), terms.clone(), S::MR, a, &mut space);
+                    a_sizes.is_some_and(|a_sizes| are_exact(a_sizes, *b_sizes))
+                });
+                // SAFETY: the operands were packed for these rows and terms and for all columns; the rows are inside the
+                // result, which is this call's; `partial` has a row for each row unless there is one block.
+                unsafe {
+                    if exact {
+                        let in_lane = W::Terms::IN_LANE;
+                        let b = b.packed.block::<S>(first, in_lane, n);
+                        let a = (&*a, some.clone());
+                        macro_kernel(simd, ways.terms(), depth.div_ceil(in_lane), a, (b, 0..n), &epilogue, (partial, row));
+                        continue;
                     }
+                    pack_panels(simd, &mut Wide, from, some.clone(), terms, S::MR, a, &mut space);
+                    let b = b.wide().block::<S>(first, 1, n);
+                    macro_kernel(simd, Wide, depth, (a, some.clone()), (b, 0..n), &epilogue, (partial, row));
                 }
             }
         }

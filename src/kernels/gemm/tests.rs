@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use rand::{Rng, SeedableRng};
 
 use super::{
-    blocking::KC, dot::Dots, few_rows, loops, pairs::are_exact, panels::Panels, portable, product::Product, *,
+    blocking::KC, dot::Dots, few_rows, loops, pairs::{ByWay, Multiply, are_exact}, panels::Panels, portable, product::Product, *,
 };
 use crate::kernels::{
     float::{Float, VectorFloat},
@@ -118,7 +118,9 @@ fn check_all<T: Gemm + VectorFloat>(bits: impl Fn(&T) -> u32) {
             check_near(&one, &want);
             for width in simd::widths() {
                 let mut got = vec![T::default(); m * n];
-                let done = loops::on_one_thread(&one, &mut got, |region| simd::run_with(width, region).is_ok());
+                let done = loops::on_one_thread(&one, &mut got, |region| {
+                    simd::run_with(width, ByWay::new(region)).is_ok()
+                });
                 assert!(done);
                 let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
                 assert!(same, "{mkn:?} {layout:?} {width:?}: {got:?} for {want:?}");
@@ -152,11 +154,13 @@ fn check_pairs(mkn: (usize, usize, usize), a: &[bf16], b: &[bf16], terms: &[(usi
         };
         for width in simd::widths() {
             let mut got = vec![bf16::ZERO; mkn.0 * mkn.2];
-            assert!(loops::on_one_thread(&one, &mut got, |region| simd::run_with(width, WithTwin(region)).is_ok()));
+            assert!(loops::on_one_thread(&one, &mut got, |region| {
+                simd::run_with(width, WithTwin(ByWay::new(region))).is_ok()
+            }));
             check(got, &format!("twin of {width:?}"));
         }
         let mut got = vec![bf16::ZERO; mkn.0 * mkn.2];
-        if loops::on_one_thread(&one, &mut got, |region| simd::run_pairs(region).is_ok()) {
+        if loops::on_one_thread(&one, &mut got, |region| simd::run_pairs(ByWay::new(region)).is_ok()) {
             check(got, "instruction");
         }
     }
@@ -290,25 +294,35 @@ fn a_product_without_terms_is_what_is_added() {
     assert_eq!(out, added);
 }
 
+/// Numbers of all sizes: those of the second half of the rows are too small for pairs.
+fn partly_tiny<T: Float<Wide = f32>>(len: usize, seed: u64) -> Vec<T> {
+    let mut numbers = random::<T>(len, seed);
+    numbers[len / 2..].iter_mut().for_each(|x| *x = T::narrow(x.widen() * 2f32.powi(-100)));
+    numbers
+}
+
 #[test]
 fn packed_operands_take_the_same_order() {
-    fn go<T: Gemm + VectorFloat>() {
-        for (m, k, n) in [(1, 1, 1), (3, 7, 33), (16, 256, 40), (9, 300, 65), (17, 521, 31), (2, 0, 5)] {
-            for layout in [Layout::NN, Layout::NT] {
+    fn go<T: Gemm + Multiply>() {
+        for (m, k, n) in [(1, 1, 1), (3, 7, 33), (16, 256, 40), (9, 300, 65), (17, 521, 31), (130, 258, 530), (2, 0, 5)] {
+            for (layout, tiny) in [Layout::NN, Layout::NT].into_iter().flat_map(|l| [(l, false), (l, true)]) {
                 let stride = k + 3;
-                let (rows, b) = (random::<f32>(m * stride, 1), random::<T>(k * n, 2));
-                let a: Vec<f32> = rows.chunks(stride).flat_map(|row| row[..k].iter().copied()).collect();
+                let numbers = if tiny { partly_tiny } else { random };
+                let (rows, b, added) = (numbers(m * stride, 1), numbers(k * n, 2), random::<f32>(n, 3));
+                let a: Vec<f32> =
+                    rows.chunks(stride).flat_map(|row: &[T]| row[..k].iter().map(|x| x.widen())).collect();
                 let wide = T::widen_slice(&b);
                 let terms = [(0, 0)];
-                let one = Product { layout, mkn: (m, k, n), a: &a, b: &wide, terms: &terms, added: Added::Nothing };
-                let expected = if k == 0 { vec![0.0; m * n] } else { twin(&one) };
-                for width in simd::widths() {
+                let to_columns = Added::ToColumns(&added[..]);
+                let one = Product { layout, mkn: (m, k, n), a: &a, b: &wide, terms: &terms, added: to_columns };
+                let expected = if k == 0 { added.repeat(m) } else { twin(&one) };
+                for width in simd::widths().filter(|_| k > 0) {
                     let mut out = vec![f32::NAN; m * n];
-                    Panels::new(width, layout, (k, n), &b).unwrap().multiply(&rows, stride, &mut out);
+                    Panels::<T>::new(width, layout, (k, n), &b).unwrap().multiply(&rows, stride, to_columns, &mut out);
                     assert_eq!(out, expected, "{layout:?} {:?} {width:?}", (m, k, n));
                 }
                 let mut out = vec![f32::NAN; m * n];
-                Packed::<T>::new(layout, (k, n), &b).multiply(&rows, stride, &mut out);
+                Packed::<T>::new(layout, (k, n), &b).multiply(&rows, stride, Some(&added), &mut out);
                 check_near(&one, &out);
             }
         }
@@ -319,6 +333,6 @@ fn packed_operands_take_the_same_order() {
     // f64 has no panels.
     let b: Vec<f64> = (0..6).map(f64::from).collect();
     let mut out = [0.0; 2];
-    Packed::new(Layout::NT, (3, 2), &b).multiply(&[1.0, 10.0, 100.0], 3, &mut out);
-    assert_eq!(out, [210.0, 543.0]);
+    Packed::new(Layout::NT, (3, 2), &b).multiply(&[1.0, 10.0, 100.0], 3, Some(&[0.5, 0.25]), &mut out);
+    assert_eq!(out, [210.5, 543.25]);
 }

@@ -46,8 +46,8 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
 ) -> Gradients<T> {
     let Layer { gating, batch, time, inputs, hidden, .. } = *layer;
     let (places, width) = (batch * time, layer.width());
-    let weight = (time > 1 || needs.state).then(|| Packed::<T>::new(Layout::NN, (width, hidden), given.weight_hh));
-    let mut to_gates = Pooled::uninit(places * width);
+    let weight = (time > 1 || needs.state).then(|| Packed::new(Layout::NN, (width, hidden), given.weight_hh));
+    let mut to_gates = Pooled::<T>::uninit(places * width);
     // Of a GRU, gate n gets its part of the state times r.
     let mut to_state_gates = Pooled::uninit(if gating == Gating::Gru { places * width } else { 0 });
     let mut before = Pooled::uninit(places * hidden);
@@ -72,7 +72,7 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
     };
     threads::split(batch, 1, layer.work(), |rows| steps.run(rows));
     let to_state_gates = if gating == Gating::Gru { &to_state_gates } else { &to_gates };
-    let product = |layout, mkn, a: &[T::Wide], b: &[T::Wide]| T::narrow_vec(product(layout, mkn, a, b, Added::Nothing));
+    let product = |layout, mkn, a: &[T], b: &[T]| product(layout, mkn, a, b, Added::Nothing);
     let mut grads = Gradients::default();
     if needs.state {
         grads.h = T::narrow_vec(h.into_vec());
@@ -81,12 +81,10 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
         }
     }
     if needs.x {
-        let weight = T::widen_slice(given.weight_ih);
-        grads.x = product(Layout::NN, (places, width, inputs), &to_gates, &weight);
+        grads.x = product(Layout::NN, (places, width, inputs), &to_gates, given.weight_ih);
     }
     if needs.weight_ih {
-        let x = T::widen_slice(given.x);
-        grads.weight_ih = product(Layout::TN, (width, places, inputs), &to_gates, &x);
+        grads.weight_ih = product(Layout::TN, (width, places, inputs), &to_gates, given.x);
     }
     if needs.weight_hh {
         grads.weight_hh = product(Layout::TN, (width, places, hidden), to_state_gates, &before);
@@ -101,17 +99,17 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
 struct StepsBackward<'a, T: Gemm> {
     layer: &'a Layer,
     /// Of the state; none when its gradient goes no further than the only step.
-    weight: Option<&'a Packed<T>>,
+    weight: Option<&'a Packed<'a, T>>,
     given: &'a Given<'a, T>,
     y: &'a [T],
     saved: &'a Saved<&'a [T]>,
     grad: &'a [T],
     /// Whether the state before the first step wants a gradient.
     to_the_start: bool,
-    to_gates: Shared<'a, T::Wide>,
-    to_state_gates: Shared<'a, T::Wide>,
+    to_gates: Shared<'a, T>,
+    to_state_gates: Shared<'a, T>,
     /// The state h before each step.
-    before: Shared<'a, T::Wide>,
+    before: Shared<'a, T>,
     h: Shared<'a, T::Wide>,
     /// What goes from a step to the one before it without a product: the gradient of c, and z times that of h in a GRU.
     carried: Shared<'a, T::Wide>,
@@ -134,8 +132,8 @@ impl<T: Gemm<Wide: Gemm + Real>> StepsBackward<'_, T> {
             )
         };
         self.states_before(&rows, before);
-        let (mut gates, mut cell, mut dy, mut cell_before) =
-            (Pooled::uninit(width), Pooled::uninit(hidden), Pooled::uninit(hidden), Pooled::uninit(hidden));
+        let [mut gates, mut to_gate, mut to_state_gate] = [width, width, gru_width].map(Pooled::uninit);
+        let [mut cell, mut dy, mut before_step] = [hidden; 3].map(Pooled::uninit);
         for step in (0..time).rev() {
             let t = self.layer.at(step);
             for i in 0..rows.len() {
@@ -153,25 +151,29 @@ impl<T: Gemm<Wide: Gemm + Real>> StepsBackward<'_, T> {
                         None => &self.given.c[(rows.start + i) * hidden..],
                         Some(step) => &self.saved.cells[((rows.start + i) * time + self.layer.at(step)) * hidden..],
                     };
-                    T::widen_into(&from[..hidden], &mut cell_before);
+                    T::widen_into(&from[..hidden], &mut before_step);
+                } else if gru {
+                    T::widen_into(&before[here * hidden..][..hidden], &mut before_step);
                 }
                 vectorized(GatesBackward {
                     gating,
                     gates: &gates,
                     cell: &cell,
-                    before: if lstm { &cell_before } else { &before[here * hidden..][..hidden] },
+                    before: &before_step,
                     dy: &dy,
                     dh: &h[i * hidden..][..hidden],
                     carried: &mut carried[i * hidden..][..hidden],
-                    to_gates: &mut to_gates[here * width..][..width],
-                    to_state_gates: &mut to_state_gates[here * gru_width..][..gru_width],
+                    to_gates: &mut to_gate,
+                    to_state_gates: &mut to_state_gate,
                 });
+                T::narrow_into(&to_gate, &mut to_gates[here * width..][..width]);
+                T::narrow_into(&to_state_gate, &mut to_state_gates[here * gru_width..][..gru_width]);
             }
             if let Some(weight) = self.weight
                 && (step > 0 || self.to_the_start)
             {
                 let from = if gru { &*to_state_gates } else { &*to_gates };
-                weight.multiply(&from[t * width..], time * width, h);
+                weight.multiply(&from[t * width..], time * width, None, h);
             }
         }
         if gru {
@@ -180,7 +182,7 @@ impl<T: Gemm<Wide: Gemm + Real>> StepsBackward<'_, T> {
     }
 
     /// The output of the step before, and the given state before the first.
-    fn states_before(&self, rows: &Range<usize>, before: &mut [T::Wide]) {
+    fn states_before(&self, rows: &Range<usize>, before: &mut [T]) {
         let Layer { time, hidden, reverse, .. } = *self.layer;
         let rest = (time - 1) * hidden;
         for (row, before) in rows.clone().zip(before.chunks_exact_mut(time * hidden)) {
@@ -195,8 +197,8 @@ impl<T: Gemm<Wide: Gemm + Real>> StepsBackward<'_, T> {
                     (first, others, &y[hidden..])
                 }
             };
-            T::widen_into(&self.given.h[row * hidden..][..hidden], first);
-            T::widen_into(y, others);
+            first.copy_from_slice(&self.given.h[row * hidden..][..hidden]);
+            others.copy_from_slice(y);
         }
     }
 }

@@ -26,53 +26,64 @@ pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T
         own[..width - together].copy_from_slice(&of_state[together..]);
         bias
     });
-    let (x, weight) = (T::widen_slice(given.x), T::widen_slice(given.weight_ih));
-    let added = bias.as_deref().map_or(Added::Nothing, Added::ToColumns);
-    let mut gates = Pooled::from(product(Layout::NT, (places, inputs, width), &x, &weight, added));
-    // The first step by itself: of one step there is nothing to be packed for.
-    let (h, weight) = (T::widen_slice(given.h), T::widen_slice(given.weight_hh));
-    let from_first = Pooled::from(product(Layout::NT, (batch, hidden, width), &h, &weight, Added::Nothing));
-    let weight = (time > 1).then(|| Packed::<T>::new(Layout::NT, (hidden, width), given.weight_hh));
+    // The weights of one step are not worth packing.
+    let several = time > 1;
+    let weights = several.then(|| {
+        let packed = |k: usize, weight| Packed::new(Layout::NT, (k, width), weight);
+        [packed(inputs, given.weight_ih), packed(hidden, given.weight_hh)]
+    });
+    let in_place = |a: &[T], k: usize, weight: &[T], added| {
+        Pooled::from(product(Layout::NT, (batch, k, width), &T::widen_slice(a), &T::widen_slice(weight), added))
+    };
+    let [mut gates, mut from_state] = if several {
+        [Pooled::uninit(places * width), Pooled::default()]
+    } else {
+        let added = bias.as_deref().map_or(Added::Nothing, Added::ToColumns);
+        [
+            in_place(given.x, inputs, given.weight_ih, added),
+            in_place(given.h, hidden, given.weight_hh, Added::Nothing),
+        ]
+    };
     let mut states = uninit_vec(places * hidden + given.c.len());
     let mut cells = uninit_vec(if gating.is_plain() { 0 } else { places * hidden });
     let steps = Steps {
         layer,
-        weight: weight.as_ref(),
+        given,
+        weights: weights.as_ref(),
+        bias: bias.as_deref(),
         own: &own,
-        from_first: &from_first,
-        h: &h,
-        c: &T::widen_slice(given.c),
         gates: Shared::new(&mut gates),
+        from_state: Shared::new(&mut from_state),
         states: Shared::new(&mut states),
         cells: Shared::new(&mut cells),
     };
     threads::split(batch, 1, layer.work(), |rows| steps.run(rows));
     for (row, c) in states[places * hidden..].chunks_exact_mut(hidden).enumerate() {
-        c.copy_from_slice(&cells[(row * time + layer.at(time - 1)) * hidden..][..hidden]);
+        T::narrow_into(&cells[(row * time + layer.at(time - 1)) * hidden..][..hidden], c);
     }
     let gates = if gating.is_plain() { Vec::new() } else { T::narrow_vec(gates.into_vec()) };
-    (T::narrow_vec(states), Saved { gates, cells: T::narrow_vec(cells) })
+    (states, Saved { gates, cells: T::narrow_vec(cells) })
 }
 
 /// All steps of some rows of the batch.
 struct Steps<'a, T: Gemm> {
     layer: &'a Layer,
-    /// Of the state, where there is more than one step.
-    weight: Option<&'a Packed<T>>,
+    given: &'a Given<'a, T>,
+    /// Of the input and of the state, where there is more than one step.
+    weights: Option<&'a [Packed<'a, T>; 2]>,
+    bias: Option<&'a [T::Wide]>,
     own: &'a [T::Wide],
-    /// What the first state brings.
-    from_first: &'a [T::Wide],
-    h: &'a [T::Wide],
-    c: &'a [T::Wide],
-    /// What the input brings; then the gates.
+    /// What the input brings; then the gates. Of one step, it is there.
     gates: Shared<'a, T::Wide>,
-    states: Shared<'a, T::Wide>,
+    /// What the state brings to the only step.
+    from_state: Shared<'a, T::Wide>,
+    states: Shared<'a, T>,
     cells: Shared<'a, T::Wide>,
 }
 
 impl<T: Gemm<Wide: Gemm + Real>> Steps<'_, T> {
     fn run(&self, rows: Range<usize>) {
-        let Layer { gating, time, hidden, .. } = *self.layer;
+        let Layer { gating, time, inputs, hidden, .. } = *self.layer;
         let width = self.layer.width();
         let own_cells = if gating.is_plain() { 0 } else { hidden };
         // SAFETY: the slices have so many numbers for each place of each row, and these rows are this thread's.
@@ -83,25 +94,38 @@ impl<T: Gemm<Wide: Gemm + Real>> Steps<'_, T> {
                 self.cells.part(rows.start * time * own_cells, rows.len() * time * own_cells),
             )
         };
-        let first = rows.start * hidden;
-        let mut from_state = Pooled::uninit(rows.len() * width);
-        let (mut before, mut rounded) = (Pooled::uninit(hidden), Pooled::uninit(hidden));
+        let mut space = Pooled::uninit(if self.weights.is_some() { rows.len() * width } else { 0 });
+        let from_state = match self.weights {
+            Some([of_input, _]) => {
+                of_input.multiply(&self.given.x[rows.start * time * inputs..], inputs, self.bias, gates);
+                &mut space[..]
+            }
+            // SAFETY: as above.
+            None => unsafe { self.from_state.part(rows.start * width, rows.len() * width) },
+        };
+        let first_h = &self.given.h[rows.start * hidden..];
+        let (mut before, mut h) = (Pooled::uninit(hidden), Pooled::uninit(hidden));
         for step in 0..time {
             let (t, previous) = (self.layer.at(step), step.checked_sub(1).map(|step| self.layer.at(step)));
-            match previous.zip(self.weight) {
-                None => from_state.copy_from_slice(&self.from_first[rows.start * width..rows.end * width]),
-                Some((t, weight)) => weight.multiply(&states[t * hidden..], time * hidden, &mut from_state),
+            if let Some([_, of_state]) = self.weights {
+                match previous {
+                    None => of_state.multiply(first_h, hidden, None, from_state),
+                    Some(t) => of_state.multiply(&states[t * hidden..], time * hidden, None, from_state),
+                }
             }
             for (row, from_state) in from_state.chunks_exact(width).enumerate() {
                 let place = row * time + t;
                 match (gating, previous) {
                     (Gating::Tanh | Gating::Relu, _) => {}
-                    (Gating::Gru, None) => before.copy_from_slice(&self.h[first + row * hidden..][..hidden]),
-                    (Gating::Gru, Some(t)) => before.copy_from_slice(&states[(row * time + t) * hidden..][..hidden]),
-                    (Gating::Lstm, None) => before.copy_from_slice(&self.c[first + row * hidden..][..hidden]),
+                    (Gating::Gru, None) => T::widen_into(&first_h[row * hidden..][..hidden], &mut before),
+                    (Gating::Gru, Some(t)) => {
+                        T::widen_into(&states[(row * time + t) * hidden..][..hidden], &mut before);
+                    }
+                    (Gating::Lstm, None) => {
+                        T::widen_into(&self.given.c[(rows.start + row) * hidden..][..hidden], &mut before);
+                    }
                     (Gating::Lstm, Some(t)) => before.copy_from_slice(&cells[(row * time + t) * hidden..][..hidden]),
                 }
-                let h = &mut states[place * hidden..][..hidden];
                 vectorized(Gates {
                     gating,
                     from_state,
@@ -109,10 +133,9 @@ impl<T: Gemm<Wide: Gemm + Real>> Steps<'_, T> {
                     before: &before,
                     gates: &mut gates[place * width..][..width],
                     cell: &mut cells[place * own_cells..][..own_cells],
-                    h,
+                    h: &mut h,
                 });
-                T::narrow_into(h, &mut rounded);
-                T::widen_into(&rounded, h);
+                T::narrow_into(&h, &mut states[place * hidden..][..hidden]);
             }
         }
     }

@@ -2,9 +2,10 @@
 //!
 //! The part of the gates that comes from the input is one product for all steps. Then each step is one product with the state,
 //! whose weight is packed once, and one pass over the gates. The backward pass does the same in reverse order; the gradients
-//! of weights and inputs are one product each, over all steps. Gates, the cell state c and all their gradients are in f32 (f64
-//! for f64) from the first step to the last. Three things are rounded, once each: the state h after each step, which is the
-//! step's output and what the next step reads; the last c; and what is saved for the backward pass.
+//! of weights and inputs are one product each, over all steps. Gates, the cell state c and the gradients of both states are in
+//! f32 (f64 for f64) from the first step to the last. What a product reads has the dtype of the layer, so these are rounded,
+//! once each: the state h after each step, which is the step's output and what the next step reads; and, backward, the
+//! gradients of the gates. The last c and what is saved for the backward pass are rounded, too.
 //!
 //! The rows of a batch are independent, so they are split over threads.
 
