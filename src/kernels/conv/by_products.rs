@@ -11,7 +11,7 @@ use half::bf16;
 use super::{
     geometry::{Geometry, positions},
     padded::PaddedLayout,
-    windows::{images_together, input_gradient_source, input_phases},
+    windows::{input_gradient_source, input_phases},
 };
 use crate::kernels::{
     gemm::{
@@ -19,12 +19,12 @@ use crate::kernels::{
         factors::{Factors, Places},
         loops,
         pack::{Matrix, Operand, Packer, Rows, pack_contiguous, pack_transposed},
-        pairs::ByWay,
+        pairs::{run_pairs, sizes_of},
         product::Added,
     },
     limits,
     memory::{Pooled, uninit_vec},
-    simd::{self, Simd},
+    simd::{Simd, SizeRange},
 };
 
 /// Elements that are copied at once; a copy may read and write so many more than it should.
@@ -64,6 +64,8 @@ struct Patches<'a> {
     runs: &'a [usize],
     /// Outputs of a run.
     length: usize,
+    /// The sizes of all numbers.
+    sizes: SizeRange,
 }
 
 impl<'a> Patches<'a> {
@@ -72,21 +74,24 @@ impl<'a> Patches<'a> {
         (padded, image, images): (&'a [bf16], usize, usize),
         offsets: &'a [usize],
         (runs, length): (&'a [usize], usize),
+        sizes: SizeRange,
     ) -> Self {
         let last = |indices: &[usize]| indices.iter().max().copied().unwrap_or(0);
         let end = (images - 1) * image + last(runs) + last(offsets) + length + COPIED;
         assert!(end <= padded.len(), "patches are inside the padded images");
-        Patches { padded, image, images, offsets, runs, length }
-    }
-
-    /// Those of the images from one on.
-    fn starting_at(&self, first: usize) -> Self {
-        Patches { padded: &self.padded[first * self.image..], images: self.images - first, ..*self }
+        Patches { padded, image, images, offsets, runs, length, sizes }
     }
 
     /// Outputs of an image.
     fn volume(&self) -> usize {
         self.runs.len() * self.length
+    }
+
+    /// Where an output starts.
+    #[inline(always)]
+    fn start(&self, j: usize) -> usize {
+        let (image, output) = (j / self.volume(), j % self.volume());
+        image * self.image + self.runs[output / self.length] + output % self.length
     }
 
     /// Calls `f` with each sequence of neighbouring outputs: where it starts, and how many there are.
@@ -120,7 +125,53 @@ impl<'a> Patches<'a> {
 #[derive(Clone, Copy)]
 struct Im2col<'a>(Patches<'a>);
 
+impl Im2col<'_> {
+    /// [`pack_panel`](Operand::pack_panel) where runs of outputs fill whole pieces: a vector is read in `N` of these.
+    ///
+    /// # Safety
+    /// As for `pack_panel`; the length of a run is a multiple of `LANES / N`.
+    #[inline(always)]
+    unsafe fn pack_pieces<S: Simd, K: Packer<S, bf16>, const N: usize>(
+        self,
+        simd: S,
+        packer: &mut K,
+        some: Range<usize>,
+        terms: Range<usize>,
+        to: *mut f32,
+    ) {
+        let Im2col(patches) = self;
+        assert!(some.end <= patches.images * patches.volume(), "outputs of these images");
+        // In place of outputs that are not there, the first is read.
+        let start = |j: usize| patches.start(if j < some.end { j } else { some.start });
+        let pieces: [[*const bf16; N]; 2] = std::array::from_fn(|vector| {
+            std::array::from_fn(|piece| {
+                let j = some.start + (vector * N + piece) * (S::LANES / N);
+                patches.padded.as_ptr().wrapping_add(start(j))
+            })
+        });
+        let zeros = [bf16::ZERO; 16];
+        for (lane, offsets) in patches.offsets[terms].chunks(K::IN_LANE).enumerate() {
+            for (vector, pieces) in pieces.iter().enumerate() {
+                let mut terms = [[zeros.as_ptr(); N]; 2];
+                for (term, &offset) in terms.iter_mut().zip(offsets) {
+                    *term = pieces.map(|piece| piece.wrapping_add(offset));
+                }
+                // SAFETY: `new` has shown that all outputs with their offsets are inside the padded images; there is room for
+                // two vectors of each lane.
+                unsafe {
+                    let packed = packer.vector(simd, terms);
+                    simd.store_f32(packed, to.add((2 * lane + vector) * S::LANES));
+                }
+            }
+        }
+    }
+}
+
 impl Operand<bf16> for Im2col<'_> {
+    fn sizes(&self) -> Option<SizeRange> {
+        Some(self.0.sizes)
+    }
+
     #[inline(always)]
     unsafe fn pack_panel<S: Simd, K: Packer<S, bf16>>(
         self,
@@ -133,32 +184,28 @@ impl Operand<bf16> for Im2col<'_> {
         _: &mut Rows,
     ) {
         let Im2col(patches) = self;
+        debug_assert_eq!(width, 2 * S::LANES);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match patches.length {
+                length if length.is_multiple_of(S::LANES) => {
+                    return self.pack_pieces::<S, K, 1>(simd, packer, some, terms, to);
+                }
+                length if length.is_multiple_of(S::LANES / 2) => {
+                    return self.pack_pieces::<S, K, 2>(simd, packer, some, terms, to);
+                }
+                length if length.is_multiple_of(S::LANES / 4) => {
+                    return self.pack_pieces::<S, K, 4>(simd, packer, some, terms, to);
+                }
+                _ => {}
+            }
+        }
         let (mut sequences, mut count) = ([(0, 0); MAX_NR], 0);
         patches.sequences(some.clone(), |from, len| {
             sequences[count] = (from, len);
             count += 1;
         });
         let sequences = &sequences[..count];
-        if let [(from, len)] = *sequences
-            && len == width
-            && width.is_multiple_of(S::LANES)
-        {
-            let zeros = [bf16::ZERO; MAX_NR];
-            for (lane, offsets) in patches.offsets[terms].chunks(K::IN_LANE).enumerate() {
-                let mut terms = [zeros.as_ptr(); 2];
-                for (term, &offset) in terms.iter_mut().zip(offsets) {
-                    *term = patches.padded[from + offset..][..len].as_ptr();
-                }
-                for at in (0..width).step_by(S::LANES) {
-                    // SAFETY: each term has `width` numbers, and there is room for this lane of them.
-                    unsafe {
-                        let vector = packer.vector(simd, [terms[0].add(at), terms[1].add(at)]);
-                        simd.store_f32(vector, to.add(lane * width + at));
-                    }
-                }
-            }
-            return;
-        }
         // Many terms are copied before one is read: a load of what several stores have just written waits for them.
         const ROW: usize = MAX_NR + COPIED;
         const TERMS: usize = 64;
@@ -187,85 +234,6 @@ impl Operand<bf16> for Im2col<'_> {
 
 /// A row of numbers for [`pack_transposed`], and what a copy writes beyond.
 const ROW: usize = KC + COPIED;
-
-/// The transposed im2col matrix as a right operand: its terms are outputs.
-#[derive(Clone, Copy)]
-struct Transposed<'a>(Patches<'a>);
-
-impl Operand<bf16> for Transposed<'_> {
-    #[inline(always)]
-    unsafe fn pack_panel<S: Simd, K: Packer<S, bf16>>(
-        self,
-        simd: S,
-        packer: &mut K,
-        some: Range<usize>,
-        terms: Range<usize>,
-        to: *mut f32,
-        width: usize,
-        space: &mut Rows,
-    ) {
-        let Transposed(patches) = self;
-        let (mut sequences, mut count) = ([(0, 0); KC], 0);
-        patches.sequences(terms.clone(), |from, len| {
-            sequences[count] = (from, len);
-            count += 1;
-        });
-        let mut rows = [[bf16::ZERO; ROW]; MAX_NR];
-        for (row, &offset) in rows.iter_mut().zip(&patches.offsets[some.clone()]) {
-            let mut at = 0;
-            for &(from, len) in &sequences[..count] {
-                // SAFETY: sequences are of this matrix; a row has room for all of them and a copy more.
-                unsafe { patches.copy(from + offset, len, row.as_mut_ptr().add(at)) };
-                at += len;
-            }
-        }
-        // SAFETY: the rows have these terms; the rest is the caller's promise.
-        unsafe {
-            let from = rows.as_ptr().cast();
-            pack_transposed(simd, packer, from, ROW, some.len(), terms.len(), to, width, space);
-        }
-    }
-}
-
-/// The gradient of a convolution's output as a left operand: its rows are channels, its terms are outputs of several images.
-#[derive(Clone, Copy)]
-struct OutputGradient<'a> {
-    grad: &'a [bf16],
-    /// Elements of an image, and of a channel.
-    image: usize,
-    volume: usize,
-}
-
-impl Operand<bf16> for OutputGradient<'_> {
-    #[inline(always)]
-    unsafe fn pack_panel<S: Simd, K: Packer<S, bf16>>(
-        self,
-        simd: S,
-        packer: &mut K,
-        some: Range<usize>,
-        terms: Range<usize>,
-        to: *mut f32,
-        width: usize,
-        space: &mut Rows,
-    ) {
-        let mut rows = [[bf16::ZERO; ROW]; MAX_MR];
-        for (row, channel) in rows.iter_mut().zip(some.clone()) {
-            let mut p = terms.start;
-            while p < terms.end {
-                let (image, output) = (p / self.volume, p % self.volume);
-                let len = (self.volume - output).min(terms.end - p);
-                let from = image * self.image + channel * self.volume + output;
-                row[p - terms.start..][..len].copy_from_slice(&self.grad[from..from + len]);
-                p += len;
-            }
-        }
-        // SAFETY: the rows have these terms; the rest is the caller's promise.
-        unsafe {
-            let from = rows.as_ptr().cast();
-            pack_transposed(simd, packer, from, ROW, some.len(), terms.len(), to, width, space);
-        }
-    }
-}
 
 /// The weights of a convolution as the left operand of its input's gradient: its rows are channels, its terms the taps of one
 /// output channel after the other.
@@ -367,7 +335,7 @@ fn convolution(
     let g = source.geometry();
     let (x_image, image, volume) =
         (g.in_channels * g.in_volume(), g.in_channels * source.channel(), runs.len() * length);
-    let mut out = uninit_vec(g.batch * rows * volume);
+    let (mut out, sizes) = (uninit_vec(g.batch * rows * volume), sizes_of(x));
     // A vector of outputs is of one image.
     let together = if volume.is_multiple_of(VECTOR) { (CHUNK / image).clamp(1, g.batch) } else { 1 };
     let mut padded = Pooled::<bf16>::zeros(together * image + length + 2 * COPIED);
@@ -379,20 +347,11 @@ fn convolution(
             source.fill_as_is(x, padded, source.channel());
         }
         let images = x.len() / x_image;
-        let patches = Patches::new((&padded, image, images), offsets, (runs, length));
-        run(&Convolution { weights, patches, rows, images, bias }, out);
+        let patches = Patches::new((&padded, image, images), offsets, (runs, length), sizes);
+        let convolution = Convolution { weights, patches, rows, images, bias };
+        loops::regions(&convolution, out, |region| run_pairs(region));
     }
     out
-}
-
-/// Multiplies by pairs.
-fn run(factors: &impl Factors<bf16>, out: &mut [bf16]) {
-    loops::regions(factors, out, |region| {
-        let done = simd::run_pairs(ByWay::new(region));
-        #[cfg(test)]
-        let done = done.or_else(|region| simd::run(simd::twin::WithTwin(region)));
-        assert!(done.is_ok(), "an instruction that the machine has");
-    });
 }
 
 /// See [`forward`](super::dispatch::forward); `None` where another kernel is to be taken.
@@ -421,69 +380,4 @@ pub(super) fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias:
     let runs = Pooled::collect(phase.runs.len(), phase.runs.iter().map(|run| run.0));
     let weights = Swapped { weight, channels, taps };
     Some(convolution(&source, grad, weights, channels, &phase.offsets, (&runs, phase.length), bias))
-}
-
-/// The outputs' gradients times patches: the gradient of the weight.
-struct WeightGradient<'a> {
-    grad: &'a [bf16],
-    patches: Patches<'a>,
-    rows: usize,
-    images: usize,
-    /// Images whose outputs are terms of one product.
-    together: usize,
-    /// The sums begin with 0, as those of the other kernel do, which makes -0 positive.
-    zeros: &'a [bf16],
-}
-
-impl<'a> Factors<bf16> for WeightGradient<'a> {
-    type Left = OutputGradient<'a>;
-    type Right = Transposed<'a>;
-
-    fn size(&self) -> (usize, usize) {
-        (self.rows, self.patches.offsets.len())
-    }
-
-    fn depths(&self) -> impl Iterator<Item = usize> {
-        (0..self.images)
-            .step_by(self.together)
-            .map(|first| (self.images - first).min(self.together) * self.patches.volume())
-    }
-
-    fn pair(&self, which: usize) -> (OutputGradient<'a>, Transposed<'a>) {
-        let (first, volume) = (which * self.together, self.patches.volume());
-        let image = self.rows * volume;
-        let grad = OutputGradient { grad: &self.grad[first * image..], image, volume };
-        (grad, Transposed(self.patches.starting_at(first)))
-    }
-
-    fn added(&self) -> Added<'_, bf16> {
-        Added::ToRows(self.zeros)
-    }
-
-    fn places(&self) -> Places {
-        Places::rows_of(self.patches.offsets.len())
-    }
-}
-
-/// See [`weight_gradient`](super::dispatch::weight_gradient); `None` where another kernel is to be taken.
-pub(super) fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Vec<bf16>> {
-    if !pay(g, g.out_channels, g.batch * g.out_volume(), g.patch().next_multiple_of(VECTOR)) {
-        return None;
-    }
-    let source = PaddedLayout::phase_split(g);
-    let (x_image, image) = (g.in_channels * g.in_volume(), g.in_channels * source.channel());
-    let mut padded = Pooled::<bf16>::zeros(g.batch * image + g.output[2] + 2 * COPIED);
-    for (x, padded) in x.chunks_exact(x_image).zip(padded.chunks_exact_mut(image)) {
-        source.fill_as_is(x, padded, source.channel());
-    }
-    let offsets = source.offsets(source.channel());
-    let first = positions([g.output[0], g.output[1], 1]);
-    let runs = Pooled::collect(g.output[0] * g.output[1], first.map(|at| source.start(at)));
-    let patches = Patches::new((&padded, image, g.batch), &offsets, (&runs, g.output[2]));
-    let together = images_together(g.in_channels * PaddedLayout::whole(g).channel(), g.batch);
-    let mut out = uninit_vec(g.sizes()[1]);
-    let zeros = Pooled::<bf16>::zeros(g.out_channels);
-    let factors = WeightGradient { grad, patches, rows: g.out_channels, images: g.batch, together, zeros: &zeros };
-    run(&factors, &mut out);
-    Some(out)
 }

@@ -45,8 +45,8 @@ impl Convolve for bf16 {
     fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Vec<bf16> {
         let (vectors, axis) = VectorAxis::of_weight(simd::widest(), g, x);
         // By outputs, sums have another order.
-        let by_products = (axis == VectorAxis::Channels).then(|| by_products::weight_gradient(g, x, grad)).flatten();
-        by_products.unwrap_or_else(|| weight_grad::weight_gradient((vectors, axis), g, x, grad))
+        let by_pairs = (axis == VectorAxis::Channels).then(|| weight_grad::by_pairs(g, x, grad)).flatten();
+        by_pairs.unwrap_or_else(|| weight_grad::weight_gradient((vectors, axis), g, x, grad))
     }
 }
 

@@ -104,16 +104,41 @@ impl PaddedLayout {
                     for (j, h) in hs.clone().enumerate() {
                         let from = index([d0 + i * self.phases[0], h0 + j * self.phases[1], w0], g.input);
                         let to = &mut to[index([d, h, ws.start], self.size)..][..ws.len()];
-                        if self.phases[2] == 1 {
-                            to.copy_from_slice(&image[from..from + ws.len()]);
-                        } else {
-                            to.iter_mut()
-                                .zip(image[from..].iter().step_by(self.phases[2]))
-                                .for_each(|(to, &x)| *to = x);
+                        match self.phases[2] {
+                            1 => copy_row(&image[from..from + ws.len()], to),
+                            2 => copy_every_second(&image[from..], to),
+                            phases => {
+                                to.iter_mut().zip(image[from..].iter().step_by(phases)).for_each(|(to, &x)| *to = x)
+                            }
                         }
                     }
                 }
             }
         }
     }
+}
+
+/// Copies a row. Those of usual lengths are copied without a call, which would take longer than the copy.
+#[inline(always)]
+fn copy_row<T: Copy>(from: &[T], to: &mut [T]) {
+    macro_rules! of_length {
+        ($($length:literal)*) => {
+            match to.len() {
+                $( $length => *to.first_chunk_mut::<$length>().expect("its length") = *from.first_chunk().expect("as long"), )*
+                _ => to.copy_from_slice(from),
+            }
+        };
+    }
+    of_length! { 1 2 4 7 8 14 16 28 32 64 }
+}
+
+/// Copies the first number, the third, ...
+#[inline(always)]
+fn copy_every_second<T: Copy>(from: &[T], to: &mut [T]) {
+    let vectors = (to.len() / 8).min(from.len() / 16);
+    let (whole, rest) = to.split_at_mut(8 * vectors);
+    for (to, from) in whole.as_chunks_mut::<8>().0.iter_mut().zip(from.as_chunks::<16>().0) {
+        *to = std::array::from_fn(|i| from[2 * i]);
+    }
+    rest.iter_mut().zip(from[16 * vectors..].iter().step_by(2)).for_each(|(to, &x)| *to = x);
 }

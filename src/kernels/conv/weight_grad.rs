@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use half::bf16;
+
 use super::{
     by_channels::Columns,
     geometry::{Geometry, index, positions},
@@ -15,11 +17,13 @@ use crate::kernels::{
     gemm::{
         blocking::{KC, MAX_MR, MAX_NR},
         dot::Dots,
-        micro_kernel::{Panel, TILE, Wide, Windows, micro_kernel},
-        pack::{ROWS, Rows, STEP, pack_transposed},
+        micro_kernel::{Panel, TILE, Terms, Wide, Windows, micro_kernel},
+        pack::{Operand, Packer, ROWS, Rows, STEP, pack_panels, pack_transposed, packed_len},
+        pairs::{ByWay, Ways, WaysKernel, are_exact, run_pairs, sizes_of},
     },
+    limits,
     memory::{Pooled, Scratch, with_scratch, zeros},
-    simd::{self, Kernel, Simd, Width},
+    simd::{self, Simd, Width},
     threads::{self, Shared},
 };
 
@@ -36,13 +40,32 @@ pub(super) fn weight_gradient<T: VectorFloat>(
     x: &[T],
     grad: &[T],
 ) -> Vec<T> {
-    let mut weight = zeros(g.sizes()[1]);
+    let weight = zeros(g.sizes()[1]);
     if x.is_empty() || grad.is_empty() || weight.is_empty() {
         return weight;
     }
     if axis == VectorAxis::Outputs {
         return by_dot_products(vectors, &PaddedLayout::phase_split(g), x, grad);
     }
+    by_channels(g, x, grad, &|region| {
+        assert!(simd::run_with(vectors, ByWay::new(region)).is_ok(), "a width that the machine has");
+    })
+}
+
+/// As [`weight_gradient`] over channels, by pairs: neighbouring outputs are the terms of a pair. `None` where pairs do not pay,
+/// or where their sums could have other bits.
+pub(super) fn by_pairs(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Vec<bf16>> {
+    // Where there is no instruction, tests run its twin.
+    let pay = cfg!(test) || limits::pairs_pay();
+    // A pair does not span two rows of outputs.
+    let is_even = g.output[2].is_multiple_of(2);
+    let can = pay && is_even && are_exact(sizes_of(x), sizes_of(grad));
+    can.then(|| by_channels(g, x, grad, &|region| run_pairs(region)))
+}
+
+/// The gradient over channels, of which `run` computes some regions.
+fn by_channels<T: VectorFloat>(g: &Geometry, x: &[T], grad: &[T], run: &(impl Fn(Region<T>) + Sync)) -> Vec<T> {
+    let mut weight = zeros(g.sizes()[1]);
     let source = PaddedLayout::whole(g);
     let offsets = source.offsets(source.channel());
     let starts = Pooled::collect(g.out_volume(), positions(g.output).map(|output| source.start(output)));
@@ -50,8 +73,7 @@ pub(super) fn weight_gradient<T: VectorFloat>(
     let region = |group: usize, rows: Range<usize>, channels: Range<usize>| {
         with_scratch(|memory| {
             let (source, offsets, starts) = (&source, &offsets, &starts);
-            let region = Region { source, offsets, starts, x, grad, group, rows, channels, out, memory };
-            assert!(simd::run_with(vectors, region).is_ok(), "a width that the machine has");
+            run(Region { source, offsets, starts, x, grad, group, rows, channels, out, memory });
         });
     };
     if g.groups > 1 {
@@ -83,51 +105,66 @@ struct Region<'a, T> {
     channels: Range<usize>,
     /// All weights.
     out: Shared<'a, T>,
-    memory: [&'a mut Scratch; 4],
+    memory: [&'a mut Scratch; 3],
 }
 
-impl<T: VectorFloat> Kernel for Region<'_, T> {
+impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
     type Output = ();
 
     /// The loops over images, over channels, and over blocks of outputs.
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) {
         let Region { source, offsets, starts, x, grad, group, rows, channels, out, memory } = self;
-        let [padded, wide, panel, sums] = memory;
+        let in_lane = W::Terms::IN_LANE;
+        let [padded, panel, sums] = memory;
         let g = source.geometry();
         // The channels of the input that these rows read.
         let read = rows.start / g.taps()..rows.end.div_ceil(g.taps());
         let image = read.len() * source.channel();
         let together = images_together(g.in_channels * source.channel(), g.batch);
-        let padded = padded.uninit(together * image);
-        padded.fill(0.0);
+        // The lanes that begin at each number. What is after the last number is read for them, and used for none.
+        let len = (together * image).next_multiple_of(S::LANES);
+        let padded = padded.uninit(len);
+        let distance = source.step()[2];
+        let mut numbers = Pooled::<T>::zeros(len + distance);
         let first = read.start * source.channel();
         let offsets = Pooled::collect(rows.len(), offsets[rows.clone()].iter().map(|offset| offset - first));
-        let outputs = (0..together).flat_map(|i| starts.iter().map(move |start| i * image + start));
-        let outputs = Pooled::collect(together * starts.len(), outputs);
+        assert!(in_lane == 1 || g.output[2].is_multiple_of(in_lane), "a lane is of one row");
+        let outputs = (0..together).flat_map(|i| starts.iter().step_by(in_lane).map(move |start| i * image + start));
+        let outputs = Pooled::collect(together * starts.len() / in_lane, outputs);
         let last = outputs.iter().max().unwrap_or(&0) + offsets.iter().max().unwrap_or(&0);
         assert!(last < padded.len(), "factors are inside the padded images");
-        let panel = panel.uninit((KC + STEP) * S::NR + SLACK);
+        // Each image's outputs are packed in whole steps.
+        let panel = panel.uninit(packed_len(S::NR, S::NR, KC + STEP));
         let sums_len = rows.len().next_multiple_of(MAX_MR) * S::NR;
         let sums = sums.uninit(channels.len().div_ceil(S::NR) * sums_len);
         sums.fill(0.0);
         let mut space = ROWS;
         for first in (0..g.batch).step_by(together) {
             let images = first..(first + together).min(g.batch);
-            for (i, padded) in images.clone().zip(padded.chunks_exact_mut(image)) {
+            for (i, numbers) in images.clone().zip(numbers.chunks_exact_mut(image)) {
                 let at = (i * g.groups + group) * g.in_channels + read.start;
                 let x = &x[at * g.in_volume()..(at + read.len()) * g.in_volume()];
-                source.fill(x, padded, source.channel(), wide);
+                source.fill_as_is(x, numbers, source.channel());
+            }
+            for at in (0..len).step_by(S::LANES) {
+                // SAFETY: there are numbers for whole vectors, also at the distance, and as many lanes.
+                unsafe { ways.at_each(simd, numbers.as_ptr().add(at), distance, padded.as_mut_ptr().add(at)) };
             }
             let terms = images.len() * g.out_volume();
             for (c, sums) in channels.clone().step_by(S::NR).zip(sums.chunks_exact_mut(sums_len)) {
                 let some = c..(c + S::NR).min(channels.end);
                 for block in (0..terms).step_by(KC) {
                     let block = block..(block + KC).min(terms);
-                    pack_gradient(simd, g, grad, (images.start, group), some.clone(), block.clone(), panel, &mut space);
+                    let gradient = OutputGradient { g, grad, image: images.start, group };
+                    let lanes = block.start / in_lane..block.end.div_ceil(in_lane);
+                    if ways.pack(simd, gradient, some.clone(), block.clone(), S::NR, panel, &mut space).is_none() {
+                        pack_panels(simd, &mut Wide, gradient, some.clone(), block, S::NR, panel, &mut space);
+                    }
+                    let panel = (&*panel, some.len());
                     // SAFETY: all outputs plus offsets were asserted to be inside the padded images; the panel is packed, and
                     // there is a row of sums for each offset.
-                    unsafe { add_products(simd, padded, &outputs[block], &offsets, (panel, some.len()), sums) };
+                    unsafe { add_products(simd, ways.terms(), padded, &outputs[lanes], &offsets, panel, sums) };
                 }
             }
         }
@@ -139,34 +176,43 @@ impl<T: VectorFloat> Kernel for Region<'_, T> {
     }
 }
 
-/// Packs a block of outputs of some channels of the gradient, which may span images, as a panel of `NR` columns.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn pack_gradient<S: Simd, T: VectorFloat>(
-    simd: S,
-    g: &Geometry,
-    grad: &[T],
-    (image, group): (usize, usize),
-    channels: Range<usize>,
-    block: Range<usize>,
-    panel: &mut [f32],
-    space: &mut Rows,
-) {
-    let volume = g.out_volume();
-    let mut p = block.start;
-    while p < block.end {
-        let (i, output) = (p / volume, p % volume);
-        let len = (volume - output).min(block.end - p);
-        let from = (((image + i) * g.groups + group) * g.out_channels + channels.start) * volume + output;
-        assert!(from + (channels.len() - 1) * volume + len <= grad.len(), "outputs are inside the gradient");
-        let to = &mut panel[(p - block.start) * S::NR..];
-        assert!(to.len() >= (len + STEP) * S::NR && len <= KC);
-        // SAFETY: asserted.
-        unsafe {
-            let from = grad.as_ptr().add(from);
-            pack_transposed(simd, &mut Wide, from, volume, channels.len(), len, to.as_mut_ptr(), S::NR, space);
+/// The gradient of a group's output as a right operand: its columns are channels, its terms the outputs of images from one on.
+#[derive(Clone, Copy)]
+struct OutputGradient<'a, T> {
+    g: &'a Geometry,
+    grad: &'a [T],
+    image: usize,
+    group: usize,
+}
+
+impl<T: VectorFloat> Operand<T> for OutputGradient<'_, T> {
+    #[inline(always)]
+    unsafe fn pack_panel<S: Simd, K: Packer<S, T>>(
+        self,
+        simd: S,
+        packer: &mut K,
+        some: Range<usize>,
+        terms: Range<usize>,
+        to: *mut f32,
+        width: usize,
+        space: &mut Rows,
+    ) {
+        let OutputGradient { g, grad, image, group } = self;
+        let volume = g.out_volume();
+        let mut p = terms.start;
+        while p < terms.end {
+            let (i, output) = (p / volume, p % volume);
+            let len = (volume - output).min(terms.end - p);
+            let from = (((image + i) * g.groups + group) * g.out_channels + some.start) * volume + output;
+            assert!(from + (some.len() - 1) * volume + len <= grad.len(), "outputs are inside the gradient");
+            assert!((p - terms.start).is_multiple_of(K::IN_LANE), "an image begins a lane");
+            // SAFETY: asserted; the panel has room for all terms, and whole steps after them.
+            unsafe {
+                let to = to.add((p - terms.start) / K::IN_LANE * width);
+                pack_transposed(simd, packer, grad.as_ptr().add(from), volume, some.len(), len, to, width, space);
+            }
+            p += len;
         }
-        p += len;
     }
 }
 
@@ -175,8 +221,9 @@ fn pack_gradient<S: Simd, T: VectorFloat>(
 /// # Safety
 /// Each of `outputs` plus each offset is inside `padded`. The panel has so many columns for each of `outputs`.
 #[inline(always)]
-unsafe fn add_products<S: Simd>(
+unsafe fn add_products<S: Simd, M: Terms<S>>(
     simd: S,
+    terms: M,
     padded: &[f32],
     outputs: &[usize],
     offsets: &[usize],
@@ -193,7 +240,7 @@ unsafe fn add_products<S: Simd>(
         assert!(sums.len() >= size.0 * S::NR);
         // SAFETY: the caller's promise; whole vectors are inside the tile and the rows of sums.
         unsafe {
-            micro_kernel(simd, Wide, size, outputs.len(), windows, panel, &mut tile);
+            micro_kernel(simd, terms, size, outputs.len(), windows, panel, &mut tile);
             for (r, row) in tile[..size.0].iter().enumerate() {
                 for c in (0..size.1 * S::LANES).step_by(S::LANES) {
                     let to = sums.as_mut_ptr().add(r * S::NR + c);

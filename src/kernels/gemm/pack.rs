@@ -14,7 +14,7 @@ use super::{
 };
 use crate::kernels::{
     float::VectorFloat,
-    simd::{Lanes, Simd, load_first},
+    simd::{Lanes, Simd, SizeRange, load_first},
 };
 
 /// Terms that [`pack_transposed`] transposes at a time.
@@ -35,6 +35,10 @@ pub(crate) const fn packed_len(count: usize, width: usize, depth: usize) -> usiz
 
 /// An operand before it is packed.
 pub(crate) trait Operand<T>: Copy {
+    /// The sizes of all numbers, or of some more, where they are known.
+    fn sizes(&self) -> Option<SizeRange> {
+        None
+    }
     /// Packs rows of a left operand, or columns of a right one, to one panel of `width` that begins with `to`: `width` lanes of
     /// each lane of terms, 0 where there is no such row or column.
     ///
@@ -113,11 +117,11 @@ impl<T: VectorFloat> Operand<T> for Matrix<'_, T> {
 pub(crate) trait Packer<S: Simd, T> {
     /// Terms of a lane: 1, or 2.
     const IN_LANE: usize;
-    /// A vector of lanes, given the addresses of their numbers of each term.
+    /// A vector of lanes, given the addresses of their numbers of each term, which lie in `N` pieces: 1, 2 or 4.
     ///
     /// # Safety
-    /// The addresses, of which a packer of single terms has one, are valid for reads of `S::LANES` numbers.
-    unsafe fn vector(&mut self, simd: S, terms: [*const T; 2]) -> S::F32s;
+    /// The addresses, of which a packer of single terms has one, are valid for reads of `S::LANES / N` numbers.
+    unsafe fn vector<const N: usize>(&mut self, simd: S, terms: [[*const T; N]; 2]) -> S::F32s;
     /// The lanes of `len` terms of one row.
     ///
     /// # Safety
@@ -130,9 +134,18 @@ impl<S: Simd, T: Lanes> Packer<S, T> for Wide {
     const IN_LANE: usize = 1;
 
     #[inline(always)]
-    unsafe fn vector(&mut self, simd: S, [from, _]: [*const T; 2]) -> S::F32s {
-        // SAFETY: the caller's promise.
-        unsafe { T::load(simd, from) }
+    unsafe fn vector<const N: usize>(&mut self, simd: S, [from, _]: [[*const T; N]; 2]) -> S::F32s {
+        // SAFETY: the caller's promise; `all` has room for any vector.
+        unsafe {
+            if N == 1 {
+                return T::load(simd, from[0]);
+            }
+            let (mut all, length) = ([T::default(); 16], S::LANES / N);
+            for (piece, from) in from.into_iter().enumerate() {
+                std::ptr::copy_nonoverlapping(from, all.as_mut_ptr().add(piece * length), length);
+            }
+            T::load(simd, all.as_ptr())
+        }
     }
 
     #[inline(always)]
@@ -145,7 +158,7 @@ impl<S: Simd, T: Lanes> Packer<S, T> for Wide {
 /// Packs rows or columns `range` of an operand to panels of `width`: `MR` rows of the left operand, `NR` columns of the right.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(super) fn pack_panels<S: Simd, T, K: Packer<S, T>>(
+pub(crate) fn pack_panels<S: Simd, T, K: Packer<S, T>>(
     simd: S,
     packer: &mut K,
     operand: impl Operand<T>,
@@ -202,7 +215,7 @@ pub(crate) unsafe fn pack_contiguous<S: Simd, T: Lanes, K: Packer<S, T>>(
             }
             let mut at = 0;
             while at < width {
-                let vector = packer.vector(simd, [terms[0].add(at), terms[1].add(at)]);
+                let vector = packer.vector(simd, [[terms[0].add(at)], [terms[1].add(at)]]);
                 simd.store_f32(vector, to.add(p * width + at));
                 at += S::LANES;
             }

@@ -15,7 +15,7 @@ use super::{
 use crate::kernels::{
     float::VectorFloat,
     limits,
-    simd::{self, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, Width},
+    simd::{self, Body, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, Width, vectorized},
 };
 
 /// A type whose products are computed with vectors.
@@ -67,7 +67,7 @@ impl<T, K> ByWay<T, K> {
     }
 }
 
-impl<T, K: WaysKernel<T>> Kernel for ByWay<T, K> {
+impl<T: Lanes, K: WaysKernel<T>> Kernel for ByWay<T, K> {
     type Output = K::Output;
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> K::Output {
@@ -100,9 +100,14 @@ pub(crate) trait Ways<S: Simd, T>: Copy {
         to: &mut [f32],
         space: &mut Rows,
     ) -> Option<SizeRange>;
+    /// A vector of the lanes that begin at each of these numbers: the number, or the pair of it and that at a distance.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of a vector of numbers, also at the distance, and `to` for writes of a vector.
+    unsafe fn at_each(self, simd: S, from: *const T, distance: usize, to: *mut f32);
 }
 
-impl<S: Simd, T> Ways<S, T> for Wide {
+impl<S: Simd, T: Lanes> Ways<S, T> for Wide {
     type Terms = Wide;
 
     #[inline(always)]
@@ -122,6 +127,12 @@ impl<S: Simd, T> Ways<S, T> for Wide {
         _: &mut Rows,
     ) -> Option<SizeRange> {
         None
+    }
+
+    #[inline(always)]
+    unsafe fn at_each(self, simd: S, from: *const T, _: usize, to: *mut f32) {
+        // SAFETY: the caller's promise.
+        unsafe { simd.store_f32(T::load(simd, from), to) };
     }
 }
 
@@ -144,60 +155,131 @@ impl<S: Simd, P: Pairs<S>> Ways<S, bf16> for Paired<P> {
         to: &mut [f32],
         space: &mut Rows,
     ) -> Option<SizeRange> {
-        let mut packer = PairPacker::new(simd, self.0);
+        if let Some(sizes) = operand.sizes() {
+            pack_panels(simd, &mut PairPacker(self.0), operand, range, terms, width, to, space);
+            return Some(sizes);
+        }
+        let mut packer = Noting { packer: PairPacker(self.0), sizes: Sizes::none(simd) };
         pack_panels(simd, &mut packer, operand, range, terms, width, to, space);
-        Some(packer.sizes())
+        Some(self.0.noted(&packer.sizes))
+    }
+
+    #[inline(always)]
+    unsafe fn at_each(self, simd: S, from: *const bf16, distance: usize, to: *mut f32) {
+        // SAFETY: the caller's promise.
+        unsafe { simd.store_f32(self.0.join([from], [from.add(distance)]), to) };
+    }
+}
+
+/// Packs pairs.
+struct PairPacker<P>(P);
+
+impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for PairPacker<P> {
+    const IN_LANE: usize = 2;
+
+    #[inline(always)]
+    unsafe fn vector<const N: usize>(&mut self, _: S, [first, second]: [[*const bf16; N]; 2]) -> S::F32s {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.join(first, second) }
+    }
+
+    #[inline(always)]
+    unsafe fn row(&mut self, simd: S, from: *const bf16, len: usize, to: *mut f32) {
+        // SAFETY: the caller's promise.
+        unsafe { row_of_pairs(simd, self.0, from, len, to, |_| ()) };
     }
 }
 
 /// Packs pairs, and notes the sizes of their numbers.
-struct PairPacker<S: Simd, P> {
-    pairs: P,
+struct Noting<S: Simd, P> {
+    packer: PairPacker<P>,
     sizes: Sizes<S>,
 }
 
-impl<S: Simd, P: Pairs<S>> PairPacker<S, P> {
-    #[inline(always)]
-    pub fn new(simd: S, pairs: P) -> Self {
-        PairPacker { pairs, sizes: Sizes::none(simd) }
-    }
-
-    /// Of all numbers that were packed.
-    #[inline(always)]
-    pub fn sizes(&self) -> SizeRange {
-        self.pairs.noted(&self.sizes)
-    }
-}
-
-impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for PairPacker<S, P> {
+impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for Noting<S, P> {
     const IN_LANE: usize = 2;
 
     #[inline(always)]
-    unsafe fn vector(&mut self, simd: S, [first, second]: [*const bf16; 2]) -> S::F32s {
+    unsafe fn vector<const N: usize>(&mut self, simd: S, terms: [[*const bf16; N]; 2]) -> S::F32s {
         // SAFETY: the caller's promise.
-        let pairs = unsafe { self.pairs.join(bf16::load(simd, first), bf16::load(simd, second)) };
-        self.pairs.note(pairs, &mut self.sizes);
+        let pairs = unsafe { self.packer.vector(simd, terms) };
+        self.packer.0.note(pairs, &mut self.sizes);
         pairs
     }
 
     #[inline(always)]
     unsafe fn row(&mut self, simd: S, from: *const bf16, len: usize, to: *mut f32) {
-        let mut last = [bf16::ZERO; 32];
-        for at in (0..len).step_by(2 * S::LANES) {
-            let count = (2 * S::LANES).min(len - at);
-            // SAFETY: the caller's promise. Numbers that do not fill a vector are read from a padded copy.
-            unsafe {
-                let mut from = from.add(at);
-                if count < 2 * S::LANES {
-                    std::ptr::copy_nonoverlapping(from, last.as_mut_ptr(), count);
-                    from = last.as_ptr();
-                }
-                let pairs = self.pairs.load_pairs(from);
-                self.pairs.note(pairs, &mut self.sizes);
-                simd.store_f32(pairs, to.add(at / 2));
+        let pairs = self.packer.0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            row_of_pairs(
+                simd,
+                pairs,
+                from,
+                len,
+                to,
+                #[inline(always)]
+                |some| pairs.note(some, &mut self.sizes),
+            )
+        };
+    }
+}
+
+/// The pairs of `len` numbers of one row, each vector of which is shown to `note`.
+///
+/// # Safety
+/// See [`Packer::row`].
+#[inline(always)]
+unsafe fn row_of_pairs<S: Simd, P: Pairs<S>>(
+    simd: S,
+    pairs: P,
+    from: *const bf16,
+    len: usize,
+    to: *mut f32,
+    mut note: impl FnMut(S::F32s),
+) {
+    let mut last = [bf16::ZERO; 32];
+    for at in (0..len).step_by(2 * S::LANES) {
+        let count = (2 * S::LANES).min(len - at);
+        // SAFETY: the caller's promise. Numbers that do not fill a vector are read from a padded copy.
+        unsafe {
+            let mut from = from.add(at);
+            if count < 2 * S::LANES {
+                std::ptr::copy_nonoverlapping(from, last.as_mut_ptr(), count);
+                from = last.as_ptr();
             }
+            let some = pairs.load_pairs(from);
+            note(some);
+            simd.store_f32(some, to.add(at / 2));
         }
     }
+}
+
+/// The sizes of all numbers.
+pub(crate) fn sizes_of(x: &[bf16]) -> SizeRange {
+    let (least_less_one, most) = vectorized(AllSizes(x));
+    SizeRange { least: u32::from(least_less_one) + 1, most: most.into() }
+}
+
+struct AllSizes<'a>(&'a [bf16]);
+
+impl Body for AllSizes<'_> {
+    type Output = (u16, u16);
+    #[inline(always)]
+    fn run(self) -> (u16, u16) {
+        self.0.iter().fold((u16::MAX, 0), |(least, most), x| {
+            let size = x.to_bits() & 0x7fff;
+            (least.min(size.wrapping_sub(1)), most.max(size))
+        })
+    }
+}
+
+/// Runs a kernel by pairs. Where there is no instruction for them, tests run its twin.
+pub(crate) fn run_pairs<K: WaysKernel<bf16>>(kernel: K) -> K::Output {
+    let done = simd::run_pairs(ByWay::new(kernel));
+    #[cfg(test)]
+    let done = done.or_else(|kernel| simd::run(simd::twin::WithTwin(kernel)));
+    done.unwrap_or_else(|_| unreachable!("callers have asked whether there is an instruction"))
 }
 
 /// Whether pairs of numbers of these sizes have the sums of single terms.
@@ -205,7 +287,7 @@ impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for PairPacker<S, P> {
 /// A number in bf16 has 8 bits, so one of exponent e is a multiple of 2^(e-7), and a product of two is one of 2^(e+f-14). Where
 /// the products of the smallest numbers are multiples of 2^-126, the smallest normal f32, every sum is one, and no sum is
 /// subnormal. What is not finite is left to f32 as well.
-pub(super) fn are_exact(a: SizeRange, b: SizeRange) -> bool {
+pub(crate) fn are_exact(a: SizeRange, b: SizeRange) -> bool {
     const INFINITE: u32 = 0x7f80;
     const LEAST_NORMAL: u32 = 0x80;
     let exponent = |size: u32| (size >> 7) as i32 - 127;

@@ -150,7 +150,15 @@ impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
                         let in_lane = W::Terms::IN_LANE;
                         let b = b.packed.block::<S>(first, in_lane, n);
                         let a = (&*a, some.clone());
-                        macro_kernel(simd, ways.terms(), depth.div_ceil(in_lane), a, (b, 0..n), &epilogue, (partial, row));
+                        macro_kernel(
+                            simd,
+                            ways.terms(),
+                            depth.div_ceil(in_lane),
+                            a,
+                            (b, 0..n),
+                            &epilogue,
+                            (partial, row),
+                        );
                         continue;
                     }
                     pack_panels(simd, &mut Wide, from, some.clone(), terms, S::MR, a, &mut space);

@@ -4,7 +4,14 @@ use half::{bf16, f16};
 use rand::{Rng, SeedableRng};
 
 use super::{
-    blocking::KC, dot::Dots, few_rows, loops, pairs::{ByWay, Multiply, are_exact}, panels::Panels, portable, product::Product, *,
+    blocking::KC,
+    dot::Dots,
+    few_rows, loops,
+    pairs::{ByWay, Multiply, are_exact},
+    panels::Panels,
+    portable,
+    product::Product,
+    *,
 };
 use crate::kernels::{
     float::{Float, VectorFloat},
@@ -118,9 +125,8 @@ fn check_all<T: Gemm + VectorFloat>(bits: impl Fn(&T) -> u32) {
             check_near(&one, &want);
             for width in simd::widths() {
                 let mut got = vec![T::default(); m * n];
-                let done = loops::on_one_thread(&one, &mut got, |region| {
-                    simd::run_with(width, ByWay::new(region)).is_ok()
-                });
+                let done =
+                    loops::on_one_thread(&one, &mut got, |region| simd::run_with(width, ByWay::new(region)).is_ok());
                 assert!(done);
                 let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
                 assert!(same, "{mkn:?} {layout:?} {width:?}: {got:?} for {want:?}");
@@ -304,7 +310,8 @@ fn partly_tiny<T: Float<Wide = f32>>(len: usize, seed: u64) -> Vec<T> {
 #[test]
 fn packed_operands_take_the_same_order() {
     fn go<T: Gemm + Multiply>() {
-        for (m, k, n) in [(1, 1, 1), (3, 7, 33), (16, 256, 40), (9, 300, 65), (17, 521, 31), (130, 258, 530), (2, 0, 5)] {
+        for (m, k, n) in [(1, 1, 1), (3, 7, 33), (16, 256, 40), (9, 300, 65), (17, 521, 31), (130, 258, 530), (2, 0, 5)]
+        {
             for (layout, tiny) in [Layout::NN, Layout::NT].into_iter().flat_map(|l| [(l, false), (l, true)]) {
                 let stride = k + 3;
                 let numbers = if tiny { partly_tiny } else { random };

@@ -39,10 +39,7 @@ pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T
         [Pooled::uninit(places * width), Pooled::default()]
     } else {
         let added = bias.as_deref().map_or(Added::Nothing, Added::ToColumns);
-        [
-            in_place(given.x, inputs, given.weight_ih, added),
-            in_place(given.h, hidden, given.weight_hh, Added::Nothing),
-        ]
+        [in_place(given.x, inputs, given.weight_ih, added), in_place(given.h, hidden, given.weight_hh, Added::Nothing)]
     };
     let mut states = uninit_vec(places * hidden + given.c.len());
     let mut cells = uninit_vec(if gating.is_plain() { 0 } else { places * hidden });

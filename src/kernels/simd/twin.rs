@@ -58,9 +58,11 @@ impl<S: Simd> Pairs<S> for Twin<S> {
         }))
     }
 
-    fn join(self, first: S::F32s, second: S::F32s) -> S::F32s {
-        let (first, second) = (self.lanes(first), self.lanes(second));
-        self.vector(std::array::from_fn(|i| first[i] | second[i] >> 16))
+    unsafe fn join<const N: usize>(self, first: [*const bf16; N], second: [*const bf16; N]) -> S::F32s {
+        let length = S::LANES / N;
+        // SAFETY: the caller's promise.
+        let bits = |row: [*const bf16; N], i: usize| u32::from(unsafe { *row[i / length].add(i % length) }.to_bits());
+        self.vector(std::array::from_fn(|i| if i < S::LANES { bits(first, i) << 16 | bits(second, i) } else { 0 }))
     }
 
     unsafe fn load_pairs(self, from: *const bf16) -> S::F32s {

@@ -91,8 +91,11 @@ pub(crate) trait Pairs<S: Simd>: Copy {
     /// In each lane `c` plus the product of the first numbers, and then plus that of the second; both are rounded. What is
     /// subnormal counts as 0, before and after.
     fn mul_add_pairs(self, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s;
-    /// The pairs of numbers that were [loaded](Simd::load_bf16) from two rows.
-    fn join(self, first: S::F32s, second: S::F32s) -> S::F32s;
+    /// The pairs of the numbers of two rows, each of which lies in `N` pieces: 1, 2 or 4.
+    ///
+    /// # Safety
+    /// All addresses are valid for reads of `LANES / N` elements.
+    unsafe fn join<const N: usize>(self, first: [*const bf16; N], second: [*const bf16; N]) -> S::F32s;
     /// The pairs of numbers of one row.
     ///
     /// # Safety

@@ -97,11 +97,23 @@ impl Pairs<Avx512> for Bf16 {
     }
 
     #[inline(always)]
-    fn join(self, first: __m512, second: __m512) -> __m512 {
-        // SAFETY: `self` proves that the machine has the instructions.
+    unsafe fn join<const N: usize>(self, first: [*const bf16; N], second: [*const bf16; N]) -> __m512 {
+        // Half 2i is number i of the second row, half 2i + 1 that of the first.
+        const ALTERNATING: [u16; 32] = {
+            let mut halves = [0; 32];
+            let mut i = 0;
+            while i < 16 {
+                (halves[2 * i], halves[2 * i + 1]) = (i as u16, 32 + i as u16);
+                i += 1;
+            }
+            halves
+        };
+        // SAFETY: `self` proves that the machine has the instructions; the pointers are the caller's promise, and the table is
+        // as long as a vector.
         unsafe {
-            let second = _mm512_srli_epi32::<16>(_mm512_castps_si512(second));
-            _mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(first), second))
+            let [first, second] = [first, second].map(|row| _mm512_castsi256_si512(sixteen_halves(row)));
+            let alternating = _mm512_loadu_si512(ALTERNATING.as_ptr().cast());
+            _mm512_castsi512_ps(_mm512_permutex2var_epi16(second, alternating, first))
         }
     }
 
@@ -133,6 +145,26 @@ impl Pairs<Avx512> for Bf16 {
         let least = halves(sizes.least_less_one).into_iter().fold(u16::MAX, u16::min);
         let most = halves(sizes.most).into_iter().fold(0, u16::max);
         SizeRange { least: u32::from(least) + 1, most: most.into() }
+    }
+}
+
+/// Sixteen bf16 in `N` pieces: 1, 2 or 4.
+///
+/// # Safety
+/// The machine has AVX2. All addresses are valid for reads of `16 / N` elements.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn sixteen_halves<const N: usize>(from: [*const bf16; N]) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match N {
+            1 => _mm256_loadu_si256(from[0].cast()),
+            2 => _mm256_loadu2_m128i(from[1].cast(), from[0].cast()),
+            _ => {
+                let [a, b, c, d]: [__m128i; 4] = std::array::from_fn(|i| _mm_loadl_epi64(from[i].cast()));
+                _mm256_set_m128i(_mm_unpacklo_epi64(c, d), _mm_unpacklo_epi64(a, b))
+            }
+        }
     }
 }
 
