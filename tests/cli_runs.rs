@@ -289,3 +289,89 @@ fn numbers_are_predicted_under_the_names_of_their_columns() {
     let numbers: Vec<f64> = numbers.split(',').map(|number| number.parse().unwrap()).collect();
     assert!((numbers[0] - 2.0).abs() < 0.1 && (numbers[1] - 0.25).abs() < 0.1, "{numbers:?}");
 }
+
+/// What a machine decided when the run began holds to the end.
+#[test]
+fn a_policy_that_prefers_speed_is_settled_when_the_run_begins() {
+    let folder = folder("speed", &RUN.replace("policy: o2", "policy: fast.yaml"));
+    folder.write("fast.yaml", "version: 1\nlevel: O2\ndtype: float16\nprefer: speed\n");
+    let output = precast_in(&folder.0, &["train", "run.yaml", "--epochs", "2"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("note: `prefer: speed` is settled for "), "{said}");
+    let policy = fs::read_to_string(folder.0.join("runs/fast/policy.yaml")).unwrap();
+    let rules = policy.matches("faster in ").count();
+    assert!(!policy.contains("prefer") && said.contains(&format!(": {rules} rules were added")), "{said}\n{policy}");
+    let plan = fs::read_to_string(folder.0.join("runs/fast/plan.txt")).unwrap();
+    let said = text(precast_in(&folder.0, &["train", "--resume", "runs/fast"]));
+    assert!(said.contains(plan.trim_end()), "{said}\n{plan}");
+}
+
+/// One optimizer, stored weights, standardized targets, a score and an export, as a user writes them.
+#[test]
+fn options_of_the_run_file_reach_the_run() {
+    let run = RUN
+        .replace("optimizer: adam", "optimizer: {adamw: {betas: [0.8, 0.95], weight_decay: 0.1}}")
+        .replace("target: side", "target: z")
+        .replace("policy: o2", "policy: o2-bf16")
+        + "storage: stochastic_rounding\nstandardize_targets: true\n";
+    let folder = folder("options", &run);
+    folder.write("net.yaml", &MODEL.replace("out_features: 2}", "out_features: 1}"));
+    let rows = (0..100).map(|i| format!("{0}.0,{1}.0,{2}.0\n", i % 10, i / 10, 1000 * (i % 10 - 2 * (i / 10))));
+    folder.write("points.csv", &["x,y,z\n".to_string()].into_iter().chain(rows).collect::<String>());
+    let said = text(precast_in(&folder.0, &["train", "run.yaml"]));
+    assert!(said.contains("stored in bfloat16, with stochastic rounding (seed 0)"), "{said}");
+    let to = folder.0.join("runs/o2-bf16");
+    let written = fs::read_to_string(to.join("run.yaml")).unwrap();
+    for line in ["stochastic_rounding", "adamw", "0.8", "weight_decay: 0.1", "eps: ", "standardize_targets: true"] {
+        assert!(written.contains(line), "{line}\n{written}");
+    }
+    let said = text(precast_in(&folder.0, &["predict", "runs/o2-bf16", "points.csv", "--score"]));
+    let error_of: f64 = said.trim().strip_prefix("mean squared error: ").unwrap().parse().unwrap();
+    // The variance of z is 1000^2 (1 + 4) (100 - 1) / 12.
+    assert!(error_of < 0.05 * 1e6 * 5.0 * 99.0 / 12.0, "{said}");
+
+    let args = ["export", "runs/o2-bf16", "--weights", "compute", "--output", "w.safetensors"];
+    assert_eq!(text(precast_in(&folder.0, &args)).trim(), "written: w.safetensors");
+    let said = error(2, precast_in(&folder.0, &args));
+    assert!(said.contains("is there already; --force replaces it"), "{said}");
+    text(precast_in(&folder.0, &[&args[..], &["--force"]].concat()));
+    for (args, words) in [
+        (&["export", "runs/o2-bf16", "--weights", "compute"][..], "--output"),
+        (&["export", "runs/o2-bf16", "--weights", "both", "--to", "torch", "--output", "w"], "cannot be used with"),
+        (&["export", "runs/o2-bf16"], "--policy <POLICY>"),
+        (&["export", "runs/o2-bf16", "--weights", "low", "--output", "v"], "allowed: master, compute, both"),
+        (&["train", "run.yaml", "--optimizer", "adamv"], "adamw"),
+    ] {
+        let said = error(2, precast_in(&folder.0, args));
+        assert!(said.contains(words), "{args:?}: {said}");
+    }
+}
+
+/// Images in a folder for each class: dark ones and bright ones.
+#[test]
+fn folders_of_images_by_class_are_predicted_and_scored() {
+    let run = RUN
+        .replace("csv: {file: points.csv, target: side}", "images: {folder: photos, pixels: grey}")
+        .replace("standardize: true\n", "")
+        .replace("policy: o2", "policy: o0");
+    let folder = folder("photos", &run);
+    folder.write("net.yaml", &MODEL.replace("input: [2]", "input: [4]").replace("in_features: 2,", "in_features: 4,"));
+    for (class, base) in [("bright", 200u8), ("dark", 20)] {
+        for i in 0..20u8 {
+            let file = folder.0.join(format!("photos/{class}/{i:02}.png"));
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            image::GrayImage::from_fn(2, 2, |x, y| image::Luma([base + i + (x + 2 * y) as u8])).save(file).unwrap();
+        }
+    }
+    text(precast_in(&folder.0, &["train", "run.yaml", "--quiet"]));
+    let said = text(precast_in(&folder.0, &["predict", "runs/o0", "photos"]));
+    let classes: Vec<&str> = said.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(classes, [["bright"; 20], ["dark"; 20]].concat());
+    let said = text(precast_in(&folder.0, &["predict", "runs/o0", "photos", "--score"]));
+    assert_eq!(said.trim(), "accuracy: 100.00 %");
+    // Without folders of classes there is nothing to compare with.
+    let said = error(2, precast_in(&folder.0, &["predict", "runs/o0", "photos/dark", "--score"]));
+    assert!(said.contains("a folder of its own"), "{said}");
+    assert_eq!(text(precast_in(&folder.0, &["predict", "runs/o0", "photos/dark"])).lines().count(), 21);
+}

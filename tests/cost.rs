@@ -294,3 +294,38 @@ fn a_trace_of_another_network_is_refused() {
     let shorter = planned(Child::of(sequential![dense(4, 4), ReLU]));
     assert!(shorter.contains("the trace is of another network") && shorter.contains("`2`"), "{shorter}");
 }
+
+/// What was decided for a machine can be said by rules: the plan of these is the same, on whatever machine.
+#[test]
+fn a_settled_policy_plans_as_the_one_that_preferred_speed() {
+    let rng = &mut Rng::seed(1);
+    let net = Child::of(sequential![
+        Dense::new(8, 16, rng),
+        sequential![Dense::new(16, 64, rng), LayerNorm::new(&[64]), ReLU, Dense::new(64, 16, rng)],
+        sequential![ReLU, sequential![Dense::new(16, 2, rng), Sigmoid]],
+    ]);
+    let mut added = 0;
+    for level in [Level::O0, Level::O1, Level::O2, Level::O3, Level::Auto] {
+        for cast in [0.0, 1.0, 3.0, 5.0, 6.0, 8.0, 12.0, 20.0, 40.0, 1000.0] {
+            let (policy, speeds) = (policy(level), speeds(cast));
+            let (called, trace) = net.trace(|net| net.call(&Tensor::ones(&[4, 8], DType::F32)));
+            called.unwrap();
+            let wanted = policy.plan_for(&net, &trace, &speeds).unwrap();
+            let settled = policy.settled(&net, &trace, &speeds).unwrap();
+            assert_eq!(settled.prefer, Prefer::Memory);
+            // It can be written and read.
+            let settled = Policy::parse(&settled.to_yaml().unwrap(), "settled").unwrap();
+            let plan = settled.plan(&net).unwrap();
+            for (met, wanted) in plan.decisions.iter().zip(&wanted.decisions) {
+                let of = |d: &precast::rewrite::Decision| (d.path.clone(), d.run, d.adapter.clone());
+                assert_eq!(of(met), of(wanted), "{level} {cast}\n{plan}");
+            }
+            added += settled.rules.len();
+        }
+    }
+    assert!(added > 20, "{added}");
+    let memory = Policy::new(Level::O2, DType::F16).unwrap();
+    let (called, trace) = net.trace(|net| net.call(&Tensor::ones(&[4, 8], DType::F32)));
+    called.unwrap();
+    assert_eq!(memory.settled(&net, &trace, &speeds(1.0)).unwrap(), memory);
+}

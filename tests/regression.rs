@@ -8,7 +8,7 @@ use precast::{
     layers::{Dense, Rng},
     report::{TrainingRun, runs_table},
     sequential,
-    train::{FitOptions, History, Method, Score, accuracy, fit, mean_squared_error},
+    train::{FitOptions, History, Method, Score, SgdOptions, accuracy, fit, mean_squared_error},
 };
 
 /// Points of a sequence without pattern, from -1 to 1.
@@ -23,7 +23,13 @@ fn both(data: Dataset) -> Split {
 
 /// Gradient descent with all examples in each step.
 fn descent(epochs: usize, lr: f64, momentum: f64) -> FitOptions {
-    FitOptions { epochs, lr, batch: usize::MAX, method: Method::Sgd { momentum }, ..FitOptions::default() }
+    FitOptions {
+        epochs,
+        lr,
+        batch: usize::MAX,
+        method: Method::Sgd(SgdOptions { momentum, ..SgdOptions::default() }),
+        ..FitOptions::default()
+    }
 }
 
 fn train(net: &mut Child, data: &Split, options: &FitOptions) -> Result<History> {

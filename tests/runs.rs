@@ -13,6 +13,8 @@ use precast::{
     prelude::*,
     train::{Ended, Event, Prediction, Predictor, Run, RunFile},
 };
+use rand::{Rng as _, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
 #[path = "common/metrics.rs"]
@@ -86,6 +88,190 @@ fn a_run_that_is_stopped_at_any_step_ends_with_the_same_bits_and_metrics() {
             .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("checkpoint-"));
         assert_eq!(left.count(), 2, "the last two are kept");
     }
+}
+
+/// Fifty stops, each of a run of its own: in f32, bf16, f16 with a loss scale that overflows at first, and with bf16 weights
+/// that are rounded by chance or by Kahan's compensation.
+#[test]
+fn a_run_that_is_stopped_once_at_a_random_step_ends_with_the_same_bits() {
+    let mut rng = ChaCha8Rng::seed_from_u64(20);
+    let cases = [
+        ("o0", "optimizer: {sgd: {momentum: 0.8, nesterov: true, weight_decay: 1.0e-3}}", "float32"),
+        ("o2-bf16", "optimizer: {adamw: {betas: [0.9, 0.95], weight_decay: 0.1, amsgrad: true}}", "masters"),
+        ("o2", "optimizer: {rmsprop: {momentum: 0.5, centered: true}}", "float32"),
+        ("o2-bf16", "optimizer: {adamw: {betas: [0.8, 0.9]}}", "stochastic_rounding"),
+        ("o2-bf16", "optimizer: {muon: {momentum: 0.9, others: {eps: 1.0e-6}}}", "kahan"),
+    ];
+    for (i, (policy, optimizer, storage)) in cases.into_iter().enumerate() {
+        let text = format!(
+            "{{version: 1, model: m, policy: {policy}, data: digits, test: 1700, epochs: 3, batch: 10, seed: {i}, \
+             {optimizer}, storage: {storage}, schedule: cosine}}"
+        );
+        let file = RunFile::parse(&text, "run.yaml").unwrap();
+        let whole = folder(&format!("once-{i}-whole"));
+        let mut run = Run::begin(&file, model(i as u64), &whole).unwrap();
+        assert_eq!(run.storage().is_some(), storage != "float32");
+        assert_eq!(go_on(&mut run), Ended::Done);
+        drop(run);
+        for stop in (0..10).map(|_| rng.random_range(1..30)) {
+            let to = folder(&format!("once-{i}-stopped"));
+            let mut run = Run::begin(&file, model(i as u64), &to).unwrap();
+            let mut steps = 0;
+            let ended = run.train(&mut |event| {
+                steps += usize::from(matches!(event, Event::Step(_)));
+                if steps == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            assert_eq!(ended.unwrap(), Ended::Interrupted);
+            drop(run);
+            let mut run = Run::resume(&to, RunFile::of_folder(&to).unwrap().read_model().unwrap()).unwrap();
+            assert_eq!(run.history().steps.len(), stop);
+            assert_eq!(go_on(&mut run), Ended::Done);
+            let same = |name: &str| fs::read(whole.join(name)).unwrap() == fs::read(to.join(name)).unwrap();
+            assert!(same("last.safetensors") && same("best.safetensors"), "{policy} {storage} stopped at {stop}");
+            assert_eq!(metrics(&whole), metrics(&to), "{policy} {storage} stopped at {stop}");
+        }
+    }
+}
+
+/// Of 16-bit weights without masters the file of weights has the bits; the network predicts by them.
+#[test]
+fn parameters_are_stored_as_the_file_says() {
+    use precast::io::weights;
+    let (f32, bf16) = (DType::F32, DType::Bf16);
+    for (storage, in_file, bytes) in [
+        ("float32", f32, 4),
+        ("masters", f32, 6),
+        ("low", bf16, 2),
+        ("kahan", bf16, 2),
+        ("{stochastic_rounding: {exclude: ['4.**']}}", bf16, 2),
+    ] {
+        let to = folder("stored");
+        let mut run = Run::begin(&file("o2-bf16", &format!(", storage: {storage}")), model(0), &to).unwrap();
+        assert_eq!(go_on(&mut run), Ended::Done);
+        let dense = 64 * 16 + 16;
+        let rest = if storage.contains("exclude") { 4 * (16 * 10 + 10) } else { bytes * (16 * 10 + 10) };
+        let norm = 4 * 2 * 16;
+        assert_eq!(run.history().param_bytes, bytes * dense + norm + rest, "{storage}");
+        let best = run.best().unwrap().1;
+        let test = run.data().test.clone();
+        drop(run);
+        let written = weights::read(to.join("best.safetensors")).unwrap();
+        assert_eq!((written["0.weight"].dtype(), written["1.weight"].dtype()), (in_file, f32), "{storage}");
+        assert_eq!(written["4.weight"].dtype(), if storage.contains("exclude") { f32 } else { in_file });
+        let plan = fs::read_to_string(to.join("plan.txt")).unwrap();
+        assert_eq!(plan.contains("parameters and buffers"), storage != "float32", "{plan}");
+
+        let labels = test.labels().to_vec();
+        let said = Predictor::of_folder(&to, model(1)).unwrap().predict_all(test.without_targets()).unwrap();
+        let right = said.iter().zip(&labels).filter(|(said, label)| match said {
+            Prediction::Class { index, .. } => *index as i64 == **label,
+            _ => panic!("classes"),
+        });
+        assert_eq!(Some(right.count() as f64 / labels.len() as f64), best.accuracy(), "{storage}");
+    }
+
+    // Without a policy that lowers, there is no low dtype but the one that is said.
+    let of = |policy: &str, storage: &str| {
+        Run::begin(&file(policy, &format!(", storage: {storage}")), model(0), folder("stored-or-not"))
+    };
+    let run = of("o0", "masters").unwrap();
+    assert!(run.storage().is_none() && run.notes()[0].contains("level O0 lowers nothing"), "{:?}", run.notes());
+    drop(run);
+    let error = of("o2", "kahan").unwrap_err().to_string();
+    assert!(error.starts_with("`storage: kahan`: parameters are stored in bfloat16 with Kahan"), "{error}");
+    let error = of("o2-bf16", "{masters: {exclude: ['5']}}").unwrap_err().to_string();
+    assert!(error.contains("the exclusion of path 5 matches no cell and no parameter"), "{error}");
+}
+
+/// y = 1000 x - 5000: the loss is that of standardized targets, scores and predictions are in the units of the data.
+#[test]
+#[cfg(feature = "data")]
+fn targets_are_standardized_for_training_alone() {
+    let data = folder("units-data");
+    fs::create_dir_all(&data).unwrap();
+    let rows = (0..50).map(|i| format!("{i}.0,{}.0\n", 1000 * i - 5000));
+    fs::write(data.join("line.csv"), ["x,y\n".to_string()].into_iter().chain(rows).collect::<String>()).unwrap();
+    let text = format!(
+        "{{version: 1, model: m, policy: o0, data: {{csv: {{file: {}, target: y}}}}, standardize: true, \
+         standardize_targets: true, optimizer: {{sgd: {{momentum: 0}}}}, lr: 0.2, epochs: 40, batch: 40, test: 10}}",
+        data.join("line.csv").display()
+    );
+    let dense = |seed| Model::new(Dense::new(1, 1, &mut Rng::seed(seed))).input([1]);
+    let (to, file) = (folder("units"), RunFile::parse(&text, "run.yaml").unwrap());
+    let mut run = Run::begin(&file, dense(0), &to).unwrap();
+    // Of 40 of the numbers 0 to 49.
+    let by = run.target_standardization().unwrap().clone();
+    assert!((by.deviation[0] - 14434.0).abs() < 1500.0 && (by.mean[0] - 19500.0).abs() < 3000.0, "{by:?}");
+    let inputs = run.standardization().unwrap();
+    assert!((by.mean[0] - (1000.0 * inputs.mean[0] - 5000.0)).abs() < 1e-6);
+    assert!((by.deviation[0] - 1000.0 * inputs.deviation[0]).abs() < 1e-6);
+    go_on(&mut run);
+    let last = run.history().epochs.last().unwrap();
+    assert!(run.history().steps[0].loss < 10.0 && last.loss < 1e-6, "{last:?}");
+    let error = last.score.mean_squared_error().unwrap();
+    assert!(error < 1e-6 * by.deviation[0].powi(2), "{error}");
+    let best = run.best().unwrap().1;
+    drop(run);
+
+    fs::write(data.join("new.csv"), "x,y\n10,5000.0\n100,95000.0\n").unwrap();
+    let predictor = Predictor::of_folder(&to, dense(1)).unwrap();
+    let said = predictor.predict(data.join("new.csv")).unwrap();
+    for (said, expected) in said.iter().zip([5000.0, 95000.0]) {
+        let Prediction::Numbers(numbers) = said else { panic!("numbers") };
+        assert!((numbers[0] - expected).abs() < 1e-3 * 14434.0, "{numbers:?}");
+    }
+    // The file of the run has the test examples, too: its error is that of all.
+    let score = predictor.score(data.join("line.csv")).unwrap().mean_squared_error().unwrap();
+    assert!(score < 10.0 * best.mean_squared_error().unwrap() + 1.0, "{score} {best}");
+
+    let classes = self::file("o0", ", standardize_targets: true");
+    let error = Run::begin(&classes, model(0), folder("units-classes")).unwrap_err();
+    assert_eq!(error.to_string(), "targets that are no numbers have no mean");
+}
+
+/// Every number of the compute weights is that of the masters, rounded once, where the cell runs low.
+#[test]
+fn weights_are_exported_as_masters_as_cells_compute_and_as_both() {
+    use precast::{io::weights, rewrite::SaveMode};
+    let to = folder("export");
+    let more = ", storage: {masters: {exclude: ['4.**']}}";
+    go_on(&mut Run::begin(&file("o2", more), model(0), &to).unwrap());
+    let predictor = Predictor::of_folder(&to, model(1)).unwrap();
+    let written = |mode: SaveMode| {
+        let path = to.join(format!("{mode}.safetensors"));
+        predictor.save_weights(&path, mode).unwrap();
+        weights::read(path).unwrap()
+    };
+    let [master, compute, both] = SaveMode::ALL.map(written);
+    let best = weights::read(to.join("best.safetensors")).unwrap();
+    assert_eq!(master.keys().collect::<Vec<_>>(), best.keys().collect::<Vec<_>>());
+    assert_eq!(master.keys().collect::<Vec<_>>(), compute.keys().collect::<Vec<_>>());
+    let mut doubled = 0;
+    for (name, best) in &best {
+        assert_eq!((master[name].dtype(), master[name].to_f64()), (best.dtype(), best.to_f64()), "{name}");
+        assert_eq!((both[name].dtype(), both[name].to_f64()), (best.dtype(), best.to_f64()), "{name}");
+        let low = name.starts_with("0.") || name.starts_with("4.");
+        assert_eq!(compute[name].dtype(), if low { DType::F16 } else { best.dtype() }, "{name}");
+        assert_eq!(compute[name].to_f64(), best.cast(compute[name].dtype()).to_f64(), "{name}");
+        let second = both.get(&format!("@compute.{name}"));
+        assert_eq!(second.map(Tensor::to_f64), low.then(|| compute[name].to_f64()), "{name}");
+        doubled += usize::from(low);
+    }
+    assert_eq!((both.len(), doubled), (best.len() + 4, 4));
+    // A file with both is read as the masters.
+    let net = model(2).net;
+    let options = weights::LoadOptions::new().ignore("@compute.**");
+    let _ = weights::load_with(&net, to.join("both.safetensors"), &options).unwrap();
+    assert_eq!(net.params().iter().next().unwrap().1.value().to_f64(), best["0.weight"].to_f64());
+
+    // What the dtype cannot hold is not written.
+    let huge = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
+    huge.cell().weight.set(&Tensor::full(&[1, 1], 1e6, DType::F32)).unwrap();
+    let plan = Policy::named("o2").unwrap().plan(&huge).unwrap();
+    let error = plan.save_weights(&huge, to.join("huge.safetensors"), SaveMode::Both).unwrap_err();
+    assert_eq!(error.to_string(), "`weight` has 1e6, which float16 cannot hold");
+    assert!(!to.join("huge.safetensors").exists());
+    assert!("mastre".parse::<SaveMode>().unwrap_err().to_string().contains("did you mean `master`?"));
 }
 
 #[test]
@@ -311,6 +497,26 @@ fn mistakes_in_run_files_have_a_place_and_a_remedy() {
         &format!("{good}optimiser: adam\n"),
         &format!("{good}optimizer: adm\n"),
         &format!("{good}optimizer: {{sgd: {{momentun: 0.5}}}}\n"),
+        &format!("{good}optimizer: {{adamw: {{beta: [0.9, 0.95]}}}}\n"),
+        &format!("{good}optimizer: {{adamw: {{betas: 0.9}}}}\n"),
+        &format!("{good}optimizer: {{adamw: {{betas: [0.9]}}}}\n"),
+        &format!("{good}optimizer:\n  adamw: {{betas: [0.9, 1.5]}}\n"),
+        &format!("{good}optimizer: {{adam: {{weight_decay: -1}}}}\n"),
+        &format!("{good}optimizer: {{adam: {{wd: 0.1}}}}\n"),
+        &format!("{good}optimizer: {{adam: {{amsgrad: yes}}}}\n"),
+        &format!("{good}optimizer: {{sgd: {{momentum: 0, nesterov: true}}}}\n"),
+        &format!("{good}optimizer: {{adam: 0.001}}\n"),
+        &format!("{good}optimizer: {{adam: {{lr: 0.001}}}}\n"),
+        &format!("{good}optimizer: {{muon: {{others: {{momentum: 0.9}}}}}}\n"),
+        &format!("{good}optimizer: {{adam: {{}}, sgd: {{}}}}\n"),
+        &format!("{good}storage: master\n"),
+        &format!("{good}storage: {{kahan: {{dtype: float16}}}}\n"),
+        &format!("{good}storage: {{low: {{dtype: float32}}}}\n"),
+        &format!("{good}storage: {{low: {{dtype: bf61}}}}\n"),
+        &format!("{good}storage: {{masters: {{exclude: head}}}}\n"),
+        &format!("{good}storage: {{masters: {{exclude: ['a..b']}}}}\n"),
+        &format!("{good}storage: {{masters: {{excluded: [head]}}}}\n"),
+        &format!("{good}standardize_target: true\n"),
         &format!("{good}lr: 0\n"),
         &format!("{good}lr: fast\n"),
         &format!("{good}epochs: 0\n"),
@@ -346,6 +552,8 @@ fn what_is_written_is_read_again() {
         "",
         ", optimizer: {sgd: {momentum: 0.5}}, loss: {cross_entropy: {label_smoothing: 0.1, weight: [1, 2]}}, seed: 3",
         ", schedule: {step: {every: 7, factor: 0.5}}, checkpoint: {every: 5, keep: 1}, patience: 4, warm_up: 2",
+        ", optimizer: {muon: {rounds: 4, others: {betas: [0.8, 0.9], state_8bit: true}}}, storage: stochastic_rounding",
+        ", optimizer: lion, storage: {masters: {dtype: bfloat16, exclude: ['head.**']}}, standardize_targets: true",
         ", test: other.csv, standardize: true, name: first try, find_non_finite: true, lr: 0.125",
     ] {
         let text =
@@ -399,7 +607,18 @@ fn the_schema_knows_the_keys_and_names_that_the_reader_knows() {
     schedules.sort();
     assert_eq!(schedules, allowed(&digits("schedule: zzz")));
     assert_eq!(keys(at("/properties/checkpoint/properties")), allowed(&digits("checkpoint: {zzz: 1}")));
-    for (key, name) in [("loss", "cross_entropy"), ("loss", "huber"), ("optimizer", "sgd"), ("schedule", "step")] {
+    let options = "/properties/optimizer/anyOf/1/properties";
+    for name in keys(at("/properties/optimizer/anyOf/0/enum")) {
+        let here = at(&format!("{options}/{name}"));
+        let known = match here.get("$ref") {
+            Some(_) => keys(at("/$defs/adamw/properties")),
+            None => keys(&here["properties"]),
+        };
+        assert_eq!(known, allowed(&digits(&format!("optimizer: {{{name}: {{zzz: 1}}}}"))), "{name}");
+    }
+    assert_eq!(keys(at("/properties/storage/anyOf/0/enum")), allowed(&digits("storage: zzz")));
+    assert_eq!(keys(at("/$defs/low_storage/properties")), allowed(&digits("storage: {low: {zzz: 1}}")));
+    for (key, name) in [("loss", "cross_entropy"), ("loss", "huber"), ("schedule", "step")] {
         let known = allowed(&digits(&format!("{key}: {{{name}: {{zzz: 1}}}}")));
         assert_eq!(keys(at(&format!("/properties/{key}/anyOf/1/properties/{name}/properties"))), known, "{name}");
     }

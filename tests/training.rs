@@ -6,7 +6,7 @@ use precast::{
     io::models,
     policy::{DynamicScale, LossScaleSpec},
     report::{TrainingRun, runs_table},
-    train::{Event, FitOptions, History, Method, accuracy, fit},
+    train::{AdamOptions, Event, FitOptions, History, Method, accuracy, fit},
 };
 
 const MLP: &str = "
@@ -73,7 +73,7 @@ fn digits_are_learnt_at_every_level() {
 fn the_same_seed_gives_the_same_bits() {
     let run = |seed: u64| {
         let mut net = lowered(DType::F16);
-        let (method, loss_scale) = (Method::Adam, dynamic(16_777_216.0, 10));
+        let (method, loss_scale) = (Method::Adam(AdamOptions::default()), dynamic(16_777_216.0, 10));
         let history = train(&mut net, &FitOptions { method, lr: 0.01, seed, loss_scale, ..options(2) }).unwrap();
         let steps: Vec<_> = history.steps.into_iter().map(|s| (s.loss.to_bits(), s.scale, s.outcome)).collect();
         (bits(&net), steps)

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     Cli, Failure, Result,
-    inputs::{self, Read, shown, word},
+    inputs::{self, Output, Read, shown, word},
     print, print_as_it_is,
 };
 use crate::{
@@ -31,18 +31,12 @@ pub(super) struct Args {
     /// The policy to begin with: a file, or the name of a built-in policy
     #[arg(short, long, default_value = "o2")]
     policy: PathBuf,
-    /// The file to write; without it, the policy goes to standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Replace a file that is there
-    #[arg(long, requires = "output")]
-    force: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    if let Some(file) = &args.output {
-        inputs::check_new(file, args.force)?;
-    }
+    args.output.check()?;
     let model = inputs::model(cli, &args.model, 0)?;
     let policy = inputs::policy(&args.policy)?;
     let text = text(cli, args, &model, &policy)?;
@@ -51,7 +45,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     if written.level != Level::Graph {
         written.plan(&model.value.net).map_err(Failure::work)?;
     }
-    match &args.output {
+    match &args.output.file {
         None => print_as_it_is(text.trim_end()),
         Some(file) => {
             files::replace(file, text.as_bytes()).map_err(Failure::work)?;
@@ -66,7 +60,7 @@ const GENERAL_EXCEPTIONS: &str = "# Your own exceptions go here; the first rule"
 fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> Result<String> {
     let (name, base) = (model.short_name(), policy.short_name());
     let (name, base) = (printable(&name), printable(&base));
-    let file = args.output.as_deref().map_or("FILE".into(), word);
+    let file = args.output.file.as_deref().map_or("FILE".into(), word);
     let (program, argument) = (&cli.program, model.word());
     let mut text = format!(
         "# A policy for {name}, begun as {policy} by `{program} init`.\n#\n\

@@ -104,13 +104,27 @@ pub(super) fn header<T>(model: &Read<T>, policies: &[&Read<Policy>]) -> String {
     format!("model   {model}\n{policies}")
 }
 
-/// Refuses a file for `--output` that is there, unless it may be replaced, and one that cannot be written.
-pub(super) fn check_new(file: &Path, force: bool) -> Result {
-    if file.exists() && !force {
-        let words = format!("--output: `{}` is there already; --force replaces it", shown(file));
-        return Err(Failure::Usage(words));
+/// Where a command writes what it would print.
+#[derive(Debug, clap::Args)]
+pub(super) struct Output {
+    /// The file to write; without it, the text goes to standard output
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Replace a file that is there
+    #[arg(long, requires = "file")]
+    force: bool,
+}
+
+impl Output {
+    /// Refuses a file that is there, unless it may be replaced, and one that cannot be written.
+    pub fn check(&self) -> Result {
+        let Some(file) = &self.file else { return Ok(()) };
+        if file.exists() && !self.force {
+            let words = format!("--output: `{}` is there already; --force replaces it", shown(file));
+            return Err(Failure::Usage(words));
+        }
+        files::check_writable(file).map_err(|error| Failure::Usage(format!("--output: {error}")))
     }
-    files::check_writable(file).map_err(|error| Failure::Usage(format!("--output: {error}")))
 }
 
 /// Reads a policy; `-` is standard input.

@@ -8,18 +8,20 @@ use crate::{
     train::{Prediction, Predictor, RunFile},
 };
 
-use super::{Cli, Result, print_as_it_is, run::model};
+use super::{Cli, Result, print, print_as_it_is, run::model};
 
 /// Predict by the best weights of a run
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The examples are read as those of the run were: a CSV with the same columns (those of the targets may be missing), an image or a
 folder of images, an array, a text. The output is CSV with a line for each example: the class and its probability, or the
-numbers.
+numbers. With --score it is how well the network does on examples whose targets are known: images in a folder for each class,
+rows with their targets.
 
 Examples:
   precast predict runs/o2 new.csv
-  precast predict runs/o2 new.csv --output predictions.csv")]
+  precast predict runs/o2 new.csv --output predictions.csv
+  precast predict runs/o2 photos --score                   photos/CLASS/NAME.png")]
 pub(super) struct Args {
     /// The folder of a run
     run: PathBuf,
@@ -28,11 +30,19 @@ pub(super) struct Args {
     /// Write to this file instead of standard output
     #[arg(short, long)]
     output: Option<PathBuf>,
+    /// Say how well the network does; the file has the targets
+    #[arg(long, conflicts_with = "output")]
+    score: bool,
 }
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let file = RunFile::of_folder(&args.run)?;
-    let predictions = Predictor::of_folder(&args.run, model(cli, &file)?)?.predict(&args.file)?;
+    let predictor = Predictor::of_folder(&args.run, model(cli, &file)?)?;
+    if args.score {
+        let score = predictor.score(&args.file)?;
+        return print(format_args!("{}: {score}", score.name()));
+    }
+    let predictions = predictor.predict(&args.file)?;
     let text = csv(&predictions, &targets(&file));
     match &args.output {
         Some(output) => Ok(files::replace(output, text.as_bytes())?),

@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     io::{files, models::Model},
+    policy::Prefer,
     report::{RunReport, TrainingRun, printable, printable_lines, runs_html, runs_table_by},
     train::{Ended, Event, Run, RunFile, history_of},
 };
@@ -68,6 +69,9 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
         };
         if let Some(taken) = folders.iter().find(|other| **other == to) {
             return Err(Failure::Usage(format!("two runs would write to `{}`", inputs::shown(taken))));
+        }
+        if file.read_policy()?.prefer == Prefer::Speed {
+            let _ = inputs::speeds_here(); // with a status line
         }
         let run = Run::begin(file, model, &to)?;
         let ended = train(cli, run, args)?;
@@ -135,9 +139,10 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
     }
     let done = run.history().steps.len();
     if text {
+        let storage = run.storage().map_or(String::new(), |storage| format!("\n{storage}\n"));
         let from = if done > 0 { format!("\nresumed after step {done} of {}", run.steps()) } else { String::new() };
         unless_unread(print(format_args!(
-            "model   {}\npolicy  {} ({}, {})\ndata    {} training examples, {} test examples of shape {:?}\nfolder  {shown}{from}\n\n{}\n",
+            "model   {}\npolicy  {} ({}, {})\ndata    {} training examples, {} test examples of shape {:?}\nfolder  {shown}{from}\n\n{}\n{storage}",
             printable(&run.file().model),
             printable(&run.file().policy),
             run.policy().level,

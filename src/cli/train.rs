@@ -10,7 +10,10 @@ use crate::{
     report::{TrainingRun, joint_name, printable, runs_table_by, same_course},
     train::{Event, Fit, FitOptions, Method, RunFile, Schedule},
 };
-use clap::ValueEnum;
+use clap::{
+    ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 
 use super::{
     Cli, Failure, Format, Result, digits,
@@ -29,7 +32,8 @@ A run file says model, data, policy and how to train; `precast schema run` descr
 with checkpoints, metrics, weights and a report. After Ctrl-C, or whatever stopped it, --resume goes on with the same bits.
 
 Without a run file, a network is trained on the 1797 digits (8 by 8 pixels) that come with the command, under several
-policies. They are resized or flattened to the shape that the model file gives as `input`. Every run starts from the same
+policies, for 24 epochs and with a cosine schedule, where a run file that says nothing has 10 and none: levels are compared
+where all have converged. They are resized or flattened to the shape that the model file gives as `input`. Every run starts from the same
 weights and sees the same examples in the same order; the runs take turns, epoch by epoch, so that their times can be
 compared on a busy machine.
 
@@ -71,9 +75,9 @@ pub(super) struct Args {
     /// Seed for the initial weights, the choice of training examples, and their order [default: 0]
     #[arg(long, allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// The optimizer [default: that of the run file, else sgd]
-    #[arg(long)]
-    optimizer: Option<OptimizerName>,
+    /// The optimizer, with its usual options [default: that of the run file, else sgd]
+    #[arg(long, value_parser = optimizer())]
+    optimizer: Option<Method>,
     /// Number of training digits; the others are for testing [default: 1200]
     #[arg(long, allow_negative_numbers = true)]
     examples: Option<usize>,
@@ -91,42 +95,11 @@ pub(super) struct Args {
     pub quiet: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum OptimizerName {
-    /// Gradient descent with momentum 0.9; usual learning rate 0.03
-    Sgd,
-    /// Adam with its default hyperparameters, as all that follow; 0.001
-    Adam,
-    /// Adam with decoupled weight decay; 0.001
-    #[value(name = "adamw")]
-    AdamW,
-    /// Adagrad; 0.01
-    Adagrad,
-    /// RMSProp; 0.001
-    #[value(name = "rmsprop")]
-    RmsProp,
-    /// Lion; 0.0003
-    Lion,
-    /// LAMB; 0.01
-    Lamb,
-    /// Adafactor; 0.01
-    Adafactor,
-}
-
-impl OptimizerName {
-    /// Its method and its name.
-    fn method(self) -> (Method, &'static str) {
-        match self {
-            OptimizerName::Sgd => (Method::Sgd { momentum: 0.9 }, "sgd"),
-            OptimizerName::Adam => (Method::Adam, "adam"),
-            OptimizerName::AdamW => (Method::AdamW, "adamw"),
-            OptimizerName::Adagrad => (Method::Adagrad, "adagrad"),
-            OptimizerName::RmsProp => (Method::RmsProp, "rmsprop"),
-            OptimizerName::Lion => (Method::Lion, "lion"),
-            OptimizerName::Lamb => (Method::Lamb, "lamb"),
-            OptimizerName::Adafactor => (Method::Adafactor, "adafactor"),
-        }
-    }
+/// The optimizers by name, with their usual options.
+fn optimizer() -> impl TypedValueParser<Value = Method> {
+    let one =
+        |method: &Method| PossibleValue::new(method.name()).help(format!("Usual learning rate {}", method.usual_lr()));
+    PossibleValuesParser::new(Method::all().iter().map(one)).try_map(|name| name.parse::<Method>())
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -288,20 +261,22 @@ impl Args {
     }
 
     fn options(&self) -> FitOptions {
-        let optimizer = self.optimizer.unwrap_or(OptimizerName::Sgd);
-        let (epochs, batch) = (self.epochs.unwrap_or(24) as usize, self.batch.unwrap_or(32) as usize);
-        let warm_up = self.warm_up.unwrap_or(0) as usize;
+        // As a run file that says nothing, but for these two: levels are compared where all of them have converged.
+        let usual = FitOptions { epochs: 24, schedule: Schedule::Cosine, ..FitOptions::default() };
+        let method = self.optimizer.clone().unwrap_or_default();
+        let count = |flag: Option<u32>, usual: usize| flag.map_or(usual, |n| n as usize);
+        let (epochs, batch) = (count(self.epochs, usual.epochs), count(self.batch, usual.batch));
+        let warm_up = count(self.warm_up, usual.warm_up);
         let steps = epochs.saturating_mul(data::batches_of_epoch(self.examples(), batch)).saturating_sub(warm_up);
-        let method = optimizer.method().0;
         FitOptions {
             epochs,
             batch,
             lr: self.lr.unwrap_or(method.usual_lr()),
-            schedule: self.schedule.unwrap_or(ScheduleName::Cosine).schedule(steps),
+            schedule: self.schedule.map_or(usual.schedule, |name| name.schedule(steps)),
             warm_up,
-            seed: self.seed.unwrap_or(0),
+            seed: self.seed.unwrap_or(usual.seed),
             method,
-            ..FitOptions::default()
+            ..usual
         }
     }
 
@@ -314,8 +289,8 @@ impl Args {
         if let Some(batch) = self.batch {
             options.batch = batch as usize;
         }
-        if let Some(optimizer) = self.optimizer {
-            options.method = optimizer.method().0;
+        if let Some(method) = &self.optimizer {
+            options.method = method.clone();
             options.lr = options.method.usual_lr();
         }
         if let Some(lr) = self.lr {
@@ -338,8 +313,8 @@ impl Args {
     }
 
     fn described(&self, options: &FitOptions) -> Options {
-        let (_, optimizer) = self.optimizer.unwrap_or(OptimizerName::Sgd).method();
         let FitOptions { epochs, batch, lr, schedule, warm_up, seed, .. } = *options;
+        let optimizer = options.method.name();
         Options { epochs, batch, lr, schedule, warm_up, seed, optimizer }
     }
 }

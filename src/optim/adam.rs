@@ -80,6 +80,13 @@ impl Adam {
     }
 }
 
+impl Adam {
+    /// What it trains and how, to be put [beside](super::beside()) another.
+    pub(super) fn into_trained(self) -> Trained<impl Rule> {
+        self.0
+    }
+}
+
 optimizer!(Adam);
 
 struct Known<R> {

@@ -14,6 +14,7 @@
 mod adafactor;
 mod adagrad;
 mod adam;
+mod beside;
 mod group;
 mod lamb;
 mod lion;
@@ -30,6 +31,7 @@ use std::fmt::Debug;
 pub use adafactor::Adafactor;
 pub use adagrad::Adagrad;
 pub use adam::Adam;
+pub(crate) use beside::beside;
 pub use group::Group;
 pub use lamb::Lamb;
 pub use lion::Lion;
@@ -53,6 +55,12 @@ pub trait Optimizer: Debug + Send {
     /// and where none of its parameters has a gradient,
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a gradient that has not its parameter's shape.
     fn update(&mut self, grads: &Grads) -> Result<()>;
+
+    /// Checks the hyperparameters, as [`update`](Optimizer::update) does before it changes anything.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for one outside its range.
+    fn check(&self) -> Result<()>;
 
     /// The learning rate.
     fn lr(&self) -> f64;

@@ -90,6 +90,13 @@ impl Muon {
     }
 }
 
+impl Muon {
+    /// What it trains and how, to be put [beside](super::beside()) another.
+    pub(super) fn into_trained(self) -> Trained<impl Rule> {
+        self.0
+    }
+}
+
 optimizer!(Muon);
 
 pub(super) struct Known<R> {

@@ -37,7 +37,7 @@ pub(super) struct Trained<R> {
     pub eight_bit: bool,
     /// For each parameter, what differs.
     groups: Vec<Group>,
-    memory: Vec<Option<Memory>>,
+    pub memory: Vec<Option<Memory>>,
     lost: Option<Lost>,
     /// Whether it was told that gradients come through f16 and their loss is not scaled.
     told: bool,
@@ -89,24 +89,30 @@ impl<R: Rule> Trained<R> {
         self.lost.as_ref().map_or(&[], |lost| &lost.updates)
     }
 
-    fn check(&self, grads: &Grads) -> Result<()> {
+    /// Checks the hyperparameters.
+    pub fn check(&self) -> Result<()> {
         check_not_negative("learning rate", self.lr)?;
         check_not_negative("weight decay", self.weight_decay)?;
-        self.rule.check()?;
+        for group in &self.groups {
+            check_not_negative("group's factor of the learning rate", group.lr_factor.unwrap_or(1.0))?;
+            check_not_negative("group's weight decay", group.weight_decay.unwrap_or(0.0))?;
+        }
+        self.rule.check()
+    }
+
+    fn check_grads(&self, grads: &Grads) -> Result<()> {
         let Some((first, _)) = self.params.iter().next() else {
             return Err(Error::value(
                 "the optimizer has no parameters, so it would train nothing: `net.params()` has those of a network",
             ));
         };
-        if self.params.iter().all(|(_, param)| grads.pending(param).is_none()) {
+        if !self.has_gradients(grads) {
             return Err(Error::value(format!(
                 "none of the optimizer's parameters, the first of which is `{first}`, has a gradient: the loss depends on none of \
                  them (was it computed from another network?), or these are the gradients of another optimizer's"
             )));
         }
-        for ((path, param), group) in self.params.iter().zip(&self.groups) {
-            check_not_negative("group's factor of the learning rate", group.lr_factor.unwrap_or(1.0))?;
-            check_not_negative("group's weight decay", group.weight_decay.unwrap_or(0.0))?;
+        for (path, param) in self.params.iter() {
             let Some((grad, _)) = grads.pending(param) else { continue };
             let (dtype, shape) = (grad.dtype(), grad.shape());
             if shape != param.shape() || !dtype.is_float() {
@@ -168,10 +174,28 @@ impl<R: Rule> Trained<R> {
         }
     }
 
+    /// Whether one of its parameters has a gradient.
+    pub fn has_gradients(&self, grads: &Grads) -> bool {
+        self.params.iter().any(|(_, param)| grads.pending(param).is_some())
+    }
+
     pub fn update(&mut self, grads: &Grads) -> Result<()> {
-        self.check(grads)?;
+        self.prepare(grads)?;
+        self.apply(grads);
+        Ok(())
+    }
+
+    /// All that can refuse an update.
+    pub fn prepare(&mut self, grads: &Grads) -> Result<()> {
+        self.check()?;
+        self.check_grads(grads)?;
         self.check_scaled(grads)?;
         self.check_mode(grads);
+        Ok(())
+    }
+
+    /// The update, after it was [prepared](Trained::prepare).
+    pub fn apply(&mut self, grads: &Grads) {
         let Trained { params, rule, lr, weight_decay, eight_bit, groups, memory, lost, .. } = self;
         if let Some(lost) = lost {
             lost.updates.clear();
@@ -203,7 +227,6 @@ impl<R: Rule> Trained<R> {
         if let Some(lost) = lost {
             lost.warn();
         }
-        Ok(())
     }
 
     pub fn state(&self) -> OptimizerState {
@@ -219,13 +242,18 @@ impl<R: Rule> Trained<R> {
     }
 
     pub fn restore(&mut self, state: OptimizerState) -> Result<()> {
+        self.memory = self.restored(state)?;
+        Ok(())
+    }
+
+    /// The memory of a state.
+    pub fn restored(&self, state: OptimizerState) -> Result<Vec<Option<Memory>>> {
         let layouts: Vec<(String, Layout)> = self
             .params
             .iter()
             .map(|(path, param)| (path.to_string(), layout(&self.rule, self.eight_bit, param)))
             .collect();
-        self.memory = state::restored(state, R::NAME, &layouts)?;
-        Ok(())
+        state::restored(state, R::NAME, &layouts)
     }
 }
 
@@ -430,6 +458,10 @@ macro_rules! optimizer {
 
             fn update(&mut self, grads: &crate::Grads) -> crate::Result<()> {
                 self.0.update(grads)
+            }
+
+            fn check(&self) -> crate::Result<()> {
+                self.0.check()
             }
 
             fn lr(&self) -> f64 {

@@ -16,6 +16,8 @@ mod fastest;
 mod op_table;
 mod plan;
 mod predict;
+mod save_weights;
+mod settle;
 
 pub use apply::{Applied, Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, undo};
 pub(crate) use check::check_run;
@@ -31,3 +33,4 @@ pub use fastest::Cost;
 pub use op_table::{OpReason, OpRow, OpsTable};
 pub use plan::{Plan, Summary};
 pub use predict::{Predicted, Prediction};
+pub use save_weights::SaveMode;

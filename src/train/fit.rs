@@ -1,19 +1,19 @@
 //! The training loop.
 
-use std::{mem, time::Instant};
+use std::{collections::HashSet, mem, time::Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Checkpoint, Epoch, History, Loss, Schedule, Score, Step,
-    data::{Batch, Split, batches_of_epoch, check_batch},
+    Checkpoint, Epoch, History, Loss, Method, Schedule, Score, Step,
+    data::{Batch, Split, Standardization, batches_of_epoch, check_batch},
 };
 use crate::{
     Child, Tensor,
-    cell::{AsCell, Params},
+    cell::{AsCell, Node},
     error::{Error, Result},
     logging::event,
-    optim::{Adafactor, Adagrad, Adam, Lamb, Lion, Optimizer, RmsProp, Sgd},
+    optim::Optimizer,
     policy::LossScaleSpec,
     rewrite::check_run,
     scale::{LossScale, Outcome},
@@ -28,7 +28,7 @@ pub struct FitOptions {
     /// Examples in a step, at least 1; 32. The last step of an epoch has the rest: fewer, or one more where a single example
     /// would be left; see [`shuffled_batches`](super::data::Dataset::shuffled_batches).
     pub batch: usize,
-    /// The learning rate; 0.05.
+    /// The learning rate; 0.05. Run files and the command take the [usual](Method::usual_lr) one of the optimizer.
     pub lr: f64,
     /// How it changes during the epochs; not at all. It goes on with each step that updates the parameters; one that is
     /// skipped does not count.
@@ -48,52 +48,9 @@ pub struct FitOptions {
     pub find_non_finite: bool,
 }
 
-/// Which optimizer. [`Muon`](crate::Muon) is not among them, since it trains matrices only.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum Method {
-    /// Gradient descent: [`Sgd`].
-    Sgd {
-        /// Its momentum; 0.9 in files that do not say it.
-        #[serde(default = "usual_momentum")]
-        momentum: f64,
-    },
-    /// [`Adam`] with its default hyperparameters.
-    Adam,
-    /// [`Adam::decoupled`] with its default hyperparameters.
-    AdamW,
-    /// [`Adagrad`] with its default hyperparameters.
-    Adagrad,
-    /// [`RmsProp`] with its default hyperparameters.
-    RmsProp,
-    /// [`Lion`] with its default hyperparameters.
-    Lion,
-    /// [`Lamb`] with its default hyperparameters.
-    Lamb,
-    /// [`Adafactor`] with its default hyperparameters.
-    Adafactor,
-}
-
-fn usual_momentum() -> f64 {
-    0.9
-}
-
-impl Method {
-    /// The learning rate that is usual for it.
-    pub fn usual_lr(&self) -> f64 {
-        match self {
-            Method::Sgd { .. } => 0.03,
-            Method::Adam | Method::AdamW | Method::RmsProp => 0.001,
-            Method::Adagrad | Method::Lamb | Method::Adafactor => 0.01,
-            Method::Lion => 0.0003,
-        }
-    }
-}
-
 impl Default for FitOptions {
     fn default() -> Self {
-        let method = Method::Sgd { momentum: 0.9 };
+        let method = Method::default();
         let (schedule, loss_scale) = (Schedule::Constant, LossScaleSpec::None);
         FitOptions {
             epochs: 10,
@@ -114,19 +71,6 @@ impl FitOptions {
     /// How many steps a run takes at most.
     pub fn steps(&self, examples: usize) -> usize {
         self.epochs.saturating_mul(batches_of_epoch(examples, self.batch))
-    }
-
-    fn optimizer(&self, params: Params) -> Box<dyn Optimizer> {
-        match self.method {
-            Method::Sgd { momentum } => Box::new(Sgd::new(params, self.lr).momentum(momentum)),
-            Method::Adam => Box::new(Adam::new(params, self.lr)),
-            Method::AdamW => Box::new(Adam::decoupled(params, self.lr)),
-            Method::Adagrad => Box::new(Adagrad::new(params, self.lr)),
-            Method::RmsProp => Box::new(RmsProp::new(params, self.lr)),
-            Method::Lion => Box::new(Lion::new(params, self.lr)),
-            Method::Lamb => Box::new(Lamb::new(params, self.lr)),
-            Method::Adafactor => Box::new(Adafactor::new(params, self.lr)),
-        }
     }
 }
 
@@ -216,6 +160,8 @@ pub struct Fit {
     place: Place,
     /// The order of the examples in the epoch of the place; empty before its first step.
     order: Vec<usize>,
+    /// By what the targets to train with were standardized, and those to test with were not.
+    targets: Option<Standardization>,
     /// Whether the first step of this process was checked against the applied plan.
     checked: bool,
     history: History,
@@ -238,7 +184,18 @@ impl Fit {
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range.
     pub fn new<C: ?Sized + AsCell>(net: &Child<C>, options: &FitOptions) -> Result<Self> {
-        Fit::with_optimizer(options.optimizer(net.params()), options)
+        let mut tables = HashSet::new();
+        net.walk(&mut |entry| {
+            if entry.slot.cell.kind() == "Embedding" {
+                entry.slot.cell.visit(&mut |_, node| {
+                    if let Node::Param(param) = node {
+                        tables.insert(param.id());
+                    }
+                });
+            }
+        });
+        let optimizer = options.method.optimizer(net.params(), options.lr, &|param| tables.contains(&param.id()));
+        Fit::with_optimizer(optimizer, options)
     }
 
     /// As [`Fit::new`], with an optimizer of one's own; [`FitOptions::method`] is not read.
@@ -250,6 +207,7 @@ impl Fit {
             return Err(Error::value("a schedule of steps after every 0; allowed: at least 1"));
         }
         check_batch(options.batch)?;
+        optimizer.check()?;
         let scale = LossScale::new(options.loss_scale.clone())?;
         if optimizer.params().iter().next().is_none() {
             return Err(Error::value("the network has no parameters that are trained, so there is nothing to train"));
@@ -260,7 +218,7 @@ impl Fit {
             .map(|(_, param)| bytes(&param.value()) + param.master().as_ref().map_or(0, bytes));
         let history = History { param_bytes: param_bytes.sum(), ..History::default() };
         let (options, place, order) = (options.clone(), Place::default(), Vec::new());
-        Ok(Fit { options, scale, optimizer, place, order, checked: false, history })
+        Ok(Fit { options, scale, optimizer, place, order, targets: None, checked: false, history })
     }
 
     /// A run that goes on from a checkpoint, for a network and options as those of the run that made it. With the history that
@@ -287,6 +245,11 @@ impl Fit {
         checkpoint.restore(net, &mut [fit.optimizer.as_mut()], &mut fit.scale)?;
         fit.history = History { param_bytes: fit.history.param_bytes, ..history };
         Ok(fit)
+    }
+
+    /// The targets to train with were standardized, and those to test with were not: scores are in the units of the latter.
+    pub(super) fn with_targets(self, by: Option<Standardization>) -> Self {
+        Fit { targets: by, ..self }
     }
 
     /// All that the run needs to go on from here.
@@ -345,7 +308,7 @@ impl Fit {
         let (examples, FitOptions { batch, seed, .. }) = (data.train.len(), &self.options);
         let steps = batches_of_epoch(examples, *batch);
         if self.place.step >= steps {
-            let score = Score::of(net, &data.test, *batch)?;
+            let score = Score::of_standardized(net, &data.test, *batch, self.targets.as_ref())?;
             let epoch = self.end_of_epoch(score);
             self.history.epochs.push(epoch);
             return Ok(self.history.epochs.last().map(Event::Epoch));

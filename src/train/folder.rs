@@ -13,7 +13,7 @@ use super::{
     data::{Dataset, Inputs, Split, Standardization, Targets},
 };
 use crate::{
-    Child, Plan, Policy,
+    Child, Policy,
     error::{Error, Result},
     io::{files, weights},
 };
@@ -54,6 +54,30 @@ struct Memory {
     activation_bytes: usize,
     parameter_bytes: usize,
     casts_per_step: usize,
+}
+
+/// How the examples of a run were standardized: what `standardization.json` has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Standardizations {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Standardization>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<Standardization>,
+}
+
+impl Standardizations {
+    /// Examples with their inputs standardized, in the shape that a model takes.
+    pub fn inputs_of(&self, data: Dataset, model_takes: Option<&[usize]>) -> Result<Dataset> {
+        let data = match &self.inputs {
+            Some(by) => data.standardized(by)?,
+            None => data,
+        };
+        match model_takes {
+            Some(shape) => data.fitted(shape),
+            None => Ok(data),
+        }
+    }
 }
 
 /// What a run was made with.
@@ -200,16 +224,16 @@ impl Folder {
         file: &RunFile,
         model: Option<&str>,
         policy: &Policy,
-        plan: &Plan,
+        plan: &str,
         about: &About,
-        standardization: Option<&Standardization>,
+        standardizations: &Standardizations,
     ) -> Result<()> {
         let put = |name: &str, text: &str| files::replace(self.path.join(name), text.as_bytes());
         put(POLICY, &policy.to_yaml()?)?;
-        put(PLAN, &format!("{plan}\n"))?;
+        put(PLAN, plan)?;
         put(ABOUT, &json(about)?)?;
-        if let Some(standardization) = standardization {
-            put(STANDARDIZATION, &json(standardization)?)?;
+        if *standardizations != Standardizations::default() {
+            put(STANDARDIZATION, &json(standardizations)?)?;
         }
         if let Some(model) = model {
             put(MODEL, model)?;
@@ -226,13 +250,13 @@ impl Folder {
     }
 
     /// How the examples of a run were standardized.
-    pub fn standardization(path: &Path) -> Result<Option<Standardization>> {
+    pub fn standardizations(path: &Path) -> Result<Standardizations> {
         let file = path.join(STANDARDIZATION);
         if !file.is_file() {
-            return Ok(None);
+            return Ok(Standardizations::default());
         }
         let text = files::read_text(&file, 1 << 26)?;
-        serde_json::from_str(&text).map(Some).map_err(|e| Error::run(e.to_string()).context(file.display()))
+        serde_json::from_str(&text).map_err(|e| Error::run(e.to_string()).context(file.display()))
     }
 
     /// Refuses data that has changed since the run began.

@@ -8,22 +8,29 @@ mod folder;
 mod graph_rewrite;
 mod history;
 mod loss;
+mod method;
 mod predict;
 mod run;
 mod run_file;
 mod schedule;
 mod score;
+mod storage;
 
 pub use build::{BuildOptions, TrainNetwork, build_train_network};
 pub use checkpoint::Checkpoint;
-pub use fit::{Event, Fit, FitOptions, Method, fit};
+pub use fit::{Event, Fit, FitOptions, fit};
 #[cfg(feature = "cli")]
 pub(crate) use folder::{About, about_of, history_of};
 pub use graph_rewrite::{GraphRewrite, enable_mixed_precision_graph_rewrite};
 pub use history::{Epoch, History, Step};
 pub use loss::Loss;
+pub use method::{
+    AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, LambOptions, LionOptions, Method, MuonOptions,
+    RmsPropOptions, SgdOptions,
+};
 pub use predict::{Prediction, Predictor};
 pub use run::{Ended, Run};
 pub use run_file::{Keep, RunFile, Test};
 pub use schedule::Schedule;
 pub use score::{Score, accuracy, mean_squared_error};
+pub use storage::{LowStorage, Storage};

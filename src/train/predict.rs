@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use super::{
-    FitOptions, Loss, RunFile,
-    data::{Dataset, Standardization, Vocabulary},
-    folder::Folder,
+    FitOptions, Loss, RunFile, Score,
+    data::{Dataset, Vocabulary},
+    folder::{Folder, Standardizations},
 };
 use crate::{
-    Child, DType, Tensor,
+    Child, DType, Plan, Tensor,
     error::{Error, Result},
     io::{models::Model, weights},
     no_grad,
+    rewrite::SaveMode,
 };
 
 /// The network of a [`Run`](super::Run) with its best weights, wrapped by the run's policy, and what is needed to read examples
@@ -19,9 +20,10 @@ use crate::{
 #[derive(Debug)]
 pub struct Predictor {
     net: Child,
+    plan: Plan,
     file: RunFile,
     input: Option<Vec<usize>>,
-    standardization: Option<Standardization>,
+    standardizations: Standardizations,
     /// Shape of an example as the run read it.
     data_shape: Vec<usize>,
 }
@@ -46,7 +48,7 @@ pub enum Prediction {
         /// As text.
         text: Option<String>,
     },
-    /// Numbers; of a run with the loss `bce_with_logits` probabilities.
+    /// Numbers, in the units of the data; of a run with the loss `bce_with_logits` probabilities.
     Numbers(Vec<f32>),
 }
 
@@ -65,11 +67,12 @@ impl Predictor {
         if !best.is_file() {
             return Err(Error::run("no epoch of the run was done, so it has no weights yet").context(folder.display()));
         }
+        // The weights lie in the file as they were stored.
+        let (plan, _) = file.wrap(&mut net, &file.read_policy()?)?;
         let _ = weights::load(&net, &best)?;
-        let _ = file.read_policy()?.plan(&net)?.apply(&mut net)?;
         net.set_train(false);
-        let (standardization, data_shape) = (Folder::standardization(folder)?, Folder::about(folder)?.data_shape);
-        Ok(Predictor { net, file, input, standardization, data_shape })
+        let (standardizations, data_shape) = (Folder::standardizations(folder)?, Folder::about(folder)?.data_shape);
+        Ok(Predictor { net, plan, file, input, standardizations, data_shape })
     }
 
     /// Predicts for the examples of a file, which is read as the data of the run was; targets in it are not looked at.
@@ -78,13 +81,38 @@ impl Predictor {
     /// As the reader of the data; [`ErrorKind::Data`](crate::ErrorKind::Data) when the examples are of another shape, and what
     /// the network reports.
     pub fn predict(&self, file: impl AsRef<Path>) -> Result<Vec<Prediction>> {
-        let (file, examples) = (file.as_ref(), self.file.data.read_inputs(file.as_ref())?);
-        if examples.shape() != self.data_shape {
-            let (met, trained) = (examples.shape(), &self.data_shape);
-            let words = format!("examples of shape {met:?}, and the run was trained with {trained:?}");
-            return Err(Error::data(words).context(file.display()));
-        }
+        let file = file.as_ref();
+        let examples = self.file.data.read_inputs(file)?;
+        self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
         self.predict_all(examples)
+    }
+
+    /// How well the network does on the examples of a file, which has the targets that those of the run had.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`] and [`Score::of`]; [`ErrorKind::Data`](crate::ErrorKind::Data) when the file has no targets.
+    pub fn score(&self, file: impl AsRef<Path>) -> Result<Score> {
+        let file = file.as_ref();
+        let examples = self.file.data.read_like(file)?;
+        self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
+        let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
+        Score::of_standardized(&self.net, &examples, self.file.options.batch, self.standardizations.targets.as_ref())
+    }
+
+    /// Writes the weights as masters, in the dtypes in which the cells run, or both: see [`Plan::save_weights`].
+    ///
+    /// # Errors
+    /// As [`Plan::save_weights`].
+    pub fn save_weights(&self, path: impl AsRef<Path>, mode: SaveMode) -> Result<()> {
+        self.plan.save_weights(&self.net, path, mode)
+    }
+
+    fn check_shape(&self, examples: &Dataset) -> Result<()> {
+        let (met, trained) = (examples.shape(), &self.data_shape);
+        if met == trained {
+            return Ok(());
+        }
+        Err(Error::data(format!("examples of shape {met:?}, and the run was trained with {trained:?}")))
     }
 
     /// Predicts for examples as the run read them, before they are standardized.
@@ -92,14 +120,7 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::predict`].
     pub fn predict_all(&self, examples: Dataset) -> Result<Vec<Prediction>> {
-        let examples = match &self.standardization {
-            Some(standardization) => examples.standardized(standardization)?,
-            None => examples,
-        };
-        let examples = match &self.input {
-            Some(shape) => examples.fitted(shape)?,
-            None => examples,
-        };
+        let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
         let (mut predictions, vocabulary) = (Vec::new(), self.file.data.vocabulary());
         let FitOptions { loss, batch, .. } = &self.file.options;
         for x in examples.input_batches(*batch)? {
@@ -144,7 +165,16 @@ impl Predictor {
             (Some(Loss::BceWithLogits {}), _) => {
                 predictions.extend(numbers(&outputs.sigmoid()?)?.into_iter().map(Prediction::Numbers));
             }
-            _ => predictions.extend(numbers(outputs)?.into_iter().map(Prediction::Numbers)),
+            _ => {
+                for mut of_example in numbers(outputs)? {
+                    if let Some(by) = &self.standardizations.targets {
+                        let mut wide: Vec<f64> = of_example.iter().copied().map(f64::from).collect();
+                        by.undo(&mut wide, &outputs.shape()[1..])?;
+                        of_example = wide.into_iter().map(|x| x as f32).collect();
+                    }
+                    predictions.push(Prediction::Numbers(of_example));
+                }
+            }
         }
         Ok(())
     }

@@ -3,17 +3,18 @@
 use std::{fmt, ops::ControlFlow, path::Path};
 
 use super::{
-    Event, Fit, FitOptions, History, Loss, RunFile, Score, Test,
+    Checkpoint, Event, Fit, FitOptions, History, Loss, RunFile, Score, Storage, Test,
     data::{Dataset, Split, Standardization},
-    folder::{About, Folder},
+    folder::{About, Folder, Standardizations},
 };
 use crate::{
-    Child, Plan, Policy,
+    Child, LossScale, Plan, Policy,
+    cost::Speeds,
     error::{Error, Result},
     io::models::Model,
     no_grad,
     policy::Prefer,
-    rewrite::check_run,
+    rewrite::{Decorated, check_run},
 };
 
 /// A training run in a folder. The folder has all that the run was made of, what happened so far, and checkpoints; so the run
@@ -22,7 +23,7 @@ use crate::{
 /// | file | what |
 /// | --- | --- |
 /// | `run.yaml`, `model.yaml`, `policy.yaml` | the run, complete; a copy of the model, unless it was built in code; the policy |
-/// | `plan.txt` | what the policy decided for each cell |
+/// | `plan.txt` | what the policy decided for each cell, and how each parameter is stored if some are low |
 /// | `about.json` | version, machine, the number of examples and their checksum |
 /// | `metrics.jsonl` | a line for each step and each epoch, written as they happen |
 /// | `checkpoint-*.safetensors` | the last [`Checkpoint`](super::Checkpoint)s |
@@ -54,11 +55,12 @@ pub struct Run {
     file: RunFile,
     policy: Policy,
     plan: Plan,
+    storage: Option<Decorated>,
     net: Child,
     data: Split,
     fit: Fit,
     folder: Folder,
-    standardization: Option<Standardization>,
+    standardizations: Standardizations,
     notes: Vec<String>,
 }
 
@@ -91,28 +93,31 @@ impl Run {
     /// Begins a run in a folder that is new or empty. `model` is that of [`RunFile::read_model`], or one that was built in code
     /// from the seed of the file.
     ///
+    /// A policy that [prefers speed](Prefer::Speed) is [settled](Policy::settled) for this machine, which is measured if that
+    /// was never done: the folder has the policy with rules for what was decided, and so the run can go on elsewhere.
+    ///
     /// # Errors
     /// [`ErrorKind::Run`](crate::ErrorKind::Run) when the folder has files already, or another process trains in it; what
     /// reading the policy and the data reports; [`ErrorKind::Data`](crate::ErrorKind::Data) when the data and the model do
     /// not go together. Nothing is written then.
-    pub fn begin(file: &RunFile, model: Model, folder: impl AsRef<Path>) -> Result<Self> {
+    pub fn begin(file: &RunFile, mut model: Model, folder: impl AsRef<Path>) -> Result<Self> {
         let policy = file.read_policy()?;
-        let Read { data, shape, file: found, standardization } = file.read_data(model.input.as_deref())?;
+        let Read { data, shape, file: found, standardizations } = file.read_data(model.input.as_deref())?;
         let text = model.to_yaml().ok();
-        let (net, plan, options, notes) = prepared(file, model, &policy, &data)?;
-        let fit = Fit::new(&net, &options)?;
+        let (policy, note) = settled(policy, &mut model.net, &data, file.options.batch)?;
+        let Prepared { net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
+        notes.extend(note);
+        let fit = Fit::new(&net, &options)?.with_targets(standardizations.targets.clone());
         // What is usual for the data is written down, so that predictions need no data.
         let found = RunFile { options: FitOptions { loss: options.loss.clone(), ..found.options }, ..found };
         let folder = Folder::create(folder.as_ref())?;
-        folder.write_all(
-            &found,
-            text.as_deref(),
-            &policy,
-            &plan,
-            &About::of(file, &data, &shape),
-            standardization.as_ref(),
-        )?;
-        Ok(Run { file: found, policy, plan, net, data, fit, folder, standardization, notes })
+        let plan_text = match &storage {
+            Some(storage) => format!("{plan}\n\n{storage}\n"),
+            None => format!("{plan}\n"),
+        };
+        let about = About::of(file, &data, &shape);
+        folder.write_all(&found, text.as_deref(), &policy, &plan_text, &about, &standardizations)?;
+        Ok(Run { file: found, policy, plan, storage, net, data, fit, folder, standardizations, notes })
     }
 
     /// Goes on with the run of a folder, from its last checkpoint. `model` is that of [`RunFile::read_model`] of the
@@ -126,10 +131,10 @@ impl Run {
         let folder = Folder::open(folder.as_ref())?;
         let file = RunFile::of_folder(folder.path())?;
         let policy = file.read_policy()?;
-        let Read { data, shape, standardization, .. } = file.read_data(model.input.as_deref())?;
+        let Read { data, shape, standardizations, .. } = file.read_data(model.input.as_deref())?;
         folder.check_data(&About::of(&file, &data, &shape))?;
         let policy_text = policy.to_yaml()?;
-        let (mut net, plan, options, mut notes) = prepared(&file, model, &policy, &data)?;
+        let Prepared { mut net, plan, storage, options, mut notes } = prepared(&file, model, &policy, &data)?;
         let fit = match folder.last_checkpoint(&mut notes)? {
             Some(checkpoint) => {
                 let fingerprint = u64::from(file.fingerprint()?);
@@ -155,7 +160,8 @@ impl Run {
                 Fit::new(&net, &options)?
             }
         };
-        Ok(Run { file, policy, plan, net, data, fit, folder, standardization, notes })
+        let fit = fit.with_targets(standardizations.targets.clone());
+        Ok(Run { file, policy, plan, storage, net, data, fit, folder, standardizations, notes })
     }
 
     /// Trains until the run ends or the observer breaks. Steps and epochs are written to `metrics.jsonl` before the observer
@@ -244,7 +250,17 @@ impl Run {
 
     /// How the numbers of the examples were brought to mean 0 and variance 1, if they were.
     pub fn standardization(&self) -> Option<&Standardization> {
-        self.standardization.as_ref()
+        self.standardizations.inputs.as_ref()
+    }
+
+    /// How the targets to train with were brought to mean 0 and variance 1, if they were.
+    pub fn target_standardization(&self) -> Option<&Standardization> {
+        self.standardizations.targets.as_ref()
+    }
+
+    /// How each parameter is stored, if some are stored low.
+    pub fn storage(&self) -> Option<&Decorated> {
+        self.storage.as_ref()
     }
 
     /// What happened so far.
@@ -282,29 +298,61 @@ fn best_epoch(history: &History) -> Option<usize> {
     best
 }
 
-/// The network wrapped by the policy, the plan, and the options with the loss scale of the policy; checked on two examples, with
-/// what was met then.
-fn prepared(
-    file: &RunFile,
-    model: Model,
-    policy: &Policy,
-    data: &Split,
-) -> Result<(Child, Plan, FitOptions, Vec<String>)> {
+/// A network that is ready to be trained.
+struct Prepared {
+    net: Child,
+    plan: Plan,
+    storage: Option<Decorated>,
+    /// With the loss of the data and the loss scale of the policy.
+    options: FitOptions,
+    /// What was met when the network was called on two examples.
+    notes: Vec<String>,
+}
+
+fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<Prepared> {
     let mut net = model.net;
-    let plan = match policy.prefer {
-        Prefer::Memory => policy.plan(&net)?,
-        _ => return Err(Error::run("`prefer: speed` plans for one machine, and a run may go on on another")),
-    };
-    let _ = plan.apply(&mut net)?;
+    let (plan, storage) = file.wrap(&mut net, policy)?;
     let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
     loss.check(data.train.targets())?;
-    let notes = check(&net, data, &loss)?;
+    if file.standardize_targets && matches!(loss, Loss::BceWithLogits {}) {
+        let words =
+            "the loss bce_with_logits compares with numbers from 0 to 1, which `standardize_targets` would move";
+        return Err(Error::data(words));
+    }
+    let mut notes = check(&net, data, &loss)?;
+    if storage.is_none() && file.storage != Storage::Float32 {
+        let words = "level O0 lowers nothing, so parameters are stored in float32";
+        notes.push(format!("`storage: {}`: {words}; with a `dtype` they are stored low", file.storage.name()));
+    }
     // The check has made low copies of the parameters. The first step makes them anew, as every other one does.
     for (_, param) in net.params().iter() {
         param.set(&param.full())?;
     }
     let options = FitOptions { loss: Some(loss), loss_scale: policy.loss_scale.clone(), ..file.options.clone() };
-    Ok((net, plan, options, notes))
+    Ok(Prepared { net, plan, storage, options, notes })
+}
+
+/// A policy that prefers speed becomes one with rules, by a step of training that changes nothing; with a note on it.
+fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usize) -> Result<(Policy, Option<String>)> {
+    if policy.prefer == Prefer::Memory {
+        return Ok((policy, None));
+    }
+    let Some(batch) = data.train.input_batches(batch)?.next() else {
+        return Err(Error::data("there are no examples to train with"));
+    };
+    let speeds = Speeds::here();
+    let mut none = LossScale::none();
+    let before = Checkpoint::of(net, &[], &none);
+    net.set_train(true);
+    let (called, trace) = net.trace(|net| net.call(&batch));
+    net.set_train(false);
+    // Norms count their batches, and dropout its calls.
+    before.restore(net, &mut [], &mut none)?;
+    called.map_err(|e| e.context("the model on a batch to train with"))?;
+    let settled = policy.settled(net, &trace, &speeds)?;
+    let cells = settled.rules.len() - policy.rules.len();
+    let note = format!("`prefer: speed` is settled for {}: {cells} rules were added to `policy.yaml`", speeds.host);
+    Ok((settled, Some(note)))
 }
 
 /// Calls the network on two examples, and says what is allowed but probably not meant.
@@ -340,6 +388,14 @@ impl RunFile {
     pub fn read_model(&self) -> Result<Model> {
         let (file, seed) = (self.folder.join(&self.model), self.options.seed);
         if file.is_file() || is_path(&self.model) { Model::load(file, seed) } else { Model::named(&self.model, seed) }
+    }
+
+    /// Stores the parameters of a network as the file says, and wraps it by the policy.
+    pub(super) fn wrap(&self, net: &mut Child, policy: &Policy) -> Result<(Plan, Option<Decorated>)> {
+        let plan = policy.plan(net)?;
+        let storage = self.storage.put(net, policy, self.options.seed)?;
+        let _ = plan.apply(net)?;
+        Ok((plan, storage))
     }
 
     /// The checksum of all that decides on the course of the run but its data, which has its own.
@@ -387,34 +443,32 @@ impl RunFile {
             }
             Test::File(path) => {
                 *path = absolute(&self.folder.join(&*path))?;
-                (all, file.data.of_file(path)?.read(Path::new(""))?)
+                (all, file.data.read_like(path).map_err(|error| error.context("`test`"))?)
             }
         };
-        let standardization = self.standardize.then(|| Standardization::of(&train)).transpose()?;
-        let fitted = |data: Dataset| {
-            let data = match &standardization {
-                Some(standardization) => data.standardized(standardization)?,
-                None => data,
-            };
-            match input {
-                Some(shape) => data.fitted(shape),
-                None => Ok(data),
-            }
+        let standardizations = Standardizations {
+            inputs: self.standardize.then(|| Standardization::of(&train)).transpose()?,
+            targets: self.standardize_targets.then(|| Standardization::of_targets(&train)).transpose()?,
+        };
+        let fitted = |data: Dataset| standardizations.inputs_of(data, input);
+        let train = match &standardizations.targets {
+            Some(by) => train.targets_standardized(by)?,
+            None => train,
         };
         let data = Split { train: fitted(train)?, test: fitted(test)? };
-        Ok(Read { data, shape, file, standardization })
+        Ok(Read { data, shape, file, standardizations })
     }
 }
 
 /// The data of a run.
 struct Read {
-    /// The examples as the model takes them.
+    /// The examples as the model takes them. Targets are standardized of those to train with alone.
     data: Split,
     /// The shape of one as it was read.
     shape: Vec<usize>,
     /// The run file with absolute paths and all that the data said of itself.
     file: RunFile,
-    standardization: Option<Standardization>,
+    standardizations: Standardizations,
 }
 
 /// Whether a word can only be a file, and no name of what is built in.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_yaml::{Location, Spanned};
 
-use super::{FitOptions, Loss, Method, Schedule, data};
+use super::{FitOptions, Loss, Method, Schedule, Storage, data};
 use crate::{
     error::{Error, ErrorKind, Result},
     io::{
@@ -23,7 +23,7 @@ use crate::{
 /// model: lenet5          # an architecture file, or the name of a built-in model
 /// policy: o2-bf16        # a policy file, or the name of a built-in policy
 /// data: digits           # or csv: {file: iris.csv, target: species}, images, npy, text, addition
-/// optimizer: adam        # or sgd: {momentum: 0.9}
+/// optimizer: adam        # or adamw: {betas: [0.9, 0.95], weight_decay: 0.1}
 /// epochs: 5
 /// ";
 /// let run = RunFile::parse(text, "run.yaml")?;
@@ -48,6 +48,11 @@ pub struct RunFile {
     pub test: Test,
     /// Whether each number of the examples is brought to mean 0 and variance 1, by those of the training examples; no.
     pub standardize: bool,
+    /// Whether so are the numbers to be learnt; no. Scores and predictions are in the units of the data all the same, the loss
+    /// is not.
+    pub standardize_targets: bool,
+    /// How parameters are stored; in f32.
+    pub storage: Storage,
     /// How to train. The loss scale is that of the policy.
     pub options: FitOptions,
     /// How checkpoints are kept.
@@ -140,36 +145,40 @@ type At<T> = Spanned<T>;
 #[serde(deny_unknown_fields)]
 struct RunV1 {
     version: At<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<At<String>>,
     model: At<String>,
     policy: At<String>,
     data: At<Choice<data::Source>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     test: Option<At<Test>>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    standardize: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standardize: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standardize_targets: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage: Option<At<Choice<Storage>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     optimizer: Option<At<Choice<Method>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     lr: Option<At<f64>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     schedule: Option<At<Choice<Schedule>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     warm_up: Option<usize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     loss: Option<At<Choice<Loss>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     epochs: Option<At<usize>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     batch: Option<At<usize>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    find_non_finite: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    find_non_finite: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint: Option<At<Keep>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     patience: Option<At<usize>>,
 }
 
@@ -193,6 +202,12 @@ impl Document for RunV1 {
             "early_stopping" => "patience",
             "criterion" | "loss_fn" => "loss",
             "warmup" | "warmup_steps" => "warm_up",
+            "learning_rate_decay" => "lr_decay",
+            "epsilon" => "eps",
+            "l2" | "wd" => "weight_decay",
+            "ns_steps" => "rounds",
+            "initial_accumulator_value" => "initial_sum",
+            "rho" => "alpha",
             _ => return None,
         })
     }
@@ -213,6 +228,9 @@ impl Document for RunV1 {
         match key {
             "csv" => "`csv: {file: iris.csv, target: species}`",
             "checkpoint" => "`{every: 100, keep: 2}`",
+            "adam" | "adamw" | "lion" | "lamb" => "`{betas: [0.9, 0.95], weight_decay: 0.1}`",
+            "sgd" | "rmsprop" | "muon" => "`{momentum: 0.9}`",
+            "masters" | "low" | "stochastic_rounding" | "kahan" => "`{exclude: [head]}`",
             _ => "",
         }
     }
@@ -250,7 +268,22 @@ impl RunFile {
             }
             name => name.as_ref().map(|name| name.value.clone()),
         };
-        let method = read.optimizer.map_or(Method::Sgd { momentum: 0.9 }, |at| at.value.0);
+        let method = match read.optimizer {
+            Some(at) => {
+                let Choice(method) = at.value;
+                method.check().map_err(|error| source.error(at.referenced, Error::run(error.to_string())))?;
+                method
+            }
+            None => Method::default(),
+        };
+        let storage = match read.storage {
+            Some(at) => {
+                let Choice(storage) = at.value;
+                storage.check().map_err(|error| source.error(at.referenced, Error::run(error.to_string())))?;
+                storage
+            }
+            None => Storage::default(),
+        };
         let lr = match read.lr {
             Some(lr) if !(lr.value.is_finite() && lr.value > 0.0) => {
                 let words = format!("`lr` is {}; allowed: finite and above 0", lr.value);
@@ -297,7 +330,7 @@ impl RunFile {
             seed: read.seed.unwrap_or(0),
             method,
             loss: read.loss.map(|at| at.value.0),
-            find_non_finite: read.find_non_finite,
+            find_non_finite: read.find_non_finite.unwrap_or(false),
             ..usual
         };
         Ok(RunFile {
@@ -306,7 +339,9 @@ impl RunFile {
             policy: read.policy.value,
             data: read.data.value.0,
             test,
-            standardize: read.standardize,
+            standardize: read.standardize.unwrap_or(false),
+            standardize_targets: read.standardize_targets.unwrap_or(false),
+            storage,
             options,
             checkpoint,
             patience: least_one("patience", read.patience.as_ref())?,
@@ -331,7 +366,9 @@ impl RunFile {
             policy: at(self.policy.clone()),
             data: at(Choice(self.data.clone())),
             test: Some(at(self.test.clone())),
-            standardize: self.standardize,
+            standardize: Some(self.standardize),
+            standardize_targets: Some(self.standardize_targets),
+            storage: Some(at(Choice(self.storage.clone()))),
             optimizer: Some(at(Choice(method.clone()))),
             lr: Some(at(*lr)),
             schedule: Some(at(Choice(*schedule))),
@@ -340,7 +377,7 @@ impl RunFile {
             epochs: Some(at(*epochs)),
             batch: Some(at(*batch)),
             seed: Some(*seed),
-            find_non_finite: *find_non_finite,
+            find_non_finite: Some(*find_non_finite),
             checkpoint: Some(at(self.checkpoint)),
             patience: self.patience.map(at),
         };
@@ -384,20 +421,19 @@ impl data::Source {
         }
     }
 
-    /// Another file, to be read as this one.
-    pub(super) fn of_file(&self, file: &Path) -> Result<Self> {
+    /// The examples of another file, read as those of this source, with their targets.
+    pub(super) fn read_like(&self, file: &Path) -> Result<data::Dataset> {
         let file = file.to_path_buf();
         match self.clone() {
+            data::Source::Digits => data::read_digits(&file),
             #[cfg(feature = "data")]
-            data::Source::Csv(csv) => Ok(data::Source::Csv(data::Csv { file, ..csv })),
+            data::Source::Csv(csv) => data::Csv { file, ..csv }.read(),
             #[cfg(feature = "data")]
-            data::Source::Images(images) => Ok(data::Source::Images(data::Images { folder: file, ..images })),
+            data::Source::Images(images) => data::Images { folder: file, ..images }.read(),
             #[cfg(feature = "data")]
-            data::Source::Npy(npy) if npy.file.is_some() => {
-                Ok(data::Source::Npy(data::Npy { file: Some(file), ..npy }))
-            }
-            data::Source::Text(text) => Ok(data::Source::Text(data::Text { file, ..text })),
-            _ => Err(Error::run("`test` is a file for csv, images, npz and text; allowed here: a share or a number")),
+            data::Source::Npy(npy) if npy.file.is_some() => data::Npy { file: Some(file), ..npy }.read(),
+            data::Source::Text(text) => data::Text { file, ..text }.read(),
+            _ => Err(Error::run("examples with targets are read from one file for digits, csv, images, npz and text")),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::data::{Batch, Dataset, IGNORED, Targets};
+use super::data::{Batch, Dataset, IGNORED, Standardization, Targets};
 use crate::{
     Child, Tensor,
     cell::AsCell,
@@ -29,9 +29,19 @@ impl Score {
     /// # Errors
     /// As [`accuracy`] and [`mean_squared_error`].
     pub fn of<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<Self> {
+        Score::of_standardized(net, data, batch, None)
+    }
+
+    /// The score of a network that was trained with standardized targets, on targets that are not.
+    pub(super) fn of_standardized<C: ?Sized + AsCell>(
+        net: &Child<C>,
+        data: &Dataset,
+        batch: usize,
+        targets: Option<&Standardization>,
+    ) -> Result<Self> {
         match data.targets() {
             Targets::Classes { .. } => accuracy(net, data, batch).map(Score::Accuracy),
-            _ => mean_squared_error(net, data, batch).map(Score::MeanSquaredError),
+            _ => squared_error(net, data, batch, targets).map(Score::MeanSquaredError),
         }
     }
 
@@ -148,6 +158,16 @@ pub(super) fn class_logits(outputs: &Tensor, targets: &Tensor) -> Result<Tensor>
 /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples or their targets are no numbers, and what the
 /// network reports.
 pub fn mean_squared_error<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
+    squared_error(net, data, batch, None)
+}
+
+/// The mean squared error of outputs that are to be brought to the units of the targets, by the way these were standardized.
+fn squared_error<C: ?Sized + AsCell>(
+    net: &Child<C>,
+    data: &Dataset,
+    batch: usize,
+    targets: Option<&Standardization>,
+) -> Result<f64> {
     if data.is_empty() {
         return Err(Error::data("there are no examples to measure the squared error on"));
     }
@@ -168,7 +188,11 @@ pub fn mean_squared_error<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, ba
                 y.shape()
             )));
         }
-        for (output, target) in outputs.to_f64().into_iter().zip(y.to_f64()) {
+        let mut numbers = outputs.to_f64();
+        if let Some(targets) = targets {
+            targets.undo(&mut numbers, &outputs.shape()[1..])?;
+        }
+        for (output, target) in numbers.into_iter().zip(y.to_f64()) {
             sum += (output - target).powi(2);
         }
         count += y.len();

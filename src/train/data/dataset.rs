@@ -192,6 +192,15 @@ impl Dataset {
         Ok(Dataset { shape, len: self.len, inputs: Inputs::Numbers(values), targets, names })
     }
 
+    /// The same examples with as many other targets.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) as [`of`](Dataset::of).
+    pub(super) fn with_targets(&self, targets: Targets) -> Result<Self> {
+        let new = Dataset::of(self.inputs.clone(), &self.shape, targets)?;
+        Ok(Dataset { names: self.names.clone(), ..new })
+    }
+
     /// The same examples without targets.
     pub fn without_targets(self) -> Self {
         Dataset { targets: Targets::None, ..self }

@@ -114,12 +114,16 @@ impl Images {
         pixels.dataset(&self.folder, targets)?.with_class_names(names.into_vec())
     }
 
-    /// The images in the folder itself, or the one image that it names, sorted by name and without targets.
+    /// The images in the folder itself, or the one image that it names, sorted by name and without targets. A folder that
+    /// has a folder for each class is read as [`read`](Images::read) does.
     ///
     /// # Errors
     /// As [`read`](Images::read).
     pub fn read_inputs(&self) -> Result<Dataset> {
         let files = if self.folder.is_dir() { entries(&self.folder)? } else { vec![self.folder.clone()] };
+        if self.folder.is_dir() && files.first().is_some_and(|file| file.is_dir()) {
+            return self.read().map(Dataset::without_targets);
+        }
         let mut pixels = Pixels::of(self)?;
         files.iter().try_for_each(|file| pixels.add(file))?;
         pixels.dataset(&self.folder, Targets::None)

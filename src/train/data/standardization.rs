@@ -1,11 +1,11 @@
-//! Inputs with mean 0 and variance 1.
+//! Inputs and targets with mean 0 and variance 1.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Dataset, Inputs};
+use super::{Dataset, Inputs, Targets};
 use crate::error::{Error, Result};
 
-/// Mean and standard deviation of the inputs of a dataset, by which these and others are
+/// Mean and standard deviation of the inputs of a dataset, or of its targets, by which these and others are
 /// [standardized](Dataset::standardized).
 ///
 /// | examples | one mean and one deviation for each |
@@ -37,8 +37,55 @@ impl Standardization {
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or inputs are indices.
     pub fn of(data: &Dataset) -> Result<Self> {
-        let features = Features::of(data.shape());
         let Inputs::Numbers(values) = data.inputs() else { return Err(Error::data(INDICES)) };
+        Standardization::of_numbers(values, data.shape())
+    }
+
+    /// That of the targets of a dataset, which are numbers.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or targets are no numbers.
+    pub fn of_targets(data: &Dataset) -> Result<Self> {
+        let Targets::Numbers { shape, values } = data.targets() else { return Err(Error::data(NO_NUMBERS)) };
+        Standardization::of_numbers(values, shape)
+    }
+
+    /// Brings numbers that were standardized back; `shape` is that of one example.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) for another number of features.
+    pub fn undo(&self, numbers: &mut [f64], shape: &[usize]) -> Result<()> {
+        let features = self.features(shape)?;
+        for (i, x) in numbers.iter_mut().enumerate() {
+            let feature = features.at(i);
+            *x = *x * self.deviation[feature] + self.mean[feature];
+        }
+        Ok(())
+    }
+
+    /// The features of examples of a shape, of which there are as many as means.
+    fn features(&self, shape: &[usize]) -> Result<Features> {
+        let (features, met) = (Features::of(shape), (self.mean.len(), self.deviation.len()));
+        if met == (features.count, features.count) {
+            return Ok(features);
+        }
+        let ((means, deviations), count) = (met, features.count);
+        Err(Error::data(format!(
+            "{means} means and {deviations} deviations for numbers of shape {shape:?}, which have {count} features"
+        )))
+    }
+
+    fn standardized(&self, values: &[f32], shape: &[usize]) -> Result<Vec<f32>> {
+        let features = self.features(shape)?;
+        let one = |(i, &x): (usize, &f32)| {
+            let feature = features.at(i);
+            ((f64::from(x) - self.mean[feature]) / self.deviation[feature]) as f32
+        };
+        Ok(values.iter().enumerate().map(one).collect())
+    }
+
+    fn of_numbers(values: &[f32], shape: &[usize]) -> Result<Self> {
+        let features = Features::of(shape);
         if values.is_empty() {
             return Err(Error::data("there are no examples to take the mean of"));
         }
@@ -60,6 +107,7 @@ impl Standardization {
 }
 
 const INDICES: &str = "inputs that are indices have no mean";
+const NO_NUMBERS: &str = "targets that are no numbers have no mean";
 
 /// Which feature an element of the inputs belongs to.
 struct Features {
@@ -89,20 +137,17 @@ impl Dataset {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when inputs are indices, have another number of features, or become
     /// numbers that are not finite.
     pub fn standardized(&self, by: &Standardization) -> Result<Dataset> {
-        let features = Features::of(self.shape());
         let Inputs::Numbers(values) = self.inputs() else { return Err(Error::data(INDICES)) };
-        let met = (by.mean.len(), by.deviation.len());
-        if met != (features.count, features.count) {
-            let (shape, (means, deviations)) = (self.shape(), met);
-            return Err(Error::data(format!(
-                "{means} means and {deviations} deviations for inputs of shape {shape:?}, which have {} features",
-                features.count
-            )));
-        }
-        let standardized = |(i, &x): (usize, &f32)| {
-            let feature = features.at(i);
-            ((f64::from(x) - by.mean[feature]) / by.deviation[feature]) as f32
-        };
-        self.with_inputs(values.iter().enumerate().map(standardized).collect())
+        self.with_inputs(by.standardized(values, self.shape())?)
+    }
+
+    /// The same examples, each number of the targets minus the mean of its feature, divided by its deviation.
+    ///
+    /// # Errors
+    /// As [`standardized`](Dataset::standardized), for targets.
+    pub fn targets_standardized(&self, by: &Standardization) -> Result<Dataset> {
+        let Targets::Numbers { shape, values } = self.targets() else { return Err(Error::data(NO_NUMBERS)) };
+        let targets = Targets::Numbers { shape: shape.clone(), values: by.standardized(values, shape)? };
+        self.with_targets(targets)
     }
 }

@@ -1,0 +1,100 @@
+//! Muon for matrices and AdamW for the rest, as one optimizer.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::{Adam, Muon, Optimizer, OptimizerState, rule::Rule, trained::Trained};
+use crate::{
+    Grads,
+    cell::Params,
+    error::{Error, Result},
+};
+
+/// Two optimizers with one learning rate, each over parameters of its own.
+struct Beside<M, O> {
+    params: Params,
+    matrices: Trained<M>,
+    others: Trained<O>,
+}
+
+/// Puts two optimizers side by side, which train no parameter in common. The learning rate is that of the first.
+pub(crate) fn beside(matrices: Muon, others: Adam) -> Box<dyn Optimizer> {
+    let (matrices, mut others) = (matrices.into_trained(), others.into_trained());
+    others.lr = matrices.lr;
+    let params = matrices.params.clone().into_iter().chain(others.params.clone()).collect();
+    Box::new(Beside { params, matrices, others })
+}
+
+/// The name of the states of the two.
+fn name<M: Rule, O: Rule>() -> String {
+    format!("{}+{}", M::NAME, O::NAME)
+}
+
+impl<M: Rule, O: Rule> Optimizer for Beside<M, O> {
+    fn params(&self) -> &Params {
+        &self.params
+    }
+
+    fn update(&mut self, grads: &Grads) -> Result<()> {
+        let Beside { matrices, others, .. } = self;
+        // One of them may have nothing to do. Where both have nothing, the first says so.
+        let (of_matrices, of_others) = (matrices.has_gradients(grads), others.has_gradients(grads));
+        if of_matrices || !of_others {
+            matrices.prepare(grads)?;
+        }
+        if of_others {
+            others.prepare(grads)?;
+        }
+        if of_matrices {
+            matrices.apply(grads);
+        }
+        if of_others {
+            others.apply(grads);
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        self.matrices.check()?;
+        self.others.check()
+    }
+
+    fn lr(&self) -> f64 {
+        self.matrices.lr
+    }
+
+    fn set_lr(&mut self, lr: f64) {
+        self.matrices.lr = lr;
+        self.others.lr = lr;
+    }
+
+    fn state(&self) -> OptimizerState {
+        let (mut state, others) = (self.matrices.state(), self.others.state());
+        state.optimizer = name::<M, O>();
+        state.steps.extend(others.steps);
+        state.tensors.extend(others.tensors);
+        state
+    }
+
+    fn restore(&mut self, state: OptimizerState) -> Result<()> {
+        let OptimizerState { optimizer, steps, tensors } = state;
+        let this = name::<M, O>();
+        if optimizer != this {
+            return Err(Error::value(format!("the state is one of the optimizer `{optimizer}`; this is `{this}`")));
+        }
+        let is_matrix = |path: &str| self.matrices.params.iter().any(|(own, _)| own == path);
+        let (of_matrices, of_others): (BTreeMap<_, _>, _) = steps.into_iter().partition(|(path, _)| is_matrix(path));
+        let owner = |name: &str| is_matrix(name.rsplit_once('/').map_or(name, |(path, _)| path));
+        let (matrices, others) = tensors.into_iter().partition(|(name, _)| owner(name));
+        let state = |name: &str, steps, tensors| OptimizerState { optimizer: name.into(), steps, tensors };
+        let matrices = self.matrices.restored(state(M::NAME, of_matrices, matrices))?;
+        let others = self.others.restored(state(O::NAME, of_others, others))?;
+        (self.matrices.memory, self.others.memory) = (matrices, others);
+        Ok(())
+    }
+}
+
+impl<M, O> fmt::Debug for Beside<M, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} beside {:?}", self.matrices, self.others)
+    }
+}

@@ -1,0 +1,134 @@
+//! Writing the weights of a network as its optimizer has them, as its cells compute with them, or as both.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    path::Path,
+    str::FromStr,
+};
+
+use super::Plan;
+use crate::{
+    DType, Tensor,
+    cell::{AsCell, Child, no_such_path},
+    error::{Error, Result, by_name},
+    io::weights::{File, Named, by_param},
+    printable::printable,
+};
+
+/// Which weights of a network a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SaveMode {
+    /// All that is known of each number: the [master](crate::Param::master) where there is one, else the value.
+    Master,
+    /// Those of cells that run low in the dtype in which they run, rounded once; the others as [`Master`](SaveMode::Master).
+    Compute,
+    /// As [`Master`](SaveMode::Master), and beside each that [`Compute`](SaveMode::Compute) rounds a second tensor with the
+    /// rounded numbers. Its name is the path behind `@compute.`, so
+    /// [`LoadOptions::ignore("@compute.**")`](crate::io::weights::LoadOptions::ignore) reads the masters.
+    Both,
+}
+
+impl SaveMode {
+    /// All of them.
+    pub const ALL: [SaveMode; 3] = [SaveMode::Master, SaveMode::Compute, SaveMode::Both];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            SaveMode::Master => "master",
+            SaveMode::Compute => "compute",
+            SaveMode::Both => "both",
+        }
+    }
+}
+
+impl fmt::Display for SaveMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for SaveMode {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        by_name(text, SaveMode::ALL, SaveMode::name, "unknown weights").map_err(Error::value)
+    }
+}
+
+impl Plan {
+    /// Writes every parameter and buffer of a network as safetensors, in the dtypes of the mode. Ops that go by lists read
+    /// weights of any dtype, so those of cells with op lists stay as they are. An existing file is replaced in one step.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the plan is of another network;
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite;
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written. An older file then stays as it was.
+    ///
+    /// ```
+    /// use precast::{io::weights, prelude::*, rewrite::SaveMode};
+    /// # let file = std::env::temp_dir().join(format!("precast-doc-save-mode-{}.safetensors", std::process::id()));
+    /// let rng = &mut Rng::seed(1);
+    /// let net = Child::new(sequential![Dense::new(2, 3, rng), LayerNorm::new(&[3])]);
+    /// let plan = Policy::named("o2-bf16")?.plan(&net)?;
+    /// plan.save_weights(&net, &file, SaveMode::Compute)?;
+    /// let written = weights::read(&file)?;
+    /// assert_eq!((written["0.weight"].dtype(), written["1.weight"].dtype()), (DType::Bf16, DType::F32));
+    ///
+    /// plan.save_weights(&net, &file, SaveMode::Both)?;
+    /// let names: Vec<String> = weights::read(&file)?.into_keys().collect();
+    /// assert_eq!(names, ["0.bias", "0.weight", "1.bias", "1.weight", "@compute.0.bias", "@compute.0.weight"]);
+    /// # std::fs::remove_file(file).unwrap();
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn save_weights<C: ?Sized + AsCell>(
+        &self,
+        net: &Child<C>,
+        path: impl AsRef<Path>,
+        mode: SaveMode,
+    ) -> Result<()> {
+        let runs: HashMap<&str, Option<DType>> =
+            self.decisions.iter().map(|d| (d.path.as_str(), d.run.dtype().filter(|dtype| dtype.is_low()))).collect();
+        let (mut tied, mut tensors) = (BTreeMap::new(), Vec::new());
+        for Named { paths, param } in by_param(net) {
+            // Where one of its cells needs all digits, a tied parameter keeps them.
+            let mut low = None;
+            for (i, path) in paths.iter().enumerate() {
+                let cell = path.rsplit_once('.').map_or("", |(cell, _)| cell);
+                let dtype = *runs.get(cell).ok_or_else(|| no_such_path(cell, runs.keys().copied()))?;
+                low = if i == 0 { dtype } else { low.filter(|low| dtype == Some(*low)) };
+            }
+            let full = param.full();
+            let rounded = match low.filter(|low| full.dtype().is_castable() && full.dtype() != *low) {
+                Some(low) if mode != SaveMode::Master => Some(rounded(&paths[0], &full, low)?),
+                _ => None,
+            };
+            let mut paths = paths.into_iter();
+            let Some(first) = paths.next() else { continue };
+            tied.extend(paths.map(|path| (path, first.clone())));
+            match (mode, rounded) {
+                (SaveMode::Compute, Some(rounded)) => tensors.push((first, rounded)),
+                (_, rounded) => {
+                    tensors.extend(rounded.map(|rounded| (format!("@compute.{first}"), rounded)));
+                    tensors.push((first, full));
+                }
+            }
+        }
+        File { tied, words: None }.write(path.as_ref(), &tensors)
+    }
+}
+
+/// A parameter in a low dtype, unless that makes a number infinite.
+fn rounded(path: &str, full: &Tensor, low: DType) -> Result<Tensor> {
+    let rounded = full.cast(low);
+    let lost = |(before, after): &(f64, f64)| before.is_finite() && !after.is_finite();
+    match full.to_f64().into_iter().zip(rounded.to_f64()).find(lost) {
+        None => Ok(rounded),
+        Some((value, _)) => {
+            let words = format!("`{}` has {value:e}, which {} cannot hold", printable(path), low.long_name());
+            Err(Error::value(words))
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! The optimizer of a run as a file says it: its name and its options.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Param,
+    cell::Params,
+    error::{Error, Result, did_you_mean},
+    optim::{Adafactor, Adagrad, Adam, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd, beside},
+};
+
+/// Which optimizer, with its options. They have the names of the methods that set them in code, and what is left out is as
+/// usual.
+///
+/// ```
+/// use precast::train::{AdamWOptions, Method};
+/// let method = Method::AdamW(AdamWOptions { betas: (0.9, 0.95), ..AdamWOptions::default() });
+/// assert_eq!((method.name(), method.usual_lr()), ("adamw", 0.001));
+/// method.check()?;
+///
+/// assert_eq!("lion".parse::<Method>()?.name(), "lion"); // with its usual options
+/// let error = "adamv".parse::<Method>().unwrap_err().to_string();
+/// assert!(error.starts_with("unknown optimizer `adamv` (did you mean `adamw`?)"), "{error}");
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Method {
+    /// Gradient descent: [`Sgd`].
+    Sgd(SgdOptions),
+    /// [`Adam`].
+    Adam(AdamOptions),
+    /// [`Adam::decoupled`].
+    AdamW(AdamWOptions),
+    /// [`Adagrad`].
+    Adagrad(AdagradOptions),
+    /// [`RmsProp`].
+    RmsProp(RmsPropOptions),
+    /// [`Lion`].
+    Lion(LionOptions),
+    /// [`Lamb`].
+    Lamb(LambOptions),
+    /// [`Adafactor`].
+    Adafactor(AdafactorOptions),
+    /// [`Muon`] for the matrices that are no tables of embeddings, and AdamW for the other parameters, with one learning
+    /// rate. So updates are those of [`Muon::match_adam`].
+    Muon(MuonOptions),
+}
+
+/// The options of an optimizer, and the usual value of each.
+macro_rules! options {
+    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $ty:ty = $usual:expr,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$of])* pub $field: $ty,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($field: $usual,)* }
+            }
+        }
+    };
+}
+
+options! {
+    /// Options of [`Method::Sgd`].
+    SgdOptions {
+        /// [`Sgd::momentum`]; 0.9.
+        momentum: f64 = 0.9,
+        /// [`Sgd::dampening`]; 0.
+        dampening: f64 = 0.0,
+        /// Whether [`Sgd::nesterov`]; no.
+        nesterov: bool = false,
+        /// [`Sgd::weight_decay`]; 0.
+        weight_decay: f64 = 0.0,
+    }
+}
+
+options! {
+    /// Options of [`Method::Adam`].
+    AdamOptions {
+        /// [`Adam::betas`]; 0.9 and 0.999.
+        betas: (f64, f64) = (0.9, 0.999),
+        /// [`Adam::eps`]; 1e-8.
+        eps: f64 = 1e-8,
+        /// [`Adam::weight_decay`], which acts through the gradient; 0.
+        weight_decay: f64 = 0.0,
+        /// Whether [`Adam::amsgrad`]; no.
+        amsgrad: bool = false,
+        /// Whether [`Adam::state_8bit`]; no.
+        state_8bit: bool = false,
+    }
+}
+
+options! {
+    /// Options of [`Method::AdamW`].
+    AdamWOptions {
+        /// [`Adam::betas`]; 0.9 and 0.999.
+        betas: (f64, f64) = (0.9, 0.999),
+        /// [`Adam::eps`]; 1e-8.
+        eps: f64 = 1e-8,
+        /// [`Adam::weight_decay`], which acts on the weights; 0.01.
+        weight_decay: f64 = 0.01,
+        /// Whether [`Adam::amsgrad`]; no.
+        amsgrad: bool = false,
+        /// Whether [`Adam::state_8bit`]; no.
+        state_8bit: bool = false,
+    }
+}
+
+options! {
+    /// Options of [`Method::Adagrad`].
+    AdagradOptions {
+        /// [`Adagrad::lr_decay`]; 0.
+        lr_decay: f64 = 0.0,
+        /// [`Adagrad::initial_sum`]; 0.
+        initial_sum: f64 = 0.0,
+        /// [`Adagrad::eps`]; 1e-10.
+        eps: f64 = 1e-10,
+        /// [`Adagrad::weight_decay`]; 0.
+        weight_decay: f64 = 0.0,
+    }
+}
+
+options! {
+    /// Options of [`Method::RmsProp`].
+    RmsPropOptions {
+        /// [`RmsProp::alpha`]; 0.99.
+        alpha: f64 = 0.99,
+        /// [`RmsProp::eps`]; 1e-8.
+        eps: f64 = 1e-8,
+        /// [`RmsProp::momentum`]; 0.
+        momentum: f64 = 0.0,
+        /// Whether [`RmsProp::centered`]; no.
+        centered: bool = false,
+        /// [`RmsProp::weight_decay`]; 0.
+        weight_decay: f64 = 0.0,
+    }
+}
+
+options! {
+    /// Options of [`Method::Lion`].
+    LionOptions {
+        /// [`Lion::betas`]; 0.9 and 0.99.
+        betas: (f64, f64) = (0.9, 0.99),
+        /// [`Lion::weight_decay`]; 0.
+        weight_decay: f64 = 0.0,
+        /// Whether [`Lion::state_8bit`]; no.
+        state_8bit: bool = false,
+    }
+}
+
+options! {
+    /// Options of [`Method::Lamb`].
+    LambOptions {
+        /// [`Lamb::betas`]; 0.9 and 0.999.
+        betas: (f64, f64) = (0.9, 0.999),
+        /// [`Lamb::eps`]; 1e-6.
+        eps: f64 = 1e-6,
+        /// [`Lamb::weight_decay`]; 0.
+        weight_decay: f64 = 0.0,
+    }
+}
+
+options! {
+    /// Options of [`Method::Adafactor`].
+    AdafactorOptions {
+        /// [`Adafactor::beta2_decay`]; -0.8.
+        beta2_decay: f64 = -0.8,
+        /// [`Adafactor::eps`]; the epsilon of f32 and 1e-3.
+        eps: (f64, f64) = (f32::EPSILON as f64, 1e-3),
+        /// [`Adafactor::threshold`]; 1.
+        threshold: f64 = 1.0,
+        /// [`Adafactor::weight_decay`]; 0.
+        weight_decay: f64 = 0.0,
+    }
+}
+
+options! {
+    /// Options of [`Method::Muon`].
+    MuonOptions {
+        /// [`Muon::momentum`]; 0.95.
+        momentum: f64 = 0.95,
+        /// [`Muon::nesterov`]; yes.
+        nesterov: bool = true,
+        /// [`Muon::rounds`]; 5.
+        rounds: usize = 5,
+        /// [`Muon::eps`]; 1e-7.
+        eps: f64 = 1e-7,
+        /// [`Muon::weight_decay`]; 0.1.
+        weight_decay: f64 = 0.1,
+        /// How AdamW trains the parameters that are no such matrices.
+        others: AdamWOptions = AdamWOptions::default(),
+    }
+}
+
+impl AdamWOptions {
+    fn optimizer(&self, params: Params, lr: f64) -> Adam {
+        let AdamWOptions { betas, eps, weight_decay, amsgrad, state_8bit } = *self;
+        let adam = Adam::decoupled(params, lr).betas(betas.0, betas.1).eps(eps).weight_decay(weight_decay);
+        let adam = if amsgrad { adam.amsgrad() } else { adam };
+        if state_8bit { adam.state_8bit() } else { adam }
+    }
+}
+
+impl Default for Method {
+    /// Gradient descent with momentum.
+    fn default() -> Self {
+        Method::Sgd(SgdOptions::default())
+    }
+}
+
+impl FromStr for Method {
+    type Err = Error;
+
+    /// The optimizer of a name, with its usual options.
+    fn from_str(name: &str) -> Result<Self> {
+        let all = Method::all();
+        let names = || all.iter().map(Method::name);
+        all.iter().find(|method| method.name() == name).cloned().ok_or_else(|| {
+            let allowed = names().collect::<Vec<_>>().join(", ");
+            Error::value(format!("unknown optimizer `{name}`{}; allowed: {allowed}", did_you_mean(name, names())))
+        })
+    }
+}
+
+impl Method {
+    /// Each of them with its usual options.
+    pub fn all() -> [Method; 9] {
+        [
+            Method::default(),
+            Method::Adam(AdamOptions::default()),
+            Method::AdamW(AdamWOptions::default()),
+            Method::Adagrad(AdagradOptions::default()),
+            Method::RmsProp(RmsPropOptions::default()),
+            Method::Lion(LionOptions::default()),
+            Method::Lamb(LambOptions::default()),
+            Method::Adafactor(AdafactorOptions::default()),
+            Method::Muon(MuonOptions::default()),
+        ]
+    }
+
+    /// Its name in files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Method::Sgd(_) => "sgd",
+            Method::Adam(_) => "adam",
+            Method::AdamW(_) => "adamw",
+            Method::Adagrad(_) => "adagrad",
+            Method::RmsProp(_) => "rmsprop",
+            Method::Lion(_) => "lion",
+            Method::Lamb(_) => "lamb",
+            Method::Adafactor(_) => "adafactor",
+            Method::Muon(_) => "muon",
+        }
+    }
+
+    /// The learning rate that is usual for it.
+    pub fn usual_lr(&self) -> f64 {
+        match self {
+            Method::Sgd(_) => 0.03,
+            Method::Adam(_) | Method::AdamW(_) | Method::RmsProp(_) | Method::Muon(_) => 0.001,
+            Method::Adagrad(_) | Method::Lamb(_) | Method::Adafactor(_) => 0.01,
+            Method::Lion(_) => 0.0003,
+        }
+    }
+
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for one outside its range.
+    pub fn check(&self) -> Result<()> {
+        self.optimizer(Params::default(), 0.0, &|_| false).check()
+    }
+
+    /// The optimizer for some parameters; `is_table` tells those of embeddings.
+    pub(super) fn optimizer(&self, params: Params, lr: f64, is_table: &dyn Fn(&Param) -> bool) -> Box<dyn Optimizer> {
+        match self {
+            Method::Sgd(SgdOptions { momentum, dampening, nesterov, weight_decay }) => {
+                let sgd = Sgd::new(params, lr).momentum(*momentum).dampening(*dampening).weight_decay(*weight_decay);
+                Box::new(if *nesterov { sgd.nesterov() } else { sgd })
+            }
+            Method::Adam(AdamOptions { betas, eps, weight_decay, amsgrad, state_8bit }) => {
+                let adam = Adam::new(params, lr).betas(betas.0, betas.1).eps(*eps).weight_decay(*weight_decay);
+                let adam = if *amsgrad { adam.amsgrad() } else { adam };
+                Box::new(if *state_8bit { adam.state_8bit() } else { adam })
+            }
+            Method::AdamW(options) => Box::new(options.optimizer(params, lr)),
+            Method::Adagrad(AdagradOptions { lr_decay, initial_sum, eps, weight_decay }) => Box::new(
+                Adagrad::new(params, lr)
+                    .lr_decay(*lr_decay)
+                    .initial_sum(*initial_sum)
+                    .eps(*eps)
+                    .weight_decay(*weight_decay),
+            ),
+            Method::RmsProp(RmsPropOptions { alpha, eps, momentum, centered, weight_decay }) => {
+                let rms_prop =
+                    RmsProp::new(params, lr).alpha(*alpha).eps(*eps).momentum(*momentum).weight_decay(*weight_decay);
+                Box::new(if *centered { rms_prop.centered() } else { rms_prop })
+            }
+            Method::Lion(LionOptions { betas, weight_decay, state_8bit }) => {
+                let lion = Lion::new(params, lr).betas(betas.0, betas.1).weight_decay(*weight_decay);
+                Box::new(if *state_8bit { lion.state_8bit() } else { lion })
+            }
+            Method::Lamb(LambOptions { betas, eps, weight_decay }) => {
+                Box::new(Lamb::new(params, lr).betas(betas.0, betas.1).eps(*eps).weight_decay(*weight_decay))
+            }
+            Method::Adafactor(AdafactorOptions { beta2_decay, eps, threshold, weight_decay }) => Box::new(
+                Adafactor::new(params, lr)
+                    .beta2_decay(*beta2_decay)
+                    .eps(eps.0, eps.1)
+                    .threshold(*threshold)
+                    .weight_decay(*weight_decay),
+            ),
+            Method::Muon(MuonOptions { momentum, nesterov, rounds, eps, weight_decay, others }) => {
+                let is_matrix = |param: &Param| param.shape().len() == 2 && !is_table(param);
+                let muon = Muon::new(params.clone().filter(|_, param| is_matrix(param)), lr).match_adam();
+                let muon = muon.momentum(*momentum).nesterov(*nesterov).rounds(*rounds).eps(*eps);
+                let others = others.optimizer(params.filter(|_, param| !is_matrix(param)), lr);
+                beside(muon.weight_decay(*weight_decay), others)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Tensor};
+
+    /// Some parameters after three steps of an optimizer.
+    fn trained(make: &dyn Fn(Params) -> Box<dyn Optimizer>) -> Vec<Vec<f64>> {
+        let of = |shape: &[usize]| {
+            let n = shape.iter().product::<usize>();
+            let values = (0..n).map(|i| (i as f32 * 0.7).sin()).collect::<Vec<_>>();
+            Param::new(Tensor::from_vec(values, shape).unwrap())
+        };
+        let params = [of(&[3, 4]), of(&[4])];
+        let mut optimizer = make(params.iter().cloned().collect());
+        for _ in 0..3 {
+            let square = |param: &Param| {
+                let value = param.value();
+                value.mul(&value)?.mul(&value)?.sum_all()
+            };
+            let loss = square(&params[0]).unwrap().add(&square(&params[1]).unwrap()).unwrap();
+            optimizer.update(&loss.backward().unwrap()).unwrap();
+        }
+        params.iter().map(|param| param.value().cast(DType::F64).to_f64()).collect()
+    }
+
+    #[test]
+    fn usual_options_are_those_of_the_optimizers() {
+        let lr = 0.01;
+        let muon = |params: Params| {
+            let matrices = params.clone().filter(|_, param| param.shape().len() == 2);
+            let others = params.filter(|_, param| param.shape().len() != 2);
+            beside(Muon::new(matrices, lr).match_adam(), Adam::decoupled(others, lr))
+        };
+        let expected: [&dyn Fn(Params) -> Box<dyn Optimizer>; 9] = [
+            &|params| Box::new(Sgd::new(params, lr).momentum(0.9)),
+            &|params| Box::new(Adam::new(params, lr)),
+            &|params| Box::new(Adam::decoupled(params, lr)),
+            &|params| Box::new(Adagrad::new(params, lr)),
+            &|params| Box::new(RmsProp::new(params, lr)),
+            &|params| Box::new(Lion::new(params, lr)),
+            &|params| Box::new(Lamb::new(params, lr)),
+            &|params| Box::new(Adafactor::new(params, lr)),
+            &muon,
+        ];
+        for (method, expected) in Method::all().iter().zip(expected) {
+            let met = trained(&|params| method.optimizer(params, lr, &|_| false));
+            assert_eq!(met, trained(expected), "{}", method.name());
+            method.check().unwrap();
+        }
+    }
+
+    #[test]
+    fn muon_leaves_tables_and_what_is_no_matrix_to_adamw() {
+        let method = Method::Muon(MuonOptions::default());
+        let lr = 0.01;
+        let all_others = trained(&|params| method.optimizer(params, lr, &|_| true));
+        assert_eq!(all_others, trained(&|params| Box::new(Adam::decoupled(params, lr))));
+        let mixed = trained(&|params| method.optimizer(params, lr, &|_| false));
+        assert_eq!(mixed[1], all_others[1]);
+        assert_ne!(mixed[0], all_others[0]);
+    }
+
+    #[test]
+    fn the_state_of_two_optimizers_is_one_and_does_not_fit_another() {
+        let param = |shape: &[usize]| Param::new(Tensor::ones(shape, DType::F32));
+        let params: Params = [param(&[2, 2]), param(&[2])].into_iter().collect();
+        let make = || Method::Muon(MuonOptions::default()).optimizer(params.clone(), 0.1, &|_| false);
+        let mut optimizer = make();
+        let loss = params.iter().map(|(_, param)| param.value().sum_all().unwrap());
+        let loss = loss.reduce(|a, b| a.add(&b).unwrap()).unwrap();
+        optimizer.update(&loss.backward().unwrap()).unwrap();
+        let state = optimizer.state();
+        let names: Vec<&str> = state.tensors.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((state.optimizer.as_str(), names), ("muon+adam", vec!["0/momentum", "1/mean", "1/square"]));
+        let mut other = make();
+        other.restore(state.clone()).unwrap();
+        assert_eq!(other.state().steps, state.steps);
+        let error = Adam::new(params.clone(), 0.1).restore(state).unwrap_err().to_string();
+        assert_eq!(error, "the state is one of the optimizer `muon+adam`; this is `adam`");
+        let error = make().restore(Adam::new(params, 0.1).state()).unwrap_err().to_string();
+        assert_eq!(error, "the state is one of the optimizer `adam`; this is `muon+adam`");
+    }
+}

@@ -1,0 +1,117 @@
+//! How a run stores the parameters of its network.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Child, DType, Level, Policy,
+    error::{Error, Result},
+    policy::Pattern,
+    rewrite::{Decorate, Decorated, decorate},
+};
+
+/// How the parameters of a network are stored while it is trained. Low storage is that of [`decorate`], so the kinds of cells
+/// that the pack keeps in f32 stay so.
+///
+/// ```
+/// use precast::{DType, train::{LowStorage, RunFile, Storage}};
+/// let text = "
+/// version: 1
+/// model: lenet5
+/// policy: o2-bf16
+/// data: digits
+/// storage: stochastic_rounding   # or {masters: {exclude: ['fc3.**']}}, kahan, low
+/// ";
+/// let run = RunFile::parse(text, "run.yaml")?;
+/// assert_eq!(run.storage, Storage::StochasticRounding(LowStorage::default()));
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Storage {
+    /// As the network was built, in f32.
+    #[default]
+    Float32,
+    /// Low, each with an f32 [master](Decorate::masters) that the optimizer updates.
+    Masters(LowStorage),
+    /// Low and without masters: an update of less than half a unit in the last place is lost.
+    Low(LowStorage),
+    /// bf16 with [`Decorate::stochastic_rounding`], by the seed of the run.
+    StochasticRounding(LowStorage),
+    /// bf16 with [`Decorate::kahan`].
+    Kahan(LowStorage),
+}
+
+/// What is stored low.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LowStorage {
+    /// The dtype; that of the policy, unless its level is O0, which lowers nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<DType>,
+    /// Paths of cells or parameters that stay as they are: see [`Decorate::exclude_path`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+}
+
+impl Storage {
+    /// What is stored low, if anything is.
+    fn low(&self) -> Option<&LowStorage> {
+        match self {
+            Storage::Float32 => None,
+            Storage::Masters(low) | Storage::Low(low) | Storage::StochasticRounding(low) | Storage::Kahan(low) => {
+                Some(low)
+            }
+        }
+    }
+
+    /// Checks what can be told without a network.
+    ///
+    /// # Errors
+    /// As [`decorate`], for a dtype that no low storage has; [`ErrorKind::Policy`](crate::ErrorKind::Policy) for a pattern that
+    /// is malformed.
+    pub fn check(&self) -> Result<()> {
+        let Some(LowStorage { dtype, exclude }) = self.low() else { return Ok(()) };
+        let allowed: &[DType] = match self {
+            Storage::StochasticRounding(_) | Storage::Kahan(_) => &[DType::Bf16],
+            _ => &[DType::F16, DType::Bf16],
+        };
+        if let Some(dtype) = dtype.filter(|dtype| !allowed.contains(dtype)) {
+            let allowed = allowed.iter().map(|dtype| dtype.long_name()).collect::<Vec<_>>().join(", ");
+            let words = format!("{} storage is {}; allowed: {allowed}", self.name(), dtype.long_name());
+            return Err(Error::dtype(words));
+        }
+        exclude.iter().try_for_each(|path| path.parse::<Pattern>().map(drop))
+    }
+
+    /// Its name in files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Storage::Float32 => "float32",
+            Storage::Masters(_) => "masters",
+            Storage::Low(_) => "low",
+            Storage::StochasticRounding(_) => "stochastic_rounding",
+            Storage::Kahan(_) => "kahan",
+        }
+    }
+
+    /// Stores the parameters of a network so. A policy that lowers nothing says no dtype.
+    ///
+    /// # Errors
+    /// As [`decorate`].
+    pub(super) fn put(&self, net: &Child, policy: &Policy, seed: u64) -> Result<Option<Decorated>> {
+        let usual = (policy.level != Level::O0).then_some(policy.dtype);
+        let Some((low, dtype)) = self.low().and_then(|low| Some((low, low.dtype.or(usual)?))) else { return Ok(None) };
+        let how = Decorate::new(dtype);
+        let how = match self {
+            Storage::Float32 | Storage::Masters(_) => how,
+            Storage::Low(_) => how.masters(false),
+            Storage::StochasticRounding(_) => how.stochastic_rounding(seed),
+            Storage::Kahan(_) => how.kahan(),
+        };
+        let how = low.exclude.iter().try_fold(how, |how, path| how.exclude_path(path));
+        how.and_then(|how| decorate(net, how))
+            .map(Some)
+            .map_err(|error| error.context(format_args!("`storage: {}`", self.name())))
+    }
+}
