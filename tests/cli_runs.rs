@@ -304,7 +304,7 @@ fn a_policy_that_prefers_speed_is_settled_when_the_run_begins() {
     assert!(!policy.contains("prefer") && said.contains(&format!(": {rules} rules were added")), "{said}\n{policy}");
     let plan = fs::read_to_string(folder.0.join("runs/fast/plan.txt")).unwrap();
     let said = text(precast_in(&folder.0, &["train", "--resume", "runs/fast"]));
-    assert!(said.contains(plan.trim_end()), "{said}\n{plan}");
+    assert!(said.replace("runs/fast/policy", "policy").contains(plan.trim_end()), "{said}\n{plan}");
 }
 
 /// One optimizer, stored weights, standardized targets, a score and an export, as a user writes them.
@@ -353,7 +353,7 @@ fn options_of_the_run_file_reach_the_run() {
 fn folders_of_images_by_class_are_predicted_and_scored() {
     let run = RUN
         .replace("csv: {file: points.csv, target: side}", "images: {folder: photos, pixels: grey}")
-        .replace("standardize: true\n", "")
+        .replace("epochs: 30", "epochs: 100")
         .replace("policy: o2", "policy: o0");
     let folder = folder("photos", &run);
     folder.write("net.yaml", &MODEL.replace("input: [2]", "input: [4]").replace("in_features: 2,", "in_features: 4,"));

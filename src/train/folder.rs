@@ -20,7 +20,7 @@ use crate::{
 
 const RUN: &str = "run.yaml";
 const MODEL: &str = "model.yaml";
-const POLICY: &str = "policy.yaml";
+pub(super) const POLICY: &str = "policy.yaml";
 const PLAN: &str = "plan.txt";
 const ABOUT: &str = "about.json";
 const METRICS: &str = "metrics.jsonl";

@@ -5,7 +5,7 @@ use std::{fmt, ops::ControlFlow, path::Path};
 use super::{
     Checkpoint, Event, Fit, FitOptions, History, Loss, RunFile, Score, Storage, Test,
     data::{Dataset, Split, Standardization},
-    folder::{About, Folder, Standardizations},
+    folder::{About, Folder, POLICY, Standardizations},
 };
 use crate::{
     Child, LossScale, Plan, Policy,
@@ -350,6 +350,8 @@ fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usize) -> Resul
     before.restore(net, &mut [], &mut none)?;
     called.map_err(|e| e.context("the model on a batch to train with"))?;
     let settled = policy.settled(net, &trace, &speeds)?;
+    // Its rules stand in the file that the folder gets.
+    let settled = Policy::parse(&settled.to_yaml()?, POLICY)?;
     let cells = settled.rules.len() - policy.rules.len();
     let note = format!("`prefer: speed` is settled for {}: {cells} rules were added to `policy.yaml`", speeds.host);
     Ok((settled, Some(note)))

@@ -212,6 +212,13 @@ impl Document for RunV1 {
         })
     }
 
+    fn place(key: &str) -> &'static str {
+        match key {
+            "lr" | "learning_rate" => "`lr` stands beside `optimizer`",
+            _ => "",
+        }
+    }
+
     fn allowed(key: &str) -> &'static str {
         match key {
             "model" => "an architecture file, or the name of a built-in model, such as lenet5",

@@ -51,6 +51,11 @@ pub(crate) trait Document: DeserializeOwned {
         None
     }
 
+    /// Where a key stands that was met in a map which does not have it; empty where it stands nowhere.
+    fn place(_key: &str) -> &'static str {
+        ""
+    }
+
     /// A map that may stand under a key; empty where an example does not help.
     fn example(_key: &str) -> &'static str {
         ""
@@ -232,7 +237,10 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
         E::SerdeUnknownField { field, expected, .. } => {
             let near = match T::elsewhere(field).filter(|ours| expected.contains(ours)) {
                 Some(ours) => format!(" (here it is `{ours}`)"),
-                None => did_you_mean(field, expected.iter().copied()),
+                None => match T::place(field) {
+                    "" => did_you_mean(field, expected.iter().copied()),
+                    place => format!(" ({place})"),
+                },
             };
             format!("unknown key `{field}`{near}; allowed: {}", expected.join(", "))
         }
@@ -240,6 +248,10 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
             let near = did_you_mean(variant, expected.iter().copied());
             format!("unknown name `{variant}`{near}; allowed: {}", expected.join(", "))
         }
+        E::SerdeInvalidLength { len, expected, .. } => match expected.strip_prefix("a tuple of size ") {
+            Some(size) => format!("expected {size} values, met {len}"),
+            None => format!("expected {expected}, met {len} values"),
+        },
         E::SerdeInvalidType { unexpected, expected, .. } => format!("expected {expected}, met {unexpected}"),
         E::SerdeMissingField { field, .. } => {
             let allowed = match *field {
@@ -259,6 +271,7 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
             };
             expected(&format!("a map{example}"))
         }
+        E::Unexpected { expected: "mapping end", .. } => expected("one name with its options and no second one"),
         E::Unexpected { expected: "sequence start", .. } => expected("a list, `[a, b]` or a line with `- ` for each"),
         E::Unexpected { expected: "string scalar", .. } | E::NullIntoString { .. } => expected("a single value"),
         E::InvalidScalar { ty: "u32" | "u64", .. } => expected("a whole number"),
