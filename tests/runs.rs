@@ -178,7 +178,10 @@ fn parameters_are_stored_as_the_file_says() {
     assert!(run.storage().is_none() && run.notes()[0].contains("level O0 lowers nothing"), "{:?}", run.notes());
     drop(run);
     let error = of("o2", "kahan").unwrap_err().to_string();
-    assert!(error.starts_with("`storage: kahan`: parameters are stored in bfloat16 with Kahan"), "{error}");
+    let words =
+        "`storage: kahan` is for bfloat16, and the low dtype of the policy is float16; `{kahan: {dtype: bfloat16}}`";
+    assert!(error.starts_with(words), "{error}");
+    drop(of("o2", "{kahan: {dtype: bfloat16}}").unwrap());
     let error = of("o2-bf16", "{masters: {exclude: ['5']}}").unwrap_err().to_string();
     assert!(error.contains("the exclusion of path 5 matches no cell and no parameter"), "{error}");
 }
@@ -226,7 +229,7 @@ fn targets_are_standardized_for_training_alone() {
 
     let classes = self::file("o0", ", standardize_targets: true");
     let error = Run::begin(&classes, model(0), folder("units-classes")).unwrap_err();
-    assert_eq!(error.to_string(), "targets that are no numbers have no mean");
+    assert_eq!(error.to_string(), "`standardize_targets`: targets that are no numbers have no mean");
 }
 
 /// Every number of the compute weights is that of the masters, rounded once, where the cell runs low.
@@ -510,6 +513,7 @@ fn mistakes_in_run_files_have_a_place_and_a_remedy() {
         &format!("{good}optimizer: {{muon: {{others: {{momentum: 0.9}}}}}}\n"),
         &format!("{good}optimizer: {{adam: {{}}, sgd: {{}}}}\n"),
         &format!("{good}storage: master\n"),
+        &format!("{good}storage: {{stochastic_rounding: {{seed: 1}}}}\n"),
         &format!("{good}storage: {{kahan: {{dtype: float16}}}}\n"),
         &format!("{good}storage: {{low: {{dtype: float32}}}}\n"),
         &format!("{good}storage: {{low: {{dtype: bf61}}}}\n"),

@@ -108,7 +108,7 @@ pub(super) fn header<T>(model: &Read<T>, policies: &[&Read<Policy>]) -> String {
 #[derive(Debug, clap::Args)]
 pub(super) struct Output {
     /// The file to write; without it, the text goes to standard output
-    #[arg(short, long = "output", value_name = "FILE")]
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Replace a file that is there
     #[arg(long, requires = "file")]

@@ -60,8 +60,10 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
         let words = "--output is the folder of one run; leave it out, and each policy gets its own below `runs`";
         return Err(Failure::Usage(words.into()));
     }
+    // A mistake in the last policy is told before the first run is trained.
+    let policies = files.iter().map(RunFile::check_policy).collect::<crate::Result<Vec<_>>>()?;
     let mut folders: Vec<PathBuf> = Vec::new();
-    for file in &files {
+    for (file, policy) in files.iter().zip(policies) {
         let model = model(cli, file)?;
         let to = match &args.output {
             Some(output) => output.clone(),
@@ -70,7 +72,7 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
         if let Some(taken) = folders.iter().find(|other| **other == to) {
             return Err(Failure::Usage(format!("two runs would write to `{}`", inputs::shown(taken))));
         }
-        if file.read_policy()?.prefer == Prefer::Speed {
+        if policy.prefer == Prefer::Speed {
             let _ = inputs::speeds_here(); // with a status line
         }
         let run = Run::begin(file, model, &to)?;

@@ -392,6 +392,15 @@ impl RunFile {
         if file.is_file() || is_path(&self.model) { Model::load(file, seed) } else { Model::named(&self.model, seed) }
     }
 
+    /// Checks what can be told without the model and the data: that there is such a policy, and that parameters can be stored so
+    /// under it.
+    #[cfg(feature = "cli")]
+    pub(crate) fn check_policy(&self) -> Result<Policy> {
+        let policy = self.read_policy()?;
+        self.storage.dtype(&policy)?;
+        Ok(policy)
+    }
+
     /// Stores the parameters of a network as the file says, and wraps it by the policy.
     pub(super) fn wrap(&self, net: &mut Child, policy: &Policy) -> Result<(Plan, Option<Decorated>)> {
         let plan = policy.plan(net)?;
@@ -449,8 +458,14 @@ impl RunFile {
             }
         };
         let standardizations = Standardizations {
-            inputs: self.standardize.then(|| Standardization::of(&train)).transpose()?,
-            targets: self.standardize_targets.then(|| Standardization::of_targets(&train)).transpose()?,
+            inputs: match self.standardize {
+                true => Some(Standardization::of(&train).map_err(|e| e.context("`standardize`"))?),
+                false => None,
+            },
+            targets: match self.standardize_targets {
+                true => Some(Standardization::of_targets(&train).map_err(|e| e.context("`standardize_targets`"))?),
+                false => None,
+            },
         };
         let fitted = |data: Dataset| standardizations.inputs_of(data, input);
         let train = match &standardizations.targets {

@@ -215,6 +215,7 @@ impl Document for RunV1 {
     fn place(key: &str) -> &'static str {
         match key {
             "lr" | "learning_rate" => "`lr` stands beside `optimizer`",
+            "seed" => "it is the `seed` of the run",
             _ => "",
         }
     }

@@ -72,12 +72,8 @@ impl Storage {
     /// is malformed.
     pub fn check(&self) -> Result<()> {
         let Some(LowStorage { dtype, exclude }) = self.low() else { return Ok(()) };
-        let allowed: &[DType] = match self {
-            Storage::StochasticRounding(_) | Storage::Kahan(_) => &[DType::Bf16],
-            _ => &[DType::F16, DType::Bf16],
-        };
-        if let Some(dtype) = dtype.filter(|dtype| !allowed.contains(dtype)) {
-            let allowed = allowed.iter().map(|dtype| dtype.long_name()).collect::<Vec<_>>().join(", ");
+        if let Some(dtype) = dtype.filter(|dtype| !self.allowed().contains(dtype)) {
+            let allowed = self.allowed().iter().map(|dtype| dtype.long_name()).collect::<Vec<_>>().join(", ");
             let words = format!("{} storage is {}; allowed: {allowed}", self.name(), dtype.long_name());
             return Err(Error::dtype(words));
         }
@@ -95,13 +91,37 @@ impl Storage {
         }
     }
 
+    /// The dtype of what is stored low under a policy; none where nothing is.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a policy whose low dtype the storage cannot have.
+    pub(super) fn dtype(&self, policy: &Policy) -> Result<Option<DType>> {
+        let Some(low) = self.low() else { return Ok(None) };
+        let dtype = low.dtype.or((policy.level != Level::O0).then_some(policy.dtype));
+        match dtype.filter(|dtype| !self.allowed().contains(dtype)) {
+            None => Ok(dtype),
+            Some(dtype) => Err(Error::dtype(format!(
+                "`storage: {0}` is for bfloat16, and the low dtype of the policy is {1}; `{{{0}: {{dtype: bfloat16}}}}` is for every policy",
+                self.name(),
+                dtype.long_name()
+            ))),
+        }
+    }
+
+    /// The dtypes of what is stored low.
+    fn allowed(&self) -> &'static [DType] {
+        match self {
+            Storage::StochasticRounding(_) | Storage::Kahan(_) => &[DType::Bf16],
+            _ => &[DType::F16, DType::Bf16],
+        }
+    }
+
     /// Stores the parameters of a network so. A policy that lowers nothing says no dtype.
     ///
     /// # Errors
-    /// As [`decorate`].
+    /// As [`Storage::dtype`] and [`decorate`].
     pub(super) fn put(&self, net: &Child, policy: &Policy, seed: u64) -> Result<Option<Decorated>> {
-        let usual = (policy.level != Level::O0).then_some(policy.dtype);
-        let Some((low, dtype)) = self.low().and_then(|low| Some((low, low.dtype.or(usual)?))) else { return Ok(None) };
+        let (Some(low), Some(dtype)) = (self.low(), self.dtype(policy)?) else { return Ok(None) };
         let how = Decorate::new(dtype);
         let how = match self {
             Storage::Float32 | Storage::Masters(_) => how,

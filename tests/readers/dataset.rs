@@ -106,6 +106,22 @@ fn a_constant_column_is_only_centred_and_others_use_the_numbers_of_the_first() {
 }
 
 #[test]
+fn standardized_targets_are_brought_back() {
+    let data = Dataset::regression(vec![1.0, 2.0], &[1], vec![1.0, 7.0, 5.0, 7.0], &[2]).unwrap();
+    let by = Standardization::of_targets(&data).unwrap();
+    assert_eq!((&by.mean[..], &by.deviation[..]), (&[3.0, 7.0][..], &[2.0, 1.0][..]));
+    let standardized = data.targets_standardized(&by).unwrap();
+    assert_eq!(*standardized.targets(), Targets::Numbers { shape: vec![2], values: vec![-1.0, 0.0, 1.0, 0.0] });
+    assert_eq!(inputs(&standardized), inputs(&data));
+    let mut numbers = [-1.0, 0.0, 1.0, 0.5];
+    by.undo(&mut numbers, &[2]).unwrap();
+    assert_eq!(numbers, [1.0, 7.0, 5.0, 7.5]);
+    assert!(by.undo(&mut numbers, &[4]).is_err());
+    let classes = Dataset::new(vec![1.0], &[1], vec![0]).unwrap();
+    assert!(Standardization::of_targets(&classes).is_err() && classes.targets_standardized(&by).is_err());
+}
+
+#[test]
 fn what_cannot_be_standardized_is_refused() {
     let data = Dataset::new(vec![1.0, 2.0], &[1], vec![0, 1]).unwrap();
     let by = |mean: &[f64], deviation: &[f64]| {
