@@ -345,7 +345,7 @@ mod tests {
         let mut optimizer = make(params.iter().cloned().collect());
         for _ in 0..3 {
             let square = |param: &Param| {
-                let value = param.value();
+                let value = param.tensor();
                 value.mul(&value)?.mul(&value)?.sum_all()
             };
             let loss = square(&params[0]).unwrap().add(&square(&params[1]).unwrap()).unwrap();
@@ -397,7 +397,7 @@ mod tests {
         let params: Params = [param(&[2, 2]), param(&[2])].into_iter().collect();
         let make = || Method::Muon(MuonOptions::default()).optimizer(params.clone(), 0.1, &|_| false);
         let mut optimizer = make();
-        let loss = params.iter().map(|(_, param)| param.value().sum_all().unwrap());
+        let loss = params.iter().map(|(_, param)| param.tensor().sum_all().unwrap());
         let loss = loss.reduce(|a, b| a.add(&b).unwrap()).unwrap();
         optimizer.update(&loss.backward().unwrap()).unwrap();
         let state = optimizer.state();
