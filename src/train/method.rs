@@ -21,8 +21,8 @@ use crate::{
 /// method.check()?;
 ///
 /// assert_eq!("lion".parse::<Method>()?.name(), "lion"); // with its usual options
-/// let error = "adamv".parse::<Method>().unwrap_err().to_string();
-/// assert!(error.starts_with("unknown optimizer `adamv` (did you mean `adamw`?)"), "{error}");
+/// let error = "rmsporp".parse::<Method>().unwrap_err().to_string();
+/// assert!(error.starts_with("unknown optimizer `rmsporp` (did you mean `rmsprop`?)"), "{error}");
 /// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
