@@ -99,14 +99,14 @@ impl Trainer {
 
     fn step(&mut self) -> Result<Outcome> {
         let loss = self.loss()?;
-        self.scale.step(&mut *self.optimizer, &loss)
+        self.scale.step(&mut *self.optimizer, loss)
     }
 
     /// Seconds that a forward and a backward pass take after an update of the parameters.
     fn time_passes(&mut self) -> Result<f64> {
         let _ = self.step()?;
         let (start, busy) = (Instant::now(), busy());
-        let _grads = self.loss()?.backward()?;
+        let _grads = self.loss()?.into_grads()?;
         Ok(busy.zip(self::busy()).map_or(start.elapsed().as_secs_f64(), |(before, after)| after - before))
     }
 

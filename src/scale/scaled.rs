@@ -51,11 +51,12 @@ impl LossScale {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar.
-    pub fn scale(&self, loss: &Tensor) -> Result<ScaledLoss> {
+    pub fn scale(&self, loss: impl Into<Tensor>) -> Result<ScaledLoss> {
+        let loss = loss.into();
         loss.check_scalar("a training step starts from a floating scalar; the loss")?;
         let _off = precision::enter(Frame::Off);
         let finite = loss.item()?.is_finite();
-        let loss = if loss.dtype().is_low() { loss.cast(DType::F32) } else { loss.clone() };
+        let loss = if loss.dtype().is_low() { loss.cast(DType::F32) } else { loss };
         let scaled = match self.spec {
             LossScaleSpec::None => loss,
             _ => loss.mul(&Tensor::scalar(f64::from(self.value()), loss.dtype()))?,
@@ -131,6 +132,19 @@ impl ScaledLoss {
     /// Those of [`Tensor::backward`].
     pub fn backward(&self) -> Result<ScaledGrads> {
         Ok(ScaledGrads { grads: self.scaled.backward()?, scaling: self.scaling })
+    }
+
+    /// As [`backward`](ScaledLoss::backward), of a loss that is given up: see [`Tensor::into_grads`].
+    ///
+    /// # Errors
+    /// Those of [`Tensor::backward`].
+    pub fn into_grads(self) -> Result<ScaledGrads> {
+        Ok(ScaledGrads { grads: self.scaled.into_grads()?, scaling: self.scaling })
+    }
+
+    /// As [`into_grads`](ScaledLoss::into_grads), before an update of the parameters.
+    pub(super) fn into_grads_before_update(self) -> Result<ScaledGrads> {
+        Ok(ScaledGrads { grads: self.scaled.into_grads_before_update()?, scaling: self.scaling })
     }
 }
 

@@ -141,12 +141,15 @@ impl LossScale {
     /// As in MindSpore, PyTorch, Paddle and TensorFlow, a gradient that is not finite skips the update. Unlike there, a
     /// loss that was not finite before it was scaled leaves the scale as it is: a smaller scale would not help.
     ///
+    /// A loss that is given up (`loss` and not `&loss`) takes its tape along: activations are freed as the backward pass goes,
+    /// and the step needs less memory.
+    ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar,
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it depends on none of the optimizer's parameters, and what
     /// the optimizer reports. On an error nothing is updated.
-    pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: &Tensor) -> Result<Outcome> {
-        let grads = self.scale(loss)?.backward()?.unscale(optimizer.params())?;
+    pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: impl Into<Tensor>) -> Result<Outcome> {
+        let grads = self.scale(loss)?.into_grads_before_update()?.unscale(optimizer.params())?;
         let outcome = self.apply(optimizer, &grads)?;
         self.update()?;
         Ok(outcome)

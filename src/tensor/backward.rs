@@ -1,6 +1,9 @@
 //! The backward pass: gradients of a scalar with respect to every leaf it depends on.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, PoisonError},
+};
 
 use super::{
     Grads, Place, Tensor,
@@ -26,6 +29,33 @@ impl Tensor {
     /// [`ErrorKind::Gradient`](crate::ErrorKind::Gradient) when it depends on no parameter and on no tensor that
     /// requires a gradient.
     pub fn backward(&self) -> Result<Grads> {
+        self.clone().into_grads()
+    }
+
+    /// As [`backward`](Tensor::backward), from a tensor that is given up: each activation is freed as soon as the gradients
+    /// that read it are computed, where nobody else holds the tape. The gradients are then written to the same memory.
+    ///
+    /// ```
+    /// # use precast::{DType, Param, Tensor};
+    /// # let weight = Param::new(Tensor::ones(&[2], DType::F32));
+    /// let loss = weight.tensor().square()?.sum_all()?;
+    /// let grads = loss.into_grads()?;
+    /// assert_eq!(grads.get(&weight).unwrap().to_f64(), [2.0, 2.0]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`backward`](Tensor::backward).
+    pub fn into_grads(self) -> Result<Grads> {
+        self.walk(Parameters::Stay)
+    }
+
+    /// As [`into_grads`](Tensor::into_grads), before an update of the parameters. Their low copies are freed as well.
+    pub(crate) fn into_grads_before_update(self) -> Result<Grads> {
+        self.walk(Parameters::Change)
+    }
+
+    fn walk(self, parameters: Parameters) -> Result<Grads> {
         self.check_scalar("backward starts from a floating scalar; this")?;
         if !self.is_tracked() {
             return Err(Error::gradient(
@@ -33,7 +63,10 @@ impl Tensor {
                  `detach`ed tensors or from the `value` of a parameter, or has the network no trained parameters?",
             ));
         }
-        self.backward_from(&Tensor::full(self.shape(), 1.0, self.dtype()))
+        let seed = Tensor::full(self.shape(), 1.0, self.dtype());
+        let start = self.place().clone();
+        drop(self);
+        walk_from(start, seed, parameters)
     }
 
     /// The vector-Jacobian product: gradients of `sum(self * seed)`. `seed` has this tensor's shape and dtype.
@@ -58,9 +91,7 @@ impl Tensor {
                 self.shape()
             )));
         }
-        let _off = precision::enter(Frame::Off);
-        let _phase = precision::enter_backward();
-        with_recording(false, || walk_back([(self.place(), seed.detach())], &HashSet::new()))
+        walk_from(self.place().clone(), seed.detach(), Parameters::Stay)
     }
 
     /// Refuses what is not a floating scalar; `what` begins the message, before "is".
@@ -98,21 +129,44 @@ impl Tensor {
 /// backward pass inside of another, which has left every region already.
 /// Gradients that arrive at a leaf among `nodes` are summed in their own dtype, as at the node for which it stands.
 pub(crate) fn backward_of(outputs: &[(Tensor, Tensor)], nodes: &HashSet<LeafId>) -> Result<Grads> {
-    walk_back(outputs.iter().map(|(output, seed)| (output.place(), seed.detach())), nodes)
+    walk_back(outputs.iter().map(|(output, seed)| (output.place().clone(), seed.detach())), nodes, Parameters::Stay)
 }
 
-/// Ids grow with creation and inputs are older than outputs, so the highest pending id is always ready.
-fn walk_back<'a>(starts: impl IntoIterator<Item = (&'a Place, Tensor)>, nodes: &HashSet<LeafId>) -> Result<Grads> {
+/// The walk from one place, in no region and off the tape.
+fn walk_from(start: Place, seed: Tensor, parameters: Parameters) -> Result<Grads> {
+    let _off = precision::enter(Frame::Off);
+    let _phase = precision::enter_backward();
+    with_recording(false, || walk_back([(start, seed)], &HashSet::new(), parameters))
+}
+
+/// What becomes of parameters after a backward pass.
+#[derive(Clone, Copy, PartialEq)]
+enum Parameters {
+    /// Another forward pass may read their low copies.
+    Stay,
+    /// An update follows, after which their low copies are of no use.
+    Change,
+}
+
+/// Ids grow with creation and inputs are older than outputs, so the highest pending id is always ready. A node that nobody
+/// else holds is freed once its gradients are computed, with what it saved.
+fn walk_back(
+    starts: impl IntoIterator<Item = (Place, Tensor)>,
+    nodes: &HashSet<LeafId>,
+    parameters: Parameters,
+) -> Result<Grads> {
     let mut grads = Grads::default();
-    let mut pending: BTreeMap<u64, (std::sync::Arc<Node>, Tensor)> = BTreeMap::new();
+    let mut pending: BTreeMap<u64, (Arc<Node>, Tensor)> = BTreeMap::new();
     let mut widened = Widened { nodes, dtypes: HashMap::new() };
     for (start, seed) in starts {
-        arrive(start, seed, &mut pending, &mut grads, &mut widened)?;
+        arrive(&start, seed, &mut pending, &mut grads, &mut widened)?;
     }
     while let Some((_, (node, grad))) = pending.pop_last() {
         let low = grad.dtype() == DType::F16 || node.has_f16;
         let needs: Vec<bool> = node.inputs.iter().map(|p| !matches!(p, Place::None)).collect();
-        let context = Backward { grad: &grad, saved: &node.saved, needs: &needs };
+        // A widening that is read here goes with this copy, and not with the tape.
+        let saved: Vec<Tensor> = node.saved.iter().map(Tensor::to_keep).collect();
+        let context = Backward { grad: &grad, saved: &saved, needs: &needs };
         let back = (node.backward)(&context).map_err(|e| e.in_backward(node.op.map(Op::name)))?;
         debug_assert_eq!(back.len(), node.inputs.len(), "{:?} returns a gradient for each input", node.op);
         if let Some(evaluated) = node.evaluated.get() {
@@ -131,6 +185,12 @@ fn walk_back<'a>(starts: impl IntoIterator<Item = (&'a Place, Tensor)>, nodes: &
                 }
                 arrive(place, grad, &mut pending, &mut grads, &mut widened)?;
             }
+        }
+        if let Some(copies) = &node.low_copies
+            && parameters == Parameters::Change
+            && Arc::strong_count(&node) == 1
+        {
+            copies.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
     for (id, dtype) in widened.dtypes {
@@ -153,7 +213,7 @@ struct Widened<'a> {
 fn arrive(
     place: &Place,
     grad: Tensor,
-    pending: &mut BTreeMap<u64, (std::sync::Arc<Node>, Tensor)>,
+    pending: &mut BTreeMap<u64, (Arc<Node>, Tensor)>,
     grads: &mut Grads,
     widened: &mut Widened<'_>,
 ) -> Result<()> {

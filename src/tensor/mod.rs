@@ -47,9 +47,19 @@ struct Inner {
     narrow: Option<Tensor>,
     place: Place,
     /// Low copies of a parameter's value. They live and die with the value, so a changed parameter has none.
-    casts: Option<Mutex<Vec<(DType, Array)>>>,
+    casts: Option<Arc<LowCopies>>,
     /// Whether the storage is a parameter's or a low copy of one, and so is no activation.
     of_parameter: bool,
+}
+
+/// Low copies of a parameter's value.
+type LowCopies = Mutex<Vec<(DType, Array)>>;
+
+impl From<&Tensor> for Tensor {
+    /// The same tensor; its value is shared.
+    fn from(tensor: &Tensor) -> Self {
+        tensor.clone()
+    }
 }
 
 impl Tensor {
@@ -64,11 +74,11 @@ impl Tensor {
 
     /// The value of a parameter: a leaf of the tape that keeps its low copies.
     pub(crate) fn parameter(array: Array, id: Option<LeafId>) -> Self {
-        Tensor::new(array, id.map_or(Place::None, Place::Leaf), Some(Mutex::default()))
+        Tensor::new(array, id.map_or(Place::None, Place::Leaf), Some(Arc::default()))
     }
 
     /// A tensor with a value of its own. A parameter's has room for low copies.
-    fn new(array: Array, place: Place, casts: Option<Mutex<Vec<(DType, Array)>>>) -> Self {
+    fn new(array: Array, place: Place, casts: Option<Arc<LowCopies>>) -> Self {
         Tensor(Arc::new(Inner {
             dtype: array.dtype(),
             shape: array.shape().to_vec(),
@@ -212,7 +222,7 @@ impl Tensor {
 
     /// As [`cast`](Tensor::cast), told what this tensor is, for those who look for a number that is not finite.
     pub(crate) fn cast_as(&self, what: observe::Cast, to: DType) -> Tensor {
-        self.cast_with(what, to, self.0.casts.as_ref())
+        self.cast_with(what, to, self.0.casts.as_deref())
     }
 
     /// As [`cast_as`](Tensor::cast_as), but a parameter's low copy is made anew and not kept.
@@ -220,7 +230,7 @@ impl Tensor {
         self.cast_with(what, to, None)
     }
 
-    fn cast_with(&self, what: observe::Cast, to: DType, kept: Option<&Mutex<Vec<(DType, Array)>>>) -> Tensor {
+    fn cast_with(&self, what: observe::Cast, to: DType, kept: Option<&LowCopies>) -> Tensor {
         if to == self.dtype() {
             return self.clone();
         }

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::{Array, Evaluated, Tensor, recording};
+use super::{Array, Evaluated, LowCopies, Tensor, recording};
 use crate::{DType, Op, catalogue::Attributes, error::Result, precision};
 
 thread_local! {
@@ -147,6 +147,8 @@ pub(crate) struct Node {
     pub call: Option<Call>,
     /// Of the output of a network: the cells of it that ran in evaluation, where they behave otherwise in training.
     pub evaluated: OnceLock<Arc<Evaluated>>,
+    /// Of the cast of a parameter: its low copies.
+    pub low_copies: Option<Arc<LowCopies>>,
 }
 
 /// An op call as it is kept for second derivatives: its gradient can be written with ops.
@@ -243,6 +245,7 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: im
                 what: Arc::new(What::Op { op, attributes: attributes(), written }),
             }),
             evaluated: OnceLock::new(),
+            low_copies: None,
         })),
         _ => Place::None,
     };
@@ -254,7 +257,8 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: im
 pub(crate) fn record_segment(inputs: Vec<Place>, saved: &[Tensor], has_f16: bool, backward: BackwardFn) -> Place {
     let saved = saved.iter().map(Tensor::to_keep).collect();
     let (id, op, slot, call, evaluated) = (next_id(), None, precision::slot(), None, OnceLock::new());
-    Place::Node(Arc::new(Node { id, op, slot, has_f16, inputs, saved, backward, call, evaluated }))
+    let low_copies = None;
+    Place::Node(Arc::new(Node { id, op, slot, has_f16, inputs, saved, backward, call, evaluated, low_copies }))
 }
 
 /// The place of `x.cast(to)`: its gradient is cast back.
@@ -278,5 +282,6 @@ pub(super) fn record_cast(x: &Tensor, to: DType) -> Place {
             Call { inputs: vec![x.to_keep()], what: Arc::new(what) }
         }),
         evaluated: OnceLock::new(),
+        low_copies: x.0.casts.clone(),
     }))
 }

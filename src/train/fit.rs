@@ -416,9 +416,11 @@ fn train_step<C: ?Sized + AsCell>(
         None if y.dtype().is_float() => Loss::Mse {}.of(&outputs, y)?,
         None => Loss::cross_entropy().of(&outputs, y)?,
     };
-    let outcome = scale.step(optimizer, &loss)?;
+    drop(outputs);
+    let (value, kept) = (loss.item()?, loss.tape_bytes());
+    let outcome = scale.step(optimizer, loss)?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok((Step { epoch, loss: loss.item()?, scale: before, outcome, seconds, non_finite: None }, loss.tape_bytes()))
+    Ok((Step { epoch, loss: value, scale: before, outcome, seconds, non_finite: None }, kept))
 }
 
 fn bytes(x: &Tensor) -> usize {

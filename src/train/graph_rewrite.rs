@@ -125,8 +125,9 @@ impl<O: Optimizer> GraphRewrite<O> {
         let traced = new.as_ref().unwrap_or_else(|| &self.traced[known.unwrap_or_default()]);
         let loss = traced.graph.run_nth(self.runs, inputs)?.swap_remove(0);
         traced.evaluated.iter().for_each(|evaluated| note_evaluated(&loss, evaluated));
-        let outcome = self.loss_scale.step(&mut self.optimizer, &loss)?;
-        self.last_loss = Some(loss.item()?);
+        let value = loss.item()?;
+        let outcome = self.loss_scale.step(&mut self.optimizer, loss)?;
+        self.last_loss = Some(value);
         // A graph whose loss was refused is not kept.
         self.traced.extend(new);
         self.runs += 1;

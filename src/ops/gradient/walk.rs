@@ -93,6 +93,7 @@ fn on_tape(value: &Tensor, grad: &Tensor, node: &Node, call: &Call, input: usize
         backward: Box::new(move |back| backward(&what, back)),
         call: kept,
         evaluated: OnceLock::new(),
+        low_copies: None,
     })))
 }
 
