@@ -17,13 +17,15 @@ pub struct Options {
     pub python: Option<String>,
     pub threads: usize,
     pub rounds: usize,
+    /// How many times as large batches are.
+    pub times: usize,
     /// What to measure; everything when empty.
     pub names: Vec<String>,
 }
 
 impl Options {
     pub fn read(rounds: usize) -> Options {
-        let mut options = Options { python: None, threads: 1, rounds, names: Vec::new() };
+        let mut options = Options { python: None, threads: 1, rounds, times: 1, names: Vec::new() };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let mut number = || args.next().and_then(|text| text.parse().ok()).expect("a number follows");
@@ -31,6 +33,7 @@ impl Options {
                 "--bench" => {}
                 "--threads" => options.threads = number(),
                 "--rounds" => options.rounds = number(),
+                "--times" => options.times = number(),
                 "--python" => options.python = args.next(),
                 name => options.names.push(name.to_string()),
             }

@@ -1,7 +1,7 @@
 //! Training steps of five networks beside torch's, in turns: `cargo bench --bench steps`.
 //!
 //! `-- --python PATH` names a Python that has torch, whose f32 step is then 1.00; without one, precast's own O0 is.
-//! `-- --threads N`, `-- --rounds N` and names of networks choose what runs. Times are the median over the rounds of the
+//! `-- --threads N`, `-- --rounds N`, `-- --times N` (batches N times as large) and names of networks choose what runs. Times are the median over the rounds of the
 //! ratio to the step that torch did in the same round, and beside it the ratio of the fastest of each. `-- predict` holds
 //! what plans predict of forward and backward passes against what they take; `-- memory` tells the memory of each network. With
 //! `PRECAST_VECTORS=8` torch is kept to AVX2 as well.
@@ -64,16 +64,16 @@ struct Trainer {
 }
 
 impl Trainer {
-    fn new(name: &str, level: Level, dtype: DType) -> Result<Self> {
-        let mut trainer = Trainer::untouched(name, level, dtype)?;
+    fn new(name: &str, times: usize, level: Level, dtype: DType) -> Result<Self> {
+        let mut trainer = Trainer::untouched(name, times, level, dtype)?;
         trainer.kept = trainer.loss()?.tape_bytes();
         let _ = trainer.step()?;
         Ok(trainer)
     }
 
     /// Before its first step.
-    fn untouched(name: &str, level: Level, dtype: DType) -> Result<Self> {
-        let mut task = task(name)?;
+    fn untouched(name: &str, times: usize, level: Level, dtype: DType) -> Result<Self> {
+        let mut task = task(name, times)?;
         let policy = Policy::new(level, dtype)?;
         match level {
             Level::Graph => task.net = rewrite(&mut task.net, std::slice::from_ref(&task.x), &policy)?.erase(),
@@ -144,7 +144,7 @@ fn main() -> Result<()> {
     if let [asked, name, column] = &options.names[..]
         && asked == memory::ASKED
     {
-        return memory::answer(name, column);
+        return memory::answer(name, options.times, column);
     }
     let mut asked =
         |word| options.names.iter().position(|name| name == word).map(|i| options.names.remove(i)).is_some();
@@ -185,7 +185,7 @@ fn predictions(name: &str, options: &Options, speeds: &Speeds) -> Result<()> {
             continue;
         }
         for prefer in Prefer::ALL.into_iter().filter(|prefer| *prefer == Prefer::Memory || level != Level::O0) {
-            let mut trainer = Trainer::new(name, level, dtype)?;
+            let mut trainer = Trainer::new(name, options.times, level, dtype)?;
             let policy = Policy { prefer, ..Policy::new(level, dtype)? };
             let prediction = trainer.plan(&policy, speeds)?;
             let column = if prefer == Prefer::Speed { format!("{} speed", column.name()) } else { column.name() };
@@ -214,7 +214,7 @@ fn row(name: &str, options: &Options, mut torch: Option<&mut Torch>) -> Result<(
     let mut trainers = Vec::new();
     for column in COLUMNS {
         if let Column::Ours(level, dtype) = column {
-            trainers.push((column, Trainer::new(name, level, dtype)?));
+            trainers.push((column, Trainer::new(name, options.times, level, dtype)?));
         }
     }
     let mut times: Vec<(Column, Vec<f64>, Option<String>)> = COLUMNS.map(|column| (column, Vec::new(), None)).into();

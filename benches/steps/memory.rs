@@ -49,7 +49,8 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
             (Column::Ours(..), _) => {
                 let this = std::env::current_exe().map_err(|e| Error::io("this bench".as_ref(), &e))?;
                 let mut ours = Command::new(this);
-                ours.args(["--threads", &options.threads.to_string(), ASKED, name, &column.name()]);
+                let (threads, times) = (options.threads.to_string(), options.times.to_string());
+                ours.args(["--threads", &threads, "--times", &times, ASKED, name, &column.name()]);
                 ours
             }
         };
@@ -87,10 +88,10 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
 }
 
 /// Trains one network in this process, and prints its [`Figures`].
-pub fn answer(name: &str, column: &str) -> Result<()> {
+pub fn answer(name: &str, times: usize, column: &str) -> Result<()> {
     let column = COLUMNS.into_iter().find(|known| known.name() == column);
     let Some(Column::Ours(level, dtype)) = column else { return Err(Error::value("no such column")) };
-    let mut trainer = Trainer::untouched(name, level, dtype)?;
+    let mut trainer = Trainer::untouched(name, times, level, dtype)?;
     let built = resident("VmRSS");
     let (x, y) = (trainer.task.x.clone(), trainer.task.y.clone());
     let samples = x.shape()[0];

@@ -13,7 +13,8 @@ pub struct Task {
 /// All names, in the order of the table.
 pub const NAMES: [&str; 5] = ["lenet5", "mlp", "resnet18", "lstm", "gpt"];
 
-pub fn task(name: &str) -> Result<Task> {
+/// A network and a batch `times` as large as the bench's.
+pub fn task(name: &str, times: usize) -> Result<Task> {
     let mut rng = Rng::seed(0);
     let r = &mut rng;
     let (net, shape, classes): (Child, &[usize], usize) = match name {
@@ -24,14 +25,16 @@ pub fn task(name: &str) -> Result<Task> {
         "gpt" => (Child::of(Gpt::new(r)?), &[8, 64], 256),
         other => return Err(Error::path(format!("no network is called `{other}`; allowed: {}", NAMES.join(", ")))),
     };
+    let mut shape = shape.to_vec();
+    shape[0] *= times;
     let count: usize = shape.iter().product();
     let (x, labels) = if name == "gpt" {
         let mut ids = || (0..count).map(|_| r.uniform(0.0, 256.0) as i64).collect::<Vec<_>>();
-        (Tensor::from_vec(ids(), shape)?, ids())
+        (Tensor::from_vec(ids(), &shape)?, ids())
     } else {
         let x: Vec<f64> = (0..count).map(|_| r.normal(0.0, 1.0)).collect();
         let labels = (0..shape[0]).map(|_| r.uniform(0.0, classes as f64) as i64).collect();
-        (Tensor::from_f64(&x, shape, DType::F32)?, labels)
+        (Tensor::from_f64(&x, &shape, DType::F32)?, labels)
     };
     let y = Tensor::from_vec(labels.clone(), &[labels.len()])?;
     Ok(Task { net, x, y, adamw: name == "gpt" })
