@@ -47,12 +47,12 @@ pub(crate) struct Attention<'a, T: Float> {
 }
 
 /// The gradients of each item, not yet summed where items share a matrix, and not yet rounded.
-pub(crate) struct Gradients<R> {
-    pub q: Vec<R>,
-    pub k: Vec<R>,
-    pub v: Vec<R>,
+pub(crate) struct Gradients<R: Item> {
+    pub q: Pooled<R>,
+    pub k: Pooled<R>,
+    pub v: Pooled<R>,
     /// Of the scores, which is that of an added mask; empty unless asked for.
-    pub scores: Vec<R>,
+    pub scores: Pooled<R>,
 }
 
 /// The memory of one thread: one item, widened, and one block of its queries.
@@ -72,7 +72,7 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
     }
 
     /// All results, `l x e` each.
-    pub fn forward(&self) -> Vec<T> {
+    pub fn forward(&self) -> Pooled<T> {
         let [l, s, _, e] = self.lengths;
         let items = self.places.len();
         let mut out = zeros(items * l * e);
@@ -110,7 +110,7 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
             return all;
         }
         let [q, k, v, scores] =
-            [&mut all.q, &mut all.k, &mut all.v, &mut all.scores].map(|x: &mut Vec<T::Wide>| Shared::new(x));
+            [&mut all.q, &mut all.k, &mut all.v, &mut all.scores].map(|x: &mut Pooled<T::Wide>| Shared::new(x));
         threads::split(items, 1, 3 * items * self.work(), |items| {
             let mut work = self.workspace();
             let (mut dout, mut dscores) = (Pooled::uninit(QUERIES.min(l) * e), Pooled::uninit(QUERIES.min(l) * s));

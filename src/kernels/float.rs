@@ -4,13 +4,13 @@ use half::{bf16, f16};
 
 use super::{
     cast::{Convert, converted},
-    memory::{self, Elements},
+    memory::{Elements, Item, Pooled},
     simd::Lanes,
 };
 use crate::dtype::Element;
 
 /// A floating-point element, and the type in which the kernels compute with it.
-pub(crate) trait Float: Element {
+pub(crate) trait Float: Element + Item {
     /// f64 for f64, f32 for everything narrower.
     type Wide: Real;
     /// Exact.
@@ -20,7 +20,7 @@ pub(crate) trait Float: Element {
     /// [`widen`](Float::widen) of each element; free where nothing is to be widened.
     fn widen_slice(x: &[Self]) -> Elements<'_, Self::Wide>;
     /// [`narrow`](Float::narrow) of each element; free where nothing is to be rounded.
-    fn narrow_vec(wide: Vec<Self::Wide>) -> Vec<Self>;
+    fn narrow_vec(wide: Pooled<Self::Wide>) -> Pooled<Self>;
     /// [`widen`](Float::widen) of each element, to a slice of the same length.
     fn widen_into(x: &[Self], wide: &mut [Self::Wide]);
     /// [`narrow`](Float::narrow) of each element, to a slice of the same length.
@@ -55,7 +55,7 @@ macro_rules! wide_float {
             #[inline(always)]
             fn narrow(wide: $t) -> Self { wide }
             fn widen_slice(x: &[Self]) -> Elements<'_, $t> { Elements::Borrowed(x) }
-            fn narrow_vec(wide: Vec<$t>) -> Vec<Self> { wide }
+            fn narrow_vec(wide: Pooled<$t>) -> Pooled<Self> { wide }
             fn widen_into(x: &[Self], wide: &mut [$t]) { wide.copy_from_slice(x) }
             fn narrow_into(wide: &[$t], narrow: &mut [Self]) { narrow.copy_from_slice(wide) }
             fn widened<'a>(x: &'a [Self], _space: &'a mut [$t]) -> &'a [$t] { x }
@@ -73,12 +73,10 @@ macro_rules! low_float {
             #[inline(always)]
             fn narrow(wide: f32) -> Self { Self::store_one(wide) }
             fn widen_slice(x: &[Self]) -> Elements<'_, f32> {
-                Elements::Pooled(converted(x).into())
+                Elements::Pooled(converted(x))
             }
-            fn narrow_vec(wide: Vec<f32>) -> Vec<Self> {
-                let narrow = converted(&wide);
-                memory::recycle(wide);
-                narrow
+            fn narrow_vec(wide: Pooled<f32>) -> Pooled<Self> {
+                converted(&wide)
             }
             fn widen_into(x: &[Self], wide: &mut [f32]) { Convert::convert(x, wide) }
             fn narrow_into(wide: &[f32], narrow: &mut [Self]) { Convert::convert(wide, narrow) }

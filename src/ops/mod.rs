@@ -132,6 +132,6 @@ pub(crate) fn one_float_dtype(inputs: &[Tensor]) -> Result<()> {
 pub(crate) fn elements<T: Stored>(x: &Tensor) -> Elements<'_, T> {
     match x.array().slice::<T>() {
         Some(slice) => Elements::Borrowed(slice),
-        None => Elements::Pooled(x.to_vec_stored::<T>().into()),
+        None => Elements::Pooled(x.to_buffer::<T>()),
     }
 }

@@ -99,10 +99,10 @@ impl Muon {
 
 optimizer!(Muon);
 
-pub(super) struct Known<R> {
+pub(super) struct Known<R: Number> {
     shrink: R,
     lr: R,
-    direction: Vec<R>,
+    direction: Pooled<R>,
 }
 
 impl Rule for Formula {
@@ -169,7 +169,7 @@ impl Rule for Formula {
 }
 
 /// Rounds of the iteration of Newton and Schulz, with the coefficients of Jordan et al.
-fn orthogonalized<R: Number>(mut x: Vec<R>, rows: usize, columns: usize, rounds: usize) -> Vec<R> {
+fn orthogonalized<R: Number>(mut x: Pooled<R>, rows: usize, columns: usize, rounds: usize) -> Pooled<R> {
     let [a, b, c] = [3.4445, -4.775, 2.0315].map(R::of);
     let (wide, short) = (rows <= columns, rows.min(columns));
     let terms = [vec![(0, 0)]];
@@ -194,7 +194,7 @@ fn orthogonalized<R: Number>(mut x: Vec<R>, rows: usize, columns: usize, rounds:
             false => product(Layout::NN, (rows, columns, columns), &x, &square, &mut next),
         }
         vectorized(|| {
-            for (x, &next) in x.iter_mut().zip(&next) {
+            for (x, &next) in x.iter_mut().zip(&*next) {
                 *x = a * *x + next;
             }
         });

@@ -1,9 +1,7 @@
 //! Storage: a shared ndarray of one of the dtypes.
 
-use std::ops::{Deref, DerefMut};
-
 use half::{bf16, f16};
-use ndarray::{ArcArray, ArrayD, ArrayViewD, IxDyn};
+use ndarray::{ArrayD, ArrayViewD};
 
 use crate::{
     DType,
@@ -12,7 +10,7 @@ use crate::{
     kernels::{
         cast::{Convert, converted},
         elementwise::{MapSlices, Sum, map},
-        memory::{Pooled, recycle, uninit_vec},
+        memory::{Item, Pooled, SharedArray, copied, uninit_vec},
         strides::row_major,
     },
 };
@@ -28,42 +26,8 @@ pub(crate) enum Array {
     Bool(Storage<bool>),
 }
 
-/// An array of one element type. The last one that holds its memory gives it back to the pool of buffers.
-#[derive(Clone)]
-pub(crate) struct Storage<T: Element>(Option<ArcArray<T, IxDyn>>);
-
-impl<T: Element> Storage<T> {
-    /// Of no elements, and without memory.
-    pub fn empty() -> Self {
-        Storage(Some(ArcArray::from_shape_vec(IxDyn(&[0]), Vec::new()).expect("no element")))
-    }
-
-    /// Another holder of the same memory.
-    pub fn share(&self) -> ArcArray<T, IxDyn> {
-        (**self).clone()
-    }
-}
-
-impl<T: Element> Deref for Storage<T> {
-    type Target = ArcArray<T, IxDyn>;
-    fn deref(&self) -> &ArcArray<T, IxDyn> {
-        self.0.as_ref().expect("only dropping empties it")
-    }
-}
-
-impl<T: Element> DerefMut for Storage<T> {
-    fn deref_mut(&mut self) -> &mut ArcArray<T, IxDyn> {
-        self.0.as_mut().expect("only dropping empties it")
-    }
-}
-
-impl<T: Element> Drop for Storage<T> {
-    fn drop(&mut self) {
-        if let Some(Ok(alone)) = self.0.take().map(ArcArray::try_into_owned_nocopy) {
-            recycle(alone.into_raw_vec_and_offset().0);
-        }
-    }
-}
+/// An array of one element type.
+pub(crate) type Storage<T> = SharedArray<T>;
 
 /// Opens an [`Array`] of any dtype: in the body, `$a` is the [`Storage`] and `$t` its element type.
 macro_rules! with_array {
@@ -134,9 +98,18 @@ macro_rules! with_float {
 
 pub(crate) use {with_array, with_float};
 
+/// The elements in row-major order, to be changed; storage that somebody else holds is copied first. `None` when the layout has
+/// gaps.
+pub(super) fn alone_mut<T: Stored>(a: &mut Storage<T>) -> Option<&mut [T]> {
+    if !a.is_alone() {
+        *a = SharedArray::new(row_major(&a.view()), a.shape())?;
+    }
+    a.alone_mut()
+}
+
 /// An element type that knows its variant of [`Array`].
-pub(crate) trait Stored: Element {
-    fn wrap(array: ArcArray<Self, IxDyn>) -> Array;
+pub(crate) trait Stored: Element + Item {
+    fn wrap(array: Storage<Self>) -> Array;
     fn unwrap(array: &Array) -> Option<&Storage<Self>>;
     fn unwrap_mut(array: &mut Array) -> Option<&mut Storage<Self>>;
 }
@@ -144,7 +117,7 @@ pub(crate) trait Stored: Element {
 macro_rules! stored {
     ($($t:ty => $v:ident),*) => { $(
         impl Stored for $t {
-            fn wrap(array: ArcArray<Self, IxDyn>) -> Array { Array::$v(Storage(Some(array))) }
+            fn wrap(array: Storage<Self>) -> Array { Array::$v(array) }
             fn unwrap(array: &Array) -> Option<&Storage<Self>> {
                 match array { Array::$v(a) => Some(a), _ => None }
             }
@@ -157,16 +130,34 @@ macro_rules! stored {
 stored!(f64 => F64, f32 => F32, f16 => F16, bf16 => Bf16, i64 => I64, bool => Bool);
 
 impl Array {
-    /// From a flat vector in row-major order.
-    pub fn from_vec<T: Stored>(data: Vec<T>, shape: &[usize]) -> Result<Array> {
+    /// Of no elements, and without memory.
+    pub fn empty() -> Array {
+        Array::from_vec(Pooled::<f32>::default(), &[0]).expect("no element")
+    }
+
+    /// From elements in row-major order.
+    pub fn from_vec<T: Stored>(data: impl Into<Pooled<T>>, shape: &[usize]) -> Result<Array> {
+        let data = data.into();
         let len = data.len();
-        match ArrayD::from_shape_vec(IxDyn(shape), data) {
-            Ok(array) => Ok(T::wrap(array.into_shared())),
-            Err(_) => Err(Error::shape(format!(
+        SharedArray::new(data, shape).map(T::wrap).ok_or_else(|| {
+            Error::shape(format!(
                 "{len} elements do not fill the shape {shape:?}, which has {}",
                 shape.iter().fold(1usize, |all, &axis| all.saturating_mul(axis))
-            ))),
-        }
+            ))
+        })
+    }
+
+    /// From an array of ndarray's, whose memory is kept where it is in row-major order.
+    pub fn from_ndarray<T: Stored>(array: ArrayD<T>) -> Array {
+        let shape = array.shape().to_vec();
+        let data = match array.is_standard_layout() && !array.is_empty() {
+            true => match array.into_raw_vec_and_offset() {
+                (all, Some(0) | None) if all.len() == shape.iter().product::<usize>() => all.into(),
+                (all, at) => copied(&all[at.unwrap_or(0)..][..shape.iter().product()]),
+            },
+            false => row_major(&array.view()),
+        };
+        Array::from_vec(data, &shape).expect("one element for each")
     }
 
     pub fn dtype(&self) -> DType {
@@ -193,9 +184,9 @@ impl Array {
     pub fn contiguous(&self) -> Array {
         fn go<T: Stored>(a: &Storage<T>) -> Array {
             if a.is_standard_layout() {
-                T::wrap(a.share())
+                T::wrap(a.clone())
             } else {
-                T::wrap(ArcArray::from_shape_vec(a.raw_dim(), row_major(&a.view())).expect("one element for each"))
+                Array::from_vec(row_major(&a.view()), a.shape()).expect("one element for each")
             }
         }
         with_array!(self, a: T => go::<T>(a))
@@ -208,36 +199,30 @@ impl Array {
 
     /// As [`slice`](Array::slice), mutable; storage that somebody else holds is copied first.
     pub fn slice_mut<T: Stored>(&mut self) -> Option<&mut [T]> {
-        T::unwrap_mut(self).and_then(|a| a.as_slice_mut())
+        T::unwrap_mut(self).and_then(alone_mut)
     }
 
     /// Prepares for all elements to be written. Where somebody else holds them, they are returned, and new memory with any
     /// elements takes their place.
     pub fn renew(&mut self) -> Option<Array> {
         fn go<T: Stored>(a: &mut Storage<T>) -> Option<Array> {
-            match a.0.take().expect("only dropping empties it").try_into_owned_nocopy() {
-                Ok(alone) => {
-                    a.0 = Some(alone.into_shared());
-                    None
-                }
-                Err(shared) => {
-                    let new = ArcArray::from_shape_vec(shared.raw_dim(), uninit_vec(shared.len()));
-                    a.0 = Some(new.expect("one element for each"));
-                    Some(T::wrap(shared))
-                }
+            if a.is_alone() {
+                return None;
             }
+            let new = SharedArray::new(uninit_vec(a.len()), a.shape()).expect("one element for each");
+            Some(T::wrap(std::mem::replace(a, new)))
         }
         with_array!(self, a: T => go::<T>(a))
     }
 
     /// Another dtype, each element rounded once.
     pub fn cast(&self, to: DType) -> Array {
-        fn go<A: Stored + Convert<B>, B: Stored>(a: &ArcArray<A, IxDyn>) -> Array {
+        fn go<A: Stored + Convert<B>, B: Stored>(a: &Storage<A>) -> Array {
             let data = match a.as_slice() {
                 Some(from) => converted(from),
-                None => converted(&Pooled::from(row_major(&a.view()))),
+                None => converted(&row_major(&a.view())),
             };
-            B::wrap(ArcArray::from_shape_vec(a.raw_dim(), data).expect("one element for each"))
+            Array::from_vec(data, a.shape()).expect("one element for each")
         }
         if to == self.dtype() {
             return self.contiguous();

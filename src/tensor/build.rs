@@ -7,7 +7,10 @@ use super::{Array, Tensor, array::Stored, recording, with_array};
 use crate::{
     DType,
     error::{Error, Result},
-    kernels::{memory::uninit_vec, strides::row_major},
+    kernels::{
+        memory::{Pooled, uninit_vec},
+        strides::row_major,
+    },
 };
 
 /// Rust element types that tensors are made from and read into: f64, f32, f16, bf16, i64, bool.
@@ -61,7 +64,7 @@ impl Tensor {
 
     /// A tensor of an ndarray's elements.
     pub fn from_ndarray<T: TensorElement>(array: ArrayD<T>) -> Tensor {
-        Tensor::from_array(T::wrap(array.into_shared()))
+        Tensor::from_array(Array::from_ndarray(array))
     }
 
     /// A tensor with every element `value`, rounded once to `dtype`.
@@ -88,7 +91,7 @@ impl Tensor {
         // The lengths of the other axes are bounded even where one is 0.
         let bounded = shape.iter().filter(|&&axis| axis > 0).copied().try_fold(dtype.bytes(), usize::checked_mul);
         let bytes = bounded.filter(|&bytes| bytes <= isize::MAX as usize).ok_or_else(too_large)?;
-        let one = f64::wrap(ndarray::arr0(value).into_dyn().into_shared()).cast(dtype);
+        let one = Array::from_vec(vec![value], &[])?.cast(dtype);
         with_array!(&one, a: T => {
             if bytes > LARGE {
                 // Asked for and given back, as the memory pool ends the program where there is none.
@@ -191,7 +194,7 @@ impl Tensor {
             .checked_mul(n)
             .ok_or_else(|| Error::shape(format!("a tensor of shape {:?} does not fit into memory", [n, n])))?;
         let flat = numbers(len, |i| if i / n == i % n { 1.0 } else { 0.0 })?;
-        Tensor::from_vec(flat.to_vec_stored::<f32>(), &[n, n])
+        Array::from_vec(flat.to_buffer::<f32>(), &[n, n]).map(Tensor::from_array)
     }
 
     /// The elements in row-major order.
@@ -210,7 +213,7 @@ impl Tensor {
         }
     }
 
-    pub(crate) fn to_vec_stored<T: Stored>(&self) -> Vec<T> {
+    pub(crate) fn to_buffer<T: Stored>(&self) -> Pooled<T> {
         row_major(&self.array().view::<T>().expect("the caller opened this dtype"))
     }
 

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Array, Evaluated, LeafId, Param, Tensor, array::Storage, with_float};
+use super::{Array, Evaluated, LeafId, Param, Tensor, array::alone_mut, with_float};
 use crate::{
     DType,
     error::{Error, Result},
@@ -157,7 +157,7 @@ impl Grads {
         self.multiply_out();
         for grad in self.by_leaf.values_mut() {
             let mut limited = take(grad).into_array();
-            with_float!(&mut limited, x: T => finite::limit(x.as_slice_mut().expect("in row-major order"), max), else ());
+            with_float!(&mut limited, x: T => finite::limit(alone_mut(x).expect("in row-major order"), max), else ());
             *grad = Tensor::from_array(limited);
         }
         Ok(())
@@ -271,7 +271,7 @@ fn check_limit(max: f64) -> Result<()> {
 
 /// Leaves an empty tensor behind, so that the memory of this one may be alone and can be changed.
 fn take(grad: &mut Tensor) -> Tensor {
-    std::mem::replace(grad, Tensor::from_array(Array::F32(Storage::empty())))
+    std::mem::replace(grad, Tensor::from_array(Array::empty()))
 }
 
 /// In f64 where the gradient is f64, else in f32.
@@ -282,7 +282,7 @@ fn multiplied(grad: Tensor, Factors { unscale, clip }: Factors) -> Tensor {
     }
     let mut product = grad.into_array();
     with_float!(&mut product, x: T => {
-        finite::multiply(x.as_slice_mut().expect("in row-major order"), unscale, clip);
+        finite::multiply(alone_mut(x).expect("in row-major order"), unscale, clip);
     }, else ());
     Tensor::from_array(product)
 }

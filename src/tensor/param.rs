@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Array, LeafId, array::Storage, recording};
+use super::{Array, LeafId, recording};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -149,7 +149,7 @@ impl Param {
     pub(crate) fn rewrite<R>(&self, change: impl FnOnce(&mut Array, Option<&mut Array>) -> R) -> R {
         let mut state = self.write();
         // Taken out, so that it is changed in place where nothing else holds it.
-        let mut value = mem::replace(&mut state.value, self.placed(Array::F32(Storage::empty()))).into_array();
+        let mut value = mem::replace(&mut state.value, self.placed(Array::empty())).into_array();
         let result = change(&mut value, state.lowered.as_mut().and_then(|lowered| lowered.master.as_mut()));
         state.value = self.placed(value);
         result

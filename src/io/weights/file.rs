@@ -242,8 +242,8 @@ fn bytes_of(value: &Tensor) -> Vec<u8> {
     macro_rules! bytes {
         ($($dtype:ident: $t:ty),*) => {
             match value.dtype() {
-                $(DType::$dtype => value.to_vec_stored::<$t>().into_iter().flat_map(<$t>::to_le_bytes).collect(),)*
-                DType::Bool => value.to_vec_stored::<bool>().into_iter().map(u8::from).collect(),
+                $(DType::$dtype => value.to_buffer::<$t>().iter().copied().flat_map(<$t>::to_le_bytes).collect(),)*
+                DType::Bool => value.to_buffer::<bool>().iter().copied().map(u8::from).collect(),
             }
         };
     }

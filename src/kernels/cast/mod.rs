@@ -5,7 +5,7 @@ mod vectors;
 use half::{bf16, f16};
 
 use super::{
-    memory::{self, Item},
+    memory::{self, Item, Pooled},
     threads,
 };
 
@@ -18,7 +18,7 @@ pub(crate) trait Convert<To>: Sized {
 const WORK: usize = 4;
 
 /// A slice converted, on several threads when it is long.
-pub(crate) fn converted<A: Convert<B> + Sync, B: Item>(from: &[A]) -> Vec<B> {
+pub(crate) fn converted<A: Convert<B> + Sync, B: Item>(from: &[A]) -> Pooled<B> {
     let mut to = memory::uninit_vec(from.len());
     threads::together(&mut to, &mut [] as &mut [&mut [B]], from.len() * WORK, |range, to, _| {
         A::convert(&from[range], to)

@@ -339,7 +339,7 @@ fn convolution(
     offsets: &[usize],
     (runs, length): (&[usize], usize),
     bias: Option<&[bf16]>,
-) -> Vec<bf16> {
+) -> Pooled<bf16> {
     let g = source.geometry();
     let (x_image, image, volume) =
         (g.in_channels * g.in_volume(), g.in_channels * source.channel(), runs.len() * length);
@@ -363,7 +363,7 @@ fn convolution(
 }
 
 /// See [`forward`](super::dispatch::forward); `None` where another kernel is to be taken.
-pub(super) fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Option<Vec<bf16>> {
+pub(super) fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Option<Pooled<bf16>> {
     if !pay(g, g.out_channels, g.patch(), g.out_volume()) {
         return None;
     }
@@ -376,7 +376,12 @@ pub(super) fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[
 }
 
 /// See [`input_gradient`](super::dispatch::input_gradient); `None` where another kernel is to be taken.
-pub(super) fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Option<Vec<bf16>> {
+pub(super) fn input_gradient(
+    g: &Geometry,
+    grad: &[bf16],
+    weight: &[bf16],
+    bias: Option<&[bf16]>,
+) -> Option<Pooled<bf16>> {
     let (channels, taps, volume) = (g.in_channels, g.taps(), g.in_volume());
     let source = input_gradient_source(g);
     let phases = input_phases(g, &source, weight);
@@ -400,7 +405,7 @@ pub(super) fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias:
         fill_with_bias(&mut out, volume, bias);
     }
     for phase in &phases {
-        let results = Pooled::from(of_phase(phase));
+        let results = of_phase(phase);
         for (channel, results) in out.chunks_exact_mut(volume).zip(results.chunks_exact(phase.outputs())) {
             for (&(_, first), results) in phase.runs.iter().zip(results.chunks_exact(phase.length)) {
                 let pixels = channel[first..].iter_mut().step_by(phase.steps.1);

@@ -5,28 +5,28 @@ use half::{bf16, f16};
 use super::{by_products, geometry::Geometry, im2col, vector_axis::VectorAxis, weight_grad, windows};
 use crate::kernels::{
     gemm::Gemm,
-    memory::zeros,
+    memory::{Pooled, zeros},
     simd::{self, Width},
 };
 
 /// A type whose arrays are convolved.
 pub(crate) trait Convolve: Gemm {
     // These three are called where there are vectors.
-    fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self>;
-    fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self>;
-    fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self>;
+    fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Pooled<Self>;
+    fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Pooled<Self>;
+    fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Pooled<Self>;
 }
 
 macro_rules! convolve {
     ($($t:ty),*) => { $(
         impl Convolve for $t {
-            fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
+            fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Pooled<Self> {
                 in_f32::forward(g, x, weight, bias)
             }
-            fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
+            fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Pooled<Self> {
                 in_f32::input_gradient(g, grad, weight, bias)
             }
-            fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self> {
+            fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Pooled<Self> {
                 weight_grad::weight_gradient(VectorAxis::of_weight(simd::widest(), g, x), g, x, grad)
             }
         }
@@ -35,14 +35,14 @@ macro_rules! convolve {
 convolve!(f32, f16);
 
 impl Convolve for bf16 {
-    fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Vec<bf16> {
+    fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Pooled<bf16> {
         by_products::forward(g, x, weight, bias).unwrap_or_else(|| in_f32::forward(g, x, weight, bias))
     }
-    fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Vec<bf16> {
+    fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Pooled<bf16> {
         by_products::input_gradient(g, grad, weight, bias)
             .unwrap_or_else(|| in_f32::input_gradient(g, grad, weight, bias))
     }
-    fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Vec<bf16> {
+    fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Pooled<bf16> {
         let (vectors, axis) = VectorAxis::of_weight(simd::widest(), g, x);
         // By outputs, sums have another order.
         let by_pairs = (axis == VectorAxis::Channels).then(|| weight_grad::by_pairs(g, x, grad)).flatten();
@@ -53,40 +53,40 @@ impl Convolve for bf16 {
 /// The kernels that multiply in f32.
 mod in_f32 {
     use super::{super::windows, Geometry, VectorAxis, simd};
-    use crate::kernels::float::VectorFloat;
+    use crate::kernels::{float::VectorFloat, memory::Pooled};
 
-    pub fn forward<T: VectorFloat>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
+    pub fn forward<T: VectorFloat>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Pooled<T> {
         let choice = VectorAxis::of_windows(simd::widest(), g.out_channels, g.output[2]);
         windows::forward(choice, g, x, weight, bias)
     }
 
-    pub fn input_gradient<T: VectorFloat>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
+    pub fn input_gradient<T: VectorFloat>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Pooled<T> {
         let choice = VectorAxis::of_windows(simd::widest(), g.in_channels, g.input[2].div_ceil(g.stride[2]));
         windows::input_gradient(choice, g, grad, weight, bias)
     }
 }
 
 impl Convolve for f64 {
-    fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
+    fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Pooled<Self> {
         im2col::forward(g, x, weight, bias)
     }
-    fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Vec<Self> {
+    fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Pooled<Self> {
         im2col::input_gradient(g, grad, weight, bias)
     }
-    fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Vec<Self> {
+    fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Pooled<Self> {
         im2col::weight_gradient(g, x, grad)
     }
 }
 
 /// The result of a convolution without channels or images: the bias alone, of channels of `volume` elements.
-fn bias_alone<T: Convolve>(len: usize, volume: usize, bias: Option<&[T]>) -> Vec<T> {
+fn bias_alone<T: Convolve>(len: usize, volume: usize, bias: Option<&[T]>) -> Pooled<T> {
     let mut out = zeros(len);
     windows::fill_with_bias(&mut out, volume, bias);
     out
 }
 
 /// The convolution `[n, groups * in, input] -> [n, groups * out, output]` with a weight `[groups * out, in, kernel]`.
-pub(crate) fn forward<T: Convolve>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
+pub(crate) fn forward<T: Convolve>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Pooled<T> {
     assert_eq!([x.len(), weight.len()], g.sizes()[..2], "arrays of the sizes of the convolution");
     assert!(bias.is_none_or(|bias| bias.len() == g.groups * g.out_channels), "one number for each channel");
     match simd::widest() {
@@ -98,7 +98,7 @@ pub(crate) fn forward<T: Convolve>(g: &Geometry, x: &[T], weight: &[T], bias: Op
 
 /// The gradient of [`forward`] with respect to its input, and so the transposed convolution of `grad`, which then has a
 /// bias for its `groups * in` channels.
-pub(crate) fn input_gradient<T: Convolve>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
+pub(crate) fn input_gradient<T: Convolve>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Pooled<T> {
     assert_eq!([weight.len(), grad.len()], g.sizes()[1..], "arrays of the sizes of the convolution");
     assert!(bias.is_none_or(|bias| bias.len() == g.groups * g.in_channels), "one number for each channel");
     match simd::widest() {
@@ -109,7 +109,7 @@ pub(crate) fn input_gradient<T: Convolve>(g: &Geometry, grad: &[T], weight: &[T]
 }
 
 /// The gradient of [`forward`] with respect to its weight, summed over the batch in the wide dtype and rounded once.
-pub(crate) fn weight_gradient<T: Convolve>(g: &Geometry, x: &[T], grad: &[T]) -> Vec<T> {
+pub(crate) fn weight_gradient<T: Convolve>(g: &Geometry, x: &[T], grad: &[T]) -> Pooled<T> {
     assert_eq!([x.len(), grad.len()], [g.sizes()[0], g.sizes()[2]], "arrays of the sizes of the convolution");
     match simd::widest() {
         _ if g.work() == 0 => zeros(g.sizes()[1]),

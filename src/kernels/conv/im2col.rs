@@ -92,7 +92,7 @@ pub(super) fn forward<T: Float<Wide: MatrixMultiply>>(
     x: &[T],
     weight: &[T],
     bias: Option<&[T]>,
-) -> Vec<T> {
+) -> Pooled<T> {
     let (weight, bias) = (T::widen_slice(weight), bias.map(T::widen_slice));
     let (m, k, n) = (g.out_channels, g.patch(), g.out_volume());
     let in_len = g.in_channels * g.in_volume();
@@ -118,7 +118,7 @@ pub(super) fn input_gradient<T: Float<Wide: MatrixMultiply>>(
     grad: &[T],
     weight: &[T],
     bias: Option<&[T]>,
-) -> Vec<T> {
+) -> Pooled<T> {
     let (weight, bias) = (T::widen_slice(weight), bias.map(T::widen_slice));
     let (m, k, n) = (g.patch(), g.out_channels, g.out_volume());
     let in_len = g.in_channels * g.in_volume();
@@ -144,7 +144,7 @@ pub(super) fn input_gradient<T: Float<Wide: MatrixMultiply>>(
 }
 
 /// The gradient of [`forward`] with respect to its weight, summed over the batch in the wide dtype and rounded once.
-pub(super) fn weight_gradient<T: Float<Wide: MatrixMultiply>>(g: &Geometry, x: &[T], grad: &[T]) -> Vec<T> {
+pub(super) fn weight_gradient<T: Float<Wide: MatrixMultiply>>(g: &Geometry, x: &[T], grad: &[T]) -> Pooled<T> {
     let (m, k, n) = (g.out_channels, g.out_volume(), g.patch());
     let in_len = g.in_channels * g.in_volume();
     let mut sum = zeros(g.groups * m * n);

@@ -39,7 +39,7 @@ pub(super) fn weight_gradient<T: VectorFloat>(
     g: &Geometry,
     x: &[T],
     grad: &[T],
-) -> Vec<T> {
+) -> Pooled<T> {
     let weight = zeros(g.sizes()[1]);
     if x.is_empty() || grad.is_empty() || weight.is_empty() {
         return weight;
@@ -54,7 +54,7 @@ pub(super) fn weight_gradient<T: VectorFloat>(
 
 /// As [`weight_gradient`] over channels, by pairs: neighbouring outputs are the terms of a pair. `None` where pairs do not pay,
 /// or where their sums could have other bits.
-pub(super) fn by_pairs(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Vec<bf16>> {
+pub(super) fn by_pairs(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Pooled<bf16>> {
     // Where there is no instruction, tests run its twin.
     let pay = cfg!(test) || limits::pairs_pay();
     // A pair does not span two rows of outputs.
@@ -64,7 +64,7 @@ pub(super) fn by_pairs(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Vec<bf
 }
 
 /// The gradient over channels, of which `run` computes some regions.
-fn by_channels<T: VectorFloat>(g: &Geometry, x: &[T], grad: &[T], run: &(impl Fn(Region<T>) + Sync)) -> Vec<T> {
+fn by_channels<T: VectorFloat>(g: &Geometry, x: &[T], grad: &[T], run: &(impl Fn(Region<T>) + Sync)) -> Pooled<T> {
     let mut weight = zeros(g.sizes()[1]);
     let source = PaddedLayout::whole(g);
     let offsets = source.offsets(source.channel());
@@ -282,7 +282,7 @@ fn epilogue<S: Simd, T: VectorFloat>(
 }
 
 /// The gradient as dot products of rows of the output's gradient with windows on the images.
-fn by_dot_products<T: VectorFloat>(vectors: Width, layout: &PaddedLayout, x: &[T], grad: &[T]) -> Vec<T> {
+fn by_dot_products<T: VectorFloat>(vectors: Width, layout: &PaddedLayout, x: &[T], grad: &[T]) -> Pooled<T> {
     let g = layout.geometry();
     let len = g.sizes()[1];
     let mut sum = zeros(len);

@@ -135,7 +135,7 @@ pub(super) fn forward<T: VectorFloat>(
     x: &[T],
     weight: &[T],
     bias: Option<&[T]>,
-) -> Vec<T> {
+) -> Pooled<T> {
     let mut out = uninit_vec(g.sizes()[2]);
     if out.is_empty() {
         return out;
@@ -224,7 +224,7 @@ pub(super) fn input_gradient<T: VectorFloat>(
     grad: &[T],
     weight: &[T],
     bias: Option<&[T]>,
-) -> Vec<T> {
+) -> Pooled<T> {
     let mut out = zeros(g.sizes()[0]);
     if out.is_empty() {
         return out;

@@ -183,7 +183,7 @@ fn by_blocks<T: Float<Wide = f32>>(f: &dyn Function, x: &[&[T]], y: &mut [T]) {
 const WORK: usize = 8;
 
 /// The function of slices of one length, each element rounded once.
-pub(crate) fn map<T: MapSlices>(f: &dyn Function, x: &[&[T]]) -> Vec<T> {
+pub(crate) fn map<T: MapSlices>(f: &dyn Function, x: &[&[T]]) -> Pooled<T> {
     let mut y = uninit_vec(x[0].len());
     assert!(x.iter().all(|x| x.len() == y.len()), "slices of one length");
     let work = y.len() * WORK;

@@ -37,7 +37,7 @@ impl<'a, T: Gemm<Wide: Real>> Packed<'a, T> {
                 let at = |p: usize, j: usize| if layout == Layout::NT { j * k + p } else { p * n + j };
                 let mut rows = with_capacity(k * n);
                 rows.extend((0..k * n).map(|i| b[at(i / n, i % n)].widen()));
-                Storage::Rows(rows.into())
+                Storage::Rows(rows)
             }
         };
         Packed { k, n, storage }

@@ -1,199 +1,241 @@
-//! A pool of vectors: what one training step allocates, the next one needs in the same sizes.
+//! Buffers: memory that kernels write their results to, taken from one arena by all element types.
 //!
-//! Fresh memory costs page faults and clearing, which is more than an addition or a relu costs. So kernels allocate the
-//! vectors they write to from the pool, and tensors [`recycle`] them when the last one that shares a storage dies. There is
-//! one pool behind a lock, and not one for each thread, because a tensor may die on another thread than the one that made
-//! it. The lock is held for some tens of nanoseconds. The pool accepts only vectors that it allocated, so it never holds
-//! more than was in use at once, nor what a user made.
+//! Fresh memory costs page faults and clearing, which is more than an addition or a relu costs. What one training step
+//! allocates, the next one needs again, and what was an activation in 16 bit becomes a gradient in f32. So a buffer that dies
+//! gives its memory back to the [`Arena`], and the next one gets it, whatever its type. There is one arena behind a lock, and not
+//! one for each thread, because a tensor may die on another thread than the one that made it. The lock is held for some tens
+//! of nanoseconds.
 //!
 //! "Uninit" in a name means that the elements are whatever an earlier use left: valid numbers, but any.
 
 use std::{
-    any::{Any, TypeId},
-    collections::{BTreeMap, HashSet},
+    fmt,
+    mem::ManuallyDrop,
     ops::{Deref, DerefMut},
+    ptr::NonNull,
     sync::{Mutex, PoisonError},
 };
 
-/// The most bytes of unused memory that the pool of all tensors keeps for later: 512 MiB, enough for a step of most networks
-/// that are trained on a CPU. When more would be kept, all of it is freed. glibc would keep what is freed in blocks of less
-/// than 32 MiB for itself, so it is asked to return it to the system.
+use half::{bf16, f16};
+
+use super::{arena::Arena, scratch::Line};
+
+/// The most bytes of unused memory that are kept for tensors to come: 512 MiB, enough for a step of most networks that are
+/// trained on a CPU. Memory is taken from the system in chunks of 64 MiB, or more for a larger tensor. When more is unused than
+/// this, chunks of which nothing is in use go back to the system.
 pub const MAX_KEPT_BYTES: usize = 512 << 20;
 
-/// Vectors of fewer bytes are left to the allocator, which is as fast.
+/// Buffers of fewer bytes are left to the allocator, which is as fast.
 const SMALL: usize = 1024;
 
-/// The most addresses that are remembered. Those of vectors that never come back would otherwise pile up.
-const MAX_IN_USE: usize = 1 << 16;
+static ARENA: Mutex<Arena> = Mutex::new(Arena::new());
 
-/// What can be an element of a pooled vector.
-pub(crate) trait Item: Copy + Default + Send + 'static {}
-impl<T: Copy + Default + Send + 'static> Item for T {}
-
-struct Pool {
-    /// Unused vectors by element type, capacity and address.
-    kept: BTreeMap<(TypeId, usize, usize), Box<dyn Any + Send>>,
-    /// Bytes of `kept`.
-    bytes: usize,
-    /// Addresses of the vectors that were allocated and have not come back.
-    in_use: Option<HashSet<usize>>,
+/// What can be an element of a buffer.
+///
+/// # Safety
+/// Every pattern of bits is a value, unless `ONLY_SOME`, and then zeros are. No alignment is above that of a [`Line`].
+pub(crate) unsafe trait Item: Copy + Default + Send + Sync + 'static {
+    /// Whether not every pattern of bits is a value.
+    const ONLY_SOME: bool = false;
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { kept: BTreeMap::new(), bytes: 0, in_use: None });
+macro_rules! items {
+    ($($t:ty),*) => { $(
+        // SAFETY: numbers without gaps, of at most eight bytes each, or a line of them.
+        unsafe impl Item for $t {}
+    )* };
+}
+items!(f64, f32, f16, bf16, i64, u32, usize, (usize, usize), Line);
 
-fn bytes_of<T>(capacity: usize) -> usize {
-    capacity * size_of::<T>()
+// SAFETY: 0 is false.
+unsafe impl Item for bool {
+    const ONLY_SOME: bool = true;
 }
 
-/// A vector from the pool with a capacity of `len` elements or at most a quarter more, if there is one.
-fn reused<T: Item>(len: usize) -> Option<Vec<T>> {
-    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-    let id = TypeId::of::<T>();
-    let (&key, _) = pool.kept.range((id, len, 0)..=(id, len + len / 4, usize::MAX)).next()?;
-    let vector = *pool.kept.remove(&key)?.downcast::<Vec<T>>().ok()?;
-    pool.bytes -= bytes_of::<T>(key.1);
-    pool.in_use.get_or_insert_default().insert(key.2);
-    Some(vector)
+/// A vector whose memory comes from the arena, or that of a `Vec` that a user made. It does not grow beyond its capacity unless
+/// it has to.
+pub(crate) struct Pooled<T: Item> {
+    start: NonNull<T>,
+    len: usize,
+    capacity: usize,
+    /// Lines of the arena; 0 where the memory is that of a `Vec`. All elements within the capacity are values then.
+    lines: usize,
 }
 
-/// Remembers a vector that was made because the pool had none.
-fn remembered<T>(vector: Vec<T>) -> Vec<T> {
-    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-    let in_use = pool.in_use.get_or_insert_default();
-    if in_use.len() == MAX_IN_USE {
-        in_use.clear();
-    }
-    in_use.insert(vector.as_ptr() as usize);
-    vector
-}
-
-/// A vector from the pool with room for `len` elements, after `prepare`, or a `fresh` one.
-fn reused_or<T: Item>(len: usize, prepare: impl FnOnce(&mut Vec<T>), fresh: impl FnOnce() -> Vec<T>) -> Vec<T> {
-    if bytes_of::<T>(len) < SMALL {
-        return fresh();
-    }
-    match reused(len) {
-        Some(mut vector) => {
-            prepare(&mut vector);
-            vector
-        }
-        None => remembered(fresh()),
-    }
-}
-
-/// A vector of `len` elements, for those who write all of them.
-pub(crate) fn uninit_vec<T: Item>(len: usize) -> Vec<T> {
-    reused_or(len, |vector| vector.resize(len, T::default()), || vec![T::default(); len])
-}
-
-/// A vector of `len` zeros.
-pub(crate) fn zeros<T: Item>(len: usize) -> Vec<T> {
-    let clear = |vector: &mut Vec<T>| {
-        vector.clear();
-        vector.resize(len, T::default());
-    };
-    reused_or(len, clear, || vec![T::default(); len])
-}
-
-/// An empty vector with room for `len` elements.
-pub(crate) fn with_capacity<T: Item>(len: usize) -> Vec<T> {
-    reused_or(len, Vec::clear, || Vec::with_capacity(len))
-}
-
-/// A copy.
-pub(crate) fn copied<T: Item>(from: &[T]) -> Vec<T> {
-    let mut vector = with_capacity(from.len());
-    vector.extend_from_slice(from);
-    vector
-}
-
-/// Returns a vector to the pool; frees it when the pool did not allocate it.
-pub(crate) fn recycle<T: Item>(vector: Vec<T>) {
-    let bytes = bytes_of::<T>(vector.capacity());
-    if !(SMALL..=MAX_KEPT_BYTES).contains(&bytes) {
-        return;
-    }
-    let key = (TypeId::of::<T>(), vector.capacity(), vector.as_ptr() as usize);
-    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-    if !pool.in_use.as_mut().is_some_and(|in_use| in_use.remove(&key.2)) {
-        return;
-    }
-    let full = pool.bytes + bytes > MAX_KEPT_BYTES;
-    let unused = if full { std::mem::take(&mut pool.kept) } else { BTreeMap::new() };
-    pool.bytes = if full { bytes } else { pool.bytes + bytes };
-    pool.kept.insert(key, Box::new(vector));
-    drop(pool);
-    if full {
-        drop(unused);
-        return_to_system();
-    }
-}
-
-/// Asks the allocator to return freed memory to the system. glibc keeps freed blocks that are not at the end of its heap.
-/// Only large blocks are mappings of their own, which are unmapped at once, and glibc raises that threshold up to 32 MiB.
-/// Other allocators return memory without being asked.
-fn return_to_system() {
-    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
-    {
-        // As glibc declares it in `malloc.h`.
-        unsafe extern "C" {
-            fn malloc_trim(pad: usize) -> i32;
-        }
-        // SAFETY: `malloc_trim` takes a number, may be called from any thread, and touches no block that is in use.
-        unsafe { malloc_trim(0) };
-    }
-}
-
-/// A guard that recycles its vector when it is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Pooled<T: Item>(Vec<T>);
+// SAFETY: it owns its elements.
+unsafe impl<T: Item> Send for Pooled<T> {}
+// SAFETY: as above; nothing is changed through a shared reference.
+unsafe impl<T: Item> Sync for Pooled<T> {}
 
 impl<T: Item> Pooled<T> {
-    /// As [`uninit_vec`].
-    pub fn uninit(len: usize) -> Self {
-        Pooled(uninit_vec(len))
+    /// Room for `len` elements, all of which are values, and none of which is counted yet.
+    fn with_room(len: usize) -> Self {
+        let bytes = len.checked_mul(size_of::<T>()).expect("fewer bytes than addresses");
+        if bytes < SMALL {
+            let mut vector = vec![T::default(); len];
+            vector.clear();
+            return vector.into();
+        }
+        let lines = bytes.div_ceil(size_of::<Line>());
+        let (start, lines) = ARENA.lock().unwrap_or_else(PoisonError::into_inner).take(lines);
+        let capacity = lines * size_of::<Line>() / size_of::<T>();
+        if T::ONLY_SOME {
+            // SAFETY: the lines are this buffer's.
+            unsafe { start.as_ptr().write_bytes(0, lines) };
+        }
+        Pooled { start: start.cast(), len: 0, capacity, lines }
     }
 
-    /// As [`zeros`].
+    /// `len` elements, for those who write all of them.
+    pub fn uninit(len: usize) -> Self {
+        let mut buffer = Pooled::with_room(len);
+        buffer.len = len;
+        buffer
+    }
+
+    /// `len` zeros.
     pub fn zeros(len: usize) -> Self {
-        Pooled(zeros(len))
+        let mut buffer = Pooled::uninit(len);
+        buffer.fill(T::default());
+        buffer
     }
 
     /// The items of an iterator, of which there are at most `capacity`.
     pub fn collect(capacity: usize, items: impl Iterator<Item = T>) -> Self {
-        let mut vector = with_capacity(capacity);
-        vector.extend(items);
-        Pooled(vector)
+        let mut buffer = with_capacity(capacity);
+        buffer.extend(items);
+        buffer
     }
 
-    /// The vector itself, which is no longer recycled here.
-    pub fn into_vec(mut self) -> Vec<T> {
-        std::mem::take(&mut self.0)
+    /// Adds elements at the end.
+    pub fn extend(&mut self, items: impl IntoIterator<Item = T>) {
+        let items = items.into_iter();
+        let count = items.size_hint();
+        if self.lines > 0 && count.1 == Some(count.0) && count.0 <= self.capacity - self.len {
+            // SAFETY: elements within the capacity are values, and those behind the others are nobody else's.
+            let rest = unsafe { std::slice::from_raw_parts_mut(self.start.add(self.len).as_ptr(), count.0) };
+            rest.iter_mut().zip(items).for_each(|(place, item)| *place = item);
+            self.len += count.0;
+        } else {
+            items.for_each(|item| self.push(item));
+        }
+    }
+
+    /// Adds elements at the end.
+    pub fn extend_from_slice(&mut self, items: &[T]) {
+        self.extend(items.iter().copied());
+    }
+
+    /// Adds an element at the end.
+    pub fn push(&mut self, item: T) {
+        if self.len == self.capacity {
+            let mut more = Pooled::with_room((2 * self.len).max(8));
+            more.len = self.len;
+            more.copy_from_slice(self);
+            *self = more;
+        }
+        // SAFETY: there is room behind the last element.
+        unsafe { self.start.add(self.len).write(item) };
+        self.len += 1;
+    }
+
+    /// Where the elements lie. As the memory is not borrowed, it may be written to while the pointer is kept.
+    pub(super) fn start(&self) -> NonNull<T> {
+        self.start
+    }
+}
+
+/// As [`Pooled::uninit`].
+pub(crate) fn uninit_vec<T: Item>(len: usize) -> Pooled<T> {
+    Pooled::uninit(len)
+}
+
+/// As [`Pooled::zeros`].
+pub(crate) fn zeros<T: Item>(len: usize) -> Pooled<T> {
+    Pooled::zeros(len)
+}
+
+/// No elements, and room for `len`.
+pub(crate) fn with_capacity<T: Item>(len: usize) -> Pooled<T> {
+    Pooled::with_room(len)
+}
+
+/// A copy.
+pub(crate) fn copied<T: Item>(from: &[T]) -> Pooled<T> {
+    let mut buffer = uninit_vec(from.len());
+    buffer.copy_from_slice(from);
+    buffer
+}
+
+impl<T: Item> FromIterator<T> for Pooled<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        let items = items.into_iter();
+        Pooled::collect(items.size_hint().0, items)
     }
 }
 
 impl<T: Item> From<Vec<T>> for Pooled<T> {
     fn from(vector: Vec<T>) -> Self {
-        Pooled(vector)
+        let mut vector = ManuallyDrop::new(vector);
+        let (len, capacity) = (vector.len(), vector.capacity());
+        let start = NonNull::new(vector.as_mut_ptr()).expect("no vector begins at 0");
+        Pooled { start, len, capacity, lines: 0 }
+    }
+}
+
+impl<T: Item> Drop for Pooled<T> {
+    fn drop(&mut self) {
+        if self.lines == 0 {
+            // SAFETY: these are the parts of a vector.
+            drop(unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.len, self.capacity) });
+            return;
+        }
+        let mut arena = ARENA.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused = arena.give_back(self.start.cast(), self.lines, MAX_KEPT_BYTES);
+        // The system takes its time, and others need the lock.
+        drop(arena);
+        drop(unused);
     }
 }
 
 impl<T: Item> Deref for Pooled<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        &self.0
+        // SAFETY: so many elements are values, and borrowed with the buffer.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl<T: Item> DerefMut for Pooled<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        &mut self.0
+        // SAFETY: as for `deref`, and borrowed by nobody else.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
-impl<T: Item> Drop for Pooled<T> {
-    fn drop(&mut self) {
-        recycle(std::mem::take(&mut self.0));
+impl<T: Item> Default for Pooled<T> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<'a, T: Item> IntoIterator for &'a Pooled<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<T: Item + PartialEq> PartialEq for Pooled<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Item + fmt::Debug> fmt::Debug for Pooled<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 
@@ -205,11 +247,11 @@ pub(crate) enum Elements<'a, T: Item> {
 }
 
 impl<T: Item> Elements<'_, T> {
-    /// A vector of the elements.
-    pub fn into_vec(self) -> Vec<T> {
+    /// The elements in a buffer of their own.
+    pub fn into_buffer(self) -> Pooled<T> {
         match self {
             Elements::Borrowed(slice) => copied(slice),
-            Elements::Pooled(vector) => vector.into_vec(),
+            Elements::Pooled(buffer) => buffer,
         }
     }
 }
@@ -225,7 +267,7 @@ impl<T: Item> Deref for Elements<'_, T> {
     fn deref(&self) -> &[T] {
         match self {
             Elements::Borrowed(slice) => slice,
-            Elements::Pooled(vector) => vector,
+            Elements::Pooled(buffer) => buffer,
         }
     }
 }
@@ -234,47 +276,53 @@ impl<T: Item> Deref for Elements<'_, T> {
 mod tests {
     use super::*;
 
-    // Other tests use the pool at the same time, each of these a type of its own.
-
+    /// Other tests use the arena at the same time, so none can say where a buffer lies.
     #[test]
-    fn what_was_recycled_is_allocated_again() {
-        #[derive(Clone, Copy, Default, PartialEq, Debug)]
-        struct Own(u32);
-        let mut vector = uninit_vec::<Own>(1000);
-        let address = vector.as_ptr();
-        vector.fill(Own(7));
-        vector.truncate(900);
-        recycle(vector);
-        assert!(reused::<Own>(799).is_none(), "it would waste more than a quarter");
-        assert!(reused::<Own>(1001).is_none(), "it is too small");
-        let vector = uninit_vec::<Own>(950);
-        assert_eq!((vector.as_ptr(), vector.len()), (address, 950));
-        assert!(vector[..900].iter().all(|&x| x == Own(7)), "it is not cleared");
-        recycle(vector);
-        let vector = zeros::<Own>(1000);
-        assert_eq!(vector.as_ptr(), address);
-        assert!(vector.iter().all(|&x| x == Own(0)));
-        recycle(vector);
-        let vector = with_capacity::<Own>(800);
-        assert_eq!((vector.as_ptr(), vector.len()), (address, 0));
-        let other = with_capacity::<Own>(800);
-        assert_ne!(other.as_ptr(), address, "it is in use");
-        drop(Pooled(vector));
-        let copy = copied(&[Own(3); 800]);
-        assert_eq!(copy.as_ptr(), address);
+    fn buffers_hold_what_was_written_whatever_their_memory_held() {
+        for round in 0..3u32 {
+            for len in [0, 1, 100, 255, 256, 257, 5000] {
+                let mut words = uninit_vec::<u32>(len);
+                words.iter_mut().zip(round..).for_each(|(word, i)| *word = i);
+                let twice = copied(&words);
+                drop(words);
+                let low = Pooled::collect(len, (0..len).map(|i| bf16::from_bits(i as u16)));
+                assert!(twice.iter().zip(round..).all(|(&word, i)| word == i) && twice.len() == len);
+                assert!(low.iter().enumerate().all(|(i, x)| x.to_bits() == i as u16) && low.len() == len);
+                assert!(zeros::<f64>(len).iter().all(|&x| x == 0.0));
+                assert!(uninit_vec::<bool>(len).iter().all(|&x| !x), "other bits are no bool");
+                assert!((low.as_ptr() as usize).is_multiple_of(64) || 2 * len < SMALL);
+            }
+        }
     }
 
     #[test]
-    fn neither_what_the_pool_did_not_allocate_nor_what_is_small_is_kept() {
-        #[derive(Clone, Copy, Default)]
-        struct Own(#[allow(dead_code)] u64);
-        let foreign = vec![Own(1); 1000];
-        // Where a vector of the pool lay that was dropped and not recycled, its address is still remembered.
-        POOL.lock().unwrap().in_use.as_mut().map(|in_use| in_use.remove(&(foreign.as_ptr() as usize)));
-        recycle(foreign);
-        assert!(reused::<Own>(1000).is_none());
-        recycle(uninit_vec::<Own>(100));
-        assert!(reused::<Own>(100).is_none());
-        recycle(Vec::<Own>::new());
+    fn a_buffer_grows_where_more_comes_than_it_was_made_for() {
+        for capacity in [0, 7, 300] {
+            let mut buffer = with_capacity(capacity);
+            (0..1000i64).for_each(|i| buffer.push(i));
+            buffer.extend_from_slice(&[1000, 1001]);
+            buffer.extend((1002..2000).filter(|i| i % 2 == 0));
+            assert_eq!(buffer[..1002], *(0..1002).collect::<Vec<i64>>());
+            assert_eq!(buffer[1002..], *(1002..2000).step_by(2).collect::<Vec<i64>>());
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_vector_stays_where_it_is() {
+        let vector = vec![1f32; 1000];
+        let address = vector.as_ptr();
+        let buffer = Pooled::from(vector);
+        assert_eq!((buffer.as_ptr(), buffer.len(), buffer[999]), (address, 1000, 1.0));
+        assert!(Pooled::<f32>::default().is_empty());
+    }
+
+    #[test]
+    fn buffers_die_on_other_threads() {
+        let made: Vec<Pooled<u32>> = (0..8).map(|i| Pooled::collect(4000, std::iter::repeat_n(i, 4000))).collect();
+        std::thread::scope(|threads| {
+            for (i, buffer) in made.into_iter().enumerate() {
+                threads.spawn(move || assert!(buffer.iter().all(|&word| word == i as u32)));
+            }
+        });
     }
 }

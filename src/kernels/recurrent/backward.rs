@@ -7,7 +7,7 @@ use crate::kernels::{
     elementwise::math::tanh,
     float::Real,
     gemm::{Added, Gemm, Layout, Packed},
-    memory::{Pooled, zeros},
+    memory::{Item, Pooled, zeros},
     reduce,
     simd::{Body, vectorized},
     threads::{self, Shared},
@@ -25,14 +25,14 @@ pub(crate) struct Needs {
 
 /// The gradients of what a layer reads; empty where none is asked for.
 #[derive(Default)]
-pub(crate) struct Gradients<T> {
-    pub x: Vec<T>,
-    pub weight_ih: Vec<T>,
-    pub weight_hh: Vec<T>,
-    pub biases: [Vec<T>; 2],
-    pub h: Vec<T>,
+pub(crate) struct Gradients<T: Item> {
+    pub x: Pooled<T>,
+    pub weight_ih: Pooled<T>,
+    pub weight_hh: Pooled<T>,
+    pub biases: [Pooled<T>; 2],
+    pub h: Pooled<T>,
     /// Of an LSTM.
-    pub c: Vec<T>,
+    pub c: Pooled<T>,
 }
 
 /// The gradients, given those of `y`.
@@ -52,10 +52,10 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
     let mut to_state_gates = Pooled::uninit(if gating == Gating::Gru { places * width } else { 0 });
     let mut before = Pooled::uninit(places * hidden);
     let mut h = Pooled::zeros(batch * hidden);
-    let mut carried = Pooled::from(match gating {
-        Gating::Lstm => T::widen_slice(&grad[places * hidden..]).into_vec(),
+    let mut carried = match gating {
+        Gating::Lstm => T::widen_slice(&grad[places * hidden..]).into_buffer(),
         _ => zeros(batch * hidden),
-    });
+    };
     let steps = StepsBackward {
         layer,
         weight: weight.as_ref(),
@@ -75,9 +75,9 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
     let product = |layout, mkn, a: &[T], b: &[T]| product(layout, mkn, a, b, Added::Nothing);
     let mut grads = Gradients::default();
     if needs.state {
-        grads.h = T::narrow_vec(h.into_vec());
+        grads.h = T::narrow_vec(h);
         if gating == Gating::Lstm {
-            grads.c = T::narrow_vec(carried.into_vec());
+            grads.c = T::narrow_vec(carried);
         }
     }
     if needs.x {

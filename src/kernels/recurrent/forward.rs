@@ -14,13 +14,13 @@ use crate::kernels::{
 
 /// The layer over its input: the output `[batch, time, hidden]`, followed by the last c of an LSTM; and what the backward pass
 /// needs.
-pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T>) -> (Vec<T>, Saved<Vec<T>>) {
+pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T>) -> (Pooled<T>, Saved<Pooled<T>>) {
     let Layer { gating, batch, time, inputs, hidden, .. } = *layer;
     let (places, width) = (batch * time, layer.width());
     // The two biases are added at once where nothing comes between them.
     let mut own = Pooled::zeros(hidden);
     let bias = given.biases.map(|[of_input, of_state]| {
-        let (mut bias, of_state) = (Pooled::from(T::widen_slice(of_input).into_vec()), T::widen_slice(of_state));
+        let (mut bias, of_state) = (T::widen_slice(of_input).into_buffer(), T::widen_slice(of_state));
         let together = if gating == Gating::Gru { 2 * hidden } else { width };
         bias.iter_mut().zip(&of_state[..together]).for_each(|(bias, &other)| *bias += other);
         own[..width - together].copy_from_slice(&of_state[together..]);
@@ -33,7 +33,7 @@ pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T
         [packed(inputs, given.weight_ih), packed(hidden, given.weight_hh)]
     });
     let in_place = |a: &[T], k: usize, weight: &[T], added| {
-        Pooled::from(product(Layout::NT, (batch, k, width), &T::widen_slice(a), &T::widen_slice(weight), added))
+        product(Layout::NT, (batch, k, width), &T::widen_slice(a), &T::widen_slice(weight), added)
     };
     let [mut gates, mut from_state] = if several {
         [Pooled::uninit(places * width), Pooled::default()]
@@ -58,7 +58,7 @@ pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T
     for (row, c) in states[places * hidden..].chunks_exact_mut(hidden).enumerate() {
         T::narrow_into(&cells[(row * time + layer.at(time - 1)) * hidden..][..hidden], c);
     }
-    let gates = if gating.is_plain() { Vec::new() } else { T::narrow_vec(gates.into_vec()) };
+    let gates = if gating.is_plain() { Pooled::default() } else { T::narrow_vec(gates) };
     (states, Saved { gates, cells: T::narrow_vec(cells) })
 }
 

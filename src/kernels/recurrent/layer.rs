@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::kernels::{
     float::Real,
     gemm::{Added, Gemm, Layout, Products, products},
-    memory::uninit_vec,
+    memory::{Pooled, uninit_vec},
 };
 
 /// How the next state follows from the gates.
@@ -95,7 +95,7 @@ pub(super) fn product<R: Gemm>(
     a: &[R],
     b: &[R],
     added: Added<R>,
-) -> Vec<R> {
+) -> Pooled<R> {
     let mut out = uninit_vec(mkn.0 * mkn.2);
     products(&Products { layout, mkn, a, b, terms: &[vec![(0, 0)]], added }, &mut out);
     out

@@ -103,12 +103,12 @@ fn params<'a, R: Real>(params: Option<&'a [R]>, rows: &Rows, none: R) -> Cow<'a,
 
 /// The result of [`normalize`], and the statistics of each row.
 pub(crate) struct Normalized<T: Float> {
-    pub y: Vec<T>,
-    pub means: Vec<T::Wide>,
+    pub y: Pooled<T>,
+    pub means: Pooled<T::Wide>,
     /// Mean squared deviations from the mean: the biased variances.
-    pub variances: Vec<T::Wide>,
+    pub variances: Pooled<T::Wide>,
     /// `sqrt(variance + eps)`.
-    pub deviations: Vec<T::Wide>,
+    pub deviations: Pooled<T::Wide>,
 }
 
 /// `(x - mean) * (gamma / deviation) + beta`: in this order, the bits are those of MindSpore's CPU kernel. Where each element
@@ -120,7 +120,7 @@ pub(crate) fn normalize<T: Float>(
     statistics: Statistics,
     eps: f64,
     x: &[T],
-    given: (Vec<T::Wide>, Vec<T::Wide>),
+    given: (Pooled<T::Wide>, Pooled<T::Wide>),
     gamma: Option<&[T::Wide]>,
     beta: Option<&[T::Wide]>,
 ) -> Normalized<T> {
@@ -195,9 +195,9 @@ impl<R: Real> Body for RowForward<'_, R> {
 
 /// The gradients of [`normalize`].
 pub(crate) struct Gradients<T: Float> {
-    pub x: Vec<T>,
-    pub gamma: Vec<T::Wide>,
-    pub beta: Vec<T::Wide>,
+    pub x: Pooled<T>,
+    pub gamma: Pooled<T::Wide>,
+    pub beta: Pooled<T::Wide>,
 }
 
 /// Where the statistics come from, and so how they depend on x.
@@ -247,7 +247,7 @@ pub(crate) fn backward<T: Float>(
             rows.scatter(&x_row, row, to);
         }
     });
-    let over_blocks = |parts: Vec<T::Wide>| if blocks == 1 { parts } else { sum_middle(&parts, 1, blocks, count) };
+    let over_blocks = |parts: Pooled<T::Wide>| if blocks == 1 { parts } else { sum_middle(&parts, 1, blocks, count) };
     Gradients { x: to_x, gamma: over_blocks(to_gamma), beta: over_blocks(to_beta) }
 }
 

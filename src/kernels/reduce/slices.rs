@@ -68,7 +68,7 @@ fn saved_len<R>(f: &dyn SliceFunction<R>, n: usize) -> usize {
 }
 
 /// f of `count` slices of `n` elements, each result rounded once.
-pub(crate) fn over_slices<T: Float>(f: &dyn SliceFunction<T::Wide>, x: &[T], count: usize, n: usize) -> Vec<T> {
+pub(crate) fn over_slices<T: Float>(f: &dyn SliceFunction<T::Wide>, x: &[T], count: usize, n: usize) -> Pooled<T> {
     in_groups(count, n, result_len(f, n), |slices, [wide, _, y], out| {
         let x = T::widened(&x[slices.start * n..slices.end * n], wide);
         let y = &mut y[..out.len()];
@@ -84,7 +84,7 @@ pub(crate) fn over_slices_backward<T: Float>(
     dy: &[T],
     count: usize,
     n: usize,
-) -> Vec<T> {
+) -> Pooled<T> {
     let (m, k) = (result_len(f, n), saved_len(f, n));
     in_groups(count, n, n, |slices, [wide_saved, wide_dy, dx], out| {
         let saved = T::widened(&saved[slices.start * k..slices.end * k], wide_saved);
@@ -141,7 +141,7 @@ fn in_groups<T: Float>(
     n: usize,
     m: usize,
     fill: impl Fn(Range<usize>, [&mut [T::Wide]; 3], &mut [T]) + Sync,
-) -> Vec<T> {
+) -> Pooled<T> {
     let mut out = uninit_vec(count * m);
     let group = (BLOCK / n.max(1)).max(1);
     if out.is_empty() {

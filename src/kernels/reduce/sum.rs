@@ -185,7 +185,7 @@ pub(crate) fn fill<R: Real>(x: Option<&[R]>, y: &mut [R], f: impl Fn(R) -> R) {
 }
 
 /// Sums over the middle axis of `outer x n x inner`, not yet rounded.
-pub(crate) fn sum_middle<T: Float>(x: &[T], outer: usize, n: usize, inner: usize) -> Vec<T::Wide> {
+pub(crate) fn sum_middle<T: Float>(x: &[T], outer: usize, n: usize, inner: usize) -> Pooled<T::Wide> {
     let row = if inner == 1 { n } else { inner };
     // f32 and f64 need no space to widen to.
     let mut space = Pooled::uninit(if T::DTYPE == T::Wide::DTYPE { 0 } else { together(row) * row });
@@ -281,7 +281,7 @@ mod tests {
             let columns: Vec<f32> = x.iter().flat_map(|&x| [x, -x, 2.0 * x]).collect();
             let sums = sum_middle(&columns, 1, n, 3);
             assert!((sums[0] as f64 - exact).abs() <= bound, "{n}");
-            assert_eq!(sums, [sums[0], -sums[0], 2.0 * sums[0]]);
+            assert_eq!(sums[..], [sums[0], -sums[0], 2.0 * sums[0]]);
         }
     }
 }

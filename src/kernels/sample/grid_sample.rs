@@ -1,6 +1,9 @@
 //! Sampling of a picture at the positions of a grid.
 
-use crate::kernels::float::Real;
+use crate::kernels::{
+    float::Real,
+    memory::{Pooled, zeros},
+};
 
 /// How positions between elements, or outside of them, are read.
 #[derive(Clone, Copy)]
@@ -100,9 +103,9 @@ impl Sizes {
 }
 
 /// The sampled picture.
-pub(crate) fn grid_sample<R: Real>(x: &[R], grid: &[R], sizes: &Sizes, sampling: Sampling) -> Vec<R> {
+pub(crate) fn grid_sample<R: Real>(x: &[R], grid: &[R], sizes: &Sizes, sampling: Sampling) -> Pooled<R> {
     let (len, positions) = (sizes.picture_len(), sizes.positions);
-    let mut y = vec![R::zero(); sizes.n * sizes.c * positions];
+    let mut y = zeros(sizes.n * sizes.c * positions);
     sizes.each_position(grid, sampling, |sample, position, read| {
         for channel in sample * sizes.c..(sample + 1) * sizes.c {
             let x = &x[channel * len..][..len];
@@ -120,9 +123,9 @@ pub(crate) fn grid_sample_backward<R: Real>(
     grid: &[R],
     sizes: &Sizes,
     sampling: Sampling,
-) -> (Vec<R>, Vec<R>) {
+) -> (Pooled<R>, Pooled<R>) {
     let (len, positions, axes) = (sizes.picture_len(), sizes.positions, sizes.axes);
-    let (mut dx, mut dgrid) = (vec![R::zero(); x.len()], vec![R::zero(); grid.len()]);
+    let (mut dx, mut dgrid) = (zeros(x.len()), zeros(grid.len()));
     sizes.each_position(grid, sampling, |sample, position, read| {
         let dgrid = &mut dgrid[(sample * positions + position) * axes..][..axes];
         for channel in sample * sizes.c..(sample + 1) * sizes.c {

@@ -69,7 +69,7 @@ fn even_step(windows: &Windows) -> Option<usize> {
 }
 
 /// The largest element of each window, and its index inside the window; the first NaN wins over everything.
-pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Vec<T>, Pooled<u32>) {
+pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Pooled<T>, Pooled<u32>) {
     let (len, outputs) = (in_volume(windows), out_volume(windows));
     let (mut out, mut indices) = (uninit_vec(planes * outputs), Pooled::uninit(planes * outputs));
     if out.is_empty() {
@@ -206,7 +206,7 @@ fn starts_and_offsets(windows: &Windows) -> (Pooled<usize>, Vec<usize>) {
     for_each_window(windows, |[rd, rh, rw], _| starts.push((rd.start * h.input + rh.start) * w.input + rw.start));
     let offset =
         |index: usize| (index / long_w / long_h * h.input + index / long_w % long_h) * w.input + index % long_w;
-    (Pooled::from(starts), (0..window_volume(windows)).map(offset).collect())
+    (starts, (0..window_volume(windows)).map(offset).collect())
 }
 
 /// Where in its plane the element is that was the largest of each window.
@@ -217,7 +217,7 @@ pub(crate) fn max_places(windows: &Windows, indices: &[u32]) -> Vec<i64> {
 }
 
 /// Adds each gradient to the element that was the largest. Overlapping windows are summed in the wide dtype and rounded once.
-pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: &[u32], grad: &[T]) -> Vec<T> {
+pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: &[u32], grad: &[T]) -> Pooled<T> {
     let (len, outputs) = (in_volume(windows), out_volume(windows));
     let mut out = uninit_vec(planes * len);
     if outputs == 0 {
@@ -238,7 +238,7 @@ pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: 
 }
 
 /// The sum of each window divided by its count, rounded once.
-pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Vec<T> {
+pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Pooled<T> {
     let [_, h, w] = windows;
     let (len, outputs) = (in_volume(windows), out_volume(windows));
     let mut out = uninit_vec(planes * outputs);
@@ -263,7 +263,7 @@ pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Ve
 }
 
 /// Spreads each gradient evenly over its window. Overlapping windows are summed in the wide dtype and rounded once.
-pub(crate) fn average_backward<T: Float>(windows: &Windows, planes: usize, grad: &[T]) -> Vec<T> {
+pub(crate) fn average_backward<T: Float>(windows: &Windows, planes: usize, grad: &[T]) -> Pooled<T> {
     let [_, h, w] = windows;
     let (len, outputs) = (in_volume(windows), out_volume(windows));
     let (mut out, mut sums) = (uninit_vec(planes * len), Pooled::uninit(len));

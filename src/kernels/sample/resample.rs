@@ -1,6 +1,9 @@
 //! Changing the length of an axis: each element of the result is a weighted sum of few elements of the axis.
 
-use crate::kernels::float::Real;
+use crate::kernels::{
+    float::Real,
+    memory::{Pooled, zeros},
+};
 
 /// For each element of the result, the elements of the axis it is made of, with their weights.
 pub(crate) type Taps = Vec<Vec<(usize, f64)>>;
@@ -14,15 +17,15 @@ pub(crate) struct ResampledAxis {
 }
 
 /// The sums, in place of the axis.
-pub(crate) fn resample<R: Real>(x: &[R], axis: ResampledAxis, taps: &Taps) -> Vec<R> {
-    let mut out = vec![R::zero(); axis.outer * taps.len() * axis.inner];
+pub(crate) fn resample<R: Real>(x: &[R], axis: ResampledAxis, taps: &Taps) -> Pooled<R> {
+    let mut out = zeros(axis.outer * taps.len() * axis.inner);
     each_row(axis, taps, |from, to, weight: R| add(&mut out[to..][..axis.inner], &x[from..][..axis.inner], weight));
     out
 }
 
 /// The gradient of `x`, given that of the sums.
-pub(crate) fn resample_backward<R: Real>(dy: &[R], axis: ResampledAxis, taps: &Taps) -> Vec<R> {
-    let mut dx = vec![R::zero(); axis.outer * axis.len * axis.inner];
+pub(crate) fn resample_backward<R: Real>(dy: &[R], axis: ResampledAxis, taps: &Taps) -> Pooled<R> {
+    let mut dx = zeros(axis.outer * axis.len * axis.inner);
     each_row(axis, taps, |from, to, weight: R| add(&mut dx[from..][..axis.inner], &dy[to..][..axis.inner], weight));
     dx
 }

@@ -1,6 +1,6 @@
 //! Iteration over several arrays that are broadcast to one shape.
 
-use crate::kernels::memory::{Item, with_capacity};
+use crate::kernels::memory::{Item, Pooled, with_capacity};
 
 /// How `N` contiguous arrays are read when each is broadcast to one common shape.
 ///
@@ -92,7 +92,12 @@ pub(crate) fn broadcast_indices(to: &[usize], shape: &[usize]) -> Vec<usize> {
 }
 
 /// `f` of every pair of elements.
-pub(crate) fn zip<A: Copy, B: Copy, O: Item>(walk: &Broadcast<2>, a: &[A], b: &[B], f: impl Fn(A, B) -> O) -> Vec<O> {
+pub(crate) fn zip<A: Copy, B: Copy, O: Item>(
+    walk: &Broadcast<2>,
+    a: &[A],
+    b: &[B],
+    f: impl Fn(A, B) -> O,
+) -> Pooled<O> {
     let mut out = with_capacity(walk.len());
     walk.each_row(|len, [pa, pb]| {
         let (a, b) = (&a[pa.start..], &b[pb.start..]);
@@ -113,7 +118,7 @@ pub(crate) fn zip3<A: Copy, B: Copy, C: Copy, O: Item>(
     b: &[B],
     c: &[C],
     f: impl Fn(A, B, C) -> O,
-) -> Vec<O> {
+) -> Pooled<O> {
     let mut out = with_capacity(walk.len());
     walk.each_row(|len, runs| {
         let [pa, pb, pc] = runs;
@@ -151,10 +156,10 @@ mod tests {
                 let walk = Broadcast::new(&to, [a, b]);
                 let index = |i: usize| [i / 6, i / 2 % 3, 0, i % 2];
                 let want: Vec<_> = (0..12).map(|i| (flat(&index(i), a), flat(&index(i), b))).collect();
-                assert_eq!(zip(&walk, &data, &data, |a, b| (a, b)), want, "{a:?} {b:?}");
+                assert_eq!(zip(&walk, &data, &data, |a, b| (a, b))[..], want, "{a:?} {b:?}");
                 let walk = Broadcast::new(&to, [a, b, &to]);
-                let want: Vec<_> = want.into_iter().enumerate().map(|(i, (a, b))| (a, b, i)).collect();
-                assert_eq!(zip3(&walk, &data, &data, &data, |a, b, c| (a, b, c)), want, "{a:?} {b:?}");
+                let want: Vec<_> = want.into_iter().enumerate().map(|(i, (a, b))| (a, 100 * b + i)).collect();
+                assert_eq!(zip3(&walk, &data, &data, &data, |a, b, c| (a, 100 * b + c))[..], want, "{a:?} {b:?}");
             }
         }
     }

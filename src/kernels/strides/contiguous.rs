@@ -2,7 +2,7 @@
 
 use ndarray::ArrayViewD;
 
-use crate::kernels::memory::{Item, copied, uninit_vec};
+use crate::kernels::memory::{Item, Pooled, copied, uninit_vec};
 
 /// Length and distance in elements of one axis of a view.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,7 +15,7 @@ struct Axis {
 const TILE: usize = 16;
 
 /// The elements of a view in row-major order.
-pub(crate) fn row_major<T: Item>(x: &ArrayViewD<'_, T>) -> Vec<T> {
+pub(crate) fn row_major<T: Item>(x: &ArrayViewD<'_, T>) -> Pooled<T> {
     if let Some(slice) = x.as_slice() {
         return copied(slice);
     }
@@ -153,12 +153,12 @@ mod tests {
                     view.invert_axis(Axis(3));
                 }
                 let view = view.permuted_axes(IxDyn(&order));
-                assert_eq!(row_major(&view), view.iter().copied().collect::<Vec<_>>(), "{order:?} {variant}");
+                assert_eq!(row_major(&view)[..], view.iter().copied().collect::<Vec<_>>(), "{order:?} {variant}");
             }
         }
-        let row = ArrayD::from_shape_vec(IxDyn(&[4]), vec![1, 2, 3, 4]).unwrap();
+        let row = ArrayD::from_shape_vec(IxDyn(&[4]), vec![1i64, 2, 3, 4]).unwrap();
         let stretched = row.broadcast(IxDyn(&[3, 2, 4])).unwrap();
-        assert_eq!(row_major(&stretched), stretched.iter().copied().collect::<Vec<_>>());
+        assert_eq!(row_major(&stretched)[..], stretched.iter().copied().collect::<Vec<_>>());
         assert!(row_major(&whole.slice_axis(Axis(0), Slice::from(0..0))).is_empty());
     }
 }

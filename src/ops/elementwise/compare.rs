@@ -115,7 +115,7 @@ impl Tensor {
     pub fn logical_not(&self) -> Result<Tensor> {
         dispatch(Op::LogicalNot, &[self], |inputs| {
             only_bool(&inputs[0])?;
-            let not = elements::<bool>(&inputs[0]).iter().map(|x| !x).collect();
+            let not: Vec<bool> = elements::<bool>(&inputs[0]).iter().map(|x| !x).collect();
             Array::from_vec::<bool>(not, inputs[0].shape()).map(Forward::constant)
         })
     }

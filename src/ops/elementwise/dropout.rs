@@ -33,7 +33,7 @@ impl Tensor {
             let mut kept = with_capacity(x.len());
             kept.extend((0..x.len()).map(|_| !rng.random_bool(p)));
             let value = by_float!(x, T => masked::<T>(x, &kept, 1.0 - p))?;
-            let mask = Tensor::from_vec(kept, x.shape())?;
+            let mask = Tensor::from_array(Array::from_vec(kept, x.shape())?);
             Ok(Forward::new(value, vec![mask], move |back| {
                 let mask = elements::<bool>(&back.saved[0]);
                 let grad = by_float!(back.grad, T => masked::<T>(back.grad, &mask, 1.0 - p))?;

@@ -52,18 +52,18 @@ pub(crate) fn meet(a: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
 }
 
 /// Sums over the axes that broadcasting had stretched, in a fixed pairwise order.
-pub(crate) fn sum_to<R: Real>(x: Vec<R>, from: &[usize], to: &[usize]) -> Vec<R> {
+pub(crate) fn sum_to<R: Real>(x: Pooled<R>, from: &[usize], to: &[usize]) -> Pooled<R> {
     let padded = std::iter::repeat_n(&1, from.len() - to.len()).chain(to);
     let stretched: Vec<usize> =
         padded.zip(from).enumerate().filter(|(_, (to, from))| to != from).map(|(i, _)| i).collect();
     if stretched.is_empty() {
         return x;
     }
-    sum_over::<R>(&Pooled::from(x), from, &stretched)
+    sum_over::<R>(&x, from, &stretched)
 }
 
 /// Sums over axes, given in rising order, in a fixed pairwise order, not yet rounded. What is left is in row-major order.
-pub(crate) fn sum_over<T: Float>(x: &[T], shape: &[usize], axes: &[usize]) -> Vec<T::Wide> {
+pub(crate) fn sum_over<T: Float>(x: &[T], shape: &[usize], axes: &[usize]) -> Pooled<T::Wide> {
     let mut shape = shape.to_vec();
     let mut sums: Option<Pooled<T::Wide>> = None;
     let mut left = axes;
@@ -79,10 +79,10 @@ pub(crate) fn sum_over<T: Float>(x: &[T], shape: &[usize], axes: &[usize]) -> Ve
             None => reduce::sum_middle(x, outer, n, inner),
             Some(sums) => reduce::sum_middle::<T::Wide>(sums, outer, n, inner),
         };
-        sums = Some(next.into());
+        sums = Some(next);
         shape[first..=last].fill(1);
     }
-    sums.map_or_else(|| T::widen_slice(x).into_vec(), Pooled::into_vec)
+    sums.unwrap_or_else(|| T::widen_slice(x).into_buffer())
 }
 
 /// A differentiable function of two tensors, reduced or not, with one rounding.
@@ -185,7 +185,6 @@ fn value_of<T: Stored + MapSlices + Float<Wide: MapSlices>>(
     }
     let mut pairs = with_capacity(walk.len());
     map_stretched(f, &walk, inputs, &mut |part| pairs.extend_from_slice(part));
-    let pairs = Pooled::from(pairs);
     let divisor = T::Wide::of(reduction.divisor(pairs.len()));
     Array::from_vec(vec![T::narrow(reduce::sum(&pairs) / divisor)], &[])
 }
@@ -195,7 +194,7 @@ fn rounded<T: Float<Wide: MapSlices>, const N: usize>(
     f: &dyn Function,
     walk: &Broadcast<N>,
     inputs: [Input<'_, T>; N],
-) -> Vec<T> {
+) -> Pooled<T> {
     let (mut values, mut done) = (uninit_vec(walk.len()), 0);
     map_stretched(f, walk, inputs, &mut |part| {
         T::narrow_into(part, &mut values[done..][..part.len()]);
@@ -212,14 +211,14 @@ fn gradient<T: Stored + MapSlices>(
     shapes: &[Vec<usize>; 2],
     shape: &[usize],
     reduction: Reduction,
-) -> Result<Vec<T>>
+) -> Result<Pooled<T>>
 where
     T::Wide: Stored + MapSlices,
 {
     let grad = elements::<T>(back.grad);
     // Where nothing was stretched and nothing summed: one rounding.
     let as_it_is = reduction == Reduction::None && shapes[which] == shape;
-    let product: Vec<T::Wide> = match (slopes, back.saved) {
+    let product: Pooled<T::Wide> = match (slopes, back.saved) {
         (Slopes::Constant(slopes), _) if as_it_is => return Ok(map(&Times(slopes[which]), &[&grad])),
         (Slopes::Constant(slopes), _) => map(&Times(slopes[which]), &[&T::widen_slice(&grad)]),
         (Slopes::Varying(slopes), [a, b]) => {
@@ -233,9 +232,8 @@ where
                 return Ok(rounded(slope, &walk, [Input::Stored(&grad), others[0], others[1]]));
             }
             let divisor = T::Wide::of(reduction.divisor(shape.iter().product()));
-            let mut grad = T::widen_slice(&grad).into_vec();
+            let mut grad = T::widen_slice(&grad).into_buffer();
             grad.iter_mut().for_each(|grad| *grad = *grad / divisor);
-            let grad = Pooled::from(grad);
             let mut product = with_capacity(walk.len());
             let each = &mut |part: &[T::Wide]| product.extend_from_slice(part);
             map_stretched(slope, &walk, [Input::Wide(&grad), others[0], others[1]], each);

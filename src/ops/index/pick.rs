@@ -7,7 +7,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         float::Float,
-        memory::{with_capacity, zeros},
+        memory::{Pooled, with_capacity, zeros},
     },
     tensor::{Array, Forward, Stored, recording::attributes, with_array},
 };
@@ -35,7 +35,7 @@ pub(in crate::ops) fn picked(x: &Tensor, at: &[usize], run: usize, shape: &[usiz
 }
 
 fn scattered(grad: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
-    fn go<T: Stored + Float>(grad: &Tensor, at: &[usize], run: usize, len: usize) -> Vec<T> {
+    fn go<T: Stored + Float>(grad: &Tensor, at: &[usize], run: usize, len: usize) -> Pooled<T> {
         let grad = elements::<T>(grad);
         let mut sums = zeros(len);
         for (n, i) in at.iter().enumerate() {

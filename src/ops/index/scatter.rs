@@ -11,15 +11,15 @@ use crate::{
     error::{Error, Result},
     kernels::{
         float::Float,
-        memory::{self, Elements},
+        memory::{self, Elements, Pooled},
     },
     tensor::{Array, Forward, Stored, recording::attributes, with_array},
 };
 
 /// `x` with each run of `values` added at its offset, which counts runs of `run` elements.
 fn added(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Result<Array> {
-    fn go<T: Stored + Float>(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Vec<T> {
-        let mut sums = T::widen_slice(&elements::<T>(x)).into_vec();
+    fn go<T: Stored + Float>(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Pooled<T> {
+        let mut sums = T::widen_slice(&elements::<T>(x)).into_buffer();
         let values = elements::<T>(values);
         for (n, i) in at.iter().enumerate() {
             let to = sums[i * run..(i + 1) * run].iter_mut();
@@ -31,8 +31,8 @@ fn added(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Result<Array>
 }
 
 /// `x` with each run of `values` in place of that at its offset; the last of several for one place stays.
-fn replaced<T: Stored>(x: Elements<'_, T>, values: &[T], at: &[usize], run: usize) -> Vec<T> {
-    let mut all = x.into_vec();
+fn replaced<T: Stored>(x: Elements<'_, T>, values: &[T], at: &[usize], run: usize) -> Pooled<T> {
+    let mut all = x.into_buffer();
     for (n, i) in at.iter().enumerate() {
         all[i * run..(i + 1) * run].copy_from_slice(&values[n * run..(n + 1) * run]);
     }
@@ -41,7 +41,7 @@ fn replaced<T: Stored>(x: Elements<'_, T>, values: &[T], at: &[usize], run: usiz
 
 /// The gradients of a tensor and of the runs put into it: what is at the places of those that stayed, 0 for the others.
 fn replaced_backward(grad: &Tensor, shape: &[usize], at: &[usize], run: usize) -> Result<Vec<Option<Tensor>>> {
-    fn go<T: Stored>(grad: &[T], at: &[usize], run: usize) -> [Vec<T>; 2] {
+    fn go<T: Stored>(grad: &[T], at: &[usize], run: usize) -> [Pooled<T>; 2] {
         let (mut left, mut parts) = (memory::copied(grad), memory::zeros(at.len() * run));
         let mut stayed = std::collections::HashSet::new();
         for (n, i) in at.iter().enumerate().rev() {

@@ -23,21 +23,20 @@ pub(crate) fn axis_at(axis: isize, rank: usize) -> Result<usize> {
 /// The same elements in row-major order under another shape of as many elements.
 pub(in crate::ops) fn reshaped(x: &Array, shape: &[usize]) -> Result<Array> {
     with_array!(&x.contiguous(), a: T => {
-        let to = a.share().into_shape_with_order(IxDyn(shape));
-        to.map(T::wrap).map_err(|_| {
+        a.reshaped(shape).map(T::wrap).ok_or_else(|| {
             Error::shape(format!("{:?} does not fill {shape:?}: the numbers of elements differ", x.shape()))
         })
     })
 }
 
 fn permuted(x: &Array, axes: &[usize]) -> Array {
-    with_array!(x, a: T => T::wrap(a.share().permuted_axes(IxDyn(axes))))
+    with_array!(x, a: T => T::wrap(a.viewed(|a| a.permuted_axes(IxDyn(axes)))))
 }
 
 /// Sums over the axes that had been stretched, rounded once.
 pub(in crate::ops) fn summed_to(grad: &Array, shape: &[usize]) -> Array {
     with_float!(&grad.contiguous(), g: T => {
-        let wide = T::widen_slice(g.as_slice().expect("contiguous")).into_vec();
+        let wide = T::widen_slice(g.as_slice().expect("contiguous")).into_buffer();
         Array::from_vec(T::narrow_vec(sum_to(wide, grad.shape(), shape)), shape).expect("the sums fill the smaller shape")
     }, else unreachable!("gradients are floating"))
 }
@@ -262,7 +261,7 @@ impl Tensor {
             let from = inputs[0].shape().to_vec();
             let to = checked_shape(shape.to_vec())?;
             let value = with_array!(only(inputs), a: T => {
-                let stretched = a.broadcast(IxDyn(&to)).map(|a| T::wrap(a.to_owned().into_shared()));
+                let stretched = a.broadcast(IxDyn(&to)).map(|a| Array::from_ndarray::<T>(a.to_owned()));
                 stretched.ok_or_else(|| Error::shape(format!("{from:?} does not stretch to {to:?}")))
             })?;
             Ok(Forward::new(value, vec![], move |b| back_to(summed_to(b.grad.array(), &from))))

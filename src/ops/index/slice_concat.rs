@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ndarray::{ArcArray, ArrayD, ArrayViewD, Axis, IxDyn, ShapeError, Slice};
+use ndarray::{ArrayD, ArrayRef, ArrayViewD, ArrayViewMutD, Axis, IxDyn, ShapeError, Slice};
 
 use crate::ops::{
     dispatch,
@@ -18,23 +18,23 @@ use crate::{
 
 fn sliced(x: &Array, axis: usize, range: Range<usize>) -> Array {
     with_array!(x, a: T => {
-        let mut a = a.share();
-        a.slice_axis_inplace(Axis(axis), Slice::from(range));
-        T::wrap(a)
+        T::wrap(a.viewed(|mut a| {
+            a.slice_axis_inplace(Axis(axis), Slice::from(range));
+            a
+        }))
     })
 }
 
 /// `fill` with `x` laid into it from the offset `at` of each axis.
-fn laid_into<T: Stored>(x: &ArcArray<T, IxDyn>, shape: &[usize], at: &[usize], fill: T) -> Array {
+fn laid_into<T: Stored>(x: &ArrayRef<T, IxDyn>, shape: &[usize], at: &[usize], fill: T) -> Array {
     let mut whole = memory::uninit_vec(shape.iter().product());
     whole.fill(fill);
-    let mut whole = ArrayD::from_shape_vec(IxDyn(shape), whole).expect("one element for each");
-    let mut part = whole.view_mut();
+    let mut part = ArrayViewMutD::from_shape(IxDyn(shape), &mut whole).expect("one element for each");
     for (axis, &start) in at.iter().enumerate() {
         part.slice_axis_inplace(Axis(axis), Slice::from(start..start + x.shape()[axis]));
     }
     part.assign(x);
-    T::wrap(whole.into_shared())
+    Array::from_vec(whole, shape).expect("one element for each")
 }
 
 /// Joins the arrays of tensors that must have one dtype.
@@ -48,7 +48,7 @@ fn joined<T: Stored>(
         return Err(Error::dtype(format!("needs tensors of one dtype, got {}", met.join(", "))));
     };
     let array = join(&views).map_err(|e| Error::shape(format!("the tensors do not fit together: {e}")))?;
-    Ok(T::wrap(array.into_shared()))
+    Ok(Array::from_ndarray(array))
 }
 
 /// The first tensor's shape, when all others have it once `reduce` has been at both.
@@ -201,9 +201,8 @@ impl Tensor {
             Ok(Forward::new(value, vec![], move |b| {
                 let part = |i: usize| {
                     with_array!(b.grad.array(), g: T => {
-                        let mut g = g.share();
-                        g.index_axis_inplace(Axis(axis), i);
-                        Some(Tensor::from_array(T::wrap(g)))
+                        let part = g.viewed(|g| g.index_axis_move(Axis(axis), i));
+                        Some(Tensor::from_array(T::wrap(part)))
                     })
                 };
                 Ok((0..count).map(part).collect())

@@ -6,6 +6,7 @@ use crate::ops::{by_float, dispatch, index::shape::axis_at, reduce::axes::Lanes}
 use crate::{
     Op, Tensor,
     error::{Error, Result},
+    kernels::memory::{Pooled, zeros},
     tensor::{
         Forward, Stored, Written,
         recording::{self, attributes},
@@ -51,10 +52,10 @@ fn ordered(op: Op, x: &Tensor, axis: isize, k: Option<usize>, descending: bool) 
             let _ = array;
             let packed = lanes.pack::<T>(x);
             let places = first_places(&packed, n, k, descending);
-            let value = places.iter().enumerate().map(|(i, place)| packed[i / k * n + place]).collect();
+            let value = places.iter().enumerate().map(|(i, place)| packed[i / k * n + place]).collect::<Pooled<T>>();
             (chosen.unpack::<T>(value)?, places)
         });
-        let places = chosen.unpack(places.into_iter().map(|place| place as i64).collect())?;
+        let places = chosen.unpack(places.into_iter().map(|place| place as i64).collect::<Pooled<i64>>())?;
         let places = indices.insert(Tensor::from_array(places)).clone();
         let written = {
             let places = places.clone();
@@ -62,7 +63,7 @@ fn ordered(op: Op, x: &Tensor, axis: isize, k: Option<usize>, descending: bool) 
         };
         let forward = Forward::new(value, vec![places], move |back| {
             let grad = by_float!(back.grad, T => {
-                let mut grad = vec![T::default(); lanes.count * n];
+                let mut grad = zeros::<T>(lanes.count * n);
                 let places = chosen.pack::<i64>(&back.saved[0]);
                 for (i, (&place, &g)) in places.iter().zip(chosen.pack::<T>(back.grad).iter()).enumerate() {
                     grad[i / k * n + place as usize] = g;

@@ -14,7 +14,6 @@ use crate::{
         attention::{Attention, BroadcastMatrix, Mask},
         float::Float,
         gemm::Gemm,
-        memory::Pooled,
         strides::broadcast_indices,
     },
     tensor::{Array, Backward, Forward, Stored, recording::attributes},
@@ -132,7 +131,7 @@ fn with_attention<T: Stored + Float<Wide: Gemm>, R>(
     };
     let (seen, added) = match inputs.get(3) {
         Some(mask) if mask.dtype() == DType::Bool => (Some(elements::<bool>(mask)), None),
-        Some(mask) => (None, Some(Pooled::from(T::widen_slice(&elements::<T>(mask)).into_vec()))),
+        Some(mask) => (None, Some(T::widen_slice(&elements::<T>(mask)).into_buffer())),
         None => (None, None),
     };
     let mask = match (inputs.get(3).map(stretch), seen.as_deref(), added.as_deref()) {

@@ -15,7 +15,7 @@ use crate::{
 
 /// `x` seen as `[outer, channels, inner]`: the sum over outer and inner for each channel, rounded once.
 pub(in crate::ops) fn channel_sums(x: &Tensor, (outer, channels, inner): (usize, usize, usize)) -> Result<Array> {
-    fn go<T: Stored + Float>(x: &Tensor, outer: usize, channels: usize, inner: usize) -> Vec<T> {
+    fn go<T: Stored + Float>(x: &Tensor, outer: usize, channels: usize, inner: usize) -> Pooled<T> {
         let x = elements::<T>(x);
         if inner == 1 {
             return T::narrow_vec(reduce::sum_middle::<T>(&x, 1, outer, channels));
@@ -39,7 +39,7 @@ fn add_to_channels<R: Float<Wide = R> + std::ops::AddAssign>(x: &mut [R], bias: 
     }
 }
 
-fn linear<T: Stored + Gemm>(inputs: &[Tensor], rows: usize, width: usize, out: usize) -> Vec<T> {
+fn linear<T: Stored + Gemm>(inputs: &[Tensor], rows: usize, width: usize, out: usize) -> Pooled<T> {
     let (x, weight) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let bias = inputs.get(2).map(elements::<T>);
     let added = bias.as_deref().map_or(Added::Nothing, Added::ToColumns);
@@ -49,8 +49,8 @@ fn linear<T: Stored + Gemm>(inputs: &[Tensor], rows: usize, width: usize, out: u
     y
 }
 
-fn bias_add<T: Stored + Float>(x: &Tensor, bias: &Tensor, inner: usize) -> Vec<T> {
-    let mut y = T::widen_slice(&elements::<T>(x)).into_vec();
+fn bias_add<T: Stored + Float>(x: &Tensor, bias: &Tensor, inner: usize) -> Pooled<T> {
+    let mut y = T::widen_slice(&elements::<T>(x)).into_buffer();
     add_to_channels(&mut y, &T::widen_slice(&elements::<T>(bias)), inner);
     T::narrow_vec(y)
 }

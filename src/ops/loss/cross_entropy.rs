@@ -94,10 +94,10 @@ impl CrossEntropy {
         let wide = |x: &Tensor| Tensor::from_array(x.array().cast(T::Wide::DTYPE));
         let wanted = match target.dtype() {
             DType::I64 => Wanted::Classes(classes(target, lanes.n, self.ignore_index)?),
-            _ => Wanted::Probabilities(lanes.pack::<T::Wide>(&wide(target)).into_vec()),
+            _ => Wanted::Probabilities(lanes.pack::<T::Wide>(&wide(target)).to_vec()),
         };
         let weight = match &self.weight {
-            Some(weight) => elements::<T::Wide>(&wide(weight)).into_vec(),
+            Some(weight) => elements::<T::Wide>(&wide(weight)).to_vec(),
             None => vec![T::Wide::of(1.0); lanes.n],
         };
         Ok(Targets { wanted, weight, smoothing: T::Wide::of(self.label_smoothing) })
@@ -117,7 +117,7 @@ impl CrossEntropy {
             Reduction::Sum => vec![reduce::sum(&losses)],
             Reduction::Mean => vec![reduce::sum(&losses) / targets.mean_divisor(lanes.count)],
         };
-        Array::from_vec(T::narrow_vec(losses), out)
+        Array::from_vec(T::narrow_vec(losses.into()), out)
     }
 
     fn backward<T: Stored + Float>(&self, back: &Backward<'_>, lanes: &Lanes) -> Result<Vec<Option<Tensor>>>
@@ -260,7 +260,7 @@ impl Tensor {
                 let x = lanes.pack::<T>(x);
                 let losses: Vec<_> = places.iter().map(|&place| -x[place].widen()).collect();
                 match reduction {
-                    Reduction::None => Array::from_vec(T::narrow_vec(losses), &samples),
+                    Reduction::None => Array::from_vec(T::narrow_vec(losses.into()), &samples),
                     _ => Array::from_vec(vec![T::narrow(reduce::sum(&losses) / <T as Float>::Wide::of(divisor))], &[]),
                 }
             })?;

@@ -11,7 +11,7 @@ use crate::{
     kernels::{
         float::Real,
         gemm::Gemm,
-        memory::Elements,
+        memory::{Elements, Pooled},
         recurrent::{self, Gating, Given, Layer, Needs, Saved},
     },
     tensor::{Array, Backward, Forward, Stored, recording::attributes},
@@ -102,7 +102,7 @@ fn forward<T: Stored + Gemm<Wide: Gemm + Real>>(layer: &Layer, inputs: &[Tensor]
     };
     given! { T, layer, inputs, biases => given }
     let (y, kept) = recurrent::forward(layer, &given);
-    let array = |data: Vec<T>| {
+    let array = |data: Pooled<T>| {
         let len = data.len();
         Array::from_vec(data, &[len])
     };

@@ -1,13 +1,13 @@
 //! Naming axes, and laying out a tensor along some of them.
 
-use ndarray::{ArrayD, IxDyn};
+use ndarray::{ArrayViewD, IxDyn};
 
 use crate::ops::{elements, index::shape::axis_at};
 use crate::{
     Tensor,
     error::{Error, Result},
     kernels::{
-        memory::{Elements, recycle},
+        memory::{Elements, Pooled},
         strides::row_major,
     },
     tensor::{Array, Stored},
@@ -64,26 +64,25 @@ impl Lanes {
     pub fn pack<'a, T: Stored>(&self, x: &'a Tensor) -> Elements<'a, T> {
         match x.array().view::<T>() {
             Some(view) if !self.order.is_sorted() => {
-                Elements::Pooled(row_major(&view.permuted_axes(IxDyn(&self.order))).into())
+                Elements::Pooled(row_major(&view.permuted_axes(IxDyn(&self.order))))
             }
             _ => elements::<T>(x),
         }
     }
 
     /// The inverse of [`pack`](Lanes::pack).
-    pub fn unpack<T: Stored>(&self, data: Vec<T>) -> Result<Array> {
+    pub fn unpack<T: Stored>(&self, data: impl Into<Pooled<T>>) -> Result<Array> {
+        let data = data.into();
         if self.order.is_sorted() {
             return Array::from_vec(data, &self.shape);
         }
         let lengths: Vec<usize> = self.order.iter().map(|&a| self.shape[a]).collect();
-        let packed = ArrayD::from_shape_vec(IxDyn(&lengths), data).map_err(|e| Error::shape(e.to_string()))?;
+        let packed = ArrayViewD::from_shape(IxDyn(&lengths), &data).map_err(|e| Error::shape(e.to_string()))?;
         let mut places = vec![0; self.order.len()];
         for (place, &axis) in self.order.iter().enumerate() {
             places[axis] = place;
         }
-        let back = row_major(&packed.view().permuted_axes(IxDyn(&places)));
-        recycle(packed.into_raw_vec_and_offset().0);
-        Array::from_vec(back, &self.shape)
+        Array::from_vec(row_major(&packed.permuted_axes(IxDyn(&places))), &self.shape)
     }
 }
 
@@ -108,7 +107,7 @@ mod tests {
         for axes in [vec![], vec![0], vec![1], vec![2], vec![0, 1], vec![0, 2], vec![0, 1, 2]] {
             let lanes = Lanes::new(&shape, &axes);
             assert_eq!(lanes.count * lanes.n, 24);
-            let back = lanes.unpack(lanes.pack::<i64>(&x).into_vec()).unwrap();
+            let back = lanes.unpack(lanes.pack::<i64>(&x).into_buffer()).unwrap();
             assert_eq!(back.slice::<i64>(), x.array().slice::<i64>(), "{axes:?}");
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         float::{Float, Real},
-        memory::Elements,
+        memory::{Elements, Pooled},
         reduce::norm::{self, Rows, Statistics},
     },
     tensor::{
@@ -37,14 +37,12 @@ struct Moments {
 fn wide<R: Stored>(x: &Tensor) -> Result<Elements<'_, R>> {
     match x.dtype() {
         dtype if dtype == R::DTYPE => Ok(elements(x)),
-        dtype if dtype.is_float() => {
-            Ok(Elements::Pooled(Tensor::from_array(x.array().cast(R::DTYPE)).to_vec_stored().into()))
-        }
+        dtype if dtype.is_float() => Ok(Elements::Pooled(Tensor::from_array(x.array().cast(R::DTYPE)).to_buffer())),
         dtype => Err(Error::dtype(format!("needs floating tensors, got {dtype}"))),
     }
 }
 
-fn tensor_of<R: Stored>(data: Vec<R>, shape: &[usize]) -> Result<Tensor> {
+fn tensor_of<R: Stored>(data: impl Into<Pooled<R>>, shape: &[usize]) -> Result<Tensor> {
     Array::from_vec(data, shape).map(Tensor::from_array)
 }
 
@@ -68,13 +66,13 @@ impl Norm {
     {
         let x = elements::<T>(&inputs[0]);
         let given = match self.statistics {
-            Statistics::Given => (wide(&inputs[1])?.into_vec(), wide(&inputs[2])?.into_vec()),
+            Statistics::Given => (wide(&inputs[1])?.into_buffer(), wide(&inputs[2])?.into_buffer()),
             _ => Default::default(),
         };
         let gamma = self.gamma(inputs).map(wide).transpose()?;
         let beta = self.beta(inputs).map(wide).transpose()?;
         let used = norm::normalize(&self.rows, self.statistics, self.eps, &x, given, gamma.as_deref(), beta.as_deref());
-        let each_row = |data: Vec<T::Wide>| tensor_of(data, &[self.rows.rows]);
+        let each_row = |data: Pooled<T::Wide>| tensor_of(data, &[self.rows.rows]);
         let moments = Moments {
             mean: each_row(used.means)?,
             variance: each_row(used.variances)?,

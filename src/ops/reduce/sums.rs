@@ -12,6 +12,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         float::{Float, Real},
+        memory::Pooled,
         reduce::{
             AlongAxis, Deviation, Extreme, PNorm, Product, RunningProduct, RunningSum, SliceFunction, Variance,
             over_slices, over_slices_backward,
@@ -78,7 +79,7 @@ fn sum_or_mean(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, mean: bool) 
             let kept = reduced(&shape, &axes, true);
             let grad = by_float!(back.grad, T => {
                 let divisor = <T as Float>::Wide::of(divisor);
-                let parts = elements::<T>(back.grad).iter().map(|g| T::narrow(g.widen() / divisor)).collect();
+                let parts = elements::<T>(back.grad).iter().map(|g| T::narrow(g.widen() / divisor)).collect::<Pooled<T>>();
                 let parts = Array::from_vec::<T>(parts, &kept)?;
                 Array::from_vec(row_major(&stretched::<T>(&parts, &shape)?), &shape)
             })?;
@@ -91,7 +92,7 @@ fn integer_sum(x: &Tensor, axes: &[usize], out: &[usize]) -> Result<Array> {
     let lanes = Lanes::new(x.shape(), axes);
     let x = lanes.pack::<i64>(x);
     let sum = |lane: usize| x[lane * lanes.n..(lane + 1) * lanes.n].iter().copied().fold(0, i64::wrapping_add);
-    Array::from_vec((0..lanes.count).map(sum).collect(), out)
+    Array::from_vec((0..lanes.count).map(sum).collect::<Pooled<i64>>(), out)
 }
 
 /// Where the largest (or smallest) element of each lane is.
@@ -108,7 +109,7 @@ fn arg_extreme(op: Op, x: &Tensor, axis: isize, keep_dims: bool, largest: bool) 
                 if replaces { i } else { best }
             }) as i64
         };
-        Array::from_vec((0..lanes.count).map(place).collect(), &reduced(x.shape(), &[axis], keep_dims))
+        Array::from_vec((0..lanes.count).map(place).collect::<Pooled<i64>>(), &reduced(x.shape(), &[axis], keep_dims))
     }
     dispatch(op, &[x], |inputs| {
         let x = &inputs[0];

@@ -11,7 +11,10 @@ use crate::ops::{
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::conv::{self, Convolve, Geometry},
+    kernels::{
+        conv::{self, Convolve, Geometry},
+        memory::Pooled,
+    },
     tensor::{Array, Forward, Stored, recording::attributes},
 };
 
@@ -246,7 +249,13 @@ enum Product {
 
 /// One of the three products of two tensors of one floating dtype.
 fn run(which: Product, g: &Geometry, a: &Tensor, b: &Tensor, bias: Option<&Tensor>, shape: &[usize]) -> Result<Array> {
-    fn go<T: Stored + Convolve>(which: Product, g: &Geometry, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> Vec<T> {
+    fn go<T: Stored + Convolve>(
+        which: Product,
+        g: &Geometry,
+        a: &Tensor,
+        b: &Tensor,
+        bias: Option<&Tensor>,
+    ) -> Pooled<T> {
         let (a, b, bias) = (elements::<T>(a), elements::<T>(b), bias.map(elements::<T>));
         match which {
             Product::Forward => conv::forward(g, &a, &b, bias.as_deref()),

@@ -158,7 +158,7 @@ impl Tensor {
             }
             let value = by_float!(x, T => {
                 let x = elements::<T>(x);
-                let wide = T::widen_slice(&x).into_vec();
+                let wide = T::widen_slice(&x).into_buffer();
                 let y = steps.iter().fold(wide, |x, (along, taps)| resample(&x, *along, taps));
                 Array::from_vec(T::narrow_vec(y), &shape)
             })?;
@@ -166,7 +166,7 @@ impl Tensor {
             Ok(Forward::new(value, vec![], move |back| {
                 let grad = by_float!(back.grad, T => {
                     let grad = elements::<T>(back.grad);
-                    let wide = T::widen_slice(&grad).into_vec();
+                    let wide = T::widen_slice(&grad).into_buffer();
                     let dx = steps.iter().rev().fold(wide, |dy, (along, taps)| resample_backward(&dy, *along, taps));
                     Array::from_vec(T::narrow_vec(dx), &from)
                 })?;

@@ -136,7 +136,7 @@ impl Packed {
             _ => pack::<2>(indices, &mut words),
         }
         let len = words.len();
-        Tensor::from_vec(words, &[len])
+        Array::from_vec(words, &[len]).map(Tensor::from_array)
     }
 
     /// As many indices as were packed, or a few more.

@@ -1,0 +1,174 @@
+//! Memory by bytes: runs of cache lines, taken from large chunks of the system's memory.
+//!
+//! A request gets the smallest free run that has room, and what is left of the run stays free. Neighbouring free runs are
+//! joined. So memory is used again for another size and another element type, and no more of a chunk is touched than was in
+//! use at once. What was never touched of a chunk is no memory yet.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ptr::NonNull,
+};
+
+use super::scratch::Line;
+
+/// Bytes of a chunk. It is more than glibc ever takes from its own heap, so a chunk is a mapping and goes back to the system as
+/// soon as it is freed.
+const CHUNK: usize = if cfg!(miri) { 1 << 20 } else { 64 << 20 };
+
+/// Lines below which what is left of a run is not split off.
+const LEAST: usize = 16;
+
+/// All chunks. Runs are counted in lines.
+pub(super) struct Arena {
+    /// Free runs by size, then address.
+    by_size: BTreeSet<(usize, NonNull<Line>)>,
+    by_address: BTreeMap<NonNull<Line>, usize>,
+    /// By the first line: the memory, and how many lines it has.
+    chunks: BTreeMap<NonNull<Line>, (Vec<u64>, usize)>,
+    /// Lines of all free runs.
+    free: usize,
+}
+
+// SAFETY: the pointers are to memory that the arena owns.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    pub const fn new() -> Self {
+        Arena { by_size: BTreeSet::new(), by_address: BTreeMap::new(), chunks: BTreeMap::new(), free: 0 }
+    }
+
+    /// A run of at least so many lines, with how many it has. The lines hold what an earlier use left.
+    pub fn take(&mut self, lines: usize) -> (NonNull<Line>, usize) {
+        let fits = self.by_size.range((lines, NonNull::dangling())..).next().copied();
+        let (has, start) = fits.unwrap_or_else(|| self.grow(lines));
+        self.remove(start, has);
+        if has - lines < LEAST {
+            return (start, has);
+        }
+        // SAFETY: the run has more lines than these.
+        self.insert(unsafe { start.add(lines) }, has - lines);
+        (start, lines)
+    }
+
+    /// Frees a run that was taken. Where more than `limit` bytes are free, chunks without any run in use are returned for the
+    /// caller to drop, the largest first.
+    pub fn give_back(&mut self, mut start: NonNull<Line>, mut lines: usize, limit: usize) -> Vec<Vec<u64>> {
+        let before = self.by_address.range(..start).next_back().map(|(&at, &has)| (at, has));
+        if let Some((at, has)) = before
+            && self.end(at, has) == start
+            && !self.chunks.contains_key(&start)
+        {
+            self.remove(at, has);
+            (start, lines) = (at, lines + has);
+        }
+        let end = self.end(start, lines);
+        if let Some(&has) = self.by_address.get(&end)
+            && !self.chunks.contains_key(&end)
+        {
+            self.remove(end, has);
+            lines += has;
+        }
+        self.insert(start, lines);
+        let mut unused = Vec::new();
+        while self.free * size_of::<Line>() > limit {
+            let whole = |(&at, (_, has)): (&NonNull<Line>, &(Vec<u64>, usize))| {
+                (self.by_address.get(&at) == Some(has)).then_some((*has, at))
+            };
+            let Some((has, at)) = self.chunks.iter().filter_map(whole).max() else { break };
+            self.remove(at, has);
+            unused.extend(self.chunks.remove(&at).map(|(memory, _)| memory));
+        }
+        unused
+    }
+
+    /// A new chunk as a free run of at least so many lines.
+    fn grow(&mut self, lines: usize) -> (usize, NonNull<Line>) {
+        let lines = lines.max(CHUNK / size_of::<Line>());
+        let words = (lines + 1).checked_mul(size_of::<Line>() / size_of::<u64>()).expect("fewer bytes than addresses");
+        // Zeros of the system, which cost nothing before they are touched.
+        let mut memory = vec![0u64; words];
+        let start = memory.as_mut_ptr();
+        // SAFETY: there is one line more than is used, and the first aligned address is within it.
+        let start = unsafe { start.byte_add(start.align_offset(align_of::<Line>()) * size_of::<u64>()) };
+        let start = NonNull::new(start.cast()).expect("no vector begins at 0");
+        self.chunks.insert(start, (memory, lines));
+        self.insert(start, lines);
+        (lines, start)
+    }
+
+    /// The line behind a run.
+    fn end(&self, start: NonNull<Line>, lines: usize) -> NonNull<Line> {
+        // SAFETY: all lines of a run are within one chunk.
+        unsafe { start.add(lines) }
+    }
+
+    fn insert(&mut self, start: NonNull<Line>, lines: usize) {
+        self.by_size.insert((lines, start));
+        self.by_address.insert(start, lines);
+        self.free += lines;
+    }
+
+    fn remove(&mut self, start: NonNull<Line>, lines: usize) {
+        self.by_size.remove(&(lines, start));
+        self.by_address.remove(&start);
+        self.free -= lines;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: usize = CHUNK / size_of::<Line>();
+
+    fn give_back(arena: &mut Arena, (start, lines): (NonNull<Line>, usize), limit: usize) -> usize {
+        arena.give_back(start, lines, limit).len()
+    }
+
+    #[test]
+    fn the_smallest_run_that_fits_is_taken_and_neighbours_are_joined() {
+        let mut arena = Arena::new();
+        let runs: Vec<_> = [100, 300, 200, 50].into_iter().map(|lines| arena.take(lines)).collect();
+        for (one, next) in runs.iter().zip(&runs[1..]) {
+            assert_eq!(arena.end(one.0, one.1), next.0);
+        }
+        assert_eq!(arena.free, ALL - 650);
+        assert_eq!(give_back(&mut arena, runs[1], usize::MAX), 0);
+        assert_eq!(give_back(&mut arena, runs[3], usize::MAX), 0);
+        let again = arena.take(290);
+        assert_eq!(again, (runs[1].0, 300), "less than the least is left of it");
+        give_back(&mut arena, again, usize::MAX);
+        let part = arena.take(120);
+        assert_eq!(part, (runs[1].0, 120));
+        give_back(&mut arena, runs[2], usize::MAX);
+        give_back(&mut arena, part, usize::MAX);
+        assert_eq!(arena.by_address.len(), 1, "all behind the first run is one");
+        give_back(&mut arena, runs[0], usize::MAX);
+        assert_eq!((arena.by_address.len(), arena.by_size.len(), arena.free), (1, 1, ALL));
+    }
+
+    #[test]
+    fn lines_are_aligned_and_zero_at_first() {
+        let mut arena = Arena::new();
+        let (start, lines) = arena.take(3 * ALL);
+        assert_eq!((start.as_ptr() as usize % 64, lines), (0, 3 * ALL));
+        // SAFETY: the run was just taken.
+        let run = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), lines) };
+        assert!(Line::numbers(&run[..2]).iter().chain(Line::numbers(&run[lines - 2..])).all(|&x| x == 0.0));
+        Line::numbers_mut(run)[16 * lines - 1] = 1.0;
+    }
+
+    #[test]
+    fn chunks_without_a_run_in_use_go_back_above_the_limit() {
+        let mut arena = Arena::new();
+        let runs = [arena.take(ALL), arena.take(2 * ALL), arena.take(ALL), arena.take(10)];
+        assert_eq!(arena.chunks.len(), 4);
+        assert_eq!(give_back(&mut arena, runs[0], 2 * CHUNK), 0);
+        assert_eq!(give_back(&mut arena, runs[1], 3 * CHUNK), 1, "the largest");
+        assert_eq!(arena.free, 2 * ALL - 10);
+        assert_eq!(give_back(&mut arena, runs[2], 0), 2, "the last chunk is in use");
+        assert_eq!((arena.chunks.len(), arena.free), (1, ALL - 10));
+        assert_eq!(give_back(&mut arena, runs[3], 0), 1);
+        assert_eq!((arena.chunks.len(), arena.free, arena.by_size.len()), (0, 0, 0));
+    }
+}
