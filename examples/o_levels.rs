@@ -28,7 +28,7 @@ fn main() -> Result<()> {
             for batch in digits.train.shuffled_batches(32, 1, epoch)? {
                 let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
                 (bytes, last) = (bytes.max(loss.tape_bytes()), loss.item()?);
-                if let Outcome::Skipped { cause } = scale.step(&mut optimizer, &loss)? {
+                if let Outcome::Skipped { cause } = scale.step(&mut optimizer, loss)? {
                     skipped.push(cause.to_string());
                 }
             }

@@ -23,7 +23,7 @@ fn main() -> Result<()> {
         optimizer.set_lr(lr * Schedule::Cosine.factor_after(5, stepped, batches.len()));
         let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
         last = loss.item()?;
-        stepped += usize::from(scale.step(&mut optimizer, &loss)? == Outcome::Stepped);
+        stepped += usize::from(scale.step(&mut optimizer, loss)? == Outcome::Stepped);
     }
     println!("{stepped} of {} steps, loss {last:.3}, learning rate {:.1e}", batches.len(), optimizer.lr());
     Ok(())

@@ -20,7 +20,7 @@ fn main() -> Result<()> {
     net.set_train(true);
     for batch in data::digits()?.shuffled_batches(32, 1, 0)? {
         let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
-        if let Outcome::Skipped { cause } = scale.step(&mut optimizer, &loss)? {
+        if let Outcome::Skipped { cause } = scale.step(&mut optimizer, loss)? {
             println!("skipped: {cause}");
         }
     }

@@ -88,7 +88,7 @@ fn main() -> Result<()> {
     let mut scale = LossScale::none(); // bf16 has the range of f32
     for batch in digits.train.shuffled_batches(32, 1, 0)? {
         let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
-        if let Outcome::Skipped { cause } = scale.step(&mut optimizer, &loss)? {
+        if let Outcome::Skipped { cause } = scale.step(&mut optimizer, loss)? {
             eprintln!("skipped: {cause}");
         }
     }

@@ -40,7 +40,7 @@
 //! let mut scale = LossScale::new(policy.loss_scale.clone())?;
 //! for batch in data::digits()?.batches(32)?.take(3) {
 //!     let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
-//!     match scale.step(&mut optimizer, &loss)? { // scale, backward pass, unscale, check for non-finite gradients, update
+//!     match scale.step(&mut optimizer, loss)? { // scale, backward pass, unscale, check for non-finite gradients, update
 //!         Outcome::Skipped { cause } => eprintln!("skipped: {cause}"),
 //!         Outcome::Stalled { .. } => break,
 //!         _ => {} // the parameters were updated

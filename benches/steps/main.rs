@@ -1,10 +1,10 @@
 //! Training steps of five networks beside torch's, in turns: `cargo bench --bench steps`.
 //!
 //! `-- --python PATH` names a Python that has torch, whose f32 step is then 1.00; without one, precast's own O0 is.
-//! `-- --threads N`, `-- --rounds N`, `-- --times N` (batches N times as large) and names of networks choose what runs. Times are the median over the rounds of the
-//! ratio to the step that torch did in the same round, and beside it the ratio of the fastest of each. `-- predict` holds
-//! what plans predict of forward and backward passes against what they take; `-- memory` tells the memory of each network. With
-//! `PRECAST_VECTORS=8` torch is kept to AVX2 as well.
+//! `-- --threads N`, `-- --rounds N`, `-- --times N` (batches N times as large) and names of networks choose what runs. Times
+//! are the median over the rounds of the ratio to the step that torch did in the same round, and beside it the ratio of the
+//! fastest of each. `-- predict` holds what plans predict of forward and backward passes against what they take; `-- memory`
+//! tells the memory of each network. With `PRECAST_VECTORS=8` torch is kept to AVX2 as well.
 
 mod memory;
 mod nets;

@@ -61,7 +61,13 @@ impl Convolution {
 macro_rules! convolutions {
     ($($name:ident: $t:ty;)*) => { $(
         /// The convolution (0), or its gradient with respect to the input (1) or the weight (2).
-        pub fn $name(which: usize, c: &Convolution, x: &[$t], weight: &[$t], grad: &[$t]) -> impl std::ops::Deref<Target = [$t]> {
+        pub fn $name(
+            which: usize,
+            c: &Convolution,
+            x: &[$t],
+            weight: &[$t],
+            grad: &[$t],
+        ) -> impl std::ops::Deref<Target = [$t]> {
             match which {
                 0 => conv::forward(&c.geometry(), x, weight, None),
                 1 => conv::input_gradient(&c.geometry(), grad, weight, None),

@@ -1,8 +1,8 @@
 //! Memory by bytes: runs of cache lines, taken from large chunks of the system's memory.
 //!
 //! A request gets the smallest free run that has room, and what is left of the run stays free. Neighbouring free runs are
-//! joined. So memory is used again for another size and another element type, and no more of a chunk is touched than was in
-//! use at once. What was never touched of a chunk is no memory yet.
+//! joined. So memory is used again for another size and another element type. What was never touched of a chunk is no
+//! memory of the system yet.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,8 +11,8 @@ use std::{
 
 use super::scratch::Line;
 
-/// Bytes of a chunk. It is more than glibc ever takes from its own heap, so a chunk is a mapping and goes back to the system as
-/// soon as it is freed.
+/// Bytes of a chunk. It is more than glibc ever takes from its own heap, so a chunk is a mapping, and goes back to the
+/// system as soon as it is freed.
 const CHUNK: usize = if cfg!(miri) { 1 << 20 } else { 64 << 20 };
 
 /// Lines below which what is left of a run is not split off.
@@ -50,8 +50,8 @@ impl Arena {
         (start, lines)
     }
 
-    /// Frees a run that was taken. Where more than `limit` bytes are free, chunks without any run in use are returned for the
-    /// caller to drop, the largest first.
+    /// Frees a run that was taken. Where more than `limit` bytes are free, chunks without any run in use are returned for
+    /// the caller to drop, the largest first.
     pub fn give_back(&mut self, mut start: NonNull<Line>, mut lines: usize, limit: usize) -> Vec<Vec<u64>> {
         let before = self.by_address.range(..start).next_back().map(|(&at, &has)| (at, has));
         if let Some((at, has)) = before

@@ -23,8 +23,8 @@ impl<T: Item> SharedArray<T> {
         if len != buffer.len() || ArrayView::from_shape(IxDyn(shape), &buffer).is_err() {
             return None;
         }
-        // SAFETY: the buffer has so many elements, and lives as long as the view, which nobody else can take out. The pointer is
-        // the buffer's own, so elements may be changed through the buffer while no view is read.
+        // SAFETY: the buffer has so many elements, and lives as long as the view, which nobody else can take out. The
+        // pointer is the buffer's own, so elements may be changed through the buffer while no view is read.
         let view = unsafe { ArrayView::from_shape_ptr(IxDyn(shape), buffer.start().as_ptr()) };
         Some(SharedArray { buffer: Arc::new(buffer), view })
     }
@@ -32,8 +32,8 @@ impl<T: Item> SharedArray<T> {
     /// Another view of the same buffer.
     pub fn viewed(&self, look: impl for<'a> FnOnce(ArrayViewD<'a, T>) -> ArrayViewD<'a, T>) -> Self {
         let view = look(self.view.view()).raw_view();
-        // SAFETY: `look` knows no lifetime but that of the view it was given, so what it returns is of the same buffer, which
-        // lives as long as the new view.
+        // SAFETY: `look` knows no lifetime but that of the view it was given, so what it returns is of the same buffer,
+        // which lives as long as the new view.
         let view = unsafe { view.deref_into_view() };
         SharedArray { buffer: self.buffer.clone(), view }
     }
@@ -49,7 +49,8 @@ impl<T: Item> SharedArray<T> {
         Arc::get_mut(&mut self.buffer).is_some()
     }
 
-    /// The elements in row-major order, to be changed; `None` where somebody else holds the buffer, or the layout has gaps.
+    /// The elements in row-major order, to be changed; `None` where somebody else holds the buffer, or the layout has
+    /// gaps.
     pub fn alone_mut(&mut self) -> Option<&mut [T]> {
         if !self.view.is_standard_layout() {
             return None;

@@ -350,7 +350,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the parameters of a norm get the gradient of its first rows only",
         "src/kernels/reduce/norm.rs",
-        &[("sum_middle(&parts, 1, blocks, count)", "parts[..count].to_vec()")],
+        &[("sum_middle(&parts, 1, blocks, count)", "parts[..count].to_vec().into()")],
         &["gradients", "layers"],
     ),
     mutation(
