@@ -145,11 +145,10 @@ fn step_of(net: Net, level: Level, dtype: DType, optimizer: &str) -> Result<impl
 
 const LEVELS: [(Level, DType); 3] = [(Level::O0, DType::F16), (Level::O1, DType::F16), (Level::O2, DType::Bf16)];
 
-/// Steps until the pool has a buffer for every request. One would do, were a request not given a buffer of up to a quarter
-/// more: then that buffer may be missed later in the step, and is made once more. Four steps were seen to be enough.
+/// Steps until the optimizer has its averages, and all that is kept lies where it will lie.
 const FIRST: usize = 5;
 
-/// What the pool's own maps may differ by between steps: a B-tree's nodes (544 bytes) are split and joined as addresses fall.
+/// What the arena's own maps may differ by between steps: a B-tree's nodes (544 bytes) are split and joined as addresses fall.
 const MAPS: usize = 8 * 544;
 
 #[test]
@@ -215,14 +214,11 @@ fn resident() -> usize {
     line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
 }
 
-/// Also in blocks that glibc would keep for itself: below its threshold for mappings, with blocks in use between them.
+/// Whatever lies between in the heap of the allocator. Tests before this one may have left memory to be used again.
 #[test]
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn what_is_not_kept_goes_back_to_the_system() {
     let _turn = alone();
-    let before = resident();
-    // glibc takes the first of these from the system and, once it is freed, later ones of that size from its heap.
-    drop(vec![1u8; 31 << 20]);
     let part = 8 << 20;
     let mut between = Vec::new();
     let tensors: Vec<Tensor> = (0..192)
@@ -231,10 +227,10 @@ fn what_is_not_kept_goes_back_to_the_system() {
             Tensor::full(&[part / 4], 1.0, DType::F32)
         })
         .collect();
-    assert!(resident() - before >= 192 * part, "1.5 GiB are in use");
+    assert!(resident() >= 192 * part, "1.5 GiB are in use");
     drop(tensors);
-    let after = resident().saturating_sub(before);
-    assert!(after <= MAX_KEPT_BYTES + (64 << 20), "{} MiB are still there", after >> 20);
+    let after = resident();
+    assert!(after <= MAX_KEPT_BYTES + (128 << 20), "{} MiB are still there", after >> 20);
     assert_eq!(between.len(), 192);
 }
 

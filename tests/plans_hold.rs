@@ -329,7 +329,7 @@ fn every_network_runs_as_planned() {
         for level in [Level::O0, Level::O1, Level::O2, Level::O3, Level::Auto] {
             for dtype in [DType::F16, DType::Bf16] {
                 for recompute in [false, true] {
-                    let Task { mut net, x, .. } = nets::task(name).unwrap();
+                    let Task { mut net, x, .. } = nets::task(name, 1).unwrap();
                     let x = x.slice(0, 0..2).unwrap();
                     net.set_train(true);
                     net.set_recompute(recompute);

@@ -61,7 +61,7 @@ fn trains_alike(plain: &Child, lean: &Child, x: &Tensor, y: &Tensor, what: &str)
 }
 
 fn task(name: &str, policy: &Policy) -> Task {
-    let Task { mut net, x, y, adamw } = nets::task(name).unwrap();
+    let Task { mut net, x, y, adamw } = nets::task(name, 1).unwrap();
     let x = x.slice(0, 0..2).unwrap();
     let y = y.slice(0, 0..y.len() / if name == "gpt" { 4 } else { 1 }).unwrap();
     let y = if name == "gpt" { y } else { y.slice(0, 0..2).unwrap() };
@@ -297,7 +297,7 @@ fn a_rule_of_a_policy_recomputes() {
 fn bytes_kept_beside_o0() {
     for name in ["resnet18", "gpt"] {
         let bytes = |level: Level, recomputed: bool| {
-            let Task { mut net, x, y, .. } = nets::task(name).unwrap();
+            let Task { mut net, x, y, .. } = nets::task(name, 1).unwrap();
             net.set_train(true);
             let _applied = Policy::new(level, DType::Bf16).unwrap().apply(&mut net).unwrap();
             if recomputed {

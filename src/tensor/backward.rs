@@ -248,3 +248,39 @@ fn accumulate(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     debug_assert_ne!(a.dtype(), DType::Bool);
     Ok(Tensor::from_array(a.array().add(b.array())))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, Weak};
+
+    use super::*;
+    use crate::tensor::record_segment;
+
+    /// An op whose backward pass looks whether the node behind it is still there.
+    #[test]
+    fn a_loss_that_is_given_up_frees_its_tape_on_the_way() {
+        for given_up in [true, false] {
+            let x = Tensor::full(&[3], 2.0, DType::F32).requires_grad();
+            let later: Arc<Mutex<Weak<Node>>> = Arc::default();
+            let seen = Arc::new(Mutex::new(None));
+            let (looked, noted) = (later.clone(), seen.clone());
+            let place = record_segment(
+                vec![x.place().clone()],
+                &[],
+                false,
+                Box::new(move |back| {
+                    *noted.lock().unwrap() = Some(looked.lock().unwrap().upgrade().is_some());
+                    Ok(vec![Some(back.grad.clone())])
+                }),
+            );
+            let y = x.with_place(place).exp().unwrap();
+            let Place::Node(node) = y.place() else { panic!("it is on the tape") };
+            *later.lock().unwrap() = Arc::downgrade(node);
+            let loss = y.sum_all().unwrap();
+            drop(y);
+            let grads = if given_up { loss.into_grads() } else { loss.backward() }.unwrap();
+            assert_eq!(*seen.lock().unwrap(), Some(!given_up));
+            assert_eq!(grads.of(&x).unwrap().to_f64(), [f64::from(2f32.exp()); 3]);
+        }
+    }
+}

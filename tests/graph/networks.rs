@@ -126,7 +126,7 @@ fn every_layer_is_its_graph() {
 fn every_network_is_its_graph_at_every_level() {
     for name in nets::NAMES {
         for (level, dtype) in [(Level::O0, DType::F16), (Level::O1, DType::F16), (Level::O2, DType::Bf16)] {
-            let Task { mut net, x, .. } = nets::task(name).unwrap();
+            let Task { mut net, x, .. } = nets::task(name, 1).unwrap();
             let x = x.slice(0, 0..2).unwrap();
             for training in [false, true] {
                 net.set_train(training);

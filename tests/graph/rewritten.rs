@@ -12,7 +12,7 @@ use super::{
 };
 
 fn lenet5() -> (Child, Tensor) {
-    let Task { net, x, .. } = nets::task("lenet5").unwrap();
+    let Task { net, x, .. } = nets::task("lenet5", 1).unwrap();
     (net, x.slice(0, 0..4).unwrap())
 }
 
@@ -39,12 +39,12 @@ fn a_rewritten_network_has_the_parameters_of_the_original_and_stays_f32_at_its_e
 #[test]
 fn a_graph_casts_less_than_o1() {
     for name in ["lenet5", "mlp", "gpt"] {
-        let Task { mut net, x, .. } = nets::task(name).unwrap();
+        let Task { mut net, x, .. } = nets::task(name, 1).unwrap();
         let x = [x.slice(0, 0..2).unwrap()];
         let graph = rewrite(&mut net, &x, &Policy::named("graph").unwrap()).unwrap();
         let of_graph = graph.trace(|net| net.call_many(&x).unwrap()).1.casts();
         // Low copies of parameters are kept, so a network of its own is counted.
-        let mut net = nets::task(name).unwrap().net;
+        let mut net = nets::task(name, 1).unwrap().net;
         let _applied = Policy::new(Level::O1, DType::F16).unwrap().apply(&mut net).unwrap();
         let of_o1 = net.trace(|net| net.call_many(&x).unwrap()).1.casts();
         println!("casts of a forward pass of {name}: graph {of_graph}, O1 {of_o1}");

@@ -22,7 +22,7 @@ pub fn all(print: &mut Print) {
 
 /// A step of a network on a few samples: the loss, and all parameters after it.
 fn step(name: &str, level: Level, dtype: DType, digest: &mut Digests) {
-    let Task { mut net, x, y, adamw } = nets::task(name).unwrap();
+    let Task { mut net, x, y, adamw } = nets::task(name, 1).unwrap();
     let samples = x.shape()[0];
     let x = x.slice(0, 0..SAMPLES).unwrap();
     let y = y.slice(0, 0..SAMPLES * y.len() / samples).unwrap();

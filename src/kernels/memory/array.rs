@@ -4,7 +4,7 @@ use std::{ops::Deref, sync::Arc};
 
 use ndarray::{ArrayRef, ArrayView, ArrayViewD, IxDyn};
 
-use super::{Item, Pooled};
+use super::pool::{Item, Pooled};
 
 /// An n-dimensional array on a buffer that others may hold as well, each with a view of its own. It reads as ndarray's
 /// [`ArrayRef`]. The last one that holds the buffer frees it.
