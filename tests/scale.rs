@@ -116,7 +116,7 @@ fn a_step_divides_the_scale_out_of_the_gradients() {
         let net = Net::new();
         let mut optimizer = Sgd::new(net.params(), 0.5);
         let mut scale = LossScale::new(spec).unwrap();
-        let outcome = scale.step(&mut optimizer, &net.loss(0.25, -2.0, DType::F32).unwrap()).unwrap();
+        let outcome = scale.step(&mut optimizer, net.loss(0.25, -2.0, DType::F32).unwrap()).unwrap();
         assert_eq!(outcome, Outcome::Stepped);
         assert_eq!(net.values(), [0.875, 2.0]);
     }
@@ -145,7 +145,7 @@ fn a_low_loss_is_scaled_in_f32() {
     let loss = Tensor::scalar(3.0, DType::F16);
     let scaled = LossScale::dynamic().scale(&loss).unwrap();
     assert_eq!((scaled.dtype(), scaled.item().unwrap()), (DType::F32, 3.0 * 65536.0));
-    let double = LossScale::dynamic().scale(&Tensor::scalar(1e300, DType::F64)).unwrap();
+    let double = LossScale::dynamic().scale(Tensor::scalar(1e300, DType::F64)).unwrap();
     assert_eq!((double.dtype(), double.item().unwrap()), (DType::F64, 1e300 * 65536.0));
 }
 
@@ -155,12 +155,12 @@ fn overflow_skips_names_the_parameter_and_shrinks_the_scale() {
     let mut optimizer = Adam::new(net.params(), 0.1);
     let mut scale = LossScale::new(unbounded(32768.0, 2.0, 2000)).unwrap();
     // 32768 * 2 overflows in f16, 32768 * 0.25 does not.
-    let outcome = scale.step(&mut optimizer, &net.loss(0.25, 2.0, DType::F16).unwrap()).unwrap();
+    let outcome = scale.step(&mut optimizer, net.loss(0.25, 2.0, DType::F16).unwrap()).unwrap();
     let Outcome::Skipped { cause } = outcome else { panic!("{outcome:?}") };
     assert_eq!(cause, Cause::Overflow { scale: 32768.0, first: "b".into() });
     assert_eq!(cause.to_string(), "a gradient was not finite at loss scale 32768, first seen in `b`");
     assert_eq!((net.values(), scale.value()), ([1.0, 1.0], 16384.0));
-    let outcome = scale.step(&mut optimizer, &net.loss(0.25, 2.0, DType::F16).unwrap()).unwrap();
+    let outcome = scale.step(&mut optimizer, net.loss(0.25, 2.0, DType::F16).unwrap()).unwrap();
     assert_eq!((outcome, scale.value()), (Outcome::Stepped, 16384.0));
     // Adam's first step is the learning rate against the sign of the gradient, whatever the scale was.
     for value in net.values() {
@@ -202,7 +202,7 @@ fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
     let net = Net::new();
     let mut optimizer = Sgd::new(net.params(), 0.5);
     let mut scale = LossScale::dynamic();
-    let outcome = scale.step(&mut optimizer, &net.loss(1.0, f64::NAN, DType::F32).unwrap()).unwrap();
+    let outcome = scale.step(&mut optimizer, net.loss(1.0, f64::NAN, DType::F32).unwrap()).unwrap();
     assert_eq!(outcome.to_string(), "skipped: the loss itself was not finite");
     assert_eq!(outcome, Outcome::Skipped { cause: Cause::Loss });
     assert_eq!((net.values(), scale.value(), scale.state().skipped), ([1.0, 1.0], 65536.0, 1));
@@ -215,7 +215,7 @@ fn what_cannot_recover_is_called_stalled() {
         let net = Net::new();
         let mut optimizer = Sgd::new(net.params(), 0.5);
         for step in 1..=100 {
-            let outcome = scale.step(&mut optimizer, &net.loss(x, 0.0, DType::F32).unwrap()).unwrap();
+            let outcome = scale.step(&mut optimizer, net.loss(x, 0.0, DType::F32).unwrap()).unwrap();
             if let Outcome::Stalled { skipped, .. } = outcome {
                 assert_eq!(skipped, step);
                 return (step, scale.value());
@@ -296,7 +296,7 @@ fn what_trains_nothing_is_an_error_that_says_what_is_missing() {
     assert!(message.starts_with(named), "{message}");
     let message = LossScale::none().step(&mut optimizer, &loss).unwrap_err().to_string();
     assert!(message.starts_with(named), "{message}");
-    let mut scaled = LossScale::none().scale(&weight.tensor().sum_all().unwrap()).unwrap().backward().unwrap();
+    let mut scaled = LossScale::none().scale(weight.tensor().sum_all().unwrap()).unwrap().backward().unwrap();
     let _first = scaled.unscale(&params()).unwrap();
     let message = scaled.unscale(&params()).unwrap_err().to_string();
     assert!(message.starts_with(named) && message.ends_with("or they were unscaled before"), "{message}");

@@ -128,7 +128,7 @@ fn the_op_in_which_an_overflow_began_is_found() {
     let mut optimizer = Sgd::new(net.params(), 0.1);
     let x = Tensor::ones(&[4, 8, 8], DType::F32);
     let (outcome, found) = net.find_non_finite(|net| {
-        LossScale::fixed(1e8).unwrap().step(&mut optimizer, &net.call(&x).unwrap().sum_all().unwrap())
+        LossScale::fixed(1e8).unwrap().step(&mut optimizer, net.call(&x).unwrap().sum_all().unwrap())
     });
     let cause = Cause::Overflow { scale: 1e8, first: "1.weight".into() };
     assert_eq!(outcome.unwrap(), Outcome::Skipped { cause });

@@ -248,7 +248,7 @@ fn a_low_parameter_is_not_cast_in_a_region_of_its_dtype() {
         for _ in 0..3 {
             let (y, trace) = net.trace(|net| net.call(&Tensor::ones(&[1, 4], DType::F32)).unwrap());
             assert_eq!(trace.casts(), expected);
-            assert_eq!(LossScale::none().step(&mut optimizer, &y.sum(&[], false).unwrap()).unwrap(), Outcome::Stepped);
+            assert_eq!(LossScale::none().step(&mut optimizer, y.sum(&[], false).unwrap()).unwrap(), Outcome::Stepped);
         }
     }
 }
@@ -337,10 +337,10 @@ fn an_overflow_of_f16_gradients_is_found_and_nothing_changes() {
     // The gradient 2 times the scale 65536 is no f16.
     let loss =
         |weight: &Param| weight.tensor().cast(DType::F32).mul(&Tensor::full(&[1], 2.0, DType::F32))?.sum(&[], false);
-    let outcome = scale.step(&mut optimizer, &loss(&weight).unwrap()).unwrap();
+    let outcome = scale.step(&mut optimizer, loss(&weight).unwrap()).unwrap();
     assert_eq!(outcome, Outcome::Skipped { cause: Cause::Overflow { scale: 65536.0, first: "0".into() } });
     assert_eq!((weight.value().item().unwrap(), weight.master().unwrap().item().unwrap()), (1.0, 1.0));
-    while scale.step(&mut optimizer, &loss(&weight).unwrap()).unwrap() != Outcome::Stepped {}
+    while scale.step(&mut optimizer, loss(&weight).unwrap()).unwrap() != Outcome::Stepped {}
     assert_eq!(scale.value(), 16384.0);
     assert_eq!(weight.value().item().unwrap(), 0.0);
 }

@@ -185,7 +185,7 @@ fn scale_unscale(tally: &mut Tally, recorded: &Value) {
         numbers(DType::F32, &given.iter().map(|x| round(x * f64::from(factor), DType::F32)).collect::<Vec<_>>())
     };
 
-    let losses: Result<Vec<f64>> = given.iter().map(|&x| scale.scale(&Tensor::scalar(x, low))?.item()).collect();
+    let losses: Result<Vec<f64>> = given.iter().map(|&x| scale.scale(Tensor::scalar(x, low))?.item()).collect();
     let ours = numbers(DType::F32, &losses.unwrap_or_default());
     judge(tally, format!("scale {low} by {by}"), &ours, &wide(scale.value()), &numbers(low, &scaled), WIDE);
 
@@ -322,7 +322,7 @@ fn odd(tally: &mut Tally, key: &str, recorded: &Value) {
             let stays = adjusted.value() == scale.value() && recorded.as_bool() == Some(false);
             if stays { tally.agree(key) } else { tally.fail(key, format!("{adjusted:?}")) }
         }
-        "scale_int_input" | "scale_int_result" => match scale.scale(&Tensor::scalar(1.0, DType::I64)) {
+        "scale_int_input" | "scale_int_result" => match scale.scale(Tensor::scalar(1.0, DType::I64)) {
             Err(_) => tally.on_purpose(key, FLOATING),
             Ok(scaled) => tally.fail(key, format!("{scaled:?}")),
         },

@@ -258,7 +258,7 @@ fn two(grads: [f32; 2], unscale_first: bool) -> Result<([f32; 2], u32, u32)> {
 fn judge(case: &str, raised: bool, value: &str) -> Result<Vec<&'static str>, String> {
     let inf = f32::INFINITY;
     let (mut scale, mut side) = (scaler(), sgd());
-    let dtype_of = |dtype| scaler().scale(&Tensor::scalar(1.0, dtype)).map(|scaled| scaled.dtype().long_name());
+    let dtype_of = |dtype| scaler().scale(Tensor::scalar(1.0, dtype)).map(|scaled| scaled.dtype().long_name());
     let check = |holds: bool, differences: &[&'static str]| {
         if holds { Ok(differences.to_vec()) } else { Err(format!("it does not hold here; there {value}")) }
     };
@@ -343,15 +343,15 @@ fn judge(case: &str, raised: bool, value: &str) -> Result<Vec<&'static str>, Str
         "scale() with amp dtype bfloat16 disables scaler"
         | "scale() before any auto_cast (amp_dtype float32 initial)" => {
             let in_region = autocast(Autocast::new("paddle-3.3").unwrap().dtype(DType::Bf16), || {
-                scale.scale(&Tensor::scalar(1.0, DType::F32))?.item()
+                scale.scale(Tensor::scalar(1.0, DType::F32))?.item()
             });
-            let outside = scale.scale(&Tensor::scalar(1.0, DType::F32)).unwrap().item();
+            let outside = scale.scale(Tensor::scalar(1.0, DType::F32)).unwrap().item();
             check(in_region == Ok(8.0) && outside == Ok(8.0) && value.starts_with("(1.0, False"), &[REGION])
         }
         "bfloat16 with use_dynamic_loss_scaling=False" => {
             let fixed = LossScale::fixed(8.0).unwrap();
             let scaled = autocast(Autocast::new("paddle-3.3").unwrap().dtype(DType::Bf16), || {
-                fixed.scale(&Tensor::scalar(1.0, DType::F32))?.item()
+                fixed.scale(Tensor::scalar(1.0, DType::F32))?.item()
             });
             check(scaled == Ok(8.0) && value == "(8.0, True)", &[])
         }
@@ -386,7 +386,7 @@ fn misuse(tally: &mut Tally, recorded: &Value) {
 
 /// On a machine without accelerator Paddle's scaler is off.
 fn on_cpu(tally: &mut Tally, recorded: &Value) {
-    let scaled = LossScale::dynamic().scale(&Tensor::scalar(3.0, DType::F32)).and_then(|scaled| scaled.item());
+    let scaled = LossScale::dynamic().scale(Tensor::scalar(3.0, DType::F32)).and_then(|scaled| scaled.item());
     match scaled == Ok(3.0 * 65536.0) && recorded["is_enable"] == false && recorded["scale(3.0)"] == 3.0 {
         true => tally.on_purpose("on a CPU", DEVICE),
         false => tally.fail("on a CPU", recorded),

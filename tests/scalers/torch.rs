@@ -297,7 +297,7 @@ impl Ours {
         match event {
             Event::Scale(losses) => {
                 let scaled = |&(x, dtype): &(f64, DType)| {
-                    let scaled = self.scale.scale(&Tensor::scalar(x, dtype))?;
+                    let scaled = self.scale.scale(Tensor::scalar(x, dtype))?;
                     Ok(Numbers::new(scaled.dtype(), [scaled.item()?]))
                 };
                 let scaled = losses.iter().map(scaled).collect::<Result<_>>()?;
