@@ -599,7 +599,7 @@ fn threads_and_vectors_of_the_environment_mean_something() {
     };
     let cases = [
         ("PRECAST_THREADS", &["0", "3", ""][..], "two", "0 for one for each core"),
-        ("PRECAST_VECTORS", &["1", "8", "16", ""], "4", "1, 8 or 16"),
+        ("PRECAST_VECTORS", &["1", "4", "8", "16", ""], "2", "1, 4, 8 or 16"),
     ];
     for (name, good, bad, allowed) in cases {
         assert!(good.iter().all(|value| run(name, value).status.success()), "{name}");

@@ -346,7 +346,7 @@ fn environment() -> Result {
     };
     let number = |text: &str| text.parse::<usize>().is_ok();
     check("PRECAST_THREADS", number, "a number of threads, or 0 for one for each core")?;
-    check("PRECAST_VECTORS", |text| ["1", "8", "16"].contains(&text), "1, 8 or 16, the most f32 in a vector")
+    check("PRECAST_VECTORS", |text| ["1", "4", "8", "16"].contains(&text), "1, 4, 8 or 16, the most f32 in a vector")
 }
 
 /// Shows a status line on a terminal, in place of the one before.

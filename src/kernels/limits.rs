@@ -93,6 +93,7 @@ pub(crate) fn multiply_adds() -> Option<f64> {
 pub(crate) fn vectors() -> &'static str {
     match simd::widest() {
         simd::Width::One => "no vectors",
+        simd::Width::Four => "NEON",
         simd::Width::Eight => "AVX2, FMA, F16C",
         simd::Width::Sixteen if pairs_pay() => "AVX-512 with BF16",
         simd::Width::Sixteen => "AVX-512",

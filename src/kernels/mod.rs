@@ -2,7 +2,7 @@
 //!
 //! The contract of every kernel: 16-bit storage is widened to f32 (f64 stays f64), arithmetic and accumulation are done
 //! there, and the result is rounded **once** on the way out. Kernels know no tensor, no policy and no op name.
-#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "vector kernels are for x86-64 so far"))]
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "pairs of bf16 are for x86-64 so far"))]
 
 pub(crate) mod attention;
 #[doc(hidden)]

@@ -139,8 +139,7 @@ unsafe fn epilogue<S: Simd, T: VectorFloat>(
 
 /// Whether the sums of so many rows and vectors, the vectors themselves and a factor fit into the registers.
 const fn enough_registers<S: Simd>(rows: usize, vectors: usize) -> bool {
-    // There are 16 registers of eight lanes and 32 of sixteen.
-    (rows + 1) * vectors < 2 * S::LANES
+    (rows + 1) * vectors < S::REGISTERS
 }
 
 /// The sums of some rows and vectors: see [`micro_kernel_of`].

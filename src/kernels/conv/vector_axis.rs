@@ -16,7 +16,7 @@ impl VectorAxis {
     /// The faster choice between so many channels and outputs, which reach `other` percent of the machine's multiply-adds. The
     /// percentages were measured.
     fn faster(vectors: Width, channels: usize, other: usize) -> VectorAxis {
-        let lanes = lanes(vectors);
+        let lanes = vectors.lanes();
         // With one vector of columns, the multiply-adds wait for loads.
         let (reached, whole) = if channels <= lanes { (65, lanes) } else { (90, 2 * lanes) };
         match reached * channels / channels.next_multiple_of(whole).max(1) > other {
@@ -27,7 +27,7 @@ impl VectorAxis {
 
     /// For a convolution whose outputs come in runs of `length`.
     pub fn of_windows(vectors: Width, channels: usize, length: usize) -> (Width, VectorAxis) {
-        let length_in_vectors = length.next_multiple_of(lanes(vectors)).max(1);
+        let length_in_vectors = length.next_multiple_of(vectors.lanes()).max(1);
         (vectors, VectorAxis::faster(vectors, channels, 85 * length / length_in_vectors))
     }
 
@@ -40,8 +40,4 @@ impl VectorAxis {
             _ => (vectors, VectorAxis::Channels),
         }
     }
-}
-
-fn lanes(vectors: Width) -> usize {
-    if vectors == Width::Sixteen { 16 } else { 8 }
 }

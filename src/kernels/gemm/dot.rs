@@ -73,7 +73,7 @@ impl<T: Lanes> Kernel for Dots<'_, T> {
         assert!(a_rows.iter().all(|row| row + len <= a.len()) && b_rows.iter().all(|row| row + len <= b.len()));
         assert_eq!(sums.len(), a_rows.len() * b_rows.len(), "one place for each product");
         // With sixteen registers, sixteen sums would leave none for the operands.
-        let columns = if S::LANES == 8 { UNROLL / 2 } else { UNROLL };
+        let columns = if S::REGISTERS == 16 { UNROLL / 2 } else { UNROLL };
         for (j, some) in b_rows.chunks(columns).enumerate() {
             for (i, few) in a_rows.chunks(UNROLL).enumerate() {
                 let mut tile = [[0.0; UNROLL]; UNROLL];

@@ -256,10 +256,9 @@ fn dots_of_rows_that_overlap_are_the_twins() {
             let mut sums = vec![f32::NAN; rows * columns];
             let dots = Dots { a: &a, a_rows: &a_rows, b: &b, b_rows: &b_rows, len, sums: &mut sums };
             assert!(simd::run_with(width, dots).is_ok());
-            let lanes = if width == simd::Width::Eight { 8 } else { 16 };
             for (at, sum) in sums.iter().enumerate() {
                 let (i, j) = (a_rows[at / columns], b_rows[at % columns]);
-                let want = dot_twin(&a[i..i + len], &b[j..j + len], lanes);
+                let want = dot_twin(&a[i..i + len], &b[j..j + len], width.lanes());
                 assert_eq!(sum.to_bits(), want.to_bits(), "{rows} x {columns} x {len}: {at}");
             }
         }

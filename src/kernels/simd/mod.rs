@@ -3,6 +3,9 @@
 //! A kernel that names its operations is written once over [`Simd`] and run by [`run`]. A plain loop is run by
 //! [`vectorized`], which lets the compiler use the wider instructions. Both give the same bits as without them.
 
+// Miri knows no assembly, which NEON's conversions are.
+#[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon", not(miri)))]
+mod neon;
 #[cfg(test)]
 pub(crate) mod twin;
 mod vector;
@@ -21,18 +24,36 @@ pub(crate) fn widest() -> Width {
     *WIDTH.get_or_init(|| {
         let allowed = match std::env::var("PRECAST_VECTORS").as_deref() {
             Ok("1") => Width::One,
+            Ok("4") => Width::Four,
             Ok("8") => Width::Eight,
             _ => Width::Sixteen,
         };
-        allowed.min(of_machine())
+        at_most(allowed)
     })
+}
+
+/// The widths that machines of this kind may have, in order.
+const WIDTHS: &[Width] = if cfg!(target_arch = "x86_64") {
+    &[Width::Eight, Width::Sixteen]
+} else if HAS_NEON {
+    &[Width::Four]
+} else {
+    &[]
+};
+
+const HAS_NEON: bool = cfg!(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon", not(miri)));
+
+/// The widest vectors that this machine has, and that are no wider than is allowed.
+fn at_most(allowed: Width) -> Width {
+    let allowed = allowed.min(of_machine());
+    WIDTHS.iter().copied().rfind(|&width| width <= allowed).unwrap_or(Width::One)
 }
 
 fn of_machine() -> Width {
     #[cfg(target_arch = "x86_64")]
     return x86::of_machine();
     #[cfg(not(target_arch = "x86_64"))]
-    Width::One
+    if HAS_NEON { Width::Four } else { Width::One }
 }
 
 /// Runs a kernel with the [`widest`] vectors. Returns the kernel where there are none.
@@ -47,6 +68,8 @@ pub(crate) fn run_with<K: Kernel>(width: Width, kernel: K) -> Result<K::Output, 
         Width::Sixteen => Ok(x86::run_avx512(kernel)),
         #[cfg(target_arch = "x86_64")]
         Width::Eight => Ok(x86::run_avx2(kernel)),
+        #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon", not(miri)))]
+        Width::Four => Ok(neon::run(kernel)),
         _ => Err(kernel),
     }
 }
@@ -61,7 +84,7 @@ pub(crate) fn run_pairs<K: PairKernel>(kernel: K) -> Result<K::Output, K> {
     Err(kernel)
 }
 
-/// Runs plain loops compiled for the [`widest`] vectors.
+/// Runs plain loops compiled for the [`widest`] vectors. Those of NEON are a part of the target, so nothing is to be chosen.
 #[inline(always)]
 pub(crate) fn vectorized<B: Body>(body: B) -> B::Output {
     match widest() {
@@ -82,7 +105,7 @@ fn plain<B: Body>(body: B) -> B::Output {
 /// The widths of vectors that can be run.
 #[cfg(test)]
 pub(crate) fn widths() -> impl Iterator<Item = Width> {
-    [Width::Eight, Width::Sixteen].into_iter().filter(|&width| width <= widest())
+    WIDTHS.iter().copied().filter(|&width| width <= widest())
 }
 
 /// Makes streaming stores visible before all later stores.
@@ -102,7 +125,8 @@ pub(crate) fn prefetch<T>(at: *const T) {
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
     };
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon", not(miri)))]
+    neon::prefetch(at);
     let _ = at;
 }
 
@@ -131,11 +155,12 @@ mod tests {
         }
         let (_, module) = module_path!().split_once("::").unwrap();
         let this = format!("{module}::vectors_are_at_most_as_wide_as_the_environment_says");
-        let (one, eight, any) = (Width::One, Width::Eight, Width::Sixteen);
-        for (said, allowed) in [("1", one), ("8", eight), ("16", any), ("", any), ("4", any), ("wide", any), ("-", any)]
-        {
+        let (one, four, eight, any) = (Width::One, Width::Four, Width::Eight, Width::Sixteen);
+        let said =
+            [("1", one), ("4", four), ("8", eight), ("16", any), ("", any), ("2", any), ("wide", any), ("-", any)];
+        for (said, allowed) in said {
             let mut test = Command::new(std::env::current_exe().unwrap());
-            test.args(["--exact", &this]).env(EXPECTED, format!("{:?}", allowed.min(of_machine())));
+            test.args(["--exact", &this]).env(EXPECTED, format!("{:?}", at_most(allowed)));
             match said {
                 "-" => test.env_remove("PRECAST_VECTORS"),
                 said => test.env("PRECAST_VECTORS", said),

@@ -6,8 +6,21 @@ use half::{bf16, f16};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Width {
     One,
+    Four,
     Eight,
     Sixteen,
+}
+
+impl Width {
+    /// Numbers in a vector.
+    pub fn lanes(self) -> usize {
+        match self {
+            Width::One => 1,
+            Width::Four => 4,
+            Width::Eight => 8,
+            Width::Sixteen => 16,
+        }
+    }
 }
 
 /// One vector instruction set.
@@ -23,6 +36,8 @@ pub(crate) trait Simd: Copy {
     type F32s: Copy;
     /// Numbers in a vector.
     const LANES: usize;
+    /// Vectors that the machine has registers for.
+    const REGISTERS: usize;
     /// Rows of the tile of sums that the micro-kernel of a matrix product keeps in registers.
     const MR: usize;
     /// Columns of that tile.

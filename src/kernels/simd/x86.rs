@@ -170,13 +170,14 @@ unsafe fn sixteen_halves<const N: usize>(from: [*const bf16; N]) -> __m256i {
 
 macro_rules! simd {
     (
-        $simd:ty, $v:ty, $lanes:literal, $rows:literal,
+        $simd:ty, $v:ty, $lanes:literal, $registers:literal, $rows:literal,
         arithmetic: $(fn $name:ident($($arg:ident: $t:ty),*) -> $r:ty { $body:expr })*
         memory: $(fn $mem:ident($($mem_arg:ident: $mem_t:ty),*) $(-> $mem_r:ty)? { $mem_body:expr })*
     ) => {
         impl Simd for $simd {
             type F32s = $v;
             const LANES: usize = $lanes;
+            const REGISTERS: usize = $registers;
             const MR: usize = $rows;
             $(
                 #[inline(always)]
@@ -197,7 +198,7 @@ macro_rules! simd {
 }
 
 // Twelve sums, two columns and a factor fill the sixteen registers.
-simd! { Avx2, __m256, 8, 6,
+simd! { Avx2, __m256, 8, 16, 6,
     arithmetic:
     fn splat(x: f32) -> __m256 { _mm256_set1_ps(x) }
     fn add(a: __m256, b: __m256) -> __m256 { _mm256_add_ps(a, b) }
@@ -218,7 +219,7 @@ simd! { Avx2, __m256, 8, 6,
     fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) { transpose(from, row, to, to_row) }
 }
 
-simd! { Avx512, __m512, 16, 8,
+simd! { Avx512, __m512, 16, 32, 8,
     arithmetic:
     fn splat(x: f32) -> __m512 { _mm512_set1_ps(x) }
     fn add(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }

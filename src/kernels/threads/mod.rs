@@ -53,7 +53,7 @@ static TEAM: RwLock<Option<Team>> = RwLock::new(None);
 /// Without a call it is what the environment variable `PRECAST_THREADS` says, or one for each core where that is unset or
 /// no number. Results do not depend on it: the same seed gives the same bits with any number of threads.
 ///
-/// On machines of different vectors the last bits of some sums may differ. `PRECAST_VECTORS`, which is 1, 8 or 16, allows
+/// On machines of different vectors the last bits of some sums may differ. `PRECAST_VECTORS`, which is 1, 4, 8 or 16, allows
 /// kernels at most so many f32 in a vector (1: none but the compiler's, and those of `matrixmultiply`); unset or anything
 /// else, they use the widest there are. It is read once.
 ///
