@@ -36,10 +36,12 @@ pub fn run(words: &[String]) -> Result {
     let variables = [
         ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER),
         ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", RUNNER),
-        // Emulation is slow.
+        // Emulation is slow, and so is one more build.
         ("PROPTEST_CASES", "16"),
+        ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
+        ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ];
-    let build = ["test", "--locked", "--profile", "checked", "--target", TARGET];
+    let build = ["test", "--locked", "--release", "--target", TARGET];
     let tests = |chosen: &[&str]| shell::run("cargo", &[&build, chosen].concat(), &variables);
     match said(KERNELS) {
         true => tests(&["--lib", "kernels::", "--", "--skip", SKIPPED]),
