@@ -1,5 +1,6 @@
-//! Recurrent steps as formulas in f64 that round to 16 bit what the ops round: the state after each step, and what they
-//! keep for the backward pass. Everything else is exact, so a 16-bit gradient is off by its own rounding.
+//! Recurrent steps as formulas in f64 that round to 16 bit what the ops round: the state after each step, what they keep for
+//! the backward pass, and the gradients of the gates, which products read. Everything else is exact, so a 16-bit gradient is
+//! off by its own rounding.
 
 use precast::{DType, DType::F64, Result, Tensor};
 
@@ -44,6 +45,11 @@ impl Layer<'_> {
         x.detach().cast(DType::F32).cast(self.low).cast(F64)
     }
 
+    /// x itself, whose gradient is rounded.
+    fn with_rounded_gradient(&self, x: &Tensor) -> Result<Tensor> {
+        valued(&x.cast(self.low).cast(F64), x)
+    }
+
     /// tanh or sigmoid of x, kept rounded: its value, and the function whose slope is that of the rounded value.
     fn kept_tanh(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let value = x.detach().tanh()?;
@@ -65,7 +71,8 @@ impl Layer<'_> {
             Some((a, b)) => (Some(a), Some(b)),
             None => (None, None),
         };
-        let (i, s) = (x.linear(self.ih, of_input)?, state.h.linear(self.hh, of_state)?);
+        let i = self.with_rounded_gradient(&x.linear(self.ih, of_input)?)?;
+        let s = self.with_rounded_gradient(&state.h.linear(self.hh, of_state)?)?;
         let hidden = self.hh.shape()[1];
         let gate = |x: &Tensor, n: usize| x.slice(-1, n * hidden..(n + 1) * hidden);
         let sum = |n: usize| gate(&i, n)?.add(&gate(&s, n)?);
