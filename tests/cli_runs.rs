@@ -98,6 +98,8 @@ fn a_table_of_ones_own_is_trained_compared_and_predicted() {
     let classes: Vec<&str> = said.lines().map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(classes, ["class", "above", "below", "above"]);
     text(precast_in(&folder.0, &["predict", "runs/o2", "new.csv", "--output", "said.csv"]));
+    let said_again = error(2, precast_in(&folder.0, &["predict", "runs/o2", "new.csv", "--output", "new.csv"]));
+    assert!(said_again.contains("`new.csv` is there already; --force replaces it"), "{said_again}");
     assert_eq!(fs::read_to_string(folder.0.join("said.csv")).unwrap(), said);
 }
 

@@ -229,7 +229,10 @@ fn targets_are_standardized_for_training_alone() {
 
     let classes = self::file("o0", ", standardize_targets: true");
     let error = Run::begin(&classes, model(0), folder("units-classes")).unwrap_err();
-    assert_eq!(error.to_string(), "`standardize_targets`: targets that are no numbers have no mean");
+    assert_eq!(
+        error.to_string(),
+        "`standardize_targets`: targets that are classes have no mean; whole numbers are read as numbers with `as: numbers`"
+    );
 }
 
 /// Every number of the compute weights is that of the masters, rounded once, where the cell runs low.
@@ -355,7 +358,48 @@ fn what_changed_since_the_run_began_is_refused() {
     let wider = Model::parse(&MODEL.replace("16", "17"), "model.yaml", 0).unwrap();
     let error = Run::resume(&to, wider).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Weights, "{error}");
+
+    let text = fs::read_to_string(to.join("model.yaml")).unwrap();
+    fs::write(to.join("model.yaml"), text.replace("ReLU", "Tanh")).unwrap();
+    let error = Run::resume(&to, model(0)).unwrap_err();
+    assert!(error.to_string().contains("`model.yaml` is not the one with which the run began"), "{error}");
+    fs::write(to.join("model.yaml"), text).unwrap();
     Run::resume(&to, model(0)).unwrap();
+}
+
+#[test]
+fn weights_and_files_that_changed_predict_nothing() {
+    let to = folder("predictions");
+    go_on(&mut Run::begin(&file("o2-bf16", ", standardize: true"), model(0), &to).unwrap());
+    let predictor = || Predictor::of_folder(&to, model(1));
+    predictor().unwrap();
+    for (name, damage, words) in [
+        ("best.safetensors", "a bit", "its checksum does not fit: the file is damaged"),
+        ("standardization.json", "a bit", "`standardization.json` is not the one with which the run began"),
+        ("standardization.json", "gone", "`standardization.json` is missing"),
+        ("model.yaml", "a bit", "`model.yaml` is not the one with which the run began"),
+    ] {
+        let path = to.join(name);
+        let whole = fs::read(&path).unwrap();
+        let mut bytes = whole.clone();
+        *bytes.last_mut().unwrap() ^= 1;
+        if damage == "gone" {
+            fs::remove_file(&path).unwrap()
+        } else {
+            fs::write(&path, &bytes).unwrap()
+        }
+        let error = predictor().unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        fs::write(&path, &whole).unwrap();
+    }
+    predictor().unwrap();
+
+    let checkpoints = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path());
+    for path in checkpoints.filter(|path| path.to_string_lossy().contains("checkpoint-")) {
+        fs::remove_file(path).unwrap();
+    }
+    let error = Run::resume(&to, model(0)).unwrap_err();
+    assert!(error.to_string().contains("the run is over, and its checkpoints are gone"), "{error}");
 }
 
 /// Rules know the file in which they were written, and the folder has a copy.
@@ -474,6 +518,13 @@ fn model_and_data_that_do_not_go_together_are_refused_before_anything_is_written
     let narrow = Model::parse(&MODEL.replace("64", "63"), "model.yaml", 0).unwrap();
     let error = Run::begin(&file("o2", ""), narrow, &to).unwrap_err();
     assert_eq!(error.to_string(), "the model takes examples of shape [63], and the data has [1, 8, 8]");
+    let one = Model::parse(&MODEL.replace("out_features: 10", "out_features: 1"), "model.yaml", 0).unwrap();
+    let error = Run::begin(&file("o2", ""), one, &to).unwrap_err();
+    let words = "the model returns 1 number for each target, and there are 10 classes; whole numbers are read as numbers, and \
+        not as classes, with `as: numbers`";
+    assert_eq!(error.to_string(), words);
+    let error = Run::begin(&file("graph", ""), model(0), &to).unwrap_err();
+    assert!(error.to_string().starts_with("`policy: graph`: a run takes policies of the levels O0 to O3"), "{error}");
     let error = Run::begin(&file("o2", ", loss: mse"), model(0), &to).unwrap_err();
     assert!(
         error.to_string().starts_with("the loss mse compares with numbers, and the targets are classes"),

@@ -8,7 +8,7 @@ use crate::{
     train::{Prediction, Predictor, RunFile},
 };
 
-use super::{Cli, Result, print, print_as_it_is, run::model};
+use super::{Cli, Result, inputs::Output, print, print_as_it_is, run::model};
 
 /// Predict by the best weights of a run
 #[derive(Debug, clap::Args)]
@@ -26,25 +26,26 @@ pub(super) struct Args {
     /// The folder of a run
     run: PathBuf,
     /// The examples
-    file: PathBuf,
-    /// Write to this file instead of standard output
-    #[arg(short, long)]
-    output: Option<PathBuf>,
+    #[arg(value_name = "FILE")]
+    examples: PathBuf,
+    #[command(flatten)]
+    output: Output,
     /// Say how well the network does; the file has the targets
-    #[arg(long, conflicts_with = "output")]
+    #[arg(long, conflicts_with = "file")]
     score: bool,
 }
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
+    args.output.check()?;
     let file = RunFile::of_folder(&args.run)?;
     let predictor = Predictor::of_folder(&args.run, model(cli, &file)?)?;
     if args.score {
-        let score = predictor.score(&args.file)?;
+        let score = predictor.score(&args.examples)?;
         return print(format_args!("{}: {score}", score.name()));
     }
-    let predictions = predictor.predict(&args.file)?;
+    let predictions = predictor.predict(&args.examples)?;
     let text = csv(&predictions, &targets(&file));
-    match &args.output {
+    match &args.output.file {
         Some(output) => Ok(files::replace(output, text.as_bytes())?),
         None => print_as_it_is(text.trim_end()),
     }

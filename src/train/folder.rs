@@ -1,6 +1,7 @@
 //! The folder of a training run: what is in it, and how it is written so that no stop of the machine spoils it.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, TryLockError},
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -97,6 +98,9 @@ pub(crate) struct About {
     pub data_shape: Vec<usize>,
     /// CRC-32 of the examples and their targets.
     pub data_checksum: u32,
+    /// CRC-32 of the files beside it that nobody may change, by name.
+    #[serde(default)]
+    pub checksums: BTreeMap<String, u32>,
 }
 
 impl About {
@@ -115,6 +119,7 @@ impl About {
             shape: data.train.shape().to_vec(),
             data_shape: data_shape.to_vec(),
             data_checksum: hasher.finalize(),
+            checksums: BTreeMap::new(),
         }
     }
 }
@@ -231,13 +236,16 @@ impl Folder {
         let put = |name: &str, text: &str| files::replace(self.path.join(name), text.as_bytes());
         put(POLICY, &policy.to_yaml()?)?;
         put(PLAN, plan)?;
-        put(ABOUT, &json(about)?)?;
-        if *standardizations != Standardizations::default() {
-            put(STANDARDIZATION, &json(standardizations)?)?;
+        let is_standardized = *standardizations != Standardizations::default();
+        let standardizations = is_standardized.then(|| json(standardizations)).transpose()?;
+        let mut about = about.clone();
+        for (name, text) in [(STANDARDIZATION, standardizations.as_deref()), (MODEL, model)] {
+            if let Some(text) = text {
+                about.checksums.insert(name.into(), crc32fast::hash(text.as_bytes()));
+                put(name, text)?;
+            }
         }
-        if let Some(model) = model {
-            put(MODEL, model)?;
-        }
+        put(ABOUT, &json(&about)?)?;
         let model = model.map_or(&file.model[..], |_| MODEL).to_string();
         put(RUN, &RunFile { model, policy: POLICY.into(), ..file.clone() }.to_yaml()?)
     }
@@ -247,6 +255,20 @@ impl Folder {
         let file = path.join(ABOUT);
         let text = files::read_text(&file, 1 << 16)?;
         serde_json::from_str(&text).map_err(|e| Error::run(e.to_string()).context(file.display()))
+    }
+
+    /// Refuses files that are not those with which the run began.
+    pub fn check_files(path: &Path) -> Result<()> {
+        for (name, kept) in Folder::about(path)?.checksums {
+            let wrong = match fs::read(path.join(&name)) {
+                Ok(bytes) if crc32fast::hash(&bytes) == kept => continue,
+                Ok(_) => "is not the one with which the run began",
+                Err(_) => "is missing",
+            };
+            let words = format!("`{name}` {wrong}; a run keeps it to the end, and a change makes a new run");
+            return Err(Error::run(words).context(path.display()));
+        }
+        Ok(())
     }
 
     /// How the examples of a run were standardized.
@@ -365,12 +387,17 @@ impl Folder {
 
     /// Writes the weights with the best score so far.
     pub fn save_best(&self, net: &Child) -> Result<()> {
-        weights::save(net, self.path.join(BEST))
+        weights::save_of_run(net, &self.path.join(BEST))
     }
 
     /// Writes the weights at the end.
     pub fn save_last(&self, net: &Child) -> Result<()> {
-        weights::save(net, self.path.join(LAST))
+        weights::save_of_run(net, &self.path.join(LAST))
+    }
+
+    /// Whether the run came to its end.
+    pub fn is_over(&self) -> bool {
+        self.path.join(LAST).is_file()
     }
 
     /// The weights to predict with: the best ones.

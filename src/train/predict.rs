@@ -57,7 +57,8 @@ impl Predictor {
     /// in code.
     ///
     /// # Errors
-    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when there is no run in the folder, or no epoch of it was done; what reading
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when there is no run in the folder, no epoch of it was done, or its model or
+    /// standardization was changed; [`ErrorKind::Weights`](crate::ErrorKind::Weights) when the weights are damaged; what reading
     /// its files reports.
     pub fn of_folder(folder: impl AsRef<Path>, model: Model) -> Result<Self> {
         let folder = folder.as_ref();
@@ -67,6 +68,8 @@ impl Predictor {
         if !best.is_file() {
             return Err(Error::run("no epoch of the run was done, so it has no weights yet").context(folder.display()));
         }
+        Folder::check_files(folder)?;
+        weights::check_of_run(&best)?;
         // The weights lie in the file as they were stored.
         let (plan, _) = file.wrap(&mut net, &file.read_policy()?)?;
         let _ = weights::load(&net, &best)?;

@@ -8,7 +8,7 @@ use super::{
     folder::{About, Folder, POLICY, Standardizations},
 };
 use crate::{
-    Child, LossScale, Plan, Policy,
+    Child, Level, LossScale, Plan, Policy,
     cost::Speeds,
     error::{Error, Result},
     io::models::Model,
@@ -125,10 +125,11 @@ impl Run {
     ///
     /// # Errors
     /// [`ErrorKind::Run`](crate::ErrorKind::Run) when the folder has no run, when another process trains in it, and when the
-    /// policy or the data is not that with which the run began; [`ErrorKind::Weights`](crate::ErrorKind::Weights) when no
+    /// policy, the model or the data is not that with which the run began; [`ErrorKind::Weights`](crate::ErrorKind::Weights) when no
     /// checkpoint can be read or it does not fit the network.
     pub fn resume(folder: impl AsRef<Path>, model: Model) -> Result<Self> {
         let folder = Folder::open(folder.as_ref())?;
+        Folder::check_files(folder.path())?;
         let file = RunFile::of_folder(folder.path())?;
         let policy = file.read_policy()?;
         let Read { data, shape, standardizations, .. } = file.read_data(model.input.as_deref())?;
@@ -152,6 +153,10 @@ impl Run {
                 let steps = checkpoint.count(super::fit::STEPS).unwrap_or(0);
                 let history = folder.history(steps, checkpoint.count(super::fit::EPOCH).unwrap_or(0))?;
                 Fit::resume(&mut net, &options, &checkpoint, history)?
+            }
+            None if folder.is_over() => {
+                let words = "the run is over, and its checkpoints are gone; more of it needs a new run";
+                return Err(Error::run(words).context(folder.path().display()));
             }
             // It was stopped before its first checkpoint.
             None => {
@@ -366,9 +371,14 @@ fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
     check_run(net, &trace)?;
     let classes = data.train.classes().max(data.test.classes());
     let met = outputs.shape().last().copied().filter(|_| matches!(loss, Loss::CrossEntropy { .. }));
-    let words = |met| format!("the model returns {met} numbers for each target, and there are {classes} classes");
+    let words = |met| {
+        let numbers = if met == 1 { "number" } else { "numbers" };
+        format!("the model returns {met} {numbers} for each target, and there are {classes} classes")
+    };
     if let Some(met) = met.filter(|met| *met < classes) {
-        return Err(Error::data(words(met)));
+        let cure =
+            if met == 1 { "; whole numbers are read as numbers, and not as classes, with `as: numbers`" } else { "" };
+        return Err(Error::data(format!("{}{cure}", words(met))));
     }
     let _ = loss.of(&outputs, &batch.y).map_err(|e| e.context("the loss of what the model returns"))?;
     Ok(met.filter(|met| outputs.rank() == 2 && *met > classes).map(words).into_iter().collect())
@@ -403,6 +413,11 @@ impl RunFile {
 
     /// Stores the parameters of a network as the file says, and wraps it by the policy.
     pub(super) fn wrap(&self, net: &mut Child, policy: &Policy) -> Result<(Plan, Option<Decorated>)> {
+        if policy.level == Level::Graph {
+            let words =
+                "a run takes policies of the levels O0 to O3 and auto; level graph rewrites the graph of a call";
+            return Err(Error::run(words).context(format_args!("`policy: {}`", self.policy)));
+        }
         let plan = policy.plan(net)?;
         let storage = self.storage.put(net, policy, self.options.seed)?;
         let _ = plan.apply(net)?;

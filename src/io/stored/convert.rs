@@ -14,7 +14,10 @@ use super::{Header, StoredModel, StoredTensor, WeightFile, cell_of, folder};
 use crate::{
     DType,
     error::{Error, Result},
-    io::files::{self, Writer},
+    io::{
+        files::{self, Writer},
+        weights::{CHECKSUM, OF_RUN},
+    },
     kernels::counted::{Rounded, convert_counted},
     logging::event,
 };
@@ -213,7 +216,10 @@ fn targets(file: &WeightFile, dtype_of: DTypeOf<'_>) -> Result<Header> {
         });
     }
     tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.dtype.bitsize()));
-    Ok(Header { metadata: file.header.metadata.clone(), tensors })
+    let mut metadata = file.header.metadata.clone();
+    // The checksum of a run's weights is that of the tensors as they were.
+    metadata.retain(|entry, _| entry != CHECKSUM && entry != OF_RUN);
+    Ok(Header { metadata, tensors })
 }
 
 /// The castable dtype that most numbers have.

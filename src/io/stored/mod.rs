@@ -10,7 +10,10 @@ mod folder;
 mod header;
 mod infer;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 pub use convert::{ConvertOptions, Converted, ConvertedTensor};
 use folder::Folder;
@@ -22,6 +25,7 @@ use safetensors::Dtype;
 use crate::{
     cell::Outline,
     error::{Error, Result},
+    io::weights::{CHECKSUM, OF_RUN},
     logging::event,
 };
 
@@ -137,7 +141,9 @@ impl StoredModel {
 
     /// Refuses checkpoints of this library, whose checksum is that of the tensors as they are.
     fn check_is_no_checkpoint(&self) -> Result<()> {
-        match self.files.iter().find(|file| file.header.metadata.contains_key(crate::io::weights::CHECKSUM)) {
+        let is =
+            |metadata: &BTreeMap<String, String>| metadata.contains_key(CHECKSUM) && !metadata.contains_key(OF_RUN);
+        match self.files.iter().find(|file| is(&file.header.metadata)) {
             Some(file) => Err(Error::weights(format!(
                 "{}: a checkpoint with a checksum of its tensors, to go on with and not to convert; `weights::save` writes weights alone",
                 file.path.display()

@@ -18,6 +18,9 @@ use crate::{
 
 /// The metadata entry that says which paths share a parameter.
 const TIED: &str = "tied";
+/// The metadata entry of weights that a training run wrote.
+pub(crate) const OF_RUN: &str = "precast_run";
+
 /// The metadata entry of the checksum, where a file has words of its own.
 pub(crate) const CHECKSUM: &str = "crc32";
 
@@ -73,7 +76,7 @@ fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], file: &File) -> Result<Vec
         Ok((name.as_str(), view.map_err(|e| failed(&e))?))
     });
     let views: Vec<(&str, TensorView<'_>)> = views.collect::<Result<_>>()?;
-    let mut metadata = HashMap::new();
+    let mut metadata = BTreeMap::new();
     if !tied.is_empty() {
         metadata.insert(TIED.to_string(), serde_json::to_string(tied).map_err(|e| failed(&e))?);
     }
@@ -84,7 +87,15 @@ fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], file: &File) -> Result<Vec
         metadata.insert(CHECKSUM.to_string(), checksum(words, all.into_iter()));
         metadata.insert(entry.to_string(), words.clone());
     }
-    safetensors::serialize(views, (!metadata.is_empty()).then_some(metadata)).map_err(|e| failed(&e))
+    let unordered: Option<HashMap<_, _>> = (!metadata.is_empty()).then(|| metadata.clone().into_iter().collect());
+    let mut bytes = safetensors::serialize(views, unordered).map_err(|e| failed(&e))?;
+    // Entries of the metadata are written in any order. In theirs by name the same file has the same bytes.
+    const BEFORE: &[u8] = br#"{"__metadata__":"#;
+    let ordered = serde_json::to_string(&metadata).map_err(|e| failed(&e))?;
+    if bytes.get(8..).is_some_and(|header| header.starts_with(BEFORE)) {
+        bytes[8 + BEFORE.len()..][..ordered.len()].copy_from_slice(ordered.as_bytes());
+    }
+    Ok(bytes)
 }
 
 /// The words that a file has in an entry of its metadata, if it has that entry.

@@ -17,7 +17,7 @@ mod options;
 
 use std::{borrow::Borrow, collections::BTreeMap, path::Path};
 
-pub(crate) use file::{CHECKSUM, File, check_is_safetensors, dtype_in_file};
+pub(crate) use file::{CHECKSUM, File, OF_RUN, check_is_safetensors, dtype_in_file};
 pub use loaded::Loaded;
 pub use options::LoadOptions;
 
@@ -40,6 +40,24 @@ use crate::{Child, Param, Tensor, cell::AsCell, error::Result, io::files, loggin
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<()> {
+    save_with_words(net, path.as_ref(), None)
+}
+
+/// As [`save`], for a training run: the file has a checksum.
+pub(crate) fn save_of_run(net: &Child, path: &Path) -> Result<()> {
+    save_with_words(net, path, Some((OF_RUN, "weights".into())))
+}
+
+/// Refuses weights that [`save_of_run`] wrote and that are damaged.
+pub(crate) fn check_of_run(path: &Path) -> Result<()> {
+    read_with_words(path, OF_RUN).map(drop)
+}
+
+fn save_with_words<C: ?Sized + AsCell>(
+    net: &Child<C>,
+    path: &Path,
+    words: Option<(&'static str, String)>,
+) -> Result<()> {
     let mut tied = BTreeMap::new();
     let mut tensors = Vec::new();
     for Named { paths, param } in by_param(net) {
@@ -48,7 +66,7 @@ pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Resul
         tied.extend(paths.map(|path| (path, first.clone())));
         tensors.push((first, param.to_save()));
     }
-    File { tied, words: None }.write(path.as_ref(), &tensors)
+    File { tied, words }.write(path, &tensors)
 }
 
 /// Writes named tensors. An existing file is replaced in one step.

@@ -107,7 +107,7 @@ impl Standardization {
 }
 
 const INDICES: &str = "inputs that are indices have no mean";
-const NO_NUMBERS: &str = "targets that are no numbers have no mean";
+const NO_NUMBERS: &str = "targets that are classes have no mean; whole numbers are read as numbers with `as: numbers`";
 
 /// Which feature an element of the inputs belongs to.
 struct Features {
