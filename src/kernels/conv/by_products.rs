@@ -10,10 +10,8 @@ use half::bf16;
 
 use super::{
     geometry::{Geometry, positions},
-    pack_weights::Weights,
     padded::PaddedLayout,
-    task::Phase,
-    windows::{fill_with_bias, input_gradient_source, input_phases},
+    windows::{input_gradient_source, input_phases},
 };
 use crate::kernels::{
     gemm::{
@@ -25,7 +23,7 @@ use crate::kernels::{
         product::Added,
     },
     limits,
-    memory::{Pooled, uninit_vec, zeros},
+    memory::{Pooled, uninit_vec},
     simd::{Simd, SizeRange},
 };
 
@@ -237,15 +235,13 @@ impl Operand<bf16> for Im2col<'_> {
 /// A row of numbers for [`pack_transposed`], and what a copy writes beyond.
 const ROW: usize = KC + COPIED;
 
-/// The weights of a convolution as the left operand of its input's gradient: its rows are channels, its terms some taps of one
+/// The weights of a convolution as the left operand of its input's gradient: its rows are channels, its terms the taps of one
 /// output channel after the other.
 #[derive(Clone, Copy)]
 struct Swapped<'a> {
     weight: &'a [bf16],
     channels: usize,
     taps: usize,
-    /// Those of a phase of the stride.
-    chosen: &'a [usize],
 }
 
 impl Operand<bf16> for Swapped<'_> {
@@ -260,20 +256,14 @@ impl Operand<bf16> for Swapped<'_> {
         width: usize,
         space: &mut Rows,
     ) {
-        let Swapped { weight, channels, taps, chosen } = self;
+        let Swapped { weight, channels, taps } = self;
         let mut rows = [[bf16::ZERO; ROW]; MAX_MR];
-        let each = chosen.len();
-        for output in terms.start / each..terms.end.div_ceil(each) {
-            let here = terms.start.max(output * each)..terms.end.min((output + 1) * each);
-            let chosen = &chosen[here.start - output * each..here.end - output * each];
+        for output in terms.start / taps..terms.end.div_ceil(taps) {
+            let here = terms.start.max(output * taps)..terms.end.min((output + 1) * taps);
+            let (first, at) = (here.start - output * taps, here.start - terms.start);
             for (row, channel) in rows.iter_mut().zip(some.clone()) {
-                let (from, to) =
-                    (&weight[(output * channels + channel) * taps..], &mut row[here.start - terms.start..]);
-                if each == taps {
-                    copy_few(&from[chosen[0]..], to, chosen.len());
-                } else {
-                    to.iter_mut().zip(chosen).for_each(|(to, &tap)| *to = from[tap]);
-                }
+                let from = &weight[(output * channels + channel) * taps + first..];
+                copy_few(from, &mut row[at..], here.len());
             }
         }
         // SAFETY: the rows have these terms; the rest is the caller's promise.
@@ -383,35 +373,14 @@ pub(super) fn input_gradient(
     bias: Option<&[bf16]>,
 ) -> Option<Pooled<bf16>> {
     let (channels, taps, volume) = (g.in_channels, g.taps(), g.in_volume());
-    let source = input_gradient_source(g);
-    let phases = input_phases(g, &source, weight);
-    if !phases.iter().all(|phase| pay(g, channels, phase.offsets.len(), phase.outputs())) {
+    // With a stride there is a product for each phase: packing for several, and spreading their results, took what pairs saved.
+    if g.stride != [1; 3] || !pay(g, channels, g.out_channels * taps, volume) {
         return None;
     }
-    let of_phase = |phase: &Phase<bf16>| {
-        let Weights::Taps { chosen, .. } = &phase.weights else { unreachable!("the weights of an input's gradient") };
-        let weights = Swapped { weight, channels, taps, chosen };
-        let runs = Pooled::collect(phase.runs.len(), phase.runs.iter().map(|run| run.0));
-        convolution(&source, grad, weights, channels, &phase.offsets, (&runs, phase.length), bias)
-    };
-    if let [phase] = &phases[..]
-        && phase.outputs() == volume
-    {
-        return Some(of_phase(phase));
-    }
-    let mut out = zeros(g.sizes()[0]);
-    if phases.iter().map(Phase::outputs).sum::<usize>() < volume {
-        // Pixels that no output reads get the bias alone.
-        fill_with_bias(&mut out, volume, bias);
-    }
-    for phase in &phases {
-        let results = of_phase(phase);
-        for (channel, results) in out.chunks_exact_mut(volume).zip(results.chunks_exact(phase.outputs())) {
-            for (&(_, first), results) in phase.runs.iter().zip(results.chunks_exact(phase.length)) {
-                let pixels = channel[first..].iter_mut().step_by(phase.steps.1);
-                pixels.zip(results).for_each(|(to, &x)| *to = x);
-            }
-        }
-    }
-    Some(out)
+    let source = input_gradient_source(g);
+    let phases = input_phases(g, &source, weight);
+    let phase = phases.first().filter(|phase| phase.outputs() == volume)?;
+    let runs = Pooled::collect(phase.runs.len(), phase.runs.iter().map(|run| run.0));
+    let weights = Swapped { weight, channels, taps };
+    Some(convolution(&source, grad, weights, channels, &phase.offsets, (&runs, phase.length), bias))
 }
