@@ -18,7 +18,7 @@ use crate::kernels::{
         blocking::{KC, MAX_MR, MAX_NR},
         factors::{Factors, Places},
         loops,
-        pack::{Matrix, Operand, Packer, Rows, pack_contiguous, pack_transposed},
+        pack::{Matrix, Operand, Packer, pack_contiguous, pack_transposed},
         pairs::{run_pairs, sizes_of},
         product::Added,
     },
@@ -181,7 +181,6 @@ impl Operand<bf16> for Im2col<'_> {
         terms: Range<usize>,
         to: *mut f32,
         width: usize,
-        _: &mut Rows,
     ) {
         let Im2col(patches) = self;
         debug_assert_eq!(width, 2 * S::LANES);
@@ -226,7 +225,7 @@ impl Operand<bf16> for Im2col<'_> {
             // SAFETY: the rows have `width` numbers; there is room for the lanes of these terms.
             unsafe {
                 let to = to.add((first - terms.start) / K::IN_LANE * width);
-                pack_contiguous(simd, packer, rows.as_ptr().cast(), ROW, width, batch.len(), to, width);
+                pack_contiguous(simd, packer, rows.as_flattened(), ROW, width, batch.len(), to, width);
             }
         }
     }
@@ -254,7 +253,6 @@ impl Operand<bf16> for Swapped<'_> {
         terms: Range<usize>,
         to: *mut f32,
         width: usize,
-        space: &mut Rows,
     ) {
         let Swapped { weight, channels, taps } = self;
         let mut rows = [[bf16::ZERO; ROW]; MAX_MR];
@@ -269,7 +267,7 @@ impl Operand<bf16> for Swapped<'_> {
         // SAFETY: the rows have these terms; the rest is the caller's promise.
         unsafe {
             let from = rows.as_ptr().cast();
-            pack_transposed(simd, packer, from, ROW, some.len(), terms.len(), to, width, space);
+            pack_transposed(simd, packer, from, ROW, some.len(), terms.len(), to, width);
         }
     }
 }

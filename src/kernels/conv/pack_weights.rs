@@ -4,7 +4,7 @@ use crate::kernels::{
     gemm::{
         blocking::KC,
         micro_kernel::Wide,
-        pack::{ROWS, SLACK, STEP, pack_contiguous, pack_transposed, panel_len, widen},
+        pack::{SLACK, STEP, pack_contiguous, pack_transposed, panel_len, widen},
     },
     memory::Scratch,
     simd::{Lanes, Simd},
@@ -54,16 +54,7 @@ pub(super) fn pack_weights<'a, S: Simd, T: Lanes>(
             assert!((depth - 1) * channels + first + count <= weight.len(), "the weights of all terms");
             // SAFETY: asserted; there is room for all terms.
             unsafe {
-                pack_contiguous(
-                    simd,
-                    &mut Wide,
-                    weight[first..].as_ptr(),
-                    channels,
-                    count,
-                    depth,
-                    to.as_mut_ptr(),
-                    width,
-                )
+                pack_contiguous(simd, &mut Wide, &weight[first..], channels, count, depth, to.as_mut_ptr(), width)
             };
         }
         Weights::Taps { weight, channels, taps, ref chosen } => {
@@ -82,7 +73,6 @@ pub(super) fn pack_weights<'a, S: Simd, T: Lanes>(
 /// Packs channels whose `depth` terms are contiguous.
 #[inline(always)]
 fn pack_rows<S: Simd, T: Lanes>(simd: S, weight: &[T], depth: usize, to: &mut [f32], width: usize) {
-    let mut space = ROWS;
     let channels = weight.len() / depth;
     let mut start = 0;
     while start < depth {
@@ -91,7 +81,7 @@ fn pack_rows<S: Simd, T: Lanes>(simd: S, weight: &[T], depth: usize, to: &mut [f
         assert!(to.len() >= panel_len(width, terms) + STEP);
         // SAFETY: these terms of all channels are inside the weights, and there is room for them.
         unsafe {
-            pack_transposed(simd, &mut Wide, from.as_ptr(), depth, channels, terms, to.as_mut_ptr(), width, &mut space);
+            pack_transposed(simd, &mut Wide, from.as_ptr(), depth, channels, terms, to.as_mut_ptr(), width);
         }
         start += terms;
     }

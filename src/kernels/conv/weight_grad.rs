@@ -18,7 +18,7 @@ use crate::kernels::{
         blocking::{KC, MAX_MR, MAX_NR},
         dot::Dots,
         micro_kernel::{Panel, TILE, Terms, Wide, Windows, micro_kernel},
-        pack::{Operand, Packer, ROWS, Rows, STEP, pack_panels, pack_transposed, packed_len},
+        pack::{Operand, Packer, STEP, pack_panels, pack_transposed, packed_len},
         pairs::{ByWay, Ways, WaysKernel, are_exact, run_pairs, sizes_of},
     },
     limits,
@@ -139,7 +139,6 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
         let sums_len = rows.len().next_multiple_of(MAX_MR) * S::NR;
         let sums = sums.uninit(channels.len().div_ceil(S::NR) * sums_len);
         sums.fill(0.0);
-        let mut space = ROWS;
         for first in (0..g.batch).step_by(together) {
             let images = first..(first + together).min(g.batch);
             for (i, numbers) in images.clone().zip(numbers.chunks_exact_mut(image)) {
@@ -158,8 +157,8 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
                     let block = block..(block + KC).min(terms);
                     let gradient = OutputGradient { g, grad, image: images.start, group };
                     let lanes = block.start / in_lane..block.end.div_ceil(in_lane);
-                    if ways.pack(simd, gradient, some.clone(), block.clone(), S::NR, panel, &mut space).is_none() {
-                        pack_panels(simd, &mut Wide, gradient, some.clone(), block, S::NR, panel, &mut space);
+                    if ways.pack(simd, gradient, some.clone(), block.clone(), S::NR, panel).is_none() {
+                        pack_panels(simd, &mut Wide, gradient, some.clone(), block, S::NR, panel);
                     }
                     let panel = (&*panel, some.len());
                     // SAFETY: all outputs plus offsets were asserted to be inside the padded images; the panel is packed, and
@@ -195,7 +194,6 @@ impl<T: VectorFloat> Operand<T> for OutputGradient<'_, T> {
         terms: Range<usize>,
         to: *mut f32,
         width: usize,
-        space: &mut Rows,
     ) {
         let OutputGradient { g, grad, image, group } = self;
         let volume = g.out_volume();
@@ -209,7 +207,7 @@ impl<T: VectorFloat> Operand<T> for OutputGradient<'_, T> {
             // SAFETY: asserted; the panel has room for all terms, and whole steps after them.
             unsafe {
                 let to = to.add((p - terms.start) / K::IN_LANE * width);
-                pack_transposed(simd, packer, grad.as_ptr().add(from), volume, some.len(), len, to, width, space);
+                pack_transposed(simd, packer, grad.as_ptr().add(from), volume, some.len(), len, to, width);
             }
             p += len;
         }

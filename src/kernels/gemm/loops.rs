@@ -11,7 +11,7 @@ use super::{
     epilogue::Epilogue,
     factors::Factors,
     micro_kernel::{Panel, TILE, Terms, Wide, micro_kernel},
-    pack::{ROWS, Rows, pack_panels, packed_len, panel_len},
+    pack::{pack_panels, packed_len, panel_len},
     pairs::{Multiply, Ways, WaysKernel, are_exact},
     product::Product,
 };
@@ -92,7 +92,6 @@ impl<T: VectorFloat, F: Factors<T>> WaysKernel<T> for Region<'_, T, F> {
         let (added, places) = (factors.added(), factors.places());
         // With one block there are no partial sums.
         let partial = if blocks > 1 { partial.uninit(rows.len() * NC).as_mut_ptr() } else { std::ptr::null_mut() };
-        let mut space: Rows = ROWS;
         for columns in parts(columns, NC) {
             let terms = factors.depths().enumerate();
             let terms = terms.flat_map(|(which, depth)| parts(0..depth, KC).map(move |range| (which, range)));
@@ -102,13 +101,13 @@ impl<T: VectorFloat, F: Factors<T>> WaysKernel<T> for Region<'_, T, F> {
                 let (left, right) = factors.pair(which);
                 let len = packed_len(columns.len(), S::NR, depth);
                 let b = b.uninit(if W::Terms::IN_LANE > 1 { len } else { 0 });
-                let b_sizes = ways.pack(simd, right, columns.clone(), range.clone(), S::NR, b, &mut space);
+                let b_sizes = ways.pack(simd, right, columns.clone(), range.clone(), S::NR, b);
                 let mut is_packed = false;
                 for some in parts(rows.clone(), mc::<S>()) {
                     let a = a.uninit(packed_len(some.len(), S::MR, depth));
                     let partial = partial.wrapping_add((some.start - rows.start) * NC);
                     let exact = b_sizes.is_some_and(|b_sizes| {
-                        let a_sizes = ways.pack(simd, left, some.clone(), range.clone(), S::MR, a, &mut space);
+                        let a_sizes = ways.pack(simd, left, some.clone(), range.clone(), S::MR, a);
                         a_sizes.is_some_and(|a_sizes| are_exact(a_sizes, b_sizes))
                     });
                     // SAFETY: the operands were packed for these rows, columns and terms, which are this thread's own and
@@ -120,19 +119,10 @@ impl<T: VectorFloat, F: Factors<T>> WaysKernel<T> for Region<'_, T, F> {
                             macro_kernel(simd, ways.terms(), lanes, a, b, &epilogue, (partial, NC));
                             continue;
                         }
-                        pack_panels(simd, &mut Wide, left, some.clone(), range.clone(), S::MR, a, &mut space);
+                        pack_panels(simd, &mut Wide, left, some.clone(), range.clone(), S::MR, a);
                         let wide = wide.uninit(len);
                         if !is_packed {
-                            pack_panels(
-                                simd,
-                                &mut Wide,
-                                right,
-                                columns.clone(),
-                                range.clone(),
-                                S::NR,
-                                wide,
-                                &mut space,
-                            );
+                            pack_panels(simd, &mut Wide, right, columns.clone(), range.clone(), S::NR, wide);
                             is_packed = true;
                         }
                         macro_kernel(simd, Wide, depth, (a, some), (wide, columns.clone()), &epilogue, (partial, NC));

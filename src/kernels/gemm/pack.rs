@@ -54,7 +54,6 @@ pub(crate) trait Operand<T>: Copy {
         terms: Range<usize>,
         to: *mut f32,
         width: usize,
-        space: &mut Rows,
     );
 }
 
@@ -97,17 +96,16 @@ impl<T: VectorFloat> Operand<T> for Matrix<'_, T> {
         terms: Range<usize>,
         to: *mut f32,
         width: usize,
-        space: &mut Rows,
     ) {
         assert!(self.index(some.end - 1, terms.end - 1) < self.matrix.len(), "inside the matrix");
+        let from = &self.matrix[self.index(some.start, terms.start)..];
         // SAFETY: the numbers of these rows or columns and terms are inside the matrix, as was asserted; the rest is the
         // caller's promise.
         unsafe {
-            let from = self.matrix.as_ptr().add(self.index(some.start, terms.start));
             if self.contiguous {
                 pack_contiguous(simd, packer, from, self.stride, some.len(), terms.len(), to, width);
             } else {
-                pack_transposed(simd, packer, from, self.stride, some.len(), terms.len(), to, width, space);
+                pack_transposed(simd, packer, from.as_ptr(), self.stride, some.len(), terms.len(), to, width);
             }
         }
     }
@@ -122,12 +120,11 @@ pub(crate) trait Packer<S: Simd, T> {
     /// # Safety
     /// The addresses, of which a packer of single terms has one, are valid for reads of `S::LANES / N` numbers.
     unsafe fn vector<const N: usize>(&mut self, simd: S, terms: [[*const T; N]; 2]) -> S::F32s;
-    /// The lanes of `len` terms of one row.
+    /// The lanes of the first `count` terms of one row; 0 after them.
     ///
     /// # Safety
-    /// `from` is valid for reads of `len` numbers, and `to` for writes of as many lanes as they fill, rounded up to whole
-    /// vectors.
-    unsafe fn row(&mut self, simd: S, from: *const T, len: usize, to: *mut f32);
+    /// `count` is at most what a vector holds, and `from` is valid for reads of `count` numbers.
+    unsafe fn of_row(&mut self, simd: S, from: *const T, count: usize) -> S::F32s;
 }
 
 impl<S: Simd, T: Lanes> Packer<S, T> for Wide {
@@ -149,9 +146,9 @@ impl<S: Simd, T: Lanes> Packer<S, T> for Wide {
     }
 
     #[inline(always)]
-    unsafe fn row(&mut self, simd: S, from: *const T, len: usize, to: *mut f32) {
+    unsafe fn of_row(&mut self, simd: S, from: *const T, count: usize) -> S::F32s {
         // SAFETY: the caller's promise.
-        unsafe { widen(simd, from, len, to) };
+        unsafe { load_first(simd, from, count) }
     }
 }
 
@@ -166,7 +163,6 @@ pub(crate) fn pack_panels<S: Simd, T, K: Packer<S, T>>(
     terms: Range<usize>,
     width: usize,
     to: &mut [f32],
-    space: &mut Rows,
 ) {
     let (depth, lanes) = (terms.len(), terms.len().div_ceil(K::IN_LANE));
     assert!(depth > 0 && depth <= KC && width <= MAX_NR && !range.is_empty());
@@ -175,7 +171,7 @@ pub(crate) fn pack_panels<S: Simd, T, K: Packer<S, T>>(
         // SAFETY: `to` has memory for all panels and slack, as was asserted.
         unsafe {
             let to = to.as_mut_ptr().add(panel * panel_len(width, lanes));
-            operand.pack_panel(simd, packer, some, terms.clone(), to, width, space);
+            operand.pack_panel(simd, packer, some, terms.clone(), to, width);
         }
     }
 }
@@ -184,31 +180,33 @@ pub(crate) fn pack_panels<S: Simd, T, K: Packer<S, T>>(
 /// and `depth` terms p; 0 for i up to `width`. Where a lane holds a pair, p is its number, and it has two such terms.
 ///
 /// # Safety
-/// `from` is valid for reads of all these numbers, and `to` for writes of `width` numbers for each lane of terms and a vector
+/// All these numbers are inside `from`, and `to` is valid for writes of `width` numbers for each lane of terms and a vector
 /// more. `width` is at most [`MAX_NR`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn pack_contiguous<S: Simd, T: Lanes, K: Packer<S, T>>(
     simd: S,
     packer: &mut K,
-    from: *const T,
+    from: &[T],
     stride: usize,
     len: usize,
     depth: usize,
     to: *mut f32,
     width: usize,
 ) {
-    let whole = len == width && width.is_multiple_of(S::LANES);
     let zeros = [T::default(); MAX_NR];
     let mut padded = [zeros; 2];
+    // What vectors read. Numbers that do not fill them are read together with those after them, whose lanes are overwritten.
+    let read = width.next_multiple_of(S::LANES);
     for p in 0..depth.div_ceil(K::IN_LANE) {
-        // SAFETY: the caller's promise. Numbers that do not fill vectors are read from a padded copy. A store may reach into
-        // the next term, which is written after it.
+        // SAFETY: the caller's promise. Where numbers are missing, or none follow, they are read from a padded copy. A store
+        // may reach into the next term, which is written after it.
         unsafe {
             let mut terms = [zeros.as_ptr(); 2];
             for (i, term) in terms.iter_mut().enumerate().take(K::IN_LANE.min(depth - p * K::IN_LANE)) {
-                *term = from.add((p * K::IN_LANE + i) * stride);
-                if !whole {
+                let at = (p * K::IN_LANE + i) * stride;
+                *term = from.as_ptr().add(at);
+                if len < width || at + read > from.len() {
                     std::ptr::copy_nonoverlapping(*term, padded[i].as_mut_ptr(), len);
                     *term = padded[i].as_ptr();
                 }
@@ -227,8 +225,7 @@ pub(crate) unsafe fn pack_contiguous<S: Simd, T: Lanes, K: Packer<S, T>>(
 /// numbers i and `depth` terms p; 0 for i up to `width`. Pairs are as in [`pack_contiguous`].
 ///
 /// # Safety
-/// `from` is valid for reads of all these numbers, and `to` for writes of [`panel_len`] numbers and [`STEP`] more. `depth` is
-/// at most [`KC`].
+/// `from` is valid for reads of all these numbers, and `to` for writes of [`panel_len`] numbers and [`STEP`] more.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn pack_transposed<S: Simd, T: Lanes, K: Packer<S, T>>(
@@ -240,35 +237,33 @@ pub(crate) unsafe fn pack_transposed<S: Simd, T: Lanes, K: Packer<S, T>>(
     depth: usize,
     to: *mut f32,
     width: usize,
-    space: &mut Rows,
 ) {
-    let lanes = depth.div_ceil(K::IN_LANE);
+    let whole = S::LANES * K::IN_LANE;
     for first in (0..width).step_by(STEP) {
-        for (i, row) in space.iter_mut().enumerate() {
-            if first + i < len {
-                // SAFETY: row `first + i` is one of the caller's and has `depth` numbers, which fill whole vectors of KC.
-                unsafe { packer.row(simd, from.add((first + i) * stride), depth, row.as_mut_ptr()) };
-            } else {
-                row[..lanes].fill(0.0);
-            }
-        }
-        // SAFETY: `to` has room for whole steps, and so have the rows. Where `width` is no multiple of STEP, a store reaches
-        // into the next term, which is written after it.
-        unsafe {
-            let mut p = 0;
-            while p < lanes {
-                simd.transpose(space[0].as_ptr().add(p), KC, to.add(p * width + first), width);
-                p += STEP;
+        let rows = STEP.min(len.saturating_sub(first));
+        let from = from.wrapping_add(first * stride);
+        for p in (0..depth).step_by(whole) {
+            let count = whole.min(depth - p);
+            // SAFETY: these terms of the rows are the caller's. `to` has room for whole steps. Where `width` is no multiple of
+            // STEP, a store reaches into the next term, which is written after it.
+            unsafe {
+                let mut vectors = [simd.splat(0.0); STEP];
+                // Loops, because the compiler keeps closures as large as these out of line.
+                if rows == STEP && count == whole {
+                    for (i, vector) in vectors.iter_mut().enumerate() {
+                        *vector = packer.of_row(simd, from.wrapping_add(i * stride + p), whole);
+                    }
+                } else {
+                    for (i, vector) in vectors.iter_mut().enumerate().take(rows) {
+                        *vector = packer.of_row(simd, from.wrapping_add(i * stride + p), count);
+                    }
+                }
+                let to = to.add(p / K::IN_LANE * width + first);
+                simd.store_transposed(vectors, to, width, count.div_ceil(K::IN_LANE));
             }
         }
     }
 }
-
-/// Rows that [`pack_transposed`] widens and then transposes.
-pub(crate) type Rows = [[f32; KC]; STEP];
-
-/// [`Rows`] to begin with.
-pub(crate) const ROWS: Rows = [[0.0; KC]; STEP];
 
 /// Widens `len` numbers.
 ///

@@ -10,7 +10,7 @@ use half::{bf16, f16};
 
 use super::{
     micro_kernel::{Paired, Terms, Wide},
-    pack::{Operand, Packer, Rows, pack_panels},
+    pack::{Operand, Packer, pack_panels},
 };
 use crate::kernels::{
     float::VectorFloat,
@@ -98,7 +98,6 @@ pub(crate) trait Ways<S: Simd, T>: Copy {
         terms: Range<usize>,
         width: usize,
         to: &mut [f32],
-        space: &mut Rows,
     ) -> Option<SizeRange>;
     /// A vector of the lanes that begin at each of these numbers: the number, or the pair of it and that at a distance.
     ///
@@ -124,7 +123,6 @@ impl<S: Simd, T: Lanes> Ways<S, T> for Wide {
         _: Range<usize>,
         _: usize,
         _: &mut [f32],
-        _: &mut Rows,
     ) -> Option<SizeRange> {
         None
     }
@@ -153,14 +151,13 @@ impl<S: Simd, P: Pairs<S>> Ways<S, bf16> for Paired<P> {
         terms: Range<usize>,
         width: usize,
         to: &mut [f32],
-        space: &mut Rows,
     ) -> Option<SizeRange> {
         if let Some(sizes) = operand.sizes() {
-            pack_panels(simd, &mut PairPacker(self.0), operand, range, terms, width, to, space);
+            pack_panels(simd, &mut PairPacker(self.0), operand, range, terms, width, to);
             return Some(sizes);
         }
         let mut packer = Noting { packer: PairPacker(self.0), sizes: Sizes::none(simd) };
-        pack_panels(simd, &mut packer, operand, range, terms, width, to, space);
+        pack_panels(simd, &mut packer, operand, range, terms, width, to);
         Some(self.0.noted(&packer.sizes))
     }
 
@@ -184,9 +181,9 @@ impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for PairPacker<P> {
     }
 
     #[inline(always)]
-    unsafe fn row(&mut self, simd: S, from: *const bf16, len: usize, to: *mut f32) {
+    unsafe fn of_row(&mut self, _: S, from: *const bf16, count: usize) -> S::F32s {
         // SAFETY: the caller's promise.
-        unsafe { row_of_pairs(simd, self.0, from, len, to, |_| ()) };
+        unsafe { self.0.load_pairs(from, count) }
     }
 }
 
@@ -208,50 +205,11 @@ impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for Noting<S, P> {
     }
 
     #[inline(always)]
-    unsafe fn row(&mut self, simd: S, from: *const bf16, len: usize, to: *mut f32) {
-        let pairs = self.packer.0;
+    unsafe fn of_row(&mut self, simd: S, from: *const bf16, count: usize) -> S::F32s {
         // SAFETY: the caller's promise.
-        unsafe {
-            row_of_pairs(
-                simd,
-                pairs,
-                from,
-                len,
-                to,
-                #[inline(always)]
-                |some| pairs.note(some, &mut self.sizes),
-            )
-        };
-    }
-}
-
-/// The pairs of `len` numbers of one row, each vector of which is shown to `note`.
-///
-/// # Safety
-/// See [`Packer::row`].
-#[inline(always)]
-unsafe fn row_of_pairs<S: Simd, P: Pairs<S>>(
-    simd: S,
-    pairs: P,
-    from: *const bf16,
-    len: usize,
-    to: *mut f32,
-    mut note: impl FnMut(S::F32s),
-) {
-    let mut last = [bf16::ZERO; 32];
-    for at in (0..len).step_by(2 * S::LANES) {
-        let count = (2 * S::LANES).min(len - at);
-        // SAFETY: the caller's promise. Numbers that do not fill a vector are read from a padded copy.
-        unsafe {
-            let mut from = from.add(at);
-            if count < 2 * S::LANES {
-                std::ptr::copy_nonoverlapping(from, last.as_mut_ptr(), count);
-                from = last.as_ptr();
-            }
-            let some = pairs.load_pairs(from);
-            note(some);
-            simd.store_f32(some, to.add(at / 2));
-        }
+        let pairs = unsafe { self.packer.of_row(simd, from, count) };
+        self.packer.0.note(pairs, &mut self.sizes);
+        pairs
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     factors::Places,
     loops::macro_kernel,
     micro_kernel::{Terms, Wide},
-    pack::{Matrix, ROWS, Rows, SLACK, STEP, pack_panels, packed_len, panel_len},
+    pack::{Matrix, SLACK, STEP, pack_panels, packed_len, panel_len},
     pairs::{ByWay, Multiply, Ways, WaysKernel, are_exact},
     product::{Added, Layout},
 };
@@ -95,13 +95,12 @@ impl<T: VectorFloat> WaysKernel<T> for Right<'_, T> {
         let mut lines = Pooled::uninit(Line::count(panels_len(S::NR, k.div_ceil(in_lane), n) + SLACK));
         let to = Line::numbers_mut(&mut lines);
         let mut sizes = Vec::new();
-        let mut space: Rows = ROWS;
         for terms in parts(0..k, KC).filter(|_| n > 0) {
             let to = &mut to[panels_len(S::NR, terms.start / in_lane, n)..];
             let b = Matrix::right(layout, (k, n), b);
-            match ways.pack(simd, b, 0..n, terms.clone(), S::NR, to, &mut space) {
+            match ways.pack(simd, b, 0..n, terms.clone(), S::NR, to) {
                 Some(of_block) => sizes.push(of_block),
-                None => pack_panels(simd, &mut Wide, b, 0..n, terms, S::NR, to, &mut space),
+                None => pack_panels(simd, &mut Wide, b, 0..n, terms, S::NR, to),
             }
         }
         Packing { lines, sizes }
@@ -131,7 +130,6 @@ impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
         assert!(out.len() == rows * n && (rows - 1) * stride + k <= a.len(), "each row is inside its slice");
         let (out, places) = (Shared::new(out), Places::rows_of(n));
         let row = n.next_multiple_of(S::NR);
-        let mut space: Rows = ROWS;
         for some in parts(0..rows, mc::<S>()) {
             let partial = if k > KC { partial.uninit(some.len() * row).as_mut_ptr() } else { std::ptr::null_mut() };
             for (block, terms) in parts(0..k, KC).enumerate() {
@@ -140,7 +138,7 @@ impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
                 let from = Matrix::new(a, false, stride);
                 let a = left.uninit(packed_len(some.len(), S::MR, depth));
                 let exact = b.packed.sizes.get(block).is_some_and(|b_sizes| {
-                    let a_sizes = ways.pack(simd, from, some.clone(), terms.clone(), S::MR, a, &mut space);
+                    let a_sizes = ways.pack(simd, from, some.clone(), terms.clone(), S::MR, a);
                     a_sizes.is_some_and(|a_sizes| are_exact(a_sizes, *b_sizes))
                 });
                 // SAFETY: the operands were packed for these rows and terms and for all columns; the rows are inside the
@@ -161,7 +159,7 @@ impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
                         );
                         continue;
                     }
-                    pack_panels(simd, &mut Wide, from, some.clone(), terms, S::MR, a, &mut space);
+                    pack_panels(simd, &mut Wide, from, some.clone(), terms, S::MR, a);
                     let b = b.wide().block::<S>(first, 1, n);
                     macro_kernel(simd, Wide, depth, (a, some.clone()), (b, 0..n), &epilogue, (partial, row));
                 }

@@ -72,8 +72,14 @@ simd! {
     fn stream_bf16(v: float32x4_t, to: *mut bf16) { vst1_u16(to.cast(), bf16_of_four(v)) }
     fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
         for (i, j) in [(0, 0), (0, 4), (4, 0), (4, 4)] {
-            transpose_four(from.add(i * row + j), row, to.add(j * to_row + i), to_row);
+            let rows = std::array::from_fn(|r| vld1q_f32(from.add((i + r) * row + j)));
+            store_transposed_four(rows, to.add(j * to_row + i), to_row);
         }
+    }
+    fn store_transposed(vectors: [float32x4_t; 8], to: *mut f32, to_row: usize, _count: usize) {
+        let [a, b, c, d, e, f, g, h] = vectors;
+        store_transposed_four([a, b, c, d], to, to_row);
+        store_transposed_four([e, f, g, h], to.add(4), to_row);
     }
 }
 
@@ -115,16 +121,15 @@ fn bf16_of_four(v: float32x4_t) -> uint16x4_t {
     vshrn_n_u32::<16>(vbslq_u32(vceqq_f32(v, v), rounded, quiet))
 }
 
-/// Transposes four rows of four numbers.
+/// See [`Simd::store_transposed`].
 ///
 /// # Safety
-/// The machine has NEON. Four rows of four numbers are valid for reads at `from`, and for writes at `to`.
+/// The machine has NEON. Four rows of four numbers are valid for writes at `to`.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn transpose_four(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
+unsafe fn store_transposed_four(rows: [float32x4_t; 4], to: *mut f32, to_row: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        let rows: [float32x4_t; 4] = std::array::from_fn(|i| vld1q_f32(from.add(i * row)));
         // Pairs of numbers of two rows, then both pairs of four rows.
         let pairs = [
             vtrn1q_f32(rows[0], rows[1]),

@@ -65,11 +65,11 @@ impl<S: Simd> Pairs<S> for Twin<S> {
         self.vector(std::array::from_fn(|i| if i < S::LANES { bits(first, i) << 16 | bits(second, i) } else { 0 }))
     }
 
-    unsafe fn load_pairs(self, from: *const bf16) -> S::F32s {
+    unsafe fn load_pairs(self, from: *const bf16, count: usize) -> S::F32s {
         // SAFETY: the caller's promise.
-        let row = unsafe { std::slice::from_raw_parts(from, 2 * S::LANES) };
-        let pair = |i: usize| u32::from(row[2 * i].to_bits()) << 16 | u32::from(row[2 * i + 1].to_bits());
-        self.vector(std::array::from_fn(|i| if i < S::LANES { pair(i) } else { 0 }))
+        let row = unsafe { std::slice::from_raw_parts(from, count) };
+        let bits = |i: usize| row.get(i).map_or(0, |x| u32::from(x.to_bits()));
+        self.vector(std::array::from_fn(|i| bits(2 * i) << 16 | bits(2 * i + 1)))
     }
 
     fn note(self, pairs: S::F32s, sizes: &mut Sizes<S>) {

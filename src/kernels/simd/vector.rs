@@ -96,6 +96,12 @@ pub(crate) trait Simd: Copy {
     /// # Safety
     /// Eight rows of eight numbers are valid for reads at `from`, and for writes at `to`.
     unsafe fn transpose(self, from: *const f32, row: usize, to: *mut f32, to_row: usize);
+    /// Stores eight vectors transposed: row i gets lane i of each. The rows are `to_row` apart, and only the first `count` are
+    /// asked for.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of eight numbers in each of `LANES` rows, or, where `count` is at most eight, of eight rows.
+    unsafe fn store_transposed(self, vectors: [Self::F32s; 8], to: *mut f32, to_row: usize, count: usize);
 }
 
 /// The instruction that multiplies pairs of bf16.
@@ -111,11 +117,11 @@ pub(crate) trait Pairs<S: Simd>: Copy {
     /// # Safety
     /// All addresses are valid for reads of `LANES / N` elements.
     unsafe fn join<const N: usize>(self, first: [*const bf16; N], second: [*const bf16; N]) -> S::F32s;
-    /// The pairs of numbers of one row.
+    /// The pairs of the first `count` numbers of one row; 0 for those after them.
     ///
     /// # Safety
-    /// `from` is valid for reads of `2 * LANES` elements.
-    unsafe fn load_pairs(self, from: *const bf16) -> S::F32s;
+    /// `count` is at most `2 * LANES`, and `from` is valid for reads of `count` elements.
+    unsafe fn load_pairs(self, from: *const bf16, count: usize) -> S::F32s;
     /// Notes the sizes of some pairs.
     fn note(self, pairs: S::F32s, sizes: &mut Sizes<S>);
     /// The sizes that were noted.

@@ -118,10 +118,16 @@ impl Pairs<Avx512> for Bf16 {
     }
 
     #[inline(always)]
-    unsafe fn load_pairs(self, from: *const bf16) -> __m512 {
+    unsafe fn load_pairs(self, from: *const bf16, count: usize) -> __m512 {
         // SAFETY: `self` proves that the machine has the instructions; the pointer is the caller's promise. In memory the first
         // of two is the lower.
-        unsafe { _mm512_castsi512_ps(_mm512_rol_epi32::<16>(_mm512_loadu_si512(from.cast()))) }
+        unsafe {
+            let row = match count {
+                32 => _mm512_loadu_si512(from.cast()),
+                _ => _mm512_maskz_loadu_epi16((1 << count) - 1, from.cast()),
+            };
+            _mm512_castsi512_ps(_mm512_rol_epi32::<16>(row))
+        }
     }
 
     #[inline(always)]
@@ -217,6 +223,9 @@ simd! { Avx2, __m256, 8, 16, 6,
     fn stream_f16(v: __m256, to: *mut f16) { _mm_stream_si128(to.cast(), _mm256_cvtps_ph::<0>(v)) }
     fn stream_bf16(v: __m256, to: *mut bf16) { _mm_stream_si128(to.cast(), bf16_of_eight(v)) }
     fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) { transpose(from, row, to, to_row) }
+    fn store_transposed(vectors: [__m256; 8], to: *mut f32, to_row: usize, _count: usize) {
+        store_transposed_eight(vectors, to, to_row)
+    }
 }
 
 simd! { Avx512, __m512, 16, 32, 8,
@@ -240,6 +249,9 @@ simd! { Avx512, __m512, 16, 32, 8,
     fn stream_f16(v: __m512, to: *mut f16) { _mm256_stream_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_NO_EXC>(v)) }
     fn stream_bf16(v: __m512, to: *mut bf16) { _mm256_stream_si256(to.cast(), bf16_of_sixteen(v)) }
     fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) { transpose(from, row, to, to_row) }
+    fn store_transposed(vectors: [__m512; 8], to: *mut f32, to_row: usize, count: usize) {
+        store_transposed_sixteen(vectors, to, to_row, count)
+    }
 }
 
 /// bf16 is the upper half of an f32. Half a unit in its last place is added first; a tie goes to even, and a NaN becomes quiet.
@@ -305,8 +317,18 @@ fn sum_of_eight(v: __m256) -> f32 {
 #[target_feature(enable = "avx2")]
 unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
     // SAFETY: the caller's promise.
+    unsafe { store_transposed_eight(std::array::from_fn(|i| _mm256_loadu_ps(from.add(i * row))), to, to_row) };
+}
+
+/// See [`Simd::store_transposed`].
+///
+/// # Safety
+/// The machine has AVX2. Eight rows of eight numbers are valid for writes at `to`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn store_transposed_eight(rows: [__m256; 8], to: *mut f32, to_row: usize) {
+    // SAFETY: the caller's promise.
     unsafe {
-        let rows: [__m256; 8] = std::array::from_fn(|i| _mm256_loadu_ps(from.add(i * row)));
         // Pairs of rows interleaved by one, then by two, then halves exchanged.
         let by_one: [__m256; 8] = std::array::from_fn(|i| {
             let (a, b) = (rows[i / 2 * 2], rows[i / 2 * 2 + 1]);
@@ -323,6 +345,42 @@ unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
         for i in 0..4 {
             let (a, b) = (by_two[i], by_two[i + 4]);
             _mm256_storeu_ps(to.add((i + 4) * to_row), _mm256_permute2f128_ps::<0x31>(a, b));
+        }
+    }
+}
+
+/// See [`Simd::store_transposed`].
+///
+/// # Safety
+/// The machine has AVX-512 F. Sixteen rows of eight numbers, or eight where `count` is no more, are valid for writes at `to`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn store_transposed_sixteen(vectors: [__m512; 8], to: *mut f32, to_row: usize, count: usize) {
+    // As for eight lanes: quarter q of `by_two[i]` is of row 4 * q + i, and has the first four vectors, or with i + 4 the others.
+    let by_one: [__m512; 8] = std::array::from_fn(|i| {
+        let (a, b) = (vectors[i / 2 * 2], vectors[i / 2 * 2 + 1]);
+        if i % 2 == 0 { _mm512_unpacklo_ps(a, b) } else { _mm512_unpackhi_ps(a, b) }
+    });
+    let by_two: [__m512; 8] = std::array::from_fn(|i| {
+        let (a, b) = (by_one[i / 4 * 4 + i % 4 / 2], by_one[i / 4 * 4 + 2 + i % 4 / 2]);
+        if i % 2 == 0 { _mm512_shuffle_ps::<0x44>(a, b) } else { _mm512_shuffle_ps::<0xee>(a, b) }
+    });
+    let store_two = |a: __m512, b: __m512, quarters: __m512i, row: usize| {
+        let both = _mm512_permutex2var_pd(_mm512_castps_pd(a), quarters, _mm512_castps_pd(b));
+        // SAFETY: the caller's promise.
+        unsafe {
+            _mm256_storeu_pd(to.add(row * to_row).cast(), _mm512_castpd512_pd256(both));
+            _mm256_storeu_pd(to.add((row + 4) * to_row).cast(), _mm512_extractf64x4_pd::<1>(both));
+        }
+    };
+    let lower = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+    for i in 0..4 {
+        store_two(by_two[i], by_two[i + 4], lower, i);
+    }
+    if count > 8 {
+        let upper = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
+        for i in 0..4 {
+            store_two(by_two[i], by_two[i + 4], upper, 8 + i);
         }
     }
 }
