@@ -1,8 +1,11 @@
 //! Scaled dot product attention, a block of queries at a time, so that the scores of all queries are never in memory together.
+//!
+//! The results are rounded once: the weights are multiplied with widened values. In the backward pass every product reads
+//! numbers of the attention's type, as gradients of layers do: the weights, and the gradients of scores, are rounded for it.
 
 use super::{
     float::{Float, Real},
-    gemm::{Added, Gemm, Layout, Products, products},
+    gemm::{Added, Gemm, Layout, unrounded},
     memory::{Item, Pooled, zeros},
     reduce::{largest, softmax, sum_of},
     simd::{Body, vectorized},
@@ -55,16 +58,7 @@ pub(crate) struct Gradients<R: Item> {
     pub scores: Pooled<R>,
 }
 
-/// The memory of one thread: one item, widened, and one block of its queries.
-struct Workspace<R: Item> {
-    q: Pooled<R>,
-    k: Pooled<R>,
-    v: Pooled<R>,
-    scores: Pooled<R>,
-    out: Pooled<R>,
-}
-
-impl<T: Float<Wide: Gemm>> Attention<'_, T> {
+impl<T: Gemm<Wide: Gemm>> Attention<'_, T> {
     /// Multiply-adds of one item.
     fn work(&self) -> usize {
         let [l, s, d, e] = self.lengths;
@@ -81,15 +75,17 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
         }
         let shared = Shared::new(&mut out);
         threads::split(items, 1, items * self.work(), |items| {
-            let mut work = self.workspace();
+            let rows = QUERIES.min(l);
+            let [mut weights, mut out, mut wide] = [rows * s, rows * e, s * e].map(Pooled::uninit);
             for item in items {
-                self.widen(item, &mut work);
+                let [_, _, v] = self.operands(item);
+                let v = T::widened(v, &mut wide);
                 for start in (0..l).step_by(QUERIES) {
-                    let (rows, keys) = self.weights(item, start, &mut work);
-                    multiply(Layout::NN, (rows, keys, e), &work.scores, &work.v, &mut work.out[..rows * e]);
+                    let (rows, keys) = self.weights(item, start, &mut weights);
+                    unrounded(Layout::NN, (rows, keys, e), (&weights, v), Added::Nothing, &mut out[..rows * e]);
                     // SAFETY: no other thread writes these queries of this item.
                     let to = unsafe { shared.part((item * l + start) * e, rows * e) };
-                    T::narrow_into(&work.out[..rows * e], to);
+                    T::narrow_into(&out[..rows * e], to);
                 }
             }
         });
@@ -109,41 +105,39 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
         if s == 0 || l == 0 {
             return all;
         }
+        let scale = T::Wide::of(self.scale);
         let [q, k, v, scores] =
             [&mut all.q, &mut all.k, &mut all.v, &mut all.scores].map(|x: &mut Pooled<T::Wide>| Shared::new(x));
         threads::split(items, 1, 3 * items * self.work(), |items| {
-            let mut work = self.workspace();
-            let (mut dout, mut dscores) = (Pooled::uninit(QUERIES.min(l) * e), Pooled::uninit(QUERIES.min(l) * s));
+            let [mut weights, mut dscores] = [(); 2].map(|()| Pooled::uninit(QUERIES.min(l) * s));
+            let mut narrow = Pooled::uninit(QUERIES.min(l) * s);
             let [mut dk, mut dv] =
                 [s * d, s * e].map(|len| Sums { now: Pooled::uninit(len), next: Pooled::uninit(len) });
             for item in items {
-                self.widen(item, &mut work);
+                let [q_item, k_item, v_item] = self.operands(item);
                 [&mut dk, &mut dv].into_iter().for_each(Sums::clear);
                 for start in (0..l).step_by(QUERIES) {
-                    let (rows, keys) = self.weights(item, start, &mut work);
+                    let (rows, keys) = self.weights(item, start, &mut weights);
                     let from = (item * l + start) * e;
-                    T::widen_into(&grad[from..from + rows * e], &mut dout[..rows * e]);
-                    multiply(Layout::NT, (rows, e, keys), &dout, &work.v, &mut dscores[..rows * keys]);
-                    dv.add((keys, rows, e), &work.scores, &dout);
-                    vectorized(SoftmaxBackward {
-                        weights: &work.scores[..rows * keys],
-                        grad: &mut dscores[..rows * keys],
-                        keys,
-                    });
+                    let (dout, weights) = (&grad[from..from + rows * e], &weights[..rows * keys]);
+                    let dscores = &mut dscores[..rows * keys];
+                    unrounded(Layout::NT, (rows, e, keys), (dout, v_item), Added::Nothing, dscores);
+                    dv.add((keys, rows, e), T::narrowed(weights, &mut narrow), dout);
+                    vectorized(SoftmaxBackward { weights, grad: dscores, keys });
                     // SAFETY: no other thread writes these queries of this item.
                     unsafe {
-                        let dq = q.part((item * l + start) * d, rows * d);
-                        multiply(Layout::NN, (rows, keys, d), &dscores, &work.k, dq);
-                        let scale = T::Wide::of(self.scale);
-                        dq.iter_mut().for_each(|dq| *dq = *dq * scale);
                         for row in 0..if of_scores { rows } else { 0 } {
                             let to = scores.part((item * l + start + row) * s, keys);
                             to.copy_from_slice(&dscores[row * keys..(row + 1) * keys]);
                         }
+                        let dscores = T::narrowed(dscores, &mut narrow);
+                        let dq = q.part((item * l + start) * d, rows * d);
+                        unrounded(Layout::NN, (rows, keys, d), (dscores, k_item), Added::Nothing, dq);
+                        scaled(dq, scale);
+                        dk.add((keys, rows, d), dscores, &q_item[start * d..]);
                     }
-                    // The queries were scaled as they were widened.
-                    dk.add((keys, rows, d), &dscores, &work.q);
                 }
+                scaled(&mut dk.now, scale);
                 // SAFETY: no other thread writes the keys and values of this item.
                 unsafe {
                     k.part(item * s * d, s * d).copy_from_slice(&dk.now);
@@ -154,37 +148,23 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
         all
     }
 
-    fn workspace(&self) -> Workspace<T::Wide> {
+    /// The queries, keys and values of an item.
+    fn operands(&self, item: usize) -> [&[T]; 3] {
         let [l, s, d, e] = self.lengths;
-        let rows = QUERIES.min(l);
-        Workspace {
-            q: Pooled::uninit(rows * d),
-            k: Pooled::uninit(s * d),
-            v: Pooled::uninit(s * e),
-            scores: Pooled::uninit(rows * s),
-            out: Pooled::uninit(rows * e),
-        }
-    }
-
-    fn widen(&self, item: usize, work: &mut Workspace<T::Wide>) {
-        let [_, s, d, e] = self.lengths;
-        let [_, k, v] = self.places[item];
-        T::widen_into(&self.k[k * s * d..(k + 1) * s * d], &mut work.k);
-        T::widen_into(&self.v[v * s * e..(v + 1) * s * e], &mut work.v);
+        let [q, k, v] = self.places[item];
+        [&self.q[q * l * d..(q + 1) * l * d], &self.k[k * s * d..(k + 1) * s * d], &self.v[v * s * e..(v + 1) * s * e]]
     }
 
     /// The softmax weights of a block of queries from `start` on. Returns the number of queries, and of the first keys, to which
     /// alone these queries attend.
-    fn weights(&self, item: usize, start: usize, work: &mut Workspace<T::Wide>) -> (usize, usize) {
+    fn weights(&self, item: usize, start: usize, scores: &mut [T::Wide]) -> (usize, usize) {
         let [l, s, d, _] = self.lengths;
+        let [q, k, _] = self.operands(item);
         let rows = QUERIES.min(l - start);
         let keys = if self.causal { s.min(start + rows) } else { s };
-        let from = (self.places[item][0] * l + start) * d;
-        T::widen_into(&self.q[from..from + rows * d], &mut work.q[..rows * d]);
-        let scale = T::Wide::of(self.scale);
-        work.q[..rows * d].iter_mut().for_each(|q| *q = *q * scale);
-        let scores = &mut work.scores[..rows * keys];
-        multiply(Layout::NT, (rows, d, keys), &work.q, &work.k, scores);
+        let scores = &mut scores[..rows * keys];
+        unrounded(Layout::NT, (rows, d, keys), (&q[start * d..], k), Added::Nothing, scores);
+        scaled(scores, T::Wide::of(self.scale));
         let minus_infinity = T::Wide::of(f64::NEG_INFINITY);
         for (row, scores) in scores.chunks_exact_mut(keys).enumerate() {
             match &self.mask {
@@ -208,16 +188,15 @@ impl<T: Float<Wide: Gemm>> Attention<'_, T> {
     }
 }
 
+fn scaled<R: Real>(x: &mut [R], scale: R) {
+    vectorized(|| x.iter_mut().for_each(|x| *x = *x * scale));
+}
+
 impl<T: Copy> BroadcastMatrix<'_, T> {
     fn row(&self, item: usize, row: usize) -> impl Iterator<Item = T> {
         let row = &self.data[self.starts[item] + row * self.steps[0]..];
         (0..).map(|column| row[column * self.steps[1]])
     }
-}
-
-/// A product of the matrices with which two slices begin.
-fn multiply<R: Gemm>(layout: Layout, mkn: (usize, usize, usize), a: &[R], b: &[R], out: &mut [R]) {
-    products(&Products { layout, mkn, a, b, terms: &[vec![(0, 0)]], added: Added::Nothing }, out);
 }
 
 /// A matrix to which products are added, double-buffered. Rows without a product yet are zeros in both buffers.
@@ -226,18 +205,16 @@ struct Sums<R: Item> {
     next: Pooled<R>,
 }
 
-impl<R: Gemm + Real> Sums<R> {
+impl<R: Real> Sums<R> {
     fn clear(&mut self) {
         self.now.fill(R::of(0.0));
         self.next.fill(R::of(0.0));
     }
 
     /// Adds `aᵀ · b` to the first rows, at least as many as the last time.
-    fn add(&mut self, mkn: (usize, usize, usize), a: &[R], b: &[R]) {
+    fn add<T: Gemm<Wide = R>>(&mut self, mkn: (usize, usize, usize), a: &[T], b: &[T]) {
         let len = mkn.0 * mkn.2;
-        let added = Added::ToEach(&self.now[..len]);
-        let product = Products { layout: Layout::TN, mkn, a, b, terms: &[vec![(0, 0)]], added };
-        products(&product, &mut self.next[..len]);
+        unrounded(Layout::TN, mkn, (a, b), Added::ToEach(&self.now[..len]), &mut self.next[..len]);
         std::mem::swap(&mut self.now, &mut self.next);
     }
 }

@@ -28,6 +28,8 @@ pub(crate) trait Float: Element + Item {
     /// [`widen`](Float::widen) of each element: the slice itself where nothing is to be widened, else written to `space`,
     /// which has room for as many.
     fn widened<'a>(x: &'a [Self], space: &'a mut [Self::Wide]) -> &'a [Self::Wide];
+    /// [`narrow`](Float::narrow) of each element, in the same way.
+    fn narrowed<'a>(wide: &'a [Self::Wide], space: &'a mut [Self]) -> &'a [Self];
 }
 
 /// A type in which kernels compute: f32 or f64.
@@ -59,6 +61,7 @@ macro_rules! wide_float {
             fn widen_into(x: &[Self], wide: &mut [$t]) { wide.copy_from_slice(x) }
             fn narrow_into(wide: &[$t], narrow: &mut [Self]) { narrow.copy_from_slice(wide) }
             fn widened<'a>(x: &'a [Self], _space: &'a mut [$t]) -> &'a [$t] { x }
+            fn narrowed<'a>(wide: &'a [$t], _space: &'a mut [Self]) -> &'a [Self] { wide }
         }
     )* };
 }
@@ -83,6 +86,11 @@ macro_rules! low_float {
             fn widened<'a>(x: &'a [Self], space: &'a mut [f32]) -> &'a [f32] {
                 let space = &mut space[..x.len()];
                 Convert::convert(x, space);
+                space
+            }
+            fn narrowed<'a>(wide: &'a [f32], space: &'a mut [Self]) -> &'a [Self] {
+                let space = &mut space[..wide.len()];
+                Convert::convert(wide, space);
                 space
             }
         }

@@ -5,6 +5,7 @@ use precast::{DType, Op, RecurrentWeights, Result, Tensor};
 use crate::{
     inputs::Draw,
     reference::{
+        self,
         Kind::{self, Gru, Lstm, Relu, Tanh},
         Layer, State,
     },
@@ -141,7 +142,11 @@ fn attention(d: &mut Draw) -> Case {
         _ => {}
     }
     let (causal, scale) = (d.flag(), d.flag().then_some(0.4));
-    Case::new(inputs, move |x| x[0].scaled_dot_product_attention(&x[1], &x[2], x.get(3), causal, scale))
+    let case = Case::new(inputs, move |x| x[0].scaled_dot_product_attention(&x[1], &x[2], x.get(3), causal, scale));
+    // A weight on the border of two roundings may be rounded the other way in the formula.
+    case.low(ONCE + 1.0).reference_of_gradients(move |x, low| {
+        reference::attention(x, causal, scale.unwrap_or(1.0 / (width as f64).sqrt()), low)
+    })
 }
 
 pub fn rows() -> Vec<Row> {

@@ -1,5 +1,5 @@
-//! Recurrent steps as formulas in f64 that round to 16 bit what the ops round: the state after each step, what they keep for
-//! the backward pass, and the gradients of the gates, which products read. Everything else is exact, so a 16-bit gradient is
+//! Recurrent steps and attention as formulas in f64 that round to 16 bit what the ops round: the state after each step, what
+//! they keep for the backward pass, and the gradients of gates and scores, which products read. Everything else is exact, so a 16-bit gradient is
 //! off by its own rounding.
 
 use precast::{DType, DType::F64, Result, Tensor};
@@ -40,14 +40,47 @@ fn function(x: &Tensor, value: &Tensor, slope: &Tensor) -> Result<Tensor> {
     valued(&x.mul(&slope.detach())?, value)
 }
 
+/// As a kernel rounds what it computed in f32.
+fn rounded(x: &Tensor, low: DType) -> Tensor {
+    x.detach().cast(DType::F32).cast(low).cast(F64)
+}
+
+/// x itself, whose gradient is rounded.
+fn with_rounded_gradient(x: &Tensor, low: DType) -> Result<Tensor> {
+    valued(&x.cast(low).cast(F64), x)
+}
+
+/// Attention whose backward pass reads rounded weights and rounded gradients of scores. The inputs are queries, keys, values,
+/// and perhaps a mask.
+pub fn attention(x: &[Tensor], causal: bool, scale: f64, low: DType) -> Result<Tensor> {
+    let scores = (x[0].matmul_ext(&x[1].transpose(-1, -2)?)? * scale)?;
+    let mut scores = with_rounded_gradient(&scores, low)?;
+    let [.., queries, keys] = *scores.shape() else { panic!("scores are matrices") };
+    let mut seen = Tensor::ones(&[queries, keys], DType::Bool);
+    if causal {
+        let [queries, keys] = [queries, keys].map(Tensor::arange);
+        seen = keys.le(&queries.unsqueeze(-1)?)?;
+    }
+    match x.get(3) {
+        Some(mask) if mask.dtype() == DType::Bool => seen = seen.logical_and(mask)?,
+        Some(mask) => scores = scores.add(mask)?,
+        None => {}
+    }
+    // A query that sees no key has weights of 0.
+    let scores = seen.select(&scores, &Tensor::scalar(-1e30, F64))?;
+    let weights = scores.softmax(-1)?.mul(&seen.cast(F64))?;
+    let v = &x[2];
+    let of_weights = weights.matmul_ext(&v.detach())?;
+    valued(&of_weights.add(&rounded(&weights, low).matmul_ext(v)?)?, &of_weights)
+}
+
 impl Layer<'_> {
     fn rounded(&self, x: &Tensor) -> Tensor {
-        x.detach().cast(DType::F32).cast(self.low).cast(F64)
+        rounded(x, self.low)
     }
 
-    /// x itself, whose gradient is rounded.
     fn with_rounded_gradient(&self, x: &Tensor) -> Result<Tensor> {
-        valued(&x.cast(self.low).cast(F64), x)
+        with_rounded_gradient(x, self.low)
     }
 
     /// tanh or sigmoid of x, kept rounded: its value, and the function whose slope is that of the rounded value.

@@ -31,6 +31,8 @@ pub struct Case {
     call: Box<Call>,
     /// See [`SLOPE`].
     slope: f64,
+    /// Whether the result is the exact one, rounded once.
+    once: bool,
     /// How many epsilons of the 16-bit dtype its gradients may be off.
     low: f64,
     reference: Option<Box<Reference>>,
@@ -41,7 +43,7 @@ type Reference = dyn Fn(&[Tensor], DType) -> Result<Tensor>;
 
 impl Case {
     pub fn new(inputs: impl Into<Vec<Tensor>>, call: impl Fn(&[Tensor]) -> Result<Tensor> + 'static) -> Self {
-        Case { inputs: inputs.into(), call: Box::new(call), slope: SLOPE, low: ONCE, reference: None }
+        Case { inputs: inputs.into(), call: Box::new(call), slope: SLOPE, low: ONCE, once: true, reference: None }
     }
 
     /// The bound of the 16-bit gradients where more is rounded than the gradients. Say what where it is used.
@@ -52,6 +54,12 @@ impl Case {
 
     /// What the 16-bit gradients are compared with, where the op rounds more than its result and its gradients.
     pub fn reference(mut self, formula: impl Fn(&[Tensor], DType) -> Result<Tensor> + 'static) -> Self {
+        self.once = false;
+        self.reference_of_gradients(formula)
+    }
+
+    /// The same where the op rounds more in its backward pass only.
+    pub fn reference_of_gradients(mut self, formula: impl Fn(&[Tensor], DType) -> Result<Tensor> + 'static) -> Self {
         self.reference = Some(Box::new(formula));
         self
     }
@@ -66,7 +74,8 @@ impl Case {
         let views = layout.views(inputs)?;
         match &self.reference {
             Some(formula) if views[0].dtype() == F32 => {
-                formula(&views.iter().map(|x| x.cast(F64)).collect::<Vec<_>>(), low)
+                let wide = |x: &Tensor| if x.dtype() == F32 { x.cast(F64) } else { x.clone() };
+                formula(&views.iter().map(wide).collect::<Vec<_>>(), low)
             }
             _ => (self.call)(&views),
         }
@@ -221,7 +230,7 @@ fn slopes(case: &Case, layout: Layout) -> Result<(), String> {
         return Err(format!("in f64 {found:?}"));
     }
     for low in DType::LOW {
-        if case.reference.is_none() {
+        if case.once {
             rounds_once(case, &inputs, layout, low)?;
         }
         let found = gradcheck::low_gradients(&inputs, low, |x| case.run_to_compare(layout, x, low));

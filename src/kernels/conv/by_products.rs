@@ -292,7 +292,9 @@ struct Convolution<'a, W> {
     bias: &'a [bf16],
 }
 
-impl<'a, W: Operand<bf16> + Sync> Factors<bf16> for Convolution<'a, W> {
+impl<'a, W: Operand<bf16> + Sync> Factors for Convolution<'a, W> {
+    type Of = bf16;
+    type Out = bf16;
     type Left = W;
     type Right = Im2col<'a>;
 

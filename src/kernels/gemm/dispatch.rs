@@ -8,15 +8,21 @@ use super::{
     portable::{self, MatrixMultiply},
     product::{Added, Layout, Product, Products},
 };
-use crate::kernels::{float::Float, simd::Width, threads};
+use crate::kernels::{
+    float::{Float, Real},
+    simd::Width,
+    threads,
+};
 
 /// The most rows of a product for which its right operand is read once and not packed.
 const FEW: usize = 8;
 
 /// A type whose matrices are multiplied.
-pub(crate) trait Gemm: Float<Wide: MatrixMultiply> {
+pub(crate) trait Gemm: Float<Wide: MatrixMultiply + Real> {
     /// Computes one product with vectors; `false`, and nothing done, where there are none.
     fn with_vectors(product: &Product<Self>, out: &mut [Self]) -> bool;
+    /// The same for a product that is not rounded.
+    fn unrounded_with_vectors(product: &Product<Self, Self::Wide>, out: &mut [Self::Wide]) -> bool;
     /// Packs a right operand for many products; `None` where there are no vectors.
     fn panels(width: Width, layout: Layout, kn: (usize, usize), b: &[Self]) -> Option<Panels<'_, Self>>;
     /// A product with such an operand, unrounded.
@@ -30,7 +36,7 @@ pub(crate) trait Gemm: Float<Wide: MatrixMultiply> {
 }
 
 macro_rules! gemm_with_vectors {
-    ($($t:ty),*) => { $(
+    ($($t:ty: $unrounded:path;)*) => { $(
         impl Gemm for $t {
             fn with_vectors(product: &Product<Self>, out: &mut [Self]) -> bool {
                 let (m, _, n) = product.mkn;
@@ -44,6 +50,9 @@ macro_rules! gemm_with_vectors {
                     _ => loops::product(product, out),
                 }
             }
+            fn unrounded_with_vectors(product: &Product<Self, f32>, out: &mut [f32]) -> bool {
+                $unrounded(product, out)
+            }
             fn panels(width: Width, layout: Layout, kn: (usize, usize), b: &[Self]) -> Option<Panels<'_, Self>> {
                 Panels::new(width, layout, kn, b)
             }
@@ -53,10 +62,17 @@ macro_rules! gemm_with_vectors {
         }
     )* };
 }
-gemm_with_vectors!(f32, f16, bf16);
+gemm_with_vectors! {
+    f32: Self::with_vectors;
+    f16: loops::product;
+    bf16: loops::product;
+}
 
 impl Gemm for f64 {
     fn with_vectors(_: &Product<Self>, _: &mut [Self]) -> bool {
+        false
+    }
+    fn unrounded_with_vectors(_: &Product<Self>, _: &mut [Self]) -> bool {
         false
     }
     fn panels(_: Width, _: Layout, _: (usize, usize), _: &[Self]) -> Option<Panels<'_, Self>> {
@@ -81,4 +97,23 @@ pub(crate) fn products<T: Gemm>(p: &Products<T>, out: &mut [T]) {
             portable::product(&product, out);
         }
     });
+}
+
+/// The product of the two matrices with which two slices begin, plus what is added. It is not rounded.
+pub(crate) fn unrounded<T: Gemm>(
+    layout: Layout,
+    mkn: (usize, usize, usize),
+    (a, b): (&[T], &[T]),
+    added: Added<T::Wide>,
+    out: &mut [T::Wide],
+) {
+    let (m, k, n) = mkn;
+    assert_eq!(out.len(), m * n, "one place for each element");
+    if out.is_empty() {
+        return;
+    }
+    let product = Product { layout, mkn, a, b, terms: &[(0, 0)], added };
+    if k == 0 || !T::unrounded_with_vectors(&product, out) {
+        portable::product(&product, out);
+    }
 }

@@ -6,16 +6,20 @@ use super::{
 };
 
 /// What the [loops](super::loops) multiply: a sum of products, and where its results go.
-pub(crate) trait Factors<T>: Sync {
-    type Left: Operand<T>;
-    type Right: Operand<T>;
+pub(crate) trait Factors: Sync {
+    /// The type of the operands.
+    type Of;
+    /// The type of the results, and of what is added to them.
+    type Out;
+    type Left: Operand<Self::Of>;
+    type Right: Operand<Self::Of>;
     /// Rows and columns of the result.
     fn size(&self) -> (usize, usize);
     /// The terms of each of the products that are added up.
     fn depths(&self) -> impl Iterator<Item = usize>;
     /// The operands of one of them.
     fn pair(&self, which: usize) -> (Self::Left, Self::Right);
-    fn added(&self) -> Added<'_, T>;
+    fn added(&self) -> Added<'_, Self::Out>;
     fn places(&self) -> Places;
 }
 
@@ -40,10 +44,12 @@ impl Places {
     }
 }
 
-impl<'a, T: Copy + Sync> Factors<T> for Product<'a, T>
+impl<'a, T: Copy + Sync, O: Copy + Sync> Factors for Product<'a, T, O>
 where
     Matrix<'a, T>: Operand<T>,
 {
+    type Of = T;
+    type Out = O;
     type Left = Matrix<'a, T>;
     type Right = Matrix<'a, T>;
 
@@ -61,7 +67,7 @@ where
         (left, Matrix::right(self.layout, (k, n), b))
     }
 
-    fn added(&self) -> Added<'_, T> {
+    fn added(&self) -> Added<'_, O> {
         self.added
     }
 

@@ -23,7 +23,7 @@ use crate::kernels::{
 };
 
 /// A whole product; `false` where there are no vectors.
-pub(super) fn product<T: Multiply>(product: &Product<T>, out: &mut [T]) -> bool {
+pub(super) fn product<T: Multiply, O: VectorFloat>(product: &Product<T, O>, out: &mut [O]) -> bool {
     let width = simd::widest();
     if width == Width::One {
         return false;
@@ -36,7 +36,7 @@ pub(super) fn product<T: Multiply>(product: &Product<T>, out: &mut [T]) -> bool 
 }
 
 /// Calls `run` with the regions of a product, on several threads where it is worth it.
-pub(crate) fn regions<T: Send, F: Factors<T>>(factors: &F, out: &mut [T], run: impl Fn(Region<'_, T, F>) + Sync) {
+pub(crate) fn regions<F: Factors<Out: Send>>(factors: &F, out: &mut [F::Out], run: impl Fn(Region<'_, F>) + Sync) {
     let (m, n) = factors.size();
     let (work, places) = (factors.depths().sum::<usize>() * m * n, factors.places());
     assert!(
@@ -59,19 +59,19 @@ pub(crate) fn regions<T: Send, F: Factors<T>>(factors: &F, out: &mut [T], run: i
 pub(super) fn on_one_thread<T: VectorFloat, R>(
     factors: &Product<T>,
     out: &mut [T],
-    run: impl FnOnce(Region<'_, T, Product<'_, T>>) -> R,
+    run: impl FnOnce(Region<'_, Product<'_, T>>) -> R,
 ) -> R {
     let (rows, columns, out) = (0..factors.mkn.0, 0..factors.mkn.2, Shared::new(out));
     with_scratch(|[a, b, partial, wide]| run(Region { factors, rows, columns, out, a, b, partial, wide }))
 }
 
 /// The rows and columns of a product that one thread computes.
-pub(crate) struct Region<'a, T, F> {
+pub(crate) struct Region<'a, F: Factors> {
     factors: &'a F,
     rows: Range<usize>,
     columns: Range<usize>,
     /// Of the whole product.
-    out: Shared<'a, T>,
+    out: Shared<'a, F::Out>,
     /// Packed operands.
     a: &'a mut Scratch,
     b: &'a mut Scratch,
@@ -81,7 +81,7 @@ pub(crate) struct Region<'a, T, F> {
     wide: &'a mut Scratch,
 }
 
-impl<T: VectorFloat, F: Factors<T>> WaysKernel<T> for Region<'_, T, F> {
+impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Region<'_, F> {
     type Output = ();
 
     /// The loops over blocks of columns, of terms, and of rows.

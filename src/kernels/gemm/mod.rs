@@ -25,7 +25,7 @@ mod panels;
 pub(super) mod portable;
 pub(super) mod product;
 
-pub(crate) use dispatch::{Gemm, products};
+pub(crate) use dispatch::{Gemm, products, unrounded};
 pub(crate) use packed::Packed;
 pub(crate) use product::{Added, Layout, Products};
 

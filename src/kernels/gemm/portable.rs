@@ -1,10 +1,18 @@
 //! The path for f64, and for machines without vectors: widened copies, multiplied by `matrixmultiply`.
 
 use super::product::{Added, Layout, Product};
-use crate::kernels::{float::Float, memory::Pooled};
+use crate::kernels::{
+    float::{Float, Real},
+    memory::Pooled,
+};
 
-pub(super) fn product<T: Float<Wide: MatrixMultiply>>(product: &Product<T>, out: &mut [T]) {
-    let mut sums = Pooled::<T::Wide>::zeros(out.len());
+pub(super) fn product<W, T, O>(product: &Product<T, O>, out: &mut [O])
+where
+    W: MatrixMultiply + Real,
+    T: Float<Wide = W>,
+    O: Float<Wide = W>,
+{
+    let mut sums = Pooled::<W>::zeros(out.len());
     for &term in product.terms {
         let (a, b) = product.operands(term);
         MatrixMultiply::add_product(product.layout, product.mkn, &T::widen_slice(a), &T::widen_slice(b), &mut sums);
@@ -23,7 +31,7 @@ pub(super) fn product<T: Float<Wide: MatrixMultiply>>(product: &Product<T>, out:
         }
         Added::ToEach(x) => sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += x.widen()),
     }
-    T::narrow_into(&sums, out);
+    O::narrow_into(&sums, out);
 }
 
 /// A type that `matrixmultiply` multiplies.

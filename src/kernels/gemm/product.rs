@@ -36,15 +36,15 @@ pub(crate) struct Products<'a, T> {
     pub added: Added<'a, T>,
 }
 
-/// One result of [`Products`].
+/// One result of [`Products`], of numbers of type `O`.
 #[derive(Clone, Copy)]
-pub(crate) struct Product<'a, T> {
+pub(crate) struct Product<'a, T, O = T> {
     pub layout: Layout,
     pub mkn: (usize, usize, usize),
     pub a: &'a [T],
     pub b: &'a [T],
     pub terms: &'a [(usize, usize)],
-    pub added: Added<'a, T>,
+    pub added: Added<'a, O>,
 }
 
 impl<'a, T> Products<'a, T> {
@@ -79,13 +79,15 @@ impl<'a, T> Products<'a, T> {
     }
 }
 
-impl<'a, T> Product<'a, T> {
+impl<'a, T, O> Product<'a, T, O> {
     /// The two matrices of a term.
     pub fn operands(&self, (a, b): (usize, usize)) -> (&'a [T], &'a [T]) {
         let (m, k, n) = self.mkn;
         (&self.a[a * m * k..(a + 1) * m * k], &self.b[b * k * n..(b + 1) * k * n])
     }
+}
 
+impl<T> Product<'_, T> {
     /// Calls `f` with the product of one term whose result is this column as a row: `(a · b)ᵀ = bᵀ · aᵀ`.
     pub fn with_transposed<R>(&self, f: impl FnOnce(&Product<T>) -> R) -> R
     where

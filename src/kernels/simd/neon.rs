@@ -77,9 +77,9 @@ simd! {
         }
     }
     fn store_transposed(vectors: [float32x4_t; 8], to: *mut f32, to_row: usize, _count: usize) {
-        let [a, b, c, d, e, f, g, h] = vectors;
-        store_transposed_four([a, b, c, d], to, to_row);
-        store_transposed_four([e, f, g, h], to.add(4), to_row);
+        for (i, four) in vectors.as_chunks().0.iter().enumerate() {
+            store_transposed_four(*four, to.add(4 * i), to_row);
+        }
     }
 }
 

@@ -12,7 +12,6 @@ use crate::{
     error::{Error, Result},
     kernels::{
         attention::{Attention, BroadcastMatrix, Mask},
-        float::Float,
         gemm::Gemm,
         strides::broadcast_indices,
     },
@@ -89,7 +88,7 @@ impl Fitted {
         [&self.batch[..], &[l, e]].concat()
     }
 
-    fn backward<T: Stored + Float<Wide: Gemm + Stored>>(&self, back: &Backward) -> Result<Vec<Option<Tensor>>> {
+    fn backward<T: Stored + Gemm<Wide: Gemm + Stored>>(&self, back: &Backward) -> Result<Vec<Option<Tensor>>> {
         let of_scores = back.needs.get(3).is_some_and(|&needed| needed);
         let grad = elements::<T>(back.grad);
         let grads = with_attention::<T, _>(self, back.saved, |attention| attention.backward(&grad, of_scores));
@@ -112,7 +111,7 @@ impl Fitted {
 }
 
 /// Opens the inputs for the kernel.
-fn with_attention<T: Stored + Float<Wide: Gemm>, R>(
+fn with_attention<T: Stored + Gemm<Wide: Gemm>, R>(
     fitted: &Fitted,
     inputs: &[Tensor],
     f: impl FnOnce(&Attention<T>) -> R,
