@@ -380,6 +380,60 @@ mod tests {
         }
     }
 
+    /// Each with no option as usual, as a run file has it, and as code does.
+    #[test]
+    fn options_reach_the_optimizer() {
+        let lr = 0.01;
+        let muon = |params: Params| {
+            let matrices = params.clone().filter(|_, param| param.shape().len() == 2);
+            let others = params.filter(|_, param| param.shape().len() != 2);
+            let muon = Muon::new(matrices, lr).match_adam().momentum(0.5).nesterov(false).rounds(2).eps(0.1);
+            let others = Adam::decoupled(others, lr).betas(0.5, 0.7).eps(0.1).weight_decay(0.2).amsgrad();
+            beside(muon.weight_decay(0.3), others)
+        };
+        let adam = |adam: Adam| adam.betas(0.5, 0.7).eps(0.1).weight_decay(0.2).amsgrad();
+        let of_adam = "{betas: [0.5, 0.7], eps: 0.1, weight_decay: 0.2, amsgrad: true}";
+        let expected: [(String, &dyn Fn(Params) -> Box<dyn Optimizer>); 10] = [
+            ("sgd: {momentum: 0.5, nesterov: true, weight_decay: 0.2}".into(), &|params| {
+                Box::new(Sgd::new(params, lr).momentum(0.5).nesterov().weight_decay(0.2))
+            }),
+            ("sgd: {momentum: 0.5, dampening: 0.5}".into(), &|params| {
+                Box::new(Sgd::new(params, lr).momentum(0.5).dampening(0.5))
+            }),
+            (format!("adam: {of_adam}"), &|params| Box::new(adam(Adam::new(params, lr)))),
+            (format!("adamw: {of_adam}"), &|params| Box::new(adam(Adam::decoupled(params, lr)))),
+            ("adagrad: {lr_decay: 0.5, initial_sum: 0.3, eps: 0.1, weight_decay: 0.2}".into(), &|params| {
+                Box::new(Adagrad::new(params, lr).lr_decay(0.5).initial_sum(0.3).eps(0.1).weight_decay(0.2))
+            }),
+            ("rmsprop: {alpha: 0.5, eps: 0.1, momentum: 0.5, centered: true, weight_decay: 0.2}".into(), &|params| {
+                Box::new(RmsProp::new(params, lr).alpha(0.5).eps(0.1).momentum(0.5).centered().weight_decay(0.2))
+            }),
+            ("lion: {betas: [0.5, 0.7], weight_decay: 0.2}".into(), &|params| {
+                Box::new(Lion::new(params, lr).betas(0.5, 0.7).weight_decay(0.2))
+            }),
+            ("lamb: {betas: [0.5, 0.7], eps: 0.1, weight_decay: 0.2}".into(), &|params| {
+                Box::new(Lamb::new(params, lr).betas(0.5, 0.7).eps(0.1).weight_decay(0.2))
+            }),
+            ("adafactor: {beta2_decay: -0.5, eps: [0.1, 0.2], threshold: 1.5, weight_decay: 0.2}".into(), &|params| {
+                Box::new(Adafactor::new(params, lr).beta2_decay(-0.5).eps(0.1, 0.2).threshold(1.5).weight_decay(0.2))
+            }),
+            (
+                format!(
+                    "muon: {{momentum: 0.5, nesterov: false, rounds: 2, eps: 0.1, weight_decay: 0.3, others: {of_adam}}}"
+                ),
+                &muon,
+            ),
+        ];
+        for (text, expected) in expected {
+            let in_file = format!("version: 1\nmodel: lenet5\npolicy: o0\ndata: digits\noptimizer: {{{text}}}\n");
+            let method = crate::train::RunFile::parse(&in_file, "run.yaml").unwrap().options.method;
+            let met = trained(&|params| method.optimizer(params, lr, &|_| false));
+            assert_eq!(met, trained(expected), "{text}");
+            let usual: Method = method.name().parse().unwrap();
+            assert_ne!(met, trained(&|params| usual.optimizer(params, lr, &|_| false)), "{text}");
+        }
+    }
+
     #[test]
     fn muon_leaves_tables_and_what_is_no_matrix_to_adamw() {
         let method = Method::Muon(MuonOptions::default());

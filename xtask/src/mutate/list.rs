@@ -1,4 +1,4 @@
-//! Some forty mistakes that somebody could make, each as a change of the source in one place or two.
+//! Some seventy mistakes that somebody could make, each as a change of the source in one place or two.
 
 /// A mistake: in `file` the first text of each change, which stands there once, becomes the second.
 pub struct Mutation {
@@ -438,5 +438,60 @@ pub const MUTATIONS: &[Mutation] = &[
             "!epoch.score.is_better_than(history.epochs[best].score)",
         )],
         &["runs"],
+    ),
+    mutation(
+        "weights of a run that are damaged are taken",
+        "src/train/predict.rs",
+        &[("        weights::check_of_run(&best)?;\n", "")],
+        &["runs", "cli_runs"],
+    ),
+    mutation(
+        "an option of an optimizer in a run file is ignored",
+        "src/train/method.rs",
+        &[(
+            "if *amsgrad { adam.amsgrad() } else { adam };\n                Box",
+            "if *amsgrad { adam } else { adam };\n                Box",
+        )],
+        &["lib"],
+    ),
+    mutation(
+        "low storage without masters keeps masters",
+        "src/train/storage.rs",
+        &[("Storage::Low(_) => how.masters(false),", "Storage::Low(_) => how,")],
+        &["runs"],
+    ),
+    // Kernels.
+    mutation(
+        "of twelve terms that are transposed, the last are lost",
+        "src/kernels/simd/x86.rs",
+        &[("    if count > 8 {\n        let upper", "    if count > 12 {\n        let upper")],
+        &["lib"],
+    ),
+    mutation(
+        "pairs of bf16 whose products are subnormal are multiplied as pairs",
+        "src/kernels/gemm/pairs.rs",
+        &[(">= -126 + 14", ">= -126")],
+        &["lib"],
+    ),
+    mutation(
+        "a line of each run of memory that is split is lost",
+        "src/kernels/memory/arena.rs",
+        &[("start.add(lines) }, has - lines);", "start.add(lines) }, has - lines - 1);")],
+        &["lib"],
+    ),
+    mutation(
+        "the gradient of the keys is not scaled",
+        "src/kernels/attention.rs",
+        &[("                scaled(&mut dk.now, scale);\n", "")],
+        &["gradients"],
+    ),
+    mutation(
+        "attention rounds its weights to 16 bit",
+        "src/kernels/attention.rs",
+        &[(
+            "                    unrounded(Layout::NN, (rows, keys, e), (&weights, v),",
+            "                    let narrow = T::narrow_vec(weights.iter().copied().collect());\n                    T::widen_into(&narrow, &mut weights);\n                    unrounded(Layout::NN, (rows, keys, e), (&weights, v),",
+        )],
+        &["gradients"],
     ),
 ];
