@@ -334,8 +334,10 @@ mod tests {
     use super::*;
     use crate::{DType, Tensor};
 
+    type Build<'a> = &'a dyn Fn(Params) -> Box<dyn Optimizer>;
+
     /// Some parameters after twenty steps of an optimizer: after fewer, `amsgrad` changes nothing.
-    fn trained(make: &dyn Fn(Params) -> Box<dyn Optimizer>) -> Vec<Vec<f64>> {
+    fn trained(make: Build) -> Vec<Vec<f64>> {
         let of = |shape: &[usize]| {
             let n = shape.iter().product::<usize>();
             let values = (0..n).map(|i| (i as f32 * 0.7).sin()).collect::<Vec<_>>();
@@ -362,7 +364,7 @@ mod tests {
             let others = params.filter(|_, param| param.shape().len() != 2);
             beside(Muon::new(matrices, lr).match_adam(), Adam::decoupled(others, lr))
         };
-        let expected: [&dyn Fn(Params) -> Box<dyn Optimizer>; 9] = [
+        let expected: [Build; 9] = [
             &|params| Box::new(Sgd::new(params, lr).momentum(0.9)),
             &|params| Box::new(Adam::new(params, lr)),
             &|params| Box::new(Adam::decoupled(params, lr)),
@@ -393,7 +395,7 @@ mod tests {
         };
         let adam = |adam: Adam| adam.betas(0.5, 0.7).eps(0.1).weight_decay(0.2).amsgrad();
         let of_adam = "{betas: [0.5, 0.7], eps: 0.1, weight_decay: 0.2, amsgrad: true}";
-        let expected: [(String, &dyn Fn(Params) -> Box<dyn Optimizer>); 10] = [
+        let expected: [(String, Build); 10] = [
             ("sgd: {momentum: 0.5, nesterov: true, weight_decay: 0.2}".into(), &|params| {
                 Box::new(Sgd::new(params, lr).momentum(0.5).nesterov().weight_decay(0.2))
             }),
