@@ -47,7 +47,7 @@ pub fn run(words: &[String]) -> Result {
     let build = ["test", "--locked", "--release", "--target", TARGET];
     let tests = |chosen: &[&str]| shell::run("cargo", &[&build, chosen].concat(), &variables);
     match said(KERNELS) {
-        true => tests(&["--lib", "kernels::", "--", "--skip", SKIPPED]),
+        true => tests(&["--no-default-features", "--lib", "kernels::", "--", "--skip", SKIPPED]),
         false => tests(&["--all-features", "--no-fail-fast", "--", "--skip", SKIPPED]),
     }
 }

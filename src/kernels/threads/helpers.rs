@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_caller_when_the_other_pieces_are_done() {
-        for count in [0, 1, 2, 7] {
+        for count in [0, 1, 2, times(7)] {
             let helpers = Helpers::new(count);
             for bad in [0, 1, 5] {
                 let done = AtomicUsize::new(0);
