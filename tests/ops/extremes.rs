@@ -1,7 +1,7 @@
 //! NaN, infinities, zeros of both signs and the largest and smallest numbers, in all functions of two numbers and in all
 //! reductions: against IEEE arithmetic in f64, rounded to the dtype.
 
-use precast::{DType, Result, Tensor};
+use precast::{ConvOptions, DType, Padding, Result, Tensor};
 
 const INF: f64 = f64::INFINITY;
 const NAN: f64 = f64::NAN;
@@ -285,4 +285,47 @@ fn zeros_keep_their_sign() {
     }
     let tiny = tensor(&[-1e-30, 1e-30], DType::F64).cast(DType::F16).to_f64();
     assert_eq!(tiny.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), [-0.0, 0.0].map(f64::to_bits));
+}
+
+/// Taps and outputs so far apart that the padded input would not fit in memory: most of them read padding.
+#[test]
+fn convolutions_reach_far_at_no_cost() -> Result<()> {
+    let far = |stride: usize, dilation: Vec<usize>, padding: Padding| ConvOptions {
+        stride: vec![stride],
+        padding,
+        dilation,
+        ..ConvOptions::default()
+    };
+    let counted = |shape: &[usize], dtype: DType| {
+        let n = shape.iter().product::<usize>();
+        Tensor::from_vec((1..=n).map(|i| i as f64).collect(), shape).unwrap().cast(dtype)
+    };
+    for dtype in FLOATS {
+        // Only the first of eight taps is inside. The sizes of the padded axes multiply to 2^64 + 640.
+        let dilation = vec![49315455, 583550760, 640];
+        let padding = Padding::Explicit(dilation.iter().map(|&d| (0, d)).collect());
+        let (x, w) = (counted(&[1; 5], dtype).requires_grad(), counted(&[1, 1, 2, 2, 2], dtype).requires_grad());
+        let out = x.conv3d(&w, None, &far(1, dilation, padding))?;
+        assert_eq!(out.to_f64(), [1.0]);
+        let grads = out.backward_from(&counted(&[1; 5], dtype))?;
+        assert_eq!(grads.of(&x).unwrap().to_f64(), [1.0]);
+        assert_eq!(grads.of(&w).unwrap().to_f64(), [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+        // One output.
+        let (x, w) = (counted(&[1, 1, 8, 8], dtype), counted(&[1, 1, 3, 3], dtype));
+        let out = x.conv2d(&w, None, &far(100_000, vec![1], Padding::Valid))?;
+        let sum: usize = (0..9).map(|i| (i + 1) * (i / 3 * 8 + i % 3 + 1)).sum();
+        assert_eq!(out.to_f64(), [tensor(&[sum as f64], dtype).item()?]);
+        // Only the tap in the middle is inside.
+        let out = x.conv2d(&w, None, &far(1, vec![100_000], Padding::Same))?;
+        assert_eq!(out.to_f64(), x.mul(&tensor(&[5.0], dtype))?.to_f64());
+        // Of three outputs along each axis, the one in the middle reads a pixel.
+        let (x, w) = (x.requires_grad(), counted(&[1, 1, 1, 1], dtype).requires_grad());
+        let out = x.conv2d(&w, None, &far(5000, vec![1], Padding::all(5000)))?;
+        assert_eq!(out.to_f64(), [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+        let grads = out.backward_from(&counted(&[1, 1, 3, 3], dtype))?;
+        let of_x = grads.of(&x).unwrap().to_f64();
+        assert!(of_x[0] == 5.0 && of_x[1..].iter().all(|&x| x == 0.0));
+        assert_eq!(grads.of(&w).unwrap().to_f64(), [5.0]);
+    }
+    Ok(())
 }

@@ -91,7 +91,7 @@ pub(crate) fn forward<T: Convolve>(g: &Geometry, x: &[T], weight: &[T], bias: Op
     assert!(bias.is_none_or(|bias| bias.len() == g.groups * g.out_channels), "one number for each channel");
     match simd::widest() {
         _ if g.work() == 0 => bias_alone(g.sizes()[2], g.out_volume(), bias),
-        Width::One => im2col::forward(g, x, weight, bias),
+        width if width == Width::One || g.is_sparse() => im2col::forward(g, x, weight, bias),
         _ => T::forward(g, x, weight, bias),
     }
 }
@@ -103,7 +103,7 @@ pub(crate) fn input_gradient<T: Convolve>(g: &Geometry, grad: &[T], weight: &[T]
     assert!(bias.is_none_or(|bias| bias.len() == g.groups * g.in_channels), "one number for each channel");
     match simd::widest() {
         _ if g.work() == 0 => bias_alone(g.sizes()[0], g.in_volume(), bias),
-        Width::One => im2col::input_gradient(g, grad, weight, bias),
+        width if width == Width::One || g.is_sparse() => im2col::input_gradient(g, grad, weight, bias),
         _ => T::input_gradient(g, grad, weight, bias),
     }
 }
@@ -113,7 +113,7 @@ pub(crate) fn weight_gradient<T: Convolve>(g: &Geometry, x: &[T], grad: &[T]) ->
     assert_eq!([x.len(), grad.len()], [g.sizes()[0], g.sizes()[2]], "arrays of the sizes of the convolution");
     match simd::widest() {
         _ if g.work() == 0 => zeros(g.sizes()[1]),
-        Width::One => im2col::weight_gradient(g, x, grad),
+        width if width == Width::One || g.is_sparse() => im2col::weight_gradient(g, x, grad),
         _ => T::weight_gradient(g, x, grad),
     }
 }

@@ -36,6 +36,16 @@ impl Geometry {
         self.in_channels * self.taps()
     }
 
+    /// Whether a padded channel, of images or of gradients, would be far larger than its part of the im2col matrix, because taps
+    /// or outputs are far apart.
+    pub fn is_sparse(&self) -> bool {
+        let volume = |length: &dyn Fn(usize) -> usize| (0..3).map(length).fold(1, usize::saturating_mul);
+        let reach = |a: usize| (self.kernel[a] - 1) * self.dilation[a];
+        let image = volume(&|a| (self.output[a] * self.stride[a]).saturating_add(reach(a)));
+        let gradient = volume(&|a| self.output[a].saturating_add(2 * (reach(a) / self.stride[a])));
+        image.max(gradient) > (64 * self.taps()).saturating_mul(self.out_volume())
+    }
+
     /// Multiply-adds of one convolution.
     pub fn work(&self) -> usize {
         self.batch * self.groups * self.out_channels * self.patch() * self.out_volume()

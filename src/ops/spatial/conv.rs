@@ -225,6 +225,9 @@ fn geometry(
 ) -> Result<Geometry> {
     // The matrix of columns is the largest thing a convolution makes.
     checked_shape([&[in_channels], &window.kernel[..], output].concat())?;
+    // A stride of one output is none.
+    let stride: Vec<usize> =
+        window.stride.iter().zip(output).map(|(&stride, &n)| if n == 1 { 1 } else { stride }).collect();
     Ok(Geometry {
         batch,
         groups,
@@ -233,7 +236,7 @@ fn geometry(
         input: three(input, 1),
         output: three(output, 1),
         kernel: three(&window.kernel, 1),
-        stride: three(&window.stride, 1),
+        stride: three(&stride, 1),
         dilation: three(&window.dilation, 1),
         before: three(before, 0),
     })
