@@ -1,7 +1,7 @@
 //! Scaled dot product attention, a block of queries at a time, so that the scores of all queries are never in memory together.
 //!
 //! The results are rounded once: the weights are multiplied with widened values. In the backward pass every product reads
-//! numbers of the attention's type, as gradients of layers do: the weights, and the gradients of scores, are rounded for it.
+//! numbers of the attention's type, as gradients of layers do: the weights, and the scaled gradients of scores, are rounded for it.
 
 use super::{
     float::{Float, Real},
@@ -130,14 +130,14 @@ impl<T: Gemm<Wide: Gemm>> Attention<'_, T> {
                             let to = scores.part((item * l + start + row) * s, keys);
                             to.copy_from_slice(&dscores[row * keys..(row + 1) * keys]);
                         }
+                        // Before rounding, which f16 may not have the range for.
+                        scaled(dscores, scale);
                         let dscores = T::narrowed(dscores, &mut narrow);
                         let dq = q.part((item * l + start) * d, rows * d);
                         unrounded(Layout::NN, (rows, keys, d), (dscores, k_item), Added::Nothing, dq);
-                        scaled(dq, scale);
                         dk.add((keys, rows, d), dscores, &q_item[start * d..]);
                     }
                 }
-                scaled(&mut dk.now, scale);
                 // SAFETY: no other thread writes the keys and values of this item.
                 unsafe {
                     k.part(item * s * d, s * d).copy_from_slice(&dk.now);

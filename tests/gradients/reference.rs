@@ -50,11 +50,11 @@ fn with_rounded_gradient(x: &Tensor, low: DType) -> Result<Tensor> {
     valued(&x.cast(low).cast(F64), x)
 }
 
-/// Attention whose backward pass reads rounded weights and rounded gradients of scores. The inputs are queries, keys, values,
+/// Attention whose backward pass reads rounded weights and rounded gradients of the products of queries and keys. The inputs are queries, keys, values,
 /// and perhaps a mask.
 pub fn attention(x: &[Tensor], causal: bool, scale: f64, low: DType) -> Result<Tensor> {
-    let scores = (x[0].matmul_ext(&x[1].transpose(-1, -2)?)? * scale)?;
-    let mut scores = with_rounded_gradient(&scores, low)?;
+    let products = with_rounded_gradient(&x[0].matmul_ext(&x[1].transpose(-1, -2)?)?, low)?;
+    let mut scores = (products * scale)?;
     let [.., queries, keys] = *scores.shape() else { panic!("scores are matrices") };
     let mut seen = Tensor::ones(&[queries, keys], DType::Bool);
     if causal {

@@ -133,3 +133,19 @@ fn many_queries_are_many_blocks() {
     }
     precast::set_threads(0);
 }
+
+/// The gradients of scores are up to 76,800 here, and fit into f16 only when they are scaled.
+#[test]
+fn gradients_in_f16_are_scaled_before_they_are_rounded() {
+    let of = |shape: &[usize], f: &dyn Fn(usize) -> f64| {
+        let x: Vec<f64> = (0..shape.iter().product()).map(f).collect();
+        Tensor::from_vec(x, shape).unwrap().cast(DType::F16).requires_grad()
+    };
+    let row = |i: usize| if i < 64 { 1.0 } else { -1.0 };
+    let (q, k, v) = (of(&[1, 64], &|_| 0.0), of(&[2, 64], &|i| row(i) / 64.0), of(&[2, 64], &|i| 30.0 * row(i)));
+    let out = q.scaled_dot_product_attention(&k, &v, None, false, None).unwrap();
+    let grads = out.backward_from(&of(&[1, 64], &|_| 80.0)).unwrap();
+    // Weights of a half; a score's gradient is 0.5 * 80 * 30 * 64, scaled by an eighth, times 1/64 of two keys.
+    assert_eq!(grads.of(&q).unwrap().to_f64(), [300.0; 64]);
+    assert_eq!(grads.of(&k).unwrap().to_f64(), [0.0; 128]);
+}

@@ -185,6 +185,9 @@ struct OutputGradient<'a, T> {
 }
 
 impl<T: VectorFloat> Operand<T> for OutputGradient<'_, T> {
+    /// The last outputs of an image are packed in whole steps.
+    const BEYOND: usize = STEP;
+
     #[inline(always)]
     unsafe fn pack_panel<S: Simd, K: Packer<S, T>>(
         self,
@@ -204,7 +207,7 @@ impl<T: VectorFloat> Operand<T> for OutputGradient<'_, T> {
             let from = (((image + i) * g.groups + group) * g.out_channels + some.start) * volume + output;
             assert!(from + (some.len() - 1) * volume + len <= grad.len(), "outputs are inside the gradient");
             assert!((p - terms.start).is_multiple_of(K::IN_LANE), "an image begins a lane");
-            // SAFETY: asserted; the panel has room for all terms, and whole steps after them.
+            // SAFETY: asserted; the panel has room for all terms, and for a whole step after them.
             unsafe {
                 let to = to.add((p - terms.start) / K::IN_LANE * width);
                 pack_transposed(simd, packer, grad.as_ptr().add(from), volume, some.len(), len, to, width);

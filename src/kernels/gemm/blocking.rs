@@ -9,6 +9,9 @@ pub(crate) const KC: usize = 256;
 /// Columns of the right operand that are packed together: with [`KC`] terms, half a MiB of f32.
 pub(super) const NC: usize = 512;
 
+/// Rows for which partial sums are kept: with [`NC`] columns, 4 MiB.
+pub(super) const BAND: usize = 2048;
+
 /// Rows of the left operand that are packed together: with [`KC`] terms, 128 KiB of f32 at most.
 pub(super) const fn mc<S: Simd>() -> usize {
     16 * S::MR

@@ -109,6 +109,7 @@ pub(crate) fn unrounded<T: Gemm>(
 ) {
     let (m, k, n) = mkn;
     assert_eq!(out.len(), m * n, "one place for each element");
+    added.check(1, (m, n));
     if out.is_empty() {
         return;
     }

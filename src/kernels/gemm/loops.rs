@@ -1,18 +1,18 @@
 //! The five loops of a packed matrix product, as in BLIS.
 //!
-//! From the outermost: blocks of `NC` columns, blocks of `KC` terms (for which the right operand is packed), blocks of `MC`
+//! From the outermost: bands of rows, blocks of `NC` columns, blocks of `KC` terms (for which the right operand is packed), blocks of `MC`
 //! rows (for which the left one is packed); inside the [`macro_kernel`], tiles of `NR` columns and of `MR` rows. The loops
 //! know neither the packed format ([`pack`](super::pack)) nor the registers ([`micro_kernel`](super::micro_kernel)).
 
 use std::ops::Range;
 
 use super::{
-    blocking::{KC, MAX_MC, MAX_NR, NC, mc, parts},
+    blocking::{BAND, KC, MAX_MC, MAX_NR, NC, mc, parts},
     epilogue::Epilogue,
     factors::Factors,
     micro_kernel::{Panel, TILE, Terms, Wide, micro_kernel},
     pack::{pack_panels, packed_len, panel_len},
-    pairs::{Multiply, Ways, WaysKernel, are_exact},
+    pairs::{Multiply, Ways, WaysKernel, are_exact, are_normal},
     product::Product,
 };
 use crate::kernels::{
@@ -75,7 +75,7 @@ pub(crate) struct Region<'a, F: Factors> {
     /// Packed operands.
     a: &'a mut Scratch,
     b: &'a mut Scratch,
-    /// Sums of the blocks of terms so far, in rows of `NC`.
+    /// Sums of the blocks of terms so far, in rows of whole tiles.
     partial: &'a mut Scratch,
     /// The right operand once more, where some blocks need it in f32.
     wide: &'a mut Scratch,
@@ -84,15 +84,19 @@ pub(crate) struct Region<'a, F: Factors> {
 impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Region<'_, F> {
     type Output = ();
 
-    /// The loops over blocks of columns, of terms, and of rows.
+    /// The loops over bands of rows, and over blocks of columns, of terms, and of rows.
     #[inline(always)]
     fn run<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) {
         let Region { factors, rows, columns, out, a, b, partial, wide } = self;
         let blocks: usize = factors.depths().map(|depth| depth.div_ceil(KC)).sum();
         let (added, places) = (factors.added(), factors.places());
-        // With one block there are no partial sums.
-        let partial = if blocks > 1 { partial.uninit(rows.len() * NC).as_mut_ptr() } else { std::ptr::null_mut() };
-        for columns in parts(columns, NC) {
+        let bands =
+            parts(rows, BAND).flat_map(|rows| parts(columns.clone(), NC).map(move |columns| (rows.clone(), columns)));
+        for (rows, columns) in bands {
+            let stride = columns.len().next_multiple_of(S::NR);
+            // With one block there are no partial sums.
+            let partial =
+                if blocks > 1 { partial.uninit(rows.len() * stride).as_mut_ptr() } else { std::ptr::null_mut() };
             let terms = factors.depths().enumerate();
             let terms = terms.flat_map(|(which, depth)| parts(0..depth, KC).map(move |range| (which, range)));
             for (block, (which, range)) in terms.enumerate() {
@@ -105,18 +109,18 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
                 let mut is_packed = false;
                 for some in parts(rows.clone(), mc::<S>()) {
                     let a = a.uninit(packed_len(some.len(), S::MR, depth));
-                    let partial = partial.wrapping_add((some.start - rows.start) * NC);
-                    let exact = b_sizes.is_some_and(|b_sizes| {
+                    let partial = partial.wrapping_add((some.start - rows.start) * stride);
+                    let exact = b_sizes.filter(are_normal).is_some_and(|b_sizes| {
                         let a_sizes = ways.pack(simd, left, some.clone(), range.clone(), S::MR, a);
                         a_sizes.is_some_and(|a_sizes| are_exact(a_sizes, b_sizes))
                     });
                     // SAFETY: the operands were packed for these rows, columns and terms, which are this thread's own and
-                    // inside the result; `partial` has a row of NC for each row unless there is one block.
+                    // inside the result; `partial` has a row for each row unless there is one block.
                     unsafe {
                         if exact {
                             let lanes = depth.div_ceil(W::Terms::IN_LANE);
                             let (a, b) = ((&*a, some), (&*b, columns.clone()));
-                            macro_kernel(simd, ways.terms(), lanes, a, b, &epilogue, (partial, NC));
+                            macro_kernel(simd, ways.terms(), lanes, a, b, &epilogue, (partial, stride));
                             continue;
                         }
                         pack_panels(simd, &mut Wide, left, some.clone(), range.clone(), S::MR, a);
@@ -125,7 +129,15 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
                             pack_panels(simd, &mut Wide, right, columns.clone(), range.clone(), S::NR, wide);
                             is_packed = true;
                         }
-                        macro_kernel(simd, Wide, depth, (a, some), (wide, columns.clone()), &epilogue, (partial, NC));
+                        macro_kernel(
+                            simd,
+                            Wide,
+                            depth,
+                            (a, some),
+                            (wide, columns.clone()),
+                            &epilogue,
+                            (partial, stride),
+                        );
                     }
                 }
             }

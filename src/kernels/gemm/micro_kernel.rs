@@ -154,10 +154,14 @@ pub(crate) unsafe fn micro_kernel_of<
         let mut sums = [[simd.splat(0.0); C]; R];
         for p in 0..depth {
             let (rows, columns) = (a.term(p), b.term(p));
-            let columns: [S::F32s; C] = std::array::from_fn(|c| simd.load_f32(b.at(columns, c)));
+            // A loop, because a closure is inlined only where its parts of the crate are optimised together.
+            let mut vectors = [simd.splat(0.0); C];
+            for (c, vector) in vectors.iter_mut().enumerate() {
+                *vector = simd.load_f32(b.at(columns, c));
+            }
             for (r, sums) in sums.iter_mut().enumerate() {
                 let factor = simd.splat(*a.at(rows, r));
-                for (sum, &column) in sums.iter_mut().zip(&columns) {
+                for (sum, &column) in sums.iter_mut().zip(&vectors) {
                     *sum = terms.mul_add(simd, factor, column, *sum);
                 }
             }

@@ -35,6 +35,8 @@ pub(crate) const fn packed_len(count: usize, width: usize, depth: usize) -> usiz
 
 /// An operand before it is packed.
 pub(crate) trait Operand<T>: Copy {
+    /// Lanes of terms after the panel that packing may overwrite.
+    const BEYOND: usize = 0;
     /// The sizes of all numbers, or of some more, where they are known.
     fn sizes(&self) -> Option<SizeRange> {
         None
@@ -43,7 +45,7 @@ pub(crate) trait Operand<T>: Copy {
     /// each lane of terms, 0 where there is no such row or column.
     ///
     /// # Safety
-    /// `to` is valid for writes of [`panel_len`] numbers and [`SLACK`] more. There are at most [`KC`] terms, and at most `width`
+    /// `to` is valid for writes of [`panel_len`] numbers, of [`BEYOND`](Operand::BEYOND) lanes too, and [`SLACK`] more. There are at most [`KC`] terms, and at most `width`
     /// rows or columns, which is at most [`MAX_NR`].
     #[allow(clippy::too_many_arguments)]
     unsafe fn pack_panel<S: Simd, K: Packer<S, T>>(
@@ -155,10 +157,10 @@ impl<S: Simd, T: Lanes> Packer<S, T> for Wide {
 /// Packs rows or columns `range` of an operand to panels of `width`: `MR` rows of the left operand, `NR` columns of the right.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn pack_panels<S: Simd, T, K: Packer<S, T>>(
+pub(crate) fn pack_panels<S: Simd, T, K: Packer<S, T>, O: Operand<T>>(
     simd: S,
     packer: &mut K,
-    operand: impl Operand<T>,
+    operand: O,
     range: Range<usize>,
     terms: Range<usize>,
     width: usize,
@@ -166,7 +168,7 @@ pub(crate) fn pack_panels<S: Simd, T, K: Packer<S, T>>(
 ) {
     let (depth, lanes) = (terms.len(), terms.len().div_ceil(K::IN_LANE));
     assert!(depth > 0 && depth <= KC && width <= MAX_NR && !range.is_empty());
-    assert!(to.len() >= packed_len(range.len(), width, lanes), "memory for all panels");
+    assert!(to.len() >= packed_len(range.len(), width, lanes + O::BEYOND), "memory for all panels");
     for (panel, some) in parts(range, width).enumerate() {
         // SAFETY: `to` has memory for all panels and slack, as was asserted.
         unsafe {

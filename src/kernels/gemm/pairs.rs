@@ -246,10 +246,13 @@ pub(crate) fn run_pairs<K: WaysKernel<bf16>>(kernel: K) -> K::Output {
 /// the products of the smallest numbers are multiples of 2^-126, the smallest normal f32, every sum is one, and no sum is
 /// subnormal. What is not finite is left to f32 as well.
 pub(crate) fn are_exact(a: SizeRange, b: SizeRange) -> bool {
+    let exponent = |size: u32| (size >> 7) as i32 - 127;
+    are_normal(&a) && are_normal(&b) && exponent(a.least) + exponent(b.least) >= -126 + 14
+}
+
+/// Whether numbers of these sizes are normal or 0, without which they have no exact pairs.
+pub(crate) fn are_normal(sizes: &SizeRange) -> bool {
     const INFINITE: u32 = 0x7f80;
     const LEAST_NORMAL: u32 = 0x80;
-    let exponent = |size: u32| (size >> 7) as i32 - 127;
-    a.most.max(b.most) < INFINITE
-        && a.least.min(b.least) >= LEAST_NORMAL
-        && exponent(a.least) + exponent(b.least) >= -126 + 14
+    sizes.most < INFINITE && sizes.least >= LEAST_NORMAL
 }

@@ -9,7 +9,7 @@ use super::{
     loops::macro_kernel,
     micro_kernel::{Terms, Wide},
     pack::{Matrix, SLACK, STEP, pack_panels, packed_len, panel_len},
-    pairs::{ByWay, Multiply, Ways, WaysKernel, are_exact},
+    pairs::{ByWay, Multiply, Ways, WaysKernel, are_exact, are_normal},
     product::{Added, Layout},
 };
 use crate::kernels::{
@@ -127,6 +127,7 @@ impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
         let Multiplication { b, a, stride, added, out, left, partial } = self;
         let (k, n) = b.right.kn;
         let rows = out.len() / n;
+        added.check(1, (rows, n));
         assert!(out.len() == rows * n && (rows - 1) * stride + k <= a.len(), "each row is inside its slice");
         let (out, places) = (Shared::new(out), Places::rows_of(n));
         let row = n.next_multiple_of(S::NR);
@@ -137,7 +138,7 @@ impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
                 let epilogue = Epilogue { first: first == 0, last: terms.end == k, added, out, places };
                 let from = Matrix::new(a, false, stride);
                 let a = left.uninit(packed_len(some.len(), S::MR, depth));
-                let exact = b.packed.sizes.get(block).is_some_and(|b_sizes| {
+                let exact = b.packed.sizes.get(block).filter(|b_sizes| are_normal(b_sizes)).is_some_and(|b_sizes| {
                     let a_sizes = ways.pack(simd, from, some.clone(), terms.clone(), S::MR, a);
                     a_sizes.is_some_and(|a_sizes| are_exact(a_sizes, *b_sizes))
                 });

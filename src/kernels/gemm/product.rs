@@ -47,6 +47,18 @@ pub(crate) struct Product<'a, T, O = T> {
     pub added: Added<'a, O>,
 }
 
+impl<T> Added<'_, T> {
+    /// Panics unless it has as many numbers as are added to `results` products of `m x n`.
+    pub fn check(&self, results: usize, (m, n): (usize, usize)) {
+        match self {
+            Added::Nothing => {}
+            Added::ToColumns(x) => assert_eq!(x.len(), n, "one number for each column"),
+            Added::ToRows(x) => assert_eq!(x.len(), m, "one number for each row"),
+            Added::ToEach(x) => assert_eq!(x.len(), results * m * n, "one number for each element"),
+        }
+    }
+}
+
 impl<'a, T> Products<'a, T> {
     /// Panics unless all operands are inside their slices, and `len` is the number of all results' elements.
     pub fn check(&self, len: usize) {
@@ -58,12 +70,7 @@ impl<'a, T> Products<'a, T> {
                 "a matrix is outside its slice"
             );
         }
-        match self.added {
-            Added::Nothing => {}
-            Added::ToColumns(x) => assert_eq!(x.len(), n, "one number for each column"),
-            Added::ToRows(x) => assert_eq!(x.len(), m, "one number for each row"),
-            Added::ToEach(x) => assert_eq!(x.len(), len, "one number for each element"),
-        }
+        self.added.check(self.terms.len(), (m, n));
     }
 
     /// Result `i`.

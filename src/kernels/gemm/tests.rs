@@ -88,7 +88,7 @@ fn check_near<T: Float<Wide = f32>>(one: &Product<T>, got: &[T]) {
     }
 }
 
-const SIZES: [(usize, usize, usize); 19] = [
+const SIZES: [(usize, usize, usize); 20] = [
     (1, 1, 1),
     (1, 7, 33),
     (2, 3, 5),
@@ -108,6 +108,7 @@ const SIZES: [(usize, usize, usize); 19] = [
     (10, 1, 1030),
     (4, 258, 4100),
     (8, 5, 600),
+    (2051, 258, 3),
 ];
 
 fn check_all<T: Gemm + VectorFloat>(bits: impl Fn(&T) -> u32) {

@@ -35,11 +35,15 @@ impl Scratch {
     pub fn uninit(&mut self, len: usize) -> &mut [f32] {
         let lines = Line::count(len);
         if self.0.len() < lines {
+            self.0.clear();
             self.0.resize(lines, Line::default());
         }
         &mut Line::numbers_mut(&mut self.0)[..len]
     }
 }
+
+/// Scratch memory above this is given back after its use: 16 MiB.
+const KEPT_LINES: usize = 1 << 18;
 
 /// Calls `f` with `N` of this thread's scratch memories.
 pub(crate) fn with_scratch<const N: usize, R>(f: impl FnOnce([&mut Scratch; N]) -> R) -> R {
@@ -51,6 +55,7 @@ pub(crate) fn with_scratch<const N: usize, R>(f: impl FnOnce([&mut Scratch; N]) 
     used.resize_with(N, Scratch::default);
     let mut parts = used.iter_mut();
     let result = f(std::array::from_fn(|_| parts.next().expect("as many as N")));
+    used.iter_mut().filter(|scratch| scratch.0.len() > KEPT_LINES).for_each(|scratch| *scratch = Scratch::default());
     FREE.with_borrow_mut(|free| free.append(&mut used));
     result
 }

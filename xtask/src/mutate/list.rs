@@ -480,9 +480,9 @@ pub const MUTATIONS: &[Mutation] = &[
         &["lib"],
     ),
     mutation(
-        "the gradient of the keys is not scaled",
+        "gradients of scores are not scaled",
         "src/kernels/attention.rs",
-        &[("                scaled(&mut dk.now, scale);\n", "")],
+        &[("                        scaled(dscores, scale);\n", "")],
         &["gradients"],
     ),
     mutation(
