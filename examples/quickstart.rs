@@ -11,7 +11,7 @@ fn main() -> Result<()> {
     let layers = sequential![conv, BatchNorm2d::new(16), ReLU, MaxPool2d::new(2), Flatten::default(), head];
     let mut net = Child::new(layers);
 
-    let policy = Policy::new(Level::O2, DType::F16)?; // or Policy::load("policies/o2.yaml")?
+    let policy = Policy::new(Level::O2, DType::F16)?; // or Policy::load("my.yaml")?
     println!("{}", policy.plan(&net)?); // which cell will run in which precision, and why
     let applied = policy.apply(&mut net)?; // puts the casts of the plan into the network
 
