@@ -34,6 +34,8 @@ impl PairKernel for MultiplyAdd {
 }
 
 impl MultiplyAdd {
+    // Without iterators, as in the micro-kernel.
+    #[allow(clippy::needless_range_loop)]
     #[inline(always)]
     fn chains<S: Simd, M: Terms<S>>(self, simd: S, terms: M) -> f64 {
         let mut out = [0f32; 16];
@@ -42,12 +44,12 @@ impl MultiplyAdd {
             let (a, b) = (simd.splat(black_box(0.999)), simd.splat(black_box(1e-3)));
             let mut sums = [simd.splat(1.0); CHAINS];
             for _ in 0..self.rounds {
-                for sum in &mut sums {
-                    *sum = terms.mul_add(simd, a, b, *sum);
+                for i in 0..CHAINS {
+                    sums[i] = terms.mul_add(simd, a, b, sums[i]);
                 }
             }
-            for sum in sums {
-                simd.store_f32(sum, out.as_mut_ptr());
+            for i in 0..CHAINS {
+                simd.store_f32(sums[i], out.as_mut_ptr());
                 black_box(&out);
             }
         }

@@ -154,7 +154,10 @@ impl Im2col<'_> {
             for (vector, pieces) in pieces.iter().enumerate() {
                 let mut terms = [[zeros.as_ptr(); N]; 2];
                 for (term, &offset) in terms.iter_mut().zip(offsets) {
-                    *term = pieces.map(|piece| piece.wrapping_add(offset));
+                    *term = *pieces;
+                    for piece in term {
+                        *piece = piece.wrapping_add(offset);
+                    }
                 }
                 // SAFETY: `new` has shown that all outputs with their offsets are inside the padded images; there is room for
                 // two vectors of each lane.

@@ -131,6 +131,9 @@ pub(crate) unsafe fn micro_kernel<S: Simd, M: Terms<S>, A: Source, B: Source>(
 ///
 /// # Safety
 /// Each of `depth` terms of `a` has R numbers, and each of `b` C vectors that are valid for reads.
+// Iterators and closures are inlined only where all parts of the crate are optimised together, which incremental builds and
+// `lto = "off"` do not do; without, this took fifteen times as long.
+#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 pub(crate) unsafe fn micro_kernel_of<
     S: Simd,
@@ -154,21 +157,20 @@ pub(crate) unsafe fn micro_kernel_of<
         let mut sums = [[simd.splat(0.0); C]; R];
         for p in 0..depth {
             let (rows, columns) = (a.term(p), b.term(p));
-            // A loop, because a closure is inlined only where its parts of the crate are optimised together.
             let mut vectors = [simd.splat(0.0); C];
-            for (c, vector) in vectors.iter_mut().enumerate() {
-                *vector = simd.load_f32(b.at(columns, c));
+            for c in 0..C {
+                vectors[c] = simd.load_f32(b.at(columns, c));
             }
-            for (r, sums) in sums.iter_mut().enumerate() {
+            for r in 0..R {
                 let factor = simd.splat(*a.at(rows, r));
-                for (sum, &column) in sums.iter_mut().zip(&vectors) {
-                    *sum = terms.mul_add(simd, factor, column, *sum);
+                for c in 0..C {
+                    sums[r][c] = terms.mul_add(simd, factor, vectors[c], sums[r][c]);
                 }
             }
         }
-        for (sums, to) in sums.into_iter().zip(to) {
-            for (c, sum) in sums.into_iter().enumerate() {
-                simd.store_f32(sum, to.as_mut_ptr().add(c * S::LANES));
+        for r in 0..R {
+            for c in 0..C {
+                simd.store_f32(sums[r][c], to[r].as_mut_ptr().add(c * S::LANES));
             }
         }
     }

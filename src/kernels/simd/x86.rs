@@ -91,7 +91,7 @@ impl Pairs<Avx512> for Bf16 {
     fn mul_add_pairs(self, a: __m512, b: __m512, c: __m512) -> __m512 {
         // SAFETY: `self` proves that the machine has the instructions; both types are 512 bits.
         unsafe {
-            let [a, b] = [a, b].map(|v| std::mem::transmute::<__m512, __m512bh>(v));
+            let (a, b) = (std::mem::transmute::<__m512, __m512bh>(a), std::mem::transmute::<__m512, __m512bh>(b));
             _mm512_dpbf16_ps(c, a, b)
         }
     }
@@ -111,7 +111,8 @@ impl Pairs<Avx512> for Bf16 {
         // SAFETY: `self` proves that the machine has the instructions; the pointers are the caller's promise, and the table is
         // as long as a vector.
         unsafe {
-            let [first, second] = [first, second].map(|row| _mm512_castsi256_si512(sixteen_halves(row)));
+            let first = _mm512_castsi256_si512(sixteen_halves(first));
+            let second = _mm512_castsi256_si512(sixteen_halves(second));
             let alternating = _mm512_loadu_si512(ALTERNATING.as_ptr().cast());
             _mm512_castsi512_ps(_mm512_permutex2var_epi16(second, alternating, first))
         }
