@@ -24,10 +24,12 @@ impl Tensor {
     ///
     /// The mask stretches to `[..., l, s]`: a boolean one says which keys a query sees, a floating one is added to the
     /// scores. With `causal`, query i sees only the keys 0 to i. `scale` is `1 / sqrt(d)` unless given. A query that sees
-    /// no key gives zeros.
+    /// no key gives zeros. Keys that a query does not see have the weight 0, and 0 times infinity is NaN: a NaN or an infinity in
+    /// their values may reach its result, and one in the keys its gradient.
     ///
     /// All of it is computed in f32 and rounded once, a block of queries at a time, so that the scores need no memory of their
-    /// own. The inputs are saved; the backward pass computes the scores again.
+    /// own. The inputs are saved; the backward pass computes the scores again, and rounds the weights and the scaled gradients
+    /// of scores to the dtype of the inputs.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
