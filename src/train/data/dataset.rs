@@ -521,11 +521,13 @@ fn all_finite(what: &str, values: &[f32], n: usize) -> Result<()> {
 /// Appends images at another size, `(height, width)`; see [`Dataset::resize`].
 pub(super) fn resize(images: &[f32], (h, w): (usize, usize), (height, width): (usize, usize), out: &mut Vec<f32>) {
     let (rows, columns) = (neighbours(h, height), neighbours(w, width));
+    // Two products and a sum could exceed the larger pixel by a rounding, and so white, which is 1.
+    let between = |start: f32, end: f32, at: f32| start + (end - start) * at;
     for image in images.chunks_exact(h * w) {
         for &(top, bottom, down) in &rows {
             for &(left, right, across) in &columns {
-                let row = |y: usize| image[y * w + left] * (1.0 - across) + image[y * w + right] * across;
-                out.push(row(top) * (1.0 - down) + row(bottom) * down);
+                let row = |y: usize| between(image[y * w + left], image[y * w + right], across);
+                out.push(between(row(top), row(bottom), down));
             }
         }
     }
