@@ -217,6 +217,40 @@ fn odd_cells_are_recomputed() {
     assert_eq!(lean.cell().seen.load(std::sync::atomic::Ordering::Relaxed), 2);
 }
 
+/// A cell of 16 bit that returns f32.
+#[derive(Cell, Debug)]
+struct Widening {
+    inner: Child<Dense>,
+}
+
+impl Forward for Widening {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(self.inner.call(x)?.cast(DType::Bf16).cast(DType::F32))
+    }
+}
+
+#[test]
+fn a_widening_that_comes_out_is_cast_back_for_nothing() {
+    let make = || Widening { inner: Child::new(Dense::new(5, 4, &mut Rng::seed(4))) };
+    let (plain, lean) = (Child::new(make()), Child::new(make()).recompute());
+    let back = |net: &Child<Widening>| {
+        let x = random(&[3, 5], 5).requires_grad();
+        let y = net.call(&x).unwrap();
+        // Gradients meet at the 16-bit tensor, where each sum is rounded.
+        let uses = (0..6).map(|seed| {
+            let factor = random(&[3, 4], seed).cast(DType::Bf16);
+            y.cast(DType::Bf16).mul(&factor).unwrap().cast(DType::F32).sum_all().unwrap()
+        });
+        let loss = Tensor::stack(&uses.collect::<Vec<_>>().iter().collect::<Vec<_>>(), 0).unwrap().sum_all().unwrap();
+        let grads = loss.backward().unwrap();
+        (y, grads.of(&x), net.params().iter().map(|(_, param)| grads.get(param)).collect::<Vec<_>>())
+    };
+    let ((y, of_x, grads), (lean_y, lean_of_x, lean_grads)) = (back(&plain), back(&lean));
+    assert_same(&y, &lean_y, "output");
+    assert_same_option(of_x, lean_of_x, "gradient of the input");
+    grads.into_iter().zip(lean_grads).for_each(|(a, b)| assert_same_option(a, b, "gradient"));
+}
+
 #[test]
 fn errors_inside_name_the_cell() {
     let net = Child::of(sequential![Dense::new(3, 3, &mut Rng::seed(4)), Dense::new(4, 3, &mut Rng::seed(4))]);

@@ -177,8 +177,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn matches_as_defined(
-            pattern in proptest::collection::vec("a|b|\\*|\\*\\*", 1..6),
-            path in proptest::collection::vec("a|b", 0..7),
+            pattern in proptest::collection::vec("a|b|ab|\\*|\\*\\*", 1..6),
+            path in proptest::collection::vec("a|b|ab", 0..7),
         ) {
             let pattern: Pattern = pattern.join(".").parse().unwrap();
             let parts: Vec<&str> = path.iter().map(String::as_str).collect();

@@ -2,6 +2,7 @@
 
 mod aarch64;
 mod convert;
+mod copy;
 mod deny;
 mod export;
 mod fuzz;

@@ -3,17 +3,19 @@
 mod list;
 
 use std::{
-    collections::HashSet,
     fs,
     io::Write,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use self::list::{MUTATIONS, Mutation};
-use crate::shell::{Result, program, root};
+use crate::{
+    copy::Tree,
+    shell::{Result, program},
+};
 
 /// A suite that runs longer than this is taken to hang.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
@@ -60,7 +62,7 @@ pub fn run(words: &[String]) -> Result {
         chosen.iter().for_each(|m| println!("{:60} {}", m.name, m.file));
         return Ok(());
     }
-    let tree = Tree::copied(options.at.as_deref())?;
+    let tree = Tree::copied("mutate", options.at.as_deref())?;
     if !options.trust {
         eprintln!("the suite on the unchanged source");
         if let Some(failed) = tree.failure(None)? {
@@ -107,60 +109,7 @@ fn options(words: &[String]) -> Result<Options> {
     Ok(options)
 }
 
-/// A copy of the repository in which mistakes are made.
-struct Tree {
-    path: PathBuf,
-    build: PathBuf,
-}
-
 impl Tree {
-    /// The files as they lie here, or those of another revision.
-    fn copied(revision: Option<&str>) -> Result<Tree> {
-        let folder = root().join("target/mutate");
-        let name = revision.map_or("here".into(), |revision| format!("at-{revision}"));
-        let tree = Tree { path: folder.join(&name), build: folder.join(format!("build-{name}")) };
-        fs::create_dir_all(&tree.path).map_err(|e| format!("{}: {e}", tree.path.display()))?;
-        let listing: &[&str] = match revision {
-            Some(revision) => &["ls-tree", "-r", "-z", "--name-only", revision],
-            None => &["ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        };
-        let files = output(&mut program("git", listing, &[]))?;
-        let files: Vec<&str> = files.split('\0').filter(|file| !file.is_empty()).collect();
-        for file in &files {
-            let content = match revision {
-                Some(revision) => {
-                    let blob = program("git", &["show", &format!("{revision}:{file}")], &[]).output();
-                    blob.map_err(|e| format!("git: {e}"))?.stdout
-                }
-                // A file that was deleted and not committed is still listed.
-                None => match fs::read(root().join(file)) {
-                    Ok(content) => content,
-                    Err(_) => continue,
-                },
-            };
-            write_if_changed(&tree.path.join(file), &content)?;
-        }
-        tree.remove_others(&files)?;
-        Ok(tree)
-    }
-
-    /// Removes files of an earlier copy that this one does not have.
-    fn remove_others(&self, files: &[&str]) -> Result {
-        let wanted: HashSet<PathBuf> = files.iter().map(|file| self.path.join(file)).collect();
-        let mut folders = vec![self.path.clone()];
-        while let Some(folder) = folders.pop() {
-            let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-            for path in entries.flatten().map(|entry| entry.path()) {
-                if path.is_dir() {
-                    folders.push(path);
-                } else if !wanted.contains(&path) {
-                    fs::remove_file(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Makes a mistake, runs the tests, and reverts it.
     fn judge(&self, mutation: &Mutation, only_first: bool) -> Result<Verdict> {
         let file = self.path.join(mutation.file);
@@ -183,7 +132,8 @@ impl Tree {
             let why = check.text.lines().find(|line| line.starts_with("error")).unwrap_or("error").to_string();
             return Ok(Verdict::Invalid(why));
         }
-        if let Some(by) = self.failure(Some(mutation.first))? {
+        let first = (mutation.first, mutation.file.starts_with("src/kernels/"));
+        if let Some(by) = self.failure(Some(first))? {
             return Ok(Verdict::Caught(by));
         }
         match if only_first { None } else { self.failure(None)? } {
@@ -192,12 +142,12 @@ impl Tree {
         }
     }
 
-    /// The first test that fails, of some targets or of the whole suite.
-    fn failure(&self, targets: Option<&[&str]>) -> Result<Option<String>> {
+    /// The first test that fails, of the whole suite, or of some targets, with or without the unit tests of kernels.
+    fn failure(&self, targets: Option<(&[&str], bool)>) -> Result<Option<String>> {
         let mut arguments = vec!["test", "--no-fail-fast"];
         match targets {
             None => arguments = vec!["test"],
-            Some(targets) => {
+            Some((targets, kernels)) => {
                 let there =
                     |name: &str| ["tests/N.rs", "tests/N/main.rs"].map(|p| self.path.join(p.replace('N', name)));
                 for target in targets {
@@ -209,6 +159,9 @@ impl Tree {
                 }
                 if arguments.len() == 2 {
                     return Ok(None);
+                }
+                if !kernels {
+                    arguments.extend(["--", "--skip", "kernels::"]);
                 }
             }
         }
@@ -226,13 +179,8 @@ impl Tree {
     }
 
     fn cargo(&self, arguments: &[&str]) -> Result<Ran> {
-        // Fast to build, fast enough to run, and with checks of overflow and of debug assertions.
-        let variables = [
-            ("CARGO_PROFILE_DEV_OPT_LEVEL", "1"),
-            ("CARGO_PROFILE_DEV_DEBUG", "0"),
-            ("CARGO_INCREMENTAL", "1"),
-            ("CARGO_TERM_COLOR", "never"),
-        ];
+        // Without optimisation, since building takes most of the time.
+        let variables = [("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_INCREMENTAL", "1"), ("CARGO_TERM_COLOR", "never")];
         let mut command = program("cargo", arguments, &variables);
         command.current_dir(&self.path).env("CARGO_TARGET_DIR", &self.build).env_remove("PRECAST_GOLDENS");
         patient(command, &self.build.join("output.txt"))
@@ -278,27 +226,12 @@ fn patient(mut command: Command, log: &Path) -> Result<Ran> {
     Ok(Ran { passed, text: String::from_utf8_lossy(&fs::read(log).map_err(failed)?).into_owned() })
 }
 
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().map_err(|e| format!("git: {e}"))?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Leaves an unchanged file alone, so that its modification time causes no rebuild.
-fn write_if_changed(path: &Path, content: &[u8]) -> Result {
-    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
-    if fs::read(path).is_ok_and(|there| there == content) {
-        return Ok(());
-    }
-    fs::create_dir_all(path.parent().expect("inside of the copy")).map_err(failed)?;
-    fs::write(path, content).map_err(failed)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+    use crate::shell::root;
 
     #[test]
     fn there_are_many_and_each_can_be_made() {
