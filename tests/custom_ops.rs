@@ -189,6 +189,17 @@ fn where_lists_decide_the_op_declares_its_precision() -> Result<()> {
 }
 
 #[test]
+fn where_lists_lower_every_other_op_they_lower_it_too() -> Result<()> {
+    autocast(Autocast::new("paddle-2.3")?.op_level("O2").dtype(F16), || {
+        assert_eq!(ran_in(&ScaledSwish { slope: 1.0 }, &[F32]), (vec![F16], F16));
+        assert_eq!(ran_in(&WidestSum, &[F16, F32, F16]), (vec![F16; 3], F16));
+        assert_eq!(ran_in(&PlainSum, &[F32, F16]), (vec![F16; 2], F16));
+        assert_eq!(ran_in(&OnF32Slices, &[F16]), (vec![F32], F32));
+        Ok(())
+    })
+}
+
+#[test]
 fn in_the_region_of_a_cell_the_cell_decides_unless_the_op_works_in_one_dtype() {
     let _region = precision::enter(Frame::Fixed(Bf16));
     assert_eq!(ran_in(&ScaledSwish { slope: 1.0 }, &[F32]), (vec![Bf16], Bf16));
@@ -262,6 +273,7 @@ fn plans_say_what_an_op_ran_in_and_why() -> Result<()> {
     ScaledSwish::register()?;
     let of = |text: &str| Policy::parse(&format!("version: 1\ndtype: bfloat16\n{text}"), "p.yaml");
     assert_eq!(planned(&of("level: O2")?)?, (vec![Bf16], "region of (root)".into()));
+    assert_eq!(planned(&of("level: O2\nops: { black: { add: [Exp] } }")?)?.0, [Bf16]);
     assert_eq!(planned(&of("level: O3")?)?, (vec![Bf16], "region of (root)".into()));
     assert_eq!(planned(&of("level: O0")?)?, (vec![F32], "nothing is cast".into()));
     assert_eq!(planned(&of("level: auto")?)?, (vec![F32], "custom op, on no list: declares full".into()));

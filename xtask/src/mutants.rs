@@ -26,7 +26,6 @@ const TESTS: &[&str] = &[
     "cost",
     "custom_ops",
     "decorate",
-    "events",
     "features",
     "levels",
     "mindspore",

@@ -6,7 +6,7 @@ use std::{
     fs,
     io::Write,
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -173,8 +173,9 @@ impl Tree {
             return Err("the tests do not compile; see output.txt in the folder of the build".into());
         }
         let failed = tests.text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
-        let target = tests.text.lines().find_map(|line| line.trim().strip_prefix("error: test failed, to rerun pass "));
-        let target = target.map_or(String::new(), |target| format!(" ({})", target.trim_matches('`')));
+        // The target that ran last: "Running tests/scale.rs (...)", "Running unittests src/lib.rs (...)".
+        let target = tests.text.lines().rev().find_map(|line| line.trim().strip_prefix("Running ")?.split(" (").next());
+        let target = target.map_or(String::new(), |target| format!(" ({target})"));
         Ok(Some(format!("{}{target}", failed.unwrap_or("a run that crashed or did not end"))))
     }
 
@@ -201,7 +202,7 @@ struct Ran {
     text: String,
 }
 
-/// Runs a program that may hang, which counts as a failure.
+/// Runs a program until a test fails. One that hangs has failed, too.
 fn patient(mut command: Command, log: &Path) -> Result<Ran> {
     let failed = |e: std::io::Error| format!("{}: {e}", log.display());
     if let Some(folder) = log.parent() {
@@ -209,21 +210,33 @@ fn patient(mut command: Command, log: &Path) -> Result<Ran> {
     }
     let file = fs::File::create(log).map_err(failed)?;
     let both = file.try_clone().map_err(failed)?;
-    let mut child =
-        command.stdin(Stdio::null()).stdout(file).stderr(both).spawn().map_err(|e| format!("cargo: {e}"))?;
+    command.stdin(Stdio::null()).stdout(file).stderr(both);
+    // A group of its own, so that the tests end with cargo.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child = command.spawn().map_err(|e| format!("cargo: {e}"))?;
     let since = Instant::now();
+    let fails = || fs::read_to_string(log).is_ok_and(|text| text.lines().any(|line| line.ends_with(" ... FAILED")));
     let passed = loop {
         match child.try_wait().map_err(failed)? {
             Some(status) => break status.success(),
-            None if since.elapsed() > PATIENCE => {
-                let _ = child.kill();
-                let _ = child.wait();
+            None if fails() || since.elapsed() > PATIENCE => {
+                end(&mut child);
                 break false;
             }
-            None => thread::sleep(Duration::from_millis(50)),
+            None => thread::sleep(Duration::from_millis(200)),
         }
     };
     Ok(Ran { passed, text: String::from_utf8_lossy(&fs::read(log).map_err(failed)?).into_owned() })
+}
+
+/// Ends a program and those that it started.
+fn end(child: &mut Child) {
+    #[cfg(unix)]
+    let _ = Command::new("kill").args(["--", &format!("-{}", child.id())]).status();
+    #[cfg(not(unix))]
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 #[cfg(test)]
