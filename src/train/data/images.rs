@@ -237,10 +237,12 @@ impl<'a> Pixels<'a> {
         if self.values.len() + self.channels() * h * w > MOST_VALUES {
             return Err(refused(file, "with this image, all take more than 1 GiB; `resize` makes them smaller"));
         }
+        // The weights of red, green and blue add up to a little more than 1, so that white would be.
+        let grey = || image.to_luma32f().iter().map(|pixel| pixel.min(1.0)).collect();
         // Samples of RGB lie together, examples have a channel after another.
         let channels: Vec<Vec<f32>> = match self.options.pixels {
-            PixelFormat::Grey => vec![image.to_luma32f().into_raw()],
-            PixelFormat::Rgb if !image.color().has_color() => vec![image.to_luma32f().into_raw(); 3],
+            PixelFormat::Grey => vec![grey()],
+            PixelFormat::Rgb if !image.color().has_color() => vec![grey(); 3],
             PixelFormat::Rgb => {
                 let samples = image.to_rgb32f().into_raw();
                 (0..3).map(|channel| samples.iter().skip(channel).step_by(3).copied().collect()).collect()
