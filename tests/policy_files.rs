@@ -11,7 +11,7 @@ use precast::{
     layers::{Dense, Rng},
     policy::{
         self, DynamicScale, Entry, Forgive, GraphLevel, GraphList, Lists, LossScaleSpec, Origin, Pack, Prefer, Rule,
-        Run,
+        Run, Scaler,
     },
     precision::Treatment,
 };
@@ -162,6 +162,24 @@ fn meaning(policy: &Policy) -> String {
         policy.graph_level,
         (&policy.loss_scale, policy.scaler)
     )
+}
+
+/// A scaler can be required where one is needed: in float16 that something runs in.
+#[test]
+fn a_scaler_that_is_required_is_missed_in_lowered_float16_alone() {
+    for (level, dtype, scaled, required) in (0..16).map(|n| (n & 1, n & 2, n & 4 != 0, n & 8 != 0)) {
+        let (level, dtype) = ([Level::O0, Level::O2][level], [DType::Bf16, DType::F16][dtype / 2]);
+        let mut policy = Policy::new(level, dtype).unwrap();
+        policy.loss_scale = if scaled { LossScaleSpec::Fixed { scale: 8.0 } } else { LossScaleSpec::None };
+        policy.scaler = if required { Scaler::Required } else { Scaler::Advised };
+        let applied = policy.apply(&mut Child::new(Dense::new(2, 2, &mut Rng::seed(1))));
+        let missed = level == Level::O2 && dtype == DType::F16 && !scaled && required;
+        assert_eq!(applied.is_err(), missed, "{level} {dtype}, scaled: {scaled}, required: {required}");
+        if let Err(error) = applied {
+            assert_eq!(error.kind(), ErrorKind::Policy);
+            assert!(error.to_string().contains("allowed: fixed, dynamic"), "{error}");
+        }
+    }
 }
 
 const FULL: &str = "\
@@ -371,9 +389,66 @@ fn what_a_file_has_no_words_for_is_not_written() {
         refused(policy),
         "the lists differ from those of precast-1 in the entry of Relu, which a policy file cannot say"
     );
-    let mut policy = auto();
-    policy.lists.unlisted = Treatment::Full;
-    assert!(refused(policy).contains("in what ops do that are on no list, which"));
+    type Change = fn(&mut Lists);
+    let changes: [(Change, &str); 4] = [
+        (|lists| lists.unlisted = Treatment::Full, "what ops do that are on no list"),
+        (|lists| lists.unlisted_unpromoted = Some(Treatment::Full), "what ops do that are on no list"),
+        (|lists| lists.eligible.clear(), "which dtypes are cast"),
+        (|lists| lists.by_first = [Op::Relu].into(), "which ops go by their first input"),
+    ];
+    for (change, words) in changes {
+        let mut policy = auto();
+        change(&mut policy.lists);
+        assert!(refused(policy).contains(&format!("in {words}, which")), "{words}");
+    }
+}
+
+/// What is as usual is not written.
+#[test]
+fn a_file_says_no_more_than_it_has_to() {
+    let text = Policy::new(Level::O2, DType::Bf16).unwrap().to_yaml().unwrap();
+    let words: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(
+        words,
+        ["version: 1", "pack: precast-1", "level: O2", "dtype: bfloat16", "loss_scale:", "  kind: none"],
+        "{text}"
+    );
+}
+
+/// The words of other systems, in their place, and a dtype where `low` is meant.
+#[test]
+fn words_of_other_systems_are_known() {
+    let head = "version: 1\nlevel: O2\ndtype: float16\n";
+    let refused = |rest: String| Policy::parse(&format!("{head}{rest}"), "p").unwrap_err().to_string();
+    for (theirs, ours) in [
+        ("init_scale initial_scale init_loss_scaling", "init"),
+        ("growth_factor scale_factor incr_ratio multiplier", "growth"),
+        ("backoff_factor decr_ratio", "backoff"),
+        ("growth_interval scale_window incr_every_n_steps growth_steps", "interval"),
+    ] {
+        for theirs in theirs.split(' ') {
+            let message = refused(format!("loss_scale: {{ kind: dynamic, {theirs}: 2 }}\n"));
+            assert!(message.contains(&format!("unknown key `{theirs}` (here it is `{ours}`)")), "{message}");
+        }
+    }
+    for theirs in ["value", "loss_scale", "loss_scale_value"] {
+        let message = refused(format!("loss_scale: {{ kind: fixed, {theirs}: 2 }}\n"));
+        assert!(message.contains(&format!("unknown key `{theirs}` (here it is `scale`)")), "{message}");
+    }
+    let message = refused("rules: [{ path: fc, recompute: true }]\n".into());
+    assert!(message.contains("unknown key `recompute` (here it is `checkpoint`)"), "{message}");
+    let low = "(did you mean `low`, the policy's own dtype?)";
+    for (run, near) in [("float16", low), ("bfloat16", low), ("float64", "(did you mean `float32`?)")] {
+        let message = refused(format!("rules: [{{ path: fc, run: {run} }}]\n"));
+        assert!(message.contains(&format!("unknown `run: {run}` {near}")), "{message}");
+    }
+    let rule = |run: &str| Policy::parse(&format!("{head}rules: [{{ path: fc, run: {run} }}]\n"), "p").unwrap();
+    assert_eq!(rule("{ forward: low, weight_grad: low }").rules[0].run, Some(Run::Low));
+    assert_eq!(rule("{ forward: low, weight_grad: float32 }").rules[0].run, Some(Run::LowForward));
+    // Two letters are no number of a level.
+    let message = |level: &str| level.parse::<Level>().unwrap_err().to_string();
+    assert!(message("2").contains("did you mean `O2`"), "{}", message("2"));
+    assert!(!message("x").contains("did you mean"), "{}", message("x"));
 }
 
 /// `Exp` is listed for float16 only, so at bfloat16 it can be added.
@@ -462,11 +537,9 @@ fn bombs_are_refused() {
         ("quotes", "\"".repeat(60_000)),
         ("nul", "\0".repeat(1000)),
     ] {
-        let start = std::time::Instant::now();
         let message = Policy::parse(&text, "bomb").expect_err(what).to_string();
         assert_points_into("bomb", &message);
         assert!(message.len() < 1500, "{what}: {} bytes of message", message.len());
-        assert!(start.elapsed().as_secs() < 2, "{what} took {:?}", start.elapsed());
     }
 }
 

@@ -227,11 +227,6 @@ impl Lists {
         self.ops.iter().filter(move |(_, entry)| entry.treatment == treatment).map(|(op, _)| *op)
     }
 
-    /// Whether nothing is listed.
-    pub fn is_empty(&self) -> bool {
-        self.cells.is_empty() && self.ops.is_empty()
-    }
-
     /// The op lists, prepared for a region of this low dtype.
     pub fn rules(&self, low: DType) -> OpRules {
         let counting = || self.ops.iter().filter(|(_, entry)| entry.counts(low));

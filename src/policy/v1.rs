@@ -554,7 +554,9 @@ fn check_can_be_written(level: Level, from: &Lists, to: &Lists, pack: &str) -> R
     };
     let word = match from.ops().keys().chain(to.ops().keys()).find(differs) {
         Some(op) => format!("the entry of {op}"),
-        None if from.unlisted != to.unlisted => "what ops do that are on no list".to_string(),
+        None if (from.unlisted, from.unlisted_unpromoted) != (to.unlisted, to.unlisted_unpromoted) => {
+            "what ops do that are on no list".to_string()
+        }
         None if from.eligible != to.eligible => "which dtypes are cast".to_string(),
         None if from.by_first != to.by_first => "which ops go by their first input".to_string(),
         None => return Ok(()),

@@ -229,3 +229,13 @@ impl LossScale {
 fn number(x: f32) -> String {
     if x == 0.0 || (1e-4..1e9).contains(&x.abs()) { x.to_string() } else { format!("{x:e}") }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn numbers_of_many_digits_have_an_exponent() {
+        for (x, text) in [(0.0, "0"), (65536.0, "65536"), (1e-4, "0.0001"), (1e-5, "1e-5"), (-1e30, "-1e30")] {
+            assert_eq!(super::number(x), text);
+        }
+    }
+}

@@ -12,6 +12,11 @@ pub fn png(width: usize, height: usize, color: u8, samples: &[u8]) -> Vec<u8> {
 }
 
 fn png_of_bits(bits: u8, width: usize, height: usize, color: u8, samples: &[u8]) -> Vec<u8> {
+    file(bits, width, height, color, &[], samples)
+}
+
+/// A palette is red, green and blue of each colour, for the colour type 3.
+fn file(bits: u8, width: usize, height: usize, color: u8, palette: &[u8], samples: &[u8]) -> Vec<u8> {
     let row = samples.len() / height;
     let rows: Vec<u8> = samples.chunks(row).flat_map(|row| [&[0], row].concat()).collect();
     let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
@@ -21,7 +26,9 @@ fn png_of_bits(bits: u8, width: usize, height: usize, color: u8, samples: &[u8])
     header.extend((height as u32).to_be_bytes());
     header.extend([bits, color, 0, 0, 0]);
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
-    for (name, data) in [(b"IHDR", header), (b"IDAT", packed.finish().unwrap()), (b"IEND", vec![])] {
+    let chunks =
+        [(b"IHDR", header), (b"PLTE", palette.to_vec()), (b"IDAT", packed.finish().unwrap()), (b"IEND", vec![])];
+    for (name, data) in chunks.into_iter().filter(|(name, data)| *name != b"PLTE" || !data.is_empty()) {
         file.extend((data.len() as u32).to_be_bytes());
         let named = [&name[..], &data].concat();
         file.extend(&named);
@@ -107,4 +114,18 @@ fn samples_of_1_and_of_16_bits_are_numbers_from_0_to_1() {
     assert_eq!(grey(1, 3, &[0b0110_0000]), [0.0, 1.0, 1.0]);
     let deep = grey(16, 2, &[0x33, 0x33, 0xff, 0xff]);
     assert!((deep[0] - 0.2).abs() < 1e-7 && deep[1] == 1.0, "{deep:?}");
+}
+
+/// The decoder would panic on the others.
+#[test]
+fn a_palette_has_three_bytes_for_each_colour() {
+    let colours = [255, 0, 51, 0, 102, 153, 1, 2, 3];
+    let read = |bytes| Images::new("").parse(&file(8, 2, 1, 3, &colours[..bytes], &[1, 0]), "a.png");
+    for bytes in [6, 9] {
+        assert_eq!(inputs(&read(bytes).unwrap()), parts(&[0, 255, 102, 0, 153, 51]));
+    }
+    for bytes in [4, 5, 7, 8] {
+        let error = read(bytes).unwrap_err().to_string();
+        assert!(error.contains(&format!("a.png: a palette of {bytes} bytes; allowed: three for each")), "{error}");
+    }
 }

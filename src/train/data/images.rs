@@ -162,6 +162,21 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     list().map_err(|error| Error::io(folder, &error))
 }
 
+/// The length of a palette (the chunk `PLTE`) that is no multiple of three. `png` 0.18.1 panics on it
+/// (<https://github.com/image-rs/image-png/issues/694>).
+fn broken_palette(bytes: &[u8]) -> Option<u32> {
+    // After the signature each chunk is its length, its kind, as many bytes, and a checksum.
+    let mut rest = bytes.get(8..)?;
+    while let Some((length, after)) = rest.split_first_chunk() {
+        let length = u32::from_be_bytes(*length);
+        if after.starts_with(b"PLTE") && length % 3 != 0 {
+            return Some(length);
+        }
+        rest = after.get((length as usize).checked_add(8)?..)?;
+    }
+    None
+}
+
 fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
     Error::data(format!("{}: {words}", printable(&path.display().to_string())))
 }
@@ -211,6 +226,9 @@ impl<'a> Pixels<'a> {
         let met = [height as usize, width as usize];
         if met.iter().any(|side| *side > MOST_PIXELS) {
             return Err(refused(file, format!("{height} x {width} pixels; allowed: sides of {MOST_PIXELS}")));
+        }
+        if let Some(length) = broken_palette(bytes) {
+            return Err(refused(file, format!("a palette of {length} bytes; allowed: three for each colour")));
         }
         let image = reader.decode().map_err(|error| refused(file, error))?;
         let size = match (self.options.resize, &self.size) {
