@@ -194,6 +194,7 @@ fn decisions_are_exported_with_what_cannot_be_said() {
     assert_eq!(modules["norm"], serde_json::json!({"dtype": "float32", "inward": "float32", "outward": "float16"}));
     assert_eq!(modules["layers.0.linear1"], serde_json::json!({"dtype": "float16"}));
     assert!(torch.contains("# What this file cannot say:\n# - float32 masters"), "{torch}");
+    assert!(!torch.contains("# - 0 cells"), "{torch}");
     assert_eq!(table(&of("torch", "o1"))["norm"], Value::Null, "at O1 a norm goes by lists of ops");
     assert!(of("torch", "o1").contains("whose ops go by lists"));
 

@@ -83,6 +83,117 @@ fn predictions_are_those_reckoned_by_hand() {
     assert_eq!(memory.plan(&net).unwrap().decisions[0].run, lowered.decisions[0].run);
 }
 
+/// The Dense above, called twice: the low copies are made once, and the two gradients of each parameter are added up.
+#[test]
+fn a_cell_that_is_called_twice_casts_its_parameters_once() {
+    let net = Child::of(dense(8, 4));
+    let x = || Tensor::ones(&[2, 8], DType::F32);
+    let (called, trace) = net.trace(|net| net.call(&x()).and_then(|_| net.call(&x())));
+    called.unwrap();
+    let plan = policy(Level::O2).plan_for(&net, &trace, &speeds(5.0)).unwrap();
+    let copies = 2.0 * 10.0 + (32.0 + 4.0) * 5.0;
+    let crossings = 2.0 * (2.0 * 10.0 + (16.0 + 8.0) * 5.0);
+    // Of each element two are read and one is written, in the backward pass, which is half of all.
+    let sums = (32.0 + 4.0) * 1.5 * 6.0;
+    let nanos = 2.0 * 378.0 + copies + crossings + sums;
+    assert_eq!(plan.decisions[0].predicted, Some(Predicted { nanos: nanos as u64, kept: 2 * 32 }));
+}
+
+/// Of the three products of forward and backward pass, one runs in f32.
+#[test]
+fn gradients_of_weights_in_f32_take_a_third_of_the_difference() {
+    let net = Child::of(dense(8, 4));
+    let rule = Rule::path("**", Run::LowForward).unwrap();
+    let memory = Policy { prefer: Prefer::Memory, ..policy(Level::O2) }.rule(rule).unwrap();
+    let found = plan(&memory, &net, &speeds(5.0), &[2, 8]);
+    let nanos = 718 + ((746.0 - 378.0) / 3.0f64).round() as u64;
+    assert_eq!(found.decisions[0].predicted.unwrap().nanos, nanos);
+    assert_eq!(found.prediction.as_ref().unwrap().planned.nanos, nanos);
+    // The rule forces it: time turns none of it.
+    for cast in [0.0, 5.0, 1e6] {
+        let net = Child::of(sequential![dense(8, 4), Tanh, LayerNorm::new(&[4]), dense(4, 2)]);
+        let speed = Policy { prefer: Prefer::Speed, ..memory.clone() };
+        let [of_speed, of_memory] = [&speed, &memory].map(|policy| plan(policy, &net, &speeds(cast), &[2, 8]));
+        assert_eq!(of_speed.decisions, of_memory.decisions);
+        let wide: Vec<bool> = of_speed.decisions.iter().map(|d| d.wide_weight_grads).collect();
+        assert_eq!(wide, [false, true, false, false, true]);
+    }
+}
+
+/// An f32 cell in a low region keeps its input as it came: 16 elements of 2 bytes.
+#[test]
+fn an_input_that_was_widened_is_kept_as_it_came() {
+    let net = Child::of(sequential![dense(8, 8), dense(8, 4)]);
+    let rule = Rule::path("1", Run::Full).unwrap();
+    let memory = Policy { prefer: Prefer::Memory, ..policy(Level::O3) }.rule(rule).unwrap();
+    let found = plan(&memory, &net, &speeds(5.0), &[2, 8]);
+    let kept: Vec<u64> = found.decisions.iter().map(|d| d.predicted.unwrap().kept).collect();
+    assert_eq!(kept, [0, 16 * 2, 16 * 2]);
+}
+
+/// A recomputed cell runs forward twice, which is a third more, and keeps its input alone.
+#[test]
+fn recomputing_takes_time_for_memory() {
+    let net = Child::of(sequential![dense(8, 4), sequential![dense(4, 6), Tanh, dense(6, 4)], dense(4, 2)]);
+    for (level, width) in [(Level::O0, 4), (Level::O2, 2)] {
+        let plain = Policy { prefer: Prefer::Memory, ..policy(level) };
+        let lean = plain.clone().rule(Rule::recompute("1").unwrap()).unwrap();
+        let [plain, lean] = [&plain, &lean].map(|policy| plan(policy, &net, &speeds(5.0), &[2, 8]));
+        let mut sum = Predicted::default();
+        for (plain, lean) in plain.decisions.iter().zip(&lean.decisions) {
+            let before = plain.predicted.unwrap();
+            let after = match lean.path.as_str() {
+                // Two rows of four come in.
+                "1" => Predicted { nanos: before.nanos + before.nanos / 3, kept: 2 * 4 * width },
+                "1.0" | "1.1" | "1.2" => Predicted { nanos: before.nanos + before.nanos / 3, kept: 0 },
+                _ => before,
+            };
+            assert_eq!(lean.predicted, Some(after), "{level} {}", lean.path);
+            sum = Predicted { nanos: sum.nanos + after.nanos, kept: sum.kept + after.kept };
+        }
+        let planned = lean.prediction.unwrap().planned;
+        assert_eq!(planned.kept, sum.kept);
+        assert!(planned.nanos.abs_diff(sum.nanos) <= 6, "but for roundings: {} {}", planned.nanos, sum.nanos);
+    }
+}
+
+/// Ops of its own, and no cell inside.
+#[derive(Cell, Debug)]
+struct Chain {}
+
+impl Forward for Chain {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        x.matmul(x)?.tanh()?.softmax(-1)?.relu()
+    }
+}
+
+/// The dtype of each op of a chain by lists, and the casts between them.
+#[test]
+fn ops_by_lists_are_predicted_one_after_the_other() {
+    let net = Child::new(Chain {});
+    let (called, trace) = net.trace(|net| net.call(&Tensor::ones(&[4, 4], DType::F32)));
+    called.unwrap();
+    let speeds = speeds(5.0);
+    let white = Lists::new().white_op("MatMul").unwrap();
+    let black = white.clone().black_op("Softmax").unwrap();
+    let (full, low) = (DType::F32, DType::F16);
+    for (level, lists, dtypes) in [
+        // What a low op returns is f32 again, so that tanh, which is on no list, is.
+        (Level::O1, white, [low, full, full, full]),
+        // It takes its input as it comes.
+        (Level::Auto, black, [low, low, full, full]),
+    ] {
+        let policy = Policy::with_lists(level, low, lists).unwrap();
+        let plan = policy.plan_for(&net, &trace, &speeds).unwrap();
+        let ops: Vec<_> = trace.ops.iter().filter(|op| op.op != Op::Cast).collect();
+        let nanos: f64 = ops.iter().zip(dtypes).map(|(op, dtype)| speeds.op(op.op, &op.sizes, dtype)).sum();
+        // To f16 and back, 16 elements each.
+        let casts = 2.0 * (10.0 + 16.0 * 5.0);
+        assert_eq!(ops.len(), 4);
+        assert_eq!(plan.prediction.unwrap().planned.nanos, (nanos + casts).round() as u64, "{level}");
+    }
+}
+
 /// A machine on which every cast, however small, takes as long as a small product.
 fn slow_to_call() -> Speeds {
     Speeds { call: 1e5, ..speeds(1.0) }
@@ -181,6 +292,9 @@ fn op_lists_are_weighed_against_f32() {
         assert!(full.decisions[1..].iter().all(|d| d.run == Region::Fixed(DType::F32)), "{full}");
         let decided = if level == Level::O1 { 2 } else { 0 };
         assert!(full.decisions[decided].because.to_string().starts_with("cost: op lists f16 "), "{full}");
+        if level == Level::Auto {
+            assert!(full.decisions[1..].iter().all(|d| d.because.to_string() == "inside (root)"), "{full}");
+        }
         let prediction = full.prediction.unwrap();
         assert_eq!(prediction.planned.nanos, prediction.full.nanos);
     }

@@ -3,7 +3,8 @@
 use precast::{
     cell::Adapter,
     observe,
-    policy::{Pack, Rule, Run},
+    policy::{Entry, Origin, Pack, Rule, Run},
+    precision::Treatment,
     prelude::*,
     rewrite::{Reason, Region},
 };
@@ -411,6 +412,17 @@ fn a_rule_that_matches_nothing_is_an_error_with_the_nearest_name() {
     assert!(message.contains("did you mean `LayerNorm`"), "{message}");
     let message = error(Rule::kind("Dense", Run::Full).expect(3));
     assert!(message.contains("expects 3 cells and matches 2: fc, tail.0"), "{message}");
+    // Five are named, of however many.
+    let message = error(Rule::path("**", Run::Full).unwrap().expect(1));
+    assert!(message.ends_with("expects 1 cell and matches 6: (root), fc, norm, tail, tail.0, ..."), "{message}");
+    assert!(!error(Rule::path("*", Run::Full).unwrap().expect(1)).contains("..."), "three");
+    // Other systems' names, and names of parameters.
+    let message = error(Rule::kind("Linear", Run::Full));
+    assert!(message.ends_with("matches no cell (what torch calls so is `Dense` here)"), "{message}");
+    let message = error(Rule::path("fc.weight", Run::Full).unwrap());
+    assert!(message.ends_with("(`weight` is a parameter of the cell `fc`, and a rule names cells)"), "{message}");
+    assert!(!error(Rule::path("fc.wait", Run::Full).unwrap()).contains("is a parameter of"));
+    assert!(!error(Rule::path("fd.weight", Run::Full).unwrap()).contains("is a parameter of"));
     // A substring is not a match: `no` must not touch `norm`.
     assert!(error(Rule::path("no", Run::Full).unwrap()).contains("matches no cell"));
 }
@@ -508,6 +520,8 @@ fn a_plan_tells_op_by_op_why() {
     assert_eq!(table.rows[2].calls, 2);
     insta::assert_snapshot!("ops_table", table.to_string());
 
+    assert!(!table.to_string().ends_with('\n'));
+
     let (o1, _) = rows(Level::O1, None);
     assert_eq!(o1[0], "fc:Linear bf16: region of fc");
     assert_eq!(o1[1], "norm:LayerNorm f32: on no list: takes its inputs as they come");
@@ -526,12 +540,54 @@ fn ops_of_another_network_are_refused() {
     assert_eq!(plan.ops(&trace).unwrap_err().kind(), ErrorKind::Path);
 }
 
+/// Whatever stands between, the cell that decided is named.
+#[test]
+fn what_is_inside_names_the_cell_that_decided() {
+    let leaf = || Dense::new(4, 4, &mut Rng::seed(1));
+    let net = Child::of(sequential![leaf(), sequential![leaf(), sequential![leaf(), sequential![leaf()]]]]);
+    let policy = Policy::new(Level::O2, LOW).unwrap().rule(Rule::path("1", Run::Full).unwrap()).unwrap();
+    let plan = policy.plan(&net).unwrap();
+    let inside: Vec<&str> =
+        plan.decisions.iter().filter(|d| d.because == Reason::Inside("1".into())).map(|d| d.path.as_str()).collect();
+    assert_eq!(inside, ["1.0", "1.1", "1.1.0", "1.1.1", "1.1.1.0"]);
+}
+
+/// Words of more than forty characters stand in a plan once.
+#[test]
+fn long_reasons_are_said_once() {
+    let net = Child::of(sequential![Tanh, Tanh, Tanh]);
+    let long = "the third run of May overflowed in this activation";
+    let shown = |because: &str| {
+        let rule = Rule::kind("Tanh", Run::Full).because(because);
+        Policy::new(Level::O2, LOW).unwrap().rule(rule).unwrap().plan(&net).unwrap().to_string()
+    };
+    let plan = shown(long);
+    assert_eq!((plan.matches(long).count(), plan.matches(", as above").count()), (1, 2), "{plan}");
+    for (words, once) in [(&long[..41], true), (&long[..40], false), ("short", false)] {
+        let plan = shown(words);
+        let expected = if once { (1, 2) } else { (3, 0) };
+        assert_eq!((plan.matches(words).count(), plan.matches(", as above").count()), expected, "{plan}");
+    }
+    // So are those of an entry of a list.
+    let entry = Entry { because: Some(long.into()), ..Entry::new(Treatment::Full, Origin::Code) };
+    let mut policy = Policy::new(Level::O2, LOW).unwrap();
+    policy.lists.put_cell("Tanh".into(), entry);
+    let plan = policy.plan(&net).unwrap().to_string();
+    assert_eq!((plan.matches(long).count(), plan.matches(", as above").count()), (1, 2), "{plan}");
+}
+
 #[test]
 fn plans_are_values() {
     let net = net();
     let plan = |level| Policy::new(level, LOW).unwrap().plan(&net).unwrap();
     let text = serde_json::to_string(&plan(Level::O1)).unwrap();
     assert_eq!(serde_json::from_str::<precast::Plan>(&text).unwrap(), plan(Level::O1));
+    // What unlisted ops do is written where it is something.
+    let written = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap().get("unlisted").is_some();
+    assert!(!written(&text));
+    let other = precast::Plan { unlisted: Treatment::Full, ..plan(Level::O1) };
+    let text = serde_json::to_string(&other).unwrap();
+    assert_eq!((written(&text), serde_json::from_str::<precast::Plan>(&text).unwrap()), (true, other));
     assert!(plan(Level::O2).diff(&plan(Level::O2)).is_empty());
     let diff = plan(Level::O2).diff(&plan(Level::O3));
     let changed: Vec<&str> = diff.changes.iter().map(|change| change.path.as_str()).collect();

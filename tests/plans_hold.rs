@@ -234,6 +234,27 @@ fn weights_that_were_read_past_the_slot_are_found() {
     assert!(refused(low.check(&trace)).contains("was read by code outside of the network, which runs as is"));
 }
 
+/// Calls its cell, and reads its weights, too.
+#[derive(Cell, Debug)]
+struct Both {
+    inner: Child<Dense>,
+}
+
+impl Forward for Both {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let outside = Forward::forward(&**self.inner.cell(), x)?;
+        self.inner.call(x)?.add(&outside)
+    }
+}
+
+/// A cell that was called ran as planned; what else is done with its weights is the business of who does it.
+#[test]
+fn weights_of_a_called_cell_may_be_read_elsewhere() {
+    let mut net = Child::new(Both { inner: Child::new(Dense::new(4, 4, &mut Rng::seed(1))) });
+    let plan = policy(Level::O3).rule(rule("inner", Run::Full)).unwrap().apply(&mut net).unwrap().plan;
+    plan.check(&net.trace(|net| net.call(&x()).unwrap()).1).unwrap();
+}
+
 /// Hides a cell from the tree.
 #[derive(Debug)]
 struct Holder {

@@ -27,6 +27,18 @@ fn shipped(name: &str) -> Policy {
     Policy::load(folder("policies").join(format!("{name}.yaml"))).unwrap()
 }
 
+/// The name of a shipped policy helps where there is no file, and nowhere else.
+#[test]
+fn a_policy_that_comes_with_the_library_is_named_where_no_file_is() {
+    let folder = std::env::temp_dir().join(format!("precast-named-{}", std::process::id()));
+    fs::create_dir_all(folder.join("o2.yaml")).unwrap();
+    let message = |name: &str| Policy::load(folder.join(name)).unwrap_err().to_string();
+    let (missing, is_folder) = (message("o1.yaml"), message("o2.yaml"));
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(missing.contains("; the policy that comes with the library is `Policy::named(\"o1\")`"), "{missing}");
+    assert!(!is_folder.contains("comes with the library"), "{is_folder}");
+}
+
 #[test]
 fn shipped_policies_say_what_their_names_say() {
     for (name, level, dtype) in [

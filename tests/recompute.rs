@@ -2,7 +2,12 @@
 
 use std::ops::Range;
 
-use precast::{Grads, prelude::*, sequential};
+use precast::{
+    Grads,
+    policy::{Rule, Run},
+    prelude::*,
+    sequential,
+};
 
 #[path = "../benches/steps/nets.rs"]
 mod nets;
@@ -324,6 +329,26 @@ fn a_rule_of_a_policy_recomputes() {
     assert_eq!((written.rules[0].run, written.rules[0].checkpoint), (None, Some(true)));
     applied.undo(&mut net).unwrap();
     assert!(recomputed(&net).is_empty());
+}
+
+#[test]
+fn an_exact_path_decides_about_recomputing_wherever_it_stands() {
+    let net = Child::of(block(1));
+    let again = |rules: &[Rule]| {
+        let policy = Policy::new(Level::O2, DType::Bf16).unwrap();
+        let policy = rules.iter().cloned().try_fold(policy, Policy::rule).unwrap();
+        let plan = policy.plan(&net).unwrap();
+        let paths = plan.decisions.into_iter().filter(|decision| decision.recompute.is_some()).map(|d| d.path);
+        paths.collect::<Vec<String>>()
+    };
+    let (many, kept) = (Rule::recompute("*").unwrap(), Rule::recompute("4").unwrap().checkpoint(false));
+    let all = again(&[many.clone()]);
+    assert!(all.contains(&"4".into()) && all.len() > 1, "{all:?}");
+    let others: Vec<String> = all.iter().filter(|path| *path != "4").cloned().collect();
+    assert_eq!(again(&[many.clone(), kept.clone()]), others);
+    assert_eq!(again(&[kept, many.clone()]), others);
+    // One that speaks of precision alone does not decide about this.
+    assert_eq!(again(&[Rule::path("4", Run::Full).unwrap(), many]), all);
 }
 
 /// Bytes that the tape keeps of the bench networks: `cargo test --release --test recompute -- --nocapture bytes`.

@@ -1,8 +1,9 @@
 //! The loss scale: its bounds, its file form, and the training step. What other systems do is in tests/scalers.
 
 use precast::{
-    Adam, DType, LossScale, Optimizer, Outcome, Param, Result, Sgd, Tensor,
+    Adam, DType, LossScale, Op, Optimizer, Outcome, Param, Result, Sgd, Tensor,
     cell::Params,
+    observe,
     policy::{DynamicScale, LossScaleSpec},
     scale::{Cause, IntoLossScale, all_finite},
 };
@@ -147,6 +148,18 @@ fn a_low_loss_is_scaled_in_f32() {
     assert_eq!((scaled.dtype(), scaled.item().unwrap()), (DType::F32, 3.0 * 65536.0));
     let double = LossScale::dynamic().scale(Tensor::scalar(1e300, DType::F64)).unwrap();
     assert_eq!((double.dtype(), double.item().unwrap()), (DType::F64, 1e300 * 65536.0));
+}
+
+#[test]
+fn a_scaled_loss_says_its_scale_and_none_computes_nothing() {
+    let loss = Tensor::scalar(3.0, DType::F32);
+    for (scale, expected, ops) in
+        [(LossScale::none(), 1.0, 0), (LossScale::fixed(8.0).unwrap(), 8.0, 1), (LossScale::dynamic(), 65536.0, 1)]
+    {
+        let (scaled, events) = observe::watch(|| scale.scale(&loss).unwrap());
+        assert_eq!((scaled.scale(), scaled.item().unwrap()), (expected as f32, 3.0 * expected));
+        assert_eq!(events.iter().filter(|event| event.op == Op::Mul).count(), ops);
+    }
 }
 
 #[test]

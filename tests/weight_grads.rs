@@ -116,7 +116,8 @@ fn a_rule_inside_takes_it_back_and_undo_is_exact() {
     for (run, words) in [
         ("{ forward: float32, weight_grad: low }", "unknown word for `forward` `float32`"),
         ("{ forward: low, weight_grad: f32 }", "unknown word for `weight_grad` `f32`"),
-        ("{ forward: low }", "weight_grad"),
+        ("{ forward: low }", "the key `weight_grad` is missing from this map; allowed: float32, low"),
+        ("{ weight_grad: low }", "the key `forward` is missing from this map; allowed: low"),
         ("{ forward: low, weight_grads: float32 }", "did you mean `weight_grad`"),
         ("{ forward: lo, weight_grad: float32 }", "did you mean `low`"),
         ("[low]", "expected float32, float32-out, low, inherit, or { forward: low, weight_grad: float32 }"),
@@ -124,6 +125,18 @@ fn a_rule_inside_takes_it_back_and_undo_is_exact() {
         let message = refused(run);
         assert!(message.contains(words) && message.contains("p.yaml:6"), "{run}: {message}");
     }
+}
+
+#[test]
+fn a_rule_that_reaches_no_weights_is_told() {
+    let net = Child::of(sequential![Tanh, LayerNorm::new(&[4])]);
+    assert_eq!(
+        policy("O2", BOTH).plan(&net).unwrap_err().to_string(),
+        "direction.yaml:5:5: the rule for path ** asks for gradients of weights in float32, and decides for no dense layer \
+         and no convolution"
+    );
+    // One such layer is enough.
+    policy("O2", BOTH).plan(&Child::of(sequential![Tanh, Dense::new(4, 4, &mut Rng::seed(1))])).unwrap();
 }
 
 /// It is part of what a plan is predicted to take.

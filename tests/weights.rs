@@ -7,7 +7,9 @@ use precast::{
     ErrorKind,
     cell::Cast,
     io::weights::{self, LoadOptions},
+    policy::{Rule, Run},
     prelude::*,
+    rewrite::SaveMode,
 };
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
@@ -118,6 +120,29 @@ fn adapters_change_neither_paths_nor_bytes() {
     net.call(&Tensor::ones(&[1, 2], DType::F32)).unwrap();
     weights::save(&net, folder.file("wrapped")).unwrap();
     assert_eq!(fs::read(folder.file("plain")).unwrap(), fs::read(folder.file("wrapped")).unwrap());
+}
+
+/// What cells compute with is written low where every cell that has it runs low, and is not written twice where it is low.
+#[test]
+fn compute_weights_are_low_where_all_their_cells_are() {
+    let folder = Folder::new("compute");
+    let file = folder.file("compute.safetensors");
+    let mut first = Dense::new(2, 2, &mut Rng::seed(1));
+    first.bias = Some(Param::new(Tensor::zeros(&[2], DType::F16)));
+    let first = Child::new(first);
+    let net = Child::of(sequential![first.clone(), ReLU, first]);
+    let o3 = Policy::new(Level::O3, DType::F16).unwrap();
+    let written = |policy: &Policy, mode: SaveMode| {
+        policy.plan(&net).unwrap().save_weights(&net, &file, mode).unwrap();
+        let read = weights::read(&file).unwrap();
+        read.into_iter().map(|(name, x)| format!("{name} {}", x.dtype())).collect::<Vec<String>>()
+    };
+    assert_eq!(written(&o3, SaveMode::Compute), ["0.bias f16", "0.weight f16"]);
+    assert_eq!(written(&o3, SaveMode::Both), ["0.bias f16", "0.weight f32", "@compute.0.weight f16"]);
+    for path in ["0", "2"] {
+        let one_full = o3.clone().rule(Rule::path(path, Run::Full).unwrap()).unwrap();
+        assert_eq!(written(&one_full, SaveMode::Compute), ["0.bias f16", "0.weight f32"], "{path}");
+    }
 }
 
 #[test]

@@ -75,7 +75,8 @@ impl Document for PolicyV1 {
         match key {
             "level" => "O0, O1, O2, O3, auto, graph",
             "dtype" => "float16, bfloat16",
-            "run" => "float32, float32-out, low, inherit",
+            "forward" => "low",
+            "weight_grad" => "float32, low",
             "kind" => "none, fixed, dynamic",
             _ => "",
         }

@@ -48,28 +48,18 @@ impl Costs<'_> {
                 (None, _) => None,
             };
             let (run, choice) = (best.run, choices[i]);
-            // What is not lowered has f32 gradients anyway.
-            let wide_weight_grads = decision.turns_weight_grads.unwrap_or(around.wide_weight_grads) && run.lowers();
             let (because, overridden) = match because {
                 None => (decision.because, decision.overridden),
                 Some(because) => (because, [vec![decision.because], decision.overridden].concat()),
             };
+            // Time turns no cell for which a rule asks for f32 gradients of weights.
+            let wide_weight_grads = decision.turns_weight_grads.unwrap_or(around.wide_weight_grads);
             let verdict = Verdict { run, because, choice, wide_weight_grads, overridden };
-            let turns_weight_grads = Some(wide_weight_grads).filter(|wide| *wide != around.wide_weight_grads);
             let facts = Facts { path: &decision.path, kind: &decision.kind, to_float: None, is_root: above.is_none() };
             let adapter = prepared.adapter(&facts, &around, &verdict);
             inside.push(around.inside(&verdict, &decision.path));
-            let wide_weight_grads = decision.wide_weight_grads && wide_weight_grads;
             let Verdict { run, because, overridden, .. } = verdict;
-            decisions.push(Decision {
-                run,
-                adapter,
-                wide_weight_grads,
-                turns_weight_grads,
-                because,
-                overridden,
-                ..decision
-            });
+            decisions.push(Decision { run, adapter, because, overridden, ..decision });
         }
         decisions
     }

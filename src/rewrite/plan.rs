@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Decision, Prediction,
     decide::{Choice, Facts, Prepared, Surroundings, decide},
-    display::cells,
+    display::{cells, shown},
     predict::Costs,
 };
 use crate::{
@@ -284,8 +284,8 @@ impl<'a> Order<'a> {
 fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
     match rule.expect {
         Some(expected) if expected != hits => {
-            let paths = decisions.iter().filter(|d| rule.select.matches(&d.path, &d.kind)).map(|d| d.path.as_str());
-            let some: Vec<&str> = paths.take(5).collect();
+            let paths = decisions.iter().filter(|d| rule.select.matches(&d.path, &d.kind)).map(|d| shown(&d.path));
+            let some: Vec<_> = paths.take(5).collect();
             let more = if hits > some.len() { ", ..." } else { "" };
             Err(Error::policy(format!(
                 "{}: the rule for {} expects {} and matches {hits}: {}{more}",

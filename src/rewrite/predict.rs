@@ -289,7 +289,6 @@ fn by_list(rules: &OpRules, op: Op, came: DType) -> DType {
         (Treatment::Full | Treatment::Banned, _) => DType::F32,
         // What a listed op returned has this dtype again.
         (_, Some(back)) => back,
-        (Treatment::Gray, None) if came.is_low() => rules.low,
         _ => came,
     }
 }

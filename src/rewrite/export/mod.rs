@@ -140,3 +140,21 @@ fn json_in_python(value: &impl serde::Serialize) -> String {
         .collect();
     format!("json.loads(r\"\"\"\n{plain}\n\"\"\")")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name has any character; in the file each of them is ASCII and none ends the string.
+    #[test]
+    fn names_are_ascii_in_python() {
+        let text = json_in_python(&["caf\u{e9}", "\u{1d11e}", "\"\"\"", "\u{202e}"]);
+        assert!(text.is_ascii(), "{text}");
+        // The UTF-16 of the clef by the Unicode standard.
+        assert!(text.contains(r#""caf\u00e9""#) && text.contains(r#""\ud834\udd1e""#), "{text}");
+        let json = text.strip_prefix("json.loads(r\"\"\"").and_then(|text| text.strip_suffix("\"\"\")")).unwrap();
+        assert!(!json.contains("\"\"\""), "{json}");
+        let read: Vec<String> = serde_json::from_str(json).unwrap();
+        assert_eq!(read, ["caf\u{e9}", "\u{1d11e}", "\"\"\"", "\u{202e}"]);
+    }
+}
