@@ -192,7 +192,9 @@ fn it_is_so_at_every_width_of_vectors() {
         let mut others = Command::new(env::current_exe().unwrap());
         let output = others.args(["--skip", THIS]).env("PRECAST_VECTORS", width).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("5 passed"), "vectors of {width}: {text}");
+        // One of them needs an allocator that says what it gives back.
+        let others = 4 + usize::from(cfg!(all(target_os = "linux", target_env = "gnu")));
+        assert!(output.status.success() && text.contains(&format!("{others} passed")), "vectors of {width}: {text}");
     }
 }
 

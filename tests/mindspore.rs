@@ -126,7 +126,8 @@ fn own_cells(case: &Case<'_>, unfused: &case::Ours) -> (usize, Vec<String>) {
             }
             failures
         }
-        (Err(_), Err(_)) => vec![],
+        (Err(a), Err(b)) if a.kind() == b.kind() => vec![],
+        (Err(a), Err(b)) => vec![format!("with the library's cells: {a}; with single ops only: {b}")],
         (Ok(_), Err(error)) => vec![format!("with the library's cells: {error}")],
         (Err(error), Ok(_)) => vec![format!("with single ops only: {error}")],
     };

@@ -460,6 +460,7 @@ fn words_of_other_systems_are_known() {
     // Two letters are no number of a level.
     let message = |level: &str| level.parse::<Level>().unwrap_err().to_string();
     assert!(message("2").contains("did you mean `O2`"), "{}", message("2"));
+    assert!(message("02").contains("did you mean `O2`"), "{}", message("02"));
     assert!(!message("x").contains("did you mean"), "{}", message("x"));
 }
 

@@ -77,7 +77,7 @@ impl FromStr for Level {
         Level::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| {
             // A zero for the letter, or the number alone.
             let meant = match text.as_bytes() {
-                [b'0', digit] | [digit] if digit.is_ascii_digit() => format!("O{}", char::from(*digit)),
+                [b'0', digit] | [digit] => format!("O{}", char::from(*digit)),
                 _ => text.to_string(),
             };
             let names = Level::ALL.map(Level::name);

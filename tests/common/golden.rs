@@ -1,16 +1,22 @@
 //! Recorded behaviour of other systems.
 
-use std::{env, fs, path::PathBuf};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 /// A recorded JSON file of `tests/goldens`, or of the folder that `PRECAST_GOLDENS` names, which holds other cases. `None`
-/// where that folder lacks the file, and in the published package, which has no recordings. Anywhere else a file that is
-/// not there fails.
+/// where that folder lacks the file and has others, and in the published package, which has no recordings. Anywhere else a
+/// file that is not there fails.
 pub fn golden(file: &str) -> Option<serde_json::Value> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let elsewhere = env::var_os("PRECAST_GOLDENS").map(PathBuf::from);
     let path = elsewhere.clone().unwrap_or_else(|| root.join("tests/goldens")).join(file);
     // Cargo writes this file into every package.
     let is_published = || root.join("Cargo.toml.orig").exists();
+    if let Some(folder) = &elsewhere {
+        assert!(folder.join(file).exists() || has_recordings(folder), "{}: no recording is here", folder.display());
+    }
     match fs::read_to_string(&path) {
         Ok(text) => Some(serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))),
         Err(_) if elsewhere.is_some() || is_published() => {
@@ -19,4 +25,15 @@ pub fn golden(file: &str) -> Option<serde_json::Value> {
         }
         Err(e) => panic!("{}: {e}", path.display()),
     }
+}
+
+/// Whether a folder has a file that `tests/goldens` has, too: then others may be left out. A folder that is not there has none.
+fn has_recordings(folder: &Path) -> bool {
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    }
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
+    let names = files(&ours).into_iter().filter_map(|path| path.strip_prefix(&ours).ok().map(Path::to_path_buf));
+    names.into_iter().any(|name| name.extension().is_some_and(|last| last == "json") && folder.join(name).is_file())
 }

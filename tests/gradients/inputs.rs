@@ -58,6 +58,11 @@ impl Draw {
         if self.form == Form::Empty { 0 } else { self.size(1..=most) }
     }
 
+    /// The one length that decides the shape: another in each case.
+    pub fn length(&self) -> usize {
+        if self.form == Form::Empty { 0 } else { self.case.max(1) }
+    }
+
     /// Lengths of several axes that cannot be empty.
     pub fn sizes(&mut self, count: usize, range: RangeInclusive<usize>) -> Vec<usize> {
         (0..count).map(|_| self.size(range.clone())).collect()
@@ -79,10 +84,11 @@ impl Draw {
         let rank = match self.form {
             Form::Scalar => low,
             Form::One => low.max(1),
-            Form::Empty | Form::Random => low + self.case % (high - low + 1),
+            // No axes are one shape only, which is that of a scalar.
+            Form::Empty | Form::Random => low.max(1) + self.case % (high - low.max(1) + 1),
         };
-        let rank = if self.form == Form::Empty { rank.max(1) } else { rank };
-        let mut shape = self.sizes(rank, 1..=4);
+        // With one axis there are as many shapes as lengths.
+        let mut shape = self.sizes(rank, if rank == 1 { 1..=9 } else { 1..=4 });
         if self.form == Form::Empty {
             let axis = self.number(0..=rank - 1);
             shape[axis] = 0;
@@ -99,10 +105,10 @@ impl Draw {
     }
 
     /// `count` shapes that broadcast: axes of one shape, some of which are 1, and leading ones dropped. The first is whole
-    /// in every fourth case, so that the others alone are summed.
+    /// in every fourth case and where it is empty, so that the others alone are summed.
     pub fn broadcast<const COUNT: usize>(&mut self) -> [Vec<usize>; COUNT] {
         let shape = self.shape(0..=4);
-        let whole = self.case.is_multiple_of(4);
+        let whole = self.case.is_multiple_of(4) || self.form == Form::Empty;
         std::array::from_fn(|i| {
             if whole && i == 0 {
                 return shape.clone();

@@ -55,7 +55,7 @@ fn cross_entropy(d: &mut Draw, soft: bool) -> Case {
 
 /// `[samples, classes]`, all scores at least 0.1 apart from each other and from a margin of 1.
 fn scores(d: &mut Draw) -> (Tensor, [usize; 2]) {
-    let [samples, classes] = [d.samples(4), d.size(1..=5)];
+    let [samples, classes] = [d.samples(30), d.size(1..=5)];
     let turn = d.number(0..=4);
     let score = |i: usize| ((i * 2 + turn) % classes) as f64 * 0.45 + (i / classes) as f64 * 0.01;
     let scores: Vec<f64> = (0..samples * classes).map(score).collect();
@@ -82,6 +82,12 @@ pub fn rows() -> Vec<Row> {
             let inputs = [d.tensor(&shape, -1.0..1.0), d.tensor(&shape, -1.0..1.0), d.tensor(&shape, 0.5..2.0)];
             Case::new(inputs, move |x| x[0].gaussian_nll_loss(&x[1], &x[2], 1e-6, reduction))
         }),
+        Row::new(Op::GaussianNllLoss, |d| {
+            let ([a, b, c], reduction) = (d.broadcast(), reduction(d));
+            let inputs = [d.tensor(&a, -1.0..1.0), d.tensor(&b, -1.0..1.0), d.tensor(&c, 0.5..2.0)];
+            Case::new(inputs, move |x| x[0].gaussian_nll_loss(&x[1], &x[2], 1e-6, reduction))
+        })
+        .named("of shapes that broadcast"),
         Row::new(Op::HingeEmbeddingLoss, |d| {
             let (shape, reduction) = (d.shape(0..=4), reduction(d));
             let inputs = [d.away(&shape, -1.0..1.0, &[0.2]), d.signs(&shape)];
@@ -93,8 +99,14 @@ pub fn rows() -> Vec<Row> {
             let inputs = [d.tensor(&shape, -2.0..-0.5), d.tensor(&shape, 0.5..2.0), d.signs(&shape)];
             Case::new(inputs, move |x| x[0].margin_ranking_loss(&x[1], &x[2], 0.3, reduction))
         }),
+        Row::new(Op::MarginRankingLoss, |d| {
+            let ([a, b, c], reduction) = (d.broadcast(), reduction(d));
+            let inputs = [d.tensor(&a, -2.0..-0.5), d.tensor(&b, 0.5..2.0), d.signs(&c)];
+            Case::new(inputs, move |x| x[0].margin_ranking_loss(&x[1], &x[2], 0.3, reduction))
+        })
+        .named("of shapes that broadcast"),
         Row::new(Op::CosineEmbeddingLoss, |d| {
-            let (shape, reduction) = (vec![d.samples(6), d.size(1..=4)], reduction(d));
+            let (shape, reduction) = (vec![d.samples(20), d.size(1..=20)], reduction(d));
             let inputs = [d.tensor(&shape, -2.0..-0.5), d.tensor(&shape, 0.5..2.0), d.signs(&shape[..1])];
             // The cosine is above -1, so the margin is always left behind.
             Case::new(inputs, move |x| x[0].cosine_embedding_loss(&x[1], &x[2], -1.5, reduction))

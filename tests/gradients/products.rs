@@ -79,11 +79,11 @@ pub fn rows() -> Vec<Row> {
             Case::new(of(d, &[&shape, &[c]]), |x| x[0].bias_add(&x[1]))
         }),
         Row::new(Op::Mv, |d| {
-            let (m, k) = (d.samples(8), d.samples(6));
+            let (m, k) = (d.samples(20), d.samples(20));
             Case::new(of(d, &[&[m, k], &[k]]), |x| x[0].mv(&x[1]))
         }),
         Row::new(Op::Dot, |d| {
-            let k = d.samples(24);
+            let k = d.length();
             Case::new(of(d, &[&[k], &[k]]), |x| x[0].dot(&x[1]))
         }),
         Row::new(Op::Vecdot, |d| {
@@ -99,7 +99,7 @@ pub fn rows() -> Vec<Row> {
             Case::new(of(d, &[&[i, l, k], &[j, k]]), |x| x[0].inner(&x[1]))
         }),
         Row::new(Op::Ger, |d| {
-            let [m, _, n] = sizes(d);
+            let (m, n) = (d.samples(20), d.size(1..=20));
             Case::new(of(d, &[&[m], &[n]]), |x| x[0].outer(&x[1]))
         }),
         plus_product(
@@ -132,7 +132,7 @@ pub fn rows() -> Vec<Row> {
         plus_product(
             Op::Addmv,
             |d| {
-                let [m, k, _] = sizes(d);
+                let (m, k) = (d.samples(9), d.samples(9));
                 vec![[vec![1], vec![m], vec![]][d.number(0..=2)].clone(), vec![m, k], vec![k]]
             },
             Tensor::addmv,
@@ -140,7 +140,7 @@ pub fn rows() -> Vec<Row> {
         plus_product(
             Op::Addr,
             |d| {
-                let [m, _, n] = sizes(d);
+                let (m, n) = (d.size(1..=9), d.samples(9));
                 vec![[vec![m, 1], vec![n], vec![m, n]][d.number(0..=2)].clone(), vec![m], vec![n]]
             },
             Tensor::addr,

@@ -151,19 +151,9 @@ impl Row {
     }
 }
 
-/// Distinct inputs of an op, by shapes and by how they lie in memory.
+/// Distinct inputs of an op, by their shapes. How they lie in memory goes round with the cases.
 const FORMS: usize = 20;
 
-/// Ops of which few lengths decide the shapes, and how many forms they have.
-const FEWER: &[(Op, usize)] = &[
-    // A table of few rows, so that all distances are far from 0 and from each other.
-    (Op::Pdist, 16),
-    // Samples by classes, both few: the differences of all pairs must be far from the margin.
-    (Op::MultiMarginLoss, 18),
-    (Op::MultilabelMarginLoss, 18),
-    // The shape is [samples, 2, 3].
-    (Op::AffineGrid, 12),
-];
 /// Those of which the first input has more than one element, whatever its shape: two places along each axis, two halves,
 /// three coordinates, two numbers that have a deviation, a matrix of six.
 const NEVER_ONE: &[Op] = &[
@@ -177,23 +167,23 @@ const NEVER_ONE: &[Op] = &[
     Op::RotaryEmbedding,
 ];
 
-/// What the inputs in the rows of one op lack: many shapes and layouts, no elements, one element, no axes.
+/// What the inputs in the rows of one op lack: many shapes, no elements, one element, no axes, shapes that broadcast.
 pub fn lacks(rows: &[&Row]) -> Option<String> {
     let op = rows[0].op;
-    let cases: Vec<(usize, Case)> =
-        rows.iter().flat_map(|row| (0..CASES).map(|number| (number % 3, (row.draw)(&mut Draw::new(number))))).collect();
+    let cases: Vec<Case> =
+        rows.iter().flat_map(|row| (0..CASES).map(|number| (row.draw)(&mut Draw::new(number)))).collect();
     let shapes = |case: &Case| case.inputs.iter().map(|x| x.shape().to_vec()).collect::<Vec<_>>();
-    let forms: BTreeSet<_> = cases.iter().map(|(layout, case)| (layout, shapes(case))).collect();
-    let any = |is: fn(&Tensor) -> bool| cases.iter().any(|(_, case)| case.inputs.iter().any(is));
-    let one = cases.iter().any(|(_, case)| case.inputs.first().is_some_and(|x| x.len() == 1));
-    let fewer = FEWER.iter().find(|(fewer, _)| *fewer == op).map_or(FORMS, |(_, forms)| *forms);
+    let forms: BTreeSet<_> = cases.iter().map(shapes).collect();
+    let any = |is: fn(&Tensor) -> bool| cases.iter().any(|case| case.inputs.iter().any(is));
+    let one = cases.iter().any(|case| case.inputs.first().is_some_and(|x| x.len() == 1));
     let wrong = [
-        (forms.len() < fewer, "has few shapes and layouts"),
+        (forms.len() < FORMS, "has few shapes"),
         (!any(Tensor::is_empty), "has no input without elements"),
         (one == NEVER_ONE.contains(&op), "has no first input of one element, or is listed with one"),
+        (!any(|x| x.rank() == 0) && cases.iter().any(takes_scalars), "takes scalars and is given none"),
         (
-            !any(|x| x.rank() == 0) && cases.iter().any(|(_, case)| takes_scalars(case)),
-            "takes scalars and is given none",
+            cases.iter().any(broadcasts) && cases.iter().all(has_one_shape),
+            "broadcasts and is given inputs of one shape",
         ),
     ];
     let wrong: Vec<&str> = wrong.into_iter().filter(|(wrong, _)| *wrong).map(|(_, words)| words).collect();
@@ -204,6 +194,18 @@ pub fn lacks(rows: &[&Row]) -> Option<String> {
 fn takes_scalars(case: &Case) -> bool {
     let inputs: Vec<Tensor> = case.inputs.iter().map(|x| Tensor::full(&[], 0.5, x.dtype())).collect();
     (case.call)(&inputs).is_ok()
+}
+
+/// Whether the call takes a second input of one element where it was given one of the shape of the first.
+fn broadcasts(case: &Case) -> bool {
+    let [first, second, ..] = &case.inputs[..] else { return false };
+    let mut inputs = case.inputs.clone();
+    inputs[1] = Tensor::full(&vec![1; second.rank()], 0.5, second.dtype());
+    first.shape() == second.shape() && first.len() > 1 && (case.call)(&inputs).is_ok()
+}
+
+fn has_one_shape(case: &Case) -> bool {
+    case.inputs.windows(2).all(|pair| pair[0].shape() == pair[1].shape())
 }
 
 /// Checks every case of every row.

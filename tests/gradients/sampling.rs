@@ -22,8 +22,9 @@ fn pool(op: Op, axes: usize, f: Pool, max: bool) -> Row {
             count_include_pad: d.flag(),
             kernel,
         };
-        let input: Vec<usize> = options.kernel.iter().map(|k| k + d.size(0..=2)).collect();
-        let shape = [vec![d.samples(2), d.size(1..=2)], input].concat();
+        let more = if axes == 1 { 0..=6 } else { 0..=2 };
+        let input: Vec<usize> = options.kernel.iter().map(|k| k + d.size(more.clone())).collect();
+        let shape = [vec![d.samples(3), d.size(1..=3)], input].concat();
         let x = if max { d.apart(&shape) } else { d.tensor(&shape, -1.0..1.0) };
         Case::new([x], move |x| f(&x[0], &options))
     })
@@ -31,9 +32,9 @@ fn pool(op: Op, axes: usize, f: Pool, max: bool) -> Row {
 
 fn adaptive(op: Op, axes: usize, f: Adaptive, max: bool) -> Row {
     Row::new(op, move |d| {
-        let input = d.sizes(axes, 1..=4);
+        let input = d.sizes(axes, 1..=if axes == 1 { 9 } else { 4 });
         let output: Vec<usize> = input.iter().map(|&len| d.size(1..=len + 1)).collect();
-        let shape = [vec![d.samples(2), d.size(1..=2)], input].concat();
+        let shape = [vec![d.samples(3), d.size(1..=3)], input].concat();
         let x = if max { d.apart(&shape) } else { d.tensor(&shape, -1.0..1.0) };
         Case::new([x], move |x| f(&x[0], &output))
     })
@@ -103,7 +104,7 @@ pub fn rows() -> Vec<Row> {
         grid_sample(Op::GridSampler3d, 3, Interpolation::Nearest).named("nearest"),
         grid_sample(Op::GridSampler3d, 3, Interpolation::Linear).named("linear"),
         Row::new(Op::AffineGrid, |d| {
-            let (n, [c, h, w], corners) = (d.samples(6), [(); 3].map(|()| d.size(1..=4)), d.flag());
+            let (n, [c, h, w], corners) = (d.length(), [(); 3].map(|()| d.size(1..=4)), d.flag());
             Case::new([d.tensor(&[n, 2, 3], -1.0..1.0)], move |x| x[0].affine_grid(&[n, c, h, w], corners))
         }),
     ]

@@ -55,6 +55,12 @@ pub fn rows() -> Vec<Row> {
                 (0..rank).map(|i| if of(&from, i) == 1 { of(&other, i) } else { of(&from, i) }).collect();
             Case::new([d.tensor(&from, WIDE)], move |x| x[0].broadcast_to(&to))
         }),
+        Row::new(Op::Broadcast, |d| {
+            let (shape, new) = (d.shape(0..=3), d.number(0..=3));
+            let to = [&[new], &shape[..]].concat();
+            Case::new([d.tensor(&shape, WIDE)], move |x| x[0].broadcast_to(&to))
+        })
+        .named("to a new axis"),
         Row::new(Op::Slice, |d| {
             let shape = d.shape(1..=4);
             let axis = d.number(0..=shape.len() - 1);
@@ -70,7 +76,7 @@ pub fn rows() -> Vec<Row> {
             Case::new(inputs, move |x| Tensor::concat(&[&x[0], &x[1], &x[2]], axis as isize))
         }),
         Row::new(Op::Stack, |d| {
-            let shape = d.shape(0..=3);
+            let shape = d.shape(0..=4);
             let axis = d.number(0..=shape.len()) as isize;
             let inputs = [(); 2].map(|()| d.tensor(&shape, WIDE));
             Case::new(inputs, move |x| Tensor::stack(&[&x[0], &x[1]], axis))

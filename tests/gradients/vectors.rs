@@ -34,10 +34,20 @@ pub fn rows() -> Vec<Row> {
             let (shape, axis) = d.shape_and_axis(4);
             Case::new(apart(d, &shape, &shape), move |x| x[0].cosine_similarity(&x[1], axis as isize, 1e-8))
         }),
+        Row::new(Op::CosineSimilarity, |d| {
+            let ([a, b], axis) = beside(d);
+            Case::new(apart(d, &a, &b), move |x| x[0].cosine_similarity(&x[1], axis, 1e-8))
+        })
+        .named("of shapes that broadcast"),
         Row::new(Op::Dist, |d| {
             let (shape, p) = (d.shape(0..=4), d.pick(&[1.0, 2.0, 3.0]));
             Case::new(apart(d, &shape, &shape), move |x| x[0].dist(&x[1], p))
         }),
+        Row::new(Op::Dist, |d| {
+            let ([a, b], p) = (d.broadcast(), d.pick(&[1.0, 2.0, 3.0]));
+            Case::new(apart(d, &a, &b), move |x| x[0].dist(&x[1], p))
+        })
+        .named("of shapes that broadcast"),
         Row::new(Op::Cdist, |d| {
             let ([m, n, width], p) = ([(); 3].map(|()| d.size(1..=4)), d.pick(&[1.0, 2.0, 3.0, f64::INFINITY]));
             let batch = d.shape(0..=2);
@@ -46,7 +56,7 @@ pub fn rows() -> Vec<Row> {
             Case::new(inputs, move |x| x[0].cdist(&x[1], p))
         }),
         Row::new(Op::Pdist, |d| {
-            let (rows, width) = (d.samples(4), d.size(1..=3));
+            let (rows, width) = (d.samples(9), d.size(1..=16));
             let data: Vec<f64> = d.tensor(&[rows, width], -0.1..0.1).to_f64();
             let spread = data.iter().enumerate().map(|(i, x)| x + 2.0 * (i / width) as f64).collect::<Vec<_>>();
             let x = Tensor::from_vec(spread, &[rows, width]).expect("one number for each");

@@ -25,7 +25,7 @@
 
 use std::fmt;
 
-use precast::{DType, Op, Tensor, catalogue::System, cell::Adapter, error::Error, rewrite::Region};
+use precast::{DType, ErrorKind, Op, Tensor, catalogue::System, cell::Adapter, error::Error, rewrite::Region};
 
 use crate::{
     case::{Case, Effect, Ours},
@@ -74,6 +74,12 @@ pub enum Mismatch {
         message: String,
     },
     WeFail(Error),
+    /// Both refuse, for different reasons.
+    OtherFault {
+        kind: String,
+        message: String,
+        ours: Error,
+    },
 }
 
 /// The dtype an op computed in, and the one it returned.
@@ -98,6 +104,9 @@ impl fmt::Display for Mismatch {
             Mismatch::Value { leaf, off } => write!(f, "output {leaf}: off by {off:.3e}"),
             Mismatch::TheyFail { kind, message } => write!(f, "{kind} there: {message}"),
             Mismatch::WeFail(error) => write!(f, "error here: {error}"),
+            Mismatch::OtherFault { kind, message, ours } => {
+                write!(f, "{kind} there: {message}; {:?} here: {ours}", ours.kind())
+            }
         }
     }
 }
@@ -114,7 +123,7 @@ pub fn compare(case: &Case<'_>, ours: Result<&Ours, Error>) -> Vec<Mismatch> {
             }
             return found;
         }
-        (Err(_), Some(_)) => return found,
+        (Err(error), Some(raised)) => return Vec::from_iter(other_fault(raised, &error)),
         (Err(error), None) => return vec![Mismatch::WeFail(error)],
     };
     compare_cells(case, ours, &mut found);
@@ -127,7 +136,7 @@ pub fn compare(case: &Case<'_>, ours: Result<&Ours, Error>) -> Vec<Mismatch> {
     let Some(run) = case.record.pynative.as_ref().or(case.record.graph.as_ref()) else { return found };
     match (&run.error, &ours.outputs) {
         (None, Err(error)) => found.push(Mismatch::WeFail(error.clone())),
-        (Some(_), Err(_)) => {}
+        (Some(raised), Err(error)) => found.extend(other_fault(raised, error)),
         (Some(raised), Ok(_)) => found.push(they_fail(raised)),
         (None, Ok(_)) => {}
     }
@@ -139,6 +148,20 @@ pub fn compare(case: &Case<'_>, ours: Result<&Ours, Error>) -> Vec<Mismatch> {
         compare_outputs(case, &theirs.leaves(), ours_out, ours, &mut found);
     }
     found
+}
+
+/// Both refuse; the kinds of error that say the same agree.
+fn other_fault(raised: &Raised, ours: &Error) -> Option<Mismatch> {
+    let same: &[ErrorKind] = match raised.kind.as_str() {
+        "TypeError" => &[ErrorKind::DType],
+        "ValueError" => &[ErrorKind::Value, ErrorKind::Shape, ErrorKind::Level, ErrorKind::List],
+        _ => &[],
+    };
+    let other = || {
+        let (kind, message) = (raised.kind.clone(), raised.message.clone());
+        Mismatch::OtherFault { kind, message, ours: ours.clone() }
+    };
+    (!same.contains(&ours.kind())).then(other)
 }
 
 fn they_fail(raised: &Raised) -> Mismatch {

@@ -20,8 +20,10 @@ const ROUNDS: usize = 3;
 pub fn run(words: &[String]) -> Result {
     let gib: usize = match words {
         [] => 2,
-        [option, number] if option == "--gib" => number.parse().map_err(|_| format!("no whole number: `{number}`"))?,
-        _ => return Err(format!("met {words:?}; allowed: --gib N")),
+        [option, number] if option == "--gib" => {
+            number.parse().map_err(|_| format!("--gib takes a whole number, met `{number}`"))?
+        }
+        _ => return Err(format!("met `{}`; allowed: --gib N", words.join(" "))),
     };
     shell::run("cargo", &["build", "--release", "--bin", "precast"], &[])?;
     let folder = std::env::temp_dir().join(format!("precast-xtask-convert-{}", std::process::id()));

@@ -20,6 +20,13 @@ pub struct Tree {
 impl Tree {
     /// The files as they lie here, or those of another revision, under a folder of `target`.
     pub fn copied(folder: &str, revision: Option<&str>) -> Result<Tree> {
+        if let Some(revision) = revision {
+            let commit = format!("{revision}^{{commit}}");
+            let asked = program("git", &["rev-parse", "--verify", "--quiet", &commit], &[]).output();
+            if !asked.map_err(|e| format!("git: {e}"))?.status.success() {
+                return Err(format!("no revision is called `{revision}`"));
+            }
+        }
         let folder = root().join("target").join(folder);
         let name = revision.map_or("here".into(), |revision| format!("at-{revision}"));
         let tree = Tree { path: folder.join(&name), build: folder.join(format!("build-{name}")) };

@@ -17,7 +17,7 @@ pub fn run(words: &[String]) -> Result {
     };
     let missing = |what: &str| match optional {
         true => {
-            println!("{what}");
+            println!("LEFT OUT: {what}");
             Ok(())
         }
         false => Err(format!("{what}, or allow it to be missing with {IF_PRESENT}")),

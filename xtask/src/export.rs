@@ -6,10 +6,12 @@ use crate::shell::{self, Result};
 pub const ABOUT: &str = "--python PATH: what `precast export` writes, run by torch, Keras, torchao and DeepSpeed";
 
 pub fn run(words: &[String]) -> Result {
-    let [option, python] = words else { return Err(format!("met {words:?}; allowed: --python PATH")) };
-    if option != "--python" {
-        return Err(format!("met `{option}`; allowed: --python PATH"));
-    }
+    let python = match words {
+        [option, python] if option == "--python" => python,
+        [] => return Err("--python is missing: a Python that has torch; allowed: --python PATH".into()),
+        _ => return Err(format!("met `{}`; allowed: --python PATH", words.join(" "))),
+    };
+    shell::check_python(python, "torch")?;
     // The command that the script runs.
     shell::run(python, &["peers/exported.py", "cargo", "run", "--quiet", "--release", "--"], &[])
 }

@@ -44,7 +44,11 @@ fn read(words: &[String]) -> Result<(Option<&str>, u32)> {
     while let Some(word) = words.next() {
         if word == "--seconds" {
             let number = words.next().unwrap_or("nothing");
-            seconds = number.parse().map_err(|_| format!("--seconds takes a whole number, met `{number}`"))?;
+            // By 0 libFuzzer means for ever.
+            seconds = match number.parse() {
+                Ok(seconds @ 1..) => seconds,
+                _ => return Err(format!("--seconds takes a whole number from 1, met `{number}`")),
+            };
         } else if target.is_none() && TARGETS.iter().any(|(name, _)| *name == word) {
             target = Some(word);
         } else {

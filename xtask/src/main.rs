@@ -44,14 +44,21 @@ const COMMANDS: &[Command] = &[
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     let name = words.first().map_or("", String::as_str);
+    let line = |command: &Command| format!("cargo xtask {:<9} {}", command.name, command.about);
+    let all: Vec<String> = COMMANDS.iter().map(|command| format!("  {}", line(command))).collect();
+    let asks_for_help = |word: &str| matches!(word, "help" | "-h" | "--help");
+    if name.is_empty() || asks_for_help(name) {
+        println!("{}", all.join("\n"));
+        return ExitCode::SUCCESS;
+    }
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
-        let asked_for_help = matches!(name, "" | "help" | "-h" | "--help");
-        if !asked_for_help {
-            eprintln!("no command is called `{name}`; there are:");
-        }
-        COMMANDS.iter().for_each(|command| eprintln!("  cargo xtask {:<9} {}", command.name, command.about));
-        return if asked_for_help { ExitCode::SUCCESS } else { ExitCode::from(2) };
+        eprintln!("no command is called `{name}`; there are:\n{}", all.join("\n"));
+        return ExitCode::FAILURE;
     };
+    if words[1..].iter().any(|word| asks_for_help(word)) {
+        println!("{}", line(command));
+        return ExitCode::SUCCESS;
+    }
     match (command.run)(&words[1..]) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {

@@ -25,7 +25,7 @@ pub fn has(component: &str, probe: (&str, &[&str]), words: &[String], allowed: &
          `rustup toolchain install nightly --component {component}`"
     );
     if words.iter().any(|word| word == IF_PRESENT) {
-        println!("{install}");
+        println!("LEFT OUT: {install}");
         return Ok(false);
     }
     Err(format!("{install}, or allow it to be missing with {IF_PRESENT}"))

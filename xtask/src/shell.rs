@@ -24,6 +24,19 @@ pub fn program(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Co
     command
 }
 
+/// Checks that a program is a Python that has some modules.
+pub fn check_python(python: &str, modules: &str) -> Result {
+    let asked = program(python, &["-c", &format!("import {modules}")], &[]).output();
+    match asked.map_err(|error| format!("--python {python}: {error}"))? {
+        output if output.status.success() => Ok(()),
+        output => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let last = said.lines().last().unwrap_or("it says nothing");
+            Err(format!("--python {python} cannot import {modules}: {last}"))
+        }
+    }
+}
+
 /// Runs a program, shows its output, and fails where it fails.
 pub fn run(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result {
     let variables_shown = variables.iter().map(|(name, value)| format!("{name}={value}"));

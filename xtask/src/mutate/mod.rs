@@ -28,13 +28,16 @@ const USAGE: &str = "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]
   --trust         do not run the suite on the unchanged source first";
 
 /// What it does, in a line.
-pub const ABOUT: &str = "makes some seventy mistakes, one after the other, which the tests have to notice";
+pub const ABOUT: &str =
+    "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]: some seventy mistakes that the tests have to notice";
 
 /// The result of the tests on a mutation.
 enum Verdict {
     /// A test failed: which.
     Caught(String),
     Survived,
+    /// The tests crashed or did not end: where. That may be the mistake, or the machine.
+    Ended(String),
     /// The text to be changed is not in the file.
     Misplaced(String),
     /// The changed source does not compile.
@@ -65,18 +68,26 @@ pub fn run(words: &[String]) -> Result {
     let tree = Tree::copied("mutate", options.at.as_deref())?;
     if !options.trust {
         eprintln!("the suite on the unchanged source");
-        if let Some(failed) = tree.failure(None)? {
-            return Err(format!("{failed} fails before anything is changed"));
+        match tree.failure(None)? {
+            None => {}
+            Some(Verdict::Caught(test)) => return Err(format!("{test} fails before anything is changed")),
+            Some(_) => return Err("the tests crash or do not end before anything is changed".into()),
         }
     }
-    let mut caught = 0;
+    let (mut caught, mut left_out) = (0, 0);
     let mut missed = Vec::new();
     for (number, mutation) in chosen.iter().enumerate() {
         let since = Instant::now();
+        if let Some(lacking) = lacking(mutation) {
+            println!("{:2}/{} {:66} left out: {lacking}", number + 1, chosen.len(), mutation.name);
+            left_out += 1;
+            continue;
+        }
         let verdict = tree.judge(mutation, options.first)?;
         let shown = match &verdict {
             Verdict::Caught(by) => format!("caught by {by}"),
             Verdict::Survived => "SURVIVED".into(),
+            Verdict::Ended(at) => format!("NO TEST FAILED, and the tests crashed or did not end{at}"),
             Verdict::Misplaced(what) => format!("CANNOT BE MADE: {what}"),
             Verdict::Invalid(why) => format!("DOES NOT COMPILE: {why}"),
         };
@@ -87,8 +98,20 @@ pub fn run(words: &[String]) -> Result {
             _ => missed.push(mutation.name),
         }
     }
-    println!("mutations: {caught} of {} caught", chosen.len());
+    println!("mutations: {caught} of {} caught, {left_out} left out", chosen.len());
     if missed.is_empty() { Ok(()) } else { Err(format!("not caught: {}", missed.join("; "))) }
+}
+
+/// What this machine lacks to run the code in which a mistake is made.
+fn lacking(mutation: &Mutation) -> Option<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    let has_avx512 = std::is_x86_feature_detected!("avx512f");
+    #[cfg(not(target_arch = "x86_64"))]
+    let has_avx512 = false;
+    match mutation.file {
+        "src/kernels/simd/x86.rs" if !has_avx512 => Some("this machine has no AVX-512"),
+        _ => None,
+    }
 }
 
 fn options(words: &[String]) -> Result<Options> {
@@ -133,17 +156,15 @@ impl Tree {
             return Ok(Verdict::Invalid(why));
         }
         let first = (mutation.first, mutation.file.starts_with("src/kernels/"));
-        if let Some(by) = self.failure(Some(first))? {
-            return Ok(Verdict::Caught(by));
+        if let Some(found) = self.failure(Some(first))? {
+            return Ok(found);
         }
-        match if only_first { None } else { self.failure(None)? } {
-            Some(by) => Ok(Verdict::Caught(by)),
-            None => Ok(Verdict::Survived),
-        }
+        let found = if only_first { None } else { self.failure(None)? };
+        Ok(found.unwrap_or(Verdict::Survived))
     }
 
-    /// The first test that fails, of the whole suite, or of some targets, with or without the unit tests of kernels.
-    fn failure(&self, targets: Option<(&[&str], bool)>) -> Result<Option<String>> {
+    /// What fails first, of the whole suite, or of some targets, with or without the unit tests of kernels.
+    fn failure(&self, targets: Option<(&[&str], bool)>) -> Result<Option<Verdict>> {
         let mut arguments = vec!["test", "--no-fail-fast"];
         match targets {
             None => arguments = vec!["test"],
@@ -176,7 +197,10 @@ impl Tree {
         // The target that ran last: "Running tests/scale.rs (...)", "Running unittests src/lib.rs (...)".
         let target = tests.text.lines().rev().find_map(|line| line.trim().strip_prefix("Running ")?.split(" (").next());
         let target = target.map_or(String::new(), |target| format!(" ({target})"));
-        Ok(Some(format!("{}{target}", failed.unwrap_or("a run that crashed or did not end"))))
+        Ok(Some(match failed {
+            Some(test) => Verdict::Caught(format!("{test}{target}")),
+            None => Verdict::Ended(target),
+        }))
     }
 
     fn cargo(&self, arguments: &[&str]) -> Result<Ran> {
@@ -202,7 +226,7 @@ struct Ran {
     text: String,
 }
 
-/// Runs a program until a test fails. One that hangs has failed, too.
+/// Runs a program until a test fails, or until patience ends.
 fn patient(mut command: Command, log: &Path) -> Result<Ran> {
     let failed = |e: std::io::Error| format!("{}: {e}", log.display());
     if let Some(folder) = log.parent() {
