@@ -425,6 +425,13 @@ fn a_file_says_no_more_than_it_has_to() {
         ["version: 1", "pack: precast-1", "level: O2", "dtype: bfloat16", "loss_scale:", "  kind: none"],
         "{text}"
     );
+    // At level graph there are other lists, and they say what differs alone.
+    let graph = Policy::new(Level::Graph, DType::Bf16).unwrap();
+    let words = graph.to_yaml().unwrap();
+    assert!(!words.contains("graph:") && words.contains("level: graph"), "{words}");
+    let text = "version: 1\nlevel: graph\ndtype: bfloat16\ngraph: { level: tensor_cores_only }\n";
+    let words = Policy::parse(text, "p").unwrap().to_yaml().unwrap();
+    assert!(words.contains("graph:\n  level: tensor_cores_only\nloss_scale:"), "{words}");
 }
 
 /// The words of other systems, in their place, and a dtype where `low` is meant.

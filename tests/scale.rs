@@ -6,6 +6,7 @@ use precast::{
     observe,
     policy::{DynamicScale, LossScaleSpec},
     scale::{Cause, IntoLossScale, all_finite},
+    twice_differentiable,
 };
 
 fn unbounded(init: f32, factor: f64, interval: u32) -> LossScaleSpec {
@@ -160,6 +161,54 @@ fn a_scaled_loss_says_its_scale_and_none_computes_nothing() {
         assert_eq!((scaled.scale(), scaled.item().unwrap()), (expected as f32, 3.0 * expected));
         assert_eq!(events.iter().filter(|event| event.op == Op::Mul).count(), ops);
     }
+}
+
+/// The loss w^2 with the penalty (2w)^2, whose slope at 3 is 2w + 8w = 30.
+#[test]
+fn a_penalty_on_gradients_is_computed_without_the_scale() {
+    let (w, other) = (Param::new(Tensor::scalar(3.0, DType::F32)), Param::new(Tensor::scalar(1.0, DType::F32)));
+    let params = || -> Params { [("w".to_string(), w.clone())].into_iter().collect() };
+    for mut scale in [LossScale::none(), LossScale::fixed(1024.0).unwrap(), LossScale::dynamic()] {
+        w.set(&Tensor::scalar(3.0, DType::F32)).unwrap();
+        let x = w.tensor();
+        let (loss, scaled) = twice_differentiable(|| {
+            let loss = x.square().unwrap();
+            (loss.clone(), scale.scale(&loss).unwrap())
+        });
+        let grads = scaled.gradients_on_tape(&[&x, &other.tensor()]).unwrap();
+        let [Some(grad), None] = &grads[..] else { panic!("{grads:?}") };
+        assert_eq!((grad.dtype(), grad.item().unwrap()), (DType::F32, 6.0));
+        let total = loss.add(&grad.square().unwrap()).unwrap();
+        assert_eq!(total.item().unwrap(), 9.0 + 36.0);
+        // Nothing overflowed, so the step is taken: 3 - 0.5 * 30.
+        assert_eq!(scale.step(&mut Sgd::new(params(), 0.5), &total).unwrap(), Outcome::Stepped);
+        assert_eq!(w.value().item().unwrap(), -12.0);
+    }
+}
+
+/// A gradient of 65536 is infinite in f16. The penalty is infinite by the scale, and not by the network.
+#[test]
+fn a_penalty_that_overflows_shrinks_the_scale() {
+    let w = Param::new(Tensor::scalar(3.0, DType::F32));
+    let params = || -> Params { [("w".to_string(), w.clone())].into_iter().collect() };
+    let step = |scale: &mut LossScale, factor: f64| {
+        let x = w.tensor();
+        let (loss, scaled) = twice_differentiable(|| {
+            let loss = x.cast(DType::F16).mul(&Tensor::scalar(factor, DType::F16)).unwrap();
+            (loss.clone(), scale.scale(&loss).unwrap())
+        });
+        let grads = scaled.gradients_on_tape(&[&x]).unwrap();
+        let penalty = grads[0].clone().unwrap().square().unwrap();
+        let total = loss.cast(DType::F32).add(&penalty).unwrap();
+        scale.step(&mut Sgd::new(params(), 0.5), &total).unwrap()
+    };
+    let mut scale = LossScale::new(unbounded(65536.0, 2.0, 2000)).unwrap();
+    let Outcome::Skipped { cause: Cause::Overflow { scale: at, .. } } = step(&mut scale, 1.0) else { panic!() };
+    assert_eq!((at, scale.value(), w.value().item().unwrap()), (65536.0, 32768.0, 3.0));
+    assert_eq!(step(&mut scale, 1.0), Outcome::Stepped);
+    // A loss that is itself infinite is not blamed on the scale.
+    let Outcome::Skipped { cause: Cause::Loss } = step(&mut scale, 1e5) else { panic!() };
+    assert_eq!(scale.value(), 32768.0);
 }
 
 #[test]

@@ -20,8 +20,9 @@ pub(super) fn shown(path: &str) -> Cow<'_, str> {
 /// `41230` nanoseconds as `41.2 us`.
 pub(crate) fn time(nanos: u64) -> String {
     match nanos as f64 {
+        // What would be rounded to a thousand has the next unit.
         n if n < 999_950.0 => format!("{:.1} us", n / 1e3),
-        n if n < 1e9 => format!("{:.2} ms", n / 1e6),
+        n if n < 999_995_000.0 => format!("{:.2} ms", n / 1e6),
         n => format!("{:.2} s", n / 1e9),
     }
 }
@@ -35,7 +36,7 @@ pub(crate) fn cells(count: usize) -> String {
 pub(crate) fn bytes(bytes: u64) -> String {
     match bytes as f64 {
         b if b < 1024.0 => format!("{b} B"),
-        b if b < 1024.0 * 1024.0 => format!("{:.1} KiB", b / 1024.0),
+        b if b < 1023.95 * 1024.0 => format!("{:.1} KiB", b / 1024.0),
         b => format!("{:.1} MiB", b / 1024.0 / 1024.0),
     }
 }
@@ -281,12 +282,12 @@ mod tests {
     #[test]
     fn sizes_and_times_are_written_for_people() {
         assert_eq!(
-            [0, 1023, 1024, 1536, 1 << 20, 3 << 19].map(bytes),
-            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "1.5 MiB"]
+            [0, 1023, 1024, 1536, 1_048_524, 1_048_525, 1 << 20, 3 << 19].map(bytes),
+            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1023.9 KiB", "1.0 MiB", "1.0 MiB", "1.5 MiB"]
         );
         assert_eq!(
-            [0, 41_230, 999_949, 999_950, 1_234_000_000].map(time),
-            ["0.0 us", "41.2 us", "999.9 us", "1.00 ms", "1.23 s"]
+            [0, 41_230, 999_949, 999_950, 999_994_999, 999_995_000, 1_234_000_000].map(time),
+            ["0.0 us", "41.2 us", "999.9 us", "1.00 ms", "999.99 ms", "1.00 s", "1.23 s"]
         );
     }
 }

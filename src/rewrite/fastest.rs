@@ -44,7 +44,7 @@ impl Costs<'_> {
                 (Some(_), _) if best.run != FULL && as_planned => None,
                 (Some(_), _) if best.run == FULL && around.run == FULL => inside_what(),
                 (Some(cost), _) => Some(Reason::Cost(cost)),
-                (None, Reason::Level(_)) if best.run != decision.run => inside_what(),
+                (None, Reason::Level(_)) => inside_what(),
                 (None, _) => None,
             };
             let (run, choice) = (best.run, choices[i]);

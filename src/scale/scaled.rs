@@ -111,6 +111,18 @@ impl ScaledLoss {
     /// which is part of a loss. They are computed scaled, so that none underflows in f16 on its way. One that overflows
     /// is a vote for a lower scale: the step with that loss is skipped as an overflow.
     ///
+    /// The loss is computed and scaled within [`twice_differentiable`](crate::twice_differentiable):
+    ///
+    /// ```
+    /// use precast::{prelude::*, twice_differentiable};
+    /// let w = Tensor::scalar(3.0, DType::F32).requires_grad();
+    /// let scale = LossScale::fixed(1024.0)?;
+    /// let scaled = twice_differentiable(|| scale.scale(w.square()?))?;
+    /// let grads = scaled.gradients_on_tape(&[&w])?;
+    /// assert_eq!(grads[0].as_ref().map(Tensor::to_f64), Some(vec![6.0]));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Tensor::gradients_on_tape`].
     pub fn gradients_on_tape(&self, of: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {

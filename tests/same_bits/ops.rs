@@ -327,7 +327,8 @@ const PLACES: &[(&str, Work)] = &[
         ])
     }),
     ("casts", |d| {
-        let x = d.noise(&BOTH);
+        // A cast is little work, which is not split where there are fewer elements.
+        let x = d.noise(&[2 * ROWS, COLUMNS]);
         Ok([DType::F32, DType::F16, DType::Bf16, DType::F64].map(|to| x.cast(to)).to_vec())
     }),
 ];
