@@ -163,6 +163,42 @@ fn a_scaled_loss_says_its_scale_and_none_computes_nothing() {
     }
 }
 
+#[test]
+fn scaled_gradients_say_their_scale_and_how_many_are_left() {
+    let [a, b] = [2.0, 3.0].map(|x| Param::new(Tensor::scalar(x, DType::F32)));
+    let of = |params: &[&Param]| -> Params { params.iter().map(|p| ("p".to_string(), (*p).clone())).collect() };
+    let scale = LossScale::fixed(8.0).unwrap();
+    let mut grads = scale.scale(a.tensor().mul(&b.tensor()).unwrap()).unwrap().backward().unwrap();
+    assert_eq!((grads.scale(), grads.len(), grads.is_empty()), (8.0, 2, false));
+    assert_eq!(grads.unscale(&of(&[&a])).unwrap().get(&a).unwrap().item().unwrap(), 3.0);
+    assert_eq!((grads.len(), grads.is_empty()), (1, false));
+    let _rest = grads.unscale(&of(&[&b])).unwrap();
+    assert_eq!((grads.scale(), grads.len(), grads.is_empty()), (8.0, 0, true));
+}
+
+/// Gradients of two losses are blamed on the scale where both losses are finite, and on the losses where one is not.
+#[test]
+fn a_sum_with_a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
+    let w = Param::new(Tensor::scalar(1.0, DType::F32));
+    let params = || -> Params { [("w".to_string(), w.clone())].into_iter().collect() };
+    for (factors, by_scale) in
+        [([1e38, f64::INFINITY], false), ([f64::INFINITY, 1e38], false), ([1e38, 1.0], true), ([1.0, 1e38], true)]
+    {
+        let mut scale = LossScale::dynamic();
+        let backward = |factor: f64| {
+            let loss = w.tensor().mul(&Tensor::scalar(factor, DType::F32)).unwrap();
+            scale.scale(&loss).unwrap().backward().unwrap()
+        };
+        let mut grads = backward(factors[0]);
+        grads.accumulate(backward(factors[1])).unwrap();
+        let unscaled = grads.unscale(&params()).unwrap();
+        let Outcome::Skipped { cause } = scale.apply(&mut Sgd::new(params(), 0.5), &unscaled).unwrap() else {
+            panic!()
+        };
+        assert_eq!(matches!(cause, Cause::Overflow { .. }), by_scale, "{factors:?}: {cause:?}");
+    }
+}
+
 /// The loss w^2 with the penalty (2w)^2, whose slope at 3 is 2w + 8w = 30.
 #[test]
 fn a_penalty_on_gradients_is_computed_without_the_scale() {
