@@ -214,6 +214,12 @@ fn decisions_are_exported_with_what_cannot_be_said() {
     let lines = deepspeed["_precast"]["cannot_say"].as_array().unwrap();
     let line = "5 of 6 cells of the class torch.nn.Linear run low: the class is left out";
     assert!(lines.iter().any(|met| met == line), "{lines:?}");
+    // Where all cells of a class run low, or none does, it is on the list or is not.
+    for policy in ["o0", "o2"] {
+        let all: Value = serde_json::from_str(&of("deepspeed", policy)).unwrap();
+        let lines = all["_precast"]["cannot_say"].to_string();
+        assert!(!lines.contains("of the class"), "{policy}: {lines}");
+    }
     assert_eq!(serde_json::from_str::<Value>(&of("deepspeed", "o0")).unwrap()["torch_autocast"]["enabled"], false);
 
     // Into a file, and of a network of this library.

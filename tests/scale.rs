@@ -342,6 +342,17 @@ fn what_cannot_recover_is_called_stalled() {
     assert_eq!(outcomes[20], Outcome::Stalled { cause, skipped: 21 });
     scale.adjust(true);
     assert_eq!(scale.state().skipped, 0, "one finite step ends the row");
+
+    // A scale that still falls is waited for: 2^30 is 1 after thirty steps. One that cannot fall is not.
+    for (backoff, stalled) in [(0.5, 31), (1.0, 20)] {
+        let bounds = DynamicScale { init: 2f32.powi(30), max: f32::MAX, backoff, ..DynamicScale::default() };
+        let mut scale = LossScale::new(LossScaleSpec::Dynamic(bounds)).unwrap();
+        let first = (1..=40).find(|_| {
+            let loss = weight.tensor().matmul(&factor(1e30)).unwrap().matmul(&factor(1e10)).unwrap();
+            matches!(scale.step(&mut optimizer, &loss).unwrap(), Outcome::Stalled { .. })
+        });
+        assert_eq!(first, Some(stalled), "backoff {backoff}");
+    }
 }
 
 #[test]

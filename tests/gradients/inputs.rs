@@ -18,7 +18,7 @@ pub enum Form {
     One,
     /// No element: one axis is 0 long.
     Empty,
-    /// Axes 1 to 4 long.
+    /// Axes 1 to 9 long, the fewer the longer.
     Random,
 }
 
@@ -87,8 +87,8 @@ impl Draw {
             // No axes are one shape only, which is that of a scalar.
             Form::Empty | Form::Random => low.max(1) + self.case % (high - low.max(1) + 1),
         };
-        // With one axis there are as many shapes as lengths.
-        let mut shape = self.sizes(rank, if rank == 1 { 1..=9 } else { 1..=4 });
+        // With one axis there are as many shapes as lengths; with many, long ones are many differences to compute.
+        let mut shape = self.sizes(rank, 1..=[9, 4, 4, 3][rank.clamp(1, 4) - 1]);
         if self.form == Form::Empty {
             let axis = self.number(0..=rank - 1);
             shape[axis] = 0;

@@ -51,7 +51,7 @@ pub(super) fn cannot_say(plan: &Plan) -> Vec<String> {
     let known: BTreeSet<&str> = classes.values().flatten().map(|cell| cell.path.as_str()).collect();
     let strange = plan.decisions.iter().filter(|d| d.runs_low() && !known.contains(d.path.as_str())).count();
     if strange > 0 {
-        lines.push(format!("{} that run low and are of no class in torch.nn", cells(strange)));
+        lines.push(format!("cells that run low and are of no class in torch.nn: {strange}"));
     }
     lines
 }

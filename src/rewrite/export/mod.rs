@@ -144,6 +144,55 @@ fn json_in_python(value: &impl serde::Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        DType, Level, Policy,
+        cell::{Outline, OutlinedCell},
+        policy::{Rule, Run},
+    };
+
+    /// A network of three dense layers, a norm and two cells of its own.
+    fn plan(policy: &Policy) -> Plan {
+        let kinds = ["Mine", "Dense", "Dense", "Dense", "LayerNorm", "Mine"];
+        let cell = |(i, kind): (usize, &&'static str)| OutlinedCell {
+            path: if i == 0 { String::new() } else { format!("c{i}") },
+            depth: usize::from(i > 0),
+            kind: (*kind).into(),
+            to_float: None,
+            has_matrices: *kind == "Dense",
+        };
+        policy.plan_outline(Outline { cells: kinds.iter().enumerate().map(cell).collect() }).unwrap()
+    }
+
+    /// What a file cannot say is counted of the plan, and is said where there is something.
+    #[test]
+    fn what_a_file_cannot_say_is_counted() {
+        let lines = |policy: &Policy, to: Exporter| plan(policy).export(to).cannot_say;
+        let o2 = Policy::new(Level::O2, DType::F16).unwrap();
+        let of_low = |path: &str| o2.clone().rule(Rule::path(path, Run::Full).unwrap()).unwrap();
+        let usual = |to: Exporter| lines(&Policy::new(Level::O0, DType::F16).unwrap(), to);
+        // Those that are always said, and those that these policies add.
+        let added = |policy: &Policy, to: Exporter| {
+            let usual = usual(to);
+            lines(policy, to).into_iter().filter(|line| !usual.contains(line)).collect::<Vec<String>>()
+        };
+        assert_eq!(added(&o2, Exporter::DeepSpeed), ["cells that run low and are of no class in torch.nn: 2"]);
+        assert_eq!(
+            added(&of_low("c1"), Exporter::DeepSpeed),
+            [
+                "2 of 3 cells of the class torch.nn.Linear run low: the class is left out",
+                "cells that run low and are of no class in torch.nn: 2"
+            ]
+        );
+        assert_eq!(added(&o2, Exporter::Torchao), ["cells that run low and are no linear layers: 2"]);
+        assert_eq!(added(&of_low("c1"), Exporter::Torchao), ["cells that run low and are no linear layers: 2"]);
+        assert_eq!(added(&of_low("c5"), Exporter::Torchao), ["cells that run low and are no linear layers: 1"]);
+        for to in [Exporter::Torch, Exporter::Keras] {
+            assert_eq!(added(&o2, to), Vec::<String>::new());
+        }
+        for to in Exporter::ALL {
+            assert!(usual(to).iter().all(|line| !line.starts_with(|c: char| c.is_ascii_digit())), "{to:?}");
+        }
+    }
 
     /// A name has any character; in the file each of them is ASCII and none ends the string.
     #[test]
