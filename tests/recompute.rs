@@ -342,7 +342,7 @@ fn an_exact_path_decides_about_recomputing_wherever_it_stands() {
         paths.collect::<Vec<String>>()
     };
     let (many, kept) = (Rule::recompute("*").unwrap(), Rule::recompute("4").unwrap().checkpoint(false));
-    let all = again(&[many.clone()]);
+    let all = again(std::slice::from_ref(&many));
     assert!(all.contains(&"4".into()) && all.len() > 1, "{all:?}");
     let others: Vec<String> = all.iter().filter(|path| *path != "4").cloned().collect();
     assert_eq!(again(&[many.clone(), kept.clone()]), others);
