@@ -144,7 +144,8 @@ fn slips_are_told_with_a_remedy() {
         (&["train", "run.yaml", "-p", "o1", "-p", "o2", "--output", "x"], "--output is the folder of one run"),
         (&["train", "run.yaml", "--examples", "5"], "a run file says `test`"),
         (&["train", "run.yaml", "--schedule", "step"], "schedule: {step: {every: 100, factor: 0.1}}"),
-        (&["train", "run.yaml", "-p", "o4"], "no policy is called `o4`"),
+        // That of the command line stands in no file.
+        (&["train", "run.yaml", "-p", "o4"], "error: no policy is called `o4`"),
         (&["predict", "runs", "points.csv"], "there is no run in this folder"),
         (&["predict", "runs/o2", "nothing.csv"], "nothing.csv"),
         (&["runs", "elsewhere"], "there is no run in `elsewhere`"),
@@ -153,10 +154,15 @@ fn slips_are_told_with_a_remedy() {
         assert!(message.contains(words), "{args:?}: {message}");
     }
     for (from, to, words) in [
-        ("net.yaml", "nett.yaml", "nett.yaml: No such file"),
+        ("net.yaml", "nett.yaml", "error: wrong.yaml:3:8: nett.yaml: No such file"),
+        ("net.yaml", "lenet", "error: wrong.yaml:3:8: no model is called `lenet` (did you mean `lenet5`?)"),
         ("target: side", "target: sid", "did you mean `side`?"),
-        ("points.csv", "point.csv", "point.csv"),
-        ("policy: o2", "policy: o22", "no policy is called `o22`"),
+        ("points.csv", "point.csv", "error: wrong.yaml:5:7: point.csv: No such file"),
+        ("policy: o2", "policy: o22", "error: wrong.yaml:4:9: no policy is called `o22`"),
+        ("policy: o2", "policy: my.yaml", "error: wrong.yaml:4:9: my.yaml: No such file"),
+        ("policy: o2", "policy: graph", "error: wrong.yaml:4:9: `policy: graph`: a run takes policies of the levels"),
+        ("epochs: 30", "test: 100", "error: wrong.yaml:9:7: `test` is 100, and the data has 100 examples"),
+        ("epochs: 30", "test: other.csv", "error: wrong.yaml:9:7: `test`: "),
         ("batch: 16", "batch: 0", "wrong.yaml:10:8: `batch` is 0; allowed: at least 1"),
         ("epochs: 30", "epoch: 30", "unknown key `epoch` (did you mean `epochs`?)"),
     ] {

@@ -524,7 +524,10 @@ fn model_and_data_that_do_not_go_together_are_refused_before_anything_is_written
         not as classes, with `as: numbers`";
     assert_eq!(error.to_string(), words);
     let error = Run::begin(&file("graph", ""), model(0), &to).unwrap_err();
-    assert!(error.to_string().starts_with("`policy: graph`: a run takes policies of the levels O0 to O3"), "{error}");
+    assert!(
+        error.to_string().starts_with("run.yaml:1:32: `policy: graph`: a run takes policies of the levels O0 to O3"),
+        "{error}"
+    );
     let error = Run::begin(&file("o2", ", loss: mse"), model(0), &to).unwrap_err();
     assert!(
         error.to_string().starts_with("the loss mse compares with numbers, and the targets are classes"),

@@ -15,6 +15,7 @@ mod run_file;
 mod schedule;
 mod score;
 mod storage;
+mod written;
 
 pub use build::{BuildOptions, TrainNetwork, build_train_network};
 pub use checkpoint::Checkpoint;

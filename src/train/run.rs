@@ -399,7 +399,10 @@ impl RunFile {
     /// As [`Model::load`] and [`Model::named`].
     pub fn read_model(&self) -> Result<Model> {
         let (file, seed) = (self.folder.join(&self.model), self.options.seed);
-        if file.is_file() || is_path(&self.model) { Model::load(file, seed) } else { Model::named(&self.model, seed) }
+        match file.is_file() || is_path(&self.model) {
+            true => Model::load(file, seed).map_err(|error| self.not_there("model", error)),
+            false => Model::named(&self.model, seed).map_err(|error| self.wrong("model", error)),
+        }
     }
 
     /// Checks what can be told without the model and the data: that there is such a policy, and that parameters can be stored so
@@ -416,7 +419,7 @@ impl RunFile {
         if policy.level == Level::Graph {
             let words =
                 "a run takes policies of the levels O0 to O3 and auto; level graph rewrites the graph of a call";
-            return Err(Error::run(words).context(format_args!("`policy: {}`", self.policy)));
+            return Err(self.wrong("policy", Error::run(words).context(format_args!("`policy: {}`", self.policy))));
         }
         let plan = policy.plan(net)?;
         let storage = self.storage.put(net, policy, self.options.seed)?;
@@ -437,26 +440,29 @@ impl RunFile {
     /// As [`Policy::load`] and [`Policy::named`].
     pub fn read_policy(&self) -> Result<Policy> {
         let file = self.folder.join(&self.policy);
-        if file.is_file() || is_path(&self.policy) { Policy::load(file) } else { Policy::named(&self.policy) }
+        match file.is_file() || is_path(&self.policy) {
+            true => Policy::load(file).map_err(|error| self.not_there("policy", error)),
+            false => Policy::named(&self.policy).map_err(|error| self.wrong("policy", error)),
+        }
     }
 
     /// Reads the data, for a model that takes examples of a shape.
     fn read_data(&self, input: Option<&[usize]>) -> Result<Read> {
-        let all = self.data.read(&self.folder)?;
+        let all = self.data.read(&self.folder).map_err(|error| self.not_there("data", error))?;
         let shape = all.shape().to_vec();
         let data = self.data.found(&all).starting_from(&absolute(&self.folder)?);
         let mut file = RunFile { data, ..self.clone() };
-        let few = |words: String| Err(Error::data(words));
         let (train, test) = match &mut file.test {
             Test::Share(_) if all.len() < 2 => {
                 let n = all.len();
-                return few(format!("the data has {n} example; a run needs some to train with and some to test with"));
+                let words = format!("the data has {n} example; a run needs some to train with and some to test with");
+                return Err(Error::data(words));
             }
             Test::Count(count) if *count >= all.len() => {
                 let n = all.len();
-                return few(format!(
-                    "`test` is {count}, and the data has {n} examples; some must be left to train with"
-                ));
+                let words =
+                    format!("`test` is {count}, and the data has {n} examples; some must be left to train with");
+                return Err(self.wrong("test", Error::data(words)));
             }
             Test::Share(share) => {
                 let tested = ((all.len() as f64 * *share).round() as usize).clamp(1, all.len() - 1);
@@ -469,7 +475,8 @@ impl RunFile {
             }
             Test::File(path) => {
                 *path = absolute(&self.folder.join(&*path))?;
-                (all, file.data.read_like(path).map_err(|error| error.context("`test`"))?)
+                let not_there = |error: Error| self.not_there("test", error.context("`test`"));
+                (all, file.data.read_like(path).map_err(not_there)?)
             }
         };
         let standardizations = Standardizations {

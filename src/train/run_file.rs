@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_yaml::{Location, Spanned};
 
-use super::{FitOptions, Loss, Method, Schedule, Storage, data};
+use super::{
+    FitOptions, Loss, Method, Schedule, Storage, data,
+    written::{Places, Written},
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     io::{
@@ -61,6 +64,8 @@ pub struct RunFile {
     pub patience: Option<usize>,
     /// The folder from which relative paths start.
     pub folder: PathBuf,
+    /// Where some of this stands.
+    pub(crate) written: Written,
 }
 
 /// The examples to test with.
@@ -307,6 +312,7 @@ impl RunFile {
             }
             at => at.map_or(Schedule::Constant, |at| at.value.0),
         };
+        let test_at = read.test.as_ref().map(|at| at.referenced);
         let test = match read.test {
             Some(at)
                 if matches!(at.value, Test::Count(0))
@@ -341,7 +347,17 @@ impl RunFile {
             find_non_finite: read.find_non_finite.unwrap_or(false),
             ..usual
         };
+        let written = Written::new(
+            &source,
+            Places {
+                model: (read.model.value.clone(), read.model.referenced.into()),
+                policy: (read.policy.value.clone(), read.policy.referenced.into()),
+                data: (read.data.value.0.clone(), read.data.referenced.into()),
+                test: test_at.map(|at| (test.clone(), at.into())),
+            },
+        );
         Ok(RunFile {
+            written,
             name,
             model: read.model.value,
             policy: read.policy.value,
