@@ -20,6 +20,8 @@ pub enum Form {
     Empty,
     /// Axes 1 to 9 long, the fewer the longer.
     Random,
+    /// So many samples, or rows, and all else two long.
+    Tall(usize),
 }
 
 /// Draws the inputs and options of one case.
@@ -40,6 +42,11 @@ impl Draw {
         Draw { rng: ChaCha8Rng::seed_from_u64(case as u64), case, form }
     }
 
+    /// One of the cases of random form, with so many samples or rows.
+    pub fn tall(case: usize, rows: usize) -> Self {
+        Draw { form: Form::Tall(rows), ..Draw::new(case) }
+    }
+
     /// A whole number, of random or other options.
     pub fn number(&mut self, range: RangeInclusive<usize>) -> usize {
         self.rng.random_range(range)
@@ -49,13 +56,18 @@ impl Draw {
     pub fn size(&mut self, range: RangeInclusive<usize>) -> usize {
         match self.form {
             Form::Scalar | Form::One => *range.start(),
+            Form::Tall(_) => *range.end().min(range.start().max(&2)),
             _ => self.number(range),
         }
     }
 
     /// The length of an axis that can be empty, such as that of samples.
     pub fn samples(&mut self, most: usize) -> usize {
-        if self.form == Form::Empty { 0 } else { self.size(1..=most) }
+        match self.form {
+            Form::Empty => 0,
+            Form::Tall(rows) => rows,
+            _ => self.size(1..=most),
+        }
     }
 
     /// The one length that decides the shape: another in each case.
@@ -81,11 +93,14 @@ impl Draw {
     /// A shape of such a rank; random ones have each rank in turn.
     pub fn shape(&mut self, rank: RangeInclusive<usize>) -> Vec<usize> {
         let (low, high) = (*rank.start(), *rank.end());
+        if let Form::Tall(rows) = self.form {
+            return if high > 3 { vec![rows, 2] } else { vec![rows] };
+        }
         let rank = match self.form {
             Form::Scalar => low,
             Form::One => low.max(1),
             // No axes are one shape only, which is that of a scalar.
-            Form::Empty | Form::Random => low.max(1) + self.case % (high - low.max(1) + 1),
+            _ => low.max(1) + self.case % (high - low.max(1) + 1),
         };
         // With one axis there are as many shapes as lengths; with many, long ones are many differences to compute.
         let mut shape = self.sizes(rank, 1..=[9, 4, 4, 3][rank.clamp(1, 4) - 1]);

@@ -4,7 +4,8 @@ use precast::{CrossEntropy, Reduction, Result, Tensor};
 
 use crate::{
     inputs::Draw,
-    row::{Case, ONCE, check_case},
+    loss,
+    row::{Case, ONCE, check_case, check_tall},
 };
 
 /// Less than three blocks of 64 rows, some whole ones, and many with a rest.
@@ -64,39 +65,23 @@ fn softmaxes() {
     }
 }
 
+/// Means, sums, and losses of each sample; plain, transposed and strided.
 #[test]
 fn losses() {
-    for reduction in [Reduction::Mean, Reduction::Sum, Reduction::None] {
-        at_each("cross_entropy", |d, n| {
-            let options = CrossEntropy {
-                reduction,
-                ignore_index: Some(2),
-                label_smoothing: 0.1,
-                weight: Some(d.tensor(&[3], 0.5..2.0)),
-            };
-            let inputs = [wide(d, &[n, 3]), d.indices(3, &[n])];
-            Case::new(inputs, move |x| x[0].cross_entropy_with(&x[1], &options))
-        });
-    }
-    at_each("cross_entropy of probabilities", |d, n| {
-        let inputs = [wide(d, &[n, 3]), d.tensor(&[n, 3], 0.0..1.0)];
-        Case::new(inputs, |x| x[0].cross_entropy(&x[1]))
-    });
-    at_each("nll_loss", |d, n| {
+    check_tall(loss::rows(), ROWS);
+}
+
+#[test]
+fn cross_entropy_with_every_option() {
+    at_each("cross_entropy", |d, n| {
+        let options = CrossEntropy {
+            reduction: Reduction::Mean,
+            ignore_index: Some(2),
+            label_smoothing: 0.1,
+            weight: Some(d.tensor(&[3], 0.5..2.0)),
+        };
         let inputs = [wide(d, &[n, 3]), d.indices(3, &[n])];
-        Case::new(inputs, |x| x[0].nll_loss(&x[1], Reduction::Mean))
-    });
-    at_each("mse_loss", |d, n| {
-        let inputs = [wide(d, &[n, 2]), wide(d, &[n, 2])];
-        Case::new(inputs, |x| x[0].mse_loss(&x[1], Reduction::Mean))
-    });
-    at_each("bce_with_logits", |d, n| {
-        let inputs = [wide(d, &[n, 2]), d.tensor(&[n, 2], 0.05..1.0)];
-        Case::new(inputs, |x| x[0].bce_with_logits(&x[1], Reduction::Mean))
-    });
-    at_each("kl_div", |d, n| {
-        let inputs = [d.tensor(&[n, 2], -3.0..0.0), d.tensor(&[n, 2], 0.05..1.0)];
-        Case::new(inputs, |x| x[0].kl_div(&x[1], Reduction::Sum))
+        Case::new(inputs, move |x| x[0].cross_entropy_with(&x[1], &options))
     });
 }
 

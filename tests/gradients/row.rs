@@ -114,8 +114,8 @@ impl Row {
     }
 
     /// What is wrong in one case, if anything.
-    fn failure(&self, number: usize) -> Option<String> {
-        self.failure_of(number, |case, layout| {
+    fn failure(&self, number: usize, draw: &mut Draw) -> Option<String> {
+        self.failure_of(number, draw, |case, layout| {
             let check = if self.has_gradient { slopes } else { no_slope };
             self.runs_the_op(case).and_then(|()| check(case, layout)).and_then(|()| {
                 let run = |inputs: &[Tensor]| case.run(layout, inputs);
@@ -130,13 +130,18 @@ impl Row {
         number: usize,
         check: impl Fn(&[Tensor], &Run, f64) -> Result<(), String>,
     ) -> Option<String> {
-        self.failure_of(number, |case, layout| {
+        self.failure_of(number, &mut Draw::new(number), |case, layout| {
             check(&layout.bases(&case.inputs), &|inputs| case.run(layout, inputs), case.slope)
         })
     }
 
-    fn failure_of(&self, number: usize, check: impl Fn(&Case, Layout) -> Result<(), String>) -> Option<String> {
-        let case = (self.draw)(&mut Draw::new(number));
+    fn failure_of(
+        &self,
+        number: usize,
+        draw: &mut Draw,
+        check: impl Fn(&Case, Layout) -> Result<(), String>,
+    ) -> Option<String> {
+        let case = (self.draw)(draw);
         let shapes: Vec<&[usize]> = case.inputs.iter().map(Tensor::shape).collect();
         let layout = [Layout::Plain, Layout::Transposed, Layout::Strided][number % 3];
         let words = check(&case, layout).err()?;
@@ -211,7 +216,20 @@ fn has_one_shape(case: &Case) -> bool {
 /// Checks every case of every row.
 #[track_caller]
 pub fn check_all(rows: Vec<Row>) {
-    let failures: Vec<String> = rows.iter().flat_map(|row| (0..CASES).filter_map(|case| row.failure(case))).collect();
+    check(&rows, (0..CASES).map(|case| (case, Draw::new(case))));
+}
+
+/// Checks every row with inputs of so many samples, in each layout.
+#[track_caller]
+pub fn check_tall(rows: Vec<Row>, tall: [usize; 3]) {
+    check(&rows, (CASES..).zip(tall).map(|(case, samples)| (case, Draw::tall(case, samples))));
+}
+
+#[track_caller]
+fn check(rows: &[Row], draws: impl Iterator<Item = (usize, Draw)> + Clone) {
+    let failures =
+        rows.iter().flat_map(|row| draws.clone().filter_map(|(case, mut draw)| row.failure(case, &mut draw)));
+    let failures: Vec<String> = failures.collect();
     assert!(failures.is_empty(), "{} cases fail:\n{}", failures.len(), failures.join("\n"));
 }
 
