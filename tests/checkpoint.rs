@@ -8,10 +8,19 @@ use precast::{
     prelude::*,
 };
 
-fn file(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("checkpoint");
-    fs::create_dir_all(&folder).unwrap();
-    folder.join(format!("{name}.safetensors"))
+/// A file of its own for one test, removed at the end.
+struct File(PathBuf);
+
+impl File {
+    fn new(test: &str) -> Self {
+        File(std::env::temp_dir().join(format!("precast-checkpoint-{test}-{}.safetensors", std::process::id())))
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// A network with running statistics, dropout and a parameter that is there twice.
@@ -115,15 +124,15 @@ impl Run {
 #[test]
 fn a_run_goes_on_with_the_same_bits() {
     for way in WAYS {
-        let file = file(&format!("{way:?}").replace(['(', ')'], "-"));
+        let File(ref file) = File::new(&format!("{way:?}").replace(['(', ')'], "-"));
         let mut whole = Run::new(way, 1);
         whole.train(9);
         for stop in [0, 1, 4, 8] {
             let mut first = Run::new(way, 1);
             first.train(stop);
-            first.checkpoint().save(&file).unwrap();
+            first.checkpoint().save(file).unwrap();
             let mut second = Run::new(way, 2);
-            second.restore(&Checkpoint::load(&file).unwrap()).unwrap();
+            second.restore(&Checkpoint::load(file).unwrap()).unwrap();
             assert_eq!(second.bits(), first.bits(), "{way:?} at {stop}");
             second.train(9 - stop);
             assert_eq!(second.bits(), whole.bits(), "{way:?} from {stop}");
@@ -137,9 +146,9 @@ fn several_optimizers_and_a_policy_are_kept() {
     let net = net(1);
     let (one, two) = (Sgd::new(net.params(), 0.1).momentum(0.9), Adam::new(net.params(), 0.1));
     let policy = Policy::named("o2-bf16").unwrap();
-    let path = file("several");
-    Checkpoint::of(&net, &[&one, &two], &LossScale::none()).under(&policy).unwrap().save(&path).unwrap();
-    let checkpoint = Checkpoint::load(&path).unwrap();
+    let File(ref path) = File::new("several");
+    Checkpoint::of(&net, &[&one, &two], &LossScale::none()).under(&policy).unwrap().save(path).unwrap();
+    let checkpoint = Checkpoint::load(path).unwrap();
     assert_eq!(checkpoint.policy().unwrap().unwrap().level, Level::O2);
     assert_eq!(checkpoint.count("epoch"), None);
     let (mut net, mut other) = (super_net(), Adam::new(net.params(), 0.1));
@@ -198,14 +207,14 @@ fn another_run_is_refused_and_stays_as_it_was() {
 
 #[test]
 fn a_damaged_file_is_refused() {
-    let path = file("damaged");
+    let File(ref path) = File::new("damaged");
     let small = Child::new(Dense::new(2, 1, &mut Rng::seed(1)));
     let optimizer = Sgd::new(small.params(), 0.1).momentum(0.9);
-    Checkpoint::of(&small, &[&optimizer], &LossScale::none()).save(&path).unwrap();
-    let whole = fs::read(&path).unwrap();
+    Checkpoint::of(&small, &[&optimizer], &LossScale::none()).save(path).unwrap();
+    let whole = fs::read(path).unwrap();
     let read = |bytes: &[u8]| {
-        fs::write(&path, bytes).unwrap();
-        Checkpoint::load(&path)
+        fs::write(path, bytes).unwrap();
+        Checkpoint::load(path)
     };
     for len in 0..whole.len() {
         assert!(read(&whole[..len]).is_err(), "cut at {len}");
@@ -226,20 +235,20 @@ fn a_damaged_file_is_refused() {
 
 #[test]
 fn weights_alone_are_no_checkpoint_and_a_checkpoint_has_weights() {
-    let path = file("weights");
+    let File(ref path) = File::new("weights");
     let mut run = Run::new(Way::Masters, 1);
     run.train(1);
-    weights::save(&run.net, &path).unwrap();
-    let error = Checkpoint::load(&path).unwrap_err();
+    weights::save(&run.net, path).unwrap();
+    let error = Checkpoint::load(path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Weights);
     assert!(
         error.to_string().ends_with("is no checkpoint; `weights::load` reads files that have weights alone"),
         "{error}"
     );
 
-    run.checkpoint().save(&path).unwrap();
+    run.checkpoint().save(path).unwrap();
     let other = net(2);
-    weights::load_with(&other, &path, &LoadOptions::new().ignore("@optimizer.**")).unwrap();
+    weights::load_with(&other, path, &LoadOptions::new().ignore("@optimizer.**")).unwrap();
     for ((path, param), (_, kept)) in other.named_params().iter().zip(run.net.named_params()) {
         assert_eq!(param.value().to_f64(), kept.master().unwrap_or_else(|| kept.value()).to_f64(), "{path}");
     }
