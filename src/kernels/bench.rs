@@ -1,17 +1,24 @@
-//! The kernels that benches call directly, as `precast::__bench`. It is hidden and no part of the interface: anything in it may
+//! What benches and tests see of the kernels, as `precast::__bench`. It is hidden and no part of the interface: anything in it may
 //! change or go in any release.
+
+use std::sync::atomic::Ordering;
 
 use half::{bf16, f16};
 
 use super::{
     cast::Convert,
     conv::{self, Geometry},
-    limits,
+    limits, threads,
 };
 
 /// The name of the vectors that kernels use here.
 pub fn vectors() -> &'static str {
     limits::vectors()
+}
+
+/// How often this process has shared work among threads.
+pub fn shared() -> usize {
+    threads::SHARED.load(Ordering::Relaxed)
 }
 
 macro_rules! casts {

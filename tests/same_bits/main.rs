@@ -64,6 +64,47 @@ const SUMMED_BY_WIDTH: &[(&str, &str)] = &[
     ("step of lstm, gradients", "a dense layer of four samples"),
 ];
 
+/// Work that one thread does, whatever the number of threads: loops over elements that no kernel shares.
+const ALONE: &[&str] = &[
+    "CrossEntropy",
+    "Equal",
+    "Greater",
+    "GreaterEqual",
+    "IsFinite",
+    "Less",
+    "LessEqual",
+    "NotEqual",
+    "Trace",
+    "argmax, argmin",
+    "bce_with_logits",
+    "bias_add",
+    "binary_cross_entropy",
+    "cross_entropy",
+    "cross_entropy of probabilities",
+    "cross_entropy with options",
+    "dropout",
+    "gather",
+    "grid_sample of volumes",
+    "huber_loss",
+    "index_copy",
+    "kl_div",
+    "l1_loss",
+    "masks",
+    "mean of all",
+    "mse_loss",
+    "nll_loss",
+    "pad",
+    "poisson_nll_loss",
+    "rotary_embedding",
+    "scatter",
+    "scatter_add",
+    "smooth_l1_loss",
+    "sum of all",
+    "sum of columns",
+    "sum of rows",
+    "topk, sort",
+];
+
 /// What prints digests: for each work, in each dtype, with each number of threads.
 fn print_digests() {
     let mut seen = BTreeSet::new();
@@ -71,7 +112,11 @@ fn print_digests() {
         set_threads(threads);
         let mut print = |name: &str, work: &dyn Fn(&mut Digests)| {
             let mut digests = Digests::default();
+            let before = precast::__bench::shared();
             let ((), events) = observe::watch(|| work(&mut digests));
+            if threads > 2 && precast::__bench::shared() > before {
+                println!("shared|{name}");
+            }
             seen.extend(events.into_iter().map(|event| event.op));
             println!("digest|{name}|{threads}|{:016x}", digests.results.value());
             if let Some(gradients) = digests.gradients {
@@ -87,8 +132,15 @@ fn print_digests() {
     assert!(forgotten.is_empty(), "no work calls {forgotten:?}");
 }
 
-/// The digests of a process whose vectors are at most so wide, by work and number of threads.
-fn digests(width: &str) -> BTreeMap<(String, usize), String> {
+/// What a process did whose vectors are at most so wide.
+struct Done {
+    /// By work and number of threads.
+    digests: BTreeMap<(String, usize), String>,
+    /// Work that several threads did.
+    shared: BTreeSet<String>,
+}
+
+fn done(width: &str) -> Done {
     let mut this = Command::new(env::current_exe().unwrap());
     this.args(["--exact", "no_bit_depends_on_the_machine", "--nocapture"])
         .env(ASKED, "1")
@@ -96,14 +148,14 @@ fn digests(width: &str) -> BTreeMap<(String, usize), String> {
     let output = this.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "vectors of {width}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
-    let lines = text.lines().filter_map(|line| line.split_once("digest|"));
-    let digests = lines.map(|(_, line)| {
+    let after = |word: &'static str| text.lines().filter_map(move |line| line.split_once(word));
+    let digests = after("digest|").map(|(_, line)| {
         let [name, threads, digest] = line.split('|').collect::<Vec<_>>()[..] else {
             panic!("a line of three: {line}")
         };
         ((name.to_string(), threads.parse().unwrap()), digest.to_string())
     });
-    digests.collect()
+    Done { digests: digests.collect(), shared: after("shared|").map(|(_, name)| name.to_string()).collect() }
 }
 
 #[test]
@@ -113,15 +165,15 @@ fn no_bit_depends_on_the_machine() {
     }
     // At the same time, since one thread leaves cores idle.
     let by_width = thread::scope(|scope| {
-        let running = WIDTHS.map(|width| scope.spawn(move || digests(width)));
-        running.map(|digests| digests.join().unwrap())
+        let running = WIDTHS.map(|width| scope.spawn(move || done(width)));
+        running.map(|done| done.join().unwrap())
     });
-    let names: BTreeSet<&str> = by_width[0].keys().map(|(name, _)| &**name).collect();
+    let names: BTreeSet<&str> = by_width[0].digests.keys().map(|(name, _)| &**name).collect();
     assert!(names.len() > 500, "{} works", names.len());
     let mut wrong = Vec::new();
     let mut by_width_only = BTreeSet::new();
     for name in &names {
-        let of = |width: usize, threads| by_width[width].get(&(name.to_string(), threads));
+        let of = |width: usize, threads| by_width[width].digests.get(&(name.to_string(), threads));
         let first = WIDTHS.iter().enumerate().map(|(width, words)| {
             let one = of(width, 1).unwrap_or_else(|| panic!("{name} was not done with vectors of {words}"));
             for threads in &THREADS[1..] {
@@ -137,6 +189,16 @@ fn no_bit_depends_on_the_machine() {
         }
     }
     let is = |name: &str, work: &str| name.strip_suffix(work).is_some_and(|before| before.ends_with(' '));
+    // Products of f64, and all without vectors, are those of a crate that has one thread.
+    if has_vectors() {
+        let done = names.iter().filter(|name| !name.starts_with("f64 ") && !name.ends_with(", gradients"));
+        for name in done {
+            let alone = ALONE.iter().any(|work| is(name, work));
+            if alone == by_width[0].shared.contains(*name) {
+                wrong.push(format!("{name}: {}", if alone { "shared, and listed" } else { "too small to be shared" }));
+            }
+        }
+    }
     let listed = |name: &str| SUMMED_BY_WIDTH.iter().any(|(work, _)| is(name, work));
     wrong.extend(
         by_width_only.iter().filter(|name| !listed(name)).map(|name| format!("{name}: other bits with other vectors")),
@@ -148,6 +210,13 @@ fn no_bit_depends_on_the_machine() {
         println!("this machine has no vectors of 16: those of 8 were compared with those of 1");
     }
     assert!(wrong.is_empty(), "{} of {}\n{}", wrong.len(), names.len(), wrong.join("\n"));
+}
+
+fn has_vectors() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2");
+    #[cfg(not(target_arch = "x86_64"))]
+    cfg!(target_arch = "aarch64")
 }
 
 fn has_sixteen_lanes() -> bool {

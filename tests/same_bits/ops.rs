@@ -57,6 +57,8 @@ fn digest_all(draw: &Draw, results: &[Tensor], digest: &mut Digests) {
 }
 
 const BOTH: [usize; 2] = [ROWS, COLUMNS];
+/// Where each element is multiplied once.
+const TALL: [usize; 2] = [911, COLUMNS];
 const WORKS: [&[(&str, Work)]; 7] = [REDUCTIONS, NORMS, LOSSES, PRODUCTS, POOLS, PLACES, ELEMENTS];
 
 const REDUCTIONS: &[(&str, Work)] = &[
@@ -175,18 +177,18 @@ const PRODUCTS: &[(&str, Work)] = &[
     ("matmul_ext", |d| Ok(vec![d.noise(&[6, 1, 50, 70]).matmul_ext(&d.noise(&[4, 70, 40]))?])),
     ("einsum", |d| Ok(vec![Tensor::einsum("bij,bkj->bik", &[&d.noise(&[6, 50, 70]), &d.noise(&[6, 40, 70])])?])),
     ("tensordot", |d| Ok(vec![d.noise(&[60, 10, 70]).tensordot(&d.noise(&[70, 10, 50]), &[2, 1], &[0, 1])?])),
-    ("mv", |d| Ok(vec![d.noise(&BOTH).mv(&d.noise(&[COLUMNS]))?])),
+    ("mv", |d| Ok(vec![d.noise(&TALL).mv(&d.noise(&[COLUMNS]))?])),
     ("dot", |d| Ok(vec![d.noise(&[300_001]).dot(&d.noise(&[300_001]))?])),
     ("vecdot, inner", |d| {
         Ok(vec![d.noise(&BOTH).vecdot(&d.noise(&BOTH))?, d.noise(&[50, 60]).inner(&d.noise(&[70, 60]))?])
     }),
-    ("outer", |d| Ok(vec![d.noise(&[ROWS]).outer(&d.noise(&[COLUMNS]))?])),
+    ("outer", |d| Ok(vec![d.noise(&[TALL[0]]).outer(&d.noise(&[COLUMNS]))?])),
     ("addmm", |d| Ok(vec![d.noise(&[70, 90]).addmm(&d.noise(&[70, 300]), &d.noise(&[300, 90]))?])),
     ("addbmm", |d| Ok(vec![d.noise(&[50, 40]).addbmm(&d.noise(&[6, 50, 70]), &d.noise(&[6, 70, 40]))?])),
     ("baddbmm", |d| Ok(vec![d.noise(&[6, 50, 40]).baddbmm(&d.noise(&[6, 50, 70]), &d.noise(&[6, 70, 40]))?])),
-    ("addmv", |d| Ok(vec![d.noise(&[ROWS]).addmv(&d.noise(&BOTH), &d.noise(&[COLUMNS]))?])),
-    ("addr", |d| Ok(vec![d.noise(&BOTH).addr(&d.noise(&[ROWS]), &d.noise(&[COLUMNS]))?])),
-    ("multi_dot", |d| Ok(vec![Tensor::multi_dot(&[&d.noise(&[60, 80]), &d.noise(&[80, 20]), &d.noise(&[20, 90])])?])),
+    ("addmv", |d| Ok(vec![d.noise(&[TALL[0]]).addmv(&d.noise(&TALL), &d.noise(&[COLUMNS]))?])),
+    ("addr", |d| Ok(vec![d.noise(&TALL).addr(&d.noise(&[TALL[0]]), &d.noise(&[COLUMNS]))?])),
+    ("multi_dot", |d| Ok(vec![Tensor::multi_dot(&[&d.noise(&[60, 80]), &d.noise(&[80, 70]), &d.noise(&[70, 90])])?])),
     ("bilinear", |d| {
         Ok(vec![d.noise(&[40, 30]).bilinear(&d.noise(&[40, 20]), &d.noise(&[25, 30, 20]), Some(&d.noise(&[25])))?])
     }),

@@ -8,7 +8,10 @@ use std::{
     cell::Cell,
     marker::PhantomData,
     ops::Range,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread::available_parallelism,
 };
 
@@ -44,6 +47,9 @@ pub(crate) fn alone<R>(f: impl FnOnce() -> R) -> R {
     let _restore = Restore(ALONE.replace(true));
     f()
 }
+
+/// How often work was shared among threads, for the test that no bit depends on their number.
+pub(crate) static SHARED: AtomicUsize = AtomicUsize::new(0);
 
 static TEAM: RwLock<Option<Team>> = RwLock::new(None);
 
@@ -88,7 +94,10 @@ impl Team {
     /// Calls `f` with each number below `pieces`.
     fn share(&self, pieces: usize, f: &(dyn Fn(usize) + Sync)) {
         match &self.helpers {
-            Some(helpers) if pieces > 1 => helpers.share(pieces, f),
+            Some(helpers) if pieces > 1 => {
+                SHARED.fetch_add(1, Ordering::Relaxed);
+                helpers.share(pieces, f);
+            }
             _ => (0..pieces).for_each(f),
         }
     }
