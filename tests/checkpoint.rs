@@ -1,27 +1,16 @@
 //! A run that goes on from a checkpoint has the bits of one that was not stopped; what is damaged or belongs to another run is
 //! refused, and nothing is changed then.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use precast::{
     io::weights::{self, LoadOptions},
     prelude::*,
 };
 
-/// A file of its own for one test, removed at the end.
-struct File(PathBuf);
-
-impl File {
-    fn new(test: &str) -> Self {
-        File(std::env::temp_dir().join(format!("precast-checkpoint-{test}-{}.safetensors", std::process::id())))
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
+#[path = "common/folder.rs"]
+mod folder;
+use folder::Folder;
 
 /// A network with running statistics, dropout and a parameter that is there twice.
 fn net(seed: u64) -> Child {
@@ -124,7 +113,8 @@ impl Run {
 #[test]
 fn a_run_goes_on_with_the_same_bits() {
     for way in WAYS {
-        let File(ref file) = File::new(&format!("{way:?}").replace(['(', ')'], "-"));
+        let folder = Folder::new(&format!("checkpoint-{way:?}").replace(['(', ')'], "-"));
+        let file = &folder.at("run.safetensors");
         let mut whole = Run::new(way, 1);
         whole.train(9);
         for stop in [0, 1, 4, 8] {
@@ -146,7 +136,8 @@ fn several_optimizers_and_a_policy_are_kept() {
     let net = net(1);
     let (one, two) = (Sgd::new(net.params(), 0.1).momentum(0.9), Adam::new(net.params(), 0.1));
     let policy = Policy::named("o2-bf16").unwrap();
-    let File(ref path) = File::new("several");
+    let folder = Folder::new("several");
+    let path = &folder.at("run.safetensors");
     Checkpoint::of(&net, &[&one, &two], &LossScale::none()).under(&policy).unwrap().save(path).unwrap();
     let checkpoint = Checkpoint::load(path).unwrap();
     assert_eq!(checkpoint.policy().unwrap().unwrap().level, Level::O2);
@@ -207,7 +198,8 @@ fn another_run_is_refused_and_stays_as_it_was() {
 
 #[test]
 fn a_damaged_file_is_refused() {
-    let File(ref path) = File::new("damaged");
+    let folder = Folder::new("damaged");
+    let path = &folder.at("run.safetensors");
     let small = Child::new(Dense::new(2, 1, &mut Rng::seed(1)));
     let optimizer = Sgd::new(small.params(), 0.1).momentum(0.9);
     Checkpoint::of(&small, &[&optimizer], &LossScale::none()).save(path).unwrap();
@@ -235,7 +227,8 @@ fn a_damaged_file_is_refused() {
 
 #[test]
 fn weights_alone_are_no_checkpoint_and_a_checkpoint_has_weights() {
-    let File(ref path) = File::new("weights");
+    let folder = Folder::new("weights");
+    let path = &folder.at("run.safetensors");
     let mut run = Run::new(Way::Masters, 1);
     run.train(1);
     weights::save(&run.net, path).unwrap();

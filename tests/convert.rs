@@ -22,6 +22,10 @@ use precast::{
 use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
 use serde_json::{Value, json};
 
+#[path = "common/folder.rs"]
+mod folder;
+use folder::{Folder, names};
+
 thread_local! {
     static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
@@ -50,38 +54,6 @@ fn largest_block<R>(f: impl FnOnce() -> R) -> (R, usize) {
     LARGEST.set(0);
     let answer = f();
     (answer, LARGEST.get())
-}
-
-/// A folder of its own for one test, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("precast-convert-{test}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn names(&self) -> Vec<String> {
-        names(&self.0)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names
 }
 
 /// A tensor of a file that is made.

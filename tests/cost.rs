@@ -1,9 +1,12 @@
 //! `prefer: speed`: what is predicted, what stays f32 because of it, and what does not. All machines here are made up, so that
 //! every number can be reckoned by hand; what is measured of a real one is only said to be possible.
 
+#[path = "common/folder.rs"]
+mod folder;
 #[path = "common/speeds.rs"]
 mod made_up;
 
+use folder::Folder;
 use made_up::rates;
 use precast::{
     Plan,
@@ -378,8 +381,8 @@ fn what_is_missing_is_said() {
 
 #[test]
 fn speeds_are_files() {
-    let folder = std::env::temp_dir().join(format!("precast-speeds-{}", std::process::id()));
-    let file = folder.join("deep/speeds.json");
+    let folder = Folder::new("speeds");
+    let file = folder.at("deep/speeds.json");
     speeds(2.5).save(&file).unwrap();
     assert_eq!(Speeds::load(&file).unwrap(), speeds(2.5));
     let text = std::fs::read_to_string(&file).unwrap();
@@ -393,7 +396,7 @@ fn speeds_are_files() {
         let message = Speeds::load(&file).unwrap_err().to_string();
         assert!(message.contains("speeds.json") && message.contains(words), "{message}");
     }
-    std::fs::remove_dir_all(&folder).unwrap();
+    drop(folder);
     assert_eq!(Speeds::load(&file).unwrap_err().kind(), ErrorKind::Io);
 }
 

@@ -1,11 +1,15 @@
 //! The digits, and datasets cut into parts and batches.
 
-use std::{collections::BTreeMap, fs, io::Write, path::PathBuf};
+use std::{collections::BTreeMap, fs, io::Write};
 
 use precast::{
     DType, ErrorKind,
     data::{Dataset, batches_of_epoch, digits, read_digits},
 };
+
+#[path = "common/folder.rs"]
+mod folder;
+use folder::Folder;
 
 /// The counts of digits as the UCI repository and scikit-learn's documentation state them.
 #[test]
@@ -126,29 +130,13 @@ fn same_size_resize_changes_nothing() {
     assert_eq!(digits.clone().resize(8, 8).unwrap(), digits);
 }
 
-/// A file in the folder for temporary files, gone when dropped.
-struct File(PathBuf);
-
-impl File {
-    fn with(name: &str, bytes: &[u8]) -> File {
-        let path = std::env::temp_dir().join(format!("precast-{}-{name}", std::process::id()));
-        fs::write(&path, bytes).unwrap();
-        File(path)
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 #[test]
 fn a_file_of_digits_is_read_packed_or_plain() {
     let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/data/digits.csv.gz");
     assert_eq!(read_digits(packed).unwrap(), digits().unwrap());
     let row = ["16"; 64].join(",") + ",7\n";
-    let one = read_digits(&File::with("one.csv", row.as_bytes()).0).unwrap();
+    let folder = Folder::new("digits");
+    let one = read_digits(folder.file("one.csv", row)).unwrap();
     assert_eq!((one.len(), one.labels()), (1, &[7][..]));
     assert_eq!(one.batches(1).unwrap().next().unwrap().x.to_f64(), [1.0; 64]);
 }
@@ -176,12 +164,13 @@ fn what_is_no_file_of_digits_is_refused_with_its_line() {
         ("cut", cut, ""),
         ("bytes", vec![0xff, 0xfe, 0x00], "UTF-8"),
     ];
+    let folder = Folder::new("no-digits");
     for (name, bytes, part) in cases {
-        let file = File::with(name, &bytes);
-        let error = read_digits(&file.0).expect_err(name);
+        let file = folder.file(name, bytes);
+        let error = read_digits(&file).expect_err(name);
         assert_eq!(error.kind(), ErrorKind::Data, "{error}");
         let message = error.to_string();
-        assert!(message.contains(&file.0.display().to_string()) && message.contains(part), "{name}: {message}");
+        assert!(message.contains(&file.display().to_string()) && message.contains(part), "{name}: {message}");
     }
     assert_eq!(read_digits("no/such/file").unwrap_err().kind(), ErrorKind::Io);
     assert!(Dataset::new(vec![1.0; 6], &[2], vec![0, 1]).is_err());
@@ -194,10 +183,11 @@ fn what_is_no_file_of_digits_is_refused_with_its_line() {
 #[test]
 #[cfg(unix)]
 fn a_file_that_is_too_long_is_not_read() {
-    let file = File::with("long.csv", b"");
+    let folder = Folder::new("long");
+    let file = folder.file("long.csv", "");
     // Longer than all memory, and empty on the disk.
-    fs::File::options().write(true).open(&file.0).unwrap().set_len(1 << 42).unwrap();
-    for path in [&*file.0, "/dev/zero".as_ref()] {
+    fs::File::options().write(true).open(&file).unwrap().set_len(1 << 42).unwrap();
+    for path in [&*file, "/dev/zero".as_ref()] {
         let error = read_digits(path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io);
         assert!(error.to_string().contains("longer than 33554432 bytes, the most that is read"), "{error}");
@@ -211,7 +201,7 @@ fn a_file_that_unpacks_without_end_is_refused() {
     for _ in 0..40 {
         packed.write_all(&[b'0'; 1 << 20]).unwrap();
     }
-    let file = File::with("bomb", &packed.finish().unwrap());
-    let message = read_digits(&file.0).unwrap_err().to_string();
+    let folder = Folder::new("bomb");
+    let message = read_digits(folder.file("bomb", packed.finish().unwrap())).unwrap_err().to_string();
     assert!(message.contains("longer than 32 MiB"), "{message}");
 }

@@ -13,6 +13,10 @@ use tracing::{
     span,
 };
 
+#[path = "common/folder.rs"]
+mod folder;
+use folder::Folder;
+
 /// Collects events as lines: `INFO plan applied level=O2 ...`.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
@@ -126,9 +130,8 @@ fn a_storm_is_one_event_for_each_skipped_step_and_one_for_each_change_of_the_sca
 
 #[test]
 fn files_are_reported_with_their_names() {
-    let folder = std::env::temp_dir().join(format!("precast-events-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let (file, policy) = (folder.join("net.safetensors"), folder.join("policy.yaml"));
+    let folder = Folder::new("events");
+    let (file, policy) = (folder.at("net.safetensors"), folder.at("policy.yaml"));
     let net = dense();
     let (_, lines) = events(|| weights::save(&net, &file));
     let bytes = fs::metadata(&file).unwrap().len();
@@ -142,7 +145,6 @@ fn files_are_reported_with_their_names() {
     fs::write(&file, "").unwrap();
     let (refused, lines) = events(|| Ok(weights::load(&net, &file)));
     assert!(refused.is_err() && lines.is_empty(), "{lines:?}");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

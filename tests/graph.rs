@@ -1,5 +1,7 @@
 //! Networks as graphs: recorded, run, written, rewritten, and as cells of a tree.
 
+#[path = "common/folder.rs"]
+mod folder;
 #[allow(dead_code, reason = "the benches use more of it")]
 #[path = "../benches/steps/nets.rs"]
 mod nets;

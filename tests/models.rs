@@ -2,6 +2,10 @@
 
 use precast::{ErrorKind, io::models, prelude::*};
 
+#[path = "common/folder.rs"]
+mod folder;
+use folder::Folder;
+
 fn error(text: &str) -> String {
     let error = models::parse(text, "net.yaml", 0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Model);
@@ -138,9 +142,8 @@ fn what_cannot_be_loaded_is_not_saved() {
 }
 
 fn limits_of_saving() {
-    let dir = std::env::temp_dir().join(format!("precast-unsaved-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let path = dir.join("net.yaml");
+    let folder = Folder::new("unsaved");
+    let path = folder.at("net.yaml");
     let refused = |net: &Child, why: &str| {
         std::fs::write(&path, "as it was").unwrap();
         for error in [models::save(net, &path).unwrap_err(), models::to_yaml(net).unwrap_err()] {
@@ -167,7 +170,6 @@ fn limits_of_saving() {
     let right = Child::of(Sequential::new((0..5_000).map(|_| dense()).collect()));
     models::save(&right, &path).unwrap();
     assert_eq!(models::load(&path, 0).unwrap().params().len(), 10_000);
-    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]
@@ -208,9 +210,8 @@ fn a_request_for_a_precision_reads_and_writes() {
 
 #[test]
 fn files_are_saved_and_loaded() {
-    let dir = std::env::temp_dir().join(format!("precast-models-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let path = dir.join("tiny.yaml");
+    let folder = Folder::new("models");
+    let path = folder.at("tiny.yaml");
     let net = Child::of(sequential![Dense::new(2, 3, &mut Rng::seed(0)), ReLU]);
     models::save(&net, &path).unwrap();
     assert!(std::fs::read_to_string(&path).unwrap().starts_with("version: 1\nname: tiny\nnet:\n  kind: Sequential\n"));
@@ -218,9 +219,8 @@ fn files_are_saved_and_loaded() {
     let weight = |net: &Child| net.named_params()[0].1.value().to_f64();
     assert_eq!(weight(&a), weight(&models::load(&path, 3).unwrap()));
     assert_ne!(weight(&a), weight(&b));
-    let error = models::load(dir.join("none.yaml"), 0).unwrap_err();
+    let error = models::load(folder.at("none.yaml"), 0).unwrap_err();
     assert!(error.kind() == ErrorKind::Io && error.to_string().contains("none.yaml"));
-    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]

@@ -16,8 +16,11 @@ use precast::{
     precision::Treatment,
 };
 
+#[path = "common/folder.rs"]
+mod folder;
 #[path = "common/golden.rs"]
 mod golden;
+use folder::Folder;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -30,11 +33,10 @@ fn shipped(name: &str) -> Policy {
 /// The name of a shipped policy helps where there is no file, and nowhere else.
 #[test]
 fn a_policy_that_comes_with_the_library_is_named_where_no_file_is() {
-    let folder = std::env::temp_dir().join(format!("precast-named-{}", std::process::id()));
-    fs::create_dir_all(folder.join("o2.yaml")).unwrap();
-    let message = |name: &str| Policy::load(folder.join(name)).unwrap_err().to_string();
+    let folder = Folder::new("named");
+    fs::create_dir(folder.at("o2.yaml")).unwrap();
+    let message = |name: &str| Policy::load(folder.at(name)).unwrap_err().to_string();
     let (missing, is_folder) = (message("o1.yaml"), message("o2.yaml"));
-    fs::remove_dir_all(&folder).unwrap();
     assert!(missing.contains("; the policy that comes with the library is `Policy::named(\"o1\")`"), "{missing}");
     assert!(!is_folder.contains("comes with the library"), "{is_folder}");
 }
@@ -496,9 +498,8 @@ fn the_loss_scale_left_out_is_the_usual_one() {
 
 #[test]
 fn files_are_saved_and_loaded() {
-    let folder = std::env::temp_dir().join(format!("precast-policy-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("policy.yaml");
+    let folder = Folder::new("policy");
+    let file = folder.at("policy.yaml");
     let policy = Policy::parse(FULL, "full").unwrap();
     policy.save(&file).unwrap();
     assert_eq!(meaning(&Policy::load(&file).unwrap()), meaning(&policy));
@@ -515,8 +516,8 @@ fn files_are_saved_and_loaded() {
     }
     #[cfg(unix)]
     assert!(Policy::load("/dev/zero").unwrap_err().to_string().contains("larger than 64 KiB"));
-    assert_eq!(Policy::load(&folder).unwrap_err().kind(), ErrorKind::Io);
-    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(Policy::load(&folder.0).unwrap_err().kind(), ErrorKind::Io);
+    drop(folder);
     assert_eq!(Policy::load(&file).unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(policy.save(&file).unwrap_err().kind(), ErrorKind::Io);
 }

@@ -8,6 +8,10 @@ use precast::{
     prelude::*,
 };
 
+#[path = "common/folder.rs"]
+mod folder;
+use folder::Folder;
+
 fn file(name: &str) -> PathBuf {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens-extra/torch/weights");
     PathBuf::from(folder).join(format!("{name}.safetensors"))
@@ -203,7 +207,8 @@ fn a_recurrent_layer_becomes_a_cell() {
 /// A preset gives way to a network that has the name itself.
 #[test]
 fn prefixes_and_older_names() {
-    let path = std::env::temp_dir().join(format!("precast-torch-names-{}.safetensors", std::process::id()));
+    let folder = Folder::new("torch-names");
+    let path = folder.at("net.safetensors");
     let (ones, zeros) = (Tensor::full(&[2], 3.0, DType::F32), Tensor::full(&[2], 4.0, DType::F32));
     weights::write(&path, [("module._orig_mod.0.gamma", &ones), ("module._orig_mod.0.beta", &zeros)]).unwrap();
     let net = Child::of(sequential![LayerNorm::new(&[2])]);
@@ -219,5 +224,4 @@ fn prefixes_and_older_names() {
     weights::write(&path, [("module.weight", &ones), ("module.bias", &zeros)]).unwrap();
     let net = Child::new(Module { module: Child::new(LayerNorm::new(&[2])) });
     assert!(weights::load_with(&net, &path, &LoadOptions::torch()).unwrap().renamed.is_empty());
-    std::fs::remove_file(path).unwrap();
 }

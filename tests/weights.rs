@@ -13,26 +13,9 @@ use precast::{
 };
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
-/// A folder of its own for one test, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("precast-weights-{test}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+#[path = "common/folder.rs"]
+mod folder;
+use folder::Folder;
 
 fn net(seed: u64) -> Child {
     let mut rng = Rng::seed(seed);
@@ -58,7 +41,7 @@ fn write(file: &PathBuf, tensors: &[(&str, &[usize], f32)]) {
 #[test]
 fn what_is_saved_is_loaded_bit_for_bit() {
     let folder = Folder::new("round");
-    let file = folder.file("a.safetensors");
+    let file = folder.at("a.safetensors");
     let (a, b) = (net(1), net(2));
     a.named_params().iter().find(|(path, _)| path == "1.running_mean").unwrap().1.set(&nan_and_subnormal()).unwrap();
     assert_ne!(bits(&a), bits(&b));
@@ -93,7 +76,7 @@ fn every_dtype_keeps_its_bits() {
     impl Forward for Table {}
 
     let folder = Folder::new("dtypes");
-    let file = folder.file("a.safetensors");
+    let file = folder.at("a.safetensors");
     let values = [1.0, -2.0, 0.0];
     let table = |zero: bool| {
         let values = if zero { [0.0; 3] } else { values };
@@ -112,21 +95,21 @@ fn every_dtype_keeps_its_bits() {
 fn adapters_change_neither_paths_nor_bytes() {
     let folder = Folder::new("adapters");
     let mut net = net(1);
-    weights::save(&net, folder.file("plain")).unwrap();
+    weights::save(&net, folder.at("plain")).unwrap();
     net.walk_mut(&mut |_, slot| {
         let cast = Cast { inward: DType::F16, outward: DType::F32 };
         slot.set_adapter(Some(precast::cell::Adapter::Cast(cast))).unwrap();
     });
     net.call(&Tensor::ones(&[1, 2], DType::F32)).unwrap();
-    weights::save(&net, folder.file("wrapped")).unwrap();
-    assert_eq!(fs::read(folder.file("plain")).unwrap(), fs::read(folder.file("wrapped")).unwrap());
+    weights::save(&net, folder.at("wrapped")).unwrap();
+    assert_eq!(fs::read(folder.at("plain")).unwrap(), fs::read(folder.at("wrapped")).unwrap());
 }
 
 /// What cells compute with is written low where every cell that has it runs low, and is not written twice where it is low.
 #[test]
 fn compute_weights_are_low_where_all_their_cells_are() {
     let folder = Folder::new("compute");
-    let file = folder.file("compute.safetensors");
+    let file = folder.at("compute.safetensors");
     let mut first = Dense::new(2, 2, &mut Rng::seed(1));
     first.bias = Some(Param::new(Tensor::zeros(&[2], DType::F16)));
     let first = Child::new(first);
@@ -155,7 +138,7 @@ fn tied_weights_are_stored_once_and_loaded_into_tied_and_untied_networks() {
         Child::of(sequential![first, ReLU, second])
     };
     let (tied, untied) = (pair(true, 1), pair(false, 2));
-    let file = folder.file("tied.safetensors");
+    let file = folder.at("tied.safetensors");
     weights::save(&tied, &file).unwrap();
     let bytes = fs::read(&file).unwrap();
     assert_eq!(SafeTensors::deserialize(&bytes).unwrap().len(), 2);
@@ -167,7 +150,7 @@ fn tied_weights_are_stored_once_and_loaded_into_tied_and_untied_networks() {
     weights::load(&untied, &file).unwrap();
     assert_eq!(bits(&untied), bits(&tied));
     // A file of that network, whose copies agree, loads into a tied one.
-    let both = folder.file("both.safetensors");
+    let both = folder.at("both.safetensors");
     weights::save(&untied, &both).unwrap();
     let other = pair(true, 3);
     weights::load(&other, &both).unwrap();
@@ -178,7 +161,7 @@ fn tied_weights_are_stored_once_and_loaded_into_tied_and_untied_networks() {
     assert!(error.contains("`0.weight` and `2.weight` are one parameter"), "{error}");
     assert_eq!(bits(&other), bits(&tied));
     // A file that names only the second path.
-    let second = folder.file("second.safetensors");
+    let second = folder.at("second.safetensors");
     write(&second, &[("2.weight", &[2, 2], 5.0), ("2.bias", &[2], 6.0)]);
     weights::load(&other, &second).unwrap();
     assert_eq!(other.named_params()[0].1.value().to_f64(), [5.0; 4]);
@@ -187,7 +170,7 @@ fn tied_weights_are_stored_once_and_loaded_into_tied_and_untied_networks() {
 #[test]
 fn what_does_not_fit_is_refused_and_nothing_is_changed() {
     let folder = Folder::new("refused");
-    let file = folder.file("w.safetensors");
+    let file = folder.at("w.safetensors");
     let net = Child::new(Dense::new(2, 3, &mut Rng::seed(1)));
     let before = bits(&net);
     let refused = |tensors: &[(&str, &[usize], f32)]| {
@@ -222,7 +205,7 @@ fn what_does_not_fit_is_refused_and_nothing_is_changed() {
 #[test]
 fn another_dtype_is_cast_only_on_request() {
     let folder = Folder::new("cast");
-    let file = folder.file("w.safetensors");
+    let file = folder.at("w.safetensors");
     let net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
     let before = bits(&net);
     let store = |dtype: Dtype, bytes: [&[u8]; 2]| {
@@ -258,7 +241,7 @@ fn another_dtype_is_cast_only_on_request() {
 #[test]
 fn damaged_files_are_refused() {
     let folder = Folder::new("damaged");
-    let file = folder.file("w.safetensors");
+    let file = folder.at("w.safetensors");
     let net = Child::new(Dense::new(2, 3, &mut Rng::seed(1)));
     let before = bits(&net);
     weights::save(&net, &file).unwrap();
@@ -278,13 +261,13 @@ fn damaged_files_are_refused() {
     refused(&[&whole[..], &[0]].concat());
     assert!(refused(&[&u64::MAX.to_le_bytes()[..], &whole[8..]].concat()).contains("header too large"));
     refused(b"version: 1\nthis is no weights file at all\n");
-    assert_eq!(weights::load(&net, folder.file("none")).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(weights::load(&net, folder.at("none")).unwrap_err().kind(), ErrorKind::Io);
 }
 
 #[test]
 fn a_file_that_cannot_be_written_stays_as_it_was() {
     let folder = Folder::new("unwritable");
-    let error = weights::save(&net(1), folder.file("no/such/folder.safetensors")).unwrap_err();
+    let error = weights::save(&net(1), folder.at("no/such/folder.safetensors")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("folder.safetensors"));
 }
@@ -305,7 +288,7 @@ fn values(net: &Child, path: &str) -> Vec<f64> {
 #[test]
 fn all_differences_are_told_at_once() {
     let folder = Folder::new("all");
-    let file = folder.file("w.safetensors");
+    let file = folder.at("w.safetensors");
     let (f16, f32) = (Tensor::ones(&[3], DType::F16), Tensor::ones(&[2, 3], DType::F32));
     // Of the right ones only `1.weight` and `1.running_mean` are there.
     let (three, six) = (Tensor::ones(&[3], DType::F32), Tensor::ones(&[3, 3], DType::F32));
@@ -333,7 +316,7 @@ fn all_differences_are_told_at_once() {
 #[test]
 fn options_fit_a_file_to_a_network_and_the_report_says_how() {
     let folder = Folder::new("options");
-    let file = folder.file("w.safetensors");
+    let file = folder.at("w.safetensors");
     // Two dense layers in one matrix `[in, out]`, which holds 1, 2, ..., under names of its own.
     let both = Tensor::from_f64(&(1..=10).map(f64::from).collect::<Vec<_>>(), &[2, 5], DType::F16).unwrap();
     let bias = Tensor::full(&[3], 0.5, DType::F32);
@@ -385,7 +368,7 @@ fn options_fit_a_file_to_a_network_and_the_report_says_how() {
 #[test]
 fn what_an_option_cannot_do_is_refused() {
     let folder = Folder::new("cannot");
-    let file = folder.file("w.safetensors");
+    let file = folder.at("w.safetensors");
     let net = Child::of(sequential![Dense::new(2, 3, &mut Rng::seed(1))]);
     weights::save(&net, &file).unwrap();
     let said = |options: LoadOptions| refused(&net, &file, &options);
@@ -428,7 +411,7 @@ fn what_an_option_cannot_do_is_refused() {
 #[test]
 fn named_tensors_are_written_and_read() {
     let folder = Folder::new("named");
-    let file = folder.file("t.safetensors");
+    let file = folder.at("t.safetensors");
     let tensors: Vec<(String, Tensor)> = (DType::ALL.into_iter())
         .map(|dtype| (format!("t.{dtype}"), Tensor::from_f64(&[1.0, 0.0], &[2, 1], dtype).unwrap()))
         .collect();
@@ -450,13 +433,13 @@ fn named_tensors_are_written_and_read() {
     fs::write(&file, safetensors::serialize([("n", view)], None).unwrap()).unwrap();
     let message = weights::read(&file).unwrap_err().to_string();
     assert!(message.contains("`n`: is I32; float64, float32"), "{message}");
-    assert_eq!(weights::read(folder.file("none")).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(weights::read(folder.at("none")).unwrap_err().kind(), ErrorKind::Io);
 }
 
 #[test]
 fn no_elements_are_split_and_transposed() {
     let folder = Folder::new("empty");
-    let file = folder.file("e.safetensors");
+    let file = folder.at("e.safetensors");
     let net = Child::of(sequential![Dense::new(3, 0, &mut Rng::seed(1))]);
     let empty = |shape: &[usize]| Tensor::zeros(shape, DType::F32);
     weights::write(&file, [("0.weight", empty(&[3, 0])), ("0.bias", empty(&[0]))]).unwrap();

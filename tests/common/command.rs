@@ -3,42 +3,15 @@
 
 use std::{
     ffi::OsStr,
-    fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output},
 };
 
 use serde_json::Value;
 
-/// A folder of its own for one test, removed at the end.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new(test: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("precast-cli-{test}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-
-    pub fn write(&self, name: &str, text: &str) -> String {
-        let file = self.0.join(name);
-        fs::write(&file, text).unwrap();
-        file.to_str().unwrap().to_string()
-    }
-
-    pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+#[path = "folder.rs"]
+mod folder;
+pub use folder::Folder;
 
 /// The command, to be run in a folder.
 pub fn command(folder: &Path, args: &[impl AsRef<OsStr>]) -> Command {

@@ -1,6 +1,6 @@
 //! Weight files of networks that are stored low.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::Path};
 
 use precast::{
     io::weights::{self, LoadOptions},
@@ -9,27 +9,12 @@ use precast::{
 };
 use safetensors::{Dtype, SafeTensors};
 
-use super::{bits, bits_of, low, net, param, rounded};
+use super::{Folder, bits, bits_of, low, net, param, rounded};
 
-/// A file of its own for one test, removed at the end.
-struct File(PathBuf);
-
-impl File {
-    fn new(test: &str) -> Self {
-        File(std::env::temp_dir().join(format!("precast-decorate-{test}-{}.safetensors", std::process::id())))
-    }
-
-    fn dtypes(&self) -> Vec<(String, Dtype)> {
-        let bytes = fs::read(&self.0).unwrap();
-        let file = SafeTensors::deserialize(&bytes).unwrap();
-        file.iter().map(|(name, view)| (name.to_string(), view.dtype())).collect()
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
+fn dtypes(file: &Path) -> Vec<(String, Dtype)> {
+    let bytes = fs::read(file).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    file.iter().map(|(name, view)| (name.to_string(), view.dtype())).collect()
 }
 
 fn cast() -> LoadOptions {
@@ -47,16 +32,17 @@ fn trained(how: Decorate) -> (Child, Vec<(String, DType, Vec<u64>)>) {
 #[test]
 fn a_file_loses_nothing_unless_asked_to() {
     for (name, how) in [("plain", low(DType::Bf16)), ("f32", low(DType::Bf16).save_dtype(DType::F32))] {
-        let file = File::new(name);
+        let folder = Folder::new(name);
+        let file = &folder.at("net.safetensors");
         let (trained, full) = trained(how);
-        weights::save(&trained, &file.0).unwrap();
-        assert!(file.dtypes().iter().all(|(_, dtype)| *dtype == Dtype::F32));
+        weights::save(&trained, file).unwrap();
+        assert!(dtypes(file).iter().all(|(_, dtype)| *dtype == Dtype::F32));
         // Into an f32 network, and into one that is stored low and has masters, without a cast: nothing is rounded away.
         let (fresh, other) = (net(2), net(3));
-        weights::load(&fresh, &file.0).unwrap();
+        weights::load(&fresh, file).unwrap();
         assert_eq!(bits(&fresh), full);
         let decorated = decorate(&other, low(DType::F16)).unwrap();
-        weights::load(&other, &file.0).unwrap();
+        weights::load(&other, file).unwrap();
         assert_ne!(bits(&other), full);
         decorated.undo();
         assert_eq!(bits(&other), full);
@@ -65,16 +51,17 @@ fn a_file_loses_nothing_unless_asked_to() {
 
 #[test]
 fn saved_low_a_file_is_half_as_large_and_says_what_it_lost() {
-    let file = File::new("low");
+    let folder = Folder::new("low");
+    let file = &folder.at("net.safetensors");
     let (a, full) = trained(low(DType::F16).save_dtype(DType::F16));
-    weights::save(&a, &file.0).unwrap();
+    weights::save(&a, file).unwrap();
     // The kept norms, too.
-    assert!(file.dtypes().iter().all(|(_, dtype)| *dtype == Dtype::F16));
+    assert!(dtypes(file).iter().all(|(_, dtype)| *dtype == Dtype::F16));
     let b = net(2);
-    let message = weights::load(&b, &file.0).unwrap_err().to_string();
+    let message = weights::load(&b, file).unwrap_err().to_string();
     assert!(message.contains("is float16; the network's is float32; `LoadOptions::cast`"), "{message}");
     decorate(&b, low(DType::F16)).unwrap();
-    weights::load_with(&b, &file.0, &cast()).unwrap();
+    weights::load_with(&b, file, &cast()).unwrap();
     for (path, _, numbers) in full {
         let expected: Vec<f64> = numbers.into_iter().map(|x| rounded(f64::from_bits(x), DType::F16)).collect();
         let loaded = param(&b, &path);
@@ -86,7 +73,8 @@ fn saved_low_a_file_is_half_as_large_and_says_what_it_lost() {
 
 #[test]
 fn a_run_goes_on_from_a_file_as_if_it_had_not_been_stopped() {
-    let file = File::new("resume");
+    let folder = Folder::new("resume");
+    let file = &folder.at("net.safetensors");
     let stored = || {
         let net = net(1);
         decorate(&net, low(DType::Bf16)).unwrap();
@@ -104,8 +92,8 @@ fn a_run_goes_on_from_a_file_as_if_it_had_not_been_stopped() {
     let (whole, first, second) = (stored(), stored(), stored());
     steps(&whole, 6);
     steps(&first, 3);
-    weights::save(&first, &file.0).unwrap();
-    weights::load(&second, &file.0).unwrap();
+    weights::save(&first, file).unwrap();
+    weights::load(&second, file).unwrap();
     steps(&second, 3);
     assert_eq!(bits(&second), bits(&whole));
     let masters = |net: &Child| -> Vec<_> {
@@ -121,42 +109,44 @@ fn the_master_is_rounded_once_to_the_dtype_of_the_file() {
     for (saved, expected) in
         [(DType::F16, 1.0 + 2f64.powi(-10)), (DType::Bf16, 1.0), (DType::F32, number), (DType::F64, number)]
     {
-        let file = File::new(saved.name());
+        let folder = Folder::new(saved.name());
+        let file = &folder.at("net.safetensors");
         let net = Child::of(sequential![Dense::new(1, 1, &mut Rng::seed(1)), BatchNorm1d::new(1)]);
         param(&net, "0.bias").set(&Tensor::full(&[1], number, DType::F32)).unwrap();
         param(&net, "1.running_mean").set(&Tensor::full(&[1], number, DType::F32)).unwrap();
         let decorated = decorate(&net, low(DType::Bf16).save_dtype(saved)).unwrap();
-        weights::save(&net, &file.0).unwrap();
+        weights::save(&net, file).unwrap();
         // Every parameter, also those that are stored in f32.
         let name = format!("{saved}").to_uppercase();
-        assert!(file.dtypes().iter().all(|(_, dtype)| dtype.to_string() == name), "{:?}", file.dtypes());
+        assert!(dtypes(file).iter().all(|(_, dtype)| dtype.to_string() == name), "{:?}", dtypes(file));
         let read = Child::of(sequential![Dense::new(1, 1, &mut Rng::seed(2)), BatchNorm1d::new(1)]);
-        weights::load_with(&read, &file.0, &cast()).unwrap();
+        weights::load_with(&read, file, &cast()).unwrap();
         for path in ["0.bias", "1.running_mean"] {
             assert_eq!(param(&read, path).value().item().unwrap(), expected, "{path} {saved}");
         }
         // What is saved is not changed by it, and undoing forgets the dtype of the file.
         decorated.undo();
-        weights::save(&net, &file.0).unwrap();
-        assert!(file.dtypes().iter().all(|(_, dtype)| *dtype == Dtype::F32));
+        weights::save(&net, file).unwrap();
+        assert!(dtypes(file).iter().all(|(_, dtype)| *dtype == Dtype::F32));
         assert_eq!(param(&net, "0.bias").value().item().unwrap(), number);
     }
 }
 
 #[test]
 fn without_masters_the_low_number_is_saved_and_casts_are_asked_for() {
-    let file = File::new("without");
+    let folder = Folder::new("without");
+    let file = &folder.at("net.safetensors");
     let (a, b) = (net(1), net(2));
     let before = param(&a, "0.weight").value().to_f64();
     let how = || low(DType::Bf16).masters(false).save_dtype(DType::F32);
     decorate(&a, how()).unwrap();
-    weights::save(&a, &file.0).unwrap();
+    weights::save(&a, file).unwrap();
     decorate(&b, how()).unwrap();
     let untouched = bits(&b);
-    let message = weights::load(&b, &file.0).unwrap_err().to_string();
+    let message = weights::load(&b, file).unwrap_err().to_string();
     assert!(message.contains("is float32; the network's is bfloat16; `LoadOptions::cast`"), "{message}");
     assert_eq!(bits(&b), untouched);
-    weights::load_with(&b, &file.0, &cast()).unwrap();
+    weights::load_with(&b, file, &cast()).unwrap();
     assert_eq!(bits(&a), bits(&b));
     let expected: Vec<f64> = before.into_iter().map(|x| rounded(x, DType::Bf16)).collect();
     assert_eq!(param(&b, "0.weight").value().to_f64(), expected);
@@ -164,10 +154,11 @@ fn without_masters_the_low_number_is_saved_and_casts_are_asked_for() {
 
 #[test]
 fn a_cast_into_a_master_keeps_its_bits() {
-    let file = File::new("cast");
+    let folder = Folder::new("cast");
+    let file = &folder.at("net.safetensors");
     let (a, b) = (net(1), net(2));
-    weights::save(&a, &file.0).unwrap();
+    weights::save(&a, file).unwrap();
     decorate(&b, Decorate::new(DType::F16)).unwrap();
-    weights::load_with(&b, &file.0, &cast()).unwrap();
+    weights::load_with(&b, file, &cast()).unwrap();
     assert_eq!(bits_of(&param(&b, "0.weight").master().unwrap()), bits_of(&param(&a, "0.weight").value()));
 }

@@ -6,6 +6,10 @@ mod training;
 
 use precast::{cell::AsCell, layers::Init, prelude::*, rewrite::Decorate};
 
+#[path = "../common/folder.rs"]
+mod folder;
+use folder::Folder;
+
 /// Layers that are stored low, norms that the pack keeps in f32 for one dtype or for both, and buffers.
 fn net(seed: u64) -> Child {
     let mut rng = Rng::seed(seed);

@@ -7,6 +7,7 @@ use precast::{
 };
 
 use super::{
+    folder::Folder,
     nets::{self, Task},
     tensors::bits,
 };
@@ -59,15 +60,13 @@ fn a_graph_cell_goes_through_files() {
     let (mut net, x) = lenet5();
     net.set_train(true);
     let low = rewrite(&mut net, std::slice::from_ref(&x), &Policy::named("graph").unwrap()).unwrap();
-    let folder = std::env::temp_dir().join(format!("precast-graph-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("weights.safetensors");
+    let folder = Folder::new("graph");
+    let file = folder.at("weights.safetensors");
     weights::save(&low, &file).unwrap();
     let json = serde_json::to_string(&low.erase()).unwrap();
     assert!(json.starts_with(r#"{"kind":"GraphCell""#), "{}", &json[..60]);
     let read: Child = serde_json::from_str(&json).unwrap();
     weights::load(&read, &file).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
     let low = rewrite(&mut net, std::slice::from_ref(&x), &Policy::named("graph").unwrap()).unwrap();
     assert_eq!(bits(&read.call(&x).unwrap()), bits(&low.call(&x).unwrap()));
     // Weights of the network fit the graph: the paths are the same.

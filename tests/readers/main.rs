@@ -9,37 +9,13 @@ mod npy;
 mod source;
 mod text;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use precast::data::Dataset;
 
-/// A folder of its own for one test, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("precast-readers-{test}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-
-    /// Writes a file, with the folders in which it lies.
-    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, bytes).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+#[path = "../common/folder.rs"]
+mod folder;
+use folder::Folder;
 
 fn files() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/readers/files"))

@@ -1,0 +1,55 @@
+//! A folder of its own for one test.
+#![allow(dead_code, reason = "no target uses all of it")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Made empty, and removed at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("precast-{test}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    /// The path of a file or a folder inside.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file, with the folders in which it lies.
+    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.at(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// Writes a file; returns its path as the argument of a command.
+    pub fn write(&self, name: &str, text: &str) -> String {
+        self.file(name, text).to_str().unwrap().to_string()
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        names(&self.0)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What is in a folder, sorted.
+pub fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = entries.collect();
+    names.sort();
+    names
+}
