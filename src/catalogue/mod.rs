@@ -259,6 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "so many names take Miri an hour")]
     fn every_op_can_be_named_alone() {
         for op in Op::ALL {
             assert_eq!(Op::named(&op.unambiguous_name(None)).unwrap(), [*op]);

@@ -24,8 +24,9 @@ fn run(transpose: bool, inputs: &[Tensor]) -> Result<Tensor> {
 fn convolutions_of_no_channels_and_no_images() {
     // Images, channels in, channels out.
     let sizes = [(2, 0, 3), (2, 3, 0), (0, 2, 3), (2, 0, 0), (0, 0, 0), (1, 0, 40), (1, 40, 0)];
+    let axes = if cfg!(miri) { 1..=1 } else { 1..=3 };
     for (n, from, to) in sizes {
-        for axes in 1..=3 {
+        for axes in axes.clone() {
             for (transpose, with_bias) in [(false, false), (false, true), (true, false), (true, true)] {
                 for dtype in FLOATS {
                     let channels = if transpose { [from, to] } else { [to, from] };

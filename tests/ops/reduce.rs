@@ -64,8 +64,9 @@ fn known_values() -> Result<()> {
 #[test]
 fn sums_of_16_bit_numbers_are_kept_in_f32_and_rounded_once() -> Result<()> {
     // Added up in f16, a sum of ones stays at 2048.
-    assert_eq!(Tensor::ones(&[40_000], DType::F16).sum_all()?.item()?, 40_000.0);
-    assert_eq!(Tensor::full(&[100_000], 1.5, DType::F16).mean_all()?.item()?, 1.5);
+    let many = if cfg!(miri) { 4_000 } else { 40_000 };
+    assert_eq!(Tensor::ones(&[many], DType::F16).sum_all()?.item()?, many as f64);
+    assert_eq!(Tensor::full(&[5 * many / 2], 1.5, DType::F16).mean_all()?.item()?, 1.5);
     let data: Vec<f16> = (0..1000).map(|i| f16::from_f32((i as f32 * 0.7).sin() * 3.0)).collect();
     let (low, full) = (of(&data, &[10, 100]), of(&data, &[10, 100]).cast(DType::F32));
     type Reduce = fn(&Tensor) -> Result<Tensor>;

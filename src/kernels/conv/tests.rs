@@ -31,7 +31,7 @@ fn geometry(batch: usize, groups: usize, channels: (usize, usize), axes: [[usize
 
 fn geometries() -> Vec<Geometry> {
     let one = [1, 1, 1, 1, 0, 0];
-    vec![
+    let mut all = vec![
         geometry(2, 1, (1, 1), [one, one, one]),
         geometry(2, 1, (1, 6), [one, [9, 5, 1, 1, 2, 2], [28, 5, 1, 1, 2, 2]]),
         geometry(3, 1, (6, 16), [one, [5, 5, 1, 1, 0, 0], [14, 5, 1, 1, 0, 0]]),
@@ -46,7 +46,10 @@ fn geometries() -> Vec<Geometry> {
         geometry(2, 1, (3, 4), [one, one, [40, 4, 3, 2, 5, 2]]),
         geometry(2, 1, (2, 3), [[4, 2, 1, 1, 0, 1], [5, 3, 2, 1, 1, 1], [6, 3, 1, 2, 2, 2]]),
         geometry(1, 1, (1, 2), [[7, 7, 1, 1, 3, 3], [7, 7, 1, 1, 3, 3], [8, 7, 1, 1, 3, 3]]),
-    ]
+    ];
+    // Miri takes minutes for the large ones.
+    all.retain(|g| !cfg!(miri) || g.work() < 5000);
+    all
 }
 
 /// Calls `f(output, row of the im2col matrix, pixel)` with every pixel that an output's patch has, as places in the
@@ -263,6 +266,7 @@ fn a_sum_that_underflows_is_positive_without_a_bias() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "what is worth two threads takes Miri an hour")]
 fn the_number_of_threads_changes_no_bit() {
     the_same_with_threads::<f16>();
     the_same_with_threads::<bf16>();

@@ -241,7 +241,8 @@ pub(super) mod tests {
 
     #[test]
     fn groups_and_blocks_are_as_numbers_at_every_length() {
-        for len in (0..200).chain([1023, 1024, 1025, 5000]) {
+        let step = if cfg!(miri) { 39 } else { 1 };
+        for len in (0..200).step_by(step).chain([1023, 1024, 1025, 5000]) {
             let x: Vec<f32> = (0..len).map(|i| (i as f32 - 90.5) * 0.037).collect();
             check(&x);
             check(&x.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>());
@@ -251,7 +252,8 @@ pub(super) mod tests {
 
     #[test]
     fn groups_and_blocks_are_as_numbers_for_every_16_bit_number() {
-        check(&(0..=u16::MAX).map(f16::from_bits).collect::<Vec<_>>());
-        check(&(0..=u16::MAX).map(bf16::from_bits).collect::<Vec<_>>());
+        let all = || (0..=u16::MAX).step_by(if cfg!(miri) { 301 } else { 1 });
+        check(&all().map(f16::from_bits).collect::<Vec<_>>());
+        check(&all().map(bf16::from_bits).collect::<Vec<_>>());
     }
 }

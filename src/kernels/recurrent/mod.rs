@@ -122,7 +122,8 @@ mod tests {
                 (all_bits::<f32>(gating), all_bits::<bf16>(gating))
             };
             let alone = run(1);
-            assert!([2, 3].map(run).into_iter().all(|several| several == alone), "{gating:?}");
+            let counts: &[usize] = if cfg!(miri) { &[2] } else { &[2, 3] };
+            assert!(counts.iter().all(|&count| run(count) == alone), "{gating:?}");
         }
         threads::set_threads(0);
     }

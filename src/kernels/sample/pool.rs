@@ -299,7 +299,8 @@ mod tests {
     #[test]
     fn windows_together_find_what_each_finds() {
         let values = [0.0, -0.0, 1.0, 1.0, -2.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.0, -f32::NAN];
-        for (input, kernel, step) in (1..60)
+        let longest = if cfg!(miri) { 8 } else { 60 };
+        for (input, kernel, step) in (1..longest)
             .flat_map(|input| (1..=input.min(5)).flat_map(move |kernel| (1..5).map(move |step| (input, kernel, step))))
         {
             let windows = [axis(2, 2, 1), axis(4, 2, step.min(2)), axis(input, kernel, step)];
