@@ -281,7 +281,7 @@ mod tests {
     use half::{bf16, f16};
 
     use super::*;
-    use crate::kernels::{float::Float, simd::vectorized};
+    use crate::kernels::{cast::Convert, float::Float, simd::vectorized};
 
     /// A function in f32 and in f64.
     type Function = (&'static str, fn(&mut [f32]), fn(f64) -> f64);
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn errors_are_small_over_a_sample_of_all_f32() {
-        hold(8191);
+        hold(if cfg!(miri) { 8191 << 7 } else { 8191 });
     }
 
     #[test]
@@ -390,7 +390,8 @@ mod tests {
 
     #[test]
     fn raised_exponentials_are_near_the_exact_ones() {
-        let x: Vec<f32> = (0..=(105f32).to_bits()).step_by(1021).map(|bits| -f32::from_bits(bits)).collect();
+        let step = if cfg!(miri) { 1021 << 7 } else { 1021 };
+        let x: Vec<f32> = (0..=(105f32).to_bits()).step_by(step).map(|bits| -f32::from_bits(bits)).collect();
         let mut y = x.clone();
         vectorized(|| y.iter_mut().for_each(|y| *y = raised_exp(*y)));
         let mut worst = 0f64;
@@ -405,15 +406,20 @@ mod tests {
         assert!(raised_exp(f32::NAN).is_nan() && raised_exp(-f32::NAN).is_nan());
     }
 
-    /// How many of all 2^16 inputs of a format give another number than the exact result rounded once.
-    fn misrounded<T: Float<Wide = f32>>(
-        all: impl Iterator<Item = T>,
-        (_, f, exact): Function,
-        round: fn(f64) -> T,
-    ) -> usize {
+    /// How many of these inputs of a format give another number than the exact result rounded once.
+    fn misrounded<T: Float<Wide = f32>>(all: impl Iterator<Item = T>, (_, f, exact): Function) -> usize
+    where
+        f64: Convert<T>,
+    {
         let x: Vec<T> = all.collect();
         let mut y: Vec<f32> = x.iter().map(|x| x.widen()).collect();
         f(&mut y);
+        // `half`'s own `from_f64` rounds twice, or truncates first, as the machine goes.
+        let round = |exact: f64| {
+            let mut rounded = [T::narrow(0.0)];
+            f64::convert(&[exact], &mut rounded);
+            rounded[0]
+        };
         let same = |x: &T, y: f32| {
             let (got, want) = (T::narrow(y).widen(), round(exact(f64::from(x.widen()))).widen());
             got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan()
@@ -423,9 +429,11 @@ mod tests {
 
     #[test]
     fn results_of_16_bit_inputs_are_the_exact_ones_rounded() {
+        let step = if cfg!(miri) { 37 } else { 1 };
         for function in FUNCTIONS {
-            let half = misrounded((0..=u16::MAX).map(f16::from_bits), function, f16::from_f64);
-            let brain = misrounded((0..=u16::MAX).map(bf16::from_bits), function, bf16::from_f64);
+            let bits = || (0..=u16::MAX).step_by(step);
+            let half = misrounded(bits().map(f16::from_bits), function);
+            let brain = misrounded(bits().map(bf16::from_bits), function);
             // An f32 in the middle between two neighbours may stand for an exact result beside it.
             println!("{}: {half} {brain}", function.0);
             assert!(half <= 8 && brain <= 8, "{}: {half} of f16 and {brain} of bf16", function.0);

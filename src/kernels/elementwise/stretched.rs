@@ -85,8 +85,9 @@ mod tests {
 
     #[test]
     fn stretched_slices_are_as_numbers() {
-        let to = [3, 700, 5];
-        let shapes: [&[usize]; 6] = [&[3, 700, 5], &[5], &[700, 1], &[3, 1, 5], &[1], &[3, 1, 1]];
+        let long = if cfg!(miri) { 70 } else { 700 };
+        let to = [3, long, 5];
+        let shapes: [&[usize]; 6] = [&to, &[5], &[long, 1], &[3, 1, 5], &[1], &[3, 1, 1]];
         for a in shapes {
             for b in shapes {
                 let numbers = |shape: &[usize], factor: f32| -> Vec<f16> {
