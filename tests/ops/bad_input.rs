@@ -9,7 +9,8 @@ fn nothing_panics() {
     let odd = [0, 1, 2, 3, 5, 1 << 33, usize::MAX];
     let numbers = [0.0, 1.0, -1.0, 0.5, 1e300, f64::INFINITY, f64::NAN];
     let (mut fine, mut refused) = (0, 0);
-    for case in 0..2000 {
+    let cases = if cfg!(miri) { 20 } else { 2000 };
+    for case in 0..cases {
         let mut draw = Draw::new(case);
         let tensor = |draw: &mut Draw, most: usize| {
             let rank = draw.size(0..=most);
@@ -106,5 +107,5 @@ fn nothing_panics() {
             }
         }
     }
-    assert!(fine > 20_000 && refused > 20_000, "{fine} went well, {refused} were refused");
+    assert!(fine > 10 * cases && refused > 10 * cases, "{fine} went well, {refused} were refused");
 }

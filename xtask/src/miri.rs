@@ -8,8 +8,7 @@ use crate::{
 pub const ABOUT: &str =
     "tests under Miri: of memory, threads, casts, tensors, or of floors 0 to 2 [--all] [--if-present]";
 
-/// Unit tests, and tests of `tests/ops`, of the code that handles pointers and threads. They take a few minutes. Elementwise
-/// functions are left out, because some of libm's are assembly, which Miri cannot run.
+/// Unit tests, and tests of `tests/ops`, of the code that handles pointers and threads. They take a few minutes.
 const UNITS: &[&str] = &["kernels::threads", "kernels::memory", "kernels::cast"];
 const OPS: &[&str] = &["elementwise::operators", "index_and_resample::what_is_put", "reduce::known_values"];
 
@@ -39,7 +38,9 @@ pub fn run(words: &[String]) -> Result {
 }
 
 fn test(target: &[&str], filters: &[&str]) -> Result {
-    let arguments = [&["+nightly", "miri", "test"], target, &["--"], filters].concat();
+    // By default some of libm's functions are assembly, which Miri cannot run.
+    let command = ["+nightly", "miri", "test", "--features", "libm/force-soft-floats"];
+    let arguments = [&command, target, &["--"], filters].concat();
     // Tests read files and the environment, so isolation is off. With three CPUs, helper threads also wait by spinning. They
     // live as long as the process, which Miri would report as a leak. By default Miri makes float functions inexact on purpose.
     let flags = "-Zmiri-disable-isolation -Zmiri-num-cpus=3 -Zmiri-ignore-leaks \

@@ -197,7 +197,7 @@ mod tests {
             for (code, &number) in map.numbers.iter().enumerate() {
                 assert_eq!(usize::from(map.nearest.code(number)), code);
             }
-            for i in -20000..=20000i16 {
+            for i in (-20000..=20000i16).step_by(if cfg!(miri) { 401 } else { 1 }) {
                 let x = f32::from(i) / 20000.0;
                 let x = if i % 2 == 0 { x } else { x * x * x * x };
                 let distance = |number: f32| (number - x).abs();
