@@ -114,18 +114,21 @@ pub fn gradients(inputs: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> 
     if reached { Ok(worst) } else { Err(unreached("")) }
 }
 
-/// Compares the gradients of `sum(f(inputs) * r)` when f runs in `low` with those when it runs in f32, on inputs that
-/// both can hold. The disagreement is in units of the format's epsilon times the largest f32 gradient of that input: an op
-/// that computes in f32 and rounds once is off by 0.5 at most.
+/// Compares the gradients of `sum(f(inputs) * r)` when f runs in `low` with those when it runs in the dtype in which `low`
+/// is computed (f32 for 16 bit) or, where `low` is f32, in f64. The inputs are numbers that both can hold. The disagreement
+/// is in units of the format's epsilon times the largest gradient of that input in the wider dtype: a 16-bit op that
+/// computes in f32 and rounds once is off by 0.5 at most.
 ///
 /// # Errors
-/// What `f` reports; [`ErrorKind::DType`](crate::ErrorKind::DType) when `low` or the result is not floating, or no input
-/// is; [`ErrorKind::Gradient`](crate::ErrorKind::Gradient) when an input gets a gradient in one dtype and not in the other,
-/// and when no gradient reaches any input.
+/// What `f` reports; [`ErrorKind::DType`](crate::ErrorKind::DType) when `low` is none of these three, when the result is
+/// not floating, or no input is; [`ErrorKind::Gradient`](crate::ErrorKind::Gradient) when an input gets a gradient in one
+/// dtype and not in the other, and when no gradient reaches any input.
 pub fn low_gradients(inputs: &[Tensor], low: DType, f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Disagreement> {
-    if !low.is_float() {
-        return Err(Error::dtype(format!("gradients are compared in a floating dtype, not in {low}")));
-    }
+    let wide = match low {
+        DType::F16 | DType::Bf16 => DType::F32,
+        DType::F32 => DType::F64,
+        _ => return Err(Error::dtype(format!("gradients are compared in f32, f16 or bf16, not in {low}"))),
+    };
     if inputs.iter().all(|x| !x.dtype().is_float()) {
         return Err(Error::dtype(format!("no input is floating; the inputs are {}", dtypes(inputs))));
     }
@@ -141,15 +144,15 @@ pub fn low_gradients(inputs: &[Tensor], low: DType, f: impl Fn(&[Tensor]) -> Res
         let grads = y.backward_from(&weights)?;
         Ok(leaves.iter().map(|x| grads.of(x).map(|grad| grad.to_f64())).collect())
     };
-    let (full, lowered) = (run(DType::F32)?, run(low)?);
+    let (full, lowered) = (run(wide)?, run(low)?);
     let mut worst = Disagreement::NONE;
     let mut reached = false;
     for (input, pair) in full.iter().zip(&lowered).enumerate() {
         let (full, lowered) = match pair {
             (Some(full), Some(lowered)) => (full, lowered),
             (None, None) => continue,
-            (Some(_), None) => return Err(one_sided(input, DType::F32, low)),
-            (None, Some(_)) => return Err(one_sided(input, low, DType::F32)),
+            (Some(_), None) => return Err(one_sided(input, wide, low)),
+            (None, Some(_)) => return Err(one_sided(input, low, wide)),
         };
         reached = true;
         let scale = full.iter().fold(f64::MIN_POSITIVE, |m, g| m.max(g.abs())) * low.epsilon();
@@ -158,7 +161,7 @@ pub fn low_gradients(inputs: &[Tensor], low: DType, f: impl Fn(&[Tensor]) -> Res
             worst = worst.or(Disagreement { relative, input, element, found, expected });
         }
     }
-    if reached { Ok(worst) } else { Err(unreached(&format!(" in {low} or f32"))) }
+    if reached { Ok(worst) } else { Err(unreached(&format!(" in {low} or {wide}"))) }
 }
 
 /// Compares second derivatives with central differences in f64: the gradients of `sum(g * s)`, where g are the gradients

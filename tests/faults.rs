@@ -54,40 +54,69 @@ fn a_folder_that_cannot_be_written_is_refused_before_training() {
     assert_eq!(fs::read_dir(folder.0.join("weights")).unwrap().count(), 1, "trying leaves nothing");
 }
 
-/// On a disk of 64 KiB, where one can be mounted; elsewhere `files` tests a writer that fails.
-#[test]
-#[cfg(target_os = "linux")]
-fn a_full_disk_costs_the_files_that_do_not_fit_and_nothing_else() {
-    use std::process::Command;
-    struct Mounted<'a>(&'a Path);
-    impl Drop for Mounted<'_> {
-        fn drop(&mut self) {
-            let _ = Command::new("umount").arg(self.0).status();
+/// A file of metrics that is longer than a file may be, or than the disk has room for; all others fit.
+#[cfg(unix)]
+mod writes {
+    use std::{
+        fs,
+        path::Path,
+        process::{Command, Output},
+    };
+
+    use crate::command::{Folder, precast_in};
+
+    const LONG: [&str; 9] = ["train", "mlp", "--epochs", "4", "--examples", "1200", "-p", "o0", "--quiet"];
+    const OLD: &str = r#"{"runs": "of yesterday"}"#;
+
+    /// The file that cannot be written costs itself and nothing else, and what was there before it stays.
+    fn check(out: &Path, output: Output, why: &str) {
+        let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stdout.contains("| o0 "), "the table is printed: {stdout}");
+        assert!(stderr.contains("precast-out/metrics.json: ") && stderr.contains(why), "{stderr}");
+        assert!(stdout.contains("written: precast-out/plans.txt"), "what fits is written: {stdout}");
+        assert_eq!(fs::read_to_string(out.join("metrics.json")).unwrap(), OLD);
+        let names = || fs::read_dir(out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert!(names().all(|name| !name.ends_with(".tmp")), "{:?}", names().collect::<Vec<_>>());
+    }
+
+    /// A limit of 4 KiB for a file, which the shell sets for the command.
+    #[test]
+    fn that_fail_cost_the_file_and_nothing_else() {
+        let folder = Folder::new("limited");
+        let out = folder.0.join("precast-out");
+        fs::create_dir(&out).unwrap();
+        fs::write(out.join("metrics.json"), OLD).unwrap();
+        let limited = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
+        let precast = env!("CARGO_BIN_EXE_precast");
+        let run = Command::new("sh").args(["-c", limited, "sh", precast]).args(LONG).current_dir(&folder.0).output();
+        check(&out, run.unwrap(), "large");
+    }
+
+    /// A disk of 64 KiB, where one can be mounted.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn on_a_full_disk_cost_the_file_and_nothing_else() {
+        struct Mounted<'a>(&'a Path);
+        impl Drop for Mounted<'_> {
+            fn drop(&mut self) {
+                let _ = Command::new("umount").arg(self.0).status();
+            }
         }
-    }
 
-    let folder = Folder::new("full-disk");
-    let out = folder.0.join("precast-out");
-    fs::create_dir(&out).unwrap();
-    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&out).output();
-    if !mount.is_ok_and(|mount| mount.status.success()) {
-        println!("no small disk can be mounted here");
-        return;
+        let folder = Folder::new("full-disk");
+        let out = folder.0.join("precast-out");
+        fs::create_dir(&out).unwrap();
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&out).output();
+        if !mount.is_ok_and(|mount| mount.status.success()) {
+            println!("no small disk can be mounted here");
+            return;
+        }
+        let _mounted = Mounted(&out);
+        fs::write(out.join("metrics.json"), OLD).unwrap();
+        fs::write(out.join("filler"), [0; 48 << 10]).unwrap();
+        check(&out, precast_in(&folder.0, &LONG), "space");
     }
-    let _mounted = Mounted(&out);
-    let old = r#"{"runs": "of yesterday"}"#;
-    fs::write(out.join("metrics.json"), old).unwrap();
-    fs::write(out.join("filler"), [0; 48 << 10]).unwrap();
-
-    let output = precast_in(&folder.0, &["train", "mlp", "--epochs", "4", "--examples", "1200", "-p", "o0", "--quiet"]);
-    let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stdout.contains("| o0 "), "the table is printed: {stdout}");
-    assert!(stderr.contains("precast-out/metrics.json: ") && stderr.contains("space"), "{stderr}");
-    assert!(stdout.contains("written: precast-out/plans.txt"), "what fits on the disk is written: {stdout}");
-    assert_eq!(fs::read_to_string(out.join("metrics.json")).unwrap(), old);
-    let names = || fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    assert!(names().all(|name| !name.ends_with(".tmp")), "{:?}", names().collect::<Vec<_>>());
 }
 
 #[test]
@@ -220,25 +249,4 @@ mod paths {
         let allowed = |c: char| c == '\n' || c == '\t' || !(c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'));
         assert!(svg.chars().all(allowed));
     }
-}
-
-/// A file that is written in place is half a file after a crash or on a full disk.
-#[test]
-fn no_code_but_one_function_writes_files() {
-    fn go(folder: &Path) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                go(&path);
-                continue;
-            }
-            let source = fs::read_to_string(&path).unwrap();
-            let code = source.split("#[cfg(test)]\nmod tests").next().unwrap();
-            for word in ["fs::write", "File::create", "OpenOptions", "fs::rename"] {
-                let only_here = path.ends_with("src/io/files.rs");
-                assert!(only_here || !code.contains(word), "{}: {word}", path.display());
-            }
-        }
-    }
-    go(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
 }

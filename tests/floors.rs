@@ -1,5 +1,5 @@
 //! The invariants of ARCHITECTURE.md that a test can hold: imports run downwards and in no circle, no `unsafe` outside the
-//! kernels, YAML is parsed in one place only.
+//! kernels, YAML is parsed in one place only, and so are files written.
 
 #[path = "floors/circles.rs"]
 mod circles;
@@ -265,6 +265,20 @@ fn yaml_is_parsed_in_one_place() {
         let module = module_of(&path);
         if without_tests(&code_of(&source)).contains("serde_yaml::from_") {
             assert!(module == "io", "{} parses YAML", path.display());
+        }
+    }
+}
+
+/// A file that is written in place is half a file after a crash or on a full disk.
+#[test]
+fn files_are_written_in_one_place() {
+    for (path, source) in sources() {
+        let code = without_tests(&code_of(&source));
+        for word in ["fs::write", "fs::copy", "fs::rename", "File::create", "File::options", "OpenOptions"] {
+            // The lock of a run, and its metrics, which grow by lines.
+            let grows = path.ends_with("train/folder.rs") && word == "File::options";
+            let here = path.ends_with("io/files.rs") || grows;
+            assert!(here || !code.contains(word), "{}: {word}", path.display());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Gradients of every op: a table with a row for each op that has a kernel, against central differences in f64, and in 16 bit
-//! against f32; and what checking gradients refuses.
+//! Gradients of every op: a table with a row for each op that has a kernel, against central differences in f64, in f32
+//! against f64, and in 16 bit against f32; and what checking gradients refuses.
 
 mod contract;
 mod conv;

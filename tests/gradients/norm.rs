@@ -34,6 +34,10 @@ fn params(x: &[Tensor], which: [bool; 2]) -> [Option<&Tensor>; 2] {
 
 const WHICH: [[bool; 2]; 4] = [[true, true], [true, false], [false, true], [false, false]];
 
+/// How many epsilons of f32 are lost where two numbers are normalized: both become 1 and -1, whatever they are, so the terms
+/// of their gradients cancel but for what `EPS` leaves.
+const OF_TWO: f64 = 256.0;
+
 pub fn rows() -> Vec<Row> {
     vec![
         Row::new(Op::BatchNorm, |d| {
@@ -55,6 +59,7 @@ pub fn rows() -> Vec<Row> {
                 let [gamma, beta] = params(&x[1..], which);
                 Ok(x[0].batch_norm_train(gamma, beta, EPS)?.0)
             })
+            .single(OF_TWO)
         })
         .named("training"),
         Row::new(Op::GroupNorm, |d| {
@@ -71,6 +76,7 @@ pub fn rows() -> Vec<Row> {
                 let [gamma, beta] = params(&x[1..], which);
                 x[0].instance_norm(gamma, beta, EPS)
             })
+            .single(OF_TWO)
         }),
         Row::new(Op::LayerNorm, |d| {
             let (x, which) = (leading_and_full(d), d.pick(&WHICH));

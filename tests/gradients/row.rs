@@ -16,6 +16,10 @@ use crate::{
 /// series is 1e-10 times a third derivative, and rounding in f64 is 1e-11 times the result.
 const SLOPE: f64 = 1e-6;
 
+/// What results and gradients in f32 are off those in f64, in epsilons of f32 and relative to the largest: each of some
+/// roundings is half of one, and the terms of a sum cancel in part.
+const SINGLE: f64 = 64.0;
+
 /// What a 16-bit gradient is off, in epsilons: computed in f32 and rounded once, half of one. What is above the half is what
 /// f32 loses, which is 2^-13 of an epsilon of f16 for each rounding.
 pub const ONCE: f64 = 0.505;
@@ -33,6 +37,8 @@ pub struct Case {
     slope: f64,
     /// Whether the result is the exact one, rounded once.
     once: bool,
+    /// See [`SINGLE`].
+    single: f64,
     /// How many epsilons of the 16-bit dtype its gradients may be off.
     low: f64,
     reference: Option<Box<Reference>>,
@@ -43,12 +49,18 @@ type Reference = dyn Fn(&[Tensor], DType) -> Result<Tensor>;
 
 impl Case {
     pub fn new(inputs: impl Into<Vec<Tensor>>, call: impl Fn(&[Tensor]) -> Result<Tensor> + 'static) -> Self {
-        Case { inputs: inputs.into(), call: Box::new(call), slope: SLOPE, low: ONCE, once: true, reference: None }
+        Case { inputs: inputs.into(), call: Box::new(call), slope: SLOPE, single: SINGLE, low: ONCE, once: true, reference: None }
     }
 
     /// The bound of the 16-bit gradients where more is rounded than the gradients. Say what where it is used.
     pub fn low(mut self, epsilons: f64) -> Self {
         self.low = epsilons;
+        self
+    }
+
+    /// How many epsilons of f32 its results and gradients in f32 may be off. Say why where it is used.
+    pub fn single(mut self, epsilons: f64) -> Self {
+        self.single = epsilons;
         self
     }
 
@@ -249,6 +261,7 @@ fn slopes(case: &Case, layout: Layout) -> Result<(), String> {
     if found.relative > case.slope {
         return Err(format!("in f64 {found:?}"));
     }
+    close_in_f32(case, &inputs, layout)?;
     for low in DType::LOW {
         if case.once {
             rounds_once(case, &inputs, layout, low)?;
@@ -260,6 +273,24 @@ fn slopes(case: &Case, layout: Layout) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Results and gradients in f32, which those in 16 bit are rounded from, are those in f64 of the same numbers.
+fn close_in_f32(case: &Case, inputs: &[Tensor], layout: Layout) -> Result<(), String> {
+    let run = |to: DType| {
+        let cast = |x: &Tensor| if x.dtype().is_float() { x.cast(F32).cast(to) } else { x.clone() };
+        case.run(layout, &inputs.iter().map(cast).collect::<Vec<_>>()).map_err(|e| e.to_string())
+    };
+    let (found, expected) = (run(F32)?.to_f64(), run(F64)?.to_f64());
+    let largest = expected.iter().fold(f64::MIN_POSITIVE, |most, y| most.max(y.abs()));
+    let unit = largest * F32.epsilon();
+    let off = |(y, exact): (&f64, &f64)| (y - exact).abs() / unit;
+    // The sign says that NaN is too far off, as well.
+    if let Some((y, exact)) = found.iter().zip(&expected).find(|pair| !(off(*pair) <= case.single)) {
+        return Err(format!("in f32 {y} is off {exact} by {:.2} epsilons", off((y, exact))));
+    }
+    let found = gradcheck::low_gradients(inputs, F32, |x| case.run(layout, x)).map_err(|e| e.to_string())?;
+    if found.relative > case.single { Err(format!("in f32 {found:?}")) } else { Ok(()) }
 }
 
 /// The result in 16 bit is that in f32 of the same numbers, rounded once.
