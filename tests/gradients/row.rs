@@ -49,7 +49,15 @@ type Reference = dyn Fn(&[Tensor], DType) -> Result<Tensor>;
 
 impl Case {
     pub fn new(inputs: impl Into<Vec<Tensor>>, call: impl Fn(&[Tensor]) -> Result<Tensor> + 'static) -> Self {
-        Case { inputs: inputs.into(), call: Box::new(call), slope: SLOPE, single: SINGLE, low: ONCE, once: true, reference: None }
+        Case {
+            inputs: inputs.into(),
+            call: Box::new(call),
+            slope: SLOPE,
+            single: SINGLE,
+            low: ONCE,
+            once: true,
+            reference: None,
+        }
     }
 
     /// The bound of the 16-bit gradients where more is rounded than the gradients. Say what where it is used.

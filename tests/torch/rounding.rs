@@ -266,7 +266,7 @@ fn every_16_bit_number_goes_there_and_back() {
     }
 }
 
-/// All 2^32 patterns of f32, to f16 and to bf16. Run it with `cargo test --release --test torch -- --ignored`.
+/// All 2^32 patterns of f32, to f16 and to bf16. `cargo xtask patterns` runs it.
 #[test]
 #[ignore = "a few minutes in a release build"]
 fn every_f32_number_rounds_once() {

@@ -11,6 +11,7 @@ mod mutants;
 mod mutate;
 mod nightly;
 mod package;
+mod patterns;
 mod peers;
 mod sanitizers;
 mod shell;
@@ -37,6 +38,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "mutants", about: mutants::ABOUT, run: mutants::run },
     Command { name: "mutate", about: mutate::ABOUT, run: mutate::run },
     Command { name: "package", about: package::ABOUT, run: package::run },
+    Command { name: "patterns", about: patterns::ABOUT, run: patterns::run },
     Command { name: "peers", about: peers::ABOUT, run: peers::run },
     Command { name: "tsan", about: sanitizers::TSAN, run: sanitizers::tsan },
 ];

@@ -1,0 +1,17 @@
+//! `cargo xtask patterns`: the tests that walk through all 2^32 numbers of f32.
+
+use crate::shell::{self, Result};
+
+/// What it does, in a line.
+pub const ABOUT: &str = "tests that walk through all 2^32 numbers of f32: casts to 16 bit, functions";
+
+/// Those that are ignored in an ordinary run.
+const TESTS: [&str; 2] = ["every_f32_number_rounds_once", "errors_are_small_over_all_f32"];
+
+pub fn run(words: &[String]) -> Result {
+    if let Some(word) = words.first() {
+        return Err(format!("met `{word}`; no word is allowed"));
+    }
+    let chosen = ["test", "--release", "--lib", "--test", "torch", "--", "--ignored", "--nocapture"];
+    shell::run("cargo", &[&chosen[..], &TESTS].concat(), &[])
+}
