@@ -17,17 +17,12 @@ use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
+#[path = "common/folder.rs"]
+mod folder;
 #[path = "common/metrics.rs"]
 mod metrics;
+use folder::Folder;
 use metrics::metrics;
-
-/// A folder that is not there yet.
-fn folder(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("runs").join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(folder.parent().unwrap()).unwrap();
-    folder
-}
 
 /// A network with running statistics and dropout on the digits.
 const MODEL: &str = "
@@ -62,7 +57,7 @@ fn go_on(run: &mut Run) -> Ended {
 #[test]
 fn a_run_that_is_stopped_at_any_step_ends_with_the_same_bits_and_metrics() {
     for policy in ["o0", "o2", "o2-bf16", "o1", "auto-bf16"] {
-        let whole = folder(&format!("{policy}-whole"));
+        let whole = Folder::to_come(&format!("{policy}-whole"));
         let more = ", schedule: cosine, warm_up: 3";
         let mut run = Run::begin(&file(policy, more), model(0), &whole).unwrap();
         assert_eq!(go_on(&mut run), Ended::Done);
@@ -70,7 +65,7 @@ fn a_run_that_is_stopped_at_any_step_ends_with_the_same_bits_and_metrics() {
         drop(run);
 
         // Stopped after every step, and at the end of every epoch.
-        let stopped = folder(&format!("{policy}-stopped"));
+        let stopped = Folder::to_come(&format!("{policy}-stopped"));
         let mut run = Run::begin(&file(policy, more), model(0), &stopped).unwrap();
         let mut stops = 0;
         while run.train(&mut |_| ControlFlow::Break(())).unwrap() == Ended::Interrupted {
@@ -108,13 +103,13 @@ fn a_run_that_is_stopped_once_at_a_random_step_ends_with_the_same_bits() {
              {optimizer}, storage: {storage}, schedule: cosine}}"
         );
         let file = RunFile::parse(&text, "run.yaml").unwrap();
-        let whole = folder(&format!("once-{i}-whole"));
+        let whole = Folder::to_come(&format!("once-{i}-whole"));
         let mut run = Run::begin(&file, model(i as u64), &whole).unwrap();
         assert_eq!(run.storage().is_some(), storage != "float32");
         assert_eq!(go_on(&mut run), Ended::Done);
         drop(run);
         for stop in (0..10).map(|_| rng.random_range(1..30)) {
-            let to = folder(&format!("once-{i}-stopped"));
+            let to = Folder::to_come(&format!("once-{i}-stopped"));
             let mut run = Run::begin(&file, model(i as u64), &to).unwrap();
             let mut steps = 0;
             let ended = run.train(&mut |event| {
@@ -145,7 +140,7 @@ fn parameters_are_stored_as_the_file_says() {
         ("kahan", bf16, 2),
         ("{stochastic_rounding: {exclude: ['4.**']}}", bf16, 2),
     ] {
-        let to = folder("stored");
+        let to = Folder::to_come("stored");
         let mut run = Run::begin(&file("o2-bf16", &format!(", storage: {storage}")), model(0), &to).unwrap();
         assert_eq!(go_on(&mut run), Ended::Done);
         let dense = 64 * 16 + 16;
@@ -172,7 +167,7 @@ fn parameters_are_stored_as_the_file_says() {
 
     // Without a policy that lowers, there is no low dtype but the one that is said.
     let of = |policy: &str, storage: &str| {
-        Run::begin(&file(policy, &format!(", storage: {storage}")), model(0), folder("stored-or-not"))
+        Run::begin(&file(policy, &format!(", storage: {storage}")), model(0), Folder::to_come("stored-or-not"))
     };
     let run = of("o0", "masters").unwrap();
     assert!(run.storage().is_none() && run.notes()[0].contains("level O0 lowers nothing"), "{:?}", run.notes());
@@ -190,7 +185,7 @@ fn parameters_are_stored_as_the_file_says() {
 #[test]
 #[cfg(feature = "data")]
 fn targets_are_standardized_for_training_alone() {
-    let data = folder("units-data");
+    let data = Folder::to_come("units-data");
     fs::create_dir_all(&data).unwrap();
     let rows = (0..50).map(|i| format!("{i}.0,{}.0\n", 1000 * i - 5000));
     fs::write(data.join("line.csv"), ["x,y\n".to_string()].into_iter().chain(rows).collect::<String>()).unwrap();
@@ -200,7 +195,7 @@ fn targets_are_standardized_for_training_alone() {
         data.join("line.csv").display()
     );
     let dense = |seed| Model::new(Dense::new(1, 1, &mut Rng::seed(seed))).input([1]);
-    let (to, file) = (folder("units"), RunFile::parse(&text, "run.yaml").unwrap());
+    let (to, file) = (Folder::to_come("units"), RunFile::parse(&text, "run.yaml").unwrap());
     let mut run = Run::begin(&file, dense(0), &to).unwrap();
     // Of 40 of the numbers 0 to 49.
     let by = run.target_standardization().unwrap().clone();
@@ -228,7 +223,7 @@ fn targets_are_standardized_for_training_alone() {
     assert!(score < 10.0 * best.mean_squared_error().unwrap() + 1.0, "{score} {best}");
 
     let classes = self::file("o0", ", standardize_targets: true");
-    let error = Run::begin(&classes, model(0), folder("units-classes")).unwrap_err();
+    let error = Run::begin(&classes, model(0), Folder::to_come("units-classes")).unwrap_err();
     assert_eq!(
         error.to_string(),
         "`standardize_targets`: targets that are classes have no mean; whole numbers are read as numbers with `as: numbers`"
@@ -239,7 +234,7 @@ fn targets_are_standardized_for_training_alone() {
 #[test]
 fn weights_are_exported_as_masters_as_cells_compute_and_as_both() {
     use precast::{io::weights, rewrite::SaveMode};
-    let to = folder("export");
+    let to = Folder::to_come("export");
     let more = ", storage: {masters: {exclude: ['4.**']}}";
     go_on(&mut Run::begin(&file("o2", more), model(0), &to).unwrap());
     let predictor = Predictor::of_folder(&to, model(1)).unwrap();
@@ -282,7 +277,7 @@ fn weights_are_exported_as_masters_as_cells_compute_and_as_both() {
 
 #[test]
 fn a_run_that_ended_stays_ended() {
-    let to = folder("ended");
+    let to = Folder::to_come("ended");
     let mut run = Run::begin(&file("o0", ""), model(0), &to).unwrap();
     go_on(&mut run);
     drop(run);
@@ -299,7 +294,7 @@ fn a_run_that_ended_stays_ended() {
 
 #[test]
 fn two_runs_never_share_a_folder() {
-    let to = folder("shared");
+    let to = Folder::to_come("shared");
     let mut run = Run::begin(&file("o0", ""), model(0), &to).unwrap();
     assert_eq!(run.train(&mut |_| ControlFlow::Break(())).unwrap(), Ended::Interrupted);
 
@@ -312,14 +307,14 @@ fn two_runs_never_share_a_folder() {
     Run::resume(&to, model(0)).unwrap();
 
     // What is left of a run that was killed while it began is in nobody's way.
-    let begun = folder("begun");
+    let begun = Folder::to_come("begun");
     fs::create_dir_all(&begun).unwrap();
     for name in ["policy.yaml", "plan.txt", ".precast-1-2.tmp"] {
         fs::write(begun.join(name), "half").unwrap();
     }
     go_on(&mut Run::begin(&file("o0", ""), model(0), &begun).unwrap());
 
-    let other = folder("files");
+    let other = Folder::to_come("files");
     fs::create_dir_all(&other).unwrap();
     fs::write(other.join("thesis.txt"), "all of it").unwrap();
     let error = Run::begin(&file("o1", ""), model(0), &other).unwrap_err();
@@ -331,7 +326,7 @@ fn two_runs_never_share_a_folder() {
 
 #[test]
 fn what_changed_since_the_run_began_is_refused() {
-    let to = folder("changed");
+    let to = Folder::to_come("changed");
     let mut run = Run::begin(&file("o2", ""), model(0), &to).unwrap();
     let _ = run.train(&mut |_| ControlFlow::Break(())).unwrap();
     drop(run);
@@ -369,7 +364,7 @@ fn what_changed_since_the_run_began_is_refused() {
 
 #[test]
 fn weights_and_files_that_changed_predict_nothing() {
-    let to = folder("predictions");
+    let to = Folder::to_come("predictions");
     go_on(&mut Run::begin(&file("o2-bf16", ", standardize: true"), model(0), &to).unwrap());
     let predictor = || Predictor::of_folder(&to, model(1));
     predictor().unwrap();
@@ -405,12 +400,12 @@ fn weights_and_files_that_changed_predict_nothing() {
 /// Rules know the file in which they were written, and the folder has a copy.
 #[test]
 fn a_run_under_a_policy_with_rules_goes_on() {
-    let policies = folder("policies");
+    let policies = Folder::to_come("policies");
     fs::create_dir_all(&policies).unwrap();
     let policy = policies.join("mine.yaml");
     let rules = "[{path: '0', run: float32, because: wide}, {kind: ReLU, run: float32}]";
     fs::write(&policy, format!("version: 1\nlevel: O2\ndtype: float16\nrules: {rules}\n")).unwrap();
-    let to = folder("rules");
+    let to = Folder::to_come("rules");
     let mut run = Run::begin(&file(&policy.display().to_string(), ""), model(0), &to).unwrap();
     assert_eq!(run.train(&mut |_| ControlFlow::Break(())).unwrap(), Ended::Interrupted);
     drop(run);
@@ -420,7 +415,7 @@ fn a_run_under_a_policy_with_rules_goes_on() {
 /// What is allowed, and probably not meant, is said.
 #[test]
 fn notes_tell_of_classes_that_are_not_there_and_of_a_run_that_begins_again() {
-    let to = folder("notes");
+    let to = Folder::to_come("notes");
     let eleven = || Model::parse(&MODEL.replace("out_features: 10", "out_features: 11"), "model.yaml", 0).unwrap();
     let mut run = Run::begin(&file("o2", ""), eleven(), &to).unwrap();
     let classes = "the model returns 11 numbers for each target, and there are 10 classes";
@@ -435,7 +430,7 @@ fn notes_tell_of_classes_that_are_not_there_and_of_a_run_that_begins_again() {
 
 #[test]
 fn a_damaged_checkpoint_gives_way_to_the_one_before_it_and_a_cut_line_to_nothing() {
-    let (whole, to) = (folder("undamaged"), folder("damaged"));
+    let (whole, to) = (Folder::to_come("undamaged"), Folder::to_come("damaged"));
     for to in [&whole, &to] {
         go_on(&mut Run::begin(&file("o2-bf16", ", checkpoint: {every: 4, keep: 3}"), model(0), to).unwrap());
     }
@@ -474,7 +469,7 @@ fn a_damaged_checkpoint_gives_way_to_the_one_before_it_and_a_cut_line_to_nothing
 /// A learning rate of almost nothing: no score becomes better than the first.
 #[test]
 fn patience_ends_a_run_that_does_not_become_better() {
-    let to = folder("patience");
+    let to = Folder::to_come("patience");
     let dense = || Model::new(Dense::new(64, 10, &mut Rng::seed(0))).input([64]);
     let mut run = Run::begin(&file("o0", ", lr: 1.0e-30, patience: 1"), dense(), &to).unwrap();
     assert_eq!(go_on(&mut run), Ended::NoBetter);
@@ -485,7 +480,7 @@ fn patience_ends_a_run_that_does_not_become_better() {
 
 #[test]
 fn the_best_weights_are_those_of_the_best_epoch_and_predict_as_the_network_did() {
-    let to = folder("best");
+    let to = Folder::to_come("best");
     let mut twelve = file("o2", "");
     twelve.options.epochs = 12;
     let mut run = Run::begin(&twelve, model(0), &to).unwrap();
@@ -511,7 +506,7 @@ fn the_best_weights_are_those_of_the_best_epoch_and_predict_as_the_network_did()
 
 #[test]
 fn model_and_data_that_do_not_go_together_are_refused_before_anything_is_written() {
-    let to = folder("refused");
+    let to = Folder::to_come("refused");
     let three = Model::parse(&MODEL.replace("out_features: 10", "out_features: 3"), "model.yaml", 0).unwrap();
     let error = Run::begin(&file("o2", ""), three, &to).unwrap_err();
     assert_eq!(error.to_string(), "the model returns 3 numbers for each target, and there are 10 classes");

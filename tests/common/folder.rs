@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    ops::Deref,
     path::{Path, PathBuf},
 };
 
@@ -15,6 +16,13 @@ impl Folder {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         Folder(folder)
+    }
+
+    /// As [`new`](Folder::new), but not there yet.
+    pub fn to_come(test: &str) -> Self {
+        let folder = Folder::new(test);
+        fs::remove_dir(&folder.0).unwrap();
+        folder
     }
 
     /// The path of a file or a folder inside.
@@ -37,6 +45,20 @@ impl Folder {
 
     pub fn names(&self) -> Vec<String> {
         names(&self.0)
+    }
+}
+
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Folder {
+    fn as_ref(&self) -> &Path {
+        &self.0
     }
 }
 
