@@ -5,6 +5,8 @@
 
 #[path = "common/golden.rs"]
 mod common;
+#[path = "common/left_out.rs"]
+mod left_out;
 #[path = "common/tally.rs"]
 mod tally;
 
@@ -20,6 +22,8 @@ mod differences;
 mod exact;
 #[path = "mindspore/golden.rs"]
 mod golden;
+#[path = "mindspore/kept.rs"]
+mod kept;
 #[path = "mindspore/made.rs"]
 mod made;
 #[path = "mindspore/misc.rs"]
@@ -40,7 +44,8 @@ mod unfused;
 use case::{Case, Effect};
 use compare::{Mismatch, compare};
 use differences::DIFFERENCES;
-use golden::{Golden, Lowering, lowering};
+use golden::{Golden, Lowering, Mode, lowering};
+use left_out::left_out;
 use networks::Kit;
 use precast::{DType, Op, Tensor};
 use tally::Tally;
@@ -53,12 +58,12 @@ enum Verdict {
     Fail(Vec<String>),
 }
 
-/// Judges one case, and adds to `fused` the layers that were compared with the library's own.
-fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, fused: &mut usize) -> Verdict {
+/// Judges one case as it went in one mode, and adds to `fused` the layers that were compared with the library's own.
+fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, mode: Mode, fused: &mut usize) -> Verdict {
     let Some((lowering, low)) = lowering(key) else {
         return Verdict::Fail(vec!["the case is not understood".into()]);
     };
-    let case = Case { name, net, record, lowering, low };
+    let case = Case { name, net, record, mode, lowering, low };
     let ours = case.run(Kit::Unfused);
     let mut failures = second_alone(&case);
     if let Some(frame) = precast::precision::current() {
@@ -68,6 +73,7 @@ fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, fuse
     if let Ok(ours) = &ours {
         let (_, calls) = calls::watched(|| case.run(Kit::Unfused));
         failures.extend(rule::broken(&case, ours, &calls));
+        failures.extend(kept::broken(&case, ours));
         let (layers, too_far) = own_cells(&case, ours);
         *fused += layers;
         failures.extend(too_far);
@@ -159,7 +165,8 @@ fn second_alone(case: &Case<'_>) -> Vec<String> {
 /// A result of nested tuples, called typed, has every floating tensor cast, as the recorded one.
 #[test]
 fn nested_results_keep_their_nesting() {
-    let Some(net) = Golden::read().and_then(|mut golden| golden.nets.remove("tuple_output")) else { return };
+    let Some(mut golden) = Golden::read() else { return };
+    let Some(net) = golden.nets.remove("tuple_output") else { return left_out("the network tuple_output") };
     for (key, record) in &net.cases {
         let Some((Lowering::Level(level), low)) = lowering(key) else { continue };
         let Some(out) = record.pynative.as_ref().and_then(|run| run.out.as_ref()) else { continue };
@@ -190,7 +197,7 @@ fn every_network_runs_at_every_level() {
     for (name, net) in golden.nets.iter().filter(|(name, _)| *name != "lenet5") {
         for low in [DType::F16, DType::Bf16] {
             for lowering in lowerings() {
-                let case = Case { name, net, record: &record, lowering: lowering.clone(), low };
+                let case = Case { name, net, record: &record, mode: Mode::PyNative, lowering: lowering.clone(), low };
                 let ours = case.run(Kit::Unfused).unwrap_or_else(|e| panic!("{name} {lowering:?} {low}: {e}"));
                 let dense_is_lowered = match case.effect() {
                     Effect::Nothing => false,
@@ -224,10 +231,10 @@ fn every_recorded_case() {
     let verbose = std::env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|v| v == "1");
     let mut tally = Tally::new("mindspore", "golden");
     let mut fused = 0;
-    for (name, net) in &golden.nets {
-        for (key, record) in &net.cases {
-            let case = format!("{name} {key}");
-            let line = match judge(name, key, net, record, &mut fused) {
+    let records = golden.nets.iter().flat_map(|(name, net)| net.cases.iter().map(move |case| (name, net, case)));
+    for (name, net, (key, record)) in records {
+        let mut one = |case: String, mode, fused: &mut usize| {
+            let line = match judge(name, key, net, record, mode, fused) {
                 Verdict::Agree => {
                     tally.agree(case.as_str());
                     "agree".into()
@@ -244,6 +251,11 @@ fn every_recorded_case() {
             if verbose {
                 println!("{case}: {line}");
             }
+        };
+        let (first, second) = record.modes();
+        one(format!("{name} {key}"), first, &mut fused);
+        if let Some(graph) = second {
+            one(format!("{name} {key}, as a graph"), graph, &mut 0);
         }
     }
     println!("  {fused:4} layers of the library's own, product and bias in one rounding, within 2 units each");

@@ -5,6 +5,8 @@
 #[path = "common/golden.rs"]
 mod common;
 
+#[path = "torch/custom.rs"]
+mod custom;
 #[path = "torch/forms.rs"]
 mod forms;
 #[path = "torch/nested.rs"]

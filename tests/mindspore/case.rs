@@ -11,15 +11,17 @@ use precast::{
 };
 
 use crate::{
-    golden::{CellRow, Lowering, Net, Record, dtype},
+    golden::{CellRow, Lowering, Mode, Net, Record, Run, dtype},
+    kept::param_names,
     networks::{Kit, build},
 };
 
-/// A case of the file.
+/// A case of the file, as it went in one mode.
 pub struct Case<'a> {
     pub name: &'a str,
     pub net: &'a Net,
     pub record: &'a Record,
+    pub mode: Mode,
     pub lowering: Lowering,
     pub low: DType,
 }
@@ -27,6 +29,8 @@ pub struct Case<'a> {
 /// What the network did here.
 pub struct Ours {
     pub plan: Plan,
+    /// The names of the parameters, once the network is lowered.
+    pub param_names: Vec<String>,
     pub outputs: Result<Vec<Tensor>>,
     pub trace: Trace,
 }
@@ -44,6 +48,11 @@ pub enum Effect {
 }
 
 impl Case<'_> {
+    /// What was recorded of the call in this mode.
+    pub fn recorded_run(&self) -> Option<&Run> {
+        self.record.run(self.mode)
+    }
+
     /// The lowering that is in force at the end: of two, the second.
     pub fn in_force(&self) -> Lowering {
         match &self.lowering {
@@ -98,8 +107,9 @@ impl Case<'_> {
     pub fn run_as(&self, kit: Kit, lowering: &Lowering) -> Result<Ours> {
         let mut net = self.network(kit)?;
         let plan = lower(&mut net, lowering, self.low, kit)?;
+        let param_names = param_names(&net);
         let (outputs, trace) = net.trace(|net| net.call_many(&self.inputs()));
-        Ok(Ours { plan, outputs, trace })
+        Ok(Ours { plan, param_names, outputs, trace })
     }
 
     /// The network with the recorded parameters: every one is set, and every other is tied to one that is.

@@ -8,7 +8,7 @@ use precast::{DType, Level, Op, Tensor, catalogue::System};
 use crate::{
     case::{Case, Effect},
     compare::{Mismatch, in_white_cell},
-    golden::{CellRow, Lowering, dtype},
+    golden::{CellRow, Lowering, Mode, dtype},
     replay::{How, merges, reproduces},
 };
 
@@ -188,7 +188,7 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         name: "helper functions belong to the region they are called in",
-        met: |case| matches!(case.effect(), Effect::AllBut(_)) && case.record.pynative.is_none(),
+        met: |case| matches!(case.effect(), Effect::AllBut(_)) && case.mode == Mode::Graph,
         explains: |_, mismatch| is_mixed_dtypes(mismatch),
     },
     Difference {
@@ -204,7 +204,7 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         name: "every op rounds its result",
-        met: |case| case.record.pynative.is_none(),
+        met: |case| case.mode == Mode::Graph,
         explains: |case, mismatch| matches!(mismatch, Mismatch::Value { leaf, .. } if merges(case, *leaf)),
     },
     Difference {
@@ -273,7 +273,7 @@ fn is_unlisted(case: &Case<'_>, op: Op) -> bool {
 
 /// The cell that ran before an op's own, as recorded.
 fn cell_before(case: &Case<'_>, path: &str, op: Op) -> Option<String> {
-    let rows = case.record.pynative.as_ref().or(case.record.graph.as_ref())?.ops()?;
+    let rows = case.recorded_run()?.ops()?;
     let at =
         rows.iter().position(|row| row.path == path && op.names(System::MindSpore).any(|name| name == row.name))?;
     rows[..at].iter().rev().map(|row| &row.path).find(|before| *before != path).cloned()

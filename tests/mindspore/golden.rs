@@ -47,7 +47,7 @@ enum Number {
     Named(String),
 }
 
-/// What was recorded of one way to lower a network.
+/// What was recorded of one way to lower a network. COMPARE.md names what is not read.
 #[derive(Default, Deserialize)]
 pub struct Record {
     pub convert_error: Option<Raised>,
@@ -55,6 +55,11 @@ pub struct Record {
     pub cells: Vec<CellRow>,
     #[serde(default)]
     pub param_dtypes: Vec<String>,
+    /// Written down for networks with less than 12 parameters.
+    pub param_names: Option<Vec<String>>,
+    /// The level that the network remembers, which is empty after O0 and after custom lists.
+    #[serde(rename = "_amp_level")]
+    pub level: Option<String>,
     pub pynative: Option<Run>,
     pub graph: Option<Run>,
 }
@@ -75,6 +80,15 @@ pub struct CellRow {
     pub wrappers: Vec<String>,
     pub flag: Option<String>,
     pub same_object_as: Option<String>,
+}
+
+/// The two ways in which MindSpore runs a network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// Op by op.
+    PyNative,
+    /// As one compiled graph.
+    Graph,
 }
 
 /// One call of the lowered network.
@@ -199,6 +213,24 @@ fn path_of(recorded: &str) -> String {
 }
 
 impl Record {
+    /// The call that was recorded in a mode.
+    pub fn run(&self, mode: Mode) -> Option<&Run> {
+        match mode {
+            Mode::PyNative => self.pynative.as_ref(),
+            Mode::Graph => self.graph.as_ref(),
+        }
+    }
+
+    /// The mode to compare with, and a second one if both were recorded. Where lowering failed there is none, and either
+    /// will do.
+    pub fn modes(&self) -> (Mode, Option<Mode>) {
+        match (&self.pynative, &self.graph) {
+            (Some(_), Some(_)) => (Mode::PyNative, Some(Mode::Graph)),
+            (None, Some(_)) => (Mode::Graph, None),
+            (_, None) => (Mode::PyNative, None),
+        }
+    }
+
     /// The cells with wrappers folded into the cell they wrap. A level on top of another turns the first one's wrappers
     /// into cells with the wrapped cell as `_backbone`.
     pub fn seats(&self) -> Vec<CellRow> {

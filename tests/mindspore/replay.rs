@@ -13,7 +13,7 @@ use crate::{
     calls::{self, Script},
     case::Case,
     compare::{aligned, allowed, largest_difference, our_ops, places, their_dtypes, their_ops},
-    golden::{Run, dtype},
+    golden::{Mode, Run, dtype},
     networks::Kit,
 };
 
@@ -55,7 +55,7 @@ pub fn reproduces(case: &Case<'_>, leaf: usize) -> Option<How> {
 
 /// Whether a leaf of a graph lies between what comes out when roundings between ops are left out at random.
 pub fn merges(case: &Case<'_>, leaf: usize) -> bool {
-    let graph = case.record.graph.as_ref().filter(|_| case.record.pynative.is_none());
+    let graph = case.record.graph.as_ref().filter(|_| case.mode == Mode::Graph);
     let Some(recorded) = graph.and_then(|run| Some(run.out.as_ref()?.leaves().get(leaf)?.tensor())) else {
         return false;
     };

@@ -285,6 +285,65 @@ fn slopes_at_the_ends_of_the_range() {
     }
 }
 
+/// As in torch 2.15: a gradient that overflowed on its way reaches no number on which the result does not depend.
+#[test]
+fn where_a_function_is_constant_no_gradient_passes() {
+    // The points, and whether each of their numbers gets the gradient.
+    type Flat<'a> = (&'a str, &'a [&'a [f64]], Call, &'a [&'a [bool]]);
+    let (y, n) = (true, false);
+    let cases: &[Flat] = &[
+        ("relu", &[&[-1.0, 0.0, 1.0]], |x| x[0].relu(), &[&[n, n, y]]),
+        ("relu6", &[&[-1.0, 0.0, 3.0, 6.0, 7.0]], |x| x[0].relu6(), &[&[n, n, y, n, n]]),
+        ("hard_tanh", &[&[-2.0, -1.0, 0.0, 1.0, 2.0]], |x| x[0].hard_tanh(), &[&[n, n, y, n, n]]),
+        ("hard_sigmoid", &[&[-4.0, -3.0, 0.0, 3.0, 4.0]], |x| x[0].hard_sigmoid(), &[&[n, n, y, n, n]]),
+        ("hard_swish", &[&[-4.0, -3.0, 0.0, 3.0, 4.0]], |x| x[0].hard_swish(), &[&[n, n, y, y, y]]),
+        ("softshrink", &[&[-1.0, -0.5, 0.0, 0.5, 1.0]], |x| x[0].softshrink(0.5), &[&[y, n, n, n, y]]),
+        ("clamp", &[&[-2.0, 0.0, 2.0]], |x| x[0].clamp(-1.0, 1.0), &[&[n, y, n]]),
+        ("sign", &[&[1.5, 0.0]], |x| x[0].sign(), &[&[n, n]]),
+        ("floor", &[&[1.5, 1.0]], |x| x[0].floor(), &[&[n, n]]),
+        ("ceil", &[&[1.5, 1.0]], |x| x[0].ceil(), &[&[n, n]]),
+        ("trunc", &[&[1.5, 1.0]], |x| x[0].trunc(), &[&[n, n]]),
+        ("round", &[&[1.5, 1.0]], |x| x[0].round(), &[&[n, n]]),
+        ("maximum", &[&[1.0, 2.0, 3.0], &[2.0, 2.0, 1.0]], |x| x[0].maximum(&x[1]), &[&[n, y, y], &[y, y, n]]),
+        ("minimum", &[&[1.0, 2.0, 3.0], &[2.0, 2.0, 1.0]], |x| x[0].minimum(&x[1]), &[&[y, y, n], &[n, y, y]]),
+        ("prelu", &[&[2.0, 1.0], &[0.5]], |x| x[0].prelu(&x[1]), &[&[y, y], &[n]]),
+        (
+            "hinge_embedding_loss",
+            &[&[2.0, 0.5]],
+            |x| x[0].hinge_embedding_loss(&Tensor::full(x[0].shape(), -1.0, x[0].dtype()), 1.0, NONE),
+            &[&[n, y]],
+        ),
+        (
+            "select",
+            &[&[1.0, 2.0], &[1.0, 1.0]],
+            |x| x[0].gt(&tensor(&[1.5], &x[0]))?.select(&x[0], &x[1]),
+            &[&[n, y], &[y, n]],
+        ),
+        ("masked_fill", &[&[1.0, 2.0]], |x| x[0].masked_fill(&x[0].lt(&tensor(&[1.5], &x[0]))?, 0.0), &[&[n, y]]),
+    ];
+    for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
+        for (name, points, f, passes) in cases {
+            // Long enough for vectors.
+            let long = |point: &[f64]| if point.len() == 1 { point.to_vec() } else { point.repeat(20) };
+            let leaf = |point: &&[f64]| {
+                let point = long(point);
+                Tensor::from_f64(&point, &[point.len()], dtype).unwrap().requires_grad()
+            };
+            let leaves: Vec<Tensor> = points.iter().map(leaf).collect();
+            let result = f(&leaves).unwrap();
+            for upstream in [INF, -INF, NAN] {
+                let grads = result.backward_from(&Tensor::full(result.shape(), upstream, dtype)).unwrap();
+                for (x, passes) in leaves.iter().zip(*passes) {
+                    let grad = grads.of(x).unwrap().to_f64();
+                    let right = |(grad, pass): (&f64, &bool)| if *pass { !grad.is_finite() } else { *grad == 0.0 };
+                    let all = grad.iter().zip(passes.iter().cycle()).all(right);
+                    assert!(all, "{name} {dtype}: {upstream} arrives as {grad:?}, wanted where {passes:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn integers_have_no_backward_pass() {
     let x = Tensor::from_vec(vec![1i64, 2], &[2]).unwrap().requires_grad();

@@ -1,13 +1,13 @@
 //! `paddle.amp.auto_cast` itself: its arguments, what it says of wrong ones, nesting, and how it ends.
 
-use precast::{Autocast, DType, ErrorKind, Op, Tensor, autocast, catalogue::System, precision};
+use precast::{Autocast, DType, ErrorKind, Op, Tensor, autocast, precision};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    names::{dtype, is_object},
+    names::{dtype, is_called, is_object},
     ops::{ANYWHERE, HEEDED},
-    rule::Region,
+    rule::{Region, is_known},
     verdict::{self, Judged, Verdict, count, each},
 };
 
@@ -33,6 +33,16 @@ struct Case {
 }
 
 const KEYWORDS: [&str; 6] = ["enable", "level", "dtype", "use_promote", "custom_white_list", "custom_black_list"];
+
+/// A form of a call that does not compile here.
+enum NoForm {
+    /// A level that is a number or nothing.
+    LevelNoWord,
+    /// A list of numbers.
+    Numbers,
+    /// A word for a list, which Paddle reads letter by letter.
+    Word,
+}
 
 /// A call as it is written in Python.
 struct Call<'a>(Vec<(&'a str, &'a str)>);
@@ -70,13 +80,26 @@ impl<'a> Call<'a> {
         list.split(quote).skip(1).step_by(2).collect()
     }
 
-    /// What has no counterpart: a level that is a number, a list that is a word or holds numbers.
-    fn cannot_be_said(&self) -> bool {
+    /// What has no counterpart.
+    fn no_form(&self) -> Option<NoForm> {
         let quotes = ['\'', '"'];
-        let no_list =
-            |list: &str| list.starts_with(quotes) || list.contains(char::is_numeric) && !list.contains(quotes);
-        self.get("level").is_some_and(|level| !level.starts_with(quotes))
-            || ["custom_white_list", "custom_black_list"].into_iter().filter_map(|key| self.get(key)).any(no_list)
+        let lists = || ["custom_white_list", "custom_black_list"].into_iter().filter_map(|key| self.get(key));
+        match () {
+            () if self.get("level").is_some_and(|level| !level.starts_with(quotes)) => Some(NoForm::LevelNoWord),
+            () if lists().any(|list| list.contains(char::is_numeric) && !list.contains(quotes)) => {
+                Some(NoForm::Numbers)
+            }
+            () if lists().any(|list| list.starts_with(quotes)) => Some(NoForm::Word),
+            () => None,
+        }
+    }
+
+    /// The state that Paddle has in such a region: on a CPU it warns and does nothing.
+    fn paddles(&self, place: &str) -> State {
+        let level = self.names("level").first().map_or("O1".into(), |level| level.to_uppercase());
+        let casts = place == "pir" && self.get("enable") != Some("False") && level != "O0";
+        let low = self.get("dtype").and_then(dtype).unwrap_or(DType::F16);
+        (if casts { level } else { "O0".into() }, casts, low)
     }
 
     /// The dtype as we are told it: an object of Paddle's is one of ours, a word must be written as in our files.
@@ -119,13 +142,13 @@ impl<'a> Call<'a> {
             faults.push((ErrorKind::DType, EXACT));
         }
         let (white, black) = (self.names("custom_white_list"), self.names("custom_black_list"));
-        let ops = |name: &&str| Op::named_in(System::Paddle, name).unwrap_or_default();
-        if white.iter().chain(&black).any(|name| ops(name).is_empty()) {
+        if white.iter().chain(&black).any(|name| !is_known(name, &[])) {
             faults.push((ErrorKind::List, HEEDED));
         }
+        let names = |list: &[&str], op: Op| list.iter().any(|name| is_called(op, name));
         if white.iter().any(|name| black.contains(name)) {
             faults.push((ErrorKind::List, CHECKED));
-        } else if white.iter().flat_map(ops).any(|op| black.iter().flat_map(ops).any(|other| other == op)) {
+        } else if Op::ALL.iter().any(|op| names(&white, *op) && names(&black, *op)) {
             faults.push((ErrorKind::List, HEEDED));
         }
         faults
@@ -240,16 +263,19 @@ impl Case {
             ("pir", "reuse of one context object") => {
                 let region = region("O1", DType::Bf16);
                 let twice = [0, 1].map(|_| autocast(&region, || Ok(here())).unwrap());
-                let first = self.result.as_ref().and_then(|result| nested(&result[0])).ok_or("not understood")?;
-                match twice == [first.clone(), first] {
+                let result = self.result.as_ref().ok_or("not understood")?;
+                let first = nested(&result[0]).ok_or("not understood")?;
+                let raised = result[1].as_str().is_some_and(|second| second.starts_with("AttributeError: "));
+                match raised && twice == [first.clone(), first] {
                     true => Ok(Verdict::on_purpose(AGAIN)),
                     false => Err(format!("ours {twice:?}")),
                 }
             }
             ("pir", leak) if leak.starts_with("state left behind after the TypeError") => {
                 let refused = autocast(region("O1", DType::F16).white(["1"]), || Ok(())).map_err(|error| error.kind());
+                let left = self.result.as_ref().and_then(nested).ok_or("not understood")?;
                 match (refused, precision::current(), precision::region()) {
-                    (Err(ErrorKind::List), None, None) => Ok(Verdict::on_purpose(NOTHING_LEFT)),
+                    (Err(ErrorKind::List), None, None) if left.0 != "O0" => Ok(Verdict::on_purpose(NOTHING_LEFT)),
                     met => Err(format!("ours {met:?}")),
                 }
             }
@@ -275,8 +301,20 @@ impl Case {
 
     fn judge_call(&self, place: &str, call: Option<Call<'_>>) -> Judged {
         let call = call.ok_or("not understood")?;
-        if call.cannot_be_said() {
-            return Ok(Verdict::on_purpose(BY_TYPE));
+        let theirs = match &self.result {
+            Some(theirs) => Some(stated(theirs).ok_or("not understood")?),
+            None => None,
+        };
+        if let Some(form) = call.no_form() {
+            let as_recorded = match form {
+                NoForm::LevelNoWord => self.error.as_deref() == Some("AttributeError"),
+                NoForm::Numbers => self.error.as_deref() == Some("TypeError"),
+                NoForm::Word => theirs.as_ref().is_some_and(|theirs| meaning(theirs) == meaning(&call.paddles(place))),
+            };
+            return match as_recorded {
+                true => Ok(Verdict::on_purpose(BY_TYPE)),
+                false => Err(format!("theirs {theirs:?} {:?} {:?}", self.error, self.message)),
+            };
         }
         let faults = call.faults();
         let ours = call.region().and_then(|region| Ok((autocast(region.autocast(), || Ok(state()))?, region)));
@@ -286,14 +324,12 @@ impl Case {
             Err(error) if faults.iter().any(|(kind, _)| *kind == error.kind()) => None,
             other => return Err(format!("ours {other:?}, by our rule wrong: {faults:?}")),
         };
-        let theirs = match &self.result {
-            Some(theirs) => Some(stated(theirs).ok_or("not understood")?),
-            None => None,
-        };
         match (&theirs, ours) {
             (Some(theirs), Some(ours)) if meaning(theirs) == meaning(&ours) => Ok(Verdict::Agree),
-            // On a CPU Paddle warns and does nothing.
-            (Some((_, false, _)), Some((_, true, _))) if place == "eager_cpu" => Ok(Verdict::on_purpose(ANYWHERE)),
+            (Some(theirs), _) if meaning(theirs) != meaning(&call.paddles(place)) => {
+                Err(format!("theirs {theirs:?}, by Paddle's rule {:?}", call.paddles(place)))
+            }
+            (Some(_), Some((_, true, _))) if place == "eager_cpu" => Ok(Verdict::on_purpose(ANYWHERE)),
             (Some(_), None) => {
                 let mut differences: Vec<_> = faults.into_iter().map(|(_, difference)| difference).collect();
                 differences.sort_unstable();
@@ -302,7 +338,9 @@ impl Case {
             }
             (None, None) if faults.iter().any(|(kind, _)| Some(*kind) == self.their_fault()) => Ok(Verdict::Agree),
             // A dtype is a dtype here, and no word.
-            (None, Some(_)) if self.their_fault().is_none() && call.get("dtype").is_some_and(is_object) => {
+            (None, Some(_))
+                if self.error.as_deref() == Some("AttributeError") && call.get("dtype").is_some_and(is_object) =>
+            {
                 Ok(Verdict::on_purpose(BY_TYPE))
             }
             (theirs, ours) => Err(format!("ours {ours:?}, theirs {theirs:?} {:?} {:?}", self.error, self.message)),
@@ -315,8 +353,9 @@ impl Case {
         for (place, state) in theirs {
             // Paddle keeps the dtype of the last region for good, and its scaler reads it.
             if place == "amp_global dtype after (never restored)" {
-                if precision::region().is_some() {
-                    return Err("a region was left behind".into());
+                if precision::region().is_some() || state.as_str().and_then(dtype).is_none_or(|left| left == DType::F32)
+                {
+                    return Err(format!("ours {:?}, theirs {state}", precision::region()));
                 }
                 continue;
             }

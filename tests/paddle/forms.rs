@@ -215,7 +215,7 @@ pub const FORMS: &[Form] = &[
     form("median", ONE, Decided(Op::Median)),
     form("norm_p2", ONE, Ops(|x| x[0].norm(2.0, &[1], false))),
     form("norm_fro", ONE, Ops(|x| x[0].norm(2.0, &[], false))),
-    form("renorm", ONE, Decided(Op::Renorm)),
+    form("renorm", ONE, Ops(|x| x[0].renorm(2.0, 0, 1.0))),
     form("dist", TWO, Ops(|x| x[0].dist(&x[1], 2.0))),
     form("argmax", ONE, Ops(|x| x[0].argmax(-1, false))),
     form("topk", ONE, Ops(|x| Ok(x[0].topk(2, -1, true)?.0))),

@@ -88,3 +88,128 @@ pub fn named(name: &str) -> Result<Vec<Op>> {
 pub fn listed(name: &str) -> &str {
     RENAMED.iter().find(|(renamed, _)| *renamed == name).map_or(name, |(_, listed)| listed)
 }
+
+/// What ops here are called on Paddle's lists, where it is not their own name in small letters.
+const CALLED: &[(Op, &[&str])] = &[
+    (Op::AdaptiveAvgPool2d, &["pool2d"]),
+    (Op::Add, &["elementwise_add"]),
+    (Op::AvgPool2d, &["pool2d"]),
+    (Op::BatchMatMul, &["bmm"]),
+    (Op::BatchNorm, &["batch_norm", "sync_batch_norm"]),
+    (Op::BceWithLogits, &["sigmoid_cross_entropy_with_logits"]),
+    (Op::BinaryCrossEntropy, &["bce_loss"]),
+    (Op::Broadcast, &["expand_v2"]),
+    (Op::Clamp, &["clip"]),
+    (Op::Conv2d, &["conv2d", "depthwise_conv2d"]),
+    (Op::ConvTranspose2d, &["conv2d_transpose"]),
+    (Op::CrossEntropy, &["softmax_with_cross_entropy", "cross_entropy", "cross_entropy2"]),
+    (Op::CumProd, &["cumprod"]),
+    (Op::CumSum, &["cumsum"]),
+    (Op::Div, &["elementwise_div"]),
+    (Op::Embedding, &["lookup_table_v2", "lookup_table"]),
+    (Op::Flatten, &["flatten_contiguous_range"]),
+    (Op::FloorDiv, &["elementwise_floordiv"]),
+    (Op::Fmax, &["elementwise_fmax"]),
+    (Op::Fmin, &["elementwise_fmin"]),
+    (Op::Ger, &["outer"]),
+    (Op::HardTanh, &["brelu"]),
+    (Op::IndexSelect, &["gather", "index_select"]),
+    (
+        Op::Interpolate,
+        &["nearest_interp_v2", "linear_interp_v2", "bilinear_interp_v2", "bicubic_interp_v2", "trilinear_interp_v2"],
+    ),
+    (Op::IsFinite, &["isfinite_v2"]),
+    (Op::IsNan, &["isnan_v2"]),
+    (Op::KlDiv, &["kldiv_loss"]),
+    (Op::Less, &["less_than"]),
+    (Op::Linear, &["linear_v2", "fused_gemm_epilogue"]),
+    (Op::LogSigmoid, &["logsigmoid"]),
+    (Op::LogSumExp, &["logsumexp"]),
+    (Op::MatMul, &["matmul_v2", "matmul", "mul"]),
+    (Op::MatMulExt, &["matmul_v2", "matmul"]),
+    (Op::Max, &["reduce_max", "reduce_amax"]),
+    (Op::MaxPool2d, &["pool2d"]),
+    (Op::Maximum, &["elementwise_max"]),
+    (Op::Mean, &["reduce_mean", "mean"]),
+    (Op::Min, &["reduce_min", "reduce_amin"]),
+    (Op::Minimum, &["elementwise_min"]),
+    (Op::Mul, &["elementwise_mul"]),
+    (Op::Norm, &["p_norm"]),
+    (Op::Pow, &["pow", "elementwise_pow"]),
+    (Op::Prod, &["reduce_prod"]),
+    (Op::Remainder, &["elementwise_mod"]),
+    (Op::Reverse, &["flip"]),
+    (Op::ScaledDotProductAttention, &["flash_attn"]),
+    (Op::Silu, &["silu", "swish"]),
+    (Op::Sort, &["argsort"]),
+    (Op::Split, &["split", "split_with_num"]),
+    (Op::Squeeze, &["squeeze2"]),
+    (Op::Sub, &["elementwise_sub"]),
+    (Op::Sum, &["reduce_sum", "sum"]),
+    (Op::TopK, &["top_k_v2"]),
+    (Op::Transpose, &["transpose2"]),
+    (Op::Unsqueeze, &["unsqueeze2"]),
+];
+
+/// Ops here that Paddle runs in pieces: these of them stand on lists.
+const IN_PIECES: &[(Op, &[&str])] = &[
+    (Op::Conv1d, &["conv2d"]),
+    (Op::CosineSimilarity, &["reduce_sum"]),
+    (Op::L1Loss, &["mean"]),
+    (Op::MseLoss, &["square", "reduce_mean"]),
+    (Op::SmoothL1Loss, &["huber_loss", "reduce_mean"]),
+    (Op::Std, &["reduce_mean", "pow", "reduce_sum"]),
+    (Op::Var, &["reduce_mean", "pow", "reduce_sum"]),
+];
+
+fn row(table: &'static [(Op, &[&str])], op: Op) -> Option<&'static [&'static str]> {
+    table.iter().find(|(known, _)| *known == op).map(|(_, names)| *names)
+}
+
+/// `LeakyRelu` is `leaky_relu`.
+fn in_small_letters(op: Op) -> String {
+    let mut small = String::new();
+    for c in op.name().chars() {
+        if c.is_uppercase() && !small.is_empty() {
+            small.push('_');
+        }
+        small.extend(c.to_lowercase());
+    }
+    small
+}
+
+/// Whether a custom list means an op here by this name: one that Paddle's lists or graphs have for it, or its own in
+/// small letters, unless that is another op of Paddle's, as `mul` is.
+pub fn is_called(op: Op, name: &str) -> bool {
+    let called = row(CALLED, op).unwrap_or_default();
+    let is_anothers = || CALLED.iter().any(|(_, names)| names.contains(&name));
+    called.contains(&name) || called.contains(&listed(name)) || in_small_letters(op) == name && !is_anothers()
+}
+
+/// Whether an op here stands where this name stands on one of Paddle's own lists.
+pub fn stands_at(op: Op, name: &str) -> bool {
+    row(IN_PIECES, op).map_or_else(|| is_called(op, name), |pieces| pieces.contains(&name))
+}
+
+/// Names of Paddle's graphs that no list of Paddle's heeds, and that mean no op here.
+pub const OF_GRAPHS_ALONE: &[&str] = &[
+    "batch_norm_",
+    "bicubic_interp",
+    "bilinear_interp",
+    "builtin.combine",
+    "builtin.split",
+    "cross_entropy_with_softmax",
+    "full_int_array",
+    "full_like",
+    "kron",
+    "mean_all",
+    "nearest_interp",
+    "numel",
+    "reduce_any",
+];
+
+/// Whether the tables here have the name.
+pub fn is_in_a_table(name: &str) -> bool {
+    let renamed = RENAMED.iter().any(|(renamed, listed)| [*renamed, *listed].contains(&name));
+    renamed || CALLED.iter().any(|(_, names)| names.contains(&name))
+}

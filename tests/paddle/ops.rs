@@ -8,7 +8,7 @@ use super::{
     examples,
     forms::{FORMS, Form, Input, Run, Written},
     names::{BESIDE, dtype, listed, named},
-    rule::{Lists, Region, gives},
+    rule::{Lists, Region, gives, widest},
     verdict::{self, Judged, Verdict, count, each},
 };
 
@@ -104,8 +104,7 @@ fn ran(run: Run, x: &[Tensor]) -> Result<Outcome> {
 fn decided(op: Op, gives: Option<DType>, x: &[Tensor]) -> Result<Outcome> {
     let dtypes: Vec<DType> = x.iter().map(Tensor::dtype).collect();
     let inputs = precision::resolve(precision::current().as_ref(), op, &dtypes)?.after(&dtypes);
-    let widest = inputs.iter().copied().filter(|dtype| dtype.is_float()).reduce(DType::promote);
-    let output = gives.or(widest).expect("the function has floating inputs");
+    let output = gives.or(widest(&inputs)).expect("the function has floating inputs");
     Ok(Outcome { out: output, ops: vec![Ran { op, inputs, output }] })
 }
 
@@ -189,6 +188,18 @@ impl Case {
         }
     }
 
+    /// Whether Python refused one of the given dtypes, or that they differ, before anything ran.
+    fn refuses_a_dtype(&self, given: &[DType]) -> bool {
+        let Some(words) = self.error.as_deref().and_then(|error| error.strip_prefix("TypeError: ")) else {
+            return false;
+        };
+        let received = words.strip_prefix("The data type of ").and_then(|words| words.split("but received ").nth(1));
+        match received {
+            Some(received) => dtype(received.trim_end_matches('.')).is_some_and(|received| given.contains(&received)),
+            None => words.ends_with("must have the same data type.") && given.iter().any(|dtype| *dtype != given[0]),
+        }
+    }
+
     /// The recorded ops of the function, and the dtype to which an input of each was cast before it.
     fn theirs(&self) -> Vec<(&str, Option<DType>, Option<DType>)> {
         let mut cast = None;
@@ -254,17 +265,21 @@ impl Case {
         match self.no_kernel() {
             Some((op, low)) => listed(op) == name && seen.contains(&low),
             None => {
-                let widest = seen.into_iter().reduce(DType::promote);
                 let theirs = self.theirs();
-                theirs.len() == 1 && listed(theirs[0].0) == name && widest == self.out.as_deref().and_then(dtype)
+                theirs.len() == 1 && listed(theirs[0].0) == name && widest(&seen) == self.out.as_deref().and_then(dtype)
             }
         }
     }
 
+    /// The names in graphs of the ops that Paddle ran, or could not run.
+    fn ran(&self) -> Vec<&str> {
+        let ran = self.theirs().into_iter().map(|(name, ..)| name);
+        ran.chain(self.no_kernel().map(|(name, _)| name)).collect()
+    }
+
     /// Whether one of Paddle's ops goes by this name on its lists.
     fn has_an_op_listed_as(&self, entry: &str) -> bool {
-        let ran = self.theirs().into_iter().map(|(name, ..)| name);
-        ran.chain(self.no_kernel().map(|(name, _)| name)).any(|name| listed(name) == entry)
+        self.ran().into_iter().any(|name| listed(name) == entry)
     }
 
     fn judge(&self, lists: &Lists) -> Judged {
@@ -274,7 +289,7 @@ impl Case {
         let region = self.region().ok_or_else(not_understood)?;
         let x = inputs(form, region.low(), &self.inputs).ok_or_else(not_understood)?;
         let ours = autocast(region.autocast(), || form.written.usual(&x));
-        if region.names_an_unknown() {
+        if region.names_an_unknown(&self.ran()) {
             return match ours {
                 Err(error) if error.kind() == ErrorKind::List => Ok(Verdict::on_purpose(HEEDED)),
                 other => Err(format!("a custom list names an unknown op, and ours {other:?}")),
@@ -283,8 +298,8 @@ impl Case {
         let ours = ours.map_err(words)?;
         // In whatever the two differ, what is done here is what our rule demands.
         form.written.holds(&region, &x, &ours)?;
-        if self.error.as_ref().is_some_and(|error| error.starts_with("TypeError: ")) {
-            // Python refused a dtype before anything ran.
+        let dtypes: Vec<DType> = x.iter().map(Tensor::dtype).collect();
+        if self.refuses_a_dtype(&dtypes) {
             return Ok(Verdict::on_purpose(ANY_DTYPE));
         }
         if self.error.is_some() && self.no_kernel().is_none() {
@@ -297,10 +312,7 @@ impl Case {
                 let pieces = autocast(region.autocast(), || ran(*pieces, &x)).map_err(words)?;
                 self.is_the_same(&pieces)?
             }
-            Written::Twin(_, _, name) => {
-                let dtypes: Vec<DType> = x.iter().map(Tensor::dtype).collect();
-                self.is_explained_by(name, &region, lists, &dtypes)
-            }
+            Written::Twin(_, _, name) => self.is_explained_by(name, &region, lists, &dtypes),
             _ => true,
         };
         match form.written {
@@ -357,6 +369,16 @@ pub fn judge(golden: &Value) -> Vec<verdict::Case> {
     }
     judged.extend(examples::judge(golden));
     judged
+}
+
+/// What has a kernel here is run, and not only decided. `LogicalAnd` has one of booleans alone.
+#[test]
+fn what_is_only_decided_has_no_kernel() {
+    for form in FORMS {
+        if let Written::Decided(op) | Written::Tells(op, _) = form.written {
+            assert!(!op.has_kernel() || op == Op::LogicalAnd, "{}", form.api);
+        }
+    }
 }
 
 #[test]

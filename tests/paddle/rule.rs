@@ -1,17 +1,17 @@
-//! What a region demands of an op, worked out from the words of COMPARE.md and from lists alone: nothing here asks the code
-//! under test which dtype it would take. One rule serves twice: with the lists of the pack it says what precast shall do, with
-//! the recorded lists and Paddle's names it says what Paddle does.
+//! What a region demands of an op, worked out from the words of COMPARE.md and from lists alone: nothing here asks the
+//! code under test which dtype it would take, which op a name means, or what stands on a list. One rule serves twice:
+//! with the names of our ops it says what precast shall do, with those of Paddle's it says what Paddle does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::LazyLock,
 };
 
-use precast::{Autocast, DType, ErrorKind, Op, catalogue::System, policy::Pack, precision::Treatment};
+use precast::{Autocast, DType, ErrorKind, Op, catalogue::System};
 
-use super::names::listed;
+use super::names::{OF_GRAPHS_ALONE, is_called, is_in_a_table, listed, stands_at};
 
-static PACK: LazyLock<Pack> = LazyLock::new(|| Pack::named("paddle-3.3").unwrap());
+static LISTS: LazyLock<Lists> = LazyLock::new(Lists::recorded);
 static AUTOCAST: LazyLock<Autocast> = LazyLock::new(|| Autocast::new("paddle-3.3").unwrap());
 
 /// The keywords of `auto_cast`.
@@ -33,6 +33,8 @@ impl Default for Region {
     }
 }
 
+const LEVELS: [&str; 4] = ["O0", "OD", "O1", "O2"];
+
 /// The list that an op stands on.
 #[derive(Clone, Copy, PartialEq)]
 enum Listed {
@@ -41,8 +43,8 @@ enum Listed {
     Nowhere,
 }
 
-/// Products, which never widen an operand in silence.
-const PRODUCTS: &[Op] = &[
+/// Products and `prelu`, which refuse mixed inputs.
+const REFUSE: &[Op] = &[
     Op::MatMul,
     Op::MatMulExt,
     Op::BatchMatMul,
@@ -74,8 +76,19 @@ fn is_cast(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::Bf16)
 }
 
-fn widest(inputs: &[DType]) -> Option<DType> {
-    inputs.iter().copied().filter(|dtype| dtype.is_float()).reduce(DType::promote)
+/// The narrowest floating dtype that holds the numbers of both.
+fn wider(a: DType, b: DType) -> DType {
+    match (a, b) {
+        (a, b) if a == b => a,
+        (DType::F64, _) | (_, DType::F64) => DType::F64,
+        // f16 has more digits, bf16 more range: neither holds the other.
+        _ => DType::F32,
+    }
+}
+
+/// The widest of the floating dtypes, if there are any.
+pub fn widest(inputs: &[DType]) -> Option<DType> {
+    inputs.iter().copied().filter(|dtype| matches!(dtype, DType::F64) || is_cast(*dtype)).reduce(wider)
 }
 
 impl Region {
@@ -92,8 +105,9 @@ impl Region {
     }
 
     /// Whether a custom list names what no op here is called: an error of the kind `List`, whatever else is said.
-    pub fn names_an_unknown(&self) -> bool {
-        self.white.iter().chain(&self.black).any(|name| Op::named_in(System::Paddle, name).is_err())
+    /// `ran`: ops that Paddle ran.
+    pub fn names_an_unknown(&self, ran: &[&str]) -> bool {
+        self.white.iter().chain(&self.black).any(|name| !is_known(name, ran))
     }
 
     fn casts_nothing(&self) -> bool {
@@ -121,23 +135,24 @@ impl Region {
 
     /// The inputs of an op of ours as its kernel sees them, or the kind of error.
     pub fn ours(&self, op: Op, inputs: &[DType]) -> Result<Vec<DType>, ErrorKind> {
-        let is_named = |names: &[String]| {
-            names.iter().any(|name| Op::named_in(System::Paddle, name).is_ok_and(|ops| ops.contains(&op)))
-        };
-        let op_level = Some(self.level.as_str()).filter(|level| *level != "O0");
-        let lists = PACK.region(op_level).map_err(|error| error.kind())?;
-        let list = match lists.op(op, self.low()).map(|entry| entry.treatment) {
+        if !LEVELS.contains(&self.level.as_str()) {
+            return Err(ErrorKind::Level);
+        }
+        let is_named = |names: &[String]| names.iter().any(|name| is_called(op, name));
+        let stands_on = |list: &BTreeSet<String>| list.iter().any(|name| stands_at(op, name));
+        let (white, black) = LISTS.at(&self.level, self.low());
+        let list = match (stands_on(white), stands_on(black)) {
             _ if is_named(&self.white) => Listed::White,
             _ if is_named(&self.black) => Listed::Black,
-            Some(Treatment::Low) => Listed::White,
-            Some(Treatment::Full) => Listed::Black,
-            None => Listed::Nowhere,
-            Some(other) => panic!("Paddle has no list for `{other}`"),
+            (true, false) => Listed::White,
+            (false, true) => Listed::Black,
+            (false, false) => Listed::Nowhere,
+            (true, true) => panic!("{op} stands on both of Paddle's lists"),
         };
-        let first = FIRST_DECIDES.iter().any(|name| op.names(System::Paddle).any(|known| known == *name));
+        let first = FIRST_DECIDES.iter().any(|name| is_called(op, name));
         let cast = self.cast(list, first, inputs);
         let Some(widest) = widest(&cast) else { return Ok(cast) };
-        if cast.iter().any(|dtype| dtype.is_float() && *dtype != widest) && PRODUCTS.contains(&op) {
+        if cast.iter().any(|dtype| dtype.is_float() && *dtype != widest) && REFUSE.contains(&op) {
             return Err(ErrorKind::DType);
         }
         let meets = |dtype: DType| match dtype {
@@ -171,6 +186,14 @@ pub fn gives(op: Op, inputs: &[DType]) -> DType {
         op if NORMS.contains(&op) => inputs[0],
         _ => widest(inputs).unwrap_or(inputs[0]),
     }
+}
+
+/// Whether an op here must be called so: the name stands on one of Paddle's lists, in a table of these tests, or among
+/// the ops that Paddle `ran`. Of other names the catalogue says whether they are known.
+pub fn is_known(name: &str, ran: &[&str]) -> bool {
+    let is_listed = || LISTS.0.values().flatten().any(|list| list.contains(name));
+    let must_be = !OF_GRAPHS_ALONE.contains(&name) && (is_listed() || is_in_a_table(name) || ran.contains(&name));
+    must_be || Op::named_in(System::Paddle, name).is_ok()
 }
 
 /// Paddle's lists as they were recorded, by level and low dtype.

@@ -255,12 +255,14 @@ fn two(grads: [f32; 2], unscale_first: bool) -> Result<([f32; 2], u32, u32)> {
     Ok((sides.map(|side| side.value()), state.counter, state.spared))
 }
 
-fn judge(case: &str, raised: bool, value: &str) -> Result<Vec<&'static str>, String> {
+/// `result`: `ok`, or the name of the error that was raised. `value`: what came of it.
+fn judge(case: &str, result: &str, value: &str) -> Result<Vec<&'static str>, String> {
+    let is_ok = result == "ok";
     let inf = f32::INFINITY;
     let (mut scale, mut side) = (scaler(), sgd());
     let dtype_of = |dtype| scaler().scale(Tensor::scalar(1.0, dtype)).map(|scaled| scaled.dtype().long_name());
     let check = |holds: bool, differences: &[&'static str]| {
-        if holds { Ok(differences.to_vec()) } else { Err(format!("it does not hold here; there {value}")) }
+        if holds { Ok(differences.to_vec()) } else { Err(format!("it does not hold here; there {result} {value}")) }
     };
     let once = |scale: &mut LossScale, side: &mut Side| {
         let grads = side.unscale(scale, 1.0).unwrap();
@@ -275,30 +277,35 @@ fn judge(case: &str, raised: bool, value: &str) -> Result<Vec<&'static str>, Str
             if case.ends_with("step") {
                 _ = scale.apply(&mut *side.optimizer, &unscaled).unwrap();
             }
-            check(raised && scaled.unscale(side.optimizer.params()).is_err(), &[])
+            check(result == "RuntimeError" && scaled.unscale(side.optimizer.params()).is_err(), &[])
         }
         "step twice" => {
             let first = once(&mut scale, &mut side) == Ok(Outcome::Stepped);
-            check(raised && first && once(&mut scale, &mut side).is_err() && side.value() == 0.875, &[])
+            check(
+                result == "RuntimeError" && first && once(&mut scale, &mut side).is_err() && side.value() == 0.875,
+                &[],
+            )
         }
         "step then minimize (minimize has no STEPPED check)" => {
             let first = once(&mut scale, &mut side) == Ok(Outcome::Stepped);
-            check(!raised && first && once(&mut scale, &mut side).is_err() && side.value() == 0.875, &[ENDS])
+            let refused = once(&mut scale, &mut side).is_err() && side.value() == 0.875;
+            check(is_ok && value == "0.75" && first && refused, &[ENDS])
         }
         "non-dynamic: step twice" => {
             let mut fixed = LossScale::fixed(8.0).unwrap();
             let first = once(&mut fixed, &mut side) == Ok(Outcome::Stepped);
-            check(!raised && first && once(&mut fixed, &mut side).is_err() && side.value() == 0.875, &[ENDS])
+            let refused = once(&mut fixed, &mut side).is_err() && side.value() == 0.875;
+            check(is_ok && value == "0.84375" && first && refused, &[ENDS])
         }
         "update without step (fresh scaler; cached found_inf None counts as good)" => {
             let refused = scale.update().is_err();
-            check(!raised && refused && scale == scaler(), &[APPLIED])
+            check(is_ok && value == "(1, 0)" && refused && scale == scaler(), &[APPLIED])
         }
         "step with no grads" => {
             let none = scale.already_scaled(Grads::default()).unscale(side.optimizer.params());
-            check(!raised && none.is_err(), &[EMPTY])
+            check(is_ok && value == "(1.0, 1)" && none.is_err(), &[EMPTY])
         }
-        "scale(non tensor)" | "scale list" => check(raised, &[FORMS]),
+        "scale(non tensor)" | "scale list" => check(result == "AttributeError", &[FORMS]),
         "scale of f16 tensor" => {
             check(dtype_of(DType::F16).as_deref() == Ok("float32") && value.ends_with("float32"), &[])
         }
@@ -308,8 +315,10 @@ fn judge(case: &str, raised: bool, value: &str) -> Result<Vec<&'static str>, Str
         "scale of f64 tensor" => {
             check(dtype_of(DType::F64).as_deref() == Ok("float64") && value.ends_with("float64"), &[])
         }
-        "scale of int tensor" => check(raised && dtype_of(DType::I64).is_err(), &[]),
-        "load_state_dict({})" => check(raised && serde_json::from_str::<ScaleState>("{}").is_err(), &[]),
+        "scale of int tensor" => check(result == "TypeError" && dtype_of(DType::I64).is_err(), &[]),
+        "load_state_dict({})" => {
+            check(result == "RuntimeError" && serde_json::from_str::<ScaleState>("{}").is_err(), &[])
+        }
         "disabled load {} & state_dict" => {
             let state = LossScale::none().state();
             let is_one = state == ScaleState { scale: 1.0, counter: 0, skipped: 0, spared: 0 };
@@ -319,7 +328,7 @@ fn judge(case: &str, raised: bool, value: &str) -> Result<Vec<&'static str>, Str
             let mut numbers = DynamicScale::paddle();
             let ratio = if case.starts_with("set_incr") { &mut numbers.growth } else { &mut numbers.backoff };
             *ratio = 1.0;
-            check(raised && LossScale::new(LossScaleSpec::Dynamic(numbers)).is_ok(), &[FACTOR])
+            check(result == "AssertionError" && LossScale::new(LossScaleSpec::Dynamic(numbers)).is_ok(), &[FACTOR])
         }
         "state_dict roundtrip" => {
             for _ in 0..2 {
@@ -373,11 +382,15 @@ fn judge(case: &str, raised: bool, value: &str) -> Result<Vec<&'static str>, Str
 
 fn misuse(tally: &mut Tally, recorded: &Value) {
     let case = text(&recorded["case"]);
-    let raised = recorded["result"] != "ok";
+    let result = text(&recorded["result"]);
     if let Some(given) = case.strip_prefix("ctor ") {
-        return constructor(tally, &case, given, raised);
+        return match &result[..] {
+            "ok" => constructor(tally, &case, given, false),
+            "AssertionError" => constructor(tally, &case, given, true),
+            _ => tally.fail(case, "an error that is not known"),
+        };
     }
-    match judge(&case, raised, recorded["value"].as_str().unwrap_or_default()) {
+    match judge(&case, &result, recorded["value"].as_str().unwrap_or_default()) {
         Ok(differences) if differences.is_empty() => tally.agree(case),
         Ok(differences) => tally.on_purpose_for(case, &differences),
         Err(why) => tally.fail(case, why),

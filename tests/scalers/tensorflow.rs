@@ -1,7 +1,7 @@
 //! TensorFlow's loss scales: traces of `DynamicLossScale` and of optimizers that scale their loss, and what is refused.
 
 use precast::{
-    DType, Error, Grads, LossScale, Outcome, Param, Result, Sgd, Tensor,
+    DType, Error, ErrorKind, Grads, LossScale, Outcome, Param, Result, Sgd, Tensor,
     cell::Params,
     policy::{DynamicScale, LossScaleSpec},
     scale::{IntoLossScale, all_finite},
@@ -61,14 +61,16 @@ fn is_sound(d: &DynamicScale) -> bool {
     d.init.is_finite() && d.init >= 1.0 && d.growth.is_finite() && d.growth >= 1.0 && d.interval >= 1
 }
 
-/// A dynamic scale of recorded numbers. `None` where it is refused, as our rule demands; the case is then counted.
-fn sound(tally: &mut Tally, case: &str, numbers: DynamicScale) -> Option<LossScale> {
+/// A dynamic scale of recorded numbers, with which TensorFlow went through a trace. `None` where it is refused, as our
+/// rule demands; the case is then counted.
+fn sound(tally: &mut Tally, case: &str, numbers: DynamicScale, trace: &[Value]) -> Option<LossScale> {
     let is_sound = is_sound(&numbers);
     match (LossScale::new(LossScaleSpec::Dynamic(numbers)), is_sound) {
+        _ if trace.is_empty() => tally.fail(case, "a trace without steps"),
         (Ok(scale), true) => return Some(scale),
-        (Err(_), false) => tally.on_purpose(case, SOUND),
+        (Err(error), false) if error.kind() == ErrorKind::Value => tally.on_purpose(case, SOUND),
         (Ok(_), false) => tally.fail(case, "unsound numbers are taken"),
-        (Err(error), true) => tally.fail(case, error),
+        (Err(error), _) => tally.fail(case, error),
     }
     None
 }
@@ -78,7 +80,7 @@ fn dynamic_trace(tally: &mut Tally, recorded: &Value) {
     let numbers = dynamic(&recorded["config"]);
     let DynamicScale { init, growth, interval, .. } = numbers;
     let case = format!("DynamicLossScale({init}, {interval}, {growth}) {}", words(trace, "grad"));
-    let Some(mut scale) = sound(tally, &case, numbers) else { return };
+    let Some(mut scale) = sound(tally, &case, numbers, trace) else { return };
     for (i, step) in trace.iter().enumerate() {
         let Some(grad) = gradient(&step["grad"]) else {
             return tally.fail(case, format!("step {i}: a gradient that is not known"));
@@ -242,7 +244,7 @@ fn optimizer_trace(tally: &mut Tally, recorded: &Value) {
     let case = format!("{optimizer} with {name}: {}", words(trace, "loss_grad"));
     let Some(lr) = learning_rate(&optimizer) else { return tally.fail(case, "an optimizer that is not known") };
     let scale = match given.as_str() {
-        None => sound(tally, &case, dynamic(given)),
+        None => sound(tally, &case, dynamic(given), trace),
         Some(word) => match identifier(word) {
             Some(Ok(scale)) => Some(scale),
             _ => return tally.fail(case, "a loss scale that is not known"),
@@ -351,7 +353,7 @@ fn identifier(written: &str) -> Option<Result<LossScale>> {
     }
 }
 
-/// A loss scale as TensorFlow prints it, or `None` where it raised an error.
+/// A loss scale as TensorFlow prints it.
 fn printed(case: &Value) -> Option<String> {
     let result = case.get("result")?.to_string();
     let scales = ["FixedLossScale(", "DynamicLossScale(current_loss_scale="];
@@ -387,11 +389,28 @@ fn call(case: &str) -> Option<Call<'_>> {
     given.or_else(|| case.strip_prefix("loss_scale=")).map(Call::Given)
 }
 
+/// Forms that do not compile, by what TensorFlow was recorded to say: its message, or what it made of them.
+const WRONG_FORMS: &[(&str, &str)] = &[
+    ("LossScaleOptimizer(1)", "\"opt\" must be an instance of"),
+    ("LossScaleOptimizer(LossScaleOptimizer)", "MixedPrecisionLossScaleOptimizer"),
+    ("enable(None)", "\"opt\" must be an instance of"),
+    ("enable(\"sgd\")", "\"opt\" must be an instance of"),
+    ("enable(already wrapped)", "\"opt\" must not already be an instance of"),
+];
+
 const KERAS: &str = "Keras 3 is a library with optimizers and policies of its own";
 const GLOBAL: &str = "nothing is switched on or off for a whole program";
 
 fn error_or_state(tally: &mut Tally, recorded: &Value) {
     let case = text(&recorded["case"]);
+    let raised = recorded["error"].as_str();
+    if let Some((_, words)) = WRONG_FORMS.iter().find(|(form, _)| *form == case) {
+        let said = recorded["message"].as_str().or(recorded["result"].as_str()).unwrap_or_default();
+        return match said.starts_with(words) {
+            true => tally.on_purpose(case, BY_TYPE),
+            false => tally.fail(case, format!("{recorded} there")),
+        };
+    }
     let says = |tally: &mut Tally, ours: &[bool]| match recorded["result"] == serde_json::json!(ours) {
         true => tally.agree(&case),
         false => tally.fail(&case, format!("ours {ours:?}")),
@@ -409,8 +428,8 @@ fn error_or_state(tally: &mut Tally, recorded: &Value) {
         }
         "float16 variable with scale 2**17: loss_scale cast to loss dtype overflows" => {
             return match low_loss() {
-                Ok(()) if recorded["error"].is_string() => tally.on_purpose(case, WIDE),
-                Ok(()) => tally.fail(case, "no error was recorded"),
+                Ok(()) if raised == Some("InvalidArgumentError") => tally.on_purpose(case, WIDE),
+                Ok(()) => tally.fail(case, format!("{recorded} there")),
                 Err(error) => tally.fail(case, error),
             };
         }
@@ -421,11 +440,6 @@ fn error_or_state(tally: &mut Tally, recorded: &Value) {
                 false => tally.fail(case, format!("ours {ours:?}")),
             };
         }
-        "LossScaleOptimizer(1)"
-        | "enable(None)"
-        | "enable(\"sgd\")"
-        | "LossScaleOptimizer(LossScaleOptimizer)"
-        | "enable(already wrapped)" => return tally.on_purpose(case, BY_TYPE),
         "state after failing enable (option not set)" | "disable (second disable only logs a warning)" => {
             return tally.not_covered(case, GLOBAL);
         }
@@ -436,13 +450,22 @@ fn error_or_state(tally: &mut Tally, recorded: &Value) {
         | "enable then Keras 3 set_global_policy" => return tally.not_covered(case, KERAS),
         _ => {}
     }
-    let theirs = printed(recorded);
+    let theirs = match (raised, printed(recorded)) {
+        (Some("ValueError"), None) => None,
+        (None, Some(printed)) => Some(printed),
+        _ => return tally.fail(case, format!("a record that is not understood: {recorded}")),
+    };
     let (ours, difference) = match call(&case) {
         None => return tally.fail(case, "a case that is not known"),
+        // TensorFlow takes a bool for the number 1 or 0, and 0 is too small.
         Some(Call::Fixed(argument) | Call::Given(argument))
             if argument.starts_with("True") || argument.starts_with("False") =>
         {
-            return tally.on_purpose(case, BY_TYPE);
+            let number = argument.starts_with("True").then(|| "FixedLossScale(1".to_string());
+            return match theirs == number {
+                true => tally.on_purpose(case, BY_TYPE),
+                false => tally.fail(case, format!("{recorded} there")),
+            };
         }
         Some(Call::Fixed(argument)) => match argument.parse::<f32>() {
             Ok(x) if !x.is_finite() => (LossScale::fixed(x), Some((None, FINITE))),
@@ -463,10 +486,16 @@ fn error_or_state(tally: &mut Tally, recorded: &Value) {
             None => return tally.fail(case, "an argument that is not known"),
         },
     };
-    let ours = ours.ok().map(|scale| shown(&scale));
+    let ours = match ours {
+        Ok(scale) => Some(shown(&scale)),
+        Err(error) if error.kind() == ErrorKind::Value => None,
+        Err(error) => return tally.fail(case, error),
+    };
     match difference {
-        // Our rule says something else than what was recorded, and that is what we do.
-        Some((rule, difference)) if rule == ours && ours != theirs => tally.on_purpose(case, difference),
+        // One of the two refuses, and ours is what our rule says.
+        Some((rule, difference)) if rule == ours && ours.is_some() != theirs.is_some() => {
+            tally.on_purpose(case, difference);
+        }
         None if ours == theirs => tally.agree(case),
         _ => tally.fail(case, format!("ours {ours:?}, TensorFlow's {theirs:?}")),
     }

@@ -63,8 +63,8 @@ pub enum Event {
     Reload,
     /// The whole scaler is written and read.
     Pickle,
-    /// A call that has no counterpart, because it does not compile.
-    NoSuchForm,
+    /// A call that has no counterpart, because it does not compile; and the error that it is for torch.
+    NoSuchForm(&'static str),
 }
 
 /// What an optimizer has done since the last update.
@@ -160,7 +160,10 @@ fn event(recorded: &Value) -> Option<Event> {
         }
         "reload" => Event::Reload,
         "pickle" => Event::Pickle,
-        "scale_bad" | "step_closure" | "update_int" | "update_tensor2" | "update_tensor_grad" => Event::NoSuchForm,
+        "scale_bad" => Event::NoSuchForm("ValueError"),
+        "step_closure" => Event::NoSuchForm("RuntimeError"),
+        "update_int" => Event::NoSuchForm("AttributeError"),
+        "update_tensor2" | "update_tensor_grad" => Event::NoSuchForm("AssertionError"),
         name => Event::Get(name.strip_prefix("get_")?.into()),
     })
 }
@@ -436,7 +439,7 @@ impl Ours {
                 }
                 none
             }
-            Event::NoSuchForm => Err(no_such_form()),
+            Event::NoSuchForm(_) => Err(no_such_form()),
         }
     }
 
@@ -555,6 +558,12 @@ fn trace(tally: &mut Tally, name: &str, recorded: &Value) {
         let case = case(name, i, step);
         let Some(event) = event(&step["event"]) else { return tally.fail(case, "an event that is not known") };
         let Some(mut theirs) = seen(&event, step) else { return tally.fail(case, "a record that is not understood") };
+        if let Event::NoSuchForm(error) = event
+            && settings.enabled
+            && step["error"]["type"] != error
+        {
+            return tally.fail(case, format!("torch does not raise a {error}: {step}"));
+        }
         let (ours, demanded) = (ours.seen(&event), rule.event(&event));
         if ours != demanded && !(clips && near(&demanded, &ours)) {
             return tally.fail(case, format!("\n  ours        {ours:?}\n  by our rule {demanded:?}"));

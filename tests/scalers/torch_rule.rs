@@ -330,8 +330,9 @@ impl Rule {
                 self.is_made &= in_a_step || !self.settings.enabled;
                 done
             }
-            Event::NoSuchForm => {
-                self.meet(true, FORMS);
+            Event::NoSuchForm(_) => {
+                // One that is off looks at nothing.
+                self.meet(!self.settings.enabled, FORMS);
                 None
             }
         }

@@ -161,7 +161,11 @@ fn every_recorded_pattern() {
             }
             continue;
         };
-        let (before, theirs) = (numbers(&golden["columns"][source]), numbers(column));
+        let theirs = numbers(column);
+        let Some(before) = golden["columns"].get(source).map(numbers) else {
+            tally.not_covered_values(name, theirs.len(), "what was converted is not recorded");
+            continue;
+        };
         assert_eq!(before.len(), theirs.len(), "{name} has as many patterns as {source}");
         for ((before, theirs), ours) in before.iter().zip(theirs).zip(ours(&before, from, to)) {
             let case = format!("{name} {before:#010x}");
@@ -268,7 +272,7 @@ fn every_16_bit_number_goes_there_and_back() {
 
 /// All 2^32 patterns of f32, to f16 and to bf16. `cargo xtask patterns` runs it.
 #[test]
-#[ignore = "a few minutes in a release build"]
+#[ignore = "half a minute in a release build"]
 fn every_f32_number_rounds_once() {
     use std::sync::atomic::{AtomicU64, Ordering};
     const CHUNK: u64 = 1 << 20;

@@ -17,6 +17,9 @@ pub(crate) trait Unary: Copy + Send + Sync + 'static {
     const SAVED: Saved;
     /// As [`Pointwise::DIRECT`], for value and slope.
     const DIRECT: bool = false;
+    /// Whether a slope of 0 says that the function is constant there, and not that a small slope was rounded: then no gradient
+    /// passes, not even an infinite one or NaN.
+    const FLAT: bool = false;
     /// f(x).
     fn value<R: Real>(self, x: R) -> R;
     /// f'(x), given x or f(x) as [`SAVED`](Unary::SAVED) says.
@@ -29,6 +32,8 @@ pub(crate) trait Binary: Copy + Send + Sync + 'static {
     const CONSTANT_SLOPES: bool = false;
     /// As [`Pointwise::DIRECT`], for value and slopes.
     const DIRECT: bool = false;
+    /// As [`Unary::FLAT`], for each slope.
+    const FLAT: bool = false;
     /// f(a, b).
     fn value<R: Real>(self, a: R, b: R) -> R;
     /// The two partial derivatives.
@@ -61,8 +66,14 @@ impl<F: Unary> Pointwise for Slope<F> {
     const DIRECT: bool = F::DIRECT;
     #[inline(always)]
     fn at<R: Real>(self, x: &[R]) -> R {
-        x[0] * self.0.slope(x[1])
+        chained(x[0], self.0.slope(x[1]), F::FLAT)
     }
+}
+
+/// The gradient times a slope.
+#[inline(always)]
+fn chained<R: Real>(grad: R, slope: R, flat: bool) -> R {
+    if flat && slope == R::zero() { R::zero() } else { grad * slope }
 }
 
 /// f(a, b).
@@ -88,7 +99,7 @@ impl<F: Binary, const SECOND: bool> Pointwise for PairSlope<F, SECOND> {
     #[inline(always)]
     fn at<R: Real>(self, x: &[R]) -> R {
         let (first, second) = self.0.slopes(x[1], x[2]);
-        x[0] * if SECOND { second } else { first }
+        chained(x[0], if SECOND { second } else { first }, F::FLAT)
     }
 }
 
@@ -102,6 +113,19 @@ impl Pointwise for Times {
     #[inline(always)]
     fn at<R: Real>(self, x: &[R]) -> R {
         x[0] * R::of(self.0)
+    }
+}
+
+/// 0, whatever the gradient is.
+#[derive(Clone, Copy)]
+pub(crate) struct Zero;
+
+impl Pointwise for Zero {
+    const INPUTS: usize = 1;
+    const DIRECT: bool = true;
+    #[inline(always)]
+    fn at<R: Real>(self, _x: &[R]) -> R {
+        R::zero()
     }
 }
 

@@ -6,6 +6,6 @@ mod function;
 pub(crate) mod math;
 mod stretched;
 
-pub(crate) use derivatives::{Binary, PairSlope, PairValue, Saved, Slope, Sum, Times, Unary, Value};
+pub(crate) use derivatives::{Binary, PairSlope, PairValue, Saved, Slope, Sum, Times, Unary, Value, Zero};
 pub(crate) use function::{BLOCK, Function, MapSlices, map};
 pub(crate) use stretched::{Input, map_stretched};

@@ -106,7 +106,8 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
                 let len = packed_len(columns.len(), S::NR, depth);
                 let b = b.uninit(if W::Terms::IN_LANE > 1 { len } else { 0 });
                 let b_sizes = ways.pack(simd, right, columns.clone(), range.clone(), S::NR, b);
-                let mut is_packed = false;
+                // The right operand in f32, which is packed once it is needed.
+                let (mut unpacked, mut wide) = (Some(&mut *wide), &[][..]);
                 for some in parts(rows.clone(), mc::<S>()) {
                     let a = a.uninit(packed_len(some.len(), S::MR, depth));
                     let partial = partial.wrapping_add((some.start - rows.start) * stride);
@@ -124,10 +125,10 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
                             continue;
                         }
                         pack_panels(simd, &mut Wide, left, some.clone(), range.clone(), S::MR, a);
-                        let wide = wide.uninit(len);
-                        if !is_packed {
-                            pack_panels(simd, &mut Wide, right, columns.clone(), range.clone(), S::NR, wide);
-                            is_packed = true;
+                        if let Some(scratch) = unpacked.take() {
+                            let panels = scratch.uninit(len);
+                            pack_panels(simd, &mut Wide, right, columns.clone(), range.clone(), S::NR, panels);
+                            wide = panels;
                         }
                         macro_kernel(
                             simd,

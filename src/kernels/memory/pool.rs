@@ -18,7 +18,7 @@ use std::{
 
 use half::{bf16, f16};
 
-use super::{arena::Arena, scratch::Line};
+use super::{UNWRITTEN, arena::Arena, scratch::Line};
 
 /// The most bytes of unused memory that are kept for tensors to come: 512 MiB, enough for a step of most networks that are
 /// trained on a CPU. Memory is taken from the system in chunks of 64 MiB, or more for a larger tensor. When more is unused than
@@ -71,19 +71,21 @@ impl<T: Item> Pooled<T> {
     /// Room for `len` elements, all of which are values, and none of which is counted yet.
     fn with_room(len: usize) -> Self {
         let bytes = len.checked_mul(size_of::<T>()).expect("fewer bytes than addresses");
-        if bytes < SMALL {
+        let buffer: Self = if bytes < SMALL {
             let mut vector = vec![T::default(); len];
             vector.clear();
-            return vector.into();
+            vector.into()
+        } else {
+            let lines = bytes.div_ceil(size_of::<Line>());
+            let (start, lines) = ARENA.lock().unwrap_or_else(PoisonError::into_inner).take(lines);
+            Pooled { start: start.cast(), len: 0, capacity: lines * size_of::<Line>() / size_of::<T>(), lines }
+        };
+        let fill = if T::ONLY_SOME { Some(0) } else { UNWRITTEN };
+        if let Some(byte) = fill {
+            // SAFETY: the elements within the capacity are this buffer's, and the pattern is a value.
+            unsafe { buffer.start.as_ptr().write_bytes(byte, buffer.capacity) };
         }
-        let lines = bytes.div_ceil(size_of::<Line>());
-        let (start, lines) = ARENA.lock().unwrap_or_else(PoisonError::into_inner).take(lines);
-        let capacity = lines * size_of::<Line>() / size_of::<T>();
-        if T::ONLY_SOME {
-            // SAFETY: the lines are this buffer's.
-            unsafe { start.as_ptr().write_bytes(0, lines) };
-        }
-        Pooled { start: start.cast(), len: 0, capacity, lines }
+        buffer
     }
 
     /// `len` elements, for those who write all of them.

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use super::UNWRITTEN;
+
 /// A cache line of sixteen f32.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
@@ -38,7 +40,11 @@ impl Scratch {
             self.0.clear();
             self.0.resize(lines, Line::default());
         }
-        &mut Line::numbers_mut(&mut self.0)[..len]
+        let numbers = &mut Line::numbers_mut(&mut self.0)[..len];
+        if let Some(byte) = UNWRITTEN {
+            numbers.fill(f32::from_ne_bytes([byte; 4]));
+        }
+        numbers
     }
 }
 

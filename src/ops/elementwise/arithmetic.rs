@@ -11,10 +11,13 @@ use crate::{
     tensor::recording::attributes,
 };
 
-/// Whether the partial derivatives are constants, so that the backward pass reads no input.
+/// What the partial derivatives are.
 enum Slopes {
+    /// Constants: the backward pass reads no input.
     Constant,
     Varying,
+    /// Of a function that does not change with one of its numbers: [`Binary::FLAT`].
+    Flat,
 }
 
 /// A row is `method Op Slopes Path |a, b| value, slopes, integer`: whether the slopes are constants, how 16-bit numbers reach
@@ -28,6 +31,7 @@ macro_rules! binary_ops {
             impl Binary for $op {
                 const CONSTANT_SLOPES: bool = matches!(Slopes::$slope, Slopes::Constant);
                 const DIRECT: bool = matches!(Path::$path, Path::Direct);
+                const FLAT: bool = matches!(Slopes::$slope, Slopes::Flat);
                 fn value<R: Real>(self, $a: R, $b: R) -> R { $value }
                 #[allow(unused_variables, reason = "constant slopes read neither")]
                 fn slopes<R: Real>(self, $a: R, $b: R) -> (R, R) { $slopes }
@@ -63,9 +67,9 @@ binary_ops! {
     /// `a` to the power `b`, of floating tensors. The gradient of `b` is 0 where `a` is 0 and `b` is not negative.
     pow Pow Varying Blocks |a, b| a.powf(b), (power_slope(a, b), exponent_slope(a, b)), None;
     /// The larger of the two, NaN if one is. The gradient of a tie is shared equally.
-    maximum Maximum Varying Blocks |a, b| if a > b || a.is_nan() { a } else { b }, shares(a > b, a < b), Some(i64::max);
+    maximum Maximum Flat Blocks |a, b| if a > b || a.is_nan() { a } else { b }, shares(a > b, a < b), Some(i64::max);
     /// The smaller of the two, NaN if one is. The gradient of a tie is shared equally.
-    minimum Minimum Varying Blocks |a, b| if a < b || a.is_nan() { a } else { b }, shares(a < b, a > b), Some(i64::min);
+    minimum Minimum Flat Blocks |a, b| if a < b || a.is_nan() { a } else { b }, shares(a < b, a > b), Some(i64::min);
     /// The angle in radians, between -π and π, of the point with the ordinate `a` and the abscissa `b`. The gradient at the
     /// origin is 0.
     atan2 Atan2 Varying Blocks |a, b| a.atan2(b), {

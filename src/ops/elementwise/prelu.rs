@@ -11,6 +11,7 @@ use crate::{
 struct Prelu;
 
 impl Binary for Prelu {
+    const FLAT: bool = true;
     fn value<R: Real>(self, x: R, w: R) -> R {
         if x <= R::zero() { w * x } else { x }
     }

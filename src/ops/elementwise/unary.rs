@@ -11,7 +11,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         elementwise::math::{self, density, normal, sigmoid},
-        elementwise::{Function, Saved, Slope, Times, Unary, Value, map},
+        elementwise::{Function, Saved, Slope, Times, Unary, Value, Zero, map},
         float::Real,
     },
     tensor::Forward,
@@ -21,6 +21,7 @@ use crate::{
 /// A differentiable elementwise op. One rounding forward, one backward.
 pub(in crate::ops) fn unary<F: Unary>(op: Op, x: &Tensor, f: F) -> Result<Tensor> {
     let slope: Box<dyn Function> = match F::SAVED {
+        Saved::Nothing if F::FLAT => Box::new(Zero),
         Saved::Nothing => Box::new(Times(f.slope(0.0))),
         _ => Box::new(Slope(f)),
     };
@@ -45,22 +46,24 @@ fn map_one(op: Op, x: &Tensor, value: &dyn Function, kept: Saved, slope: Box<dyn
 
 /// A row is `method Op (parameters) Path |x| value, Saved |saved| slope`, and the name of the struct after that of the op where
 /// an op has several functions. `Path` is how 16-bit numbers reach the function: `Direct` through registers
-/// ([`Unary::DIRECT`]), `Blocks` through blocks in the nearest cache.
+/// ([`Unary::DIRECT`]), `Blocks` through blocks in the nearest cache. `flat` before the slope is [`Unary::FLAT`].
 macro_rules! unary_ops {
     ($($(#[$doc:meta])* $method:ident $op:ident $($struct:ident)? ($($parameter:ident),*) $path:ident |$x:ident| $value:expr,
-        $kept:ident |$k:ident| $slope:expr;)*) => { $(
-        unary_ops!(@ [$(#[$doc])*] $method $op [$($struct)? $op] ($($parameter),*) $path |$x| $value, $kept |$k| $slope);
+        $kept:ident $($flat:ident)? |$k:ident| $slope:expr;)*) => { $(
+        unary_ops!(@ [$(#[$doc])*] $method $op [$($struct)? $op] ($($parameter),*) $path |$x| $value,
+            $kept $($flat)? |$k| $slope);
     )* };
     (@ $doc:tt $method:ident $op:ident [$struct:ident $($rest:ident)?] $parameters:tt $($function:tt)*) => {
         unary_ops!(@@ $doc $method $op $struct $parameters $($function)*);
     };
     (@@ [$(#[$doc:meta])*] $method:ident $op:ident $struct:ident ($($parameter:ident),*) $path:ident |$x:ident| $value:expr,
-        $kept:ident |$k:ident| $slope:expr) => {
+        $kept:ident $($flat:ident)? |$k:ident| $slope:expr) => {
         #[derive(Clone, Copy)]
         struct $struct { $($parameter: f64),* }
         impl Unary for $struct {
             const SAVED: Saved = Saved::$kept;
             const DIRECT: bool = matches!(Path::$path, Path::Direct);
+            $(const FLAT: bool = { let $flat = true; $flat };)?
             fn value<R: Real>(self, $x: R) -> R {
                 $(let $parameter = R::of(self.$parameter);)*
                 $value
@@ -96,9 +99,9 @@ macro_rules! unary_ops {
 unary_ops! {
     /// `max(x, 0)`, and -0 of -0; the slope at 0 is 0.
     relu Relu () Direct |x| if x < R::zero() { R::zero() } else { x },
-        Output |y| if y <= R::zero() { R::zero() } else { unit(y) };
+        Output flat |y| if y <= R::zero() { R::zero() } else { unit(y) };
     /// `min(max(x, 0), 6)`; the slope at 0 and 6 is 0.
-    relu6 Relu6 () Blocks |x| between(x, R::zero(), R::of(6.0)), Output |y| inside(y, R::zero(), R::of(6.0));
+    relu6 Relu6 () Blocks |x| between(x, R::zero(), R::of(6.0)), Output flat |y| inside(y, R::zero(), R::of(6.0));
     /// `x` where it is positive, `slope * x` elsewhere.
     leaky_relu LeakyRelu (slope) Direct |x| if x <= R::zero() { slope * x } else { x },
         Input |x| if x <= R::zero() { slope } else { unit(x) };
@@ -131,20 +134,20 @@ unary_ops! {
         Input |x| { let t = math::tanh(softplus(x)); t + x * (R::one() - t * t) * sigmoid(x) };
     /// `min(max(x + 3, 0), 6) / 6`; the slope at -3 and 3 is 0.
     hard_sigmoid HardSigmoid () Blocks |x| between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
-        Input |x| inside(x, R::of(-3.0), R::of(3.0)) / R::of(6.0);
+        Input flat |x| inside(x, R::of(-3.0), R::of(3.0)) / R::of(6.0);
     /// `x * min(max(x + 3, 0), 6) / 6`; the slope is 0 at -3 and 1 at 3.
     hard_swish HardSwish () Blocks |x| x * between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
-        Input |x| if x <= R::of(-3.0) { R::zero() } else if x >= R::of(3.0) { R::one() }
+        Input flat |x| if x <= R::of(-3.0) { R::zero() } else if x >= R::of(3.0) { R::one() }
             else { (R::of(2.0) * x + R::of(3.0)) / R::of(6.0) };
     /// `min(max(x, -1), 1)`; the slope at -1 and 1 is 0.
-    hard_tanh HardTanh () Blocks |x| between(x, -R::one(), R::one()), Output |y| inside(y, -R::one(), R::one());
+    hard_tanh HardTanh () Blocks |x| between(x, -R::one(), R::one()), Output flat |y| inside(y, -R::one(), R::one());
     /// `x / (1 + |x|)`.
     softsign Softsign () Blocks |x| x / (R::one() + x.abs()), Input |x| { let d = R::one() + x.abs(); (d * d).recip() };
     /// `x - tanh(x)`.
     tanh_shrink TanhShrink () Blocks |x| tanh_shrink(x), Input |x| { let t = math::tanh(x); t * t };
     /// `x` moved towards 0 by `lambda`, and 0 where it is no further away than that; the slope there is 0.
     softshrink Softshrink (lambda) Blocks |x| if x.abs() <= lambda { R::zero() } else { x - lambda * sign(x) },
-        Input |x| if x.abs() <= lambda { R::zero() } else { unit(x) };
+        Input flat |x| if x.abs() <= lambda { R::zero() } else { unit(x) };
     /// `exp(x)`.
     exp Exp () Blocks |x| math::exp(x), Output |y| y;
     /// `exp(x) - 1`, accurate near 0.
@@ -170,15 +173,15 @@ unary_ops! {
     /// `-x`.
     neg Neg () Direct |x| -x, Nothing |_x| -R::one();
     /// -1, 0 or 1. The gradient is 0.
-    sign Sign () Blocks |x| sign(x), Nothing |_x| R::zero();
+    sign Sign () Blocks |x| sign(x), Nothing flat |_x| R::zero();
     /// The nearest integer below. The gradient is 0.
-    floor Floor () Blocks |x| x.floor(), Nothing |_x| R::zero();
+    floor Floor () Blocks |x| x.floor(), Nothing flat |_x| R::zero();
     /// The nearest integer above. The gradient is 0.
-    ceil Ceil () Blocks |x| x.ceil(), Nothing |_x| R::zero();
+    ceil Ceil () Blocks |x| x.ceil(), Nothing flat |_x| R::zero();
     /// The integer part: the nearest integer towards 0. The gradient is 0.
-    trunc Trunc () Blocks |x| x.trunc(), Nothing |_x| R::zero();
+    trunc Trunc () Blocks |x| x.trunc(), Nothing flat |_x| R::zero();
     /// The nearest integer, the even one of two equally near. The gradient is 0.
-    round Round () Blocks |x| x.round_even(), Nothing |_x| R::zero();
+    round Round () Blocks |x| x.round_even(), Nothing flat |_x| R::zero();
     /// The sine of x in radians.
     sin Sin () Blocks |x| x.sin(), Input |x| x.cos();
     /// The cosine of x in radians.
@@ -225,6 +228,7 @@ struct Clamp {
 
 impl Unary for Clamp {
     const SAVED: Saved = Saved::Input;
+    const FLAT: bool = true;
     fn value<R: Real>(self, x: R) -> R {
         between(x, R::of(self.min), R::of(self.max))
     }

@@ -163,6 +163,7 @@ struct Hinge {
 }
 
 impl Binary for Hinge {
+    const FLAT: bool = true;
     fn value<R: Real>(self, x: R, t: R) -> R {
         let below = R::of(self.margin) - x;
         if t > R::zero() {

@@ -494,4 +494,10 @@ pub const MUTATIONS: &[Mutation] = &[
         )],
         &["gradients"],
     ),
+    mutation(
+        "an infinite gradient passes a ReLU that is off, as NaN",
+        "src/ops/elementwise/unary.rs",
+        &[("Output flat |y| if y <= R::zero()", "Output |y| if y <= R::zero()")],
+        &["ops", "mindspore_training"],
+    ),
 ];
