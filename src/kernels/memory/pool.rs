@@ -18,7 +18,10 @@ use std::{
 
 use half::{bf16, f16};
 
-use super::{UNWRITTEN, arena::Arena, scratch::Line};
+use super::{
+    arena::Arena,
+    scratch::{Line, UNWRITTEN},
+};
 
 /// The most bytes of unused memory that are kept for tensors to come: 512 MiB, enough for a step of most networks that are
 /// trained on a CPU. Memory is taken from the system in chunks of 64 MiB, or more for a larger tensor. When more is unused than

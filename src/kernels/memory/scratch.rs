@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 
-use super::UNWRITTEN;
+/// What the bytes of unwritten memory are with debug assertions, where each floating type reads NaN: a kernel that leaves out an
+/// element shows in its result. Without them, memory holds what an earlier use left.
+pub(super) const UNWRITTEN: Option<u8> = if cfg!(debug_assertions) { Some(0xff) } else { None };
 
 /// A cache line of sixteen f32.
 #[derive(Clone, Copy, Default)]
