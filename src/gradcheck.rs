@@ -1,7 +1,8 @@
 //! Checking gradients against central differences: for every op here, and for users' own cells.
 //!
-//! Both functions measure how far gradients are off. A gradient that is missing is no matter of degree: it is an error of
-//! kind [`Gradient`](crate::ErrorKind::Gradient), and so is a result that depends on no input.
+//! The functions measure how far gradients are off, and the caller says how far is too far. A gradient that is missing is no
+//! matter of degree: it is an error of kind [`Gradient`](crate::ErrorKind::Gradient), and so is a result that depends on no
+//! input.
 //!
 //! An op whose slope is 0 (floor, sign) has gradients, which are zeros. An op whose result is integer or boolean (a
 //! comparison, argmax) has none by definition; it is refused with [`DType`](crate::ErrorKind::DType).
@@ -19,6 +20,7 @@ use crate::{
 
 /// The largest disagreement found.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use = "gradients that are off are no error: compare `relative` with a bound"]
 pub struct Disagreement {
     /// The disagreement, in the unit that the function says; infinite when a gradient is NaN.
     pub relative: f64,
@@ -47,7 +49,8 @@ impl Disagreement {
 /// Compares the gradients of `sum(f(inputs) * r)`, r random, with central differences in f64. The disagreement is relative
 /// to the largest gradient of that input, or to 0.01 if all are smaller.
 ///
-/// Inputs that are not f64 (indices, masks) are held fixed. `f` must be smooth near the inputs.
+/// Inputs that are not f64 (indices, masks, floating tensors of other dtypes) are held fixed. `f` must be smooth near the
+/// inputs.
 ///
 /// # Errors
 /// What `f` reports; [`ErrorKind::DType`](crate::ErrorKind::DType) when no input is f64, or the result is not;
@@ -67,7 +70,8 @@ pub fn gradients(inputs: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> 
         return Err(Error::dtype(format!("gradients are checked in f64; the inputs are {}", dtypes(inputs))));
     }
     let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
-    let y = f(&leaves)?;
+    // Within `no_grad`, too.
+    let y = with_recording(true, || f(&leaves))?;
     if y.dtype() != DType::F64 {
         return Err(Error::dtype(format!("gradients are checked in f64; the result is {}", y.dtype())));
     }
@@ -117,7 +121,10 @@ pub fn gradients(inputs: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> 
 /// Compares the gradients of `sum(f(inputs) * r)` when f runs in `low` with those when it runs in the dtype in which `low`
 /// is computed (f32 for 16 bit) or, where `low` is f32, in f64. The inputs are numbers that both can hold. The disagreement
 /// is in units of the format's epsilon times the largest gradient of that input in the wider dtype: a 16-bit op that
-/// computes in f32 and rounds once is off by 0.5 at most.
+/// computes in f32 and rounds once is off by 0.5 at most. An op whose backward pass reads its rounded result is off by more
+/// where its slope is small: `1 - y²` of [`tanh`](Tensor::tanh) loses digits near 1, here as in torch.
+///
+/// Whether a gradient is missing is told by the two dtypes together; [`gradients`] tells it by differences.
 ///
 /// # Errors
 /// What `f` reports; [`ErrorKind::DType`](crate::ErrorKind::DType) when `low` is none of these three, when the result is
@@ -136,7 +143,7 @@ pub fn low_gradients(inputs: &[Tensor], low: DType, f: impl Fn(&[Tensor]) -> Res
         let as_dtype =
             |x: &Tensor| if x.dtype().is_float() { x.cast(low).cast(DType::F64).cast(dtype) } else { x.clone() };
         let leaves: Vec<Tensor> = inputs.iter().map(|x| leaf(&as_dtype(x))).collect();
-        let y = f(&leaves)?;
+        let y = with_recording(true, || f(&leaves))?;
         if !y.dtype().is_float() {
             return Err(Error::dtype(format!("a result of {} has no gradient", y.dtype())));
         }

@@ -29,7 +29,8 @@ fn text(options: &Options, torch: &str, tables: &[(&str, String)], failures: usi
          Every op that has a kernel, with random shapes, views and values, against torch in f64 on the same rounded inputs.\n\
          In f32 a unit is the distance of neighbouring numbers at the exact result, or at the size of the terms that it is a\n\
          sum of; in f16 and bf16 that of the dtype at the exact result, and 16 of f32 at the terms. What is computed in f32 and\n\
-         rounded once is half a unit away. `peers/src/bounds.rs` has the bounds. The largest error of a family, forward /\n\
+         rounded once is half a unit away. A gradient that reads a number kept in 16 bit, as that of tanh reads its result, is\n\
+         measured against the size of its terms. `peers/src/bounds.rs` has the bounds. The largest error of a family, forward /\n\
          backward:\n\n\
          | family | ops | cases | f32 | f16 | bf16 | torch f32 | torch f16 | torch bf16 |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",

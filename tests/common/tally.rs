@@ -125,23 +125,35 @@ impl Tally {
     }
 
     fn check_verdicts(&self) {
+        let write = env::var_os("PRECAST_VERDICTS").map(|word| {
+            assert!(word == "write", "PRECAST_VERDICTS is {word:?}; allowed: write");
+        });
         if env::var_os("PRECAST_GOLDENS").is_some() {
+            assert!(
+                write.is_none(),
+                "PRECAST_VERDICTS writes verdicts of tests/goldens, and PRECAST_GOLDENS names others"
+            );
             return;
         }
         let path = root().join(format!("tests/verdicts/{}-{}.txt", self.system, self.file));
         let now = self.verdicts();
-        if env::var_os("PRECAST_VERDICTS").is_some_and(|v| v == "write") {
+        if write.is_some() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, now).unwrap();
             return;
         }
-        let expected = fs::read_to_string(&path).unwrap_or_default();
+        let expected = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         if now != expected {
             let (old, new) = (by_case(&expected), by_case(&now));
             let gone = old.difference(&new).map(|line| format!("- {line}"));
             let come = new.difference(&old).map(|line| format!("+ {line}"));
             let changed: Vec<String> = gone.chain(come).take(40).collect();
-            panic!("{} is not what is met now:\n{}", path.display(), changed.join("\n"));
+            let changed =
+                if changed.is_empty() { "the same lines, in another form".into() } else { changed.join("\n") };
+            panic!(
+                "{} is not what is met now (- expected, + met; PRECAST_VERDICTS=write writes it anew):\n{changed}",
+                path.display()
+            );
         }
     }
 

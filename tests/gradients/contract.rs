@@ -76,6 +76,17 @@ fn a_missing_gradient_is_an_error() {
     refused(gradcheck::low_gradients(&[x], F16, constant), ErrorKind::Gradient, words);
 }
 
+#[test]
+fn gradients_are_checked_where_nothing_is_recorded() -> Result<()> {
+    let x = [of(&[0.5, 2.0])];
+    precast::no_grad(|| {
+        assert!(gradcheck::gradients(&x, |x| x[0].square())?.relative < 1e-6);
+        assert!(gradcheck::low_gradients(&x, F16, |x| x[0].square())?.relative <= 0.5);
+        assert!(gradcheck::low_gradients(&x, F32, |x| x[0].tanh())?.relative <= 1.0);
+        Ok(())
+    })
+}
+
 /// An input that the result does not depend on has no gradient, and none is missing.
 #[test]
 fn an_unused_input_is_none_of_the_matter() -> Result<()> {

@@ -21,7 +21,8 @@ pub fn run(words: &[String]) -> Result {
     let gib: usize = match words {
         [] => 2,
         [option, number] if option == "--gib" => {
-            number.parse().map_err(|_| format!("--gib takes a whole number, met `{number}`"))?
+            let gib = number.parse().ok().filter(|gib| (1..=64).contains(gib));
+            gib.ok_or(format!("--gib takes a whole number from 1 to 64, met `{number}`"))?
         }
         _ => return Err(format!("met `{}`; allowed: --gib N", words.join(" "))),
     };

@@ -16,7 +16,11 @@ mod peers;
 mod sanitizers;
 mod shell;
 
-use std::{env, process::ExitCode};
+use std::{
+    env,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use shell::Result;
 
@@ -43,6 +47,11 @@ const COMMANDS: &[Command] = &[
     Command { name: "tsan", about: sanitizers::TSAN, run: sanitizers::tsan },
 ];
 
+/// Prints, whether or not somebody reads.
+fn say(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     let name = words.first().map_or("", String::as_str);
@@ -50,7 +59,7 @@ fn main() -> ExitCode {
     let all: Vec<String> = COMMANDS.iter().map(|command| format!("  {}", line(command))).collect();
     let asks_for_help = |word: &str| matches!(word, "help" | "-h" | "--help");
     if name.is_empty() || asks_for_help(name) {
-        println!("{}", all.join("\n"));
+        say(&all.join("\n"));
         return ExitCode::SUCCESS;
     }
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
@@ -58,7 +67,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     if words[1..].iter().any(|word| asks_for_help(word)) {
-        println!("{}", line(command));
+        say(&line(command));
         return ExitCode::SUCCESS;
     }
     match (command.run)(&words[1..]) {

@@ -15,3 +15,20 @@ pub fn run(words: &[String]) -> Result {
     let chosen = ["test", "--release", "--lib", "--test", "torch", "--", "--ignored", "--nocapture"];
     shell::run("cargo", &[&chosen[..], &TESTS].concat(), &[])
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Cargo runs no test for a name that is none, and succeeds.
+    #[test]
+    fn the_tests_are_there() {
+        let files = ["src/kernels/elementwise/math.rs", "tests/torch/rounding.rs"];
+        let sources = files.map(|file| fs::read_to_string(shell::root().join(file)).unwrap()).concat();
+        for test in TESTS {
+            assert!(sources.contains(&format!("fn {test}() {{")), "no test is called {test}");
+        }
+    }
+}

@@ -145,6 +145,14 @@ mod tests {
 
     use super::*;
 
+    /// The library ignores other values, and so would the tests.
+    #[test]
+    fn the_environment_says_a_width_or_nothing() {
+        let said = std::env::var("PRECAST_VECTORS").ok();
+        let allowed = said.as_deref().is_none_or(|said| ["1", "4", "8", "16"].contains(&said));
+        assert!(allowed, "PRECAST_VECTORS is {said:?}; allowed: 1, 4, 8 or 16");
+    }
+
     #[test]
     #[cfg_attr(miri, ignore = "Miri starts no process")]
     fn vectors_are_at_most_as_wide_as_the_environment_says() {

@@ -207,7 +207,8 @@ impl Tree {
         // Without optimisation, since building takes most of the time.
         let variables = [("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_INCREMENTAL", "1"), ("CARGO_TERM_COLOR", "never")];
         let mut command = program("cargo", arguments, &variables);
-        command.current_dir(&self.path).env("CARGO_TARGET_DIR", &self.build).env_remove("PRECAST_GOLDENS");
+        command.current_dir(&self.path).env("CARGO_TARGET_DIR", &self.build);
+        ["PRECAST_GOLDENS", "PRECAST_VERDICTS"].iter().for_each(|name| _ = command.env_remove(name));
         patient(command, &self.build.join("output.txt"))
     }
 }
