@@ -79,7 +79,7 @@ fn rows(compare: &str) -> Vec<Row<'_>> {
 fn every_row_names_tests_that_exist() {
     let compare = fs::read_to_string(root().join("COMPARE.md")).unwrap();
     let rows = rows(&compare);
-    assert!(rows.len() > 190, "{} rows were found", rows.len());
+    assert!(rows.len() > 170, "{} rows were found", rows.len());
     let mut wrong = vec![];
     for Row { line, test, place } in rows {
         // What cannot be written needs no test, nor does what there is none of.
