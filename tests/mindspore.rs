@@ -5,8 +5,6 @@
 
 #[path = "common/golden.rs"]
 mod common;
-#[path = "common/left_out.rs"]
-mod left_out;
 #[path = "common/tally.rs"]
 mod tally;
 
@@ -42,10 +40,10 @@ mod steps;
 mod unfused;
 
 use case::{Case, Effect};
+use common::left_out;
 use compare::{Mismatch, compare};
 use differences::DIFFERENCES;
 use golden::{Golden, Lowering, Mode, lowering};
-use left_out::left_out;
 use networks::Kit;
 use precast::{DType, Op, Tensor};
 use tally::Tally;

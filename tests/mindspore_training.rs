@@ -10,10 +10,7 @@ use serde_json::Value;
 
 #[path = "common/golden.rs"]
 mod golden;
-#[path = "common/left_out.rs"]
-mod left_out;
-use golden::golden;
-use left_out::left_out;
+use golden::{golden, left_out};
 
 /// The recorded network: Dense, BatchNorm1d, ReLU, Dense.
 const NET: &str = "

@@ -18,9 +18,7 @@ use serde_json::Value;
 
 #[path = "common/golden.rs"]
 mod common;
-#[path = "common/left_out.rs"]
-mod left_out;
-use left_out::left_out;
+use common::left_out;
 
 /// Each released pack with the CRC-32 and the length of its file.
 const RELEASED: &[(&str, u32, u32)] = &[

@@ -20,10 +20,8 @@ use precast::{
 mod folder;
 #[path = "common/golden.rs"]
 mod golden;
-#[path = "common/left_out.rs"]
-mod left_out;
 use folder::Folder;
-use left_out::left_out;
+use golden::left_out;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)

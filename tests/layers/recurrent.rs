@@ -2,15 +2,16 @@
 
 use precast::prelude::*;
 
-use super::{assert_close, golden::golden, random, tensor, values};
+use super::{
+    assert_close,
+    golden::{golden, left_out},
+    random, tensor, values,
+};
 
 #[path = "../common/f32_runs.rs"]
 mod f32_runs;
-#[path = "../common/left_out.rs"]
-mod left_out;
 
 use f32_runs::f32_runs;
-use left_out::left_out;
 
 struct Weights {
     ih: Vec<f64>,

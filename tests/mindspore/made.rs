@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::{
     Verdict,
+    common::left_out,
     golden::{Golden, Mode, Net, Record},
     judge,
-    left_out::left_out,
 };
 
 fn f16(x: f64) -> f64 {

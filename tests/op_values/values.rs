@@ -2,12 +2,12 @@
 
 #[path = "../common/f32_runs.rs"]
 mod f32_runs;
-#[path = "../common/left_out.rs"]
-mod left_out;
 
-use crate::random::{Random, bits};
+use crate::{
+    goldens::left_out,
+    random::{Random, bits},
+};
 use f32_runs::f32_runs;
-use left_out::left_out;
 use precast::{ConvOptions, ConvTransposeOptions, DType, Padding, PoolOptions, Result, Tensor};
 
 /// Equal up to a tolerance relative to the expected number, or absolute below 1.
