@@ -179,7 +179,57 @@ fn a_loss_that_is_not_finite_at_the_end_is_a_failure() {
     let output = precast_in(&folder.0, &["train", "run.yaml", "--quiet", "--epochs", "2"]);
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(message.contains("the loss is not finite") || message.contains("stalled"), "{message}");
+    assert!(message.contains("no step of epoch") || message.contains("stalled"), "{message}");
+}
+
+/// A network with a batch norm, and points of which one is beyond f16.
+fn folder_with_a_bad_row(test: &str) -> Folder {
+    let run =
+        RUN.replace("standardize: true\n", "").replace("points.csv", "bad.csv").replace("epochs: 30", "epochs: 4");
+    let folder = folder(test, &run);
+    let norm = "- {kind: BatchNorm1d, num_features: 8}\n  - {kind: ReLU}";
+    folder.write("net.yaml", &MODEL.replace("- {kind: ReLU}", norm));
+    folder.write("bad.csv", &table().replace("\n3.5,2.25,below\n", "\n700000,-650000,above\n"));
+    folder
+}
+
+/// What a command that failed printed, and its message.
+fn printed_and_error(output: std::process::Output) -> (String, String) {
+    assert_eq!(output.status.code(), Some(1));
+    (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_bad_row_costs_its_steps_and_nothing_else() {
+    let folder = folder_with_a_bad_row("bad-row");
+    text(precast_in(&folder.0, &["train", "run.yaml"]));
+    let lines = metrics(&folder.0.join("runs/o2"));
+    let steps: Vec<_> = lines.iter().filter(|line| line["kind"] == "step").collect();
+    let epochs: Vec<_> = lines.iter().filter(|line| line["kind"] == "epoch").collect();
+    assert_eq!(epochs.len(), 4);
+    for epoch in epochs {
+        let taken: Vec<f64> = (steps.iter().filter(|s| s["epoch"] == epoch["epoch"] && s["outcome"] == "stepped"))
+            .map(|step| step["loss"].as_f64().unwrap())
+            .collect();
+        let mean = taken.iter().sum::<f64>() / taken.len() as f64;
+        assert!((epoch["loss"].as_f64().unwrap() - mean).abs() < 1e-12, "{epoch}");
+    }
+    assert!(steps.iter().any(|step| step["outcome"]["skipped"]["cause"] == "loss"), "{steps:?}");
+    // Nothing of the skipped steps is in the weights.
+    let said = text(precast_in(&folder.0, &["predict", "runs/o2", "points.csv"]));
+    assert!(said.lines().count() == 101 && !said.contains("NaN"), "{said}");
+}
+
+#[test]
+fn answers_that_are_not_finite_are_said_and_failures() {
+    let folder = folder_with_a_bad_row("not-finite");
+    text(precast_in(&folder.0, &["train", "run.yaml"]));
+    let (said, message) = printed_and_error(precast_in(&folder.0, &["predict", "runs/o2", "bad.csv"]));
+    assert_eq!(said.lines().filter(|line| *line == ",NaN").count(), 1, "{said}");
+    assert_eq!(message, "error: 1 of 100 predictions is not finite; the first is that of example 24\n");
+    let (said, message) = printed_and_error(precast_in(&folder.0, &["predict", "runs/o2", "bad.csv", "--score"]));
+    assert!(said.trim_end().ends_with(" %, 1 not finite"), "{said}");
+    assert_eq!(message, "error: 1 of the answers is not finite\n");
 }
 
 /// 20 kills, or as many as `PRECAST_KILLS` says, at moments that differ: always there is a run to go on with, and it ends as the

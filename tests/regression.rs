@@ -197,13 +197,13 @@ fn a_run_is_shown_by_its_squared_error() {
     let table = runs_table(&[TrainingRun { name: "O0", history: &history }]);
     assert!(table.contains("mean squared error") && table.contains(&score.to_string()), "{table}");
     assert!(!table.contains("accuracy"), "{table}");
-    assert_eq!(Score::MeanSquaredError(0.0012341).to_string(), "1.234e-3");
+    assert_eq!(Score::of_squared_error(0.0012341).to_string(), "1.234e-3");
     let epoch = serde_json::to_value(&history.epochs[0]).unwrap();
     assert_eq!(epoch["mean_squared_error"], score.mean_squared_error().unwrap());
     assert!(epoch.get("accuracy").is_none(), "{epoch}");
     // One run of each kind in a table: a column that says neither.
     let mut classes = history.clone();
-    classes.epochs[0].score = Score::Accuracy(0.5);
+    classes.epochs[0].score = Score::of_accuracy(0.5);
     let table = runs_table(&[("a", &history), ("b", &classes)].map(|(name, history)| TrainingRun { name, history }));
     assert!(table.contains(" score ") && table.contains("50.00 %"), "{table}");
 }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    AsCell, Cell, Forward, InSlot, SavedCell, evaluation,
+    AsCell, Cell, Forward, InSlot, SavedCell,
     file::read_slot,
     in_slot::PastItsSlot,
     recompute::recomputed,
@@ -17,7 +17,7 @@ use crate::{
     error::{Error, Result},
     observe::{self, CellCall},
     precision::{self, Frame, OpRules},
-    tensor::note_evaluated,
+    tensor::pass,
 };
 
 /// Casts what goes into a cell and what comes out.
@@ -343,10 +343,8 @@ impl<C: ?Sized + AsCell> Child<C> {
         inputs: I,
         body: impl FnOnce(&C, I::Owned) -> Result<O>,
     ) -> Result<O::Owned> {
-        let outermost = precision::slot().is_none();
-        if outermost {
-            evaluation::forget();
-        }
+        // The outermost call is a forward pass.
+        let open = precision::slot().is_none().then(pass::open);
         let adapter = self.in_force();
         let entering = observe::is_watched().then(|| inputs.elements());
         let run = |inputs: I::Owned| {
@@ -377,14 +375,11 @@ impl<C: ?Sized + AsCell> Child<C> {
         let mut inward = to(observe::Cast::IntoCell, cast.map(|cast| cast.inward).filter(|_| !by_op));
         let outward = to(observe::Cast::OutOfCell, cast.map(|cast| cast.outward));
         // Looked up at the first output that is on the tape, when the cell has run.
-        let mut evaluated = None;
+        let mut passes: Option<Vec<_>> = None;
         let mut outward = |y: Tensor| {
             let y = outward(y);
-            if outermost
-                && y.is_tracked()
-                && let Some(evaluated) = evaluated.get_or_insert_with(|| self.evaluated())
-            {
-                note_evaluated(&y, evaluated);
+            if open.is_some() && y.is_tracked() {
+                pass::note_passes(&y, passes.get_or_insert_with(|| self.noted().into_iter().collect()));
             }
             y
         };
@@ -403,10 +398,13 @@ impl<C: ?Sized + AsCell> Child<C> {
                 run(inputs.map(&mut inward)).map(|outputs| outputs.map(&mut outward))
             }
         });
-        result.map_err(|e| {
-            let e = e.in_slot(self.id());
-            if outermost { e.resolve_cell(|slot| self.path_of(slot)) } else { e }
-        })
+        let result = result.map_err(|e| e.in_slot(self.id()));
+        match open {
+            Some(open) => open
+                .end(result, |param| self.path_of_param(param))
+                .map_err(|e| e.resolve_cell(|slot| self.path_of(slot))),
+            None => result,
+        }
     }
 
     /// This slot, as a walk shows it.

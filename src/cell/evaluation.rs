@@ -4,43 +4,41 @@
 //! never move, in silence. So a cell that behaves otherwise in training notes that it ran in evaluation; the outermost call puts
 //! the note on the tape; and an optimizer that then updates parameters beside that cell tells it.
 
-use std::{cell::RefCell, sync::Arc};
+use std::sync::Arc;
 
 use super::{AsCell, Child, Node, join};
 use crate::{
-    precision,
-    tensor::{Evaluated, LeafId, is_recording},
+    Param, precision,
+    tensor::{
+        LeafId, is_recording,
+        pass::{self, Evaluated, Pass},
+    },
 };
-
-thread_local! {
-    /// The slots of such cells within the outermost call.
-    static SLOTS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-}
 
 /// Notes that the cell that is being run is in evaluation, and would do something else in training. A cell with
 /// [`on_train`](crate::cell::Forward::on_train) calls it in its `forward`. An optimizer then warns, once, when it updates parameters by
 /// what was computed: see [`Sgd::in_evaluation`](crate::Sgd::in_evaluation).
 pub fn ran_in_evaluation() {
-    let Some(slot) = precision::slot().filter(|_| is_recording()) else { return };
-    SLOTS.with_borrow_mut(|slots| {
-        if !slots.contains(&slot) {
-            slots.push(slot);
-        }
-    });
-}
-
-/// Begins an outermost call.
-pub(super) fn forget() {
-    SLOTS.with_borrow_mut(Vec::clear);
+    if let Some(slot) = precision::slot().filter(|_| is_recording()) {
+        pass::note_slot(slot);
+    }
 }
 
 impl<C: ?Sized + AsCell> Child<C> {
-    /// What was noted since [`forget`], within the outermost call of this slot.
-    pub(super) fn evaluated(&self) -> Option<Arc<Evaluated>> {
-        let slots = SLOTS.take();
-        if slots.is_empty() {
-            return None;
-        }
+    /// Notes of the outermost call of this slot.
+    pub(super) fn noted(&self) -> Option<Arc<Pass>> {
+        let evaluated =
+            |slots: Vec<usize>| if slots.is_empty() { Evaluated::default() } else { self.evaluated(&slots) };
+        pass::noted(evaluated, |param| self.path_of_param(param))
+    }
+
+    /// Path of a parameter or a buffer of this network.
+    pub(crate) fn path_of_param(&self, param: &Param) -> String {
+        let named = self.named_params().into_iter().find(|(_, other)| other.is_same(param));
+        named.map_or_else(|| "a parameter that the network does not show".into(), |(path, _)| path)
+    }
+
+    fn evaluated(&self, slots: &[usize]) -> Evaluated {
         let (mut paths, mut params) = (Vec::new(), Vec::new());
         self.walk(&mut |entry| {
             if slots.contains(&entry.slot.id) {
@@ -58,7 +56,7 @@ impl<C: ?Sized + AsCell> Child<C> {
             let beside = beside(&path, &params);
             (path, beside)
         });
-        Some(Arc::new(Evaluated { cells: cells.collect() }))
+        Evaluated { cells: cells.collect() }
     }
 }
 

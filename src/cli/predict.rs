@@ -8,7 +8,7 @@ use crate::{
     train::{Prediction, Predictor, RunFile},
 };
 
-use super::{Cli, Result, inputs::Output, print, print_as_it_is, run::model};
+use super::{Cli, Failure, Result, inputs::Output, print, print_as_it_is, run::model};
 
 /// Predict by the best weights of a run
 #[derive(Debug, clap::Args)]
@@ -41,13 +41,30 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let predictor = Predictor::of_folder(&args.run, model(cli, &file)?)?;
     if args.score {
         let score = predictor.score(&args.examples)?;
-        return print(format_args!("{}: {score}", score.name()));
+        print(format_args!("{}: {score}", score.name()))?;
+        return match score.not_finite() {
+            0 => Ok(()),
+            count => Err(Failure::Work(format!(
+                "{count} of the answers {} not finite",
+                if count == 1 { "is" } else { "are" }
+            ))),
+        };
     }
     let predictions = predictor.predict(&args.examples)?;
     let text = csv(&predictions, &targets(&file));
     match &args.output.file {
-        Some(output) => Ok(files::replace(output, text.as_bytes())?),
-        None => print_as_it_is(text.trim_end()),
+        Some(output) => files::replace(output, text.as_bytes())?,
+        None => print_as_it_is(text.trim_end())?,
+    }
+    let spoilt: Vec<usize> = (1..).zip(&predictions).filter(|(_, said)| !said.is_finite()).map(|(i, _)| i).collect();
+    match spoilt.first() {
+        None => Ok(()),
+        Some(first) => {
+            let (count, all) = (spoilt.len(), predictions.len());
+            let are = if count == 1 { "is" } else { "are" };
+            let words = format!("{count} of {all} predictions {are} not finite; the first is that of example {first}");
+            Err(Failure::Work(words))
+        }
     }
 }
 
@@ -63,8 +80,8 @@ fn targets(file: &RunFile) -> Vec<String> {
 
 /// `targets` are the names of the numbers, if there are as many.
 fn csv(predictions: &[Prediction], targets: &[String]) -> String {
-    let mut text = match predictions.first() {
-        Some(Prediction::Class { .. }) => "class,probability\n".to_string(),
+    let mut text = match predictions.iter().find(|said| **said != Prediction::NotFinite).or(predictions.first()) {
+        Some(Prediction::Class { .. } | Prediction::NotFinite) => "class,probability\n".to_string(),
         Some(Prediction::Sequence { text: Some(_), .. }) => "text\n".into(),
         Some(Prediction::Sequence { text: None, .. }) => "classes\n".into(),
         Some(Prediction::Numbers(numbers)) if numbers.len() == targets.len() => targets.join(",") + "\n",
@@ -74,6 +91,8 @@ fn csv(predictions: &[Prediction], targets: &[String]) -> String {
         }
         None => String::new(),
     };
+    // A line without an answer has the fields of the others.
+    let without = if text.starts_with("class,") { ",NaN" } else { "NaN" };
     for prediction in predictions {
         let line = match prediction {
             Prediction::Class { name, probability, .. } => format!("{},{probability}", field(name)),
@@ -81,6 +100,7 @@ fn csv(predictions: &[Prediction], targets: &[String]) -> String {
             Prediction::Sequence { indices, text: None } => {
                 indices.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")
             }
+            Prediction::NotFinite => without.into(),
             Prediction::Numbers(numbers) => numbers.iter().map(f32::to_string).collect::<Vec<_>>().join(","),
         };
         writeln!(text, "{line}").expect("writing to a string");

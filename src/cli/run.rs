@@ -20,7 +20,7 @@ use super::{
     progress::Progress,
     results::why_stalled,
     table::library_table,
-    train::{Args, notes, unless_unread},
+    train::{Args, notes, spoilt, unless_unread},
 };
 
 /// The folder in which runs get theirs.
@@ -193,10 +193,8 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
         }
         Ended::Stalled => Err(Failure::Work(why_stalled(run.history()).unwrap_or_default())),
         ended => match run.history().epochs.last() {
-            Some(epoch) if !epoch.loss.is_finite() => {
-                Err(Failure::Work(format!("the loss is not finite: {} after epoch {}", epoch.loss, epoch.epoch + 1)))
-            }
-            _ => Ok(ended),
+            Some(epoch) => spoilt(epoch).map_or(Ok(ended), |words| Err(Failure::Work(words))),
+            None => Ok(ended),
         },
     }
 }

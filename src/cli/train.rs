@@ -8,7 +8,7 @@ use crate::{
     io::weights,
     policy::Prefer,
     report::{TrainingRun, joint_name, printable, runs_table_by, same_course},
-    train::{Event, Fit, FitOptions, Method, RunFile, Schedule},
+    train::{Epoch, Event, Fit, FitOptions, Method, RunFile, Schedule},
 };
 use clap::{
     ValueEnum,
@@ -218,11 +218,20 @@ fn compare(cli: &Cli, args: &Args) -> Result {
     if failures.is_empty() { Ok(()) } else { Err(Failure::Work(failures.join("\n"))) }
 }
 
-/// Of a run that came to its end with a loss that is no number, which is no training.
+/// Of a run that came to its end, but not with numbers.
 fn lost(run: &TrainingRun<'_>) -> Option<String> {
-    let last = run.history.steps.last()?;
-    let ended = run.history.stalled().is_none() && !last.loss.is_finite();
-    ended.then(|| format!("{} ended with a loss of {}; try a lower --lr", printable(run.name), last.loss))
+    let last = run.history.epochs.last().filter(|_| run.history.stalled().is_none())?;
+    spoilt(last).map(|words| format!("{}: {words}; try a lower --lr", printable(run.name)))
+}
+
+/// Of an epoch whose steps or whose outputs are no numbers.
+pub(super) fn spoilt(epoch: &Epoch) -> Option<String> {
+    let (number, score) = (epoch.epoch + 1, epoch.score);
+    if !epoch.loss.is_finite() {
+        return Some(format!("no step of epoch {number} was taken, so it has no loss"));
+    }
+    let answers = if score.not_finite() == 1 { "1 answer is" } else { &format!("{} answers are", score.not_finite()) };
+    (score.not_finite() > 0).then(|| format!("{answers} not finite on the test examples after epoch {number}"))
 }
 
 /// A closed standard output does not end a run: its results also go into files, and its exit status says how it went.

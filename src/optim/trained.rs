@@ -23,7 +23,7 @@ use crate::{
     },
     logging::{event, warn},
     policy::Pattern,
-    tensor::{Array, Factors, Rounding, Stored},
+    tensor::{Array, Factors, Rounding, Stored, pass::refused},
 };
 
 /// Parameters, the state of each that has had a gradient, and the formula that updates them.
@@ -135,6 +135,10 @@ impl<R: Rule> Trained<R> {
     /// Refuses gradients that are known not to be finite, and those that come through f16 from a loss that was not scaled where
     /// a policy requires a scaler. Where none does, it is told once.
     fn check_scaled(&mut self, grads: &Grads) -> Result<()> {
+        if let Some(path) = grads.refused() {
+            grads.doubt();
+            return Err(Error::value(refused(path)));
+        }
         if let Some(path) = grads.non_finite() {
             return Err(Error::value(format!(
                 "the gradient of `{path}` is not finite; `LossScale::apply` skips such a step, `update` cannot"
@@ -227,6 +231,7 @@ impl<R: Rule> Trained<R> {
         if let Some(lost) = lost {
             lost.warn();
         }
+        grads.settle();
     }
 
     pub fn state(&self) -> OptimizerState {

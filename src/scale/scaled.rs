@@ -243,6 +243,11 @@ impl ScaledGrads {
         Ok(())
     }
 
+    /// Gives a step up: what its forward passes stored is taken back; see [`Grads::discard`].
+    pub fn discard(self) {
+        self.grads.discard();
+    }
+
     /// Takes out the gradients of these parameters, divides them by the scale, and checks that they are finite; see
     /// [`Grads::non_finite`]. Gradients of other parameters stay, so that each of several optimizers gets its own.
     ///
@@ -267,6 +272,9 @@ impl ScaledGrads {
             .filter_map(|(_, param)| Some(self.grads.lying(param.id())?.least().array().contiguous()))
             .collect();
         let first = first_non_finite(&arrays, 1.0 / self.scaling.scale).map(|which| with_grads[which].0.to_string());
+        if first.is_some() {
+            self.grads.doubt();
+        }
         let unscaled = Unscaled { scaling: self.scaling, first, replaced: false };
         Ok(self.grads.split_off(with_grads.iter().map(|(_, param)| param.id()), unscaled))
     }

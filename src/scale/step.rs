@@ -19,7 +19,7 @@ use crate::{
     optim::Optimizer,
     policy::LossScaleSpec,
     printable::printable,
-    tensor::{LeafId, first_non_finite},
+    tensor::{LeafId, Scaling, Unscaled, first_non_finite, pass::Pass},
 };
 
 /// After this many skipped steps in a row, at a scale that cannot fall, a step is [`Outcome::Stalled`].
@@ -69,29 +69,46 @@ pub enum Cause {
     Overflow {
         /// The loss scale of the step.
         scale: f32,
-        /// Path of the first parameter whose gradient was not finite.
+        /// Path of the first parameter whose gradient was not finite; empty where it was a gradient that is part of the loss.
         first: String,
     },
+    /// Loss and gradients were finite, but a number was not that the forward pass would have stored, such as a running
+    /// variance. The scale is not to blame and stays.
+    Stored {
+        /// Path of the first parameter or buffer.
+        first: String,
+    },
+    /// No target of the batch counts: all are ignored, or have the weight 0. There is no loss, and nothing is to blame.
+    NoTarget,
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::Loss => f.write_str("the loss itself was not finite"),
+            Cause::Overflow { scale, first } if first.is_empty() => {
+                write!(f, "a gradient that is part of the loss was not finite at loss scale {}", number(*scale))
+            }
             Cause::Overflow { scale, first } => {
                 let (scale, first) = (number(*scale), printable(first));
                 write!(f, "a gradient was not finite at loss scale {scale}, first seen in `{first}`")
             }
+            Cause::Stored { first } => {
+                write!(f, "the forward pass would have stored a number in `{}` that is not finite", printable(first))
+            }
+            Cause::NoTarget => f.write_str("no target of the batch counts"),
         }
     }
 }
 
 /// What optimizers found since the last [`update`](LossScale::update).
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Votes {
     /// The first parameter of each optimizer.
     optimizers: Vec<LeafId>,
     worst: Option<Cause>,
+    /// The forward passes of steps that were skipped.
+    skipped: Vec<Arc<Pass>>,
     /// Whether a gradient of a scaled loss overflowed that became part of a loss.
     pub(super) on_tape: Arc<AtomicBool>,
 }
@@ -106,7 +123,13 @@ impl Clone for Votes {
     /// Losses that were scaled before vote for the original.
     fn clone(&self) -> Self {
         let on_tape = Arc::new(AtomicBool::new(self.overflowed_on_tape()));
-        Votes { optimizers: self.optimizers.clone(), worst: self.worst.clone(), on_tape }
+        Votes { optimizers: self.optimizers.clone(), worst: self.worst.clone(), skipped: self.skipped.clone(), on_tape }
+    }
+}
+
+impl fmt::Debug for Votes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Votes({} optimizers, worst {:?})", self.optimizers.len(), self.worst)
     }
 }
 
@@ -181,15 +204,17 @@ impl LossScale {
             ));
         }
         let replaced = || if unscaled.replaced { first_of(grads, optimizer.params()) } else { None };
-        let Some(first) = unscaled.first.clone().or_else(replaced) else {
+        let Some(cause) = self.against(grads, unscaled, unscaled.first.clone().or_else(replaced)) else {
             optimizer.update(grads)?;
+            grads.settle();
             self.votes.optimizers.extend(id);
             return Ok(Outcome::Stepped);
         };
         self.votes.optimizers.extend(id);
+        // Another optimizer may take a step of the same forward pass.
+        grads.doubt();
+        self.votes.skipped.extend_from_slice(grads.passes());
         let scale = unscaled.scaling.scale;
-        let by_scale = unscaled.scaling.finite_loss || self.votes.overflowed_on_tape();
-        let cause = if by_scale { Cause::Overflow { scale, first } } else { Cause::Loss };
         // A scale that overflowed shrinks, whatever else went wrong.
         if !matches!(self.votes.worst, Some(Cause::Overflow { .. })) {
             self.votes.worst = Some(cause.clone());
@@ -204,6 +229,18 @@ impl LossScale {
         })
     }
 
+    /// Why the step of these gradients is not taken, of which `first` is not finite.
+    fn against(&self, grads: &Grads, unscaled: &Unscaled, first: Option<String>) -> Option<Cause> {
+        let Scaling { scale, finite_loss, .. } = unscaled.scaling;
+        let by_scale = finite_loss || self.votes.overflowed_on_tape();
+        match first {
+            Some(first) if by_scale => Some(Cause::Overflow { scale, first }),
+            None if finite_loss => grads.refused().map(|path| Cause::Stored { first: path.to_string() }),
+            None if by_scale => Some(Cause::Overflow { scale, first: String::new() }),
+            _ => Some(Cause::Loss),
+        }
+    }
+
     /// Ends a step: sets the scale of the next one by what [`apply`](LossScale::apply) found. One gradient that was not
     /// finite, in whichever optimizer, [shrinks](LossScale::adjust) it. A loss that was itself not finite leaves it.
     ///
@@ -215,10 +252,13 @@ impl LossScale {
                 "no gradients were applied since the last `update`; call `LossScale::apply` for each optimizer first",
             ));
         }
-        match std::mem::take(&mut self.votes).worst {
+        let votes = std::mem::take(&mut self.votes);
+        // Those of a step that another optimizer took are settled.
+        votes.skipped.iter().for_each(|pass| pass.take_back());
+        match votes.worst {
             None => self.adjust(true),
             Some(Cause::Overflow { .. }) => self.adjust(false),
-            Some(Cause::Loss) => self.state.skipped = self.state.skipped.saturating_add(1),
+            Some(_) => self.state.skipped = self.state.skipped.saturating_add(1),
         }
         Ok(())
     }
@@ -232,9 +272,14 @@ impl LossScale {
     }
 }
 
-/// Whether every gradient of `params` is finite. A parameter without gradient counts as finite.
+/// Whether every gradient of `params` is finite. A parameter without gradient counts as finite. Where one is not, and no optimizer
+/// is given the gradients all the same, what the forward pass stored is taken back when they are dropped.
 pub fn all_finite(grads: &Grads, params: &Params) -> bool {
-    first_of(grads, params).is_none()
+    let finite = first_of(grads, params).is_none();
+    if !finite {
+        grads.doubt();
+    }
+    finite
 }
 
 /// Path of the first parameter whose gradient is not finite.

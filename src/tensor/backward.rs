@@ -169,8 +169,8 @@ fn walk_back(
         let context = Backward { grad: &grad, saved: &saved, needs: &needs };
         let back = (node.backward)(&context).map_err(|e| e.in_backward(node.op.map(Op::name)))?;
         debug_assert_eq!(back.len(), node.inputs.len(), "{:?} returns a gradient for each input", node.op);
-        if let Some(evaluated) = node.evaluated.get() {
-            grads.ran_in_evaluation(evaluated);
+        if let Some(passes) = node.passes.get() {
+            grads.came_from(passes);
         }
         if let Some(op) = node.op {
             let finite = || back.iter().flatten().all(Tensor::has_only_finite);

@@ -6,7 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use super::{Array, Evaluated, LeafId, Param, Tensor, array::alone_mut, with_float};
+use super::{
+    Array, LeafId, Param, Tensor,
+    array::alone_mut,
+    pass::{self, Pass},
+    with_float,
+};
 use crate::{
     DType,
     error::{Error, Result},
@@ -28,8 +33,8 @@ pub struct Grads {
     /// Leaves whose gradients came out of an op in f16, in which small ones underflow.
     through_f16: HashSet<LeafId>,
     unscaled: Option<Unscaled>,
-    /// Of each network on the way: the cells that ran in evaluation.
-    evaluated: Vec<Arc<Evaluated>>,
+    /// The forward passes that they come from.
+    passes: Vec<Arc<Pass>>,
 }
 
 /// By what a gradient is multiplied when it is read: first `unscale`, then `clip`. Each product is rounded.
@@ -185,14 +190,14 @@ impl Grads {
             leaves.filter_map(|id| self.by_leaf.remove(&id).map(|grad| (id, grad))).collect();
         let through_f16 = by_leaf.keys().copied().filter(|id| self.through_f16.contains(id)).collect();
         let pending = Some(Factors { unscale: 1.0 / unscaled.scaling.scale, clip: 1.0 });
-        Grads { by_leaf, pending, through_f16, unscaled: Some(unscaled), evaluated: self.evaluated.clone() }
+        Grads { by_leaf, pending, through_f16, unscaled: Some(unscaled), passes: self.passes.clone() }
     }
 
     /// Adds other gradients: low ones in f32.
     pub(crate) fn add(&mut self, other: Grads) {
         self.multiply_out();
         self.through_f16.extend(&other.through_f16);
-        other.evaluated.iter().for_each(|evaluated| self.ran_in_evaluation(evaluated));
+        self.came_from(&other.passes);
         for id in other.in_order() {
             let Some(grad) = other.read(id) else { continue };
             let wide = |x: &Tensor| if x.dtype().is_low() { x.array().cast(DType::F32) } else { x.array().clone() };
@@ -223,21 +228,58 @@ impl Grads {
         self.through_f16.insert(id);
     }
 
-    /// Notes that cells of a network ran in evaluation.
-    pub(super) fn ran_in_evaluation(&mut self, evaluated: &Arc<Evaluated>) {
-        if !self.evaluated.contains(evaluated) {
-            self.evaluated.push(evaluated.clone());
-        }
+    /// Notes forward passes that they come from.
+    pub(super) fn came_from(&mut self, passes: &[Arc<Pass>]) {
+        passes.iter().for_each(|pass| pass::add(&mut self.passes, pass));
+    }
+
+    /// The forward passes that they come from.
+    pub(crate) fn passes(&self) -> &[Arc<Pass>] {
+        &self.passes
+    }
+
+    /// Path of the first number that a forward pass would have stored and that is not finite.
+    pub(crate) fn refused(&self) -> Option<&str> {
+        self.passes.iter().find_map(|pass| pass.refused())
+    }
+
+    /// Notes that the step will not be taken unless somebody says so.
+    pub(crate) fn doubt(&self) {
+        self.passes.iter().for_each(|pass| pass.doubt());
+    }
+
+    /// Keeps what the forward passes stored: the step was taken.
+    pub(crate) fn settle(&self) {
+        self.passes.iter().for_each(|pass| pass.settle());
+    }
+
+    /// Gives a step up: what its forward passes stored, such as the running statistics of a batch norm, is taken back.
+    ///
+    /// A loop that asks [`all_finite`](crate::scale::all_finite) itself and leaves the update out need not call it;
+    /// [`LossScale::update`](crate::LossScale::update) does so for skipped steps.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let mut net = Child::new(BatchNorm1d::new(1));
+    /// net.set_train(true);
+    /// let loss = net.call(&Tensor::rand(&[4, 1], &mut Rng::seed(1))?)?.square()?.mean_all()?;
+    /// assert_ne!(net.cell().running_mean.value().item()?, 0.0);
+    /// loss.into_grads()?.discard();
+    /// assert_eq!(net.cell().running_mean.value().item()?, 0.0);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn discard(self) {
+        self.passes.iter().for_each(|pass| pass.take_back());
     }
 
     /// The path of a cell that ran in evaluation, behaves otherwise in training, and stands beside one of these parameters that
     /// has a gradient.
     pub(crate) fn evaluated_beside<'a>(&self, params: impl Iterator<Item = &'a Param>) -> Option<&str> {
-        if self.evaluated.is_empty() {
+        if self.passes.iter().all(|pass| pass.evaluated.cells.is_empty()) {
             return None;
         }
         let trained: Vec<LeafId> = params.map(Param::id).filter(|id| self.by_leaf.contains_key(id)).collect();
-        self.evaluated.iter().find_map(|evaluated| evaluated.beside(&trained))
+        self.passes.iter().find_map(|pass| pass.evaluated.beside(&trained))
     }
 
     fn read(&self, id: LeafId) -> Option<Tensor> {

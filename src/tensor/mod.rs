@@ -3,10 +3,10 @@
 mod array;
 mod backward;
 mod build;
-mod evaluated;
 mod fmt;
 mod grads;
 mod param;
+pub(crate) mod pass;
 pub(crate) mod recording;
 mod tape;
 
@@ -15,15 +15,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 pub(crate) use array::{Array, Stored, with_array, with_float};
 pub(crate) use backward::backward_of;
 pub use build::TensorElement;
-pub(crate) use evaluated::Evaluated;
 pub use grads::Grads;
 pub(crate) use grads::{Factors, Scaling, Unscaled, first_non_finite};
 pub use param::Param;
 pub(crate) use param::Rounding;
 pub use tape::{Backward, no_grad};
 pub(crate) use tape::{
-    Call, Forward, LeafId, Node, Place, What, Written, evaluated, is_recording, next_id, note_evaluated, record,
-    record_segment, with_recording,
+    Call, Forward, LeafId, Node, Place, What, Written, is_recording, next_id, record, record_segment, with_recording,
 };
 
 use crate::{

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Array, LeafId, recording};
+use super::{Array, LeafId, pass, recording};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -37,6 +37,26 @@ struct State {
     saved_as: Option<DType>,
     /// Whether a policy says that its gradients come through f16 only with a loss scale.
     requires_scaler: bool,
+    /// What forward passes stored whose steps may still be given up, in order, from the first of them on.
+    changes: Vec<Change>,
+}
+
+/// A value that a forward pass stored.
+struct Change {
+    /// The pass; `None` once it is settled.
+    pass: Option<u64>,
+    /// All that was known of the number before.
+    before: Array,
+    to: To,
+}
+
+/// What a forward pass makes of a value.
+#[derive(Clone)]
+enum To {
+    /// Another value.
+    Value(Array),
+    /// `keep * value + take * batch`.
+    Blend { keep: f64, take: f64, batch: Vec<f64> },
 }
 
 /// What is remembered of a parameter that is stored low.
@@ -74,7 +94,8 @@ impl Param {
     fn make(value: Tensor, trained: bool) -> Self {
         let id = LeafId::fresh();
         let value = Tensor::parameter(value.array().contiguous(), trained.then_some(id));
-        let state = RwLock::new(State { value, lowered: None, saved_as: None, requires_scaler: false });
+        let state =
+            RwLock::new(State { value, lowered: None, saved_as: None, requires_scaler: false, changes: vec![] });
         Param(Arc::new(Inner { id, trained, state }))
     }
 
@@ -117,10 +138,13 @@ impl Param {
     /// A parameter with a [master](Param::master) takes f32, too: that is its new master, and the value is rounded from it.
     /// When it takes its own dtype, the master is the exact widening.
     ///
+    /// What a cell sets while it runs in a forward pass is part of the step: it is there at once, and taken back where the step
+    /// is skipped. A number there that is not finite, where the old one was, is not stored, and the step is not taken.
+    ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::DType`](crate::ErrorKind::DType) when the new value differs in shape or dtype.
     pub fn set(&self, value: &Tensor) -> Result<()> {
-        let mut state = self.write();
+        let state = self.read();
         let dtype = state.value.dtype();
         if value.shape() != state.value.shape() {
             return Err(Error::shape(format!(
@@ -136,18 +160,72 @@ impl Param {
                 value.dtype().with_article()
             )));
         }
-        let new = value.array().contiguous();
-        state.value = self.placed(new.cast(dtype));
-        if let Some(Lowered { master: Some(master), .. }) = &mut state.lowered {
-            *master = new.cast(DType::F32);
+        drop(state);
+        self.change(To::Value(value.array().contiguous()))
+    }
+
+    /// Changes the value as part of the forward pass that is run, or for good outside of one.
+    fn change(&self, to: To) -> Result<()> {
+        let _paused = recording::pause();
+        let mut state = self.write();
+        let before = state.full();
+        let new = to.of(&before);
+        let made = Tensor::from_array(new.cast(state.value.dtype()));
+        if !made.has_only_finite() && became_infinite(&before, made.array()) {
+            drop(state);
+            // Outside of a pass a value is set as it is.
+            match (pass::note_refused(self), &to) {
+                (true, _) => return Ok(()),
+                (false, To::Value(_)) => state = self.write(),
+                (false, To::Blend { .. }) => return Err(Error::value("running statistics would not be finite")),
+            }
         }
+        match pass::note_change(self) {
+            Some(pass) => state.changes.push(Change { pass: Some(pass), before, to }),
+            None if state.changes.is_empty() => {}
+            None => match to {
+                To::Value(_) => state.changes.clear(),
+                blend => state.changes.push(Change { pass: None, before, to: blend }),
+            },
+        }
+        self.store(&mut state, &new);
         Ok(())
+    }
+
+    /// Puts a number into the value, and into the master where there is one.
+    fn store(&self, state: &mut State, full: &Array) {
+        state.value = self.placed(full.cast(state.value.dtype()));
+        if let Some(Lowered { master: Some(master), .. }) = &mut state.lowered {
+            *master = full.cast(DType::F32);
+        }
+    }
+
+    /// Keeps what a pass stored.
+    pub(super) fn settle(&self, pass: u64) {
+        let mut state = self.write();
+        state.changes.iter_mut().filter(|change| change.pass == Some(pass)).for_each(|change| change.pass = None);
+        state.forget_settled();
+    }
+
+    /// Takes back what a pass stored, as if it had never been; what other passes stored since is stored again.
+    pub(super) fn take_back(&self, pass: u64) {
+        let mut state = self.write();
+        let Some(first) = state.changes.iter().position(|change| change.pass == Some(pass)) else { return };
+        let later = state.changes.split_off(first);
+        let mut value = later[0].before.clone();
+        for change in later.into_iter().filter(|change| change.pass != Some(pass)) {
+            let after = change.to.of(&value);
+            state.changes.push(Change { before: std::mem::replace(&mut value, after), ..change });
+        }
+        self.store(&mut state, &value);
+        state.forget_settled();
     }
 
     /// Lets an optimizer write the value, and the master where there is one, which it keeps in step. Neither changes its dtype
     /// or shape. Low copies of the old value are gone.
     pub(crate) fn rewrite<R>(&self, change: impl FnOnce(&mut Array, Option<&mut Array>) -> R) -> R {
         let mut state = self.write();
+        state.changes.clear();
         // Taken out, so that it is changed in place where nothing else holds it.
         let mut value = mem::replace(&mut state.value, self.placed(Array::empty())).into_array();
         let result = change(&mut value, state.lowered.as_mut().and_then(|lowered| lowered.master.as_mut()));
@@ -167,24 +245,24 @@ impl Param {
     /// As [`set`](Param::set).
     pub(crate) fn blend(&self, batch: &Tensor, momentum: f64, count: Option<usize>) -> Result<()> {
         recording::blend(self, batch, momentum, count);
-        let old = self.full();
-        let before = (self.clone(), old.clone());
+        let before = (self.clone(), self.full());
         recording::on_end(move || {
             let (buffer, old) = before;
             buffer.set(&old).expect("its own value");
         });
-        let _paused = recording::pause();
         let factor = count.map_or(1.0, |count| count as f64 / (count - 1) as f64);
-        let new: Vec<f64> = (old.to_f64().iter().zip(batch.to_f64()))
-            .map(|(old, batch)| (1.0 - momentum) * old + momentum * factor * batch)
-            .collect();
-        self.set(&Tensor::from_f64(&new, old.shape(), old.dtype())?)
+        let batch = {
+            let _paused = recording::pause();
+            batch.to_f64()
+        };
+        self.change(To::Blend { keep: 1.0 - momentum, take: momentum * factor, batch })
     }
 
     /// Stores the value in a low dtype, with an f32 master or without, as if it had never been stored low before.
     pub(crate) fn store_low(&self, dtype: DType, with_master: bool, rounding: Rounding) {
         let mut state = self.write();
         let (from, full) = state.undecorated();
+        state.changes.clear();
         state.value = self.placed(full.cast(dtype));
         state.lowered = Some(Lowered { from, master: with_master.then(|| full.cast(DType::F32)), rounding });
     }
@@ -194,6 +272,7 @@ impl Param {
         let mut state = self.write();
         if state.lowered.is_some() {
             let (from, full) = state.undecorated();
+            state.changes.clear();
             state.value = self.placed(full.cast(from));
             state.lowered = None;
         }
@@ -254,11 +333,43 @@ impl State {
         self.lowered.as_ref()?.master.as_ref()
     }
 
-    /// The dtype it was made in, and all that is known of the number: the master, or the value.
+    /// All that is known of the number: the master, or the value.
+    fn full(&self) -> Array {
+        self.master().unwrap_or(self.value.array()).clone()
+    }
+
+    /// The dtype it was made in, and all that is known of the number.
     fn undecorated(&self) -> (DType, Array) {
         let from = self.lowered.as_ref().map_or(self.value.dtype(), |lowered| lowered.from);
-        (from, self.master().unwrap_or(self.value.array()).clone())
+        (from, self.full())
     }
+
+    /// Forgets changes that no pass can take back.
+    fn forget_settled(&mut self) {
+        let settled = self.changes.iter().take_while(|change| change.pass.is_none()).count();
+        self.changes.drain(..settled);
+    }
+}
+
+impl To {
+    /// The value that is made of another, in the dtype of that.
+    fn of(&self, value: &Array) -> Array {
+        match self {
+            To::Value(value) => value.clone(),
+            To::Blend { keep, take, batch } => {
+                let old = Tensor::from_array(value.clone());
+                let new: Vec<f64> =
+                    old.to_f64().iter().zip(batch).map(|(old, batch)| keep * old + take * batch).collect();
+                Tensor::from_f64(&new, old.shape(), old.dtype()).expect("as many numbers as the value has").into_array()
+            }
+        }
+    }
+}
+
+/// Whether a number is not finite that was.
+fn became_infinite(old: &Array, new: &Array) -> bool {
+    let numbers = |x: &Array| Tensor::from_array(x.clone()).to_f64();
+    numbers(old).iter().zip(numbers(new)).any(|(old, new)| old.is_finite() && !new.is_finite())
 }
 
 impl fmt::Debug for Param {

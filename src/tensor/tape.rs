@@ -2,14 +2,13 @@
 
 use std::{
     cell::Cell,
-    collections::HashSet,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use super::{Array, Evaluated, LowCopies, Tensor, recording};
+use super::{Array, LowCopies, Tensor, pass::Pass, recording};
 use crate::{DType, Op, catalogue::Attributes, error::Result, precision};
 
 thread_local! {
@@ -145,8 +144,8 @@ pub(crate) struct Node {
     pub backward: BackwardFn,
     /// The call, where second derivatives are wanted.
     pub call: Option<Call>,
-    /// Of the output of a network: the cells of it that ran in evaluation, where they behave otherwise in training.
-    pub evaluated: OnceLock<Arc<Evaluated>>,
+    /// Of the output of a network: the forward pass that made it, where that has something to say.
+    pub passes: OnceLock<Vec<Arc<Pass>>>,
     /// Of the cast of a parameter: its low copies.
     pub low_copies: Option<Arc<LowCopies>>,
 }
@@ -202,30 +201,6 @@ pub(crate) fn is_recording() -> bool {
     RECORDING.get()
 }
 
-/// Notes on the tape that this output of a network was computed by cells in evaluation.
-pub(crate) fn note_evaluated(output: &Tensor, evaluated: &Arc<Evaluated>) {
-    for output in [Some(output), output.narrow()].into_iter().flatten() {
-        if let Place::Node(node) = output.place() {
-            // One that another network passed through has a note of that network.
-            let _ = node.evaluated.set(evaluated.clone());
-        }
-    }
-}
-
-/// What [`note_evaluated`] noted on the part of the tape that leads to a tensor.
-pub(crate) fn evaluated(of: &Tensor) -> Vec<Arc<Evaluated>> {
-    let (mut found, mut seen, mut places) = (Vec::new(), HashSet::new(), vec![of.place()]);
-    while let Some(place) = places.pop() {
-        if let Place::Node(node) = place
-            && seen.insert(node.id)
-        {
-            found.extend(node.evaluated.get().cloned());
-            places.extend(&node.inputs);
-        }
-    }
-    found
-}
-
 /// Puts a result on the tape when one of its inputs is on it and recording is on.
 pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: impl FnOnce() -> Attributes) -> Tensor {
     let Forward { value, saved, backward, written } = forward;
@@ -244,7 +219,7 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: im
                 inputs: inputs.iter().map(Tensor::to_keep).collect(),
                 what: Arc::new(What::Op { op, attributes: attributes(), written }),
             }),
-            evaluated: OnceLock::new(),
+            passes: OnceLock::new(),
             low_copies: None,
         })),
         _ => Place::None,
@@ -256,9 +231,9 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: im
 /// `backward` holds, to be counted as kept.
 pub(crate) fn record_segment(inputs: Vec<Place>, saved: &[Tensor], has_f16: bool, backward: BackwardFn) -> Place {
     let saved = saved.iter().map(Tensor::to_keep).collect();
-    let (id, op, slot, call, evaluated) = (next_id(), None, precision::slot(), None, OnceLock::new());
+    let (id, op, slot, call, passes) = (next_id(), None, precision::slot(), None, OnceLock::new());
     let low_copies = None;
-    Place::Node(Arc::new(Node { id, op, slot, has_f16, inputs, saved, backward, call, evaluated, low_copies }))
+    Place::Node(Arc::new(Node { id, op, slot, has_f16, inputs, saved, backward, call, passes, low_copies }))
 }
 
 /// The place of `x.cast(to)`: its gradient is cast back.
@@ -281,7 +256,7 @@ pub(super) fn record_cast(x: &Tensor, to: DType) -> Place {
             let what = What::Op { op: Op::Cast, attributes, written: None };
             Call { inputs: vec![x.to_keep()], what: Arc::new(what) }
         }),
-        evaluated: OnceLock::new(),
+        passes: OnceLock::new(),
         low_copies: x.0.casts.clone(),
     }))
 }

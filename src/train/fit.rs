@@ -16,7 +16,7 @@ use crate::{
     optim::Optimizer,
     policy::LossScaleSpec,
     rewrite::check_run,
-    scale::{LossScale, Outcome},
+    scale::{Cause, LossScale, Outcome},
 };
 
 /// How to train.
@@ -333,7 +333,7 @@ impl Fit {
         let steps: Vec<&Step> = self.history.steps.iter().filter(|step| step.epoch == self.place.epoch).collect();
         let epoch = Epoch {
             epoch: self.place.epoch,
-            loss: steps.iter().map(|step| step.loss).sum::<f64>() / steps.len() as f64,
+            loss: mean_of_taken(&steps),
             score,
             skipped: steps.iter().filter(|step| step.is_skipped()).count(),
             seconds: steps.iter().map(|step| step.seconds).sum(),
@@ -357,10 +357,17 @@ impl Fit {
         let Fit { options, scale, optimizer, place, checked, history, .. } = self;
         let FitOptions { lr, schedule, warm_up, .. } = options;
         optimizer.set_lr(*lr * schedule.factor_after(*warm_up, place.stepped, total));
-        let loss = options.loss.clone();
+        let loss = options.loss.clone().unwrap_or_else(|| match batch.y.dtype().is_float() {
+            true => Loss::Mse {},
+            false => Loss::cross_entropy(),
+        });
+        if !loss.counts(&batch.y) {
+            let outcome = Outcome::Skipped { cause: Cause::NoTarget };
+            let (epoch, scale) = (place.epoch, scale.value());
+            return Ok(Step { epoch, loss: f64::NAN, scale, outcome, seconds: 0.0, non_finite: None });
+        }
         let mut one = |net: &Child<C>| {
-            let mut train =
-                |net: &Child<C>| train_step(net, batch, loss.as_ref(), place.epoch, scale, optimizer.as_mut());
+            let mut train = |net: &Child<C>| train_step(net, batch, &loss, place.epoch, scale, optimizer.as_mut());
             if !options.find_non_finite {
                 return train(net);
             }
@@ -387,6 +394,12 @@ const STEP: &str = "step of the epoch";
 pub(super) const STEPS: &str = "steps";
 const STEPPED: &str = "updates";
 
+/// The mean loss of the steps that were taken; NaN where none was.
+fn mean_of_taken(steps: &[&Step]) -> f64 {
+    let taken = || steps.iter().filter(|step| !step.is_skipped());
+    taken().map(|step| step.loss).sum::<f64>() / taken().count() as f64
+}
+
 /// Refuses data that a run cannot use.
 fn check(data: &Split) -> Result<()> {
     if data.train.is_empty() || data.test.is_empty() {
@@ -403,7 +416,7 @@ fn check(data: &Split) -> Result<()> {
 fn train_step<C: ?Sized + AsCell>(
     net: &Child<C>,
     Batch { x, y }: &Batch,
-    loss: Option<&Loss>,
+    loss: &Loss,
     epoch: usize,
     scale: &mut LossScale,
     optimizer: &mut dyn Optimizer,
@@ -411,11 +424,7 @@ fn train_step<C: ?Sized + AsCell>(
     let start = Instant::now();
     let before = scale.value();
     let outputs = net.call(x)?;
-    let loss = match loss {
-        Some(loss) => loss.of(&outputs, y)?,
-        None if y.dtype().is_float() => Loss::Mse {}.of(&outputs, y)?,
-        None => Loss::cross_entropy().of(&outputs, y)?,
-    };
+    let loss = loss.of(&outputs, y)?;
     drop(outputs);
     let (value, kept) = (loss.item()?, loss.tape_bytes());
     let outcome = scale.step(optimizer, loss)?;

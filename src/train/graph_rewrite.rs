@@ -1,15 +1,15 @@
 //! TensorFlow's `enable_mixed_precision_graph_rewrite`: an optimizer whose step runs a rewritten graph with a scaled loss.
 
-use std::{cell::RefCell, sync::Arc};
+use std::cell::RefCell;
 
 use crate::{
-    Child, DType, LossScale, Optimizer, Outcome, Policy, Tensor,
+    Child, DType, LossScale, Optimizer, Outcome, Param, Policy, Tensor,
     cell::AsCell,
     error::Result,
     graph::{Graph, GraphLists, check_not_wrapped},
     policy::Pack,
     scale::IntoLossScale,
-    tensor::{Evaluated, evaluated, note_evaluated},
+    tensor::pass::{self, Evaluated},
 };
 
 /// Wraps an optimizer: its [steps](GraphRewrite::step) run the network and its loss as a graph in which f16 spreads as
@@ -70,7 +70,7 @@ struct Traced {
     signature: Vec<(DType, Vec<usize>)>,
     graph: Graph,
     /// The cells that ran in evaluation when it was recorded, where they behave otherwise in training.
-    evaluated: Vec<Arc<Evaluated>>,
+    evaluated: Evaluated,
 }
 
 impl<O: Optimizer> GraphRewrite<O> {
@@ -90,8 +90,7 @@ impl<O: Optimizer> GraphRewrite<O> {
 
     /// One training step: runs `loss` of the inputs as a rewritten graph, and updates the parameters if every gradient is
     /// finite. A step that is skipped leaves parameters, the optimizer's state and [`global_step`](GraphRewrite::global_step)
-    /// as they are, and lowers a dynamic loss scale. Running statistics of norms have moved in the forward pass by then, as in
-    /// every training loop.
+    /// as they are, and running statistics of norms, too; it lowers a dynamic loss scale.
     ///
     /// `loss` is given the inputs, targets among them, and returns a scalar. It is called when inputs of other dtypes or
     /// shapes come, and recorded; all other steps run the graph and do not call it. The graph trains or evaluates as the
@@ -111,10 +110,11 @@ impl<O: Optimizer> GraphRewrite<O> {
         let new = match known {
             Some(_) => None,
             None => {
-                let noted = RefCell::new(Vec::new());
+                let noted = RefCell::new(Evaluated::default());
                 let traced = Graph::trace_with(net, inputs, |net, inputs| {
                     let loss = loss(net, inputs)?;
-                    noted.replace(evaluated(&loss));
+                    let cells = pass::passes(&loss).into_iter().flat_map(|pass| pass.evaluated.cells.clone());
+                    noted.replace(Evaluated { cells: cells.collect() });
                     Ok(vec![loss])
                 })?;
                 let graph = traced.rewrite(&self.lists)?.graph;
@@ -123,8 +123,15 @@ impl<O: Optimizer> GraphRewrite<O> {
             }
         };
         let traced = new.as_ref().unwrap_or_else(|| &self.traced[known.unwrap_or_default()]);
-        let loss = traced.graph.run_nth(self.runs, inputs)?.swap_remove(0);
-        traced.evaluated.iter().for_each(|evaluated| note_evaluated(&loss, evaluated));
+        let open = pass::open();
+        let path = |param: &Param| net.path_of_param(param);
+        let loss = traced.graph.run_nth(self.runs, inputs).map(|mut outputs| {
+            let loss = outputs.swap_remove(0);
+            let pass = pass::noted(|_| traced.evaluated.clone(), path);
+            pass::note_passes(&loss, &Vec::from_iter(pass));
+            loss
+        });
+        let loss = open.end(loss, path)?;
         let value = loss.item()?;
         let outcome = self.loss_scale.step(&mut self.optimizer, loss)?;
         self.last_loss = Some(value);

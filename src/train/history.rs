@@ -3,7 +3,10 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Score;
-use crate::{cell::NonFinite, scale::Outcome};
+use crate::{
+    cell::NonFinite,
+    scale::{Cause, Outcome},
+};
 
 /// What happened in a training run, step by step and epoch by epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -25,7 +28,8 @@ pub struct History {
 pub struct Step {
     /// Its epoch, counted from 0.
     pub epoch: usize,
-    /// The loss before scaling. JSON has no number for one that is not finite, and says null.
+    /// The loss before scaling; NaN where no target of the batch counts. JSON has no number for one that is not finite, and says
+    /// null.
     #[serde(deserialize_with = "nan_for_null")]
     pub loss: f64,
     /// The loss scale that it was multiplied by.
@@ -45,7 +49,7 @@ pub struct Step {
 pub struct Epoch {
     /// Which, counted from 0.
     pub epoch: usize,
-    /// Mean loss of its steps.
+    /// Mean loss of the steps that were taken; NaN where none was.
     #[serde(deserialize_with = "nan_for_null")]
     pub loss: f64,
     /// How well the network did on the test examples after it.
@@ -66,6 +70,11 @@ impl Step {
     /// Whether the step changed nothing.
     pub fn is_skipped(&self) -> bool {
         self.outcome != Outcome::Stepped
+    }
+
+    /// Whether there was a loss to be computed.
+    fn was_run(&self) -> bool {
+        self.outcome != Outcome::Skipped { cause: Cause::NoTarget }
     }
 }
 
@@ -92,7 +101,7 @@ impl History {
 
     /// Median time of a step in seconds. The first step, which warms up, counts like any other.
     pub fn median_seconds(&self) -> Option<f64> {
-        median(self.steps.iter().map(|step| step.seconds))
+        median(self.steps.iter().filter(|step| step.was_run()).map(|step| step.seconds))
     }
 
     /// Time of a step relative to another run. For each epoch that both runs have, the median step time of this run is divided
@@ -100,7 +109,8 @@ impl History {
     /// machine affects both and cancels out.
     pub fn relative_time(&self, other: &History) -> Option<f64> {
         let of_epoch = |history: &History, epoch: usize| {
-            median(history.steps.iter().filter(|step| step.epoch == epoch).map(|step| step.seconds))
+            let of_epoch = history.steps.iter().filter(|step| step.epoch == epoch && step.was_run());
+            median(of_epoch.map(|step| step.seconds))
         };
         let last = self.steps.last()?.epoch.min(other.steps.last()?.epoch);
         median((0..=last).filter_map(|epoch| Some(of_epoch(self, epoch)? / of_epoch(other, epoch)?)))

@@ -113,6 +113,19 @@ impl Loss {
         }
     }
 
+    /// Whether a target of a batch counts. Where none does, all being ignored or of the weight 0, there is no loss.
+    pub fn counts(&self, targets: &Tensor) -> bool {
+        let Loss::CrossEntropy { ignore_index, weight, .. } = self else { return true };
+        let ignored = ignore_index.unwrap_or(IGNORED);
+        let weight_of = |class: i64| match (weight, usize::try_from(class)) {
+            (Some(weight), Ok(class)) => weight.get(class).copied(),
+            _ => None,
+        };
+        // Others than classes are refused by the loss.
+        let Ok(classes) = targets.to_vec::<i64>() else { return true };
+        classes.is_empty() || classes.iter().any(|&class| class != ignored && weight_of(class) != Some(0.0))
+    }
+
     /// The loss of the outputs of a network: a scalar, f32 unless the outputs are f64. Of classes, targets `[n, ...]` go with
     /// outputs that have one axis more, for the classes, last or second.
     ///

@@ -6,6 +6,7 @@ use super::{
     FitOptions, Loss, RunFile, Score,
     data::{Dataset, Vocabulary},
     folder::{Folder, Standardizations},
+    score::answers,
 };
 use crate::{
     Child, DType, Plan, Tensor,
@@ -50,6 +51,19 @@ pub enum Prediction {
     },
     /// Numbers, in the units of the data; of a run with the loss `bce_with_logits` probabilities.
     Numbers(Vec<f32>),
+    /// No class: the highest output is not finite, at one place of a sequence at least.
+    NotFinite,
+}
+
+impl Prediction {
+    /// Whether the outputs that it was made of are finite.
+    pub fn is_finite(&self) -> bool {
+        match self {
+            Prediction::Numbers(numbers) => numbers.iter().all(|number| number.is_finite()),
+            Prediction::NotFinite => false,
+            Prediction::Class { .. } | Prediction::Sequence { .. } => true,
+        }
+    }
 }
 
 impl Predictor {
@@ -148,21 +162,24 @@ impl Predictor {
         match (loss, outputs.rank()) {
             (Some(Loss::CrossEntropy { .. }), 2) => {
                 let names = self.file.data.class_names();
-                for of_example in numbers(&outputs.softmax(1)?)? {
-                    // Of several the first, as the accuracy takes it.
-                    let best = (0..of_example.len()).rev().max_by(|&a, &b| of_example[a].total_cmp(&of_example[b]));
-                    let best = best.unwrap_or(0);
-                    let name = names.get(best).cloned().unwrap_or_else(|| best.to_string());
-                    let probability = of_example.get(best).copied().unwrap_or(f32::NAN);
-                    predictions.push(Prediction::Class { index: best, name, probability });
+                let probabilities = numbers(&outputs.softmax(1)?)?;
+                for (of_example, answer) in probabilities.into_iter().zip(answers(outputs, 1)?) {
+                    let class = answer.and_then(|class| usize::try_from(class).ok()).map(|index| {
+                        let name = names.get(index).cloned().unwrap_or_else(|| index.to_string());
+                        Prediction::Class { index, name, probability: of_example[index] }
+                    });
+                    predictions.push(class.unwrap_or(Prediction::NotFinite));
                 }
             }
             (Some(Loss::CrossEntropy { .. }), rank) if rank > 2 => {
-                let answers = outputs.argmax(-1, false)?;
-                let each = answers.len() / answers.shape()[0].max(1);
-                for indices in answers.to_vec::<i64>()?.chunks(each.max(1)) {
-                    let text = vocabulary.and_then(|vocabulary| vocabulary.decode(indices).ok());
-                    predictions.push(Prediction::Sequence { indices: indices.to_vec(), text });
+                let answers = answers(outputs, -1)?;
+                let each = answers.len() / outputs.shape()[0].max(1);
+                for places in answers.chunks(each.max(1)) {
+                    let sequence = places.iter().copied().collect::<Option<Vec<i64>>>().map(|indices| {
+                        let text = vocabulary.and_then(|vocabulary| vocabulary.decode(&indices).ok());
+                        Prediction::Sequence { indices, text }
+                    });
+                    predictions.push(sequence.unwrap_or(Prediction::NotFinite));
                 }
             }
             (Some(Loss::BceWithLogits {}), _) => {

@@ -12,18 +12,43 @@ use crate::{
     no_grad,
 };
 
-/// How well a network does on examples, by the measure that fits their targets.
+/// A measure of how well a network does on examples, the one that fits their targets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    #[serde(flatten)]
+    measure: Measure,
+    #[serde(default, skip_serializing_if = "is_none")]
+    not_finite: usize,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Score {
-    /// Of classes: see [`accuracy`].
+enum Measure {
     Accuracy(#[serde(deserialize_with = "super::history::nan_for_null")] f64),
-    /// Of numbers: see [`mean_squared_error`].
     MeanSquaredError(#[serde(deserialize_with = "super::history::nan_for_null")] f64),
 }
 
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
+impl From<Measure> for Score {
+    fn from(measure: Measure) -> Self {
+        Score { measure, not_finite: 0 }
+    }
+}
+
 impl Score {
+    /// An [`accuracy`], from 0 to 1.
+    pub fn of_accuracy(share: f64) -> Self {
+        Measure::Accuracy(share).into()
+    }
+
+    /// A [`mean_squared_error`].
+    pub fn of_squared_error(error: f64) -> Self {
+        Measure::MeanSquaredError(error).into()
+    }
+
     /// The score of a network, which is called in its current mode with `batch` examples at a time.
     ///
     /// # Errors
@@ -40,24 +65,30 @@ impl Score {
         targets: Option<&Standardization>,
     ) -> Result<Self> {
         match data.targets() {
-            Targets::Classes { .. } => accuracy(net, data, batch).map(Score::Accuracy),
-            _ => squared_error(net, data, batch, targets).map(Score::MeanSquaredError),
+            Targets::Classes { .. } => share_of_right(net, data, batch),
+            _ => squared_error(net, data, batch, targets),
         }
+    }
+
+    /// The number of answers that are not finite: of classes those whose highest output is not, of numbers each one. Such a
+    /// class counts as wrong.
+    pub fn not_finite(self) -> usize {
+        self.not_finite
     }
 
     /// What is measured, in words.
     pub fn name(self) -> &'static str {
-        match self {
-            Score::Accuracy(_) => "accuracy",
-            Score::MeanSquaredError(_) => "mean squared error",
+        match self.measure {
+            Measure::Accuracy(_) => "accuracy",
+            Measure::MeanSquaredError(_) => "mean squared error",
         }
     }
 
     /// Whether it is better than another of the same measure: a higher accuracy, a lower error. NaN is never better.
     pub fn is_better_than(self, other: Score) -> bool {
-        match (self, other) {
-            (Score::Accuracy(this), Score::Accuracy(other)) => this > other || (other.is_nan() && !this.is_nan()),
-            (Score::MeanSquaredError(this), Score::MeanSquaredError(other)) => {
+        match (self.measure, other.measure) {
+            (Measure::Accuracy(this), Measure::Accuracy(other)) => this > other || (other.is_nan() && !this.is_nan()),
+            (Measure::MeanSquaredError(this), Measure::MeanSquaredError(other)) => {
                 this < other || (other.is_nan() && !this.is_nan())
             }
             _ => false,
@@ -66,33 +97,42 @@ impl Score {
 
     /// The accuracy, if it is one.
     pub fn accuracy(self) -> Option<f64> {
-        if let Score::Accuracy(share) = self { Some(share) } else { None }
+        if let Measure::Accuracy(share) = self.measure { Some(share) } else { None }
     }
 
     /// The mean squared error, if it is one.
     pub fn mean_squared_error(self) -> Option<f64> {
-        if let Score::MeanSquaredError(error) = self { Some(error) } else { None }
+        if let Measure::MeanSquaredError(error) = self.measure { Some(error) } else { None }
     }
 }
 
-/// `97.31 %` for an accuracy, `1.234e-3` for an error.
+/// `97.31 %` for an accuracy, `1.234e-3` for an error; answers that are not finite are counted behind it.
 impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Score::Accuracy(share) => write!(f, "{:.2} %", 100.0 * share),
-            Score::MeanSquaredError(error) => write!(f, "{error:.3e}"),
+        match self.measure {
+            Measure::Accuracy(share) => write!(f, "{:.2} %", 100.0 * share)?,
+            Measure::MeanSquaredError(error) => write!(f, "{error:.3e}")?,
+        }
+        match self.not_finite {
+            0 => Ok(()),
+            count => write!(f, ", {count} not finite"),
         }
     }
 }
 
-/// Share of the targets whose class has the highest output, from 0 to 1; those that are [`IGNORED`] do not count. The
-/// outputs are those that [`fit`](super::fit) takes. The network is called in its current mode.
+/// Share of the targets whose class has the highest output, from 0 to 1; those that are [`IGNORED`] do not count. An answer is
+/// wrong where the highest output is not finite; [`Score::of`] counts these. The outputs are those that [`fit`](super::fit)
+/// takes. The network is called in its current mode.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs are of another shape,
 /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or their targets are no classes or all
 /// ignored, and what the network reports.
 pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
+    share_of_right(net, data, batch).map(|score| score.accuracy().unwrap_or(f64::NAN))
+}
+
+fn share_of_right<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<Score> {
     if data.is_empty() {
         return Err(Error::data("there are no examples to measure the accuracy on"));
     }
@@ -102,15 +142,16 @@ pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize
             "the accuracy is measured on examples with classes; these have numbers (see `mean_squared_error`)",
         ));
     }
-    let (mut right, mut counted) = (0, 0);
+    let (mut right, mut counted, mut not_finite) = (0, 0, 0);
     for Batch { x, y } in data.batches(batch)? {
         let logits = class_logits(&no_grad(|| net.call(&x))?, &y)?;
         if logits.shape()[1] == 0 {
             return Err(Error::shape(format!("the network returned {:?}, and so no classes", logits.shape())));
         }
-        let answers = logits.argmax(1, false)?.to_vec::<i64>()?;
+        let answers = answers(&logits, 1)?;
         for (answer, label) in answers.into_iter().zip(y.to_vec::<i64>()?).filter(|(_, label)| *label != IGNORED) {
-            right += usize::from(answer == label);
+            right += usize::from(answer == Some(label));
+            not_finite += usize::from(answer.is_none());
             counted += 1;
         }
     }
@@ -119,7 +160,15 @@ pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize
             "the classes of all examples are ignored, so there is nothing to measure the accuracy on",
         ));
     }
-    Ok(right as f64 / counted as f64)
+    Ok(Score { not_finite, ..Score::of_accuracy(right as f64 / counted as f64) })
+}
+
+/// The class with the highest output at each place, in row-major order; `None` where that output is not finite. Outputs of
+/// minus infinity are those of classes that are masked.
+pub(super) fn answers(outputs: &Tensor, axis: isize) -> Result<Vec<Option<i64>>> {
+    let highest = outputs.max(&[axis], false)?.to_f64();
+    let classes = outputs.argmax(axis, false)?.to_vec::<i64>()?;
+    Ok(classes.into_iter().zip(highest).map(|(class, highest)| highest.is_finite().then_some(class)).collect())
 }
 
 /// The outputs of a network for classes, with the axis of the classes second, as [`Tensor::cross_entropy`] takes them.
@@ -158,7 +207,7 @@ pub(super) fn class_logits(outputs: &Tensor, targets: &Tensor) -> Result<Tensor>
 /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples or their targets are no numbers, and what the
 /// network reports.
 pub fn mean_squared_error<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
-    squared_error(net, data, batch, None)
+    squared_error(net, data, batch, None).map(|score| score.mean_squared_error().unwrap_or(f64::NAN))
 }
 
 /// The mean squared error of outputs that are to be brought to the units of the targets, by the way these were standardized.
@@ -167,7 +216,7 @@ fn squared_error<C: ?Sized + AsCell>(
     data: &Dataset,
     batch: usize,
     targets: Option<&Standardization>,
-) -> Result<f64> {
+) -> Result<Score> {
     if data.is_empty() {
         return Err(Error::data("there are no examples to measure the squared error on"));
     }
@@ -178,7 +227,7 @@ fn squared_error<C: ?Sized + AsCell>(
         ));
     }
     // One running sum, so that the size of the batches does not matter.
-    let (mut sum, mut count) = (0.0, 0);
+    let (mut sum, mut count, mut not_finite) = (0.0, 0, 0);
     for Batch { x, y } in data.batches(batch)? {
         let outputs = no_grad(|| net.call(&x))?;
         if outputs.shape() != y.shape() {
@@ -194,8 +243,9 @@ fn squared_error<C: ?Sized + AsCell>(
         }
         for (output, target) in numbers.into_iter().zip(y.to_f64()) {
             sum += (output - target).powi(2);
+            not_finite += usize::from(!output.is_finite());
         }
         count += y.len();
     }
-    Ok(sum / count as f64)
+    Ok(Score { not_finite, ..Score::of_squared_error(sum / count as f64) })
 }

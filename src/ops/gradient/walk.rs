@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 use crate::ops::gradient::{backward, has_second, linear};
@@ -92,7 +92,8 @@ fn on_tape(value: &Tensor, grad: &Tensor, node: &Node, call: &Call, input: usize
         saved: values,
         backward: Box::new(move |back| backward(&what, back)),
         call: kept,
-        evaluated: OnceLock::new(),
+        // A step by a penalty on gradients is a step of the pass that they come from.
+        passes: node.passes.clone(),
         low_copies: None,
     })))
 }

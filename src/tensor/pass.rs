@@ -1,0 +1,232 @@
+//! Notes of a forward pass for the step that it becomes part of: what it stored, and what ran in evaluation.
+//!
+//! The outermost call of a network [opens](open) a pass. A value that code stores meanwhile, such as the running statistics of a
+//! batch norm, is there at once. The tape holds the pass, the backward pass hands it to the gradients, and whoever takes the step
+//! [settles](Pass::settle) it or [takes it back](Pass::take_back). A pass without a backward pass is settled when its tape is dropped.
+
+use std::{
+    cell::RefCell,
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use super::{LeafId, Param, Place, Tensor, next_id};
+use crate::{
+    error::{Error, Result},
+    logging::{event, warn},
+};
+
+thread_local! {
+    static NOTES: RefCell<Option<Notes>> = const { RefCell::new(None) };
+}
+
+/// Notes of the pass that runs now.
+#[derive(Default)]
+struct Notes {
+    /// Names its changes; 0 before the first.
+    id: u64,
+    slots: Vec<usize>,
+    changed: Vec<Param>,
+    /// The first parameter or buffer that a number which is not finite did not enter.
+    refused: Option<Param>,
+}
+
+/// Cells that behave otherwise in training and ran in evaluation while a tape was recorded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Evaluated {
+    /// Each with its path and the trained parameters beside it; none where it is a network by itself.
+    pub cells: Vec<(String, Vec<LeafId>)>,
+}
+
+impl Evaluated {
+    /// The first cell beside which one of these parameters is.
+    pub fn beside(&self, params: &[LeafId]) -> Option<&str> {
+        let beside = |ids: &[LeafId]| ids.is_empty() || params.iter().any(|param| ids.contains(param));
+        self.cells.iter().find(|(_, ids)| beside(ids)).map(|(path, _)| path.as_str())
+    }
+}
+
+/// A forward pass that has ended.
+pub(crate) struct Pass {
+    id: u64,
+    pub evaluated: Evaluated,
+    changed: Vec<Param>,
+    /// Path of the first parameter or buffer that would not have been finite.
+    refused: Option<String>,
+    fate: AtomicU8,
+}
+
+/// Its step may still come.
+const OPEN: u8 = 0;
+/// As [`OPEN`], and a gradient is known not to be finite.
+const DOUBTED: u8 = 1;
+/// What it stored stays, or is gone.
+const SETTLED: u8 = 2;
+
+impl Pass {
+    /// Path of the first parameter or buffer that would not have been finite, and so was not changed.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    /// Notes that its step will not be taken unless somebody says so: a gradient is not finite.
+    pub fn doubt(&self) {
+        let _ = self.fate.compare_exchange(OPEN, DOUBTED, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Keeps what was stored: the step was taken.
+    pub fn settle(&self) {
+        if self.fate.swap(SETTLED, Ordering::AcqRel) != SETTLED {
+            self.changed.iter().for_each(|param| param.settle(self.id));
+        }
+    }
+
+    /// Takes back what was stored, and nothing else: the step was not taken.
+    pub fn take_back(&self) {
+        if self.fate.swap(SETTLED, Ordering::AcqRel) != SETTLED {
+            self.changed.iter().rev().for_each(|param| param.take_back(self.id));
+        }
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        match *self.fate.get_mut() {
+            OPEN => {
+                if let Some(path) = &self.refused {
+                    event!(WARN, path, "a stored number would not be finite");
+                    warn(&refused(path));
+                }
+                self.settle();
+            }
+            DOUBTED => self.take_back(),
+            _ => {}
+        }
+    }
+}
+
+/// The error of a number that is not finite and would have been stored.
+pub(crate) fn refused(path: &str) -> String {
+    format!("`{path}` would not be finite: the forward pass computed a number for it that is not; it keeps its value")
+}
+
+/// A pass that is being run; what it stored is taken back unless it [ends](Open::end).
+pub(crate) struct Open {
+    outer: Option<Notes>,
+}
+
+/// Opens a pass on this thread.
+pub(crate) fn open() -> Open {
+    Open { outer: NOTES.replace(Some(Notes::default())) }
+}
+
+/// The pass that is open now, as far as it has come. `evaluated` makes of slots what they are, `path` of a parameter its path.
+pub(crate) fn noted(
+    evaluated: impl FnOnce(Vec<usize>) -> Evaluated,
+    path: impl FnOnce(&Param) -> String,
+) -> Option<Arc<Pass>> {
+    let Notes { id, slots, changed, refused } = NOTES.with_borrow_mut(|notes| notes.as_mut().map(std::mem::take))?;
+    let evaluated = evaluated(slots);
+    if evaluated.cells.is_empty() && changed.is_empty() && refused.is_none() {
+        return None;
+    }
+    let refused = refused.as_ref().map(path);
+    Some(Arc::new(Pass { id, evaluated, changed, refused, fate: AtomicU8::new(OPEN) }))
+}
+
+impl Open {
+    /// Ends a pass. What it stored and nobody [noted](noted) stays, since no step can follow, or is taken back after an error.
+    ///
+    /// # Errors
+    /// That of `result`; [`ErrorKind::Value`](crate::ErrorKind::Value) for a number that would have been stored, is not
+    /// finite, and reaches no step that could be refused.
+    pub fn end<R>(self, result: Result<R>, path: impl FnOnce(&Param) -> String) -> Result<R> {
+        let Some(pass) = noted(|_| Evaluated::default(), path) else { return result };
+        match (&result, &pass.refused) {
+            (Ok(_), None) => pass.settle(),
+            (Ok(_), Some(path)) => {
+                pass.take_back();
+                return Err(Error::value(refused(path)));
+            }
+            (Err(_), _) => pass.take_back(),
+        }
+        result
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let left = NOTES.replace(self.outer.take());
+        if let Some(Notes { id, changed, .. }) = left {
+            changed.iter().rev().for_each(|param| param.take_back(id));
+        }
+    }
+}
+
+/// Notes a slot whose cell ran in evaluation.
+pub(crate) fn note_slot(slot: usize) {
+    with_open(|notes| {
+        if !notes.slots.contains(&slot) {
+            notes.slots.push(slot);
+        }
+    });
+}
+
+/// Notes that a parameter or a buffer changes, and names the pass; `None` outside of a pass.
+pub(super) fn note_change(param: &Param) -> Option<u64> {
+    with_open(|notes| {
+        if notes.id == 0 {
+            notes.id = next_id();
+        }
+        if !notes.changed.iter().any(|other| other.is_same(param)) {
+            notes.changed.push(param.clone());
+        }
+        notes.id
+    })
+}
+
+/// Notes that a number that is not finite did not enter a parameter or a buffer; `false` outside of a pass.
+pub(super) fn note_refused(param: &Param) -> bool {
+    with_open(|notes| _ = notes.refused.get_or_insert_with(|| param.clone())).is_some()
+}
+
+fn with_open<R>(f: impl FnOnce(&mut Notes) -> R) -> Option<R> {
+    NOTES.with_borrow_mut(|notes| notes.as_mut().map(f))
+}
+
+/// Hands passes to the tape that leads to this output.
+pub(crate) fn note_passes(output: &Tensor, passes: &[Arc<Pass>]) {
+    if passes.is_empty() {
+        return;
+    }
+    for output in [Some(output), output.narrow()].into_iter().flatten() {
+        if let Place::Node(node) = output.place() {
+            // One that another network passed through has the pass of that network.
+            let _ = node.passes.set(passes.to_vec());
+        }
+    }
+}
+
+/// The passes that the tape holds which leads to a tensor.
+pub(crate) fn passes(of: &Tensor) -> Vec<Arc<Pass>> {
+    let (mut found, mut seen, mut places) = (Vec::new(), HashSet::new(), vec![of.place()]);
+    while let Some(place) = places.pop() {
+        if let Place::Node(node) = place
+            && seen.insert(node.id)
+        {
+            node.passes.get().into_iter().flatten().for_each(|pass| add(&mut found, pass));
+            places.extend(&node.inputs);
+        }
+    }
+    found
+}
+
+/// Adds a pass that is not there yet.
+pub(super) fn add(passes: &mut Vec<Arc<Pass>>, pass: &Arc<Pass>) {
+    if !passes.iter().any(|other| Arc::ptr_eq(other, pass)) {
+        passes.push(pass.clone());
+    }
+}
