@@ -172,8 +172,14 @@ impl LossScale {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it depends on none of the optimizer's parameters, and what
     /// the optimizer reports. On an error nothing is updated.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: impl Into<Tensor>) -> Result<Outcome> {
-        let grads = self.scale(loss)?.into_grads_before_update()?.unscale(optimizer.params())?;
-        let outcome = self.apply(optimizer, &grads)?;
+        let mut scaled = self.scale(loss)?.into_grads_before_update()?;
+        let outcome = match scaled.unscale(optimizer.params()).and_then(|grads| self.apply(optimizer, &grads)) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                scaled.discard();
+                return Err(error);
+            }
+        };
         self.update()?;
         Ok(outcome)
     }

@@ -219,7 +219,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a master is rounded at each update",
         "src/tensor/param.rs",
-        &[("*master = new.cast(DType::F32);", "*master = new.cast(dtype).cast(DType::F32);")],
+        &[("*master = full.cast(DType::F32);", "*master = full.cast(state.value.dtype()).cast(DType::F32);")],
         &["decorate"],
     ),
     mutation(
@@ -242,8 +242,8 @@ pub const MUTATIONS: &[Mutation] = &[
         "found_inf is ignored",
         "src/scale/step.rs",
         &[(
-            "unscaled.first.clone().or_else(replaced) else {",
-            "unscaled.first.clone().or_else(replaced).filter(|_| unscaled.scaling.scale < 1.0) else {",
+            "unscaled.first.clone().or_else(replaced)) else {",
+            "unscaled.first.clone().or_else(replaced).filter(|_| unscaled.scaling.scale < 1.0)) else {",
         )],
         &["scale", "scalers", "training"],
     ),
@@ -256,11 +256,41 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a loss that is not finite lowers the scale",
         "src/scale/step.rs",
-        &[(
-            "Some(Cause::Loss) => self.state.skipped = self.state.skipped.saturating_add(1),",
-            "Some(Cause::Loss) => self.adjust(false),",
-        )],
+        &[("Some(_) => self.state.skipped = self.state.skipped.saturating_add(1),", "Some(_) => self.adjust(false),")],
         &["scale", "scalers"],
+    ),
+    mutation(
+        "a loss that is not finite is a step if its gradients are finite",
+        "src/scale/step.rs",
+        &[("            _ => Some(Cause::Loss),", "            None => None,\n            _ => Some(Cause::Loss),")],
+        &["not_taken"],
+    ),
+    mutation(
+        "a skipped step leaves running statistics moved",
+        "src/scale/step.rs",
+        &[
+            ("grads.doubt();\n        self.votes.skipped", "self.votes.skipped"),
+            ("votes.skipped.iter().for_each(|pass| pass.take_back());", ""),
+        ],
+        &["not_taken"],
+    ),
+    mutation(
+        "a change that is taken back takes later ones along",
+        "src/tensor/param.rs",
+        &[("filter(|change| change.pass != Some(pass))", "filter(|_| false)")],
+        &["not_taken"],
+    ),
+    mutation(
+        "a number that is not finite is stored",
+        "src/tensor/param.rs",
+        &[("(true, _) => return Ok(()),", "(true, _) => state = self.write(),")],
+        &["not_taken"],
+    ),
+    mutation(
+        "skipped steps count for the loss of an epoch",
+        "src/train/fit.rs",
+        &[("steps.iter().filter(|step| !step.is_skipped());", "steps.iter();")],
+        &["not_taken", "cli_runs"],
     ),
     mutation(
         "finite steps before an overflow still count",
@@ -425,10 +455,10 @@ pub const MUTATIONS: &[Mutation] = &[
         &["runs"],
     ),
     mutation(
-        "the last of equal probabilities is predicted",
-        "src/train/predict.rs",
-        &[("(0..of_example.len()).rev().max_by(", "(0..of_example.len()).max_by(")],
-        &["runs"],
+        "an output that is not finite is an answer",
+        "src/train/score.rs",
+        &[("highest.is_finite().then_some(class)", "(highest.is_finite() || true).then_some(class)")],
+        &["not_taken", "cli_runs"],
     ),
     mutation(
         "a worse score is the best",
