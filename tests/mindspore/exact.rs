@@ -16,7 +16,7 @@ pub fn rounds_once(op: Op) -> bool {
 }
 
 /// How many terms a sum of the op has; of a function, how many units it may be off.
-pub fn terms(op: Op, inputs: &[&Tensor]) -> usize {
+fn terms(op: Op, inputs: &[&Tensor]) -> usize {
     let [first, ref others @ ..] = *inputs else { return 0 };
     let weight = |axis: usize| others.first().map_or(1, |w| w.len() / w.shape()[axis].max(1));
     match op {
