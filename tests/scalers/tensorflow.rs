@@ -393,7 +393,7 @@ fn call(case: &str) -> Option<Call<'_>> {
         return Some(Call::Fixed(argument));
     }
     let given = inside("LossScaleOptimizer(opt,").or_else(|| inside("enable(opt, loss_scale="));
-    given.or_else(|| case.strip_prefix("loss_scale=")).map(Call::Given)
+    given.or_else(|| case.strip_prefix("loss_scale=")).map(|argument| Call::Given(argument.trim()))
 }
 
 /// Forms that do not compile, by what TensorFlow was recorded to say: its message, or what it made of them.
@@ -455,6 +455,7 @@ fn error_or_state(tally: &mut Tally, recorded: &Value) {
         | "enable with keras mixed policy flag set"
         | "Keras 3 set_global_policy(\"mixed_float16\") then enable: no conflict detected?"
         | "enable then Keras 3 set_global_policy" => return tally.not_covered(case, KERAS),
+        replicas if replicas.contains("replica") => return tally.not_covered(case, "there are no replicas"),
         _ => {}
     }
     let theirs = match (raised, printed(recorded)) {
@@ -490,6 +491,9 @@ fn error_or_state(tally: &mut Tally, recorded: &Value) {
                 let finite = argument.parse::<f64>().is_ok_and(|x| !x.is_finite());
                 (ours, finite.then_some((None, FINITE)))
             }
+            None if argument.starts_with("DynamicLossScale") => ("dynamic".into_loss_scale(), None),
+            // A list, an object of NumPy's or of another class.
+            None if raised == Some("ValueError") => return tally.on_purpose(case, BY_TYPE),
             None => return tally.fail(case, "an argument that is not known"),
         },
     };
@@ -503,6 +507,8 @@ fn error_or_state(tally: &mut Tally, recorded: &Value) {
         Some((rule, difference)) if rule == ours && ours.is_some() != theirs.is_some() => {
             tally.on_purpose(case, difference);
         }
+        // Both refuse, or both take it.
+        Some((rule, _)) if rule == ours && ours == theirs => tally.agree(case),
         None if ours == theirs => tally.agree(case),
         _ => tally.fail(case, format!("ours {ours:?}, TensorFlow's {theirs:?}")),
     }
