@@ -183,7 +183,7 @@ impl Case {
             return Ok(Verdict::on_purpose(BY_TYPE));
         }
         let by_rule = call.by_paddle(place);
-        if theirs.as_ref().map(meaning) != by_rule.as_ref().map(meaning).map_err(|class| class) {
+        if theirs.as_ref().map(meaning) != by_rule.as_ref().map(meaning) {
             return Err(format!("theirs {theirs:?} {:?}, by Paddle's rule {by_rule:?}", self.message));
         }
         if call.has_no_form() {

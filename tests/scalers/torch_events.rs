@@ -23,16 +23,19 @@ pub struct Recorded {
     pub lr: f64,
 }
 
+/// Gradients of the parameters of an optimizer; `None` where there is none.
+pub type Given = Vec<Option<Vec<f64>>>;
+
 /// What is called. Optimizers go by their number; a gradient that is not there is `None`.
 #[derive(Clone, Debug)]
 pub enum Event {
     Scale(Vec<Loss>),
     /// Losses are scaled and walked back from: what is added to the gradients of each optimizer.
-    Backward(Vec<(usize, Vec<Option<Vec<f64>>>)>),
-    Grads(usize, Vec<Option<Vec<f64>>>),
-    AddGrads(usize, Vec<Option<Vec<f64>>>),
+    Backward(Vec<(usize, Given)>),
+    Grads(usize, Given),
+    AddGrads(usize, Given),
     /// The places of the elements, and the dense gradient: elements at one place are added.
-    Sparse(usize, Vec<f64>, Vec<Option<Vec<f64>>>),
+    Sparse(usize, Vec<f64>, Given),
     /// Whether gradients stay, as zeros.
     ZeroGrad(usize, bool),
     Unscale(usize),
@@ -209,12 +212,12 @@ pub fn event(step: &Value, before: Option<&Value>) -> Option<Event> {
     })
 }
 
-fn grads_of(list: &Value) -> Option<Vec<Option<Vec<f64>>>> {
+fn grads_of(list: &Value) -> Option<Given> {
     list.as_array()?.iter().map(|g| Some(if g.is_null() { None } else { Some(numbers(g)?) })).collect()
 }
 
 /// What a backward pass has added to the gradients of each optimizer that it reached.
-fn added(step: &Value, before: Option<&Value>) -> Option<Vec<(usize, Vec<Option<Vec<f64>>>)>> {
+fn added(step: &Value, before: Option<&Value>) -> Option<Vec<(usize, Given)>> {
     let read = |grad: &Value| if grad.is_null() { Some(None) } else { Some(Some(numbers(&grad["v"])?)) };
     let mut reached = vec![];
     for (at, grads) in step["grads"].as_array()?.iter().enumerate() {
@@ -256,7 +259,7 @@ fn leaves(value: &Value) -> Option<Vec<Numbers>> {
             Some(vec![Numbers::new(dtype(value["dtype"].as_str()?)?, numbers(&value["v"])?)])
         }
         Value::Object(fields) => Some(fields.values().map(leaves).collect::<Option<Vec<_>>>()?.concat()),
-        _ => None,
+        _ => Some(vec![Numbers::new(DType::F32, [number(value)?])]),
     }
 }
 
