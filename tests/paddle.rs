@@ -6,6 +6,8 @@
 #[path = "common/golden.rs"]
 mod common;
 
+#[path = "paddle/call.rs"]
+mod call;
 #[path = "paddle/context.rs"]
 mod context;
 #[path = "paddle/decorate.rs"]

@@ -80,9 +80,12 @@ fn lists_are_fresh_copies_of_the_default_pack() {
 fn the_mindspore_pack_is_mindspores_lists() {
     let Some(golden) = golden::golden("mindspore/golden.json") else { return };
     let Some(lists) = golden["misc"].get("lists") else { return left_out("the lists of MindSpore") };
-    let recorded = |list: &str, prefix: &str| -> Vec<String> {
-        let names = lists[list].as_array().unwrap();
-        names.iter().filter_map(|name| name.as_str().unwrap().strip_prefix(prefix)).map(String::from).collect()
+    let recorded = |list: &str, prefix: &str| -> Option<Vec<String>> {
+        let Some(names) = lists[list].as_array() else {
+            left_out(&format!("the list {list} of MindSpore"));
+            return None;
+        };
+        Some(names.iter().filter_map(|name| name.as_str().unwrap().strip_prefix(prefix)).map(String::from).collect())
     };
     let text = fs::read_to_string(folder("policies/packs/mindspore-2.10.yaml")).unwrap();
     let written: serde_json::Value = serde_yaml::from_str(&text).unwrap();
@@ -94,10 +97,11 @@ fn the_mindspore_pack_is_mindspores_lists() {
         let written = written.pointer(place).unwrap().as_array().unwrap();
         assert_eq!(written.iter().map(|name| name.as_str().unwrap()).collect::<Vec<_>>(), recorded, "{place}");
     };
-    for (mut recorded, place, cells) in [
+    for (recorded, place, cells) in [
         (recorded("white", "nn."), "/levels/O1/cells/low", &o1),
         (recorded("black", "nn."), "/levels/O2/cells/full", &o2),
     ] {
+        let Some(mut recorded) = recorded else { continue };
         same_names(place, &recorded);
         recorded.sort();
         assert_eq!(kinds(cells), recorded, "{place}");
@@ -108,6 +112,7 @@ fn the_mindspore_pack_is_mindspores_lists() {
         (recorded("auto_black", ""), "/regions/0/full", ops(Treatment::Full)),
         (recorded("promote", ""), "/regions/0/widest", ops(Treatment::Widest)),
     ] {
+        let Some(recorded) = recorded else { continue };
         same_names(place, &recorded);
         let is_one = |op: &&Op| recorded.iter().any(|name| op.names(System::MindSpore).any(|known| known == name));
         let mut expected: Vec<Op> = Op::ALL.iter().filter(is_one).copied().collect();

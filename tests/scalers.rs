@@ -25,5 +25,7 @@ mod tally;
 mod tensorflow;
 #[path = "scalers/torch.rs"]
 mod torch;
+#[path = "scalers/torch_events.rs"]
+mod torch_events;
 #[path = "scalers/torch_rule.rs"]
 mod torch_rule;

@@ -21,6 +21,8 @@ mod probes;
 mod rounding;
 #[path = "torch/rule.rs"]
 mod rule;
+#[path = "torch/steps.rs"]
+mod steps;
 #[path = "common/tally.rs"]
 mod tally;
 #[path = "torch/values.rs"]

@@ -111,11 +111,14 @@ fn optimizer(run: &Value, params: &Params) -> Box<dyn Optimizer> {
 
 fn loss_scale(run: &Value) -> Result<LossScale> {
     let Some(scaler) = run["scaler"].as_object() else { return Ok(LossScale::none()) };
+    let usual = DynamicScale::torch();
+    let said = |key: &str| scaler.get(key).map(|number| number.as_f64().unwrap());
     LossScale::new(LossScaleSpec::Dynamic(DynamicScale {
-        init: scaler["init_scale"].as_f64().unwrap() as f32,
-        interval: scaler["growth_interval"].as_u64().unwrap() as u32,
-        max: f32::MAX,
-        ..DynamicScale::default()
+        init: said("init_scale").map_or(usual.init, |init| init as f32),
+        growth: said("growth_factor").unwrap_or(usual.growth),
+        backoff: said("backoff_factor").unwrap_or(usual.backoff),
+        interval: said("growth_interval").map_or(usual.interval, |interval| interval as u32),
+        ..usual
     }))
 }
 
@@ -290,7 +293,9 @@ fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
     println!("{run_name}: {met:.1e} apart, of {:.1e}", apart.most);
     assert!(met <= apart.most, "{run_name}: {met:e} apart, not {:e}", apart.most);
     // Ours ends nearer to torch's run than torch's own run in f32 does, so the region was at work.
-    let alike = |other: &&Value| ["opt", "lr", "clip"].iter().all(|key| other[key] == run[key]);
+    let steps = |run: &Value| run["steps"].as_array().map(Vec::len);
+    let alike =
+        |other: &&Value| ["opt", "lr", "clip"].iter().all(|key| other[key] == run[key]) && steps(other) == steps(run);
     let wide = model["runs"].as_array().unwrap().iter().filter(alike).find(|other| other["mode"] == "fp32");
     if let (Some(_), Some(wide)) = (low, wide) {
         let far = norm(&difference(&end(wide), &end(run)));

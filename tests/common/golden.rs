@@ -34,6 +34,17 @@ pub fn golden(file: &str) -> Option<serde_json::Value> {
     }
 }
 
+/// A file of `tests/goldens-extra`, which `PRECAST_GOLDENS` does not change. `None` in the published package.
+pub fn recorded_beside(file: &str) -> Option<serde_json::Value> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join("tests/goldens-extra").join(file);
+    match fs::read_to_string(&path) {
+        Ok(text) => Some(serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))),
+        Err(_) if root.join("Cargo.toml.orig").exists() => None,
+        Err(e) => panic!("{}: {e}", path.display()),
+    }
+}
+
 /// Says that a case is not in the folder that `PRECAST_GOLDENS` names. Among our own recordings it must be.
 #[track_caller]
 pub fn left_out(case: &str) {

@@ -30,6 +30,8 @@ pub struct Call {
 pub struct Script {
     /// The dtype each op computes in, in order; an op with none is left out and hands on its first input.
     pub inside: Vec<Option<DType>>,
+    /// The dtype that each split moves elements in, in order. One that is lowered by itself rounds what it is given.
+    pub splits: Vec<DType>,
     /// Whether kernels that round after every step there do so here.
     pub stepwise: bool,
     /// Draws the last digits of f32 results, which differ by the order of sums and by approximations.
@@ -43,7 +45,7 @@ const F32_ERROR: f64 = 7e-7;
 enum Mode {
     Plain,
     Watched(Vec<Call>),
-    Repeated { script: Script, at: usize },
+    Repeated { script: Script, at: usize, split: usize },
     Merged(Box<Rng>),
 }
 
@@ -74,7 +76,7 @@ pub fn watched<R>(f: impl FnOnce() -> R) -> (R, Vec<Call>) {
 /// Runs `f` with every op as the script has it.
 pub fn repeated<R>(script: &Script, f: impl FnOnce() -> R) -> R {
     let _restore = Restore;
-    MODE.set(Mode::Repeated { script: script.clone(), at: 0 });
+    MODE.set(Mode::Repeated { script: script.clone(), at: 0, split: 0 });
     f()
 }
 
@@ -115,7 +117,7 @@ pub fn in_steps<const N: usize>(
             Some(Frame::Fixed(low)) if low.is_low() => Now::Merged(low, rng.uniform(0.0, 1.0) < 0.5),
             _ => Now::Plain,
         },
-        Mode::Repeated { script, at } => {
+        Mode::Repeated { script, at, .. } => {
             *at += 1;
             let digits = script.digits.map(|seed| seed.wrapping_mul(1_000_003).wrapping_add(*at as u64));
             match script.inside.get(*at - 1).copied().flatten() {
@@ -175,6 +177,19 @@ pub fn in_steps<const N: usize>(
 pub fn place<R>(x: &Tensor, op: impl Fn(&Tensor) -> Result<R>) -> Result<R> {
     let _off = is_repeated().then(|| precision::enter(Frame::Off));
     op(x)
+}
+
+/// Splits into `n` pieces along the second axis, in the dtype that was recorded for it.
+pub fn chunks(x: &Tensor, n: usize) -> Result<Vec<Tensor>> {
+    let recorded = MODE.with_borrow_mut(|mode| match mode {
+        Mode::Repeated { script, split, .. } => {
+            *split += 1;
+            script.splits.get(*split - 1).copied().filter(|dtype| dtype.is_low())
+        }
+        _ => None,
+    });
+    let rounded = recorded.map(|low| x.cast(low));
+    place(rounded.as_ref().unwrap_or(x), |x| x.chunk(n, 1))
 }
 
 /// An f32 result with other last digits.

@@ -24,12 +24,13 @@ pub struct Net {
     pub cases: BTreeMap<String, Record>,
 }
 
-/// A result or an input: a tensor, or a list of them.
+/// A result or an input: a tensor, a list of them, or a value of Python's, of which the type is told.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub enum Value {
     Tensor(Array),
     List(Vec<Value>),
+    Python { py: String },
 }
 
 #[derive(Deserialize)]
@@ -126,6 +127,12 @@ impl Golden {
         let json = crate::common::golden("mindspore/golden.json")?;
         Some(serde_json::from_value(json).unwrap_or_else(|e| panic!("mindspore/golden.json: {e}")))
     }
+
+    /// Recurrent cells of several sizes, which were recorded later.
+    pub fn recurrent() -> Golden {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens-extra/mindspore/recurrent.json");
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap_or_else(|e| panic!("{file}: {e}"))
+    }
 }
 
 /// The dtype of a code in the file; MindSpore's int32 is i64 here.
@@ -135,7 +142,7 @@ pub fn dtype(code: &str) -> DType {
         "f32" | "fp32" => DType::F32,
         "f16" | "fp16" => DType::F16,
         "bf16" => DType::Bf16,
-        "i32" | "i64" => DType::I64,
+        "i32" | "i64" | "i8" | "u8" => DType::I64,
         "b" => DType::Bool,
         code => panic!("a dtype of the golden file is not understood: `{code}`"),
     }
@@ -163,6 +170,7 @@ impl Value {
         match self {
             Value::Tensor(array) => vec![array],
             Value::List(items) => items.iter().flat_map(Value::leaves).collect(),
+            Value::Python { .. } => vec![],
         }
     }
 
@@ -171,6 +179,7 @@ impl Value {
         match self {
             Value::Tensor(_) => "_".into(),
             Value::List(items) => format!("({})", items.iter().map(Value::nesting).collect::<Vec<_>>().join(" ")),
+            Value::Python { py } => py.clone(),
         }
     }
 }

@@ -276,6 +276,13 @@ network! { RnnGruNet { rnn, gru, fc } many |net, inputs| {
     Ok(vec![net.fc.call(&b[0])?, b[0].clone()])
 } }
 
+network! {
+    /// A cell alone.
+    RecurrentNet { cell } many |net, inputs| net.cell.call_many(inputs)
+}
+
+network! { LstmNet { cell } many |net, inputs| net.cell.call_many(inputs) }
+
 network! { Block { ln1, q, k, v, ln2, gelu, o; w } |net, x| {
     let h = net.ln1.call(x)?;
     let (q, k, v) = (net.q.call(&h)?, net.k.call(&h)?, net.v.call(&h)?);
@@ -431,6 +438,9 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
     {
         return Some(net);
     }
+    if let Some(net) = recurrent(name, kit) {
+        return Some(net);
+    }
     let dense = |inputs, outputs| kit.dense(inputs, outputs);
     let w = || param(&[4, 4]);
     Some(match name {
@@ -542,6 +552,19 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
             let blk = kit.sequential(vec![dense(4, 4), kit.tanh(), last]).to_float(DType::F16).ok()?;
             TFInnerWins { blk, fc: dense(4, 3) }.into()
         }
+        _ => return None,
+    })
+}
+
+/// `<class of the cell>_<inputs>_<hidden>`.
+fn recurrent(name: &str, kit: Kit) -> Option<Child> {
+    let (kind, sizes) = name.split_once('_')?;
+    let (inputs, hidden) = sizes.split_once('_')?;
+    let (inputs, hidden) = (inputs.parse().ok()?, hidden.parse().ok()?);
+    Some(match kind {
+        "RNNCell" => RecurrentNet { cell: kit.rnn(inputs, hidden) }.into(),
+        "GRUCell" => RecurrentNet { cell: kit.gru(inputs, hidden) }.into(),
+        "LSTMCell" => LstmNet { cell: kit.lstm(inputs, hidden) }.into(),
         _ => return None,
     })
 }

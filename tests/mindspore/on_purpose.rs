@@ -334,7 +334,7 @@ fn an_op_rounds_once() {
         assert!((ours[i] - exact).abs() <= unit(exact) / 2.0, "{}", x[i]);
         assert!((recorded[i] - exact).abs() > (ours[i] - exact).abs());
     }
-    let script = Script { inside: vec![Some(LOW)], stepwise: true, digits: None };
+    let script = Script { inside: vec![Some(LOW)], splits: vec![], stepwise: true, digits: None };
     let x = Tensor::from_f64(&x, &[4], LOW).unwrap();
     let stepwise = calls::repeated(&script, || steps::sigmoid(&x)).unwrap().to_f64();
     stepwise.iter().zip(recorded).for_each(|(stepwise, recorded)| assert!((stepwise - recorded).abs() < 1e-9));

@@ -82,6 +82,7 @@ fn in_reach(recorded: &Tensor, drawn: impl Fn(u64) -> Option<Tensor>) -> bool {
 fn script(case: &Case<'_>, run: &Run, stepwise: bool, digits: Option<u64>) -> Result<Script> {
     let missing = || Error::value("the ops were not recorded");
     let theirs = their_ops(run).ok_or_else(missing)?;
+    let splits = theirs.iter().filter(|row| row.name == "Split").map(|row| their_dtypes(row).inside).collect();
     let ours = our_ops(case, &case.run(Kit::Unfused)?);
     let mut inside = vec![];
     for (row, op) in aligned(case, &theirs, &ours) {
@@ -89,7 +90,7 @@ fn script(case: &Case<'_>, run: &Run, stepwise: bool, digits: Option<u64>) -> Re
             inside.push(row.map(|row| their_dtypes(row).inside).filter(|_| op.dtypes.result.is_float()));
         }
     }
-    Ok(Script { inside, stepwise, digits })
+    Ok(Script { inside, splits, stepwise, digits })
 }
 
 /// The network as written, with the recorded dtypes at the borders of cells and in ops.

@@ -11,7 +11,7 @@ use precast::{
 };
 
 use crate::{
-    calls::{op, place},
+    calls::{chunks, op, place},
     steps,
 };
 
@@ -230,11 +230,6 @@ fn gates(x: &Tensor, weight: &Param, bias: &Param) -> Result<Tensor> {
 
 fn inputs_of<const N: usize>(inputs: &[Tensor]) -> Result<&[Tensor; N]> {
     inputs.try_into().map_err(|_| Error::shape(format!("needs {N} inputs, got {}", inputs.len())))
-}
-
-/// The `n` parts of a row of gates.
-fn chunks(x: &Tensor, n: usize) -> Result<Vec<Tensor>> {
-    place(x, |x| x.chunk(n, 1))
 }
 
 layer! { RNNCell as "RNNCell" { params weight_ih, weight_hh, bias_ih, bias_hh; } many |cell, inputs| {

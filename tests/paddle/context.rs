@@ -1,22 +1,21 @@
 //! `paddle.amp.auto_cast` itself: its arguments, what it says of wrong ones, nesting, and how it ends.
 
-use precast::{Autocast, DType, ErrorKind, Op, Tensor, autocast, precision};
+use precast::{Autocast, DType, ErrorKind, Tensor, autocast, precision};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    names::{dtype, is_called, is_object},
-    ops::{ANYWHERE, HEEDED},
-    rule::{Region, is_known},
+    call::{Call, State},
+    names::dtype,
+    ops::ANYWHERE,
+    rule::Region,
     verdict::{self, Judged, Verdict, count, each},
 };
 
 /// The differences on purpose, as COMPARE.md names them.
-const EXACT: &str = "names are exact";
-const CHECKED: &str = "a region is checked also where it does nothing";
 const BY_TYPE: &str = "wrong forms do not compile";
 const NOTHING_LEFT: &str = "a region leaves nothing behind";
-const O2_ALONE: &str = "`use_promote` is O2's";
+const SHORT: &str = "a dtype has a short name, too";
 const AGAIN: &str = "a region can be entered any number of times";
 
 const MACHINES: &str = "which machine can do what is not asked here";
@@ -31,132 +30,6 @@ struct Case {
     #[serde(rename = "warnings", default)]
     _warnings: Vec<String>,
 }
-
-const KEYWORDS: [&str; 6] = ["enable", "level", "dtype", "use_promote", "custom_white_list", "custom_black_list"];
-
-/// A form of a call that does not compile here.
-enum NoForm {
-    /// A level that is a number or nothing.
-    LevelNoWord,
-    /// A list of numbers.
-    Numbers,
-    /// A word for a list, which Paddle reads letter by letter.
-    Word,
-}
-
-/// A call as it is written in Python.
-struct Call<'a>(Vec<(&'a str, &'a str)>);
-
-impl<'a> Call<'a> {
-    fn read(text: &'a str) -> Option<Self> {
-        let inside = text.strip_prefix("auto_cast(")?.strip_suffix(')')?;
-        let (mut depth, mut start, mut arguments) = (0, 0, vec![]);
-        for (at, c) in inside.char_indices() {
-            match c {
-                '{' | '[' | '(' => depth += 1,
-                '}' | ']' | ')' => depth -= 1,
-                ',' if depth == 0 => {
-                    arguments.push(&inside[start..at]);
-                    start = at + 1;
-                }
-                _ => {}
-            }
-        }
-        arguments.push(&inside[start..]);
-        let pair = |argument: &'a str| argument.trim().split_once('=');
-        let arguments = arguments.into_iter().filter(|argument| !argument.trim().is_empty());
-        let call = Call(arguments.map(pair).collect::<Option<_>>()?);
-        call.0.iter().all(|(key, _)| KEYWORDS.contains(key)).then_some(call)
-    }
-
-    fn get(&self, key: &str) -> Option<&'a str> {
-        self.0.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
-    }
-
-    /// The names between quotes.
-    fn names(&self, key: &str) -> Vec<&'a str> {
-        let list = self.get(key).unwrap_or_default();
-        let quote = if list.contains('\'') { '\'' } else { '"' };
-        list.split(quote).skip(1).step_by(2).collect()
-    }
-
-    /// What has no counterpart.
-    fn no_form(&self) -> Option<NoForm> {
-        let quotes = ['\'', '"'];
-        let lists = || ["custom_white_list", "custom_black_list"].into_iter().filter_map(|key| self.get(key));
-        match () {
-            () if self.get("level").is_some_and(|level| !level.starts_with(quotes)) => Some(NoForm::LevelNoWord),
-            () if lists().any(|list| list.contains(char::is_numeric) && !list.contains(quotes)) => {
-                Some(NoForm::Numbers)
-            }
-            () if lists().any(|list| list.starts_with(quotes)) => Some(NoForm::Word),
-            () => None,
-        }
-    }
-
-    /// The state that Paddle has in such a region: on a CPU it warns and does nothing.
-    fn paddles(&self, place: &str) -> State {
-        let level = self.names("level").first().map_or("O1".into(), |level| level.to_uppercase());
-        let casts = place == "pir" && self.get("enable") != Some("False") && level != "O0";
-        let low = self.get("dtype").and_then(dtype).unwrap_or(DType::F16);
-        (if casts { level } else { "O0".into() }, casts, low)
-    }
-
-    /// The dtype as we are told it: an object of Paddle's is one of ours, a word must be written as in our files.
-    fn dtype(&self) -> precast::Result<Option<DType>> {
-        match self.get("dtype") {
-            None => Ok(None),
-            Some(object) if is_object(object) && dtype(object).is_some() => Ok(dtype(object)),
-            Some(word) => word.trim_matches(['\'', '"']).parse().map(Some),
-        }
-    }
-
-    /// What the call says, whether it makes sense or not.
-    fn region(&self) -> precast::Result<Region> {
-        let names = |key| self.names(key).into_iter().map(String::from).collect();
-        Ok(Region {
-            enabled: self.get("enable") != Some("False"),
-            level: self.names("level").first().map_or("O1".into(), |level| level.to_string()),
-            dtype: self.dtype()?,
-            promote: self.get("use_promote") != Some("False"),
-            white: names("custom_white_list"),
-            black: names("custom_black_list"),
-        })
-    }
-
-    /// What is wrong with the call by our rule, each with the difference that it is where Paddle takes it.
-    fn faults(&self) -> Vec<(ErrorKind, &'static str)> {
-        let mut faults = vec![];
-        let level = self.names("level").first().copied().unwrap_or("O1");
-        if !["O0", "O1", "O2", "OD"].contains(&level) {
-            faults.push((ErrorKind::Level, EXACT));
-        }
-        if self.get("use_promote") == Some("False") && level != "O2" {
-            faults.push((ErrorKind::Level, O2_ALONE));
-        }
-        let named = self.get("dtype").filter(|said| !is_object(said)).map(|word| word.trim_matches(['\'', '"']));
-        let low = self.get("dtype").is_none_or(|said| dtype(said).is_some_and(|dtype| DType::LOW.contains(&dtype)));
-        if !low {
-            faults.push((ErrorKind::DType, CHECKED));
-        } else if named.is_some_and(|word| !["float16", "bfloat16", "f16", "bf16"].contains(&word)) {
-            faults.push((ErrorKind::DType, EXACT));
-        }
-        let (white, black) = (self.names("custom_white_list"), self.names("custom_black_list"));
-        if white.iter().chain(&black).any(|name| !is_known(name, &[])) {
-            faults.push((ErrorKind::List, HEEDED));
-        }
-        let names = |list: &[&str], op: Op| list.iter().any(|name| is_called(op, name));
-        if white.iter().any(|name| black.contains(name)) {
-            faults.push((ErrorKind::List, CHECKED));
-        } else if Op::ALL.iter().any(|op| names(&white, *op) && names(&black, *op)) {
-            faults.push((ErrorKind::List, HEEDED));
-        }
-        faults
-    }
-}
-
-/// Level, whether anything is cast, and the low dtype.
-type State = (String, bool, DType);
 
 /// The state here; outside of regions nothing is cast.
 fn state() -> State {
@@ -301,20 +174,20 @@ impl Case {
 
     fn judge_call(&self, place: &str, call: Option<Call<'_>>) -> Judged {
         let call = call.ok_or("not understood")?;
-        let theirs = match &self.result {
-            Some(theirs) => Some(stated(theirs).ok_or("not understood")?),
-            None => None,
+        let theirs = match (&self.result, &self.error) {
+            (Some(state), None) => Ok(stated(state).ok_or("not understood")?),
+            (None, Some(class)) => Err(class.as_str()),
+            _ => return Err("not understood".into()),
         };
-        if let Some(form) = call.no_form() {
-            let as_recorded = match form {
-                NoForm::LevelNoWord => self.error.as_deref() == Some("AttributeError"),
-                NoForm::Numbers => self.error.as_deref() == Some("TypeError"),
-                NoForm::Word => theirs.as_ref().is_some_and(|theirs| meaning(theirs) == meaning(&call.paddles(place))),
-            };
-            return match as_recorded {
-                true => Ok(Verdict::on_purpose(BY_TYPE)),
-                false => Err(format!("theirs {theirs:?} {:?} {:?}", self.error, self.message)),
-            };
+        if theirs == Err("AttributeError") && call.names_an_object() {
+            return Ok(Verdict::on_purpose(BY_TYPE));
+        }
+        let by_rule = call.by_paddle(place);
+        if theirs.as_ref().map(meaning) != by_rule.as_ref().map(meaning) {
+            return Err(format!("theirs {theirs:?} {:?}, by Paddle's rule {by_rule:?}", self.message));
+        }
+        if call.has_no_form() {
+            return Ok(Verdict::on_purpose(BY_TYPE));
         }
         let faults = call.faults();
         let ours = call.region().and_then(|region| Ok((autocast(region.autocast(), || Ok(state()))?, region)));
@@ -325,25 +198,17 @@ impl Case {
             other => return Err(format!("ours {other:?}, by our rule wrong: {faults:?}")),
         };
         match (&theirs, ours) {
-            (Some(theirs), Some(ours)) if meaning(theirs) == meaning(&ours) => Ok(Verdict::Agree),
-            (Some(theirs), _) if meaning(theirs) != meaning(&call.paddles(place)) => {
-                Err(format!("theirs {theirs:?}, by Paddle's rule {:?}", call.paddles(place)))
-            }
-            (Some(_), Some((_, true, _))) if place == "eager_cpu" => Ok(Verdict::on_purpose(ANYWHERE)),
-            (Some(_), None) => {
+            (Ok(theirs), Some(ours)) if meaning(theirs) == meaning(&ours) => Ok(Verdict::Agree),
+            (Ok(_), Some((_, true, _))) if place == "eager_cpu" => Ok(Verdict::on_purpose(ANYWHERE)),
+            (Ok(_), None) => {
                 let mut differences: Vec<_> = faults.into_iter().map(|(_, difference)| difference).collect();
                 differences.sort_unstable();
                 differences.dedup();
                 Ok(Verdict::OnPurpose(differences))
             }
-            (None, None) if faults.iter().any(|(kind, _)| Some(*kind) == self.their_fault()) => Ok(Verdict::Agree),
-            // A dtype is a dtype here, and no word.
-            (None, Some(_))
-                if self.error.as_deref() == Some("AttributeError") && call.get("dtype").is_some_and(is_object) =>
-            {
-                Ok(Verdict::on_purpose(BY_TYPE))
-            }
-            (theirs, ours) => Err(format!("ours {ours:?}, theirs {theirs:?} {:?} {:?}", self.error, self.message)),
+            (Err(_), None) if faults.iter().any(|(kind, _)| Some(*kind) == self.their_fault()) => Ok(Verdict::Agree),
+            (Err("ValueError" | "KeyError"), Some(_)) if call.says_dtype_shortly() => Ok(Verdict::on_purpose(SHORT)),
+            (theirs, ours) => Err(format!("ours {ours:?}, theirs {theirs:?} {:?}", self.message)),
         }
     }
 

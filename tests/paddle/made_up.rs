@@ -1,6 +1,6 @@
-//! Cases that nobody recorded, of forms that recordings may hold: dtypes as Paddle prints its objects, parameters listed under
-//! several names, `var` and `std` of low inputs, classes that a network lacks. They were worked out by hand from Paddle's rule and
-//! lie in `tests/goldens-extra/paddle`.
+//! Cases beside those of `tests/goldens`, of forms that recordings may hold, in `tests/goldens-extra/paddle`. Arguments of every type
+//! were recorded; parameters listed under several names, `var` and `std` of low inputs, and classes that a network lacks were
+//! worked out by hand from Paddle's rule.
 
 use std::fs;
 
@@ -14,25 +14,26 @@ use super::{
 };
 use precast::DType;
 
-fn judged(file: &str, judge: fn(&Value) -> Vec<Case>) {
+/// Whatever cases another folder has, these are compared, too.
+fn judged(file: &str, verdicts: &str, judge: fn(&Value) -> Vec<Case>) {
     let path = format!("{}/tests/goldens-extra/paddle/{file}.json", env!("CARGO_MANIFEST_DIR"));
     let made_up = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    count(&format!("{file}-made-up"), judge(&made_up));
+    count(verdicts, judge(&made_up));
 }
 
 #[test]
 fn ops_that_nobody_recorded() {
-    judged("ops", ops::judge);
+    judged("ops", "ops-made-up", ops::judge);
 }
 
 #[test]
-fn calls_that_nobody_recorded() {
-    judged("context", context::judge);
+fn arguments_of_every_type() {
+    judged("context", "context-arguments", context::judge);
 }
 
 #[test]
 fn decorations_that_nobody_recorded() {
-    judged("decorate", decorate::judge);
+    judged("decorate", "decorate-made-up", decorate::judge);
 }
 
 #[test]

@@ -171,6 +171,13 @@ fn names_are_exact() {
 }
 
 #[test]
+fn a_dtype_has_a_short_name_too() {
+    for (short, long) in [("f16", "float16"), ("bf16", "bfloat16")] {
+        assert_eq!(short.parse::<DType>(), long.parse::<DType>());
+    }
+}
+
+#[test]
 fn a_region_is_checked_also_where_it_does_nothing() {
     for off in [region("O0"), region("O1").enabled(false)] {
         assert_eq!(off.clone().dtype(DType::F32).enter().unwrap_err().kind(), ErrorKind::DType);

@@ -33,7 +33,7 @@ impl Default for Region {
     }
 }
 
-const LEVELS: [&str; 4] = ["O0", "OD", "O1", "O2"];
+pub const LEVELS: [&str; 4] = ["O0", "OD", "O1", "O2"];
 
 /// The list that an op stands on.
 #[derive(Clone, Copy, PartialEq)]

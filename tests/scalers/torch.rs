@@ -12,227 +12,12 @@ use precast::{
 use serde_json::Value;
 
 use crate::{
-    golden::golden,
-    numbers::{Number, Numbers, dtype, number, text},
+    golden::{golden, recorded_beside},
+    numbers::{Number, Numbers, text},
     tally::Tally,
+    torch_events::{Event, Loss, Recorded, Seen, Settings, Stage, event, optimizer, seen, settings},
     torch_rule::Rule,
 };
-
-/// Numbers of a scaler, as its constructor and its state have them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    pub init: f64,
-    pub growth: f64,
-    pub backoff: f64,
-    pub interval: i64,
-    pub enabled: bool,
-}
-
-/// The parameters of an optimizer, which is plain gradient descent.
-#[derive(Clone, Debug)]
-pub struct Recorded {
-    pub params: Vec<Vec<f64>>,
-    pub dtype: DType,
-    pub lr: f64,
-}
-
-/// What is called. Optimizers go by their number; a gradient that is not there is `None`.
-#[derive(Clone, Debug)]
-pub enum Event {
-    Scale(Vec<(f64, DType)>),
-    Grads(usize, Vec<Option<Vec<f64>>>),
-    AddGrads(usize, Vec<Option<Vec<f64>>>),
-    /// The places of the elements, and the dense gradient: elements at one place are added.
-    Sparse(usize, Vec<f64>, Vec<Option<Vec<f64>>>),
-    ZeroGrad(usize),
-    Unscale(usize),
-    Clip(usize, f64),
-    Step(usize),
-    Update,
-    /// `update(new_scale)`, which ends a step without counting it.
-    SetScale(f64),
-    GetScale,
-    IsEnabled,
-    /// A number of the constructor, by its name.
-    Get(String),
-    Set(String, f64),
-    State,
-    /// Settings and tracker; `None` for a state that lacks some, and how many it has.
-    Load(Option<(Settings, i64)>, usize),
-    /// The state goes to a new scaler.
-    Reload,
-    /// The whole scaler is written and read.
-    Pickle,
-    /// A call that has no counterpart, because it does not compile; and the error that it is for torch.
-    NoSuchForm(&'static str),
-}
-
-/// What an optimizer has done since the last update.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Stage {
-    Ready,
-    Unscaled,
-    Stepped,
-}
-
-/// What is seen after an event.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
-    pub failed: bool,
-    pub returns: Vec<Numbers>,
-    pub scale: Number,
-    pub tracker: i64,
-    /// Updates by each optimizer.
-    pub stepped: Vec<usize>,
-    pub params: Vec<Vec<Numbers>>,
-    pub grads: Vec<Vec<Option<Numbers>>>,
-    /// torch has no stages where it does not scale.
-    pub stages: Vec<Stage>,
-}
-
-fn settings(config: &Value, usual: &Settings) -> Option<Settings> {
-    let or = |key: &str, usual: f64| config.get(key).map_or(Some(usual), number);
-    Some(Settings {
-        init: or("init_scale", usual.init)?,
-        growth: or("growth_factor", usual.growth)?,
-        backoff: or("backoff_factor", usual.backoff)?,
-        interval: or("growth_interval", usual.interval as f64)? as i64,
-        enabled: config.get("enabled").map_or(Some(usual.enabled), Value::as_bool)?,
-    })
-}
-
-fn optimizer(recorded: &Value) -> Option<Recorded> {
-    let params: Option<Vec<_>> = recorded["params"].as_array()?.iter().map(numbers).collect();
-    let dtype = recorded.get("dtype").map_or(Some(DType::F32), |name| dtype(name.as_str()?))?;
-    Some(Recorded { params: params?, dtype, lr: recorded.get("lr").map_or(Some(1.0), number)? })
-}
-
-fn numbers(list: &Value) -> Option<Vec<f64>> {
-    list.as_array()?.iter().map(number).collect()
-}
-
-fn event(recorded: &Value) -> Option<Event> {
-    let event = recorded.as_array()?;
-    let which = || Some(event.get(1)?.as_u64()? as usize);
-    let float = |at: usize| number(event.get(at)?);
-    let grads = || grads_of(event.get(2)?);
-    Some(match event.first()?.as_str()? {
-        "scale" => {
-            let dtype = event.get(2).map_or(Some(DType::F32), |name| dtype(name.as_str()?))?;
-            Event::Scale(vec![(float(1)?, dtype)])
-        }
-        "scale_list" => Event::Scale(numbers(event.get(1)?)?.into_iter().map(|x| (x, DType::F32)).collect()),
-        "grads" => Event::Grads(which()?, grads()?),
-        "add_grads" => Event::AddGrads(which()?, grads()?),
-        "zero_grad" => Event::ZeroGrad(which()?),
-        "sparse_grad" => {
-            let (places, values) = (numbers(event.get(2)?)?, numbers(event.get(3)?)?);
-            let grad = dense(&places, &values)?;
-            Event::Sparse(which()?, places, vec![Some(grad)])
-        }
-        "unscale" => Event::Unscale(which()?),
-        "clip" => Event::Clip(which()?, float(2)?),
-        "step" => Event::Step(which()?),
-        "update" => Event::Update,
-        "update_new" => {
-            let new = event.get(1)?;
-            Event::SetScale(number(new).or_else(|| numbers(new)?.first().copied())?)
-        }
-        "get_scale" => Event::GetScale,
-        "is_enabled" => Event::IsEnabled,
-        "set" => Event::Set(event.get(1)?.as_str()?.into(), float(2)?),
-        "state_dict" => Event::State,
-        "load_state_dict" => {
-            let keys = event.get(1)?.as_object()?;
-            let has = |key: &&str| keys.contains_key(*key);
-            let all = ["scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"];
-            let known = all.iter().filter(|key| has(key)).count();
-            let f = |key: &str| number(&keys[key]);
-            let whole = || {
-                let (growth, backoff) = (f("growth_factor")?, f("backoff_factor")?);
-                let interval = f("growth_interval")? as i64;
-                Some((
-                    Settings { init: f("scale")?, growth, backoff, interval, enabled: true },
-                    f("_growth_tracker")? as i64,
-                ))
-            };
-            Event::Load(if known == all.len() { Some(whole()?) } else { None }, known)
-        }
-        "reload" => Event::Reload,
-        "pickle" => Event::Pickle,
-        "scale_bad" => Event::NoSuchForm("ValueError"),
-        "step_closure" => Event::NoSuchForm("RuntimeError"),
-        "update_int" => Event::NoSuchForm("AttributeError"),
-        "update_tensor2" | "update_tensor_grad" => Event::NoSuchForm("AssertionError"),
-        name => Event::Get(name.strip_prefix("get_")?.into()),
-    })
-}
-
-fn grads_of(list: &Value) -> Option<Vec<Option<Vec<f64>>>> {
-    list.as_array()?.iter().map(|g| Some(if g.is_null() { None } else { Some(numbers(g)?) })).collect()
-}
-
-/// Two elements.
-fn dense(places: &[f64], values: &[f64]) -> Option<Vec<f64>> {
-    let mut sums = vec![0.0_f32; 2];
-    for (place, value) in places.iter().zip(values) {
-        *sums.get_mut(*place as usize)? += *value as f32;
-    }
-    Some(sums.into_iter().map(f64::from).collect())
-}
-
-/// What torch showed after an event.
-fn seen(event: &Event, recorded: &Value) -> Option<Seen> {
-    let array = |value: &Value| Some(Numbers::new(dtype(value["dtype"].as_str()?)?, numbers(&value["v"])?));
-    let tensor = |value: &Value| match value["sparse"].as_bool() {
-        Some(true) => {
-            let (places, values) = (numbers(&value["indices"][0])?, numbers(&value["values"])?);
-            Some(Numbers::new(dtype(value["dtype"].as_str()?)?, dense(&places, &values)?))
-        }
-        _ => array(value),
-    };
-    let one = |x: f64| vec![Numbers::new(DType::F64, [x])];
-    let returned = &recorded["returns"];
-    let returns = match event {
-        _ if recorded.get("error").is_some() => vec![],
-        Event::Scale(_) if returned.is_array() => returned.as_array()?.iter().map(array).collect::<Option<_>>()?,
-        Event::Scale(_) => vec![array(returned)?],
-        Event::Clip(..) | Event::GetScale | Event::Get(_) => one(number(returned)?),
-        Event::IsEnabled => one(f64::from(returned.as_bool()?)),
-        Event::State => {
-            let keys = ["scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"];
-            let state: Vec<f64> = keys.iter().filter_map(|key| number(returned.get(key)?)).collect();
-            vec![Numbers::new(DType::F64, state)]
-        }
-        _ => vec![],
-    };
-    let each = |list: &Value, read: &dyn Fn(&Value) -> Option<Option<Numbers>>| {
-        let optimizer = |list: &Value| list.as_array()?.iter().map(read).collect::<Option<Vec<_>>>();
-        list.as_array()?.iter().map(optimizer).collect::<Option<Vec<_>>>()
-    };
-    let maybe = |value: &Value| if value.is_null() { Some(None) } else { Some(Some(tensor(value)?)) };
-    let params = each(&recorded["params"], &|value| Some(Some(tensor(value)?)))?;
-    let stage = |name: &Value| match name.as_str()? {
-        "READY" => Some(Stage::Ready),
-        "UNSCALED" => Some(Stage::Unscaled),
-        "STEPPED" => Some(Stage::Stepped),
-        _ => None,
-    };
-    Some(Seen {
-        failed: recorded.get("error").is_some(),
-        returns,
-        scale: Number(number(&recorded["scale"])?),
-        tracker: recorded["growth_tracker"].as_i64()?,
-        stepped: recorded["step_taken"]
-            .as_array()?
-            .iter()
-            .map(|n| Some(n.as_u64()? as usize))
-            .collect::<Option<_>>()?,
-        params: params.into_iter().map(|params| params.into_iter().flatten().collect()).collect(),
-        grads: each(&recorded["grads"], &maybe)?,
-        stages: recorded["stage"].as_array().map_or(Some(vec![]), |all| all.iter().map(stage).collect())?,
-    })
-}
 
 /// The specification of ours that a constructor asks for.
 fn spec(settings: &Settings) -> Result<LossScaleSpec> {
@@ -299,15 +84,12 @@ impl Ours {
         let none = Ok((vec![], None));
         match event {
             Event::Scale(losses) => {
-                let scaled = |&(x, dtype): &(f64, DType)| {
-                    let scaled = self.scale.scale(Tensor::scalar(x, dtype))?;
+                let scaled = |loss: &Loss| {
+                    let scaled = self.scale.scale(loss.tensor())?;
                     Ok(Numbers::new(scaled.dtype(), [scaled.item()?]))
                 };
                 let scaled = losses.iter().map(scaled).collect::<Result<_>>()?;
-                self.has_scaled = true;
-                for side in &mut self.sides {
-                    side.scaled = side.raw.take().map(|raw| self.scale.already_scaled(raw)).or(side.scaled.take());
-                }
+                self.begin_scaling();
                 Ok((scaled, None))
             }
             Event::Grads(which, given) | Event::Sparse(which, _, given) => {
@@ -329,15 +111,15 @@ impl Ours {
                 none
             }
             Event::AddGrads(which, given) => {
-                let side = &mut self.sides[*which];
-                let more = self.scale.already_scaled(side.grads(given)?);
-                match &mut side.scaled {
-                    Some(scaled) if side.unscaled.is_none() => scaled.accumulate(more)?,
-                    _ => (side.scaled, side.unscaled, side.used) = (Some(more), None, false),
-                }
+                self.add_grads(*which, given)?;
                 none
             }
-            Event::ZeroGrad(which) => {
+            Event::Backward(reached) => {
+                self.begin_scaling();
+                reached.iter().try_for_each(|(which, given)| self.add_grads(*which, given))?;
+                none
+            }
+            Event::ZeroGrad(which, _) => {
                 let side = &mut self.sides[*which];
                 (side.raw, side.scaled, side.unscaled, side.used) = (None, None, None, false);
                 none
@@ -381,6 +163,7 @@ impl Ours {
             Event::GetScale => one(self.scale.value().into()),
             Event::IsEnabled => one(f64::from(*self.scale.spec() != LossScaleSpec::None)),
             Event::Get(name) => match (self.scale.spec(), &name[..]) {
+                (_, "growth_tracker") => one(self.scale.state().counter.into()),
                 (LossScaleSpec::Dynamic(d), "growth_factor") => one(d.growth),
                 (LossScaleSpec::Dynamic(d), "backoff_factor") => one(d.backoff),
                 (LossScaleSpec::Dynamic(d), "growth_interval") => one(d.interval.into()),
@@ -441,6 +224,24 @@ impl Ours {
             }
             Event::NoSuchForm(_) => Err(no_such_form()),
         }
+    }
+
+    /// A loss is scaled: gradients that were there before have its scale.
+    fn begin_scaling(&mut self) {
+        self.has_scaled = true;
+        for side in &mut self.sides {
+            side.scaled = side.raw.take().map(|raw| self.scale.already_scaled(raw)).or(side.scaled.take());
+        }
+    }
+
+    fn add_grads(&mut self, which: usize, given: &[Option<Vec<f64>>]) -> Result<()> {
+        let side = &mut self.sides[which];
+        let more = self.scale.already_scaled(side.grads(given)?);
+        match &mut side.scaled {
+            Some(scaled) if side.unscaled.is_none() => scaled.accumulate(more)?,
+            _ => (side.scaled, side.unscaled, side.used) = (Some(more), None, false),
+        }
+        Ok(())
     }
 
     /// A new scale with the state of this one, by way of a text.
@@ -523,6 +324,20 @@ fn near(a: &Seen, b: &Seen) -> bool {
         && rest(a) == rest(b)
 }
 
+const DEVICE: &str = "a loss scale works on every device";
+
+/// The settings of a scaler as torch makes it, and those that were asked for, if it is off because the machine lacks its device.
+fn on_this_machine(recorded: &Value, asked: Settings) -> (Settings, Option<Settings>) {
+    let device = [&recorded["config"]["device"], &recorded["device"]].into_iter().find_map(Value::as_str);
+    let warned = recorded.to_string().contains("CUDA is not available");
+    // One that is off has no stages.
+    let events = recorded["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_off = !events.is_empty() && events.iter().all(|step| step.get("stage").is_none());
+    let lacks = asked.enabled && (warned || is_off || device.is_some_and(|device| !device.starts_with("cpu")));
+    let made = Settings { enabled: asked.enabled && !lacks, ..asked.clone() };
+    (made, lacks.then_some(asked))
+}
+
 fn trace(tally: &mut Tally, name: &str, recorded: &Value) {
     let usual = Settings { init: 65536.0, growth: 2.0, backoff: 0.5, interval: 2000, enabled: true };
     let events = recorded["events"].as_array().cloned().unwrap_or_default();
@@ -530,10 +345,20 @@ fn trace(tally: &mut Tally, name: &str, recorded: &Value) {
     let (Some(settings), Some(optimizers)) = (settings(&recorded["config"], &usual), optimizers) else {
         return tally.fail(name, "a configuration that is not known");
     };
+    let (settings, lacks_device) = on_this_machine(recorded, settings);
     let made = spec(&settings).and_then(LossScale::new);
     let rule = Rule::new(&settings, &optimizers);
     let raised = recorded.get("constructor_error").is_some();
     let constructor = format!("{name} constructor");
+    if let Some(asked) = lacks_device {
+        // It is off there, whatever its numbers are.
+        let made = spec(&asked).and_then(LossScale::new).is_ok_and(|scale| *scale.spec() != LossScaleSpec::None);
+        match (made, Rule::new(&asked, &optimizers)) {
+            (true, Ok(_)) => tally.on_purpose(constructor.clone(), DEVICE),
+            (false, Err(difference)) => tally.on_purpose(constructor.clone(), difference),
+            (made, rule) => return tally.fail(constructor, format!("made {made}, by our rule {:?}", rule.err())),
+        }
+    }
     let (scale, mut rule) = match (made, rule) {
         (Ok(scale), Ok(rule)) => (scale, rule),
         (Err(_), Err(_)) if raised => return tally.agree(constructor),
@@ -556,11 +381,13 @@ fn trace(tally: &mut Tally, name: &str, recorded: &Value) {
     let clips = events.iter().any(|step| step["event"][0] == "clip");
     for (i, step) in events.iter().enumerate() {
         let case = case(name, i, step);
-        let Some(event) = event(&step["event"]) else { return tally.fail(case, "an event that is not known") };
+        let Some(event) = event(step, i.checked_sub(1).map(|i| &events[i])) else {
+            return tally.fail(case, "an event that is not known");
+        };
         let Some(mut theirs) = seen(&event, step) else { return tally.fail(case, "a record that is not understood") };
         if let Event::NoSuchForm(error) = event
             && settings.enabled
-            && step["error"]["type"] != error
+            && if error.is_empty() { step["error"].is_null() } else { step["error"]["type"] != error }
         {
             return tally.fail(case, format!("torch does not raise a {error}: {step}"));
         }
@@ -586,12 +413,23 @@ fn case(name: &str, i: usize, step: &Value) -> String {
     format!("{name} {i} {}", text(&step["event"][0]))
 }
 
-#[test]
-fn the_grad_scaler_of_torch() {
-    let Some(recorded) = golden("torch/grad_scaler.json") else { return };
-    let mut tally = Tally::new("torch", "scaler");
+fn judge(recorded: &Value, mut tally: Tally) {
     for (name, recorded) in recorded["traces"].as_object().into_iter().flatten() {
         trace(&mut tally, name, recorded);
     }
     tally.close();
+}
+
+#[test]
+fn the_grad_scaler_of_torch() {
+    let Some(recorded) = golden("torch/grad_scaler.json") else { return };
+    judge(&recorded, Tally::new("torch", "scaler"));
+}
+
+/// Real backward passes of one and of several losses, scalers for a device that the machine lacks, and losses of every form,
+/// recorded by `peers/torch/scaler.py`.
+#[test]
+fn backward_passes_of_torch() {
+    let Some(recorded) = recorded_beside("torch/grad_scaler.json") else { return };
+    judge(&recorded, Tally::new("torch", "scaler-backward"));
 }

@@ -4,7 +4,7 @@ use precast::DType;
 
 use crate::{
     numbers::{Number, Numbers, round},
-    torch::{Event, Recorded, Seen, Settings, Stage},
+    torch_events::{Event, Loss, Recorded, Seen, Settings, Stage},
 };
 
 // The differences on purpose, as COMPARE.md names them.
@@ -30,6 +30,7 @@ const STAGE: &str = "gradients have a stage, and no optimizer";
 const BETWEEN: &str = "the numbers of a scale change between two steps";
 const BEGINNING: &str = "a scale is there from the beginning";
 const FLOATING: &str = "a loss is a floating number";
+const LOSS: &str = "a low loss is scaled in f32";
 
 /// The gradients that a loop holds for an optimizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -191,19 +192,26 @@ impl Rule {
         let done = Some(vec![]);
         match event {
             Event::Scale(losses) => {
-                let floating = losses.iter().all(|(_, dtype)| dtype.is_float());
-                self.meet(!floating, FLOATING);
+                let taken = losses.iter().all(Loss::is_scalar);
+                self.meet(!taken, FLOATING);
+                // Without axes the dtype of the scale decides there, with axes that of the loss; and nothing where it is off.
+                let stays_low = |loss: &Loss| loss.dtype.is_low() && (loss.has_axes || !self.settings.enabled);
+                let low = losses.iter().any(stays_low);
+                self.meet(low, LOSS);
                 let scale = f64::from(self.scale);
-                let scaled = losses.iter().map(|&(x, dtype)| {
-                    let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
-                    Numbers::new(wide, [round(round(x, dtype) * scale, wide)])
+                let scaled = losses.iter().map(|loss| {
+                    let wide = if loss.dtype == DType::F64 { DType::F64 } else { DType::F32 };
+                    Numbers::new(wide, loss.values.iter().map(|x| round(round(*x, loss.dtype) * scale, wide)))
                 });
-                self.has_scaled |= floating;
-                self.is_made |= floating;
-                for side in self.sides.iter_mut().filter(|side| floating && side.held == Held::Raw) {
-                    side.held = Held::Scaled(self.scale);
+                let scaled = taken.then(|| scaled.collect());
+                if taken {
+                    self.begin_scaling();
                 }
-                floating.then(|| scaled.collect())
+                scaled
+            }
+            Event::Backward(reached) => {
+                self.begin_scaling();
+                reached.iter().all(|(which, given)| self.add_grads(*which, given)).then_some(vec![])
             }
             Event::Grads(which, given) | Event::Sparse(which, _, given) => {
                 if let Event::Sparse(_, places, _) = event {
@@ -225,33 +233,9 @@ impl Rule {
                 }
                 done
             }
-            Event::AddGrads(which, given) => {
-                let (scale, side) = (self.scale, &mut self.sides[*which]);
-                match side.held {
-                    Held::Scaled(before) if before == scale => {
-                        let low = side.is_low();
-                        for (grad, more) in side.grads.iter_mut().zip(given) {
-                            let Some(more) = more else { continue };
-                            let sum = grad.take().unwrap_or_else(|| vec![0.0; more.len()]);
-                            let add = |(a, b): (&f64, &f64)| f64::from(*a as f32 + *b as f32);
-                            *grad = Some(sum.iter().zip(more).map(add).collect());
-                        }
-                        self.meet(low, LOW);
-                    }
-                    Held::Scaled(_) => {
-                        self.meet(true, OWN);
-                        return None;
-                    }
-                    held => {
-                        let rounded = |grad: &Vec<f64>| grad.iter().map(|x| round(*x, side.dtype)).collect();
-                        let given = given.iter().map(|grad| grad.as_ref().map(rounded)).collect();
-                        (side.grads, side.held) = (given, Held::Scaled(scale));
-                        self.meet(matches!(held, Held::Unscaled { .. }), FRESH);
-                    }
-                }
-                done
-            }
-            Event::ZeroGrad(which) => {
+            Event::AddGrads(which, given) => self.add_grads(*which, given).then_some(vec![]),
+            Event::ZeroGrad(which, stays) => {
+                self.meet(*stays, FRESH);
                 let side = &mut self.sides[*which];
                 (side.grads, side.held) = (vec![None; side.params.len()], Held::Nothing);
                 done
@@ -275,8 +259,9 @@ impl Rule {
             Event::Step(which) => self.step(*which, &mut stepped[*which]).then_some(vec![]),
             Event::Update => self.update().then_some(vec![]),
             Event::SetScale(x) => {
-                let good = self.settings.enabled && is_normal(*x as f32);
-                self.meet(!good, NORMAL);
+                let enabled = self.settings.enabled;
+                let good = enabled && is_normal(*x as f32);
+                self.meet(!good, if enabled { NORMAL } else { OFF });
                 if good {
                     self.scale = *x as f32;
                     self.forget();
@@ -286,6 +271,7 @@ impl Rule {
             Event::GetScale => one(self.scale.into()),
             Event::IsEnabled => one(f64::from(self.settings.enabled)),
             Event::Get(name) => match &name[..] {
+                "growth_tracker" => one(self.counter as f64),
                 _ if !self.settings.enabled => None,
                 "growth_factor" => one(self.settings.growth),
                 "backoff_factor" => one(self.settings.backoff),
@@ -336,6 +322,41 @@ impl Rule {
                 None
             }
         }
+    }
+
+    /// A loss is scaled: gradients that were there before have its scale.
+    fn begin_scaling(&mut self) {
+        (self.has_scaled, self.is_made) = (true, true);
+        for side in self.sides.iter_mut().filter(|side| side.held == Held::Raw) {
+            side.held = Held::Scaled(self.scale);
+        }
+    }
+
+    fn add_grads(&mut self, which: usize, given: &[Option<Vec<f64>>]) -> bool {
+        let (scale, side) = (self.scale, &mut self.sides[which]);
+        match side.held {
+            Held::Scaled(before) if before == scale => {
+                let low = side.is_low();
+                for (grad, more) in side.grads.iter_mut().zip(given) {
+                    let Some(more) = more else { continue };
+                    let sum = grad.take().unwrap_or_else(|| vec![0.0; more.len()]);
+                    let add = |(a, b): (&f64, &f64)| f64::from(*a as f32 + *b as f32);
+                    *grad = Some(sum.iter().zip(more).map(add).collect());
+                }
+                self.meet(low, LOW);
+            }
+            Held::Scaled(_) => {
+                self.meet(true, OWN);
+                return false;
+            }
+            held => {
+                let rounded = |grad: &Vec<f64>| grad.iter().map(|x| round(*x, side.dtype)).collect();
+                let given = given.iter().map(|grad| grad.as_ref().map(rounded)).collect();
+                (side.grads, side.held) = (given, Held::Scaled(scale));
+                self.meet(matches!(held, Held::Unscaled { .. }), FRESH);
+            }
+        }
+        true
     }
 
     fn unscale(&mut self, which: usize) -> bool {

@@ -270,3 +270,17 @@ fn products_are_of_floating_numbers() {
         assert_eq!(product.unwrap_err().kind(), ErrorKind::DType);
     }
 }
+
+/// torch takes the exponential and the quotient of integers as f32, and keeps a product along an axis, a maximum and a sign of them.
+#[test]
+fn functions_are_of_floating_numbers() {
+    let (x, half) = (Tensor::arange(8), Tensor::ones(&[8], DType::F16));
+    let refused =
+        [x.exp(), x.div(&x), x.prod(&[], false), x.max(&[], false), x.relu(), Tensor::concat(&[&x, &half], 0)];
+    for result in refused {
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::DType);
+    }
+    let kept = [x.add(&x), x.mul(&x), x.maximum(&x), x.sum_all(), Tensor::concat(&[&x, &x], 0), x.reshape(&[2, 4])];
+    assert!(kept.into_iter().all(|y| y.unwrap().dtype() == DType::I64));
+    assert_eq!(x.cast(DType::F32).exp().unwrap().dtype(), DType::F32);
+}
