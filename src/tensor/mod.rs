@@ -7,6 +7,7 @@ mod evaluated;
 mod fmt;
 mod grads;
 mod param;
+mod range;
 pub(crate) mod recording;
 mod tape;
 
@@ -20,6 +21,7 @@ pub use grads::Grads;
 pub(crate) use grads::{Factors, Scaling, Unscaled, first_non_finite};
 pub use param::Param;
 pub(crate) use param::Rounding;
+pub(crate) use range::Beyond;
 pub use tape::{Backward, no_grad};
 pub(crate) use tape::{
     Call, Forward, LeafId, Node, Place, What, Written, evaluated, is_recording, next_id, note_evaluated, record,

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Array, LeafId, recording};
+use super::{Array, Beyond, LeafId, recording};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -118,30 +118,23 @@ impl Param {
     /// When it takes its own dtype, the master is the exact widening.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::DType`](crate::ErrorKind::DType) when the new value differs in shape or dtype.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::DType`](crate::ErrorKind::DType) when the new value differs in shape or dtype,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number of a new master would become infinite in the value.
+    /// Nothing is changed then.
     pub fn set(&self, value: &Tensor) -> Result<()> {
         let mut state = self.write();
-        let dtype = state.value.dtype();
-        if value.shape() != state.value.shape() {
-            return Err(Error::shape(format!(
-                "a parameter of shape {:?} cannot take a value of shape {:?}",
-                state.value.shape(),
-                value.shape()
-            )));
-        }
-        if value.dtype() != dtype && !(state.master().is_some() && value.dtype() == DType::F32) {
-            return Err(Error::dtype(format!(
-                "{} parameter cannot take {} value; cast it first",
-                dtype.with_article(),
-                value.dtype().with_article()
-            )));
-        }
+        state.check(value)?;
         let new = value.array().contiguous();
-        state.value = self.placed(new.cast(dtype));
+        state.value = self.placed(new.cast(state.value.dtype()));
         if let Some(Lowered { master: Some(master), .. }) = &mut state.lowered {
             *master = new.cast(DType::F32);
         }
         Ok(())
+    }
+
+    /// Checks that [`set`](Param::set) would take a value.
+    pub(crate) fn check(&self, value: &Tensor) -> Result<()> {
+        self.read().check(value)
     }
 
     /// Lets an optimizer write the value, and the master where there is one, which it keeps in step. Neither changes its dtype
@@ -178,7 +171,10 @@ impl Param {
         let new: Vec<f64> = (old.to_f64().iter().zip(batch.to_f64()))
             .map(|(old, batch)| (1.0 - momentum) * old + momentum * factor * batch)
             .collect();
-        self.set(&Tensor::from_f64(&new, old.shape(), old.dtype())?)
+        let new = Tensor::from_f64(&new, old.shape(), DType::F64)?;
+        Beyond::check(new.array(), old.dtype())
+            .map_err(|beyond| Error::value(format!("a running statistic {beyond}; {}", beyond.way_out())))?;
+        self.set(&new.cast(old.dtype()))
     }
 
     /// Stores the value in a low dtype, with an f32 master or without, as if it had never been stored low before.
@@ -187,6 +183,11 @@ impl Param {
         let (from, full) = state.undecorated();
         state.value = self.placed(full.cast(dtype));
         state.lowered = Some(Lowered { from, master: with_master.then(|| full.cast(DType::F32)), rounding });
+    }
+
+    /// The dtype it was made in, to which [`store_as_made`](Param::store_as_made) returns.
+    pub(crate) fn made_in(&self) -> DType {
+        self.read().undecorated().0
     }
 
     /// Stores the value in the dtype it was made in: from the master where there is one, else from the low value.
@@ -204,13 +205,17 @@ impl Param {
         self.write().saved_as = dtype;
     }
 
-    /// What a weight file holds: all that is known of the number, rounded once to the dtype asked for.
-    pub(crate) fn to_save(&self) -> Tensor {
+    /// What a weight file holds: all that is known of the number, rounded once to the dtype asked for, unless that makes a
+    /// number infinite.
+    pub(crate) fn to_save(&self) -> Result<Tensor, Beyond> {
         let saved_as = self.read().saved_as;
         let full = self.full();
         match saved_as {
-            Some(dtype) if full.dtype().is_float() => Tensor::from_array(full.array().cast(dtype)),
-            _ => full,
+            Some(dtype) if full.dtype().is_float() => {
+                Beyond::check(full.array(), dtype)?;
+                Ok(Tensor::from_array(full.array().cast(dtype)))
+            }
+            _ => Ok(full),
         }
     }
 
@@ -250,6 +255,29 @@ impl Param {
 }
 
 impl State {
+    /// Checks a new value.
+    fn check(&self, value: &Tensor) -> Result<()> {
+        let dtype = self.value.dtype();
+        if value.shape() != self.value.shape() {
+            return Err(Error::shape(format!(
+                "a parameter of shape {:?} cannot take a value of shape {:?}",
+                self.value.shape(),
+                value.shape()
+            )));
+        }
+        if value.dtype() != dtype && !(self.master().is_some() && value.dtype() == DType::F32) {
+            return Err(Error::dtype(format!(
+                "{} parameter cannot take {} value; cast it first",
+                dtype.with_article(),
+                value.dtype().with_article()
+            )));
+        }
+        Beyond::check(value.array(), dtype).map_err(|beyond| {
+            let (dtype, way_out) = (dtype.with_article(), beyond.way_out());
+            Error::value(format!("{dtype} parameter cannot take a value that {beyond}; {way_out}"))
+        })
+    }
+
     fn master(&self) -> Option<&Array> {
         self.lowered.as_ref()?.master.as_ref()
     }
