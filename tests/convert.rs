@@ -696,7 +696,7 @@ fn a_rule_names_a_tensor() {
     assert_eq!(shown.decision("fc").unwrap().effect(), "runs f16, keeps table");
     let shown = plan("{ path: rotary_emb.inv_freq, run: low, because: small }").unwrap();
     assert_eq!(shown.decision("rotary_emb").unwrap().effect(), "runs f16");
-    let line = "tensor rotary_emb.inv_freq  stored f16  rule path rotary_emb.inv_freq (run: low), p.yaml:4: small";
+    let line = "tensor rotary_emb.inv_freq  stored f16  rule path rotary_emb.inv_freq (run: low), p.yaml:4:9: small";
     assert!(shown.to_string().contains(line), "{shown}");
     let read: precast::Plan = serde_json::from_str(&serde_json::to_string(&shown).unwrap()).unwrap();
     assert_eq!(read, shown);
@@ -782,7 +782,7 @@ fn metadata_is_kept_and_the_format_is_added_where_there_is_none() {
 }
 
 #[test]
-fn an_entry_that_stands_twice_is_refused() {
+fn an_entry_that_appears_twice_is_refused() {
     let folder = Folder::new("twice");
     let header = r#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
     fs::write(folder.at("in"), [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 4]].concat())

@@ -513,7 +513,7 @@ fn a_new_master_must_fit_the_value() {
     let before = bits(&net);
     let error = weight.set(&Tensor::full(&[1, 1], 65520.0, DType::F32)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Value);
-    let words = "a float16 parameter cannot take a value that holds numbers as large as 65520, which float16 cannot; \
+    let words = "an f16 parameter cannot take a value that holds numbers as large as 65520, which float16 cannot; \
                  bfloat16 and float32 can";
     assert_eq!(error.to_string(), words);
     assert_eq!(bits(&net), before);

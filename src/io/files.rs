@@ -17,17 +17,17 @@ use flate2::read::MultiGzDecoder;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What is said of a pointer of Git LFS.
+/// The words for a pointer of Git LFS.
 pub(crate) const POINTER: &str = "a pointer of Git LFS in place of the file itself, which `git lfs pull` fetches";
 
-/// Whether a file is a pointer that Git LFS leaves in place of a large file, by its first bytes, at least eight of them.
+/// Says whether a file is a pointer that Git LFS leaves in place of a large file, by its first bytes, at least eight of them.
 pub(crate) fn is_pointer(bytes: &[u8]) -> bool {
     const FIRST: &[u8] = b"version https://git-lfs.github.com/spec/";
     bytes.len() >= 8 && bytes.iter().zip(FIRST).all(|(met, first)| met == first)
 }
 
 /// Refuses a pointer of Git LFS.
-fn not_a_pointer(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+pub(crate) fn not_a_pointer(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     if is_pointer(&bytes) { Err(io::Error::other(POINTER)) } else { Ok(bytes) }
 }
 

@@ -1,4 +1,4 @@
-//! Reading JSON in which no entry stands twice: of two, the last would win in silence.
+//! Reading JSON without two entries of one name, of which the last would win in silence.
 
 use std::{collections::HashSet, fmt};
 
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_that_stands_twice_is_an_error_with_its_place() {
+    fn an_entry_that_appears_twice_is_an_error_with_its_place() {
         let text = br#"{"a": [1, -2, 3.5, "x", null, true], "b": {"a": {}}}"#;
         let expected = json!({"a": [1, -2, 3.5, "x", null, true], "b": {"a": {}}});
         assert_eq!(read::<Value>(text).unwrap(), expected);

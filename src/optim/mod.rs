@@ -53,8 +53,8 @@ pub trait Optimizer: Debug + Send {
     /// update that leaves the range of a 16-bit parameter.
     ///
     /// That one is found while the update is written. A number that was finite and would become infinite in the dtype of the
-    /// parameter keeps its old value, and its old master where it has one; all other numbers, and the running averages, are
-    /// updated. So no parameter is infinite after the error, and a loop may go on after it.
+    /// parameter, or NaN, keeps its old value, and its old master where it has one; all other numbers, and the running averages, are
+    /// updated. So no parameter is infinite after the error, and a loop can continue after it.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a hyperparameter outside its range, for an optimizer without parameters,

@@ -30,7 +30,7 @@ impl Overflow {
         };
         let store = if first.dtype == DType::F16 { "float32 or bfloat16" } else { "float32" };
         Err(Error::value(format!(
-            "finite values would become infinite by the update; they keep their old values, and all others are updated. Store \
+            "finite values would become infinite or NaN by the update; they keep their old values, and all others are updated. Store \
              the parameter in {store} (`Decorate::exclude_path` leaves it in float32), or lower the learning rate:{some}{more}"
         )))
     }

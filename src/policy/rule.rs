@@ -53,7 +53,7 @@ impl Rule {
         Rule::new(Select::Kind(kind.into()), Some(run))
     }
 
-    /// Whether its path matches the name of a tensor of a stored model, and it says how that is stored.
+    /// Says whether its path matches the name of a tensor of a stored model, and it says how that is stored.
     pub(crate) fn names_tensor(&self, name: &str) -> bool {
         matches!(&self.select, Select::Path(pattern) if pattern.matches(name))
             && self.run.is_some_and(Run::is_of_tensors)
@@ -151,7 +151,7 @@ pub enum Run {
 }
 
 impl Run {
-    /// Whether it says how a tensor is stored.
+    /// Says whether it decides how a tensor is stored.
     fn is_of_tensors(self) -> bool {
         matches!(self, Run::Full | Run::Low)
     }

@@ -54,11 +54,12 @@ pub fn conversion_kept(converted: &Converted) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let stay =
-        if kept.len() == 1 { "1 tensor of a cell that runs low stays" } else { "tensors of cells that run low stay" };
-    let count = if kept.len() == 1 { String::new() } else { format!("{} ", kept.len()) };
+    let stay = match kept.len() {
+        1 => "1 tensor of a cell that runs low stays as it was, not known as a weight".into(),
+        n => format!("{n} tensors of cells that run low stay as they were, not known as weights"),
+    };
     Some(format!(
-        "{count}{stay} as it was, not known as a weight: {}{more}; a rule names a tensor to store it low: \
+        "{stay}: {}{more}; a rule names a tensor to store it low: \
          `{{ path: {}, run: low }}`",
         some.join(", "),
         printable(first)

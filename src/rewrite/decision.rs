@@ -130,7 +130,7 @@ pub struct RuleRef {
 }
 
 impl RuleRef {
-    /// Whether the tensors that it names are stored low.
+    /// Says whether the tensors that it names are stored low.
     pub(crate) fn stores_low(&self) -> bool {
         self.run == Run::Low
     }

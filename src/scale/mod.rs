@@ -145,7 +145,7 @@ impl LossScale {
     }
 
     /// Continues from a state that was taken between two steps, of a loss scale of the same kind. A fixed scale takes that of
-    /// the state, which may have been [set](LossScale::set_scale) by hand. A run that goes on with a loss scale of another
+    /// the state, which may have been [set](LossScale::set_scale) by hand. A run that continues with a loss scale of another
     /// kind, as in another dtype, leaves the state out: gradients are scaled within a step alone.
     ///
     /// # Errors
@@ -160,15 +160,16 @@ impl LossScale {
         };
         if matches!(self.spec, LossScaleSpec::None) && (scale, counter, spared) != (1.0, 0, 0) {
             return Err(Error::value(format!(
-                "the state has a loss scale of {}, and it is restored where there is none: go on with the kind of loss scale \
-                 that the state is of, as `LossScale::dynamic()`, or, in a dtype that needs none, leave the state out",
+                "a loss scale of {} cannot be restored; allowed: 1 to 1, as the state has a loss scale and this run has none: use \
+                 the kind of loss scale that the state is of, as `LossScale::dynamic()`, or, in a dtype that needs none, \
+                 leave the state out",
                 number(scale)
             )));
         }
         if matches!(self.spec, LossScaleSpec::Fixed { .. }) && (counter, spared) != (0, 0) {
             return Err(Error::value(format!(
-                "the state is that of a dynamic loss scale, now {} after {counter} finite steps, and it is restored where the \
-                 scale is fixed: go on with `LossScale::dynamic()`, or leave the state out",
+                "a dynamic loss scale of {} cannot be restored where the scale is fixed: use `LossScale::dynamic()`, or \
+                 leave the state out",
                 number(scale)
             )));
         }

@@ -226,7 +226,7 @@ impl Checkpoint {
 
     /// Puts the state back into a network, optimizers and a loss scale that were made as those of the checkpoint.
     ///
-    /// A run may go on in another dtype, if its parameters are stored in the same way: parameters and optimizers know nothing
+    /// A run can be continued in another dtype, if its parameters are stored in the same way: parameters and optimizers know nothing
     /// of a loss scale. A loss scale of another kind than that of the checkpoint (dynamic, fixed or none) is left as it was
     /// made.
     ///

@@ -50,7 +50,7 @@ fn a_number_that_would_become_infinite_stays_and_all_others_are_updated() {
             assert_eq!(error.kind(), ErrorKind::Value);
             let dtype = weight.dtype().long_name();
             let message = error.to_string();
-            assert!(message.contains("finite values would become infinite by the update"), "{message}");
+            assert!(message.contains("finite values would become infinite or NaN by the update"), "{message}");
             assert!(message.ends_with(&format!("- `weight`: 2 of its numbers, in {dtype}")), "{message}");
             assert_eq!(message.contains("or bfloat16"), dtype == "float16", "the advice fits the dtype: {message}");
             assert!(message.contains("lower the learning rate"), "{message}");
@@ -97,25 +97,24 @@ fn every_optimizer_refuses_to_make_a_weight_infinite() {
             let gradient: Vec<f64> = (0..len).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 }).collect();
             let mut optimizer = make(net.params());
             optimizer.set_lr(most);
-            let before = numbers(&weight);
             let Err(error) = optimizer.update(&grads(&weight, &gradient)) else {
                 panic!("{name}, {how:?}: {:?}", &numbers(&weight).0[..8]);
             };
             assert!(error.to_string().contains("- `weight`: "), "{name}: {error}");
-            let after = numbers(&weight);
-            assert!(after.0.iter().all(|x| !x.is_infinite()), "{name}, {how:?}");
-            assert_ne!(before, after, "{name}, {how:?}: the others are updated");
+            let (value, master) = numbers(&weight);
+            assert!(value.iter().chain(master.iter().flatten()).all(|x| x.is_finite()), "{name}, {how:?}");
         }
     }
 }
 
-/// Numbers that are infinite already do not become so.
+/// Numbers that are infinite already do not become so. What a formula makes of them is left to it: 0 times infinity is NaN.
 #[test]
-fn infinity_stays_infinity_without_an_error() {
+fn what_is_infinite_already_is_no_error() {
     for (how, _) in ways() {
         let (net, weight) = stored(&[f64::INFINITY, 1.0], &[1, 2], how);
         Sgd::new(net.params(), 0.5).update(&grads(&weight, &[1.0, 1.0])).unwrap();
-        assert_eq!(numbers(&weight).0, [f64::INFINITY, 0.5]);
+        let value = numbers(&weight).0;
+        assert!(!value[0].is_finite() && value[1] == 0.5, "{value:?}");
     }
 }
 
@@ -138,7 +137,8 @@ fn several_parameters_are_named_and_lost_updates_are_counted_without_those_that_
     assert!(sgd.lost_updates().iter().all(|lost| (lost.updates, lost.lost) == (0, 0)), "{:?}", sgd.lost_updates());
     // A step of training hands the error on, and the run may go on.
     let scale = &mut LossScale::none();
-    let loss = net.call(&Tensor::full(&[1, 2], -1e-4, DType::F16)).unwrap().sum_all().unwrap();
+    let (_, weight) = net.params().into_iter().next().unwrap();
+    let loss = weight.tensor().cast(DType::F32).mean_all().unwrap();
     sgd.set_lr(1e9);
     let error = scale.step(&mut sgd, &loss).unwrap_err().to_string();
     assert!(error.contains("would become infinite"), "{error}");

@@ -119,7 +119,7 @@ fn as_text<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::
     serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }
 
-/// How a tensor is stored from now on.
+/// The form in which a tensor is stored from now on.
 pub(crate) enum Target {
     /// As it is.
     Same,
@@ -139,7 +139,7 @@ struct Run<'a> {
 }
 
 impl StoredModel {
-    /// Writes the model to a file, or to a folder if it lies in one. `target_of` is asked for each tensor;
+    /// Writes the model to a file, or to a folder if it is a folder. `target_of` is asked for each tensor;
     /// `progress` is told of the bytes that were read since it was called before.
     pub(crate) fn convert(
         &self,

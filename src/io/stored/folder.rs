@@ -193,7 +193,7 @@ pub(super) fn within(folder: &Path) -> Result<Vec<(PathBuf, Option<u64>)>> {
     Ok(found)
 }
 
-/// Whether a file is named as those of `torch.save` are.
+/// Says whether a file is named as those of `torch.save` are.
 fn is_of_torch(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|end| ["bin", "pt", "pth", "ckpt"].iter().any(|of_torch| end == *of_torch))
 }

@@ -56,13 +56,13 @@ pub(crate) fn weights_of(path: &str, kind: &str) -> &'static [Known] {
     }
 }
 
-/// Whether a tensor of a cell, by its own name and the number of its axes, is known as a weight.
+/// Says whether a tensor of a cell, by its own name and the number of its axes, is known as a weight.
 pub(crate) fn is_weight(path: &str, kind: &str, own: &str, axes: usize) -> bool {
     let name = without_layer(own);
     weights_of(path, kind).iter().any(|&(known, least, most)| known == name && (least..=most).contains(&axes))
 }
 
-/// Whether a cell belongs to a copy of the network that is the moving average of its weights.
+/// Says whether a cell belongs to a copy of the network that is the moving average of its weights.
 pub(crate) fn is_average(path: &str) -> bool {
     path.split('.').any(|segment| {
         let segment = segment.to_ascii_lowercase();

@@ -116,7 +116,7 @@ pub(super) fn words(bytes: &[u8], entry: &str, tensors: &BTreeMap<String, Stored
     }
 }
 
-/// What is said of the archives and pickles of `torch.save`.
+/// The words for the archives and pickles of `torch.save`.
 pub(crate) const OF_TORCH: &str =
     "a file of `torch.save`; write the state dict as safetensors, as the guide page on weights of torch shows";
 

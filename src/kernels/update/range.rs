@@ -22,26 +22,32 @@ impl Range for bf16 {
     const BEYOND: f32 = f32::from_bits(0x7f7f_8000);
 }
 
-/// Whether one of the numbers would be rounded to infinity. NaN is not.
-pub(super) fn lies_beyond<T: Range>(wide: &[f32]) -> bool {
-    vectorized(Any { of: wide, is: |x: &f32| x.abs() >= T::BEYOND })
+/// Says whether one of the numbers would be rounded to infinity, or is NaN.
+pub(super) fn any_beyond<T: Range>(wide: &[f32]) -> bool {
+    vectorized(Any { of: wide, is: |x: &f32| is_beyond::<T>(*x) })
 }
 
-/// Whether one of the numbers is infinite.
-pub(super) fn any_infinite(low: &[bf16]) -> bool {
-    vectorized(Any { of: low, is: |x: &bf16| x.to_bits() & 0x7fff == 0x7f80 })
+/// Says whether one of the numbers is infinite or NaN.
+pub(super) fn any_not_finite(low: &[bf16]) -> bool {
+    vectorized(Any { of: low, is: |x: &bf16| x.to_bits() & 0x7fff >= 0x7f80 })
 }
 
-/// Puts back the numbers before the update where it would make them infinite in the format and they were finite. Returns how
-/// many these are.
+#[inline(always)]
+fn is_beyond<T: Range>(x: f32) -> bool {
+    // With NaN the comparison is false.
+    !(x.abs() < T::BEYOND)
+}
+
+/// Puts back the numbers before the update where they were finite and would be infinite in the format, or are NaN: an infinity
+/// on the way to the new number becomes one. Returns how many these are.
 pub(super) fn keep_finite<T: Range>(wide: &mut [f32], before: impl Fn(usize) -> f32) -> u64 {
-    if !lies_beyond::<T>(wide) {
+    if !any_beyond::<T>(wide) {
         return 0;
     }
     let mut kept = 0;
     for (i, x) in wide.iter_mut().enumerate() {
         let before = before(i);
-        if x.abs() >= T::BEYOND && before.is_finite() {
+        if is_beyond::<T>(*x) && before.is_finite() {
             *x = before;
             kept += 1;
         }
@@ -49,7 +55,7 @@ pub(super) fn keep_finite<T: Range>(wide: &mut [f32], before: impl Fn(usize) -> 
     kept
 }
 
-/// Whether a condition holds for one of some numbers, all of which are looked at.
+/// A condition, and numbers of which one may meet it.
 struct Any<'a, T, F> {
     of: &'a [T],
     is: F,
@@ -73,24 +79,25 @@ mod tests {
 
     /// The bounds are those at which the crate `half` rounds to infinity.
     #[test]
-    fn a_number_is_beyond_where_rounding_makes_it_infinite() {
-        fn check<T: Range>(is_infinite: impl Fn(f32) -> bool) {
+    fn a_number_is_beyond_where_rounding_does_not_leave_it_finite() {
+        fn check<T: Range>(is_finite: impl Fn(f32) -> bool) {
             let below = f32::from_bits(T::BEYOND.to_bits() - 1);
             for x in [T::BEYOND, -T::BEYOND, below, -below, f32::MAX, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0] {
-                assert_eq!(lies_beyond::<T>(&[1.0, x, 2.0]), is_infinite(x), "{x}");
+                assert_eq!(any_beyond::<T>(&[1.0, x, 2.0]), !is_finite(x), "{x}");
             }
         }
-        check::<f16>(|x| f16::from_f32(x).is_infinite());
-        check::<bf16>(|x| bf16::from_f32(x).is_infinite());
-        assert!(any_infinite(&[bf16::ONE, bf16::NEG_INFINITY]) && !any_infinite(&[bf16::NAN, bf16::MAX]));
+        check::<f16>(|x| f16::from_f32(x).is_finite());
+        check::<bf16>(|x| bf16::from_f32(x).is_finite());
+        let any = any_not_finite;
+        assert!(any(&[bf16::ONE, bf16::NEG_INFINITY]) && any(&[bf16::NAN]) && !any(&[bf16::MIN, bf16::MAX]));
     }
 
     #[test]
     fn what_was_finite_is_put_back_and_nothing_else() {
-        let mut wide = [1.0, 7e4, -65520.0, 65519.0, f32::INFINITY, f32::NAN];
-        let before = [2.0, 65504.0, -3.0, 4.0, f32::INFINITY, 5.0];
-        assert_eq!(keep_finite::<f16>(&mut wide, |i| before[i]), 2);
-        assert_eq!(wide[..5], [1.0, 65504.0, -3.0, 65519.0, f32::INFINITY]);
-        assert!(wide[5].is_nan(), "NaN is found by others");
+        let mut wide = [1.0, 7e4, -65520.0, 65519.0, f32::INFINITY, f32::NAN, f32::NAN];
+        let before = [2.0, 65504.0, -3.0, 4.0, f32::INFINITY, 5.0, f32::INFINITY];
+        assert_eq!(keep_finite::<f16>(&mut wide, |i| before[i]), 3);
+        assert_eq!(wide[..6], [1.0, 65504.0, -3.0, 65519.0, f32::INFINITY, 5.0]);
+        assert!(wide[6].is_nan());
     }
 }

@@ -3,7 +3,7 @@
 use half::bf16;
 
 use super::{
-    range::{Range, any_infinite, keep_finite, lies_beyond},
+    range::{Range, any_beyond, any_not_finite, keep_finite},
     stochastic::Stream,
 };
 use crate::kernels::{
@@ -15,7 +15,7 @@ use crate::kernels::{
 /// What became of the elements of a parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Count {
-    /// Elements that an update would have made infinite. They keep the numbers that they had.
+    /// Elements that an update would have made infinite or NaN. They keep the numbers that they had.
     pub infinite: u64,
     /// Elements with an update other than 0, where that is counted.
     pub updates: u64,
@@ -58,7 +58,7 @@ pub(crate) trait Storage<R>: Sync {
     /// No one else uses these elements while the slice lives.
     unsafe fn load<'s>(&'s self, start: usize, len: usize, space: &'s mut [R]) -> &'s mut [R];
 
-    /// Stores what was loaded and updated. An element of a 16-bit value that would become infinite, and was not, keeps its
+    /// Stores what was loaded and updated. An element of a 16-bit value that was finite, and would not stay so, keeps its
     /// old number; `wide` then has that, too. Counts lost updates if asked.
     ///
     /// # Safety
@@ -239,9 +239,9 @@ impl Storage<f32> for Stochastic<'_> {
             // SAFETY: the caller's promise.
             let before = unsafe { self.value.before(start, wide.len()) };
             // The bits say whether a number is rounded up to infinity.
-            if any_infinite(low) {
+            if any_not_finite(low) {
                 for ((x, low), before) in wide.iter_mut().zip(&mut *low).zip(before) {
-                    if low.is_infinite() && before.is_finite() {
+                    if !low.is_finite() && before.is_finite() {
                         (*x, *low) = (before.widen(), *before);
                         all.infinite += 1;
                     }
@@ -291,11 +291,11 @@ impl Storage<f32> for Kahan<'_> {
     unsafe fn store(&self, start: usize, wide: &mut [f32], count: bool) -> Count {
         let len = wide.len();
         let (mut counted, mut kept) = (Count::default(), Vec::new());
-        if lies_beyond::<bf16>(wide) {
+        if any_beyond::<bf16>(wide) {
             // SAFETY: the caller's promise.
             let (value, rest) = unsafe { (self.value.before(start, len), self.compensation.before(start, len)) };
             for (i, x) in wide.iter_mut().enumerate() {
-                if bf16::narrow(*x).is_infinite() && value[i].is_finite() {
+                if !bf16::narrow(*x).is_finite() && value[i].is_finite() {
                     *x = value[i].widen() + rest[i].widen();
                     kept.push((i, value[i], rest[i]));
                 }

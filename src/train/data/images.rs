@@ -177,7 +177,7 @@ fn broken_palette(bytes: &[u8]) -> Option<u32> {
     None
 }
 
-/// Whether bytes are the beginning of a text.
+/// Says whether bytes are the beginning of a text.
 fn is_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)
 }
