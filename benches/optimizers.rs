@@ -11,13 +11,47 @@ mod peers;
 use std::time::Instant;
 
 use peers::{Options, Torch, fastest, median};
-use precast::{Grads, LossScale, Param, cell::Params, prelude::*};
+use precast::{Grads, LossScale, Param, cell::Params, layers::CellList, prelude::*, rewrite::Decorate};
 
 const TENSORS: usize = 24;
 const SHAPE: [usize; 2] = [1024, 1024];
 const NAMES: [&str; 5] = ["sgd", "adam", "adamw", "adam 8-bit", "lion"];
+/// Ways to store the parameters low, for Adam and SGD; torch has no peer of them.
+const STORED: [&str; 8] = [
+    "adam f16 masters",
+    "adam bf16 masters",
+    "adam f16 low",
+    "adam bf16 low",
+    "adam stochastic",
+    "adam kahan",
+    "sgd bf16 masters",
+    "sgd bf16 low",
+];
 /// Steps of a measurement.
 const REPEATS: usize = 6;
+
+/// The parameters, stored as the name says.
+fn params(name: &str) -> Result<Params> {
+    if !STORED.contains(&name) {
+        return Ok((0..TENSORS).map(|_| Param::new(Tensor::full(&SHAPE, 0.5, DType::F32))).collect());
+    }
+    let layers = (0..TENSORS).map(|_| DenseSpec::new(SHAPE[1], SHAPE[0]).bias(false).build(&mut Rng::seed(1)));
+    let net = Child::of(layers.collect::<Result<CellList>>()?);
+    for (_, param) in net.params().iter() {
+        param.set(&Tensor::full(&SHAPE, 0.5, DType::F32))?;
+    }
+    let how = Decorate::new(if name.contains("f16 ") && !name.contains("bf16") { DType::F16 } else { DType::Bf16 });
+    decorate(
+        &net,
+        match name.rsplit_once(' ').map_or(name, |(_, way)| way) {
+            "low" => how.masters(false),
+            "stochastic" => how.stochastic_rounding(1),
+            "kahan" => how.kahan(),
+            _ => how,
+        },
+    )?;
+    Ok(net.params())
+}
 
 struct Bench {
     optimizer: Box<dyn Optimizer>,
@@ -27,19 +61,18 @@ struct Bench {
 
 impl Bench {
     fn new(name: &str) -> Result<Self> {
-        let value = || Param::new(Tensor::full(&SHAPE, 0.5, DType::F32));
-        let params: Params = (0..TENSORS).map(|_| value()).collect();
+        let params = params(name)?;
         let mut grads = Grads::default();
         for (_, param) in params.iter() {
             let numbers = (0..param.value().len()).map(|i| (i * 7919 % 1024) as f32 / 1024.0 - 0.5).collect();
             grads.set(param, Tensor::from_vec(numbers, &SHAPE)?);
         }
         let optimizer: Box<dyn Optimizer> = match name {
-            "sgd" => Box::new(Sgd::new(params, 1e-3).momentum(0.9)),
-            "adam" => Box::new(Adam::new(params, 1e-3)),
+            name if name.starts_with("sgd") => Box::new(Sgd::new(params, 1e-3).momentum(0.9)),
             "adam 8-bit" => Box::new(Adam::new(params, 1e-3).state_8bit()),
             "lion" => Box::new(precast::Lion::new(params, 1e-4)),
-            _ => Box::new(Adam::decoupled(params, 1e-3)),
+            "adamw" => Box::new(Adam::decoupled(params, 1e-3)),
+            _ => Box::new(Adam::new(params, 1e-3)),
         };
         // Every other step multiplies the gradients again.
         let mut bench = Bench { optimizer, grads, scales: [LossScale::fixed(2.0)?, LossScale::fixed(0.5)?] };
@@ -79,12 +112,16 @@ fn main() -> Result<()> {
         println!("{version}, one thread, {} rounds", options.rounds);
         torch
     });
-    for name in NAMES.into_iter().filter(|name| options.names.is_empty() || options.names.iter().any(|n| n == name)) {
+    for name in NAMES
+        .into_iter()
+        .chain(STORED)
+        .filter(|name| options.names.is_empty() || options.names.iter().any(|n| n == name))
+    {
         let mut bench = Bench::new(name)?;
         for mode in ["update", "whole"] {
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             for _ in 0..options.rounds {
-                if let Some(torch) = &mut torch {
+                if let Some(torch) = torch.as_mut().filter(|_| NAMES.contains(&name)) {
                     // Those that torch lacks are held against its Adam.
                     let peer = if matches!(name, "sgd" | "adamw") { name } else { "adam" };
                     let line = format!("1 {REPEATS} {peer} {mode}");
@@ -92,7 +129,7 @@ fn main() -> Result<()> {
                 }
                 ours.push(bench.time(mode)?);
             }
-            print!("{name:10} {mode:6}  {:6.2} ms", 1e3 * median(ours.clone()));
+            print!("{name:17} {mode:6}  {:6.2} ms", 1e3 * median(ours.clone()));
             if !theirs.is_empty() {
                 let ratios = ours.iter().zip(&theirs).map(|(a, b)| a / b).collect();
                 print!("  {:.2} of torch's time ({:.2})", median(ratios), fastest(&ours) / fastest(&theirs));

@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     let mut optimizer = Sgd::new(net.params(), 1e-4); // smaller than a step of bf16: the masters keep it
     let loss = autocast(&region, || net.call(&x)?.cast(DType::F32).powf(2.0)?.mean_all())?;
     println!("{:?}", LossScale::none().step(&mut optimizer, &loss)?);
-    decorated.undo();
+    decorated.undo()?;
     let after = net.params().iter().map(|(_, param)| param.value().to_f64()).collect::<Vec<_>>();
     assert_ne!(before, after, "the update is in the f32 weights");
     Ok(())

@@ -36,9 +36,29 @@ fn is_unsafe(c: char) -> bool {
     c.is_control() || direction || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
 }
 
+/// A number for people: in the digits of f32 where it is one, with an exponent where it would take many digits.
+pub(crate) fn number(x: impl Into<f64>) -> String {
+    let x = x.into();
+    let (narrow, plain) = (x as f32, x == 0.0 || (1e-4..1e9).contains(&x.abs()));
+    match (f64::from(narrow) == x, plain) {
+        (true, true) => narrow.to_string(),
+        (true, false) => format!("{narrow:e}"),
+        (false, true) => x.to_string(),
+        (false, false) => format!("{x:e}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_many_digits_have_an_exponent() {
+        for (x, text) in [(0.0, "0"), (65536.0, "65536"), (1e-4, "0.0001"), (1e-5, "1e-5"), (-1e30, "-1e30")] {
+            assert_eq!(number(x), text);
+        }
+        assert_eq!([number(1e-4f32), number(70000.1f32), number(1e300)], ["0.0001", "70000.1", "1e300"]);
+    }
 
     #[test]
     fn what_could_forge_a_line_or_drive_a_terminal_is_escaped() {

@@ -246,3 +246,66 @@ fn weights_alone_are_no_checkpoint_and_a_checkpoint_has_weights() {
         assert_eq!(param.value().to_f64(), kept.master().unwrap_or_else(|| kept.value()).to_f64(), "{path}");
     }
 }
+
+/// A run goes on in another dtype: its parameters and its optimizer are f32 in both, and the loss scale is that of the new one.
+#[test]
+fn a_run_goes_on_in_another_dtype() {
+    let made = |dtype: Option<DType>| {
+        let mut net = Child::new(Dense::new(2, 2, &mut Rng::seed(1)));
+        let scale = match dtype {
+            None => LossScale::none(),
+            Some(dtype) => {
+                let policy = Policy::new(Level::O2, dtype).unwrap();
+                policy.apply(&mut net).unwrap();
+                LossScale::new(policy.loss_scale).unwrap()
+            }
+        };
+        let adam = Adam::new(net.params(), 0.1);
+        (net, adam, scale)
+    };
+    let step = |net: &Child<Dense>, adam: &mut Adam, scale: &mut LossScale| {
+        let loss = net.call(&Tensor::ones(&[1, 2], DType::F32)).unwrap().mean_all().unwrap();
+        assert_eq!(scale.step(adam, &loss).unwrap(), Outcome::Stepped);
+    };
+    let folder = Folder::new("checkpoint-dtypes");
+    let file = folder.at("a.safetensors");
+    let dtypes = [Some(DType::F16), Some(DType::Bf16), None];
+    for from in dtypes {
+        for to in dtypes {
+            let (net, mut adam, mut scale) = made(from);
+            step(&net, &mut adam, &mut scale);
+            if from == Some(DType::F16) {
+                scale.set_scale(1024.0).unwrap();
+            }
+            Checkpoint::of(&net, &[&adam], &scale).save(&file).unwrap();
+            let (mut other, mut its, mut new) = made(to);
+            let begun = new.clone();
+            Checkpoint::load(&file).unwrap().restore(&mut other, &mut [&mut its], &mut new).unwrap();
+            let weight = |net: &Child<Dense>| net.cell().weight.value().to_f64();
+            assert_eq!(weight(&other), weight(&net), "{from:?} to {to:?}");
+            let means = |adam: &Adam| adam.state().tensors.iter().map(|(_, x)| x.to_f64()).collect::<Vec<_>>();
+            assert_eq!(means(&its), means(&adam));
+            // One of the same kind goes on, one of another begins as it was made.
+            let (was_scaled, is_scaled) = (from == Some(DType::F16), to == Some(DType::F16));
+            assert_eq!(new, if was_scaled == is_scaled { scale } else { begun }, "{from:?} to {to:?}");
+            step(&other, &mut its, &mut new);
+        }
+    }
+}
+
+#[test]
+fn a_state_of_another_loss_scale_says_which_side_has_one() {
+    let mut dynamic = LossScale::dynamic();
+    dynamic.adjust(true);
+    let message = LossScale::none().restore(dynamic.state()).unwrap_err().to_string();
+    assert!(
+        message.contains("a loss scale of 65536 cannot be restored") && message.contains("this run has none"),
+        "{message}"
+    );
+    assert!(message.contains("leave the state out"), "{message}");
+    let message = LossScale::fixed(128.0).unwrap().restore(dynamic.state()).unwrap_err().to_string();
+    assert!(
+        message.starts_with("a dynamic loss scale of 65536 cannot be restored where the scale is fixed: "),
+        "{message}"
+    );
+}

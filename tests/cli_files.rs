@@ -58,7 +58,7 @@ fn what_cannot_be_told_is_named() {
     let file = small(&folder);
     let shown = text(precast(&["plan", &file, "--policy", "o2"]));
     assert!(shown.contains("cells   inferred from the names and shapes of 3 tensors; 1 Unknown: gate\n"), "{shown}");
-    assert!(shown.contains("├─ gate  Unknown     runs f16               level O2"), "{shown}");
+    assert!(shown.contains("├─ gate  Unknown     runs f16, keeps scale  level O2"), "{shown}");
     let json = json_of(&["plan", &file, "--policy", "o2", "--format", "json"]);
     assert_eq!(json["inferred"]["unknown"], serde_json::json!(["gate"]));
 }
@@ -94,7 +94,7 @@ fn a_conversion_is_reported_as_text_json_and_a_page() {
     let shown = text(run(&["out.safetensors", "--policy", "o2", "--html", "report.html"]));
     assert!(shown.contains("| fc.weight   | [2, 3] | f32 -> f16 | 1.000e-1 |"), "{shown}");
     assert!(shown.contains("| norm.weight | [3]    | f32        |  1.000e0 |           - |"), "{shown}");
-    assert!(shown.ends_with("2 of 3 tensors changed; 48 B before, 30 B after\nwritten: out.safetensors\n"), "{shown}");
+    assert!(shown.ends_with("1 of 3 tensors changed; 48 B before, 36 B after\nwritten: out.safetensors\n"), "{shown}");
     let page = fs::read_to_string(folder.0.join("report.html")).unwrap();
     assert!(page.contains("<td>fc.weight</td>") && page.contains("prefers-color-scheme: dark"), "{page}");
     assert!(!page.contains("http"), "it needs no other file");
@@ -105,7 +105,7 @@ fn a_conversion_is_reported_as_text_json_and_a_page() {
     let message = error(2, run(&["out.safetensors", "--policy", "o2-bf16"]));
     assert_eq!(message, "error: `out.safetensors` is there already; --force replaces it\n");
     let report = json(run(&["out.safetensors", "--policy", "o2-bf16", "--force", "--format", "json"]));
-    assert_eq!((&report["policy"]["name"], &report["bytes_after"]), (&"o2-bf16".into(), &30.into()));
+    assert_eq!((&report["policy"]["name"], &report["bytes_after"]), (&"o2-bf16".into(), &36.into()));
     let of = |name: &str| -> Value {
         let tensors = report["tensors"].as_array().unwrap();
         tensors.iter().find(|tensor| tensor["name"] == name).unwrap().clone()
@@ -231,4 +231,114 @@ fn decisions_are_exported_with_what_cannot_be_said() {
     assert!(error(2, precast(&args)).contains("is there already; --force replaces it"));
     let message = error(2, precast(&["export", ENCODER, "--policy", "o2", "--to", "trch"]));
     assert!(message.contains("unknown library `trch` (did you mean `torch`?); allowed: torch, keras"), "{message}");
+}
+
+/// A file with a header and 16 bytes of data, by hand.
+fn by_hand(folder: &Folder, name: &str, header: &str) -> String {
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 16]].concat();
+    folder.file(name, bytes).to_str().unwrap().to_string()
+}
+
+#[test]
+fn what_a_plan_keeps_is_told_by_every_command() {
+    let folder = Folder::new("files-kept");
+    let of = |shape: &[usize]| Tensor::full(shape, 0.1, DType::F32);
+    let file = folder.0.join("llama.safetensors");
+    let rotary = "model.layers.0.self_attn.rotary_emb";
+    weights::write(
+        &file,
+        [
+            ("model.layers.0.self_attn.q_proj.weight".to_string(), of(&[2, 2])),
+            (format!("{rotary}.inv_freq"), of(&[16])),
+        ],
+    )
+    .unwrap();
+    let run = |args: &[&str]| precast_in(&folder.0, args);
+    let shown = text(run(&["plan", "llama.safetensors", "--policy", "o2"]));
+    assert!(shown.contains("runs f16, keeps inv_freq  level O2"), "{shown}");
+    let shown = text(run(&["explain", "llama.safetensors", rotary, "--policy", "o2"]));
+    assert!(shown.contains("effect   runs f16, keeps inv_freq\n"), "{shown}");
+    let shown =
+        text(run(&["convert", "llama.safetensors", "low.safetensors", "--policy", "o2", "--html", "page.html"]));
+    let line = format!(
+        "1 tensor of a cell that runs low stays as it was, not known as a weight: `{rotary}.inv_freq` (no weight of \
+         RotaryEmbedding); a rule names a tensor to store it low: `{{ path: {rotary}.inv_freq, run: low }}`\n"
+    );
+    assert!(shown.contains(&line), "{shown}");
+    assert!(fs::read_to_string(folder.0.join("page.html")).unwrap().contains("not known as a weight"));
+    let written = weights::read(folder.0.join("low.safetensors")).unwrap();
+    let inv_freq = &written[&format!("{rotary}.inv_freq")];
+    assert_eq!((inv_freq.dtype(), inv_freq.to_f64()), (DType::F32, vec![f64::from(0.1f32); 16]));
+    let args = ["convert", "llama.safetensors", "low.safetensors", "--policy", "o2", "--force", "--format", "json"];
+    let report = json(run(&args));
+    let tensors = report["tensors"].as_array().unwrap();
+    let kept: Vec<&Value> = tensors.iter().map(|tensor| &tensor["kept"]).collect();
+    assert!(kept.contains(&&Value::Null) && kept.contains(&&"no weight of RotaryEmbedding".into()), "{kept:?}");
+
+    // A file for torch says which tensors are lowered.
+    let torch = text(run(&["export", "llama.safetensors", "--policy", "o2", "--to", "torch"]));
+    let tables: Vec<Value> = (torch.split("json.loads(r\"\"\"").skip(1))
+        .map(|table| serde_json::from_str(table.split("\"\"\")").next().unwrap()).unwrap())
+        .collect();
+    let weights_of = |path: &str| {
+        let groups = tables[1].as_array().unwrap();
+        groups.iter().find(|group| group["modules"].as_array().unwrap().contains(&path.into())).unwrap()["weights"]
+            .clone()
+    };
+    assert_eq!(weights_of(rotary), serde_json::json!({}));
+    assert_eq!(weights_of("model.layers.0.self_attn.q_proj")["weight"], serde_json::json!([2, 9]));
+    let rules = format!("version: 1\nlevel: O2\ndtype: float16\nrules: [{{ path: {rotary}.inv_freq, run: low }}]\n");
+    let rules = folder.write("rules.yaml", &rules);
+    let torch = text(run(&["export", "llama.safetensors", "--policy", &rules, "--to", "torch"]));
+    let named: Value = serde_json::from_str(
+        torch.split("NAMED = json.loads(r\"\"\"").nth(1).unwrap().split("\"\"\")").next().unwrap(),
+    )
+    .unwrap();
+    assert_eq!(named, serde_json::json!([[rotary, "inv_freq", "float16"]]));
+}
+
+#[test]
+fn files_that_are_something_else_are_told_by_name() {
+    let folder = Folder::new("files-else");
+    let run = |args: &[&str]| precast_in(&folder.0, args);
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4665\nsize 548105171\n";
+    for name in ["pointer.safetensors", "pointer.yaml", "model/model.safetensors"] {
+        folder.file(name, pointer);
+    }
+    let lfs = "a pointer of Git LFS in place of the file itself, which `git lfs pull` fetches";
+    for model in ["pointer.safetensors", "pointer.yaml", "model"] {
+        assert!(error(2, run(&["plan", model, "--policy", "o2"])).contains(lfs), "{model}");
+    }
+    assert!(error(2, run(&["plan", "lenet5", "--policy", "pointer.yaml"])).contains(lfs));
+    let of_torch = "a file of `torch.save`; write the state dict as safetensors";
+    for (name, bytes) in [
+        ("real.pt", &b"PK\x03\x04...."[..]),
+        ("old.bin", b"\x80\x02\x8a\x0al"),
+        ("a.pth", b"PK\x03\x04"),
+        ("x", b"\x80\x02\x8a"),
+    ] {
+        folder.file(name, bytes);
+        for args in [
+            &["plan", name, "--policy", "o2"][..],
+            &["graph", name],
+            &["convert", name, "out", "--policy", "o2"],
+            &["export", name, "--policy", "o2", "--to", "torch"],
+            &["explain", name, "fc", "--policy", "o2"],
+        ] {
+            let message = error(2, run(args));
+            assert!(message.contains(of_torch) && message.contains(name), "{args:?}: {message}");
+        }
+    }
+    folder.file("hub/pytorch_model.bin", b"PK\x03\x04....");
+    folder.file("hub/config.json", "{}");
+    for args in [&["plan", "hub", "--policy", "o2"][..], &["convert", "hub", "out", "--policy", "o2"]] {
+        let message = error(2, run(args));
+        assert!(
+            message.contains("no file ends in `.safetensors`, and `pytorch_model.bin` is a file of `torch.save`"),
+            "{message}"
+        );
+    }
+    let entry = r#""w":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}"#;
+    let twice = by_hand(&folder, "twice.safetensors", &format!("{{{entry},{entry}}}"));
+    assert!(error(2, run(&["plan", &twice, "--policy", "o2"])).contains("two entries have the name `w`"));
 }

@@ -551,3 +551,252 @@ fn state_dicts_of_torch_tell_their_layers() {
     assert_eq!(kind("layers.1.norm2"), "LayerNorm");
     assert!(outline.cells().iter().all(|cell| cell.kind != "Unknown"));
 }
+
+/// What each tensor of a file is stored as under a policy.
+fn stored_as(tensors: &[Made], policy: &str) -> (BTreeMap<String, String>, Converted) {
+    let folder = Folder::new("stored-as");
+    fs::write(folder.at("in"), file(tensors)).unwrap();
+    let _ = fs::remove_file(folder.at("out"));
+    let converted = convert(&folder.at("in"), &folder.at("out"), policy, ConvertOptions::new()).unwrap();
+    let bytes = fs::read(folder.at("out")).unwrap();
+    let read = SafeTensors::deserialize(&bytes).unwrap();
+    for (name, dtype, _, data) in tensors {
+        let met = read.tensor(name).unwrap();
+        assert!(met.dtype() != *dtype || met.data() == data, "{name} keeps every bit");
+    }
+    (converted.tensors.iter().map(|t| (t.name.clone(), t.after.to_string())).collect(), converted)
+}
+
+/// Numbers that are no weights keep their digits, whatever runs low around them.
+#[test]
+fn weights_are_lowered_and_nothing_else() {
+    let inv_freq: Vec<f32> = (0..16).map(|i| 10000f64.powf(-2.0 * f64::from(i) / 32.0) as f32).collect();
+    let eight = |name: &'static str| (name, Dtype::F8_E4M3, vec![2, 2], vec![56; 4]);
+    let ints = |name: &'static str| (name, Dtype::I32, vec![2, 2], vec![0; 16]);
+    let kept = [
+        f32s("model.layers.0.self_attn.rotary_emb.inv_freq", &[16], &inv_freq),
+        f32s("model.rotary_emb.original_inv_freq", &[16], &inv_freq),
+        f32s("fp8.weight_scale_inv", &[1, 1], &[3.7e-6]),
+        f32s("fp8.weight_scale", &[2, 1], &[3.7e-6; 2]),
+        f32s("fp8.input_scale", &[], &[3.7e-6]),
+        f32s("gptq.scales", &[1, 2], &[3.7e-6; 2]),
+        f32s("int8.SCB", &[2], &[3.7e-6; 2]),
+        f32s("nf4.weight.absmax", &[2], &[3.7e-6; 2]),
+        f32s("model_ema.decay", &[], &[0.9999]),
+        f32s("model_ema.fcweight", &[2, 2], &[0.1; 4]),
+        f32s("ema.fc.weight", &[2, 2], &[0.1; 4]),
+        f32s("mixer.A_log", &[2, 2], &[0.1; 4]),
+        f32s("mixer.D", &[2], &[0.1; 2]),
+        f32s("mixer.dt_bias", &[2], &[0.1; 2]),
+        f32s("att.time_decay", &[2], &[0.1; 2]),
+        f32s("att.time_first", &[2, 1], &[0.1; 2]),
+        f32s("betas", &[2], &[1e-4; 2]),
+        f32s("alphas_cumprod", &[2], &[0.9999, 1e-8]),
+        f32s("logit_scale", &[], &[4.6052]),
+        f32s("bn.running_mean", &[2], &[0.1; 2]),
+        f32s("bn.running_var", &[2], &[1e-9; 2]),
+        f32s("bn.num_batches_tracked", &[], &[70000.0]),
+        f32s("criterion.weight", &[2], &[0.1; 2]),
+        f32s("h.attn.bias", &[1, 1, 2, 2], &[1.0; 4]),
+        f32s("h.attn.masked_bias", &[], &[-1e9]),
+        f32s("pos_encoder.pe", &[1, 2, 2], &[0.1; 4]),
+        f32s("router.e_score_correction_bias", &[2], &[0.1; 2]),
+    ];
+    let lowered = [
+        f32s("model.layers.0.self_attn.q_proj.weight", &[2, 2], &[0.1; 4]),
+        f32s("fp8.bias", &[2], &[0.1; 2]),
+        f32s("gptq.bias", &[2], &[0.1; 2]),
+        f32s("mixer.conv1d.weight", &[2, 1, 2], &[0.1; 4]),
+        f32s("mixer.conv1d.bias", &[2], &[0.1; 2]),
+        f32s("bn.weight", &[2], &[0.1; 2]),
+        f32s("bn.bias", &[2], &[0.1; 2]),
+        f32s("rnn.weight_ih_l0", &[8, 2], &[0.1; 16]),
+        f32s("rnn.weight_hh_l0", &[8, 2], &[0.1; 16]),
+        f32s("rnn.bias_hh_l1_reverse", &[8], &[0.1; 8]),
+        f32s("router.weight", &[2, 2], &[0.1; 4]),
+        f32s("experts.gate_up_proj", &[2, 2, 2], &[0.1; 8]),
+    ];
+    let same = [eight("fp8.weight"), ints("gptq.qweight"), ints("gptq.g_idx"), ints("int8.weight"), ints("nf4.weight")];
+    let all: Vec<Made> = kept.iter().chain(&lowered).chain(&same).cloned().collect();
+    for (policy, low) in [("o3", "f16"), ("o3-bf16", "bf16")] {
+        let (met, converted) = stored_as(&all, policy);
+        let check = |tensors: &[Made], dtype: &str, is_kept: bool| {
+            for (name, ..) in tensors {
+                let why = row(&converted, name).kept.as_deref();
+                assert_eq!((met[*name].as_str(), why.is_some()), (dtype, is_kept), "{name} under {policy}: {why:?}");
+            }
+        };
+        check(&kept, "f32", true);
+        check(&lowered, low, false);
+        for (name, dtype, ..) in &same {
+            assert_eq!(met[*name], if *dtype == Dtype::I32 { "I32" } else { "F8_E4M3" });
+        }
+        let why = |name: &str| row(&converted, name).kept.clone().unwrap();
+        assert_eq!(why("model.layers.0.self_attn.rotary_emb.inv_freq"), "no weight of RotaryEmbedding");
+        assert_eq!(
+            (why("fp8.weight_scale").as_str(), why("betas").as_str()),
+            ("no weight of Dense", "of an Unknown cell")
+        );
+        assert_eq!(why("ema.fc.weight"), "a moving average");
+        let line = precast::report::conversion_kept(&converted).unwrap();
+        let head = format!("{} tensors of cells that run low stay as they were, not known as weights: `", kept.len());
+        assert!(line.starts_with(&head), "{line}");
+        assert!(
+            line.contains(&format!(" and {} more; a rule names a tensor to store it low: `{{ path: ", kept.len() - 8)),
+            "{line}"
+        );
+    }
+}
+
+/// A tensor that is in 16 bits already is rounded to another dtype only if it is a weight.
+#[test]
+fn other_tensors_in_16_bits_stay_too() {
+    let half = |name: &'static str, shape: &[usize], x: f32| -> Made {
+        let data = bf16::from_f32(x).to_le_bytes().repeat(shape.iter().product());
+        (name, Dtype::BF16, shape.to_vec(), data)
+    };
+    let tensors = [half("fc.weight", &[2, 2], 0.5), half("fc.weight_scale", &[1], 1e-30), half("mask", &[2], -3e38)];
+    let (met, _) = stored_as(&tensors, "o2");
+    assert_eq!([&met["fc.weight"], &met["fc.weight_scale"], &met["mask"]], ["f16", "bf16", "bf16"]);
+}
+
+/// A rule whose path matches no cell names tensors.
+#[test]
+fn a_rule_names_a_tensor() {
+    let tensors = [
+        f32s("rotary_emb.inv_freq", &[2], &[1.0, 0.5]),
+        f32s("fc.weight", &[2, 2], &[0.5; 4]),
+        f32s("fc.bias", &[2], &[0.5; 2]),
+        f32s("fc.table", &[2], &[0.5; 2]),
+        f32s("gate.table", &[2], &[0.5; 2]),
+    ];
+    let under = |rules: &str| format!("version: 1\nlevel: O2\ndtype: float16\nrules: [{rules}]\n");
+    let met = |rules: &str| stored_as(&tensors, &under(rules)).0;
+    let names = ["rotary_emb.inv_freq", "fc.weight", "fc.bias", "fc.table", "gate.table"];
+    let dtypes = |rules: &str| {
+        let met = met(rules);
+        names.map(|name| met[name].clone())
+    };
+    assert_eq!(dtypes(""), ["f32", "f16", "f16", "f32", "f32"]);
+    assert_eq!(dtypes("{ path: rotary_emb.inv_freq, run: low }"), ["f16", "f16", "f16", "f32", "f32"]);
+    assert_eq!(dtypes("{ path: '*.table', run: low, expect: 2 }"), ["f32", "f16", "f16", "f16", "f16"]);
+    assert_eq!(dtypes("{ path: fc.bias, run: float32 }"), ["f32", "f16", "f32", "f32", "f32"]);
+    // The exact path decides before the pattern.
+    let both = "{ path: '*.table', run: low }, { path: gate.table, run: float32 }";
+    assert_eq!(dtypes(both), ["f32", "f16", "f16", "f16", "f32"]);
+    // A rule that names a cell is for the cell.
+    assert_eq!(dtypes("{ path: rotary_emb, run: low }"), ["f32", "f16", "f16", "f32", "f32"]);
+
+    let folder = Folder::new("named");
+    fs::write(folder.at("in"), file(&tensors)).unwrap();
+    let outline = StoredModel::open(folder.at("in")).unwrap().outline();
+    let plan = |rules: &str| Policy::parse(&under(rules), "p.yaml").unwrap().plan_outline(outline.clone());
+    let shown = plan("").unwrap();
+    assert_eq!(shown.decision("rotary_emb").unwrap().effect(), "runs f16, keeps inv_freq");
+    assert_eq!(shown.decision("fc").unwrap().effect(), "runs f16, keeps table");
+    let shown = plan("{ path: rotary_emb.inv_freq, run: low, because: small }").unwrap();
+    assert_eq!(shown.decision("rotary_emb").unwrap().effect(), "runs f16");
+    let line = "tensor rotary_emb.inv_freq  stored f16  rule path rotary_emb.inv_freq (run: low), p.yaml:4:9: small";
+    assert!(shown.to_string().contains(line), "{shown}");
+    let read: precast::Plan = serde_json::from_str(&serde_json::to_string(&shown).unwrap()).unwrap();
+    assert_eq!(read, shown);
+    let message = plan("{ path: rotary_emb.inv_frq, run: low }").unwrap_err().to_string();
+    assert!(message.contains("matches no cell (did you mean `rotary_emb.inv_freq`?)"), "{message}");
+    let message = plan("{ path: '*.table', run: low, expect: 3 }").unwrap_err().to_string();
+    assert!(message.contains("expects 3 cells and matches 2: fc.table, gate.table"), "{message}");
+    // At O0 nothing is lowered.
+    let o0 = "version: 1\nlevel: O0\ndtype: float16\nrules: [{ path: fc.bias, run: low }]\n";
+    assert_eq!(stored_as(&tensors, o0).0["fc.bias"], "f32");
+}
+
+/// Every parameter of our own layers that is trained is a weight, and no buffer is.
+#[test]
+fn the_weights_of_our_own_layers_are_known() {
+    let folder = Folder::new("own-weights");
+    let rng = &mut Rng::seed(1);
+    let own = Child::of(sequential![
+        Embedding::new(9, 6, rng),
+        TransformerEncoderLayerSpec::new(6, 2).build(rng).unwrap(),
+        TransformerDecoderLayerSpec::new(6, 2).build(rng).unwrap(),
+        LSTM::new(6, 5, rng),
+        GRUCell::new(5, 4, rng),
+        RmsNorm::new(4),
+        GroupNorm::new(2, 4),
+        InstanceNorm2d::new(4),
+        LayerNorm::new(&[4]),
+        Conv3d::new(4, 4, 3, rng),
+        Conv2dTranspose::new(4, 2, 3, rng),
+        BatchNorm3d::new(2),
+        PReLU::new(2),
+        LoRA::new(Dense::new(2, 3, rng), 2, 4.0, rng),
+        RotaryEmbedding::default()
+    ]);
+    weights::save(&own, folder.at("in")).unwrap();
+    let model = StoredModel::open(folder.at("in")).unwrap();
+    let plan = Policy::named("o3").unwrap().plan(&own).unwrap();
+    let converted = plan.convert(&model, folder.at("out"), ConvertOptions::new(), &mut |_| ()).unwrap();
+    let mut met = 0;
+    for (path, param) in own.named_params() {
+        let is_base = path.contains(".base.");
+        assert_eq!(row(&converted, &path).after == "f16", param.is_trained() || is_base, "{path}");
+        met += 1;
+    }
+    assert!(met > 60, "{met}");
+}
+
+#[test]
+fn the_advice_of_an_overflow_fits_the_dtype() {
+    let folder = Folder::new("advice");
+    fs::write(folder.at("in"), file(&[f32s("fc.weight", &[1, 2], &[3.4e38, 1.0])])).unwrap();
+    let message =
+        |policy| convert(&folder.at("in"), &folder.at("out"), policy, ConvertOptions::new()).unwrap_err().to_string();
+    assert!(message("o2").contains("`{ path: fc, run: float32 }`, and bfloat16 has the range of float32:"));
+    let of_bf16 = message("o2-bf16");
+    assert!(
+        of_bf16.contains("become infinite in bf16") && of_bf16.contains("`{ path: fc, run: float32 }`:"),
+        "{of_bf16}"
+    );
+    assert!(!of_bf16.contains("bfloat16 has"), "{of_bf16}");
+}
+
+#[test]
+fn metadata_is_kept_and_the_format_is_added_where_there_is_none() {
+    let folder = Folder::new("metadata");
+    let weight = 0.5f32.to_le_bytes().repeat(4);
+    let view = || TensorView::new(Dtype::F32, vec![2, 2], &weight).unwrap();
+    for (metadata, wanted) in [
+        (None, vec![("format", "pt")]),
+        (Some(("format", "flax")), vec![("format", "flax")]),
+        (Some(("a", "b")), vec![("a", "b"), ("format", "pt")]),
+    ] {
+        let metadata = metadata.map(|(key, value)| [(key.to_string(), value.to_string())].into());
+        fs::write(folder.at("in"), serialize([("fc.weight", view())], metadata).unwrap()).unwrap();
+        convert(&folder.at("in"), &folder.at("out"), "o2", ConvertOptions::new().replace(true)).unwrap();
+        let bytes = fs::read(folder.at("out")).unwrap();
+        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+        let met: BTreeMap<_, _> = header.metadata().clone().unwrap().into_iter().collect();
+        let wanted: BTreeMap<_, _> =
+            wanted.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        assert_eq!(met, wanted);
+    }
+}
+
+#[test]
+fn an_entry_that_appears_twice_is_refused() {
+    let folder = Folder::new("twice");
+    let header = r#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    fs::write(folder.at("in"), [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 4]].concat())
+        .unwrap();
+    let message = StoredModel::open(folder.at("in")).unwrap_err().to_string();
+    assert!(message.contains("its header: two entries have the name `w` at line 1 column"), "{message}");
+    let model = folder.at("model");
+    model_folder(&model);
+    let index = model.join("model.safetensors.index.json");
+    let text = fs::read_to_string(&index).unwrap();
+    fs::write(&index, text.replace("\"norm.weight\"", "\"embed_tokens.weight\"")).unwrap();
+    let message = StoredModel::open(&model).unwrap_err().to_string();
+    assert!(message.contains("two entries have the name `embed_tokens.weight`"), "{message}");
+    fs::write(&index, text).unwrap();
+    fs::write(model.join("config.json"), "{\"dtype\": \"float32\", \"dtype\": \"float16\"}").unwrap();
+    assert!(StoredModel::open(&model).unwrap_err().to_string().contains("two entries have the name `dtype`"));
+}

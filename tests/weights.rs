@@ -9,7 +9,7 @@ use precast::{
     io::weights::{self, LoadOptions},
     policy::{Rule, Run},
     prelude::*,
-    rewrite::SaveMode,
+    rewrite::{Decorate, SaveMode},
 };
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
@@ -452,4 +452,130 @@ fn no_elements_are_split_and_transposed() {
     assert!(message.contains("after it was transposed"), "{message}");
     let message = refused(&net, &file, &LoadOptions::new().split("0.weight", ["0.weight"], 0));
     assert!(message.contains("has the shape [0, 18446744073709551615]"), "{message}");
+}
+
+/// A dense layer of one weight.
+fn one_weight(storage: Option<Decorate>) -> Child<Dense> {
+    let net = Child::new(DenseSpec::new(1, 1).bias(false).build(&mut Rng::seed(1)).unwrap());
+    if let Some(storage) = storage {
+        decorate(&net, storage).unwrap();
+    }
+    net
+}
+
+#[test]
+fn a_number_that_would_become_infinite_is_refused_with_its_name() {
+    let folder = Folder::new("beyond");
+    let file = folder.at("a.safetensors");
+    let (f16, bf16) = (|| Decorate::new(DType::F16), || Decorate::new(DType::Bf16));
+    // What the file has, how the parameter is stored, and which dtypes could hold the number.
+    let cases = [
+        (DType::F32, 1e6, Some(f16().masters(false)), "float16", "1000000", "bfloat16 and float32 can"),
+        (DType::F32, 1e6, Some(f16()), "float16", "1000000", "bfloat16 and float32 can"),
+        (DType::F64, 1e6, Some(f16()), "float16", "1000000", "bfloat16 and float32 can"),
+        (DType::Bf16, 1e6, Some(f16()), "float16", "999424", "bfloat16 and float32 can"),
+        (DType::F64, 1e300, None, "float32", "1e300", "float64 can"),
+        (DType::F64, 1e300, Some(bf16().kahan()), "bfloat16", "1e300", "float64 can"),
+        (DType::F32, 3.4e38, Some(bf16().stochastic_rounding(1)), "bfloat16", "3.4e38", "float32 and float64 can"),
+        (DType::F32, 3.4e38, Some(bf16()), "bfloat16", "3.4e38", "float32 and float64 can"),
+    ];
+    for (dtype, number, storage, to, largest, can) in cases {
+        let net = one_weight(storage);
+        let before = (bits(&net), net.cell().weight.master().map(|master| master.to_f64()));
+        weights::write(&file, [("weight", Tensor::full(&[1, 1], number, dtype))]).unwrap();
+        let error = weights::load_with(&net, &file, &LoadOptions::new().cast(true)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Weights);
+        let message = error.to_string();
+        let words = format!("`weight` holds numbers as large as {largest}, which {to} cannot; {can}");
+        assert!(message.ends_with(&words), "{message}, not {words}");
+        assert_eq!((bits(&net), net.cell().weight.master().map(|master| master.to_f64())), before, "nothing is lost");
+        // What is infinite in the file stays so.
+        weights::write(&file, [("weight", Tensor::full(&[1, 1], f64::INFINITY, dtype))]).unwrap();
+        weights::load_with(&net, &file, &LoadOptions::new().cast(true)).unwrap();
+        assert_eq!(net.cell().weight.value().to_f64(), [f64::INFINITY]);
+    }
+    // A master takes f32 without `cast`, and a buffer is loaded as a parameter is.
+    weights::write(&file, [("weight", Tensor::full(&[1, 1], 1e6, DType::F32))]).unwrap();
+    assert!(weights::load(&one_weight(Some(f16())), &file).unwrap_err().to_string().contains("as large as 1000000"));
+    let norm = Child::new(BatchNorm1d::new(1));
+    decorate(&norm, f16().pack("mindspore-2.10").unwrap_or_else(|_| f16())).unwrap();
+    let of = |x: f64| Tensor::full(&[1], x, DType::F64);
+    let all = [("weight", of(1.0)), ("bias", of(0.0)), ("running_mean", of(1e300)), ("running_var", of(1.0))];
+    weights::write(&file, all).unwrap();
+    let message = weights::load_with(&norm, &file, &LoadOptions::new().cast(true)).unwrap_err().to_string();
+    assert!(message.contains("`running_mean` holds numbers as large as 1e300"), "{message}");
+}
+
+#[test]
+fn a_new_master_must_fit_the_value() {
+    let net = one_weight(Some(Decorate::new(DType::F16)));
+    let weight = &net.cell().weight;
+    let before = bits(&net);
+    let error = weight.set(&Tensor::full(&[1, 1], 65520.0, DType::F32)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Value);
+    let words = "an f16 parameter cannot take a value that holds numbers as large as 65520, which float16 cannot; \
+                 bfloat16 and float32 can";
+    assert_eq!(error.to_string(), words);
+    assert_eq!(bits(&net), before);
+    weight.set(&Tensor::full(&[1, 1], 65519.0, DType::F32)).unwrap();
+    assert_eq!(weight.value().to_f64(), [65504.0]);
+    weight.set(&Tensor::full(&[1, 1], f64::NEG_INFINITY, DType::F32)).unwrap();
+}
+
+#[test]
+fn files_are_written_in_a_dtype_that_holds_the_numbers() {
+    let folder = Folder::new("save-beyond");
+    let file = folder.at("a.safetensors");
+    let net = one_weight(None);
+    net.cell().weight.set(&Tensor::full(&[1, 1], 1e6, DType::F32)).unwrap();
+    decorate(&net, Decorate::new(DType::Bf16).save_dtype(DType::F16)).unwrap();
+    let error = weights::save(&net, &file).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Value);
+    assert!(error.to_string().contains("`weight` holds numbers as large as 1000000, which float16 cannot"), "{error}");
+    assert_eq!(folder.names(), Vec::<String>::new());
+}
+
+#[test]
+fn files_say_that_their_tensors_are_of_a_framework() {
+    let folder = Folder::new("format");
+    let file = folder.at("a.safetensors");
+    let format = || {
+        let bytes = fs::read(&file).unwrap();
+        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+        header.metadata().as_ref().unwrap()["format"].clone()
+    };
+    weights::save(&net(1), &file).unwrap();
+    assert_eq!(format(), "pt");
+    weights::write(&file, [("x", Tensor::ones(&[1], DType::F32))]).unwrap();
+    assert_eq!(format(), "pt");
+    let net = net(1);
+    Policy::named("o2").unwrap().plan(&net).unwrap().save_weights(&net, &file, SaveMode::Both).unwrap();
+    assert_eq!(format(), "pt");
+}
+
+#[test]
+fn two_tensors_of_one_name_and_pointers_are_refused() {
+    let folder = Folder::new("twice");
+    let header = r#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    let twice = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &1f32.to_le_bytes()].concat();
+    let tied =
+        r#"{"__metadata__":{"tied":"{\"a\":\"w\",\"a\":\"v\"}"},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    let tied = [&(tied.len() as u64).to_le_bytes()[..], tied.as_bytes(), &1f32.to_le_bytes()].concat();
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4665\nsize 548105171\n".to_vec();
+    for (bytes, says) in [
+        (twice, "two entries have the name `w`"),
+        (tied, "two entries have the name `a`"),
+        (pointer, "a pointer of Git LFS in place of the file itself, which `git lfs pull` fetches"),
+    ] {
+        let file = folder.at("a.safetensors");
+        fs::write(&file, &bytes).unwrap();
+        for message in [
+            weights::read(&file).map(drop).unwrap_err().to_string(),
+            weights::load(&net(1), &file).map(drop).unwrap_err().to_string(),
+            weights::load_bytes(&net(1), &bytes, &LoadOptions::new()).map(drop).unwrap_err().to_string(),
+            Checkpoint::load(&file).map(drop).unwrap_err().to_string(),
+        ] {
+            assert!(message.contains(says), "{message}");
+        }
+    }
 }

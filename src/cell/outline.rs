@@ -14,6 +14,8 @@ use crate::DType;
 pub struct Outline {
     /// The cells in the order of a walk, the root first.
     pub(crate) cells: Vec<OutlinedCell>,
+    /// The names of tensors of a stored model that can be stored low, which rules may name, too.
+    pub(crate) tensors: Vec<String>,
 }
 
 /// What a plan has to know of one cell.
@@ -29,6 +31,8 @@ pub struct OutlinedCell {
     pub to_float: Option<DType>,
     /// Whether it has weights of its own, which biases and the parameters of norms are not.
     pub has_matrices: bool,
+    /// Tensors of a stored cell, by their names in it, that could be stored low and are not known as weights of its kind.
+    pub keeps: Vec<String>,
 }
 
 impl Outline {
@@ -58,9 +62,10 @@ impl<C: ?Sized + AsCell> Child<C> {
                 kind: Cow::Borrowed(cell.kind()),
                 to_float: entry.slot.to_float,
                 has_matrices: has_matrices(&**cell),
+                keeps: Vec::new(),
             });
         });
-        Outline { cells }
+        Outline { cells, tensors: Vec::new() }
     }
 }
 

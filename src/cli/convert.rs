@@ -19,7 +19,7 @@ use crate::{
         stored::{ConvertOptions, Converted},
     },
     policy::Prefer,
-    report::{conversion_html, conversion_summary, conversion_table_by},
+    report::{conversion_html, conversion_kept, conversion_summary, conversion_table_by},
     rewrite::Summary,
 };
 
@@ -32,7 +32,7 @@ Examples:
   precast convert half.safetensors full.safetensors --policy o0 --widen
 
 The cells are inferred from the names and shapes of the tensors: `precast plan model.safetensors --policy o2` shows them, and why
-each runs as it does. Tensors of cells that run low are stored low, all others stay as they are.
+each runs as it does. Weights of cells that run low are stored low, all other tensors stay as they are.
 Of a folder, the index and the dtype in config.json are kept true, and other small files are copied.")]
 pub(super) struct Args {
     /// A safetensors file, or a folder with `model.safetensors` or `model.safetensors.index.json`
@@ -122,6 +122,9 @@ fn report<T>(args: &Args, model: &Read<T>, policy: &Read<Policy>, summary: &Summ
                 if !files.is_empty() {
                     text += &format!("{what}: {}\n", list(files));
                 }
+            }
+            if let Some(kept) = conversion_kept(converted) {
+                text += &format!("{kept}\n");
             }
             text += &format!("{}\nwritten: {}", conversion_summary(converted), shown(&args.to));
             print(text)

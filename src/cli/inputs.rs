@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    fs::File,
     io::{self, IsTerminal, Read as _},
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -11,7 +12,7 @@ use crate::{
     Plan, Policy,
     cell::Trace,
     cost::Speeds,
-    io::{files, models::Model, stored::StoredModel},
+    io::{files, models::Model, stored::StoredModel, weights::check_is_safetensors},
     policy::Prefer,
     report::printable,
 };
@@ -89,7 +90,18 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
         let value = cli.named(&argument.to_string_lossy(), seed)?;
         return Ok(Read { value, argument: argument.to_path_buf(), built_in: true, own });
     }
+    refuse_pickle(argument)?;
     read(argument, |file| Model::load(file, seed), |name| cli.named(name, seed))
+}
+
+/// Refuses weights of torch where a model is wanted.
+fn refuse_pickle(argument: &Path) -> Result {
+    let mut first = Vec::new();
+    let read = File::open(argument).and_then(|file| file.take(8).read_to_end(&mut first));
+    match read {
+        Ok(_) if argument.is_file() => Ok(check_is_safetensors(&first).map_err(|e| e.context(shown(argument)))?),
+        _ => Ok(()),
+    }
 }
 
 /// Reads the headers of weights that another tool wrote.

@@ -74,7 +74,7 @@ impl Speeds {
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it holds no speeds.
     pub fn parse(text: &str) -> Result<Self> {
-        let speeds: Speeds = serde_json::from_str(text).map_err(|error| Error::value(error.to_string()))?;
+        let speeds: Speeds = crate::io::json::read(text.as_bytes()).map_err(|error| Error::value(error.to_string()))?;
         speeds.check()?;
         Ok(speeds)
     }

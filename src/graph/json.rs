@@ -13,7 +13,9 @@ use crate::{
     DType, Op, Param, Tensor,
     catalogue::{Attribute, Attributes},
     error::{Error, Result, did_you_mean},
+    io::json,
     ops::check_attributes,
+    tensor::Beyond,
 };
 
 /// The version of the format.
@@ -128,7 +130,7 @@ impl Graph {
     /// that does not fit.
     pub fn from_json(text: &str) -> Result<Graph> {
         let not_a_graph = |e: &dyn Display| Error::value(format!("not a graph of precast: {e}"));
-        let written = serde_json::from_str(text).map_err(|e| not_a_graph(&e))?;
+        let written = json::read(text.as_bytes()).map_err(|e| not_a_graph(&e))?;
         Graph::of_written(written, &|name| line_of_node(text, name)).map_err(|e| not_a_graph(&e))
     }
 
@@ -321,7 +323,10 @@ impl WrittenTensor {
             }
             dtype => {
                 let number = |value: &Value| f64::of_value(value).ok_or_else(|| wrong(value));
-                Tensor::from_f64(&self.data.iter().map(number).collect::<Result<Vec<_>>>()?, &self.shape, dtype)
+                let numbers = self.data.iter().map(number).collect::<Result<Vec<_>>>()?;
+                Beyond::check(Tensor::from_f64(&numbers, &self.shape, DType::F64)?.array(), dtype)
+                    .map_err(|beyond| Error::value(format!("a constant {beyond}; {}", beyond.way_out())))?;
+                Tensor::from_f64(&numbers, &self.shape, dtype)
             }
         }
     }

@@ -17,6 +17,20 @@ use flate2::read::MultiGzDecoder;
 
 use crate::error::{Error, ErrorKind, Result};
 
+/// The words for a pointer of Git LFS.
+pub(crate) const POINTER: &str = "a pointer of Git LFS in place of the file itself, which `git lfs pull` fetches";
+
+/// Says whether a file is a pointer that Git LFS leaves in place of a large file, by its first bytes, at least eight of them.
+pub(crate) fn is_pointer(bytes: &[u8]) -> bool {
+    const FIRST: &[u8] = b"version https://git-lfs.github.com/spec/";
+    bytes.len() >= 8 && bytes.iter().zip(FIRST).all(|(met, first)| met == first)
+}
+
+/// Refuses a pointer of Git LFS.
+pub(crate) fn not_a_pointer(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    if is_pointer(&bytes) { Err(io::Error::other(POINTER)) } else { Ok(bytes) }
+}
+
 /// The text of a file that is not longer than a limit.
 ///
 /// # Errors
@@ -30,7 +44,7 @@ pub(crate) fn read_text(path: &Path, limit: usize) -> Result<String> {
 /// length is not known, one byte more than the limit is read.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] when it cannot be read, or is longer.
+/// [`ErrorKind::Io`] when it cannot be read, is longer, or is a pointer of Git LFS.
 pub(crate) fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
         let too_long = || io::Error::other(format!("longer than {limit} bytes, the most that is read"));
@@ -41,7 +55,7 @@ pub(crate) fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
         }
         let mut bytes = Vec::new();
         file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-        if bytes.len() > limit { Err(too_long()) } else { Ok(bytes) }
+        if bytes.len() > limit { Err(too_long()) } else { not_a_pointer(bytes) }
     };
     read().map_err(|e| Error::io(path, &e))
 }
@@ -67,9 +81,9 @@ pub(crate) fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
 /// The bytes of a file.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] when it cannot be read.
+/// [`ErrorKind::Io`] when it cannot be read, or is a pointer of Git LFS.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|e| Error::io(path, &e))
+    fs::read(path).and_then(not_a_pointer).map_err(|e| Error::io(path, &e))
 }
 
 /// Writes a file in one step: a reader finds the whole old file or the whole new one, even after a crash. The bytes go into a

@@ -3,6 +3,7 @@
 
 pub(crate) mod document;
 pub mod files;
+pub(crate) mod json;
 pub mod kinds;
 pub mod models;
 pub mod stored;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{Adam, Muon, Optimizer, OptimizerState, rule::Rule, trained::Trained};
+use super::{Adam, Muon, Optimizer, OptimizerState, overflow::Overflow, rule::Rule, trained::Trained};
 use crate::{
     Grads,
     cell::Params,
@@ -44,13 +44,14 @@ impl<M: Rule, O: Rule> Optimizer for Beside<M, O> {
         if of_others {
             others.prepare(grads)?;
         }
+        let mut overflows = Vec::new();
         if of_matrices {
-            matrices.apply(grads);
+            overflows.extend(matrices.apply(grads));
         }
         if of_others {
-            others.apply(grads);
+            overflows.extend(others.apply(grads));
         }
-        Ok(())
+        Overflow::check(&overflows)
     }
 
     fn check(&self) -> Result<()> {

@@ -20,6 +20,7 @@ mod lamb;
 mod lion;
 mod lost;
 mod muon;
+mod overflow;
 mod rms_prop;
 mod rule;
 mod sgd;
@@ -48,11 +49,17 @@ pub trait Optimizer: Debug + Send {
     /// The parameters it trains, by path.
     fn params(&self) -> &Params;
 
-    /// One step. A parameter without a gradient is left alone. On an error no parameter has changed.
+    /// One step. A parameter without a gradient is left alone. On an error no parameter has changed, but for the error of an
+    /// update that leaves the range of a 16-bit parameter.
+    ///
+    /// That one is found while the update is written. A number that was finite and would become infinite in the dtype of the
+    /// parameter, or NaN, keeps its old value, and its old master where it has one; all other numbers, and the running averages, are
+    /// updated. So no parameter is infinite after the error, and a loop can continue after it.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a hyperparameter outside its range, for an optimizer without parameters,
-    /// and where none of its parameters has a gradient,
+    /// where none of its parameters has a gradient, and where numbers of 16-bit parameters would become infinite, with the
+    /// parameters, how many numbers, and what can be done,
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a gradient that has not its parameter's shape.
     fn update(&mut self, grads: &Grads) -> Result<()>;
 

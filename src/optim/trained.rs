@@ -6,6 +6,7 @@ use half::{bf16, f16};
 
 use super::{
     Group, LostUpdates, OptimizerState,
+    overflow::Overflow,
     rule::{Number, Rule, Step, Whole, check_not_negative},
     state::{self, Average, Layout, Memory},
 };
@@ -185,8 +186,7 @@ impl<R: Rule> Trained<R> {
 
     pub fn update(&mut self, grads: &Grads) -> Result<()> {
         self.prepare(grads)?;
-        self.apply(grads);
-        Ok(())
+        Overflow::check(&self.apply(grads))
     }
 
     /// All that can refuse an update.
@@ -198,9 +198,11 @@ impl<R: Rule> Trained<R> {
         Ok(())
     }
 
-    /// The update, after it was [prepared](Trained::prepare).
-    pub fn apply(&mut self, grads: &Grads) {
+    /// The update, after it was [prepared](Trained::prepare). Returns the parameters of which numbers would have become
+    /// infinite.
+    pub fn apply(&mut self, grads: &Grads) -> Vec<Overflow> {
         let Trained { params, rule, lr, weight_decay, eight_bit, groups, memory, lost, .. } = self;
+        let mut overflows = Vec::new();
         if let Some(lost) = lost {
             lost.updates.clear();
         }
@@ -223,6 +225,9 @@ impl<R: Rule> Trained<R> {
             };
             let one = One { rule, step, path, param, shape: param.shape(), layout: &layout, count: lost.is_some() };
             let count = one.update(&grad.array().cast(wide_of(grad.dtype(), layout.wide)), factors, memory);
+            if count.infinite > 0 {
+                overflows.push(Overflow { path: path.to_string(), dtype: param.dtype(), numbers: count.infinite });
+            }
             if let Some(lost) = lost {
                 let is_stochastic = matches!(param.rounding(), Rounding::Stochastic { .. });
                 lost.updates.push(LostUpdates::new(path, count, is_stochastic));
@@ -232,6 +237,7 @@ impl<R: Rule> Trained<R> {
             lost.warn();
         }
         grads.settle();
+        overflows
     }
 
     pub fn state(&self) -> OptimizerState {

@@ -53,6 +53,12 @@ impl Rule {
         Rule::new(Select::Kind(kind.into()), Some(run))
     }
 
+    /// Says whether its path matches the name of a tensor of a stored model, and it says how that is stored.
+    pub(crate) fn names_tensor(&self, name: &str) -> bool {
+        matches!(&self.select, Select::Path(pattern) if pattern.matches(name))
+            && self.run.is_some_and(Run::is_of_tensors)
+    }
+
     fn new(select: Select, run: Option<Run>) -> Self {
         Rule { select, run, checkpoint: None, because: None, expect: None, origin: Origin::Code }
     }
@@ -145,6 +151,11 @@ pub enum Run {
 }
 
 impl Run {
+    /// Says whether it decides how a tensor is stored.
+    fn is_of_tensors(self) -> bool {
+        matches!(self, Run::Full | Run::Low)
+    }
+
     const NAMES: [(&'static str, Run); 4] =
         [("float32", Run::Full), ("float32-out", Run::FullOut), ("low", Run::Low), ("inherit", Run::Inherit)];
 }

@@ -40,9 +40,36 @@ pub fn conversion_summary(converted: &Converted) -> String {
     format!("{} of {} tensors changed; {before} before, {after} after{lost}", changed.len(), tensors.len())
 }
 
+/// How many tensors are named in a line.
+const NAMED: usize = 8;
+
+/// Which tensors of cells that run low stay as they are, why, and how a rule decides otherwise; in a line.
+pub fn conversion_kept(converted: &Converted) -> Option<String> {
+    let kept: Vec<(&str, &str)> =
+        converted.tensors.iter().filter_map(|tensor| Some((tensor.name.as_str(), tensor.kept.as_deref()?))).collect();
+    let (first, _) = kept.first()?;
+    let some: Vec<String> =
+        kept.iter().take(NAMED).map(|(name, why)| format!("`{}` ({why})", printable(name))).collect();
+    let more = match kept.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let stay = match kept.len() {
+        1 => "1 tensor of a cell that runs low stays as it was, not known as a weight".into(),
+        n => format!("{n} tensors of cells that run low stay as they were, not known as weights"),
+    };
+    Some(format!(
+        "{stay}: {}{more}; a rule names a tensor to store it low: \
+         `{{ path: {}, run: low }}`",
+        some.join(", "),
+        printable(first)
+    ))
+}
+
 fn row(tensor: &ConvertedTensor) -> Vec<String> {
-    let ConvertedTensor { name, shape, before, after, largest, to_infinity, to_zero, to_subnormal, relative_error } =
-        tensor;
+    let ConvertedTensor {
+        name, shape, before, after, largest, to_infinity, to_zero, to_subnormal, relative_error, ..
+    } = tensor;
     let dtype = if tensor.changed() { format!("{before} -> {after}") } else { before.to_string() };
     let count = |count: &u64| if tensor.changed() { count.to_string() } else { "-".into() };
     vec![
@@ -64,11 +91,12 @@ pub fn conversion_html(converted: &Converted, heads: &[(&str, String)]) -> Strin
     let heads: String = heads.collect();
     let header: String = HEADER.iter().map(|name| format!("<th>{name}</th>")).collect();
     let rows: String = converted.tensors.iter().map(html_row).collect();
+    let kept = conversion_kept(converted).map(|kept| format!("<p>{}</p>\n", escaped(&kept))).unwrap_or_default();
     let summary = conversion_summary(converted);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>What a conversion did</title>\n\
-         <style>{STYLE}</style>\n<h1>What a conversion did</h1>\n<dl>{heads}</dl>\n<p>{summary}</p>\n\
+         <style>{STYLE}</style>\n<h1>What a conversion did</h1>\n<dl>{heads}</dl>\n<p>{summary}</p>\n{kept}\
          <table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</html>\n"
     )
 }
@@ -114,6 +142,7 @@ mod tests {
             shape: vec![2],
             before: "f32".into(),
             after: "f16".into(),
+            kept: None,
             largest: Some(1e5),
             to_infinity: 1,
             to_zero: 0,

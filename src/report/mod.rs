@@ -12,7 +12,7 @@ mod table;
 pub use chart::{chart, save_chart, score_chart};
 #[cfg(feature = "cli")]
 pub(crate) use conversion::conversion_table_by;
-pub use conversion::{conversion_html, conversion_summary, conversion_table};
+pub use conversion::{conversion_html, conversion_kept, conversion_summary, conversion_table};
 #[cfg(feature = "cli")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
 pub use html::{RunReport, runs_html};

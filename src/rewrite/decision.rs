@@ -31,6 +31,9 @@ pub struct Decision {
     /// What its slot says of the gradients of weights from here on inwards, where that changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) turns_weight_grads: Option<bool>,
+    /// Tensors of a stored cell that runs low, by their names in it, which stay as they are: they are not known as weights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keeps: Vec<String>,
     /// What decided.
     pub because: Reason,
     /// What else applies to the cell and was overridden, strongest first.
@@ -124,6 +127,13 @@ pub struct RuleRef {
     pub because: Option<String>,
     /// Where it was written.
     pub origin: Origin,
+}
+
+impl RuleRef {
+    /// Says whether the tensors that it names are stored low.
+    pub(crate) fn stores_low(&self) -> bool {
+        self.run == Run::Low
+    }
 }
 
 /// A rule that says that a cell is recomputed.

@@ -4,13 +4,13 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use super::display::shown;
 use crate::{
-    DType, Param, Tensor,
+    DType, Param,
     cell::{AsCell, Child, Node, join},
     error::{Error, Result},
     logging::event,
     policy::{Pack, Select},
     printable::printable,
-    tensor::Rounding,
+    tensor::{Beyond, Rounding},
 };
 
 /// How [`decorate`] stores the parameters of a network.
@@ -195,7 +195,7 @@ impl fmt::Display for Decorated {
 /// A low parameter's gradient is low, summed in f32 where it is read at many places; [`LossScale`](crate::LossScale)
 /// unscales it in f32.
 ///
-/// KeptBecause as they are: f64, integers and booleans; what is excluded; and kinds of cells that the pack keeps in f32 for
+/// These stay as they are: f64, integers and booleans; what is excluded; and kinds of cells that the pack keeps in f32 for
 /// this dtype, such as batch norms with their running statistics. A tied parameter is kept where any of its places is.
 ///
 /// Decorating again replaces: the network is then as if only the last decoration had been made, from the masters where
@@ -225,7 +225,7 @@ impl fmt::Display for Decorated {
 /// let mut optimizer = Adam::new(net.params(), 1e-3); // updates the f32 masters
 /// let loss = net.call(&Tensor::ones(&[1, 4], DType::F32))?.sum(&[], false)?;
 /// assert_eq!(LossScale::none().step(&mut optimizer, &loss)?, Outcome::Stepped);
-/// decorated.undo(); // f32 again, with every bit of the training
+/// decorated.undo()?; // f32 again, with every bit of the training
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn decorate<C: ?Sized + AsCell>(net: &Child<C>, how: Decorate) -> Result<Decorated> {
@@ -252,8 +252,9 @@ pub fn decorate<C: ?Sized + AsCell>(net: &Child<C>, how: Decorate) -> Result<Dec
     let pack = pack.map_or_else(|| Pack::named(Pack::DEFAULT), Ok)?;
     pack.check_dtype(dtype)?;
     let mut params = survey(net, dtype, &pack, &excluded)?;
-    for stored in params.iter().filter(|stored| stored.kept.is_none()) {
-        check_range(stored, dtype)?;
+    for stored in &params {
+        let to = if stored.kept.is_none() { dtype } else { stored.param.made_in() };
+        check_range(&stored.path, &stored.param, to)?;
     }
     for stored in &mut params {
         match stored.kept {
@@ -326,19 +327,11 @@ fn survey<C: ?Sized + AsCell>(net: &Child<C>, dtype: DType, pack: &Pack, exclude
     }
 }
 
-/// A finite number that the low dtype cannot hold would become infinite and poison everything after it.
-fn check_range(stored: &Stored, dtype: DType) -> Result<()> {
-    let full = stored.param.full().array().cast(DType::F32);
-    let sizes = full.slice::<f32>().expect("cast and contiguous").iter().map(|x| x.abs());
-    let largest = sizes.filter(|size| size.is_finite()).fold(0.0, f32::max);
-    if Tensor::scalar(largest.into(), DType::F32).cast(dtype).item()?.is_finite() {
-        return Ok(());
-    }
-    Err(Error::value(format!(
-        "`{}` holds numbers as large as {largest}, which {} cannot; exclude it or store it in another dtype",
-        stored.path,
-        dtype.long_name()
-    )))
+/// A finite number must not become infinite in the dtype in which a parameter is stored.
+fn check_range(path: &str, param: &Param, dtype: DType) -> Result<()> {
+    Beyond::check(param.full().array(), dtype).map_err(|beyond| {
+        Error::value(format!("`{}` {beyond}; exclude it or store it in another dtype", printable(path)))
+    })
 }
 
 impl Decorated {
@@ -347,10 +340,20 @@ impl Decorated {
     /// With masters this is exact. Before training each parameter has the bits it had before [`decorate`]; after training
     /// it has those of its master, as if it had been trained in f32 on the same gradients. Without masters what rounding
     /// lost cannot be restored: each is the exact widening of its low value. Training goes on with the same optimizer.
-    pub fn undo(self) {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a parameter that was made in f16 or bf16 has been trained, in another
+    /// dtype, beyond what that can hold. Nothing is changed then.
+    pub fn undo(&self) -> Result<()> {
+        for Stored { path, param, .. } in &self.params {
+            let made_in = param.made_in();
+            Beyond::check(param.full().array(), made_in)
+                .map_err(|beyond| Error::value(format!("`{}` {beyond}, in which it was made", printable(path))))?;
+        }
         for Stored { param, .. } in &self.params {
             param.store_as_made();
             param.save_as(None);
         }
+        Ok(())
     }
 }

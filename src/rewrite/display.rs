@@ -1,6 +1,6 @@
 //! Plans for people: the tree with reasons, and the explanation of one cell.
 
-use std::{borrow::Cow, collections::HashSet, fmt};
+use std::{borrow::Cow, collections::HashSet, fmt, sync::Arc};
 
 use serde::Serialize;
 
@@ -120,7 +120,12 @@ impl Decision {
         };
         let grads = if self.wide_weight_grads && self.run.lowers() { ", weight gradients f32" } else { "" };
         let again = if self.recompute.is_some() { ", recomputed" } else { "" };
-        format!("{precision}{grads}{again}")
+        let keeps = match &self.keeps[..] {
+            [] => String::new(),
+            some @ ([_] | [_, _]) => format!(", keeps {}", printable(&some.join(" and "))),
+            more => format!(", keeps {} tensors", more.len()),
+        };
+        format!("{precision}{grads}{again}{keeps}")
     }
 }
 
@@ -132,7 +137,7 @@ impl fmt::Display for Plan {
         let width = |of: &dyn Fn(&(String, &Decision)) -> usize| rows.iter().map(of).max().unwrap_or(0);
         let names = width(&|(name, _)| name.chars().count());
         let kinds = width(&|(_, d)| printable(&d.kind).chars().count());
-        let effects = width(&|(_, d)| d.effect().len());
+        let effects = width(&|(_, d)| d.effect().chars().count());
         let times = width(&|(_, d)| d.predicted.map_or(0, |p| time(p.nanos).len()));
         let sizes = width(&|(_, d)| d.predicted.map_or(0, |p| bytes(p.kept).len()));
         let mut said = HashSet::new();
@@ -144,6 +149,11 @@ impl fmt::Display for Plan {
                 write!(f, "{:>times$}  {:>sizes$}  ", time(nanos), bytes(kept))?;
             }
             writeln!(f, "{}", said_once(&decision.because, &mut said))?;
+        }
+        for (name, rule) in &self.tensors {
+            let stored =
+                if rule.stores_low() { format!("stored {}", self.policy.dtype) } else { "stays as it is".into() };
+            writeln!(f, "tensor {}  {stored}  {}", printable(name), Reason::Rule(Arc::new(rule.clone())))?;
         }
         let counts: Vec<String> = self.counts().into_iter().map(|(run, n)| format!("{n} {run}")).collect();
         write!(f, "{} ({}), {} wrapped", cells(self.decisions.len()), counts.join(", "), self.wrapped())?;

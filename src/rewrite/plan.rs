@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Decision, Prediction,
+    Decision, Prediction, RuleRef,
     decide::{Choice, Facts, Prepared, Surroundings, decide},
     display::{cells, shown},
     predict::Costs,
 };
 use crate::{
     DType, Op, Policy,
-    cell::{AsCell, Child, Outline, OutlinedCell, Trace, known_kinds},
+    cell::{AsCell, Child, Outline, OutlinedCell, Trace, join, known_kinds},
     cost::Speeds,
     error::{Error, Result, did_you_mean},
     io::kinds::named_elsewhere,
@@ -36,6 +36,10 @@ pub struct Plan {
     /// What every other op does where ops go by lists.
     #[serde(default = "as_is", skip_serializing_if = "is_as_is")]
     pub unlisted: Treatment,
+    /// The tensors of a stored model that rules name, with these rules. A rule whose path matches no cell is for tensors:
+    /// `run: low` stores them low, whatever they are, and `run: float32` leaves them as they are.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tensors: BTreeMap<String, RuleRef>,
     /// What it is predicted to take, of a plan made [for a machine](Policy::plan_for).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prediction: Option<Prediction>,
@@ -120,8 +124,8 @@ impl Policy {
             return Err(Error::policy(words));
         }
         let prepared = Prepared::new(self)?;
-        let (decisions, _) = self.decisions(&prepared, outline)?;
-        Ok(self.planned(&prepared, decisions, None))
+        let (decisions, _, tensors) = self.decisions(&prepared, outline)?;
+        Ok(Plan { tensors, ..self.planned(&prepared, decisions, None) })
     }
 
     /// Decides for every cell of a network, and predicts what each takes: a traced call says how large everything is, the
@@ -149,7 +153,7 @@ impl Policy {
     /// ```
     pub fn plan_for<C: ?Sized + AsCell>(&self, net: &Child<C>, trace: &Trace, speeds: &Speeds) -> Result<Plan> {
         let prepared = Prepared::new(self)?;
-        let (plain, choices) = self.decisions(&prepared, net.outline())?;
+        let (plain, choices, _) = self.decisions(&prepared, net.outline())?;
         let costs = Costs::new(net, trace, prepared.ops(), speeds)?;
         let (decisions, prediction) =
             costs.decide(&prepared, plain, (self.prefer == Prefer::Speed).then_some(&choices));
@@ -163,17 +167,17 @@ impl Policy {
             None => (BTreeMap::new(), Treatment::AsIs),
             Some(rules) => (rules.ops.keys().filter_map(entry).collect(), rules.unlisted),
         };
-        Plan { policy, decisions, listed, unlisted, prediction }
+        Plan { policy, decisions, listed, unlisted, tensors: BTreeMap::new(), prediction }
     }
 
-    /// The decisions by all but time, and whether `prefer: speed` may choose otherwise.
-    fn decisions(&self, prepared: &Prepared<'_>, outline: Outline) -> Result<(Vec<Decision>, Vec<Choice>)> {
+    /// The decisions by all but time, whether `prefer: speed` may choose otherwise, and the tensors that rules name.
+    fn decisions(&self, prepared: &Prepared<'_>, outline: Outline) -> Result<Decided> {
         let (mut hits, mut matching) = (vec![0; self.rules.len()], Vec::new());
         let mut order = Order::new(&self.rules);
         let (mut decisions, mut choices) = (Vec::new(), Vec::new());
         // Surroundings for the children of each cell on the way down to the current one.
         let mut above: Vec<Surroundings> = vec![Surroundings::of_root()];
-        for OutlinedCell { path, depth, kind, to_float, has_matrices } in outline.cells {
+        for OutlinedCell { path, depth, kind, to_float, has_matrices, keeps } in outline.cells {
             above.truncate(depth + 1);
             let around = &above[depth];
             let facts = Facts { path: &path, kind: &kind, to_float, is_root: depth == 0 };
@@ -185,6 +189,7 @@ impl Policy {
             let inside = around.inside(&verdict, &path);
             let adapter = prepared.adapter(&facts, around, &verdict);
             choices.push(verdict.choice);
+            let low = verdict.run.dtype().is_some_and(DType::is_low);
             decisions.push(Decision {
                 path,
                 kind,
@@ -193,21 +198,44 @@ impl Policy {
                 recompute: prepared.recompute(&matching),
                 wide_weight_grads: verdict.wide_weight_grads && has_matrices,
                 turns_weight_grads: Some(verdict.wide_weight_grads).filter(|wide| *wide != around.wide_weight_grads),
+                keeps: if low { keeps } else { Vec::new() },
                 because: verdict.because,
                 overridden: verdict.overridden,
                 predicted: None,
             });
             above.push(inside);
         }
+        let tensors = named_tensors(&self.rules, &hits, &outline.tensors);
         for (rule, hits) in self.rules.iter().zip(hits) {
-            check_hits(rule, hits, &decisions)?;
+            check_hits(rule, hits, &decisions, &outline.tensors)?;
+        }
+        for decision in &mut decisions {
+            let path = &decision.path;
+            decision.keeps.retain(|own| tensors.get(&join(path, own)).is_none_or(|rule| !rule.stores_low()));
         }
         order.check()?;
         check_paths(&decisions)?;
         check_weight_grads(&self.rules, &decisions)?;
         check_kinds(self, &decisions)?;
-        Ok((decisions, choices))
+        Ok((decisions, choices, tensors))
     }
+}
+
+/// Decisions, whether each may be another where that is faster, and the tensors that rules name.
+type Decided = (Vec<Decision>, Vec<Choice>, BTreeMap<String, RuleRef>);
+
+/// The tensors that are named by rules whose paths match no cell, each with its rule: that of its exact path, or the first.
+fn named_tensors(rules: &[Rule], hits: &[usize], tensors: &[String]) -> BTreeMap<String, RuleRef> {
+    let mut named = BTreeMap::new();
+    let of_tensors = || rules.iter().zip(hits).filter(|(_, hits)| **hits == 0).map(|(rule, _)| rule);
+    let exact = of_tensors().filter(|rule| rule.select.is_exact_path());
+    for rule in exact.chain(of_tensors().filter(|rule| !rule.select.is_exact_path())) {
+        let Some(of_rule) = RuleRef::of(rule) else { continue };
+        for name in tensors.iter().filter(|name| rule.names_tensor(name)) {
+            named.entry(name.clone()).or_insert_with(|| of_rule.clone());
+        }
+    }
+    named
 }
 
 impl Plan {
@@ -280,11 +308,14 @@ impl<'a> Order<'a> {
     }
 }
 
-/// A rule that matches nothing is a mistake.
-fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
+/// A rule that matches nothing, or not as much as it expects, is a mistake. One that matches no cell is for tensors.
+fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision], tensors: &[String]) -> Result<()> {
+    let named = || tensors.iter().filter(|name| hits == 0 && rule.names_tensor(name));
+    let hits = hits + named().count();
     match rule.expect {
         Some(expected) if expected != hits => {
             let paths = decisions.iter().filter(|d| rule.select.matches(&d.path, &d.kind)).map(|d| shown(&d.path));
+            let paths = paths.chain(named().map(|name| printable(name)));
             let some: Vec<_> = paths.take(5).collect();
             let more = if hits > some.len() { ", ..." } else { "" };
             Err(Error::policy(format!(
@@ -297,6 +328,7 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision]) -> Result<()> {
         }
         None if hits == 0 => {
             let (paths, kinds) = (decisions.iter().map(|d| d.path.as_str()), decisions.iter().map(|d| d.kind.as_ref()));
+            let paths = paths.chain(tensors.iter().map(String::as_str));
             let near = other_name(&rule.select, decisions).unwrap_or_else(|| rule.select.nearest(paths, kinds));
             Err(Error::policy(format!("{}: the rule for {} matches no cell{near}", rule.origin, rule.select)))
         }

@@ -7,13 +7,17 @@ use std::{
     str::FromStr,
 };
 
-use super::Plan;
+use super::{Decision, Plan};
 use crate::{
     DType, Tensor,
     cell::{AsCell, Child, no_such_path},
     error::{Error, Result, by_name},
-    io::weights::{File, Named, by_param},
+    io::{
+        stored::is_weight,
+        weights::{File, Named, by_param},
+    },
     printable::printable,
+    tensor::Beyond,
 };
 
 /// Which weights of a network a file has.
@@ -23,6 +27,7 @@ pub enum SaveMode {
     /// All that is known of each number: the [master](crate::Param::master) where there is one, else the value.
     Master,
     /// Those of cells that run low in the dtype in which they run, rounded once; the others as [`Master`](SaveMode::Master).
+    /// Buffers that are no weights, such as running statistics and tables, are among the others.
     Compute,
     /// As [`Master`](SaveMode::Master), and beside each that [`Compute`](SaveMode::Compute) rounds a second tensor with the
     /// rounded numbers. Its name is the path behind `@compute.`, so
@@ -89,15 +94,16 @@ impl Plan {
         path: impl AsRef<Path>,
         mode: SaveMode,
     ) -> Result<()> {
-        let runs: HashMap<&str, Option<DType>> =
-            self.decisions.iter().map(|d| (d.path.as_str(), d.run.dtype().filter(|dtype| dtype.is_low()))).collect();
+        let runs: HashMap<&str, &Decision> = self.decisions.iter().map(|d| (d.path.as_str(), d)).collect();
         let (mut tied, mut tensors) = (BTreeMap::new(), Vec::new());
         for Named { paths, param } in by_param(net) {
             // Where one of its cells needs all digits, a tied parameter keeps them.
             let mut low = None;
             for (i, path) in paths.iter().enumerate() {
-                let cell = path.rsplit_once('.').map_or("", |(cell, _)| cell);
-                let dtype = *runs.get(cell).ok_or_else(|| no_such_path(cell, runs.keys().copied()))?;
+                let (cell, own) = path.rsplit_once('.').unwrap_or(("", path));
+                let decision = *runs.get(cell).ok_or_else(|| no_such_path(cell, runs.keys().copied()))?;
+                let is_weight = param.is_trained() || is_weight(cell, &decision.kind, own, param.shape().len());
+                let dtype = decision.run.dtype().filter(|dtype| dtype.is_low() && is_weight);
                 low = if i == 0 { dtype } else { low.filter(|low| dtype == Some(*low)) };
             }
             let full = param.full();
@@ -122,12 +128,10 @@ impl Plan {
 
 /// A parameter in a low dtype, unless that makes a number infinite.
 fn rounded(path: &str, full: &Tensor, low: DType) -> Result<Tensor> {
-    let rounded = full.cast(low);
-    let lost = |(before, after): &(f64, f64)| before.is_finite() && !after.is_finite();
-    match full.to_f64().into_iter().zip(rounded.to_f64()).find(lost) {
-        None => Ok(rounded),
-        Some((value, _)) => {
-            let words = format!("`{}` has {value:e}, which {} cannot hold", printable(path), low.long_name());
+    match Beyond::check(full.array(), low) {
+        Ok(()) => Ok(full.cast(low)),
+        Err(Beyond { largest, .. }) => {
+            let words = format!("`{}` has {largest:e}, which {} cannot hold", printable(path), low.long_name());
             Err(Error::value(words))
         }
     }

@@ -15,6 +15,7 @@ use crate::{
     error::{Error, Result},
     logging::event,
     policy::{DynamicScale, Forgive, LossScaleSpec},
+    printable::number,
 };
 
 /// Multiplies the loss before the backward pass, so that small gradients do not underflow in 16 bits, and divides the
@@ -143,8 +144,9 @@ impl LossScale {
         Ok(())
     }
 
-    /// Continues from a checkpoint that was written between two steps. A fixed scale takes that of the state, which may
-    /// have been [set](LossScale::set_scale) by hand.
+    /// Continues from a state that was taken between two steps, of a loss scale of the same kind. A fixed scale takes that of
+    /// the state, which may have been [set](LossScale::set_scale) by hand. A run that continues with a loss scale of another
+    /// kind, as in another dtype, leaves the state out: gradients are scaled within a step alone.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a state that this scale cannot reach, such as a scale above
@@ -156,6 +158,21 @@ impl LossScale {
             LossScaleSpec::Fixed { .. } => (f32::MIN_POSITIVE, f32::MAX, 1, 1),
             LossScaleSpec::None => (1.0, 1.0, 1, 1),
         };
+        if matches!(self.spec, LossScaleSpec::None) && (scale, counter, spared) != (1.0, 0, 0) {
+            return Err(Error::value(format!(
+                "a loss scale of {} cannot be restored; allowed: 1 to 1, as the state has a loss scale and this run has none: use \
+                 the kind of loss scale that the state is of, as `LossScale::dynamic()`, or, in a dtype that needs none, \
+                 leave the state out",
+                number(scale)
+            )));
+        }
+        if matches!(self.spec, LossScaleSpec::Fixed { .. }) && (counter, spared) != (0, 0) {
+            return Err(Error::value(format!(
+                "a dynamic loss scale of {} cannot be restored where the scale is fixed: use `LossScale::dynamic()`, or \
+                 leave the state out",
+                number(scale)
+            )));
+        }
         if !(least..=most).contains(&scale) {
             return Err(Error::value(format!(
                 "a loss scale of {} cannot be restored; allowed: {} to {}",
@@ -221,21 +238,6 @@ impl LossScale {
         if shrunk != state.scale {
             event!(DEBUG, from = state.scale, to = shrunk, "loss scale shrinks");
             state.scale = shrunk;
-        }
-    }
-}
-
-/// A number for people: those that would take many digits have an exponent.
-fn number(x: f32) -> String {
-    if x == 0.0 || (1e-4..1e9).contains(&x.abs()) { x.to_string() } else { format!("{x:e}") }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn numbers_of_many_digits_have_an_exponent() {
-        for (x, text) in [(0.0, "0"), (65536.0, "65536"), (1e-4, "0.0001"), (1e-5, "1e-5"), (-1e30, "-1e30")] {
-            assert_eq!(super::number(x), text);
         }
     }
 }

@@ -7,6 +7,7 @@ mod fmt;
 mod grads;
 mod param;
 pub(crate) mod pass;
+mod range;
 pub(crate) mod recording;
 mod tape;
 
@@ -19,6 +20,7 @@ pub use grads::Grads;
 pub(crate) use grads::{Factors, Scaling, Unscaled, first_non_finite};
 pub use param::Param;
 pub(crate) use param::Rounding;
+pub(crate) use range::Beyond;
 pub use tape::{Backward, no_grad};
 pub(crate) use tape::{
     Call, Forward, LeafId, Node, Place, What, Written, is_recording, next_id, record, record_segment, with_recording,

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Array, LeafId, pass, recording};
+use super::{Array, Beyond, LeafId, pass, recording};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -142,25 +142,11 @@ impl Param {
     /// is skipped. A number there that is not finite, where the old one was, is not stored, and the step is not taken.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::DType`](crate::ErrorKind::DType) when the new value differs in shape or dtype.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::DType`](crate::ErrorKind::DType) when the new value differs in shape or dtype,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number of a new master would become infinite in the value.
+    /// Nothing is changed then.
     pub fn set(&self, value: &Tensor) -> Result<()> {
-        let state = self.read();
-        let dtype = state.value.dtype();
-        if value.shape() != state.value.shape() {
-            return Err(Error::shape(format!(
-                "a parameter of shape {:?} cannot take a value of shape {:?}",
-                state.value.shape(),
-                value.shape()
-            )));
-        }
-        if value.dtype() != dtype && !(state.master().is_some() && value.dtype() == DType::F32) {
-            return Err(Error::dtype(format!(
-                "{} parameter cannot take {} value; cast it first",
-                dtype.with_article(),
-                value.dtype().with_article()
-            )));
-        }
-        drop(state);
+        self.check(value)?;
         self.change(To::Value(value.array().contiguous()))
     }
 
@@ -190,6 +176,11 @@ impl Param {
         }
         self.store(&mut state, &new);
         Ok(())
+    }
+
+    /// Checks that [`set`](Param::set) would take a value.
+    pub(crate) fn check(&self, value: &Tensor) -> Result<()> {
+        self.read().check(value)
     }
 
     /// Puts a number into the value, and into the master where there is one.
@@ -267,6 +258,11 @@ impl Param {
         state.lowered = Some(Lowered { from, master: with_master.then(|| full.cast(DType::F32)), rounding });
     }
 
+    /// The dtype it was made in, to which [`store_as_made`](Param::store_as_made) returns.
+    pub(crate) fn made_in(&self) -> DType {
+        self.read().undecorated().0
+    }
+
     /// Stores the value in the dtype it was made in: from the master where there is one, else from the low value.
     pub(crate) fn store_as_made(&self) {
         let mut state = self.write();
@@ -283,13 +279,17 @@ impl Param {
         self.write().saved_as = dtype;
     }
 
-    /// What a weight file holds: all that is known of the number, rounded once to the dtype asked for.
-    pub(crate) fn to_save(&self) -> Tensor {
+    /// What a weight file holds: all that is known of the number, rounded once to the dtype asked for, unless that makes a
+    /// number infinite.
+    pub(crate) fn to_save(&self) -> Result<Tensor, Beyond> {
         let saved_as = self.read().saved_as;
         let full = self.full();
         match saved_as {
-            Some(dtype) if full.dtype().is_float() => Tensor::from_array(full.array().cast(dtype)),
-            _ => full,
+            Some(dtype) if full.dtype().is_float() => {
+                Beyond::check(full.array(), dtype)?;
+                Ok(Tensor::from_array(full.array().cast(dtype)))
+            }
+            _ => Ok(full),
         }
     }
 
@@ -329,6 +329,29 @@ impl Param {
 }
 
 impl State {
+    /// Checks a new value.
+    fn check(&self, value: &Tensor) -> Result<()> {
+        let dtype = self.value.dtype();
+        if value.shape() != self.value.shape() {
+            return Err(Error::shape(format!(
+                "a parameter of shape {:?} cannot take a value of shape {:?}",
+                self.value.shape(),
+                value.shape()
+            )));
+        }
+        if value.dtype() != dtype && !(self.master().is_some() && value.dtype() == DType::F32) {
+            return Err(Error::dtype(format!(
+                "{} parameter cannot take {} value; cast it first",
+                dtype.with_article(),
+                value.dtype().with_article()
+            )));
+        }
+        Beyond::check(value.array(), dtype).map_err(|beyond| {
+            let (dtype, way_out) = (dtype.with_article(), beyond.way_out());
+            Error::value(format!("{dtype} parameter cannot take a value that {beyond}; {way_out}"))
+        })
+    }
+
     fn master(&self) -> Option<&Array> {
         self.lowered.as_ref()?.master.as_ref()
     }

@@ -11,8 +11,13 @@ use crate::{
     Child, DType, LossScale, Optimizer, Param, Policy, Tensor,
     cell::AsCell,
     error::{Error, Result},
-    io::weights::{self, File, Named},
+    io::{
+        json,
+        weights::{self, File, Named},
+    },
+    logging::event,
     optim::OptimizerState,
+    policy::LossScaleSpec,
     printable::printable,
     scale::ScaleState,
 };
@@ -61,9 +66,31 @@ struct Head {
     counters: BTreeMap<String, Vec<u64>>,
     optimizers: Vec<Steps>,
     scale: ScaleState,
+    /// Of which kind the loss scale is. Older files do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scale_kind: Option<ScaleKind>,
     /// What the loop of the run counts.
     counts: BTreeMap<String, u64>,
     policy: Option<String>,
+}
+
+/// The kind of a loss scale.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ScaleKind {
+    None,
+    Fixed,
+    Dynamic,
+}
+
+impl ScaleKind {
+    fn of(scale: &LossScale) -> Self {
+        match scale.spec() {
+            LossScaleSpec::None => ScaleKind::None,
+            LossScaleSpec::Fixed { .. } => ScaleKind::Fixed,
+            LossScaleSpec::Dynamic(_) => ScaleKind::Dynamic,
+        }
+    }
 }
 
 /// How a parameter is stored in the network.
@@ -117,10 +144,10 @@ impl Checkpoint {
             states.push(Steps { optimizer, steps, tensors: kept.iter().map(|(name, _)| name.clone()).collect() });
             tensors.extend(kept.into_iter().map(|(name, tensor)| (of_optimizer(i, &name), tensor)));
         }
-        let (counters, scale) = (counters(net), scale.state());
+        let (counters, scale_kind, scale) = (counters(net), Some(ScaleKind::of(scale)), scale.state());
         let (counts, policy) = (BTreeMap::new(), None);
         Checkpoint {
-            head: Head { version: VERSION, params, counters, optimizers: states, scale, counts, policy },
+            head: Head { version: VERSION, params, counters, optimizers: states, scale, scale_kind, counts, policy },
             tensors,
         }
     }
@@ -175,7 +202,7 @@ impl Checkpoint {
         let (tensors, head) = weights::read_with_words(path, HEAD)?;
         let checkpoint = || {
             let words = "is no checkpoint; `weights::load` reads files that have weights alone";
-            let head: Head = serde_json::from_str(&head.ok_or_else(|| Error::weights(words))?)
+            let head: Head = json::read(head.ok_or_else(|| Error::weights(words))?.as_bytes())
                 .map_err(|e| Error::weights(format!("the head of the checkpoint is not read: {e}")))?;
             if head.version != VERSION {
                 let version = head.version;
@@ -199,6 +226,10 @@ impl Checkpoint {
 
     /// Puts the state back into a network, optimizers and a loss scale that were made as those of the checkpoint.
     ///
+    /// A run can be continued in another dtype, if its parameters are stored in the same way: parameters and optimizers know nothing
+    /// of a loss scale. A loss scale of another kind than that of the checkpoint (dynamic, fixed or none) is left as it was
+    /// made.
+    ///
     /// # Errors
     /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) with everything in which the network differs: parameters, their
     /// shapes, how they are stored, cells that count; [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of
@@ -216,8 +247,10 @@ impl Checkpoint {
                 "the checkpoint has the state of {kept} optimizers, and {given} are given"
             )));
         }
-        let mut loss_scale = scale.clone();
-        loss_scale.restore(self.head.scale)?;
+        for (param, value) in &values {
+            param.check(value)?;
+        }
+        let loss_scale = self.scale_for(scale)?;
         // Optimizers and counters are taken back where a later one is refused.
         let (mut before, counted) = (Vec::new(), counters(net));
         let mut restored = set_counters(net, &self.head.counters);
@@ -237,6 +270,21 @@ impl Checkpoint {
         values.iter().try_for_each(|(param, value)| param.set(value))?;
         *scale = loss_scale;
         Ok(())
+    }
+
+    /// The loss scale with the state of the checkpoint, if that is one of its kind, else as it is.
+    fn scale_for(&self, given: &LossScale) -> Result<LossScale> {
+        let (mut scale, here) = (given.clone(), ScaleKind::of(given));
+        let same = match self.head.scale_kind {
+            Some(kept) => kept == here,
+            None => here != ScaleKind::None || self.head.scale.scale == 1.0,
+        };
+        if same {
+            scale.restore(self.head.scale)?;
+        } else {
+            event!(INFO, kept = ?self.head.scale_kind, here = ?here, "the loss scale begins anew");
+        }
+        Ok(scale)
     }
 
     fn tied(&self) -> BTreeMap<String, String> {

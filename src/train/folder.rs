@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Child, Policy,
     error::{Error, Result},
-    io::{files, weights},
+    io::{files, json as json_file, weights},
 };
 
 const RUN: &str = "run.yaml";
@@ -254,7 +254,7 @@ impl Folder {
     pub fn about(path: &Path) -> Result<About> {
         let file = path.join(ABOUT);
         let text = files::read_text(&file, 1 << 16)?;
-        serde_json::from_str(&text).map_err(|e| Error::run(e.to_string()).context(file.display()))
+        json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
     }
 
     /// Refuses files that are not those with which the run began.
@@ -278,7 +278,7 @@ impl Folder {
             return Ok(Standardizations::default());
         }
         let text = files::read_text(&file, 1 << 26)?;
-        serde_json::from_str(&text).map_err(|e| Error::run(e.to_string()).context(file.display()))
+        json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
     }
 
     /// Refuses data that has changed since the run began.
@@ -431,7 +431,7 @@ fn read_metrics(path: &Path, steps: u64, epochs: u64) -> Result<(History, usize)
         if !line.ends_with(b"\n") {
             break;
         }
-        let line: Line = serde_json::from_slice(line).map_err(|e| {
+        let line: Line = json_file::read(line).map_err(|e| {
             Error::run(format!("not a line of metrics: {e}")).context(format_args!("{}:{}", file.display(), i + 1))
         })?;
         match line {

@@ -22,7 +22,7 @@ fn each_number_is_rounded_once_and_undoing_is_exact() {
                 assert_eq!(new, if stored.kept.is_none() { rounded(old, dtype) } else { old }, "{path}");
             }
         }
-        decorated.undo();
+        decorated.undo().unwrap();
         assert_eq!(bits(&net), before);
         assert!(net.named_params().iter().all(|(_, param)| param.master().is_none()));
     }
@@ -36,7 +36,7 @@ fn every_shipped_model_is_stored_low_and_comes_back() {
             let before = bits(&net);
             let decorated = decorate(&net, Decorate::new(dtype)).unwrap();
             assert!(net.params().iter().any(|(_, param)| param.dtype() == dtype), "{name}");
-            decorated.undo();
+            decorated.undo().unwrap();
             assert_eq!(bits(&net), before, "{name}");
         }
     }
@@ -106,7 +106,7 @@ fn floating_buffers_are_stored_low_and_f64_and_integers_never() {
          4 parameters and buffers, 2 stored in bf16, 2 kept"
     );
     // What was f16 by hand is f16 again.
-    decorated.undo();
+    decorated.undo().unwrap();
     assert_eq!(bits(&net), before);
 }
 
@@ -149,7 +149,7 @@ fn a_parameter_stays_the_same_one() {
         x.matmul(&param(&net, "7.weight").tensor().t().unwrap()).unwrap().sum(&[], false).unwrap().backward().unwrap();
     assert_eq!(grads.get(early).unwrap().dtype(), DType::F16);
     assert_eq!(grads.get(early).unwrap().to_f64(), [1.0; 24]);
-    decorated.undo();
+    decorated.undo().unwrap();
 }
 
 #[test]
@@ -215,9 +215,9 @@ fn decorating_again_is_as_if_only_the_last_had_been() {
             };
             assert_eq!(masters(&twice), masters(&once));
             // The early one takes all of it back, and there is nothing left for the late one.
-            early.undo();
+            early.undo().unwrap();
             assert_eq!(bits(&twice), made);
-            late.undo();
+            late.undo().unwrap();
             assert_eq!(bits(&twice), made);
         }
     }
@@ -231,7 +231,7 @@ fn without_masters_undoing_widens_what_rounding_left() {
         let decorated = decorate(&net, low(dtype).masters(false)).unwrap();
         assert!(net.named_params().iter().all(|(_, param)| param.master().is_none()));
         assert!(decorated.to_string().starts_with(&format!("stored in {}, without masters\n", dtype.long_name())));
-        decorated.undo();
+        decorated.undo().unwrap();
         assert_eq!(param(&net, "0.weight").dtype(), DType::F32);
         let expected: Vec<f64> = before.into_iter().map(|x| rounded(x, dtype)).collect();
         assert_eq!(param(&net, "0.weight").value().to_f64(), expected);
@@ -310,7 +310,7 @@ fn an_error_changes_nothing() {
         assert_eq!((error.kind(), error.to_string().as_str()), (kind, words));
         assert_eq!(bits(&net), before);
         assert!(param(&net, "7.bias").master().is_some());
-        earlier.undo();
+        earlier.undo().unwrap();
     }
     assert_eq!(bf16().exclude_path("a..b").unwrap_err().kind(), ErrorKind::Policy);
     let message = bf16().pack("padle-3.3").unwrap_err().to_string();
@@ -325,7 +325,7 @@ fn what_was_not_finite_already_is_no_error() {
     let decorated = decorate(&net, low(DType::F16)).unwrap();
     let now = param(&net, "7.bias").value().to_f64();
     assert!(now[0] == f64::INFINITY && now[1].is_nan() && now[2] == -1.0);
-    decorated.undo();
+    decorated.undo().unwrap();
     assert_eq!(bits(&net), before);
 }
 

@@ -106,7 +106,7 @@ fn training_masters_is_training_in_f32_bit_for_bit() {
                     }
                 }
             }
-            decorated.undo();
+            decorated.undo().unwrap();
             assert_eq!(bits(&stored), bits(&full));
             // The optimizer goes on where it was.
             let grad = Tensor::ones(&[3], DType::F32);
@@ -137,7 +137,7 @@ fn a_decorated_network_trains_as_a_cast_one_does() {
             scale.state()
         });
         assert_eq!(finish[0], finish[1]);
-        decorated.undo();
+        decorated.undo().unwrap();
         assert_eq!(bits(&stored), bits(&cast), "{dtype}");
     }
 }

@@ -4,6 +4,7 @@ mod accuracy;
 mod eight_bit;
 mod formulas;
 mod groups;
+mod overflow;
 mod state;
 mod storage;
 

@@ -186,7 +186,7 @@ impl Case {
         });
         let gradients = self.gradients(&net, &named);
         if let Some(decorated) = decorated {
-            decorated.undo();
+            decorated.undo().unwrap();
         }
         match named.iter().find(|(_, param)| param.dtype().is_low()) {
             Some((path, _)) => failed(format!("undoing left `{path}` low")),

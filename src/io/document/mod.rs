@@ -19,7 +19,10 @@ pub(crate) use self::{
     choice::Choice,
     source::{Place, Source},
 };
-use crate::error::{Error, ErrorKind, Result, did_you_mean};
+use crate::{
+    error::{Error, ErrorKind, Result, did_you_mean},
+    io::files,
+};
 
 /// The largest file. Such a file is written by people; whatever is larger is something else.
 const MAX_BYTES: usize = 64 * 1024;
@@ -69,10 +72,12 @@ pub(crate) trait Document: DeserializeOwned {
 pub(crate) fn load<T: Document>(path: &Path, hint: impl FnOnce(&io::Error) -> String) -> Result<String> {
     let name = path.display().to_string();
     // One byte more than allowed, so that an endless file ends here.
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|error| Error::io_with(path, &error, &hint(&error)))?;
+    let read = std::fs::File::open(path).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+        files::not_a_pointer(bytes)
+    });
+    let bytes = read.map_err(|error| Error::io_with(path, &error, &hint(&error)))?;
     // A character may be cut at the limit, so the size comes before the encoding.
     let too_large = bytes.len() > MAX_BYTES;
     let (place, words) = match std::str::from_utf8(&bytes) {

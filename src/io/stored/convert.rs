@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Result},
     io::{
         files::{self, Writer},
-        weights::{CHECKSUM, OF_RUN},
+        weights::{CHECKSUM, FORMAT, OF_RUN},
     },
     kernels::counted::{Rounded, convert_counted},
     logging::event,
@@ -92,6 +92,9 @@ pub struct ConvertedTensor {
     pub before: Cow<'static, str>,
     /// Its dtype after.
     pub after: Cow<'static, str>,
+    /// Why it stays as it is although its cell runs low: it is not known as a weight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
     /// The largest size of a value before, of f32, f16 and bf16. NaN is ignored. What is infinite is no JSON number,
     /// and `null` there.
     pub largest: Option<f32>,
@@ -116,29 +119,41 @@ fn as_text<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::
     serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }
 
-/// How a tensor is stored from now on; `None` leaves it as it is.
-type DTypeOf<'a> = &'a dyn Fn(&str) -> Result<Option<DType>>;
+/// The form in which a tensor is stored from now on.
+pub(crate) enum Target {
+    /// As it is.
+    Same,
+    /// As it is, for this reason, although its cell runs low.
+    Kept(String),
+    In(DType),
+}
+
+type TargetOf<'a> = &'a dyn Fn(&StoredTensor) -> Result<Target>;
 
 /// A conversion that goes on.
 struct Run<'a> {
     progress: &'a mut dyn FnMut(u64),
+    /// Why tensors of cells that run low stay as they are, by name.
+    kept: BTreeMap<String, String>,
     done: Vec<ConvertedTensor>,
 }
 
 impl StoredModel {
-    /// Writes the model to a file, or to a folder if it lies in one. `dtype_of` is asked with the path of each cell;
+    /// Writes the model to a file, or to a folder if it is a folder. `target_of` is asked for each tensor;
     /// `progress` is told of the bytes that were read since it was called before.
     pub(crate) fn convert(
         &self,
         to: &Path,
         options: ConvertOptions,
-        dtype_of: DTypeOf<'_>,
+        target_of: TargetOf<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Converted> {
         self.check_is_no_checkpoint()?;
-        let files = self.files.iter().map(|file| targets(file, dtype_of)).collect::<Result<Vec<Header>>>()?;
+        let mut kept = BTreeMap::new();
+        let targets = self.files.iter().map(|file| targets(file, target_of, &mut kept));
+        let files = targets.collect::<Result<Vec<Header>>>()?;
         self.check_target(to, options)?;
-        let mut run = Run { progress, done: Vec::new() };
+        let mut run = Run { progress, kept, done: Vec::new() };
         let (copied, left_out) = match &self.folder {
             None => {
                 files::replace_by(to, |out| {
@@ -206,19 +221,25 @@ impl StoredModel {
 }
 
 /// The header of the new file: wide tensors first, so that each begins at a multiple of its element.
-fn targets(file: &WeightFile, dtype_of: DTypeOf<'_>) -> Result<Header> {
+fn targets(file: &WeightFile, target_of: TargetOf<'_>, kept: &mut BTreeMap<String, String>) -> Result<Header> {
     let mut tensors = Vec::new();
     for tensor in &file.header.tensors {
-        let target = dtype_of(cell_of(&tensor.name).0)?;
+        let target = target_of(tensor)?;
         tensors.push(match (tensor.castable(), target) {
-            (Some(before), Some(after)) if before != after => tensor.stored_as(after),
-            _ => tensor.clone(),
+            (Some(before), Target::In(after)) if before != after => tensor.stored_as(after),
+            (_, target) => {
+                if let Target::Kept(why) = target {
+                    kept.insert(tensor.name.clone(), why);
+                }
+                tensor.clone()
+            }
         });
     }
     tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.dtype.bitsize()));
     let mut metadata = file.header.metadata.clone();
     // The checksum of a run's weights is that of the tensors as they were.
     metadata.retain(|entry, _| entry != CHECKSUM && entry != OF_RUN);
+    metadata.entry(FORMAT.0.into()).or_insert_with(|| FORMAT.1.into());
     Ok(Header { metadata, tensors })
 }
 
@@ -292,6 +313,7 @@ impl Run<'_> {
                 shape: old.shape.clone(),
                 before: old.dtype(),
                 after: new.dtype(),
+                kept: self.kept.remove(&old.name),
                 largest: dtypes.map(|_| largest),
                 to_infinity,
                 to_zero,
@@ -319,9 +341,11 @@ impl Run<'_> {
             "" => "**",
             cell => cell,
         };
+        // bfloat16 has nearly the range of float32.
+        let other = if first.after == DType::F16.name() { ", and bfloat16 has the range of float32" } else { "" };
         Err(Error::value(format!(
-            "finite values would become infinite in {}; a rule keeps a cell in float32, `{{ path: {cell}, run: float32 }}`, and \
-             bfloat16 has the range of float32:{some}{more}",
+            "finite values would become infinite in {}; a rule keeps a cell in float32, `{{ path: {cell}, run: float32 }}`\
+             {other}:{some}{more}",
             first.after
         )))
     }

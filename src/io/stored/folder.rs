@@ -13,7 +13,8 @@ use super::WeightFile;
 use crate::{
     DType,
     error::{Error, Result},
-    io::files,
+    io::{files, json::read as read_json, weights::OF_TORCH},
+    printable::printable,
 };
 
 const WEIGHTS: &str = "model.safetensors";
@@ -87,7 +88,12 @@ impl Folder {
             }
             _ => {
                 let met = match weights.len() {
-                    0 => "no file ends in `.safetensors`".to_string(),
+                    0 => match names.iter().find(|name| is_of_torch(name)) {
+                        Some(name) => {
+                            format!("no file ends in `.safetensors`, and `{}` is {OF_TORCH}", printable(name))
+                        }
+                        None => "no file ends in `.safetensors`".to_string(),
+                    },
                     n => format!("{n} files end in `.safetensors`, and no index says which belong together"),
                 };
                 let words = format!("no `{WEIGHTS}` and no `{index}` in the folder: {met}");
@@ -187,6 +193,11 @@ pub(super) fn within(folder: &Path) -> Result<Vec<(PathBuf, Option<u64>)>> {
     Ok(found)
 }
 
+/// Says whether a file is named as those of `torch.save` are.
+fn is_of_torch(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|end| ["bin", "pt", "pth", "ckpt"].iter().any(|of_torch| end == *of_torch))
+}
+
 fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
@@ -227,7 +238,7 @@ fn set_dtype(config: &mut Value, dtype: DType) {
 
 fn json<T: for<'de> Deserialize<'de>>(path: &Path, limit: usize) -> Result<T> {
     let text = files::read_text(path, limit)?;
-    serde_json::from_str(&text).map_err(|e| Error::weights(e.to_string()).context(path.display()))
+    read_json(text.as_bytes()).map_err(|e| Error::weights(e.to_string()).context(path.display()))
 }
 
 /// As transformers write it: two blanks, keys sorted.

@@ -15,7 +15,10 @@ use super::StoredTensor;
 use crate::{
     DType,
     error::{Error, Result},
-    io::weights::{check_is_safetensors, dtype_in_file},
+    io::{
+        json,
+        weights::{check_is_safetensors, dtype_in_file},
+    },
 };
 
 /// The longest header, which is that of the format.
@@ -68,7 +71,7 @@ impl Header {
             )));
         }
         let text = read(length)?;
-        let header: Metadata = serde_json::from_slice(&text).map_err(|e| damaged(format!("its header: {e}")))?;
+        let header: Metadata = json::read(&text).map_err(|e| damaged(format!("its header: {e}")))?;
         let (wanted, met) = (header.data_len() as u64, file_bytes - LENGTH - length);
         if wanted != met {
             return Err(damaged(format!("its tensors take {wanted} bytes, and {met} follow the header")));
@@ -136,7 +139,7 @@ impl StoredTensor {
     }
 
     /// The dtype, where a policy may cast it: f32, f16 and bf16.
-    pub(super) fn castable(&self) -> Option<DType> {
+    pub(crate) fn castable(&self) -> Option<DType> {
         DType::ALL.into_iter().find(|dtype| dtype.is_castable() && dtype_in_file(*dtype) == self.dtype)
     }
 
@@ -199,6 +202,8 @@ mod tests {
             (b"\x02\0\0\0\0\0\0\0{}x", "its tensors take 0 bytes, and 1 follow the header"),
             (b"\x02\0\0\0\0\0\0\0[]", "its header: "),
             (b"PK\x03\x04....", "a file of `torch.save`"),
+            (b"version https://git-lfs.github.com/spec/v1\noid sha256:4665\nsize 548105171\n", "a pointer of Git LFS"),
+            (b"\x13\0\0\0\0\0\0\0{\"a\": {}, \"a\": {}}", "its header: two entries have the name `a` at line 1"),
         ] {
             let message = parse(bytes).unwrap_err().to_string();
             assert!(message.contains(says), "{message}");

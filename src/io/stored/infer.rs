@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::StoredTensor;
+use super::{StoredTensor, known::is_weight};
 use crate::cell::{Outline, OutlinedCell, join};
 
 /// The kind of a cell that has no tensors of its own.
@@ -47,8 +47,9 @@ impl<'a> From<&'a str> for Segment<'a> {
 /// The outline of a model with these tensors; `architecture` is the kind of the root.
 pub(super) fn outline<'a>(tensors: impl Iterator<Item = &'a StoredTensor>, architecture: Option<&str>) -> Outline {
     let mut root = Growing::default();
-    let mut rank = None;
+    let (mut rank, mut names) = (None, Vec::new());
     for tensor in tensors {
+        names.extend(tensor.castable().map(|_| tensor.name.clone()));
         let (path, own) = cell_of(&tensor.name);
         let path = path.split('.').filter(|segment| !segment.is_empty());
         let cell = path.fold(&mut root, |cell, segment| cell.inside.entry(segment.into()).or_default());
@@ -61,17 +62,33 @@ pub(super) fn outline<'a>(tensors: impl Iterator<Item = &'a StoredTensor>, archi
     list(&root, "", 0, rank.unwrap_or(2), &mut cells);
     if let Some(architecture) = architecture {
         cells[0].kind = Cow::Owned(architecture.to_string());
+        cells[0].keeps = keeps(&root, "", architecture);
     }
-    Outline { cells }
+    Outline { cells, tensors: names }
 }
 
 fn list(cell: &Growing<'_>, path: &str, depth: usize, rank: usize, cells: &mut Vec<OutlinedCell>) {
     let has_matrices = cell.own.values().any(|tensor| tensor.is_float() && tensor.shape.len() > 1);
-    let kind = Cow::Borrowed(kind(cell, path, rank));
-    cells.push(OutlinedCell { path: path.to_string(), depth, kind, to_float: None, has_matrices });
+    let kind = kind(cell, path, rank);
+    let keeps = keeps(cell, path, kind);
+    cells.push(OutlinedCell {
+        path: path.to_string(),
+        depth,
+        kind: Cow::Borrowed(kind),
+        to_float: None,
+        has_matrices,
+        keeps,
+    });
     for (Segment(_, name), inside) in &cell.inside {
         list(inside, &join(path, name), depth + 1, rank, cells);
     }
+}
+
+/// The tensors of a cell that are not known as weights.
+fn keeps(cell: &Growing<'_>, path: &str, kind: &str) -> Vec<String> {
+    let castable = cell.own.iter().filter(|(_, tensor)| tensor.castable().is_some());
+    let others = castable.filter(|(own, tensor)| !is_weight(path, kind, own, tensor.shape.len()));
+    others.map(|(own, _)| own.to_string()).collect()
 }
 
 /// The kind of a cell. `rank` is the number of axes that the convolutions of the model slide along.

@@ -9,17 +9,20 @@ mod convert;
 mod folder;
 mod header;
 mod infer;
+mod known;
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
+pub(crate) use convert::Target;
 pub use convert::{ConvertOptions, Converted, ConvertedTensor};
 use folder::Folder;
 use header::Header;
 pub(crate) use infer::cell_of;
 pub use infer::{CONTAINER, UNKNOWN};
+pub(crate) use known::{is_average, is_weight, weights_of};
 use safetensors::Dtype;
 
 use crate::{

@@ -12,7 +12,7 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
-    io::files,
+    io::{files, json},
     logging::event,
 };
 
@@ -23,6 +23,9 @@ pub(crate) const OF_RUN: &str = "precast_run";
 
 /// The metadata entry of the checksum, where a file has words of its own.
 pub(crate) const CHECKSUM: &str = "crc32";
+
+/// The metadata entry by which other libraries know that the tensors are those of a framework; some refuse files without it.
+pub(crate) const FORMAT: (&str, &str) = ("format", "pt");
 
 /// What a file has beside tensors.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +79,7 @@ fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], file: &File) -> Result<Vec
         Ok((name.as_str(), view.map_err(|e| failed(&e))?))
     });
     let views: Vec<(&str, TensorView<'_>)> = views.collect::<Result<_>>()?;
-    let mut metadata = BTreeMap::new();
+    let mut metadata = BTreeMap::from([(FORMAT.0.to_string(), FORMAT.1.to_string())]);
     if !tied.is_empty() {
         metadata.insert(TIED.to_string(), serde_json::to_string(tied).map_err(|e| failed(&e))?);
     }
@@ -87,8 +90,8 @@ fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], file: &File) -> Result<Vec
         metadata.insert(CHECKSUM.to_string(), checksum(words, all.into_iter()));
         metadata.insert(entry.to_string(), words.clone());
     }
-    let unordered: Option<HashMap<_, _>> = (!metadata.is_empty()).then(|| metadata.clone().into_iter().collect());
-    let mut bytes = safetensors::serialize(views, unordered).map_err(|e| failed(&e))?;
+    let unordered: HashMap<_, _> = metadata.clone().into_iter().collect();
+    let mut bytes = safetensors::serialize(views, Some(unordered)).map_err(|e| failed(&e))?;
     // Entries of the metadata are written in any order. In theirs by name the same file has the same bytes.
     const BEFORE: &[u8] = br#"{"__metadata__":"#;
     let ordered = serde_json::to_string(&metadata).map_err(|e| failed(&e))?;
@@ -113,14 +116,25 @@ pub(super) fn words(bytes: &[u8], entry: &str, tensors: &BTreeMap<String, Stored
     }
 }
 
-/// Refuses the archives and pickles of `torch.save`, by their first bytes.
+/// The words for the archives and pickles of `torch.save`.
+pub(crate) const OF_TORCH: &str =
+    "a file of `torch.save`; write the state dict as safetensors, as the guide page on weights of torch shows";
+
+/// Refuses the archives and pickles of `torch.save`, and pointers of Git LFS, by their first bytes, at least eight of them.
 pub(crate) fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
     if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02") {
-        let words =
-            "a file of `torch.save`; write the state dict as safetensors, as the guide page on weights of torch shows";
-        return Err(Error::weights(words));
+        return Err(Error::weights(OF_TORCH));
+    }
+    if files::is_pointer(bytes) {
+        return Err(Error::weights(files::POINTER));
     }
     Ok(())
+}
+
+/// Refuses a header in which two tensors have one name, of which the last would be read.
+fn check_names(header: &[u8]) -> Result<()> {
+    let read: serde_json::Result<serde::de::IgnoredAny> = json::read(header);
+    read.map(drop).map_err(|e| Error::weights(format!("not a whole safetensors file: its header: {e}")))
 }
 
 fn damaged(error: &safetensors::SafeTensorError) -> Error {
@@ -144,9 +158,10 @@ impl<'a> Stored<'a> {
     pub fn all(bytes: &'a [u8]) -> Result<Tensors<'a>> {
         check_is_safetensors(bytes)?;
         let damaged = |e| damaged(&e);
-        let (_, header) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
+        let (length, header) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
+        check_names(&bytes[8..][..length])?;
         let tied = match header.metadata().as_ref().and_then(|entries| entries.get(TIED)) {
-            Some(json) => serde_json::from_str(json)
+            Some(text) => json::read(text.as_bytes())
                 .map_err(|e| Error::weights(format!("the entry `{TIED}` is no map of paths: {e}")))?,
             None => BTreeMap::new(),
         };

@@ -7,6 +7,7 @@ use crate::{
     Param, Tensor,
     error::{Error, Result, did_you_mean, nearest},
     printable::printable,
+    tensor::Beyond,
 };
 
 /// To how many names a near one is looked for: each is compared with all others.
@@ -200,10 +201,18 @@ fn value_of(stored: &Stored<'_>, param: &Param, transposed: bool, may_cast: bool
     // A parameter with a master takes the master's dtype as well as its own.
     let (from, to, full) = (value.dtype(), now.dtype(), param.full().dtype());
     let floating = from.is_float() && to.is_float();
-    if from == to || from == full {
-        Ok((value, false))
-    } else if floating && may_cast {
-        Ok((value.cast(full), true))
+    let same = from == to || from == full;
+    if same || (floating && may_cast) {
+        // The master, and the value that is rounded from it, must hold each number.
+        let refused = |beyond: Beyond| Error::weights(format!("{beyond}; {}", beyond.way_out()));
+        let value = if same {
+            value
+        } else {
+            Beyond::check(value.array(), full).map_err(refused)?;
+            value.cast(full)
+        };
+        Beyond::check(value.array(), to).map_err(refused)?;
+        Ok((value, !same))
     } else {
         let hint = if floating { "; `LoadOptions::cast` rounds or widens it" } else { "" };
         Err(Error::weights(format!("is {}; the network's is {}{hint}", from.long_name(), to.long_name())))

@@ -17,16 +17,25 @@ mod options;
 
 use std::{borrow::Borrow, collections::BTreeMap, path::Path};
 
-pub(crate) use file::{CHECKSUM, File, OF_RUN, check_is_safetensors, dtype_in_file};
+pub(crate) use file::{CHECKSUM, FORMAT, File, OF_RUN, OF_TORCH, check_is_safetensors, dtype_in_file};
 pub use loaded::Loaded;
 pub use options::LoadOptions;
 
-use crate::{Child, Param, Tensor, cell::AsCell, error::Result, io::files, logging::event};
+use crate::{
+    Child, Param, Tensor,
+    cell::AsCell,
+    error::{Error, Result},
+    io::files,
+    logging::event,
+    printable::printable,
+};
 
 /// Writes every parameter and buffer of a network. An existing file is replaced in one step.
 ///
 /// # Errors
 /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when two parameters have one path,
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite in the dtype that
+/// [`Decorate::save_dtype`](crate::rewrite::Decorate::save_dtype) asks for,
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an older file then stays as it was.
 ///
 /// ```
@@ -64,7 +73,11 @@ fn save_with_words<C: ?Sized + AsCell>(
         let mut paths = paths.into_iter();
         let Some(first) = paths.next() else { continue };
         tied.extend(paths.map(|path| (path, first.clone())));
-        tensors.push((first, param.to_save()));
+        let value = param.to_save().map_err(|beyond| {
+            let words = format!("`{}` {beyond}, in which it is to be saved; {}", printable(&first), beyond.way_out());
+            Error::value(words)
+        })?;
+        tensors.push((first, value));
     }
     File { tied, words }.write(path, &tensors)
 }
@@ -135,8 +148,8 @@ pub fn load<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Resul
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read. [`ErrorKind::Weights`](crate::ErrorKind::Weights), naming the file: no or a damaged
 /// safetensors file, or everything in which file, options and network differ, each with its name. These are a parameter
-/// that is missing, a tensor that the network does not have, a shape, a dtype that may not be cast, and a pattern of the
-/// options that matches nothing. On any error the network is as it was.
+/// that is missing, a tensor that the network does not have, a shape, a dtype that may not be cast, a finite number that would
+/// become infinite in the dtype of its parameter, and a pattern of the options that matches nothing. On any error the network is as it was.
 pub fn load_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, options: &LoadOptions) -> Result<Loaded> {
     let path = path.as_ref();
     let bytes = files::read(path)?;
@@ -151,6 +164,7 @@ pub fn load_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, opt
 /// As [`load_with`], without the name of a file.
 pub fn load_bytes<C: ?Sized + AsCell>(net: &Child<C>, bytes: &[u8], options: &LoadOptions) -> Result<Loaded> {
     let (values, loaded) = fit::fit(bytes, &by_param(net), options)?;
+    values.iter().try_for_each(|(param, value)| param.check(value))?;
     values.iter().try_for_each(|(param, value)| param.set(value))?;
     Ok(loaded)
 }

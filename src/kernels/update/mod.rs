@@ -7,6 +7,7 @@
 pub(crate) mod eight_bit;
 mod gradient;
 mod pass;
+mod range;
 mod stochastic;
 mod storage;
 mod sums;

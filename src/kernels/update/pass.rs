@@ -1,6 +1,6 @@
 //! One pass over memory, in blocks that stay in the nearest cache.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::{
     eight_bit::{self, Blocks, Map},
@@ -48,7 +48,7 @@ pub(crate) type Formula<'a, R> = dyn Fn(usize, &mut [R], Multiplied<'_, R>, [&mu
 /// unless the storage is [wide](Storage::is_wide).
 pub(crate) fn load_all<'s, R>(storage: &'s mut dyn Storage<R>, space: &'s mut [R]) -> &'s [R] {
     // SAFETY: the storage is borrowed for as long as the slice lives.
-    unsafe { storage.load(0, storage.len(), space) }
+    unsafe { storage.whole(space) }
 }
 
 /// A [`Moment`] of which threads take parts.
@@ -112,7 +112,7 @@ impl<R: Real> Pass<'_, R> {
         let (storage, len) = (&*storage, storage.len());
         assert!(moments.len() <= MOMENTS && grad.len() == len, "a gradient for each element");
         let moments: Vec<Split<'_, R>> = moments.iter_mut().map(|moment| Split::new(moment, len)).collect();
-        let (updates, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+        let all = Mutex::new(Count::default());
         threads::split(len, BLOCK, len * WORK, |range| {
             let mut spaces = Pooled::<R>::uninit((2 + MOMENTS) * BLOCK);
             let (value_space, rest) = spaces.split_at_mut(BLOCK);
@@ -131,9 +131,9 @@ impl<R: Real> Pass<'_, R> {
                 formula(start, value, grad, parts);
                 // SAFETY: as above.
                 let counted = unsafe { storage.store(start, value, count) };
-                if count {
-                    updates.fetch_add(counted.updates, Ordering::Relaxed);
-                    lost.fetch_add(counted.lost, Ordering::Relaxed);
+                if counted != Count::default() {
+                    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                    *all = all.and(counted);
                 }
                 for (moment, space) in moments.iter().zip(moment_spaces.chunks_exact(BLOCK)) {
                     // SAFETY: as above.
@@ -141,6 +141,6 @@ impl<R: Real> Pass<'_, R> {
                 }
             }
         });
-        Count { updates: updates.into_inner(), lost: lost.into_inner() }
+        all.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,18 +2,35 @@
 
 use half::bf16;
 
-use super::stochastic::Stream;
+use super::{
+    range::{Range, any_beyond, any_not_finite, keep_finite},
+    stochastic::Stream,
+};
 use crate::kernels::{
     float::{Float, Real},
     simd::{Body, vectorized},
     threads::Shared,
 };
 
-/// How many elements had an update other than 0, and of how many the stored value did not change by it.
+/// What became of the elements of a parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Count {
+    /// Elements that an update would have made infinite or NaN. They keep the numbers that they had.
+    pub infinite: u64,
+    /// Elements with an update other than 0, where that is counted.
     pub updates: u64,
+    /// Those of them of which the stored value did not change.
     pub lost: u64,
+}
+
+impl Count {
+    pub fn and(self, other: Count) -> Count {
+        Count {
+            infinite: self.infinite + other.infinite,
+            updates: self.updates + other.updates,
+            lost: self.lost + other.lost,
+        }
+    }
 }
 
 /// The values of a parameter.
@@ -21,9 +38,18 @@ pub(crate) trait Storage<R>: Sync {
     /// How many there are.
     fn len(&self) -> usize;
 
-    /// Whether [`load`](Storage::load) needs no space, because the wide numbers are in memory.
+    /// Whether [`whole`](Storage::whole) needs no space, because the wide numbers are in memory.
     fn is_wide(&self) -> bool {
         false
+    }
+
+    /// All wide numbers, to be looked at: in memory, or written to `space`.
+    ///
+    /// # Safety
+    /// No one else uses the elements while the slice lives.
+    unsafe fn whole<'s>(&'s self, space: &'s mut [R]) -> &'s [R] {
+        // SAFETY: the caller's promise.
+        unsafe { self.load(0, self.len(), space) }
     }
 
     /// The wide numbers to be updated: in memory, or written to the beginning of `space`.
@@ -32,11 +58,12 @@ pub(crate) trait Storage<R>: Sync {
     /// No one else uses these elements while the slice lives.
     unsafe fn load<'s>(&'s self, start: usize, len: usize, space: &'s mut [R]) -> &'s mut [R];
 
-    /// Stores what was loaded and updated. Counts lost updates if asked.
+    /// Stores what was loaded and updated. An element of a 16-bit value that was finite, and would not stay so, keeps its
+    /// old number; `wide` then has that, too. Counts lost updates if asked.
     ///
     /// # Safety
     /// No one else uses these elements meanwhile.
-    unsafe fn store(&self, start: usize, wide: &[R], count: bool) -> Count;
+    unsafe fn store(&self, start: usize, wide: &mut [R], count: bool) -> Count;
 }
 
 /// Elements to be replaced. Where somebody else holds the memory, these are `old`, and new memory is written.
@@ -102,7 +129,7 @@ impl<R: Real> Storage<R> for Wide<'_, R> {
         unsafe { self.0.in_place(start, len) }
     }
 
-    unsafe fn store(&self, _start: usize, _wide: &[R], _count: bool) -> Count {
+    unsafe fn store(&self, _start: usize, _wide: &mut [R], _count: bool) -> Count {
         Count::default()
     }
 }
@@ -114,7 +141,7 @@ pub(crate) struct WithMaster<'a, T> {
     pub master: Place<'a, f32>,
 }
 
-impl<T: Float<Wide = f32>> Storage<f32> for WithMaster<'_, T> {
+impl<T: Range> Storage<f32> for WithMaster<'_, T> {
     fn len(&self) -> usize {
         self.value.len.min(self.master.len)
     }
@@ -123,22 +150,35 @@ impl<T: Float<Wide = f32>> Storage<f32> for WithMaster<'_, T> {
         true
     }
 
-    unsafe fn load<'s>(&'s self, start: usize, len: usize, _space: &'s mut [f32]) -> &'s mut [f32] {
+    unsafe fn whole<'s>(&'s self, _space: &'s mut [f32]) -> &'s [f32] {
         // SAFETY: the caller's promise.
-        unsafe { self.master.in_place(start, len) }
+        unsafe { self.master.before(0, self.len()) }
     }
 
-    unsafe fn store(&self, start: usize, wide: &[f32], _count: bool) -> Count {
+    /// A copy, so that the old masters are there until new ones are stored.
+    unsafe fn load<'s>(&'s self, start: usize, len: usize, space: &'s mut [f32]) -> &'s mut [f32] {
+        let space = &mut space[..len];
         // SAFETY: the caller's promise.
-        T::narrow_into(wide, unsafe { self.value.after(start, wide.len()) });
-        Count::default()
+        space.copy_from_slice(unsafe { self.master.before(start, len) });
+        space
+    }
+
+    unsafe fn store(&self, start: usize, wide: &mut [f32], _count: bool) -> Count {
+        // SAFETY: the caller's promise.
+        let before = unsafe { self.master.before(start, wide.len()) };
+        let infinite = keep_finite::<T>(wide, |i| before[i]);
+        // SAFETY: the caller's promise.
+        let (value, master) = unsafe { (self.value.after(start, wide.len()), self.master.after(start, wide.len())) };
+        T::narrow_into(wide, value);
+        master.copy_from_slice(wide);
+        Count { infinite, ..Count::default() }
     }
 }
 
 /// 16-bit values alone: an update is rounded to the nearest.
 pub(crate) struct Rounded<'a, T>(pub Place<'a, T>);
 
-impl<T: Float<Wide = f32> + PartialEq> Storage<f32> for Rounded<'_, T> {
+impl<T: Range> Storage<f32> for Rounded<'_, T> {
     fn len(&self) -> usize {
         self.0.len
     }
@@ -150,23 +190,24 @@ impl<T: Float<Wide = f32> + PartialEq> Storage<f32> for Rounded<'_, T> {
         space
     }
 
-    unsafe fn store(&self, start: usize, wide: &[f32], count: bool) -> Count {
+    unsafe fn store(&self, start: usize, wide: &mut [f32], count: bool) -> Count {
         let len = wide.len();
-        // The old numbers are gone when they are stored, so updates are counted first.
-        let counted = if count {
-            // SAFETY: the caller's promise.
-            let before = unsafe { self.0.before(start, len) };
-            vectorized(CountLost {
+        // The old numbers are gone when new ones are stored, so all that reads them comes first.
+        // SAFETY: the caller's promise.
+        let before = unsafe { self.0.before(start, len) };
+        let infinite = keep_finite::<T>(wide, |i| before[i].widen());
+        let wide = &*wide;
+        let counted = match count {
+            true => vectorized(CountLost {
                 wide,
                 before: |i: usize| before[i].widen(),
                 after: |i: usize| T::narrow(wide[i]).widen(),
-            })
-        } else {
-            Count::default()
+            }),
+            false => Count::default(),
         };
         // SAFETY: the caller's promise.
         T::narrow_into(wide, unsafe { self.0.after(start, len) });
-        counted
+        Count { infinite, ..counted }
     }
 }
 
@@ -188,22 +229,31 @@ impl Storage<f32> for Stochastic<'_> {
         space
     }
 
-    unsafe fn store(&self, start: usize, wide: &[f32], count: bool) -> Count {
+    unsafe fn store(&self, start: usize, wide: &mut [f32], count: bool) -> Count {
         const SOME: usize = crate::kernels::elementwise::BLOCK;
         let mut all = Count::default();
-        for (i, wide) in wide.chunks(SOME).enumerate() {
+        for (i, wide) in wide.chunks_mut(SOME).enumerate() {
             let (start, mut low) = (start + i * SOME, [bf16::ZERO; SOME]);
             let low = &mut low[..wide.len()];
             self.stream.round(start, wide, low);
+            // SAFETY: the caller's promise.
+            let before = unsafe { self.value.before(start, wide.len()) };
+            // The bits say whether a number is rounded up to infinity.
+            if any_not_finite(low) {
+                for ((x, low), before) in wide.iter_mut().zip(&mut *low).zip(before) {
+                    if !low.is_finite() && before.is_finite() {
+                        (*x, *low) = (before.widen(), *before);
+                        all.infinite += 1;
+                    }
+                }
+            }
             if count {
-                // SAFETY: the caller's promise.
-                let before = unsafe { self.value.before(start, wide.len()) };
                 let some = vectorized(CountLost {
                     wide,
                     before: |i: usize| before[i].widen(),
                     after: |i: usize| low[i].widen(),
                 });
-                (all.updates, all.lost) = (all.updates + some.updates, all.lost + some.lost);
+                all = all.and(some);
             }
             // SAFETY: the caller's promise.
             unsafe { self.value.after(start, wide.len()) }.copy_from_slice(low);
@@ -238,9 +288,20 @@ impl Storage<f32> for Kahan<'_> {
         space
     }
 
-    unsafe fn store(&self, start: usize, wide: &[f32], count: bool) -> Count {
+    unsafe fn store(&self, start: usize, wide: &mut [f32], count: bool) -> Count {
         let len = wide.len();
-        let mut counted = Count::default();
+        let (mut counted, mut kept) = (Count::default(), Vec::new());
+        if any_beyond::<bf16>(wide) {
+            // SAFETY: the caller's promise.
+            let (value, rest) = unsafe { (self.value.before(start, len), self.compensation.before(start, len)) };
+            for (i, x) in wide.iter_mut().enumerate() {
+                if !bf16::narrow(*x).is_finite() && value[i].is_finite() {
+                    *x = value[i].widen() + rest[i].widen();
+                    kept.push((i, value[i], rest[i]));
+                }
+            }
+        }
+        let wide = &*wide;
         if count {
             // SAFETY: the caller's promise.
             let (value, rest) = unsafe { (self.value.before(start, len), self.compensation.before(start, len)) };
@@ -257,11 +318,15 @@ impl Storage<f32> for Kahan<'_> {
         // SAFETY: the caller's promise.
         let (value, rest) = unsafe { (self.value.after(start, len), self.compensation.after(start, len)) };
         vectorized(|| {
-            for ((x, v), c) in wide.iter().zip(value).zip(rest) {
+            for ((x, v), c) in wide.iter().zip(value.iter_mut()).zip(rest.iter_mut()) {
                 [*v, *c] = in_two(*x);
             }
         });
-        counted
+        // The sum of two could be cut elsewhere.
+        for &(i, v, c) in &kept {
+            (value[i], rest[i]) = (v, c);
+        }
+        Count { infinite: kept.len() as u64, ..counted }
     }
 }
 
@@ -290,7 +355,7 @@ impl<B: Fn(usize) -> f32, A: Fn(usize) -> f32> Body for CountLost<'_, B, A> {
             updates += u32::from(wide != before);
             lost += u32::from(wide != before && (self.after)(i) == before);
         }
-        Count { updates: updates.into(), lost: lost.into() }
+        Count { infinite: 0, updates: updates.into(), lost: lost.into() }
     }
 }
 

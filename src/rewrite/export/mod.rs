@@ -159,8 +159,10 @@ mod tests {
             kind: (*kind).into(),
             to_float: None,
             has_matrices: *kind == "Dense",
+            keeps: Vec::new(),
         };
-        policy.plan_outline(Outline { cells: kinds.iter().enumerate().map(cell).collect() }).unwrap()
+        let cells = kinds.iter().enumerate().map(cell).collect();
+        policy.plan_outline(Outline { cells, tensors: Vec::new() }).unwrap()
     }
 
     /// What a file cannot say is counted of the plan, and is said where there is something.

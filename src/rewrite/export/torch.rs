@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Plan, json_in_python};
-use crate::{DType, cell::Adapter};
+use crate::{
+    DType,
+    cell::Adapter,
+    io::stored::{cell_of, weights_of},
+};
 
 #[derive(Serialize)]
 struct Module {
@@ -17,6 +21,30 @@ struct Module {
     /// The dtype to which its outputs are cast.
     #[serde(skip_serializing_if = "Option::is_none")]
     outward: Option<DType>,
+}
+
+/// Modules that run low, and the names of their weights with the fewest and the most axes that these have.
+#[derive(Serialize)]
+struct Weights<'a> {
+    weights: BTreeMap<&'a str, [usize; 2]>,
+    modules: Vec<&'a str>,
+}
+
+/// The weights of modules that run low; those of one kind have the same.
+fn weights(plan: &Plan) -> Vec<Weights<'_>> {
+    let mut groups = BTreeMap::<BTreeMap<&str, [usize; 2]>, Vec<&str>>::new();
+    for decision in plan.decisions.iter().filter(|decision| decision.runs_low()) {
+        let known = weights_of(&decision.path, &decision.kind).iter();
+        let weights = known.map(|&(name, least, most)| (name, [least, most])).collect();
+        groups.entry(weights).or_default().push(&decision.path);
+    }
+    groups.into_iter().map(|(weights, modules)| Weights { weights, modules }).collect()
+}
+
+/// The tensors that rules name, by module and name, with the dtype of each that is stored low.
+fn named(plan: &Plan) -> Vec<(&str, &str, Option<DType>)> {
+    let low = |low: bool| low.then_some(plan.policy.dtype);
+    plan.tensors.iter().map(|(name, rule)| (cell_of(name).0, cell_of(name).1, low(rule.stores_low()))).collect()
 }
 
 pub(super) fn text(plan: &Plan, cannot_say: &[String]) -> String {
@@ -31,7 +59,9 @@ pub(super) fn text(plan: &Plan, cannot_say: &[String]) -> String {
     let modules: BTreeMap<&str, Module> = modules.collect();
     let head =
         plan.python_head("torch", "`hooks = apply(model)` casts; `hook.remove()` of each takes it back.", cannot_say);
-    format!("{head}\n{BEFORE}MODULES = {}\n{AFTER}", json_in_python(&modules))
+    let [modules, weights, named] =
+        [json_in_python(&modules), json_in_python(&weights(plan)), json_in_python(&named(plan))];
+    format!("{head}\n{BEFORE}MODULES = {modules}\n{WEIGHTS}WEIGHTS = {weights}\n{NAMED}NAMED = {named}\n{AFTER}")
 }
 
 pub(super) fn cannot_say() -> Vec<String> {
@@ -43,11 +73,21 @@ pub(super) fn cannot_say() -> Vec<String> {
 
 const BEFORE: &str = "\
 import json
+import re
 
 import torch
 from torch.utils._pytree import tree_map
 
 # For each module the dtype in which it runs; `inward` and `outward` are those of its inputs and outputs where they are cast.
+";
+
+const WEIGHTS: &str = "
+# The names of the weights of modules that run low, with the fewest and the most axes of each. All else keeps its dtype: tables of
+# frequencies, scales of quantised weights, running statistics, schedules, masks.
+";
+
+const NAMED: &str = "
+# Tensors for which a rule decides: module, name, and the dtype of one that is stored low.
 ";
 
 const AFTER: &str = r#"
@@ -60,17 +100,29 @@ def cast(values, dtype):
     return tree_map(lambda value: value.to(dtype) if castable(value) else value, values)
 
 
+def stored_in(path, name, tensor, dtype, weights, named):
+    """The dtype in which a tensor of a module is stored."""
+    if (path, name) in named:
+        return named[path, name] or tensor.dtype
+    if path not in weights:
+        return dtype
+    least, most = weights[path].get(re.sub(r"_l\d+(_reverse)?$", "", name), (1, 0))
+    return dtype if least <= tensor.dim() <= most else tensor.dtype
+
+
 def apply(model):
-    """Stores parameters and buffers in the dtypes of their modules, and returns the hooks that cast."""
+    """Stores weights in the dtypes of their modules, and returns the hooks that cast."""
     paths = {path for path, _ in model.named_modules(remove_duplicate=False)}
     missing = sorted(set(MODULES) - paths)
     if missing:
         raise KeyError(f"the model has no modules {missing}")
+    weights = {path: group["weights"] for group in WEIGHTS for path in group["modules"]}
+    named = {(path, name): dtype and getattr(torch, dtype) for path, name, dtype in NAMED}
     hooks = []
     for path, how in MODULES.items():
         module, dtype = model.get_submodule(path), getattr(torch, how["dtype"])
-        for tensor in [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
-            tensor.data = cast(tensor.data, dtype)
+        for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            tensor.data = cast(tensor.data, stored_in(path, name, tensor, dtype, weights, named))
         if "inward" in how:
             inward, outward = getattr(torch, how["inward"]), getattr(torch, how["outward"])
             before = lambda _, args, kwargs, dtype=inward: (cast(args, dtype), cast(kwargs, dtype))

@@ -177,6 +177,11 @@ fn broken_palette(bytes: &[u8]) -> Option<u32> {
     None
 }
 
+/// Says whether bytes are the beginning of a text.
+fn is_text(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)
+}
+
 fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
     Error::data(format!("{}: {words}", printable(&path.display().to_string())))
 }
@@ -217,6 +222,15 @@ impl<'a> Pixels<'a> {
     }
 
     fn add_bytes(&mut self, bytes: &[u8], file: &Path) -> Result<()> {
+        if !bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+            let what = match bytes {
+                [] => "it is empty",
+                [0xff, 0xd8, 0xff, ..] => "it is a JPEG image",
+                _ if is_text(&bytes[..bytes.len().min(64)]) => "it is a text",
+                _ => "it does not begin as one",
+            };
+            return Err(refused(file, format!("not a PNG image: {what}")));
+        }
         let mut reader = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png);
         let mut limits = Limits::default();
         limits.max_alloc = Some(MOST_IMAGE_BYTES);

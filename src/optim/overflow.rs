@@ -1,0 +1,37 @@
+//! Updates that leave the range of a 16-bit parameter.
+
+use crate::{
+    DType,
+    error::{Error, Result},
+    printable::printable,
+};
+
+/// How many parameters an error names.
+const NAMED: usize = 8;
+
+/// Numbers of a parameter that an update would have made infinite, and that keep their old values.
+pub(super) struct Overflow {
+    pub path: String,
+    pub dtype: DType,
+    pub numbers: u64,
+}
+
+impl Overflow {
+    /// The error of an update, if there was an overflow.
+    pub fn check(all: &[Overflow]) -> Result<()> {
+        let Some(first) = all.first() else { return Ok(()) };
+        let some = all.iter().take(NAMED).map(|Overflow { path, dtype, numbers }| {
+            format!("\n- `{}`: {numbers} of its numbers, in {}", printable(path), dtype.long_name())
+        });
+        let some: String = some.collect();
+        let more = match all.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!("\n- and {more} parameters more"),
+        };
+        let store = if first.dtype == DType::F16 { "float32 or bfloat16" } else { "float32" };
+        Err(Error::value(format!(
+            "finite values would become infinite or NaN by the update; they keep their old values, and all others are updated. Store \
+             the parameter in {store} (`Decorate::exclude_path` leaves it in float32), or lower the learning rate:{some}{more}"
+        )))
+    }
+}

@@ -1,0 +1,93 @@
+//! The range of a dtype: a finite number must not become infinite where a value is stored.
+
+use std::fmt;
+
+use num_traits::{Float as _, ToPrimitive as _};
+
+use super::{Array, Stored, Tensor, with_float};
+use crate::{
+    DType,
+    kernels::float::{Float, Real},
+    printable::number,
+};
+
+/// Finite numbers that a dtype cannot hold: they would become infinite, and poison everything after them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Beyond {
+    /// The largest size of a finite number.
+    pub largest: f64,
+    pub dtype: DType,
+}
+
+impl Beyond {
+    /// Refuses an array with such numbers.
+    pub fn check(array: &Array, dtype: DType) -> Result<(), Beyond> {
+        if !dtype.is_float() || dtype == array.dtype() {
+            return Ok(());
+        }
+        let largest = largest(array);
+        // Rounding keeps the order, so the largest says it for all.
+        let rounded = Tensor::scalar(largest, DType::F64).cast(dtype).to_f64();
+        if rounded.iter().all(|x| x.is_finite()) { Ok(()) } else { Err(Beyond { largest, dtype }) }
+    }
+
+    /// Which dtypes can hold the numbers, in words.
+    pub fn way_out(self) -> String {
+        let holds = |dtype: &DType| Tensor::scalar(self.largest, DType::F64).cast(*dtype).to_f64()[0].is_finite();
+        let can = [DType::Bf16, DType::F32, DType::F64].into_iter().filter(holds).take(2);
+        let can: Vec<&str> = can.map(DType::long_name).collect();
+        format!("{} can", can.join(" and "))
+    }
+}
+
+impl fmt::Display for Beyond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "holds numbers as large as {}, which {} cannot", number(self.largest), self.dtype.long_name())
+    }
+}
+
+/// The largest size of the finite numbers of an array; 0 where there are none.
+fn largest(array: &Array) -> f64 {
+    fn go<T: Stored + Float>(array: &Array) -> f64 {
+        let array = array.contiguous();
+        let sizes = array.slice::<T>().unwrap_or_default().iter().map(|x| x.widen().abs());
+        let largest = sizes.filter(|size| size.is_finite()).fold(T::Wide::of(0.0), |a, b| if b > a { b } else { a });
+        largest.to_f64().unwrap_or_default()
+    }
+    with_float!(array, a: T => { let _ = a; go::<T>(array) }, else 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_finite_number_decides_and_the_words_fit_the_dtype() {
+        let check = |numbers: &[f64], from: DType, to: DType| {
+            let tensor = Tensor::from_f64(numbers, &[numbers.len()], from).unwrap();
+            Beyond::check(tensor.array(), to).map_err(|beyond| format!("{beyond}; {}", beyond.way_out()))
+        };
+        // Infinity and NaN are no numbers that become infinite. 65519 is rounded to the largest number.
+        let edge = [1.0, -65519.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+        assert_eq!(check(&edge, DType::F32, DType::F16), Ok(()));
+        let refused = |numbers: &[f64], from: DType, to: DType| check(numbers, from, to).unwrap_err();
+        assert_eq!(
+            refused(&[-65520.0, 1.0], DType::F32, DType::F16),
+            "holds numbers as large as 65520, which float16 cannot; bfloat16 and float32 can"
+        );
+        assert_eq!(
+            refused(&[3.4e38], DType::F32, DType::Bf16),
+            "holds numbers as large as 3.4e38, which bfloat16 cannot; float32 and float64 can"
+        );
+        for to in [DType::F32, DType::Bf16, DType::F16] {
+            let words = refused(&[1.0, 1e300], DType::F64, to);
+            assert_eq!(words, format!("holds numbers as large as 1e300, which {} cannot; float64 can", to.long_name()));
+        }
+        assert_eq!(
+            check(&[1e5], DType::Bf16, DType::F16).unwrap_err().split(',').next(),
+            Some("holds numbers as large as 99840")
+        );
+        assert_eq!(check(&[], DType::F64, DType::F16), Ok(()));
+        assert_eq!(check(&[1e300], DType::F64, DType::F64), Ok(()));
+    }
+}
