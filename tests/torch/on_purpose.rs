@@ -23,7 +23,9 @@ fn an_op_rounds_once() {
         let steps = steps_of_a_transposed_convolution(&x, &w).unwrap();
         assert_ne!(patterns(&steps), patterns(&ours));
         if let Some(theirs) = recorded.output("conv_transpose2d", mode) {
-            assert_eq!(patterns(&steps), patterns(&theirs), "{mode}");
+            // On a machine with bf16 instructions a library beside torch runs it, which rounds once, too.
+            let same = [&steps, &ours].iter().any(|y| patterns(y) == patterns(&theirs));
+            assert!(same, "{mode}: {theirs:?}");
         }
     }
 }
