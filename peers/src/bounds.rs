@@ -77,12 +77,18 @@ const CHOOSING: &[Op] = &[
 /// Ops whose gradients are not compared among zeros, infinities, subnormal and the largest numbers, and why.
 pub const PLAIN_GRADIENTS: &[(Op, &str)] = &[
     (Op::Addcdiv, "as of a division"),
+    (Op::Atan2, "the slopes at infinity are 0, their limits; torch has NaN"),
+    (Op::BceWithLogits, "as its results"),
     (Op::Div, "the slope overflows before it is multiplied by a small gradient"),
     (Op::Fmod, "as of a remainder"),
+    (Op::Gelu, "the slopes at infinity are 0 and 1, its limits; torch has NaN"),
+    (Op::Hypot, "the slope at infinity is 1, its limit; torch has NaN"),
     (Op::Log10, "the slope of a subnormal number overflows just before the exact one does"),
+    (Op::Mish, "as of gelu"),
     (Op::Pow, "a power of a subnormal number overflows in f32 before it is multiplied; so in torch"),
     (Op::Remainder, "the whole quotient is infinite where the divisor is 0; torch has NaN"),
     (Op::Rsqrt, "the slope at -0 is minus infinity; torch cubes the result and has infinity"),
+    (Op::Silu, "as of gelu"),
     (Op::Square, "twice the largest number overflows before it is multiplied"),
     (Op::Softsign, "the slope at infinity is 0, its limit; torch has NaN"),
 ];
@@ -96,7 +102,23 @@ pub const SIGNS: &[(Op, &str)] = &[
 ];
 
 /// Ops whose results may be NaN, infinite or finite where the exact ones are not, and why.
-pub const OTHER_KINDS: &[(Op, &str)] = &[(Op::Sign, "the sign of NaN is NaN; torch has 0")];
+pub const OTHER_KINDS: &[(Op, &str)] = &[
+    (Op::BceWithLogits, "an infinite logit on the right side costs nothing; torch has NaN"),
+    (Op::Gelu, "0 at minus infinity, its limit; torch has NaN"),
+    (Op::HardSwish, "0 at minus infinity, its limit; torch has NaN"),
+    (Op::HuberLoss, "as of l1_loss"),
+    (Op::L1Loss, "equal infinities do not differ; torch has NaN"),
+    (Op::Lerp, "an infinite end is met where the other is finite; torch has NaN"),
+    (Op::Mish, "as of gelu"),
+    (Op::MseLoss, "as of l1_loss"),
+    (Op::Norm, "a length is finite where its squares are not; torch has infinity"),
+    (Op::PoissonNllLoss, "far out the first term outgrows the second; torch has NaN"),
+    (Op::Sign, "the sign of NaN is NaN; torch has 0"),
+    (Op::Silu, "as of gelu"),
+    (Op::SmoothL1Loss, "as of l1_loss"),
+    (Op::SoftMarginLoss, "as of bce_with_logits"),
+    (Op::Softsign, "-1 and 1 at infinity, its limits; torch has NaN"),
+];
 
 /// As [`OTHER_KINDS`], of gradients.
 pub const OTHER_SLOPES: &[(Op, &str)] =

@@ -36,6 +36,8 @@ pub(crate) trait Float: Element + Item {
 pub(crate) trait Real: num_traits::Float + Float<Wide = Self> + std::iter::Sum + std::ops::AddAssign {
     /// The nearest value.
     fn of(value: f64) -> Self;
+    /// The same value in f64.
+    fn as_f64(self) -> f64;
     /// The function of this type.
     fn apply(self, f32: impl Fn(f32) -> f32, f64: impl Fn(f64) -> f64) -> Self;
     /// `1 - erf(x)`, accurate for large x.
@@ -103,6 +105,10 @@ impl Real for f32 {
         value as f32
     }
     #[inline(always)]
+    fn as_f64(self) -> f64 {
+        self.into()
+    }
+    #[inline(always)]
     fn apply(self, f32: impl Fn(f32) -> f32, _f64: impl Fn(f64) -> f64) -> Self {
         f32(self)
     }
@@ -117,6 +123,10 @@ impl Real for f32 {
 impl Real for f64 {
     fn of(value: f64) -> Self {
         value
+    }
+    #[inline(always)]
+    fn as_f64(self) -> f64 {
+        self
     }
     #[inline(always)]
     fn apply(self, _f32: impl Fn(f32) -> f32, f64: impl Fn(f64) -> f64) -> Self {

@@ -10,10 +10,10 @@ use crate::{
     cell::Params,
     error::Result,
     kernels::{
-        reduce::sum_of,
+        reduce::{Squares, sum_of},
         simd::vectorized,
         threads,
-        update::{MOMENTS, Multiplied, square_sums_of_columns, sum_by_parts},
+        update::{MOMENTS, Multiplied, square_sums_of_columns, squares_by_parts},
     },
 };
 
@@ -115,10 +115,6 @@ fn inverse_root<R: Number>(variance: R, least: R) -> R {
     (if variance > least { variance } else { least }).sqrt().recip()
 }
 
-fn f64_of<R: Number>(x: R) -> f64 {
-    x.to_f64().unwrap_or(f64::NAN)
-}
-
 /// Moves averages towards numbers.
 fn blend<R: Number>(averages: &mut [R], share: R, numbers: impl Iterator<Item = R>) {
     averages.iter_mut().zip(numbers).for_each(|(average, x)| *average = *average + share * (x - *average));
@@ -146,20 +142,19 @@ impl Rule for Formula {
     fn prepare<R: Number>(&self, step: &Step, whole: Whole<'_, R>) -> Known<R> {
         let Whole { shape, value, grad, mut kept } = whole;
         let (len, count) = (value.len(), step.count as f64);
-        let eps = self.eps.0.unwrap_or(f64_of(R::epsilon()));
+        let eps = self.eps.0.unwrap_or(R::epsilon().as_f64());
         let share = R::of(count.powf(self.beta2_decay));
-        let mean_of = |sum: f64| sum / len.max(1) as f64;
 
         let variance = match (&mut kept[..], shape) {
             ([rows, columns], [.., height, width]) => {
                 let (height, width) = (*height, *width);
-                let mut sums = vec![0.0; rows.len()];
-                threads::chunks(&mut sums, 64, len, |part, sums| {
-                    for (row, sum) in grad[part * 64 * width..].chunks(width.max(1)).zip(sums) {
-                        *sum = f64_of(vectorized(|| sum_of([row], |[g]| g * g)));
+                let mut means = vec![0.0; rows.len()];
+                threads::chunks(&mut means, 64, len, |part, means| {
+                    for (row, mean) in grad[part * 64 * width..].chunks(width.max(1)).zip(means) {
+                        *mean = Squares::of(row).mean(width);
                     }
                 });
-                blend(rows, share, sums.iter().map(|sum| R::of(sum / width as f64)));
+                blend(rows, share, means.iter().map(|&mean| R::of(mean)));
                 if len > 0 {
                     for (columns, grad) in columns.chunks_exact_mut(width).zip(grad.chunks_exact(height * width)) {
                         let sums = square_sums_of_columns(grad, width);
@@ -167,7 +162,7 @@ impl Rule for Formula {
                     }
                 }
                 let scaled = rows.chunks(height.max(1)).flat_map(|rows| {
-                    let mean = rows.iter().map(|&x| f64_of(x)).sum::<f64>() / rows.len() as f64;
+                    let mean = rows.iter().map(|x| x.as_f64()).sum::<f64>() / rows.len() as f64;
                     let divisor = R::of(mean.max(eps));
                     rows.iter().map(move |&row| row / divisor)
                 });
@@ -181,21 +176,20 @@ impl Rule for Formula {
         };
 
         let least = R::of(eps * eps);
-        let [weights, updates] = sum_by_parts(len, [], |range, []: [&mut [R]; 0]| {
+        let [weights, updates] = squares_by_parts(len, [], |range, []: [&mut [R]; 0]| {
             let (value, grad) = (&value[range.clone()], &grad[range.clone()]);
-            let mut updates = 0.0;
+            let mut updates = Squares::NONE;
             variance.by_rows(range.start, range.len(), |some, factor, numbers| {
-                updates += f64_of(vectorized(|| {
-                    sum_of([&grad[some], numbers], |[g, x]| {
-                        let update = g * inverse_root(factor * x, least);
-                        update * update
-                    })
-                }));
+                let grad = &grad[some];
+                let update = |[g, x]: [R; 2]| g * inverse_root(factor * x, least);
+                let sum = vectorized(|| sum_of([grad, numbers], |of| update(of) * update(of)));
+                updates +=
+                    Squares::or(sum, grad.len(), || grad.iter().zip(numbers).map(|(&g, &x)| update([g, x])).collect());
             });
-            [f64_of(vectorized(|| sum_of([value], |[p]| p * p))), updates]
+            [Squares::of(value), updates]
         });
-        let alpha = self.eps.1.max(mean_of(weights).sqrt()) * step.lr.min(1.0 / count.sqrt());
-        let size = (mean_of(updates).sqrt() / self.d).max(1.0);
+        let alpha = self.eps.1.max(weights.root_mean(len.max(1))) * step.lr.min(1.0 / count.sqrt());
+        let size = (updates.root_mean(len.max(1)) / self.d).max(1.0);
         Known { shrink: R::of(1.0 - step.lr * step.weight_decay), rate: R::of(alpha / size), variance, least }
     }
 

@@ -8,9 +8,9 @@ use crate::{
     cell::Params,
     error::Result,
     kernels::{
-        reduce::sum_of,
+        reduce::{Squares, sum_of},
         simd::vectorized,
-        update::{MOMENTS, Multiplied, sum_by_parts},
+        update::{MOMENTS, Multiplied, squares_by_parts},
     },
 };
 
@@ -105,7 +105,7 @@ impl Rule for Formula {
             weight_decay: R::of(step.weight_decay),
         };
         let kept: [&mut [R]; 2] = kept.try_into().unwrap_or_else(|_| unreachable!("two averages are kept"));
-        let squares = sum_by_parts(value.len(), kept, |range, [mean, square]| {
+        let squares = squares_by_parts(value.len(), kept, |range, [mean, square]| {
             let (value, grad) = (&value[range.clone()], &grad[range]);
             vectorized(|| {
                 for ((&g, m), v) in grad.iter().zip(mean.iter_mut()).zip(square.iter_mut()) {
@@ -113,16 +113,18 @@ impl Rule for Formula {
                     *v = beta2 * *v + rest2 * (g * g);
                 }
             });
-            let weights = vectorized(|| sum_of([value], |[p]| p * p));
+            let each = |(&p, (&m, &v))| direction.of(p, m, v);
+            let (mean, square) = (&*mean, &*square);
             let directions = vectorized(|| {
-                sum_of([value, &*mean, &*square], |[p, m, v]| {
+                sum_of([value, mean, square], |[p, m, v]| {
                     let r = direction.of(p, m, v);
                     r * r
                 })
             });
-            [weights, directions].map(|sum| sum.to_f64().unwrap_or(f64::NAN))
+            let all = || value.iter().zip(mean.iter().zip(square)).map(each).collect();
+            [Squares::of(value), Squares::or(directions, value.len(), all)]
         });
-        let [weight, moved] = squares.map(f64::sqrt);
+        let [weight, moved] = squares.map(Squares::root);
         let trust = if weight > 0.0 && moved > 0.0 { weight / moved } else { 1.0 };
         Known { rate: R::of(step.lr * trust), direction }
     }

@@ -10,9 +10,9 @@ use crate::{
     kernels::{
         gemm::{Added, Layout, Products, products},
         memory::{Pooled, uninit_vec},
-        reduce::sum_of,
+        reduce::Squares,
         simd::vectorized,
-        update::{MOMENTS, Multiplied, sum_by_parts},
+        update::{MOMENTS, Multiplied, squares_by_parts},
     },
 };
 
@@ -134,7 +134,7 @@ impl Rule for Formula {
         let (rows, columns) = (shape[0], shape[1]);
         let [rest, momentum] = [1.0 - self.momentum, self.momentum].map(R::of);
         let mut x = uninit_vec(grad.len());
-        let [squares] = sum_by_parts(grad.len(), [&mut *kept[0], &mut x], |range, [average, x]| {
+        let [squares] = squares_by_parts(grad.len(), [&mut *kept[0], &mut x], |range, [average, x]| {
             let (grad, nesterov) = (&grad[range], self.nesterov);
             vectorized(|| {
                 for ((&g, b), x) in grad.iter().zip(average.iter_mut()).zip(x.iter_mut()) {
@@ -142,9 +142,9 @@ impl Rule for Formula {
                     *x = if nesterov { g + momentum * (*b - g) } else { *b };
                 }
             });
-            [vectorized(|| sum_of([&*x], |[x]| x * x)).to_f64().unwrap_or(f64::NAN)]
+            [Squares::of(x)]
         });
-        let scale = R::of(1.0 / squares.sqrt().max(self.eps));
+        let scale = R::of(1.0 / squares.root().max(self.eps));
         vectorized(|| x.iter_mut().for_each(|x| *x = *x * scale));
         let ratio = match self.match_adam {
             true => 0.2 * (rows.max(columns) as f64).sqrt(),

@@ -327,13 +327,13 @@ impl<R: Rule> One<'_, R> {
         self.param.rewrite(|value, master| {
             let old = value.renew();
             let old_value = old.as_ref();
-            let [unscale, clip] = [factors.unscale, factors.clip];
+            let [unscale, clip] = [factors.unscale, factors.clip as f32];
             let grad: &dyn Gradient<f32> = match grad {
                 Array::F32(_) => &multiplied::<f32>(grad, [unscale, clip]),
                 Array::F16(_) => &multiplied::<f16>(grad, [unscale, clip]),
                 Array::Bf16(_) => &multiplied::<bf16>(grad, [unscale, clip]),
                 _ => {
-                    let grad = multiplied::<f64>(grad, [unscale, clip].map(f64::from));
+                    let grad = multiplied::<f64>(grad, [unscale.into(), factors.clip]);
                     return self.run(&mut Wide(place::<f64>(old_value, value)), &grad, memory);
                 }
             };

@@ -5,8 +5,8 @@ use std::{
     marker::PhantomData,
 };
 
-use super::Frame;
-use crate::DType;
+use super::{Frame, resolve};
+use crate::{DType, Op, error::Result};
 
 /// The state of an [`autocast`](crate::autocast()) region beside its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +121,14 @@ pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Frame>, bool) -> R) -> R {
         Some(top) => f(Some(&top.frame), top.region.is_none_or(|region| region.cache)),
         None => f(None, true),
     })
+}
+
+/// The dtype of what an op with inputs of these dtypes gives here: the widest of those that it reads, unless the frame casts the
+/// result.
+pub(crate) fn result_of(op: Op, inputs: &[DType]) -> Result<DType> {
+    let casts = with_current(|frame, _| resolve(frame, op, inputs))?;
+    let widest = casts.after(inputs).into_iter().reduce(DType::promote);
+    Ok(casts.output.or(widest).unwrap_or(DType::F32))
 }
 
 /// A thread's precision, to be taken into another thread: threads inherit none by themselves.

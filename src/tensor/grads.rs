@@ -15,7 +15,12 @@ use super::{
 use crate::{
     DType,
     error::{Error, Result},
-    kernels::{elementwise::finite, threads},
+    kernels::{
+        elementwise::finite,
+        float::{Float as _, Real as _},
+        reduce::Squares,
+        threads,
+    },
 };
 
 /// Gradients of one backward pass, by leaf.
@@ -41,7 +46,7 @@ pub struct Grads {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Factors {
     pub unscale: f32,
-    pub clip: f32,
+    pub clip: f64,
 }
 
 /// How a loss was scaled.
@@ -109,23 +114,27 @@ impl Grads {
 
     /// The norm of all gradients together: the root of the sum of all squares, computed in f64.
     pub fn norm(&self) -> f64 {
-        let factor = |pending: Factors| f64::from(pending.unscale) * f64::from(pending.clip);
+        let factor = |pending: Factors| f64::from(pending.unscale) * pending.clip;
         let arrays: Vec<Array> =
             self.in_order().iter().map(|id| self.by_leaf[id].least().array().contiguous()).collect();
+        let mut all = Squares::NONE;
         let squares = |which: usize, part: Range<usize>| {
-            with_float!(&arrays[which], x: T => finite::sum_of_squares::<T>(
-            &x.as_slice().expect("contiguous")[part]), else 0.0)
+            with_float!(&arrays[which], x: T => {
+                let x = &x.as_slice().expect("contiguous")[part];
+                let wide = || x.iter().map(|x| x.widen().as_f64()).collect();
+                Squares::or(finite::sum_of_squares::<T>(x), x.len(), wide)
+            }, else Squares::NONE)
         };
-        let sum: f64 = threads::by_parts(&lengths(&arrays), 0.0, squares).iter().map(|(_, sum)| sum).sum();
+        threads::by_parts(&lengths(&arrays), all, squares).iter().for_each(|&(_, part)| all += part);
         match self.pending {
             // A product may be infinite where the gradient is not.
-            Some(_) if sum.is_finite() && self.non_finite().is_some() => f64::INFINITY,
-            pending => sum.sqrt() * pending.map_or(1.0, factor),
+            Some(_) if all.root().is_finite() && self.non_finite().is_some() => f64::INFINITY,
+            pending => all.root() * pending.map_or(1.0, factor),
         }
     }
 
     /// Scales all gradients so that their [norm](Grads::norm) is at most `max`, by the factor
-    /// `min(1, max / (norm + 1e-6))`, in f32. Returns the norm before. Gradients whose norm is not finite stay as they are.
+    /// `min(1, max / (norm + 1e-6))`, in f32 (f64 for f64). Returns the norm before. Gradients whose norm is not finite stay as they are.
     /// (As `torch.nn.utils.clip_grad_norm_`.)
     ///
     /// # Errors
@@ -142,8 +151,8 @@ impl Grads {
     pub fn clip_norm(&mut self, max: f64) -> Result<f64> {
         check_limit(max)?;
         let norm = self.norm();
-        let factor = (max / (norm + 1e-6)) as f32;
-        if norm.is_finite() && factor < 1.0 {
+        let factor = max / (norm + 1e-6);
+        if norm.is_finite() && (factor as f32) < 1.0 {
             if self.pending.is_some_and(|pending| pending.clip != 1.0) {
                 self.multiply_out();
             }

@@ -76,12 +76,17 @@ fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
+/// The least finite number for minus infinity, by which the functions below have their limit 0 there.
+fn raised(x: f64) -> f64 {
+    if x < f64::MIN { f64::MIN } else { x }
+}
+
 fn silu(x: f64) -> f64 {
-    x / (1.0 + (-x).exp())
+    raised(x) / (1.0 + (-x).exp())
 }
 
 fn mish(x: f64) -> f64 {
-    x * softplus(x).tanh()
+    raised(x) * softplus(x).tanh()
 }
 
 /// By halving the interval in which the error function, or what it lacks to 1, reaches the given one.
@@ -145,7 +150,7 @@ fn f32_results_are_as_near_as_the_table_says() {
         ("silu", |x| x.silu(), silu),
         ("silu above -87", |x| x.clamp(-87.0, f64::INFINITY)?.silu(), |x| silu(x.clamp(-87.0, f64::INFINITY))),
         ("mish above -87", |x| x.clamp(-87.0, f64::INFINITY)?.mish(), |x| mish(x.clamp(-87.0, f64::INFINITY))),
-        ("gelu", |x| x.gelu(), |x| x * 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)),
+        ("gelu", |x| x.gelu(), |x| raised(x) * 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)),
         ("mish", |x| x.mish(), mish),
         ("tanh_shrink", |x| x.tanh_shrink(), tanh_shrink),
     ];

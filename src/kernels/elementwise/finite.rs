@@ -1,8 +1,6 @@
 //! What gradients are asked before an update: whether all are finite, and how large they are; and the factors of unscaling
 //! and clipping.
 
-use num_traits::ToPrimitive as _;
-
 use super::function::BLOCK;
 use crate::kernels::{
     float::{Float, Real},
@@ -39,7 +37,7 @@ pub(crate) fn sum_of_squares<T: Float>(x: &[T]) -> f64 {
             let (whole, rest) = x.as_chunks::<SUMS>();
             for x in whole.iter().map(<[_; SUMS]>::as_slice).chain([rest]) {
                 for (sum, x) in sums.iter_mut().zip(x) {
-                    let x: f64 = x.to_f64().unwrap_or(f64::NAN);
+                    let x = x.as_f64();
                     *sum += x * x;
                 }
             }
@@ -49,8 +47,8 @@ pub(crate) fn sum_of_squares<T: Float>(x: &[T]) -> f64 {
 }
 
 /// Multiplies each element by `first` and then by `second`, and rounds each product.
-pub(crate) fn multiply<T: Float>(x: &mut [T], first: f32, second: f32) {
-    let (first, second) = (T::Wide::of(first.into()), T::Wide::of(second.into()));
+pub(crate) fn multiply<T: Float>(x: &mut [T], first: f32, second: f64) {
+    let (first, second) = (T::Wide::of(first.into()), T::Wide::of(second));
     let work = x.len() * threads::PASSED;
     threads::chunks(x, threads::PART, work, |_, x| {
         vectorized(|| x.iter_mut().for_each(|x| *x = T::narrow(T::narrow(x.widen() * first).widen() * second)));

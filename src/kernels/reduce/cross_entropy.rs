@@ -20,6 +20,12 @@ pub(crate) enum Wanted<R> {
     Probabilities(Vec<R>),
 }
 
+/// `x - largest`, and 0 of an infinite logit beside itself.
+#[inline(always)]
+fn below<R: Real>(x: R, largest: R) -> R {
+    if x == largest { R::zero() } else { x - largest }
+}
+
 impl<R: Real> Targets<R> {
     /// The divisor that makes a mean of the sum of losses.
     pub fn mean_divisor(&self, samples: usize) -> R {
@@ -64,13 +70,13 @@ impl<R: Real> Targets<R> {
     pub fn loss(&self, sample: usize, x: &[R], space: &mut [R]) -> R {
         if let Some((class, weight)) = self.only(sample) {
             let (largest, rest) = vectorized(LogSumExp(x));
-            return if weight == R::zero() { weight } else { weight * (rest - (x[class] - largest)) };
+            return if weight == R::zero() { weight } else { weight * (rest - below(x[class], largest)) };
         }
         self.fill(sample, space);
         let (largest, rest) = vectorized(LogSumExp(x));
         for (t, &x) in space.iter_mut().zip(x) {
             // A class with target 0 costs nothing, even where its logit is minus infinity.
-            *t = if *t == R::zero() { *t } else { *t * (rest - (x - largest)) };
+            *t = if *t == R::zero() { *t } else { *t * (rest - below(x, largest)) };
         }
         sum(space)
     }
@@ -93,7 +99,7 @@ impl<R: Real> Targets<R> {
         let (largest, rest) = vectorized(LogSumExp(x));
         vectorized(|| {
             for (dx, &x) in dx.iter_mut().zip(x) {
-                *dx = g * (total * math::exp((x - largest) - rest) - *dx);
+                *dx = g * (total * math::exp(below(x, largest) - rest) - *dx);
             }
         });
     }
@@ -103,7 +109,7 @@ impl<R: Real> Targets<R> {
         let (largest, rest) = vectorized(LogSumExp(x));
         vectorized(|| {
             for ((dt, &x), &weight) in dt.iter_mut().zip(x).zip(&self.weight) {
-                *dt = g * weight * (R::one() - self.smoothing) * (rest - (x - largest));
+                *dt = g * weight * (R::one() - self.smoothing) * (rest - below(x, largest));
             }
         });
     }

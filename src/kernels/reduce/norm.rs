@@ -7,7 +7,10 @@ use std::{borrow::Cow, ops::Range};
 
 use num_traits::{Float as _, One, Zero};
 
-use super::sum::{sum_middle, sum_of};
+use super::{
+    squares::{keeps_digits, magnitude, mean, power_below},
+    sum::{sum_middle, sum_of},
+};
 use crate::kernels::{
     float::{Float, Real},
     memory::{Pooled, uninit_vec, zeros},
@@ -169,16 +172,22 @@ impl<R: Real> Body for RowForward<'_, R> {
     #[inline(always)]
     fn run(self) {
         let RowForward { rows, statistics, eps, row, x, gamma, beta, mean, variance, deviation } = self;
-        let len = R::of(x.len() as f64);
-        if statistics == Statistics::Moments {
-            *mean = sum_of([&*x], |[x]| x) / len;
-        }
-        let mean = *mean;
+        let (mut mean_x, mut variance_x, mut scale) = (*mean, *variance, R::one());
         if statistics != Statistics::Given {
-            *variance = sum_of([&*x], |[x]| (x - mean) * (x - mean)) / len;
+            (mean_x, variance_x) = statistics.of(x);
+            // A row whose squares leave the range is divided by a power of two, which changes no digit of the result.
+            if !keeps_digits(variance_x + eps, 1)
+                && let Some(power) = magnitude(x)
+            {
+                scale = power.max(power_below(eps.sqrt()));
+                divide(x, scale);
+                (mean_x, variance_x) = statistics.of(x);
+            }
+            (*mean, *variance) = (mean_x * scale, variance_x * scale * scale);
         }
-        *deviation = (*variance + eps).sqrt();
-        let deviation = *deviation;
+        let deviation_x = (variance_x + eps / scale / scale).sqrt();
+        *deviation = deviation_x * scale;
+        let (mean, deviation) = (mean_x, deviation_x);
         if rows.elementwise() {
             let (own, rstd) = (rows.own(row), deviation.recip());
             for ((x, &gamma), &beta) in x.iter_mut().zip(&gamma[own.clone()]).zip(&beta[own]) {
@@ -191,6 +200,22 @@ impl<R: Real> Body for RowForward<'_, R> {
             });
         }
     }
+}
+
+/// Divides each element by a power of two, unless that is 1.
+#[inline(always)]
+fn divide<R: Real>(x: &mut [R], scale: R) {
+    if scale != R::one() {
+        x.iter_mut().for_each(|x| *x = *x / scale);
+    }
+}
+
+/// The power of two by which a row and its deviation are divided in the backward pass: 1 unless the deviation is so small or so
+/// large that one over it loses digits.
+fn scale_of<R: Real>(deviation: R) -> R {
+    let least = R::min_positive_value().sqrt();
+    let usual = deviation >= least && deviation <= least.recip();
+    if usual || deviation == R::zero() || !deviation.is_finite() { R::one() } else { power_below(deviation) }
 }
 
 /// The gradients of [`normalize`].
@@ -209,6 +234,16 @@ pub(crate) enum Statistics {
     MeanSquare,
     /// Numbers that do not depend on x.
     Given,
+}
+
+impl Statistics {
+    /// The mean and the mean squared deviation from it of a row; where there is no mean, that is 0.
+    #[inline(always)]
+    fn of<R: Real>(self, x: &[R]) -> (R, R) {
+        let len = R::of(x.len() as f64);
+        let mean = if self == Statistics::Moments { mean(x) } else { R::zero() };
+        (mean, sum_of([x], |[x]| (x - mean) * (x - mean)) / len)
+    }
 }
 
 /// The gradients of [`normalize`]. With `rstd = 1 / deviation`, `n = (x - mean) * rstd` and `g = grad * gamma`, the
@@ -241,9 +276,12 @@ pub(crate) fn backward<T: Float>(
             let to_gamma = unsafe { gammas.part(at, count) };
             // SAFETY: as for `to_gamma`.
             let to_beta = unsafe { betas.part(at, count) };
-            let (mean, rstd) = (means[row], deviations[row].recip());
+            let scale = scale_of(deviations[row]);
+            let (mean, rstd) = (means[row] / scale, (deviations[row] / scale).recip());
             let (x, grad, gamma) = (&mut x_row[..], &grad_row[..], &gamma[..]);
+            divide(x, scale);
             vectorized(RowBackward { rows, statistics, row, x, mean, rstd, grad, gamma, to_gamma, to_beta });
+            divide(&mut x_row, scale);
             rows.scatter(&x_row, row, to);
         }
     });
@@ -272,7 +310,7 @@ impl<R: Real> Body for RowBackward<'_, R> {
         let RowBackward { rows, statistics, row, x, mean, rstd, grad, gamma, to_gamma, to_beta } = self;
         let (zero, len) = (R::zero(), R::of(x.len() as f64));
         x.iter_mut().for_each(|x| *x = (*x - mean) * rstd);
-        let (mut sum_g, mut sum_gn) = (zero, zero);
+        let (sum_g, sum_gn);
         let own = rows.own(row);
         if rows.elementwise() {
             let gamma = &gamma[own.clone()];
@@ -285,14 +323,16 @@ impl<R: Real> Body for RowBackward<'_, R> {
                 *to += grad * n;
             }
         } else {
+            let (mut each_g, mut each_gn) = (0.0, 0.0);
             rows.parts(row, |at, i| {
                 let sum = sum_of([&grad[at.clone()]], |[grad]| grad);
                 let sum_n = sum_of([&grad[at.clone()], &x[at]], |[grad, n]| grad * n);
                 to_gamma[i] += sum_n;
                 to_beta[i] += sum;
-                sum_g += sum * gamma[i];
-                sum_gn += sum_n * gamma[i];
+                each_g += (sum * gamma[i]).as_f64();
+                each_gn += (sum_n * gamma[i]).as_f64();
             });
+            (sum_g, sum_gn) = (R::of(each_g), R::of(each_gn));
         }
         let (mean_g, mean_gn) = match statistics {
             Statistics::Moments => (sum_g / len, sum_gn / len),

@@ -26,14 +26,18 @@ fn log_sum_exp<R: Real>(x: &[R]) -> (R, R) {
     (most, (sum_of([x], |[x]| math::raised_exp(x - most)) * R::of(math::RAISED_ONE.recip())).ln())
 }
 
-/// [`log_sum_exp`] as a body of [`vectorized`](crate::kernels::simd::vectorized).
+/// [`log_sum_exp`] as a body of [`vectorized`](crate::kernels::simd::vectorized). Where one x alone is infinite, the rest is its
+/// limit, 0.
 pub(crate) struct LogSumExp<'a, R>(pub &'a [R]);
 
 impl<R: Real> Body for LogSumExp<'_, R> {
     type Output = (R, R);
     #[inline(always)]
     fn run(self) -> (R, R) {
-        log_sum_exp(self.0)
+        let (most, rest) = log_sum_exp(self.0);
+        let infinite = || self.0.iter().filter(|&&x| x == most).count();
+        let alone = most == R::infinity() && infinite() == 1 && !self.0.iter().any(|x| x.is_nan());
+        (most, if alone { R::zero() } else { rest })
     }
 }
 

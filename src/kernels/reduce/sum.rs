@@ -14,9 +14,12 @@ use crate::{
 /// (N. Higham, "The accuracy of floating point summation", 1993).
 const RUN: usize = 256;
 
-/// Where a sum of more than [`RUN`] terms is halved.
+/// The most rows that are added one after the other.
+const ROWS: usize = 64;
+
+/// Where a sum of more than [`ROWS`] rows is halved.
 fn half(n: usize) -> usize {
-    (n / 2).next_multiple_of(RUN)
+    (n / 2).next_multiple_of(ROWS)
 }
 
 /// Independent partial results of a fold: enough vector registers of them to hide the latency of an addition.
@@ -213,7 +216,7 @@ fn together(row: usize) -> usize {
 /// Adds the sum of `n` rows to `out`. `space` has room for the rows that are widened at a time.
 fn add_rows<T: Float>(x: &[T], n: usize, out: &mut [T::Wide], space: &mut [T::Wide]) {
     let inner = out.len();
-    if n <= RUN {
+    if n <= ROWS {
         for rows in x.chunks(together(inner) * inner.max(1)) {
             let rows = T::widened(rows, space);
             vectorized(|| {

@@ -125,17 +125,20 @@ pub(crate) fn grid_sample_backward<R: Real>(
     sampling: Sampling,
 ) -> (Pooled<R>, Pooled<R>) {
     let (len, positions, axes) = (sizes.picture_len(), sizes.positions, sizes.axes);
-    let (mut dx, mut dgrid) = (zeros(x.len()), zeros(grid.len()));
+    // Any number of positions may read one element.
+    let (mut dx, mut dgrid) = (Pooled::<f64>::zeros(x.len()), zeros(grid.len()));
     sizes.each_position(grid, sampling, |sample, position, read| {
-        let dgrid = &mut dgrid[(sample * positions + position) * axes..][..axes];
+        let mut sums = [0.0; 3];
         for channel in sample * sizes.c..(sample + 1) * sizes.c {
             let dy = dy[channel * positions + position];
             for &(at, weight, slopes) in read {
-                dx[channel * len + at] += dy * weight;
+                dx[channel * len + at] += (dy * weight).as_f64();
                 let x = x[channel * len + at];
-                dgrid.iter_mut().zip(slopes).for_each(|(dgrid, slope)| *dgrid += dy * x * slope);
+                sums.iter_mut().zip(slopes).for_each(|(sum, slope)| *sum += (dy * x * slope).as_f64());
             }
         }
+        let dgrid = &mut dgrid[(sample * positions + position) * axes..][..axes];
+        dgrid.iter_mut().zip(sums).for_each(|(dgrid, sum)| *dgrid = R::of(sum));
     });
-    (dx, dgrid)
+    (dx.iter().map(|&dx| R::of(dx)).collect(), dgrid)
 }

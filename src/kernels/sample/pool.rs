@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use crate::kernels::{
     float::{Float, Real},
-    memory::{Pooled, uninit_vec, with_capacity},
+    memory::{Pooled, uninit_vec, with_capacity, zeros},
+    reduce::FEW,
     simd::{Body, vectorized},
 };
 
@@ -216,25 +217,69 @@ pub(crate) fn max_places(windows: &Windows, indices: &[u32]) -> Vec<i64> {
     indices.iter().enumerate().map(place).collect()
 }
 
-/// Adds each gradient to the element that was the largest. Overlapping windows are summed in the wide dtype and rounded once.
+/// Whether no element is in more than a [`FEW`] windows, whose gradients are then added up without losing digits.
+fn overlap_little(windows: &Windows) -> bool {
+    let most = |axis: &AxisWindows| {
+        let mut counts = vec![0usize; axis.input];
+        axis.ranges.iter().for_each(|range| counts[range.clone()].iter_mut().for_each(|count| *count += 1));
+        counts.into_iter().max().unwrap_or(0)
+    };
+    windows.iter().map(most).product::<usize>() <= FEW
+}
+
+/// Adds each gradient to the element that was the largest. Overlapping windows are summed in the wide dtype, many of them in f64,
+/// and rounded once.
 pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: &[u32], grad: &[T]) -> Pooled<T> {
-    let (len, outputs) = (in_volume(windows), out_volume(windows));
-    let mut out = uninit_vec(planes * len);
+    let outputs = out_volume(windows);
     if outputs == 0 {
-        out.fill(T::default());
-        return out;
+        return zeros(planes * in_volume(windows));
     }
     let (starts, offsets) = starts_and_offsets(windows);
-    let (mut wide, mut sums) = (Pooled::uninit(outputs), Pooled::uninit(len));
-    for (plane, indices) in indices.chunks_exact(outputs).enumerate().take(planes) {
+    spread(windows, planes, grad, MaxGradient { indices, starts: &starts, offsets: &offsets })
+}
+
+/// How the gradients of a plane are added to the sums of its elements.
+trait Spread {
+    fn add<R: Real, A: Real>(&self, plane: usize, grad: &[R], sums: &mut [A]);
+}
+
+/// The gradients of all planes, each element rounded once.
+fn spread<T: Float>(windows: &Windows, planes: usize, grad: &[T], how: impl Spread) -> Pooled<T> {
+    let (len, outputs) = (in_volume(windows), out_volume(windows));
+    let mut out = uninit_vec(planes * len);
+    let (mut wide, mut sums) = (Pooled::uninit(outputs), Pooled::<T::Wide>::uninit(len));
+    let mut sums64 = (!overlap_little(windows)).then(|| Pooled::<f64>::uninit(len));
+    for plane in 0..planes {
         T::widen_into(&grad[plane * outputs..(plane + 1) * outputs], &mut wide);
-        sums.fill(T::Wide::default());
-        for ((&start, &grad), &index) in starts.iter().zip(&*wide).zip(indices) {
-            sums[start + offsets[index as usize]] += grad;
+        match &mut sums64 {
+            None => {
+                sums.fill(T::Wide::default());
+                how.add(plane, &wide, &mut sums);
+            }
+            Some(sums64) => {
+                sums64.fill(0.0);
+                how.add(plane, &wide, sums64);
+                sums.iter_mut().zip(&**sums64).for_each(|(sum, &sum64)| *sum = T::Wide::of(sum64));
+            }
         }
         T::narrow_into(&sums, &mut out[plane * len..(plane + 1) * len]);
     }
     out
+}
+
+struct MaxGradient<'a> {
+    indices: &'a [u32],
+    starts: &'a [usize],
+    offsets: &'a [usize],
+}
+
+impl Spread for MaxGradient<'_> {
+    fn add<R: Real, A: Real>(&self, plane: usize, grad: &[R], sums: &mut [A]) {
+        let indices = &self.indices[plane * grad.len()..];
+        for ((&start, grad), &index) in self.starts.iter().zip(grad).zip(indices) {
+            sums[start + self.offsets[index as usize]] += A::of(grad.as_f64());
+        }
+    }
 }
 
 /// The sum of each window divided by its count, rounded once.
@@ -248,31 +293,34 @@ pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Po
         let mut values_left = values.iter_mut();
         for_each_window(windows, |[rd, rh, rw], count| {
             let Some(value) = values_left.next() else { return };
-            let mut sum = T::Wide::default();
+            let mut sum = 0.0;
             for d in rd.clone() {
                 for row in rh.clone() {
                     let start = (d * h.input + row) * w.input;
-                    sum += wide[start + rw.start..start + rw.end].iter().copied().sum();
+                    wide[start + rw.start..start + rw.end].iter().for_each(|x| sum += x.as_f64());
                 }
             }
-            *value = sum / T::Wide::of(count as f64);
+            *value = T::Wide::of(sum / count as f64);
         });
         T::narrow_into(&values, &mut out[plane * outputs..(plane + 1) * outputs]);
     }
     out
 }
 
-/// Spreads each gradient evenly over its window. Overlapping windows are summed in the wide dtype and rounded once.
+/// Spreads each gradient evenly over its window. Overlapping windows are summed as those of [`max_backward`].
 pub(crate) fn average_backward<T: Float>(windows: &Windows, planes: usize, grad: &[T]) -> Pooled<T> {
-    let [_, h, w] = windows;
-    let (len, outputs) = (in_volume(windows), out_volume(windows));
-    let (mut out, mut sums) = (uninit_vec(planes * len), Pooled::uninit(len));
-    for plane in 0..planes {
-        let mut grads = grad[plane * outputs..(plane + 1) * outputs].iter();
-        sums.fill(T::Wide::default());
-        for_each_window(windows, |[rd, rh, rw], count| {
-            let Some(grad) = grads.next() else { return };
-            let share = grad.widen() / T::Wide::of(count as f64);
+    spread(windows, planes, grad, AverageGradient(windows))
+}
+
+struct AverageGradient<'a>(&'a Windows);
+
+impl Spread for AverageGradient<'_> {
+    fn add<R: Real, A: Real>(&self, _plane: usize, grad: &[R], sums: &mut [A]) {
+        let [_, h, w] = self.0;
+        let mut grads = grad.iter();
+        for_each_window(self.0, |[rd, rh, rw], count| {
+            let Some(&grad) = grads.next() else { return };
+            let share = A::of((grad / R::of(count as f64)).as_f64());
             for d in rd.clone() {
                 for row in rh.clone() {
                     let start = (d * h.input + row) * w.input;
@@ -280,9 +328,7 @@ pub(crate) fn average_backward<T: Float>(windows: &Windows, planes: usize, grad:
                 }
             }
         });
-        T::narrow_into(&sums, &mut out[plane * len..(plane + 1) * len]);
     }
-    out
 }
 
 #[cfg(test)]

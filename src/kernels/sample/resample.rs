@@ -3,6 +3,7 @@
 use crate::kernels::{
     float::Real,
     memory::{Pooled, zeros},
+    reduce::FEW,
 };
 
 /// For each element of the result, the elements of the axis it is made of, with their weights.
@@ -23,8 +24,18 @@ pub(crate) fn resample<R: Real>(x: &[R], axis: ResampledAxis, taps: &Taps) -> Po
     out
 }
 
-/// The gradient of `x`, given that of the sums.
+/// The gradient of `x`, given that of the sums. Where an element takes part in many of these, it is added up in f64.
 pub(crate) fn resample_backward<R: Real>(dy: &[R], axis: ResampledAxis, taps: &Taps) -> Pooled<R> {
+    let mut counts = vec![0; axis.len];
+    taps.iter().flatten().for_each(|&(at, _)| counts[at] += 1);
+    if counts.iter().all(|&count| count <= FEW) {
+        return gathered(dy, axis, taps);
+    }
+    gathered::<R, f64>(dy, axis, taps).iter().map(|&dx| R::of(dx)).collect()
+}
+
+/// The gradient of `x`, added up in `A`.
+fn gathered<R: Real, A: Real>(dy: &[R], axis: ResampledAxis, taps: &Taps) -> Pooled<A> {
     let mut dx = zeros(axis.outer * axis.len * axis.inner);
     each_row(axis, taps, |from, to, weight: R| add(&mut dx[from..][..axis.inner], &dy[to..][..axis.inner], weight));
     dx
@@ -45,8 +56,8 @@ fn each_row<R: Real>(
     }
 }
 
-fn add<R: Real>(to: &mut [R], from: &[R], weight: R) {
+fn add<R: Real, A: Real>(to: &mut [A], from: &[R], weight: R) {
     for (to, &from) in to.iter_mut().zip(from) {
-        *to += from * weight;
+        *to += A::of((from * weight).as_f64());
     }
 }

@@ -16,4 +16,4 @@ pub(crate) use gradient::{Gradient, Multiplied, each};
 pub(crate) use pass::{MOMENTS, Moment, Pass, load_all};
 pub(crate) use stochastic::Stream;
 pub(crate) use storage::{Count, Kahan, Place, Rounded, Stochastic, Storage, Wide, WithMaster};
-pub(crate) use sums::{square_sums_of_columns, sum_by_parts};
+pub(crate) use sums::{square_sums_of_columns, squares_by_parts};

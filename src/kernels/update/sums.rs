@@ -4,25 +4,26 @@ use std::ops::Range;
 
 use crate::kernels::{
     float::Real,
+    reduce::Squares,
     simd::{Body, vectorized},
     threads::{self, Shared},
 };
 
-/// Calls `f` with each of the parts of `0..len` and of some slices of that length, and adds up what it returns, in the order of
-/// the parts.
-pub(crate) fn sum_by_parts<R: Real, const N: usize, const K: usize>(
+/// Calls `f` with each of the parts of `0..len` and of some slices of that length, and adds up the squares that it returns, in the
+/// order of the parts.
+pub(crate) fn squares_by_parts<R: Real, const N: usize, const K: usize>(
     len: usize,
     slices: [&mut [R]; N],
-    f: impl Fn(Range<usize>, [&mut [R]; N]) -> [f64; K] + Sync,
-) -> [f64; K] {
+    f: impl Fn(Range<usize>, [&mut [R]; N]) -> [Squares; K] + Sync,
+) -> [Squares; K] {
     assert!(slices.iter().all(|slice| slice.len() == len), "slices of one length");
     let slices = slices.map(|slice| Shared::new(slice));
-    let sums = threads::by_parts(&[len], [0.0; K], |_, range| {
+    let sums = threads::by_parts(&[len], [Squares::NONE; K], |_, range| {
         // SAFETY: parts do not overlap, and each goes to one thread.
         let parts = slices.map(|slice| unsafe { slice.part(range.start, range.len()) });
         f(range, parts)
     });
-    let mut total = [0.0; K];
+    let mut total = [Squares::NONE; K];
     for (_, sum) in sums {
         total.iter_mut().zip(sum).for_each(|(total, part)| *total += part);
     }
@@ -53,7 +54,7 @@ impl<R: Real> Body for AddSquares<'_, R> {
     #[inline(always)]
     fn run(self) {
         for (sum, x) in self.sums.iter_mut().zip(self.row) {
-            let x = x.to_f64().unwrap_or(f64::NAN);
+            let x = x.as_f64();
             *sum += x * x;
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::ops::{
     Reduction,
-    elementwise::{Path, pairwise::pairwise},
+    elementwise::{Path, pairwise::pairwise, unary::part},
 };
 use crate::{
     DType, Op, Tensor,
@@ -74,12 +74,14 @@ binary_ops! {
     /// origin is 0.
     atan2 Atan2 Varying Blocks |a, b| a.atan2(b), {
         let length = a.hypot(b);
-        if length == R::zero() { (R::zero(), R::zero()) } else { (b / length / length, -a / length / length) }
+        // Far out it is 0, but for an overflow that is that of a quotient of infinities.
+        let flat = length == R::zero() || length.is_infinite() && !(a.is_nan() || b.is_nan());
+        if flat { (R::zero(), R::zero()) } else { (b / length / length, -a / length / length) }
     }, None;
     /// `sqrt(a² + b²)` without overflow between. The gradient at the origin is 0.
     hypot Hypot Varying Blocks |a, b| a.hypot(b), {
         let length = a.hypot(b);
-        if length == R::zero() { (R::zero(), R::zero()) } else { (a / length, b / length) }
+        if length == R::zero() { (R::zero(), R::zero()) } else { (ratio(a, length, b), ratio(b, length, a)) }
     }, None;
     /// The remainder of `a / b` with the sign of `a`, of floating tensors (C's `fmod`).
     fmod Fmod Varying Blocks |a, b| a % b, (R::one(), -(a / b).trunc()), None;
@@ -87,16 +89,26 @@ binary_ops! {
     remainder Remainder Varying Blocks |a, b| {
         let rest = a % b;
         if rest != R::zero() && (rest < R::zero()) != (b < R::zero()) { rest + b } else { rest }
-    }, (R::one(), -(a / b).floor()), None;
+    }, {
+        // A quotient that vanishes is below 0 all the same where the signs differ.
+        let whole = (a / b).floor();
+        let below = whole == R::zero() && a != R::zero() && (a < R::zero()) != (b < R::zero());
+        (R::one(), if below { R::one() } else { -whole })
+    }, None;
+}
+
+/// `a / length` of the sides a and b, also where a is infinite; NaN where both are.
+fn ratio<R: Real>(a: R, length: R, b: R) -> R {
+    if a.is_infinite() && b.is_finite() { a.signum() } else { a / length }
 }
 
 /// d(a^b)/da; 0 for b = 0, also where a is 0.
 pub(in crate::ops) fn power_slope<R: Real>(a: R, b: R) -> R {
-    if b == R::zero() { R::zero() } else { b * a.powf(b - R::one()) }
+    if b == R::zero() { R::zero() } else { part(a.powf(b - R::one()), b) }
 }
 
 fn exponent_slope<R: Real>(a: R, b: R) -> R {
-    if a == R::zero() && b >= R::zero() { R::zero() } else { a.powf(b) * a.ln() }
+    if a == R::zero() && b >= R::zero() { R::zero() } else { part(a.powf(b), a.ln()) }
 }
 
 fn shares<R: Real>(first: bool, second: bool) -> (R, R) {
@@ -115,7 +127,10 @@ struct Lerp {
 impl Binary for Lerp {
     const CONSTANT_SLOPES: bool = true;
     fn value<R: Real>(self, a: R, b: R) -> R {
-        let weight = R::of(self.weight);
+        let (weight, rest) = (R::of(self.weight), R::of(1.0 - self.weight));
+        if !(b - a).is_finite() {
+            return part(rest, a) + part(weight, b);
+        }
         // From the nearer end, so that both ends are met exactly.
         if self.weight.abs() < 0.5 { a + weight * (b - a) } else { b - (b - a) * (R::one() - weight) }
     }

@@ -95,7 +95,8 @@ macro_rules! unary_ops {
     };
 }
 
-// Comparisons below are written so that NaN falls into the branch that keeps it, forward and backward.
+// Comparisons below are written so that NaN falls into the branch that keeps it, forward and backward. At infinity a function
+// has its limit, and so has its slope.
 unary_ops! {
     /// `max(x, 0)`, and -0 of -0; the slope at 0 is 0.
     relu Relu () Direct |x| if x < R::zero() { R::zero() } else { x },
@@ -103,7 +104,7 @@ unary_ops! {
     /// `min(max(x, 0), 6)`; the slope at 0 and 6 is 0.
     relu6 Relu6 () Blocks |x| between(x, R::zero(), R::of(6.0)), Output flat |y| inside(y, R::zero(), R::of(6.0));
     /// `x` where it is positive, `slope * x` elsewhere.
-    leaky_relu LeakyRelu (slope) Direct |x| if x <= R::zero() { slope * x } else { x },
+    leaky_relu LeakyRelu (slope) Direct |x| if x <= R::zero() { part(slope, x) } else { x },
         Input |x| if x <= R::zero() { slope } else { unit(x) };
     /// `x` where it is positive, `alpha * (exp(x) - 1)` elsewhere.
     elu Elu (alpha) Blocks |x| if x <= R::zero() { alpha * math::expm1(x) } else { x },
@@ -116,11 +117,12 @@ unary_ops! {
     celu Celu (alpha) Blocks |x| if x <= R::zero() { alpha * math::expm1(x / alpha) } else { x },
         Input |x| if x <= R::zero() { math::exp(x / alpha) } else { unit(x) };
     /// `x * Φ(x)` with the normal distribution's Φ, exact by the error function (Hendrycks, Gimpel 2016).
-    gelu Gelu () Direct |x| x * normal(x), Input |x| normal(x) + x * density(x);
+    gelu Gelu () Direct |x| raised(x) * normal(x), Input |x| normal(x) + bounded(x) * density(x);
     /// [`gelu`](Tensor::gelu) with Φ approximated by `(1 + tanh(sqrt(2/π) (x + 0.044715 x³))) / 2`.
-    gelu_tanh Gelu GeluTanh () Direct |x| x * normal_tanh(x).0, Input |x| { let (value, slope) = normal_tanh(x); value + x * slope };
+    gelu_tanh Gelu GeluTanh () Direct |x| raised(x) * normal_tanh(x).0,
+        Input |x| { let (value, slope) = normal_tanh(x); value + bounded(x) * slope };
     /// `x * sigmoid(x)`.
-    silu Silu () Blocks |x| x * sigmoid(x), Input |x| { let s = sigmoid(x); s + x * s * sigmoid(-x) };
+    silu Silu () Blocks |x| raised(x) * sigmoid(x), Input |x| { let s = sigmoid(x); s + bounded(x) * s * sigmoid(-x) };
     /// `1 / (1 + exp(-x))`.
     sigmoid Sigmoid () Blocks |x| sigmoid(x), Output |y| y * (R::one() - y);
     /// `tanh(x)`.
@@ -130,19 +132,20 @@ unary_ops! {
     /// `ln(sigmoid(x))`, without overflow.
     log_sigmoid LogSigmoid () Blocks |x| -softplus(-x), Input |x| sigmoid(-x);
     /// `x * tanh(softplus(x))` (Misra 2019).
-    mish Mish () Blocks |x| x * math::tanh(softplus(x)),
-        Input |x| { let t = math::tanh(softplus(x)); t + x * (R::one() - t * t) * sigmoid(x) };
+    mish Mish () Blocks |x| raised(x) * math::tanh(softplus(x)),
+        Input |x| { let t = math::tanh(softplus(x)); t + bounded(x) * (R::one() - t * t) * sigmoid(x) };
     /// `min(max(x + 3, 0), 6) / 6`; the slope at -3 and 3 is 0.
     hard_sigmoid HardSigmoid () Blocks |x| between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
         Input flat |x| inside(x, R::of(-3.0), R::of(3.0)) / R::of(6.0);
     /// `x * min(max(x + 3, 0), 6) / 6`; the slope is 0 at -3 and 1 at 3.
-    hard_swish HardSwish () Blocks |x| x * between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
+    hard_swish HardSwish () Blocks
+        |x| if x >= R::of(3.0) { x } else { raised(x) * between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0) },
         Input flat |x| if x <= R::of(-3.0) { R::zero() } else if x >= R::of(3.0) { R::one() }
             else { (R::of(2.0) * x + R::of(3.0)) / R::of(6.0) };
     /// `min(max(x, -1), 1)`; the slope at -1 and 1 is 0.
     hard_tanh HardTanh () Blocks |x| between(x, -R::one(), R::one()), Output flat |y| inside(y, -R::one(), R::one());
     /// `x / (1 + |x|)`.
-    softsign Softsign () Blocks |x| x / (R::one() + x.abs()), Input |x| { let d = R::one() + x.abs(); (d * d).recip() };
+    softsign Softsign () Blocks |x| { let x = bounded(x); x / (R::one() + x.abs()) }, Input |x| { let d = R::one() + x.abs(); (d * d).recip() };
     /// `x - tanh(x)`.
     tanh_shrink TanhShrink () Blocks |x| tanh_shrink(x), Input |x| { let t = math::tanh(x); t * t };
     /// `x` moved towards 0 by `lambda`, and 0 where it is no further away than that; the slope there is 0.
@@ -157,7 +160,7 @@ unary_ops! {
     /// The logarithm to base 2.
     log2 Log2 () Blocks |x| x.log2(), Input |x| (x * R::of(std::f64::consts::LN_2)).recip();
     /// The logarithm to base 10.
-    log10 Log10 () Blocks |x| x.log10(), Input |x| (x * R::of(std::f64::consts::LN_10)).recip();
+    log10 Log10 () Blocks |x| x.log10(), Input |x| R::of(std::f64::consts::LOG10_E) / x;
     /// `ln(1 + x)`, accurate near 0.
     log1p Log1p () Blocks |x| x.ln_1p(), Input |x| (x + R::one()).recip();
     /// The square root; NaN below 0. The slope at 0 is infinite.
@@ -272,6 +275,21 @@ fn between<R: Real>(x: R, low: R, high: R) -> R {
     }
 }
 
+/// x, but the least finite number where it is minus infinity: what falls faster than x grows is then 0, and not NaN, times it.
+fn raised<R: Real>(x: R) -> R {
+    if x < R::min_value() { R::min_value() } else { x }
+}
+
+/// x, but the nearest finite number where it is infinite.
+pub(in crate::ops) fn bounded<R: Real>(x: R) -> R {
+    between(x, R::min_value(), R::max_value())
+}
+
+/// A part of x, and none of an infinite one, too, where the part is 0.
+pub(in crate::ops) fn part<R: Real>(part: R, x: R) -> R {
+    part * if part == R::zero() { bounded(x) } else { x }
+}
+
 /// 1 strictly between the bounds, else 0.
 fn inside<R: Real>(x: R, low: R, high: R) -> R {
     if x <= low || x >= high { R::zero() } else { unit(x) }
@@ -293,7 +311,7 @@ fn tanh_shrink<R: Real>(x: R) -> R {
         -21_844.0 / 6_081_075.0,
         929_569.0 / 638_512_875.0,
     ];
-    let wide = x.to_f64().unwrap_or(f64::NAN);
+    let wide = x.as_f64();
     if wide.abs() < 0.1 {
         let square = wide * wide;
         return R::of(SERIES.iter().rev().fold(0.0, |sum, term| sum * square + term) * square * wide);
@@ -304,7 +322,7 @@ fn tanh_shrink<R: Real>(x: R) -> R {
 /// The inverse of the error function, computed in f64: Winitzki's approximation ("A handy approximation for the error
 /// function and its inverse", 2008; good to 0.002), and three of Halley's steps, each of which triples the digits.
 fn erfinv<R: Real>(x: R) -> R {
-    let wide = x.to_f64().unwrap_or(f64::NAN);
+    let wide = x.as_f64();
     let a = wide.abs();
     if a.is_nan() || a >= 1.0 {
         return if a == 1.0 { x / R::zero() } else { R::nan() };

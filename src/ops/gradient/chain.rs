@@ -33,6 +33,11 @@ impl Chain {
         self.then(|x| f(&x, &other.0?))
     }
 
+    /// `sqrt(self² + other²)`.
+    pub fn hypot(self, other: Chain) -> Chain {
+        self.with(other, Tensor::hypot)
+    }
+
     fn number(&self, number: f64) -> Chain {
         self.clone().then(|x| Ok(Tensor::scalar(number, x.dtype())))
     }

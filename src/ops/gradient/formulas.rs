@@ -24,8 +24,18 @@ pub(super) fn formula(op: Op) -> Option<Formula> {
         Op::Min => |of, x| reduced(of, &x[0], |axes| chosen(&x[0], &x[0].detach().min(axes, true)?, axes)),
         Op::Prod => |of, x| reduced(of, &x[0], |axes| product(&x[0], axes)),
         Op::CumProd => running_product,
-        Op::Var => |of, x| reduced(of, &x[0], |axes| variance(of, &x[0], axes)),
-        Op::Std => |of, x| reduced(of, &x[0], |axes| root(&variance(of, &x[0], axes)?)),
+        Op::Var => |of, x| {
+            reduced(of, &x[0], |axes| {
+                let [variance, size] = variance(of, &x[0], axes)?;
+                variance.mul(&size)?.mul(&size)
+            })
+        },
+        Op::Std => |of, x| {
+            reduced(of, &x[0], |axes| {
+                let [variance, size] = variance(of, &x[0], axes)?;
+                root(&variance)?.mul(&size)
+            })
+        },
         Op::Norm => |of, x| reduced(of, &x[0], |axes| norm(&x[0], of.get("p")?, axes)),
         Op::Prelu => prelu,
         Op::BatchNorm => batch_norm,
@@ -104,14 +114,27 @@ fn running_product(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor>
     Ok(x)
 }
 
-fn variance(attributes: &Attributes, x: &Tensor, axes: &[isize]) -> Result<Tensor> {
+/// The variance of x divided by a number, and that number, so that no square leaves the range.
+fn variance(attributes: &Attributes, x: &Tensor, axes: &[isize]) -> Result<[Tensor; 2]> {
     let terms: usize = axes.iter().map(|&axis| x.shape()[axis as usize]).product();
     let freedom = terms.saturating_sub(attributes.get("correction")?);
+    let size = size(x, axes, 0.0)?;
+    let x = x.div(&size)?;
     // Of a scalar there is one term, and no axis to name.
-    let centered = if axes.is_empty() { x.sub(x)? } else { x.sub(&x.mean(axes, true)?)? };
+    let centered = if axes.is_empty() { x.sub(&x)? } else { x.sub(&x.mean(axes, true)?)? };
     let squares = centered.square()?;
     let sum = if axes.is_empty() { squares } else { squares.sum(axes, true)? };
-    sum / freedom as f64
+    Ok([(sum / freedom as f64)?, size])
+}
+
+/// The largest |x|, but no less than `least`, and 1 where that is 0: a constant, by which numbers are divided before they are
+/// squared.
+fn size(x: &Tensor, axes: &[isize], least: f64) -> Result<Tensor> {
+    let lengths = x.detach().abs()?;
+    let largest = if axes.is_empty() || x.is_empty() { lengths } else { lengths.max(axes, true)? };
+    let largest = of(&largest).then(|x| x.clamp(least, f64::INFINITY));
+    let positive = largest.above(0.0);
+    largest.or(&positive, 1.0).done()
 }
 
 /// The square root, whose slope is taken as 0 at 0.
@@ -172,11 +195,14 @@ fn scaled(y: Tensor, [gamma, beta]: [Option<&Tensor>; 2], shape: &[usize]) -> Re
     beta.map_or(Ok(y.clone()), |beta| y.add(&beta.reshape(&shape)?))
 }
 
-/// `(x - mean) / sqrt(var + eps)` along axes.
-fn normalized(attributes: &Attributes, x: &Tensor, axes: &[isize]) -> Result<Tensor> {
-    let centered = x.sub(&x.mean(axes, true)?)?;
-    let variance = centered.square()?.mean(axes, true)?;
-    centered.mul(&(variance + attributes.get::<f64>("eps")?)?.rsqrt()?)
+/// `(x - mean) / sqrt(var + eps)` along axes, or `x / sqrt(mean square + eps)`; all is divided by the [size](size) of x first.
+fn normalized(attributes: &Attributes, x: &Tensor, axes: &[isize], centered: bool) -> Result<Tensor> {
+    let least = attributes.get::<f64>("eps")?.sqrt();
+    let size = size(x, axes, least)?;
+    let x = x.div(&size)?;
+    let x = if centered { x.sub(&x.mean(axes, true)?)? } else { x };
+    let eps = (size.reciprocal()? * least)?.square()?;
+    x.mul(&x.square()?.mean(axes, true)?.add(&eps)?.rsqrt()?)
 }
 
 /// The shape of `[c]` beside `[n, c, ...]`.
@@ -190,7 +216,7 @@ fn batch_norm(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
     let (x, shape) = (&inputs[0], of_channels(&inputs[0]));
     if attributes.has("training") {
         let axes: Vec<isize> = (0..x.rank() as isize).filter(|&axis| axis != 1).collect();
-        return scaled(normalized(attributes, x, &axes)?, parameters(attributes, &inputs[1..])?, &shape);
+        return scaled(normalized(attributes, x, &axes, true)?, parameters(attributes, &inputs[1..])?, &shape);
     }
     let (mean, var) = (inputs[1].reshape(&shape)?, inputs[2].reshape(&shape)?);
     let y = x.sub(&mean)?.mul(&(var + attributes.get::<f64>("eps")?)?.rsqrt()?)?;
@@ -200,20 +226,19 @@ fn batch_norm(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
 fn layer_norm(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
     let shape: Vec<usize> = attributes.get("normalized_shape")?;
     let axes: Vec<isize> = (1..=shape.len() as isize).map(|axis| -axis).collect();
-    scaled(normalized(attributes, &inputs[0], &axes)?, parameters(attributes, &inputs[1..])?, &shape)
+    scaled(normalized(attributes, &inputs[0], &axes, true)?, parameters(attributes, &inputs[1..])?, &shape)
 }
 
 fn groups_norm(attributes: &Attributes, inputs: &[Tensor], groups: usize) -> Result<Tensor> {
     let x = &inputs[0];
     let (n, each) = (x.shape()[0], x.shape()[1..].iter().product::<usize>() / groups.max(1));
-    let y = normalized(attributes, &x.reshape(&[n, groups, each])?, &[2])?;
+    let y = normalized(attributes, &x.reshape(&[n, groups, each])?, &[2], true)?;
     scaled(y.reshape(x.shape())?, parameters(attributes, &inputs[1..])?, &of_channels(x))
 }
 
 fn rms_norm(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
     let x = &inputs[0];
-    let length = (x.square()?.mean(&[-1], true)? + attributes.get::<f64>("eps")?)?.rsqrt()?;
-    scaled(x.mul(&length)?, parameters(attributes, &inputs[1..])?, &x.shape()[x.rank() - 1..])
+    scaled(normalized(attributes, x, &[-1], false)?, parameters(attributes, &inputs[1..])?, &x.shape()[x.rank() - 1..])
 }
 
 fn attention(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {

@@ -57,10 +57,10 @@ pub(super) fn slope(op: Op) -> Option<Slope> {
         TanhShrink => of1!(|x| x.tanh().square()),
         Softplus => of1!(|x| x.sigmoid()),
         LogSigmoid => of1!(|x| (-x).sigmoid()),
-        Silu => of1!(|x| x.clone().sigmoid() * (1.0 + x.clone() * (-x).sigmoid())),
+        Silu => of1!(|x| x.clone().sigmoid() * (1.0 + near(&x) * (-x).sigmoid())),
         Mish => of1!(|x| {
             let t = x.clone().softplus().tanh();
-            t.clone() + x.clone() * (1.0 - t.square()) * x.sigmoid()
+            t.clone() + near(&x) * (1.0 - t.square()) * x.sigmoid()
         }),
         Gelu => Slope::Of1(|attributes, x| Ok(if attributes.has("form") { gelu_tanh(x) } else { gelu(x) })),
         Softsign => of1!(|x| (1.0 + x.abs()).square().reciprocal()),
@@ -105,14 +105,11 @@ pub(super) fn slope(op: Op) -> Option<Slope> {
         Fmod => Slope::Of2(|a, b| [1.0 + a.fixed() * 0.0, -(a / b).trunc()]),
         Remainder => Slope::Of2(|a, b| [1.0 + a.fixed() * 0.0, -(a / b).floor()]),
         Atan2 => Slope::Of2(|a, b| {
-            let square = a.clone().square() + b.clone().square();
-            let origin = 1.0 - square.is(0.0);
-            let square = square.or(&origin, 1.0);
-            [b / square.clone(), -(a / square)]
+            let length = length(&a, &b);
+            [b / length.clone() / length.clone(), -(a / length.clone() / length)]
         }),
         Hypot => Slope::Of2(|a, b| {
-            let square = a.clone().square() + b.clone().square();
-            let length = square.clone().or(&(1.0 - square.is(0.0)), 1.0).sqrt();
+            let length = length(&a, &b);
             [a / length.clone(), b / length]
         }),
         _ => return None,
@@ -168,6 +165,11 @@ fn below(x: &Chain) -> Chain {
     1.0 - x.above(0.0)
 }
 
+/// x between bounds beyond which the exponentials that it is multiplied with are 0, so that their product is 0 at infinity.
+fn near(x: &Chain) -> Chain {
+    x.clone().then(|x| x.clamp(-1e4, 1e4))
+}
+
 /// x where it is negative, else 0, so that no exponential of it overflows.
 fn negative(x: &Chain) -> Chain {
     x.clone().or(&below(x), 0.0)
@@ -179,20 +181,27 @@ fn shares(difference: Chain) -> [Chain; 2] {
     [0.5 + 0.5 * sign.clone(), 0.5 - 0.5 * sign]
 }
 
+/// The length of the hypotenuse, and 1 where that is 0.
+fn length(a: &Chain, b: &Chain) -> Chain {
+    let length = a.clone().hypot(b.clone());
+    let positive = length.above(0.0);
+    length.or(&positive, 1.0)
+}
+
 /// `Φ(x) + x φ(x)`.
 fn gelu(x: Chain) -> Chain {
     let value = 0.5 * (-x.clone() * FRAC_1_SQRT_2).then(|x| x.erfc());
-    let density = 0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2 * (-0.5 * x.clone().square()).exp();
-    value + x * density
+    let density = 0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2 * (-0.5 * near(&x).square()).exp();
+    value + near(&x) * density
 }
 
 /// The same with the approximation of `Φ` by a sigmoid of a cubic.
 fn gelu_tanh(x: Chain) -> Chain {
     let scale = 2.0 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
     // Beyond these bounds the value is 0 or 1 and the slope 0.
-    let near = x.clone().then(|x| x.clamp(-100.0, 100.0));
-    let cubic = scale * (near.clone() + 0.044715 * near.clone() * near.clone().square());
+    let inner = x.clone().then(|x| x.clamp(-100.0, 100.0));
+    let cubic = scale * (inner.clone() + 0.044715 * inner.clone() * inner.clone().square());
     let value = cubic.clone().sigmoid();
-    let slope = value.clone() * (-cubic).sigmoid() * scale * (1.0 + 3.0 * 0.044715 * near.square());
-    value + x * slope
+    let slope = value.clone() * (-cubic).sigmoid() * scale * (1.0 + 3.0 * 0.044715 * inner.square());
+    value + near(&x) * slope
 }

@@ -1,5 +1,4 @@
-//! Picking elements by integer indices. Gradients are added up in f32 where an element was picked more than once, and
-//! rounded once.
+//! Picking elements by integer indices. Gradients are added up where an element was picked more than once, and rounded once.
 
 use crate::ops::{by_float, dispatch, elements, index::shape::axis_at, spatial::windows::checked_shape};
 use crate::{
@@ -8,6 +7,7 @@ use crate::{
     kernels::{
         float::Float,
         memory::{Pooled, with_capacity, zeros},
+        reduce,
     },
     tensor::{Array, Forward, Stored, recording::attributes, with_array},
 };
@@ -36,12 +36,8 @@ pub(in crate::ops) fn picked(x: &Tensor, at: &[usize], run: usize, shape: &[usiz
 
 fn scattered(grad: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
     fn go<T: Stored + Float>(grad: &Tensor, at: &[usize], run: usize, len: usize) -> Pooled<T> {
-        let grad = elements::<T>(grad);
         let mut sums = zeros(len);
-        for (n, i) in at.iter().enumerate() {
-            let to = sums[i * run..(i + 1) * run].iter_mut();
-            to.zip(&grad[n * run..(n + 1) * run]).for_each(|(sum, grad)| *sum += grad.widen());
-        }
+        reduce::add_runs(&mut sums, at, run, &elements::<T>(grad));
         T::narrow_vec(sums)
     }
     by_float!(grad, T => Array::from_vec(go::<T>(grad, at, run, shape.iter().product()), shape))

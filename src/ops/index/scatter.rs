@@ -1,4 +1,4 @@
-//! Putting elements at integer indices. Sums are kept in f32 and rounded once.
+//! Putting elements at integer indices. Sums are rounded once.
 
 use crate::ops::{
     by_float, dispatch, elements,
@@ -12,6 +12,7 @@ use crate::{
     kernels::{
         float::Float,
         memory::{self, Elements, Pooled},
+        reduce,
     },
     tensor::{Array, Forward, Stored, recording::attributes, with_array},
 };
@@ -20,11 +21,7 @@ use crate::{
 fn added(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Result<Array> {
     fn go<T: Stored + Float>(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Pooled<T> {
         let mut sums = T::widen_slice(&elements::<T>(x)).into_buffer();
-        let values = elements::<T>(values);
-        for (n, i) in at.iter().enumerate() {
-            let to = sums[i * run..(i + 1) * run].iter_mut();
-            to.zip(&values[n * run..(n + 1) * run]).for_each(|(sum, value)| *sum += value.widen());
-        }
+        reduce::add_runs(&mut sums, at, run, &elements::<T>(values));
         T::narrow_vec(sums)
     }
     by_float!(x, T => Array::from_vec(go::<T>(x, values, at, run), x.shape()))

@@ -5,9 +5,9 @@ use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::{
-        float::Float,
+        float::{Float, Real},
         gemm::{Added, Gemm, Layout, Products, products},
-        memory::{Pooled, uninit_vec, zeros},
+        memory::{Pooled, uninit_vec},
         reduce,
     },
     tensor::{Array, Forward, Stored},
@@ -20,12 +20,12 @@ pub(in crate::ops) fn channel_sums(x: &Tensor, (outer, channels, inner): (usize,
         if inner == 1 {
             return T::narrow_vec(reduce::sum_middle::<T>(&x, 1, outer, channels));
         }
-        let (mut sums, mut wide) = (zeros(channels), Pooled::uninit(inner));
+        let (mut sums, mut wide) = (vec![0.0; channels], Pooled::uninit(inner));
         for (i, x) in x.chunks_exact(inner.max(1)).enumerate() {
             T::widen_into(x, &mut wide);
-            sums[i % channels] += reduce::sum(&wide);
+            sums[i % channels] += reduce::sum(&wide).as_f64();
         }
-        T::narrow_vec(sums)
+        sums.into_iter().map(|sum| T::narrow(T::Wide::of(sum))).collect()
     }
     by_float!(x, T => Array::from_vec(go::<T>(x, outer, channels, inner), &[channels]))
 }

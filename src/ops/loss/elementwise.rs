@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::{
     elementwise::pairwise::pairwise,
-    elementwise::unary::{sign, softplus},
+    elementwise::unary::{part, sign, softplus},
 };
 use crate::{
     Op, Tensor,
@@ -61,12 +61,13 @@ macro_rules! losses {
 
 losses! {
     /// `(x - target)²`.
-    mse_loss MseLoss |x, t| (x - t) * (x - t), (R::of(2.0) * (x - t), R::of(2.0) * (t - x));
-    /// `|x - target|`; the slope at 0 is 0.
-    l1_loss L1Loss |x, t| (x - t).abs(), (sign(x - t), sign(t - x));
+    mse_loss MseLoss |x, t| difference(x, t) * difference(x, t), (R::of(2.0) * difference(x, t), R::of(2.0) * difference(t, x));
+    /// `|x - target|`; the slope at 0 is 0. Here and in the losses like it, equal infinities do not differ.
+    l1_loss L1Loss |x, t| difference(x, t).abs(), (sign(difference(x, t)), sign(difference(t, x)));
     /// The cross entropy of `sigmoid(x)` and the probability `target`, without overflow:
     /// `ln(1 + exp(x)) - target * x`.
-    bce_with_logits BceWithLogits |x, t| softplus(x) - t * x, (sigmoid(x) - t, -x);
+    bce_with_logits BceWithLogits |x, t| if x.is_infinite() { part(if x > R::zero() { R::one() - t } else { t }, x.abs()) }
+        else { softplus(x) - t * x }, (sigmoid(x) - t, -x);
     /// The divergence of the distribution whose *logarithms* are `x` from the probabilities `target`:
     /// `target * (ln(target) - x)`, which is 0 for a target of 0; there the slope of the target is taken as 0, too.
     ///
@@ -80,7 +81,21 @@ losses! {
     binary_cross_entropy BinaryCrossEntropy |x, t| -t * least_log(x) - (R::one() - t) * least_log(R::one() - x),
         ((x - t) / ((R::one() - x) * x).max(R::of(1e-12)), least_log(R::one() - x) - least_log(x));
     /// `ln(1 + exp(-target * x))` for targets of -1 and 1, without overflow.
-    soft_margin_loss SoftMarginLoss |x, t| softplus(-t * x), (-t * sigmoid(-t * x), -x * sigmoid(-t * x));
+    soft_margin_loss SoftMarginLoss |x, t| softplus(part(-t, x)), {
+        let slope = sigmoid(part(-t, x));
+        (-t * slope, part(slope, -x))
+    };
+}
+
+/// `x - t`, and 0 of two that are equal, infinities as well.
+fn difference<R: Real>(x: R, t: R) -> R {
+    if x == t { R::zero() } else { x - t }
+}
+
+/// `d² / (2 by)`, also where the square leaves the range.
+fn half_square_over<R: Real>(d: R, by: R) -> R {
+    let square = R::of(0.5) * d * d;
+    if square.is_normal() { square / by } else { R::of(0.5) * d * (d / by) }
 }
 
 /// `ln(x)`, at least -100.
@@ -96,11 +111,11 @@ struct SmoothL1 {
 
 impl Binary for SmoothL1 {
     fn value<R: Real>(self, x: R, t: R) -> R {
-        let (d, beta) = ((x - t).abs(), R::of(self.beta));
-        if d < beta { R::of(0.5) * d * d / beta } else { d - R::of(0.5) * beta }
+        let (d, beta) = (difference(x, t).abs(), R::of(self.beta));
+        if d < beta { half_square_over(d, beta) } else { d - R::of(0.5) * beta }
     }
     fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
-        let (d, beta) = (x - t, R::of(self.beta));
+        let (d, beta) = (difference(x, t), R::of(self.beta));
         let slope = if d.abs() < beta { d / beta } else { sign(d) };
         (slope, -slope)
     }
@@ -127,11 +142,11 @@ struct Huber {
 
 impl Binary for Huber {
     fn value<R: Real>(self, x: R, t: R) -> R {
-        let (d, delta, half) = ((x - t).abs(), R::of(self.delta), R::of(0.5));
+        let (d, delta, half) = (difference(x, t).abs(), R::of(self.delta), R::of(0.5));
         if d <= delta { half * d * d } else { delta * (d - half * delta) }
     }
     fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
-        let (d, delta) = (x - t, R::of(self.delta));
+        let (d, delta) = (difference(x, t), R::of(self.delta));
         let slope = if d.abs() <= delta { d } else { delta * sign(d) };
         (slope, -slope)
     }
@@ -147,7 +162,14 @@ const LEAST_RATE: f64 = 1e-8;
 
 impl Binary for PoissonNll {
     fn value<R: Real>(self, x: R, t: R) -> R {
-        if self.log_input { math::exp(x) - t * x } else { x - t * (x + R::of(LEAST_RATE)).ln() }
+        // Far out the first term outgrows the second.
+        if x == R::infinity() && t.is_finite() {
+            x
+        } else if self.log_input {
+            math::exp(x) - part(t, x)
+        } else {
+            x - t * (x + R::of(LEAST_RATE)).ln()
+        }
     }
     fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
         match self.log_input {

@@ -57,7 +57,9 @@ impl Tensor {
             broadcast_shape(&broadcast_shape(inputs[0].shape(), inputs[1].shape())?, inputs[2].shape())?;
             Ok(move |x: &[Tensor]| {
                 let var = x[2].clamp(eps, f64::INFINITY)?;
-                let losses = var.log()?.add(&x[0].sub(&x[1])?.square()?.div(&var)?)? * 0.5;
+                let difference = x[0].sub(&x[1])?;
+                // In this order no square leaves the range.
+                let losses = var.log()?.add(&difference.div(&var)?.mul(&difference)?)? * 0.5;
                 reduced(losses?, reduction)
             })
         })
@@ -223,7 +225,10 @@ impl Tensor {
                 // [samples, right, wrong]
                 let behind = rows.unsqueeze(1)?.sub(&rows.unsqueeze(2)?)? + 1.0;
                 let pairs = right.unsqueeze(2)?.mul(&wrong.unsqueeze(1)?)?;
-                let losses = (behind?.relu()?.mul(&pairs)?.sum(&[1, 2], false)? / classes as f64)?;
+                // The difference of two right scores may be NaN, and does not count.
+                let zero = Tensor::zeros(&[], rows.dtype());
+                let behind = pairs.gt(&zero)?.select(&behind?, &zero)?;
+                let losses = (behind.relu()?.mul(&pairs)?.sum(&[1, 2], false)? / classes as f64)?;
                 reduced(if x[0].rank() == 1 { losses.squeeze(0)? } else { losses }, reduction)
             })
         })
@@ -238,7 +243,13 @@ impl Tensor {
     pub fn multilabel_soft_margin_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         one_shape(&[self.clone(), target.clone()]).map_err(|e| e.in_op("multilabel_soft_margin_loss"))?;
         let other = Tensor::ones(&[], target.dtype()).sub(target)?;
-        let losses = target.mul(&self.log_sigmoid()?)?.add(&other.mul(&self.neg()?.log_sigmoid()?)?)?.neg()?;
+        let part = |target: &Tensor, log: Tensor| {
+            // A target of 0 costs nothing, even where the logarithm is minus infinity.
+            let zero = |x: &Tensor| Tensor::zeros(&[], x.dtype());
+            let counts = log.is_finite()?.logical_or(&target.ne(&zero(target))?)?;
+            target.mul(&counts.select(&log, &zero(&log))?)
+        };
+        let losses = part(target, self.log_sigmoid()?)?.add(&part(&other, self.neg()?.log_sigmoid()?)?)?.neg()?;
         let classes = self.shape().last().copied().unwrap_or(1);
         reduced((losses.sum(&[-1], false)? / classes as f64)?, reduction)
     }

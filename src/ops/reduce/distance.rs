@@ -5,8 +5,9 @@ use crate::ops::{
     spatial::windows::checked_shape,
 };
 use crate::{
-    Op, Tensor,
+    DType, Op, Tensor,
     error::{Error, Result},
+    precision::{self, Frame},
     tensor::recording::attributes,
 };
 
@@ -175,12 +176,20 @@ impl Tensor {
     }
 
     /// Each vector along an axis divided by its p-norm, which counts as no less than `eps`. Written with ops that lists
-    /// know: a region may take the norm in f32.
+    /// know: a region may take the norm in f32. Where it is low, it is not rounded before the division, so it cannot overflow.
     ///
     /// # Errors
     /// As [`norm`](Tensor::norm).
     pub fn normalize(&self, p: f64, axis: isize, eps: f64) -> Result<Tensor> {
-        self.div(&self.norm(p, &[axis], true)?.clamp(eps, f64::INFINITY)?)
+        let divided = |x: &Tensor| x.div(&x.norm(p, &[axis], true)?.clamp(eps, f64::INFINITY)?);
+        let norm = precision::result_of(Op::Norm, &[self.dtype()])?;
+        let result = precision::result_of(Op::Div, &[self.dtype(), precision::result_of(Op::Clamp, &[norm])?])?;
+        if !norm.is_low() {
+            return divided(self);
+        }
+        let low = self.cast(norm);
+        let _off = precision::enter(Frame::Off);
+        Ok(divided(&low.cast(DType::F32))?.cast(result))
     }
 }
 

@@ -197,7 +197,7 @@ impl Tensor {
         along(op, self, axes, keep_dims, Extreme { largest })
     }
 
-    /// The product along the axes; 1 of no elements. The gradient is right also where elements are 0.
+    /// The product along the axes, in f64, rounded once; 1 of no elements. The gradient is right also where elements are 0.
     ///
     /// # Errors
     /// As [`mean`](Tensor::mean).
@@ -225,8 +225,8 @@ impl Tensor {
         along(Op::Std, self, axes, keep_dims, Deviation(Variance { correction }))
     }
 
-    /// The p-norm along the axes: `(sum |x|^p)^(1/p)`, the largest `|x|` for infinite p. The gradient is 0 where the norm
-    /// is 0; ties of the infinite norm share it equally.
+    /// The p-norm along the axes: `(sum |x|^p)^(1/p)`, the largest `|x|` for infinite p, also where a power leaves the range. The
+    /// gradient is 0 where the norm is 0; ties of the infinite norm share it equally.
     ///
     /// # Errors
     /// As [`mean`](Tensor::mean); [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0.
@@ -238,7 +238,7 @@ impl Tensor {
         along(Op::Norm, self, axes, keep_dims, PNorm { p })
     }
 
-    /// The sums of the first 1, 2, ... elements along an axis.
+    /// The sums of the first 1, 2, ... elements along an axis, accumulated in f64, each rounded once.
     ///
     /// # Errors
     /// As [`mean`](Tensor::mean).

@@ -1,0 +1,140 @@
+//! Squares that leave the range of their type, although lengths and deviations made of them do not.
+//!
+//! A sum of squares is taken as it comes first. Only where it is infinite, or so small that squares lost digits, it is taken again
+//! of the numbers divided by a power of two, which changes no digit.
+
+use std::borrow::Cow;
+
+use super::sum::{sum, sum_of};
+use crate::kernels::{float::Real, simd::vectorized};
+
+/// Whether a sum of so many squares has all its digits: it is finite, and what squares may have lost below the least normal
+/// number does not count beside it.
+pub(crate) fn keeps_digits<R: Real>(sum: R, terms: usize) -> bool {
+    sum.is_finite() && sum >= R::min_positive_value() * R::of(terms as f64)
+}
+
+/// The largest power of two that is not above a positive number, but 2^-1022 at least.
+pub(crate) fn power_below<R: Real>(x: R) -> R {
+    R::of(f64::from_bits(x.as_f64().to_bits() & f64::INFINITY.to_bits()).max(f64::MIN_POSITIVE))
+}
+
+/// The power of two of the largest of these numbers; none where all are 0 or one is infinite.
+pub(crate) fn magnitude<R: Real>(x: &[R]) -> Option<R> {
+    let largest = x.iter().fold(R::zero(), |largest, x| if x.abs() > largest { x.abs() } else { largest });
+    (largest > R::zero() && largest.is_finite()).then(|| power_below(largest))
+}
+
+/// The mean, also where the sum is out of range.
+pub(crate) fn mean<R: Real>(x: &[R]) -> R {
+    let len = R::of(x.len() as f64);
+    let mean = sum(x) / len;
+    match magnitude_unless(mean.is_finite(), x) {
+        Some(scale) => sum(&x.iter().map(|&x| x / scale).collect::<Vec<R>>()) / len * scale,
+        None => mean,
+    }
+}
+
+fn magnitude_unless<R: Real>(right: bool, x: &[R]) -> Option<R> {
+    if right { None } else { magnitude(x) }
+}
+
+/// The sum of squares that `squares` takes of some numbers, or where that does not [keep its digits](keeps_digits), of these
+/// numbers divided by a power of two. Returns the numbers of which it is, the power (else 1) and the sum.
+pub(crate) fn in_range<R: Real>(x: &[R], squares: impl Fn(&[R]) -> R) -> (Cow<'_, [R]>, R, R) {
+    let sum = squares(x);
+    if let Some(scale) = magnitude_unless(keeps_digits(sum, x.len()), x) {
+        let x: Vec<R> = x.iter().map(|&x| x / scale).collect();
+        let sum = squares(&x);
+        return (x.into(), scale, sum);
+    }
+    (x.into(), R::one(), sum)
+}
+
+/// A sum of squares: `sum * scale²`. The scale is a power of two, and 1 where squares keep their digits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Squares {
+    sum: f64,
+    scale: f64,
+}
+
+impl Squares {
+    /// None yet.
+    pub const NONE: Squares = Squares { sum: 0.0, scale: 1.0 };
+
+    /// Those of some numbers.
+    pub fn of<R: Real>(x: &[R]) -> Squares {
+        let (_, scale, sum) = in_range(x, |x| vectorized(|| sum_of([x], |[x]| x * x)));
+        Squares { sum: sum.as_f64(), scale: scale.as_f64() }
+    }
+
+    /// A sum of so many squares as it came, or those of the numbers where it does not keep its digits.
+    pub fn or<R: Real>(sum: R, terms: usize, numbers: impl FnOnce() -> Vec<R>) -> Squares {
+        if keeps_digits(sum, terms) { Squares { sum: sum.as_f64(), scale: 1.0 } } else { Squares::of(&numbers()) }
+    }
+
+    /// The root of the sum.
+    pub fn root(self) -> f64 {
+        self.sum.sqrt() * self.scale
+    }
+
+    /// The mean of so many squares.
+    pub fn mean(self, terms: usize) -> f64 {
+        self.sum / terms as f64 * self.scale * self.scale
+    }
+
+    /// The root of the mean of so many squares.
+    pub fn root_mean(self, terms: usize) -> f64 {
+        (self.sum / terms as f64).sqrt() * self.scale
+    }
+}
+
+impl std::ops::AddAssign for Squares {
+    fn add_assign(&mut self, other: Squares) {
+        if !(self.sum + other.sum).is_finite() {
+            *self = Squares { sum: self.sum + other.sum, scale: 1.0 };
+        } else if self.sum == 0.0 {
+            *self = other;
+        } else if other.sum != 0.0 {
+            let scale = self.scale.max(other.scale);
+            let at_scale = |x: Squares| x.sum * (x.scale / scale) * (x.scale / scale);
+            *self = Squares { sum: at_scale(*self) + at_scale(other), scale };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_power_of_two_is_exact_at_every_size() {
+        for (x, power) in
+            [(1f32, 1f32), (3.0, 2.0), (f32::MAX, 2f32.powi(127)), (1e-45, 1e-45), (1.5e-39, 2f32.powi(-130))]
+        {
+            assert_eq!(power_below(x), power, "{x:e}");
+        }
+        assert_eq!(power_below(1e-320), f64::MIN_POSITIVE);
+        assert_eq!(magnitude(&[0.0, -3.0, 1.0]), Some(2.0));
+        assert_eq!((magnitude(&[0f32; 3]), magnitude(&[1.0, f32::NEG_INFINITY])), (None, None));
+    }
+
+    #[test]
+    fn squares_of_all_sizes_are_added() {
+        let root = |parts: &[&[f64]]| {
+            let mut all = Squares::NONE;
+            parts.iter().for_each(|part| all += Squares::of(part));
+            all.root()
+        };
+        let near = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 1e-15, "{got:e} {want:e}");
+        near(root(&[&[3e200], &[4e200]]), 5e200);
+        near(root(&[&[3e-200], &[4e-200]]), 5e-200);
+        near(root(&[&[3.0], &[4.0]]), 5.0);
+        near(root(&[&[1.0], &[2e200], &[1e-200]]), 2e200);
+        assert_eq!(root(&[&[0.0], &[0.0]]), 0.0);
+        assert_eq!(root(&[&[f64::INFINITY], &[1e200]]), f64::INFINITY);
+        assert!(root(&[&[f64::NAN], &[1e200]]).is_nan());
+        near(Squares::of(&[3e30f32, 4e30]).root(), f64::from(3e30f32).hypot(f64::from(4e30f32)));
+        near(Squares::of(&[1e25f32; 4]).root_mean(4), f64::from(1e25f32));
+    }
+}
