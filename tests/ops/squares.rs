@@ -60,17 +60,12 @@ fn powers_of_ten_can_be_taken_out() {
         ("cosine_similarity", 0, |x| {
             x.cosine_similarity(&Tensor::from_f64(&[1.0, 2.0, 0.5, 1.0], &[4], x.dtype())?, 1, 0.0)
         }),
-        ("renorm", 0, |x| x.div(&Tensor::scalar(1.0, x.dtype()))?.renorm(2.0, 0, 1.0)),
         ("hypot", 1, |x| x.hypot(&x.detach())),
         ("atan2", 0, |x| x.atan2(&x.detach().abs()?)),
     ];
     for (name, power, f) in functions {
         let usual = Tensor::from_f64(&NUMBERS, &[3, 4], DType::F64).unwrap();
         for (dtype, size) in SIZES {
-            // 1 is no larger than small norms, so these are not made smaller.
-            if *name == "renorm" && size < 1.0 {
-                continue;
-            }
             let x = usual.mul(&Tensor::scalar(size, DType::F64)).unwrap().cast(dtype);
             // The numbers as they were rounded.
             let rounded: Vec<f64> = x.to_f64().iter().map(|x| x / size).collect();
@@ -115,6 +110,16 @@ fn gradients_of_a_norm_out_of_range() -> Result<()> {
         near("gradient", &gradient, &[0.25f64.powf(1.0 - 1.0 / p); 4], DType::F32);
     }
     Ok(())
+}
+
+#[test]
+fn rows_are_kept_short_at_every_size() {
+    for (dtype, size) in SIZES.into_iter().filter(|(_, size)| *size > 1.0 && *size < 1e36 || *size > 1e100) {
+        let x = Tensor::from_f64(&[3.0 * size, 4.0 * size], &[1, 2], dtype).unwrap();
+        let [value, gradient] = both(&x, |x| x.renorm(2.0, 0, 1.0)?.slice(1, 0..1));
+        near("renorm", &value, &[0.6], dtype);
+        near("gradient of renorm", &gradient, &[0.128 / size, -0.096 / size], dtype);
+    }
 }
 
 #[test]

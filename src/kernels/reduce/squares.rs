@@ -25,25 +25,26 @@ pub(crate) fn magnitude<R: Real>(x: &[R]) -> Option<R> {
     (largest > R::zero() && largest.is_finite()).then(|| power_below(largest))
 }
 
-/// The mean, also where the sum is out of range.
+/// The mean, also where the sum is out of range. To be called from a [`vectorized`] body.
+#[inline(always)]
 pub(crate) fn mean<R: Real>(x: &[R]) -> R {
-    let len = R::of(x.len() as f64);
-    let mean = sum(x) / len;
-    match magnitude_unless(mean.is_finite(), x) {
-        Some(scale) => sum(&x.iter().map(|&x| x / scale).collect::<Vec<R>>()) / len * scale,
-        None => mean,
-    }
+    let mean = sum_of([x], |[x]| x) / R::of(x.len() as f64);
+    if mean.is_finite() { mean } else { mean_in_range(x).unwrap_or(mean) }
 }
 
-fn magnitude_unless<R: Real>(right: bool, x: &[R]) -> Option<R> {
-    if right { None } else { magnitude(x) }
+#[cold]
+fn mean_in_range<R: Real>(x: &[R]) -> Option<R> {
+    let scale = magnitude(x)?;
+    Some(sum(&x.iter().map(|&x| x / scale).collect::<Vec<R>>()) / R::of(x.len() as f64) * scale)
 }
 
 /// The sum of squares that `squares` takes of some numbers, or where that does not [keep its digits](keeps_digits), of these
 /// numbers divided by a power of two. Returns the numbers of which it is, the power (else 1) and the sum.
 pub(crate) fn in_range<R: Real>(x: &[R], squares: impl Fn(&[R]) -> R) -> (Cow<'_, [R]>, R, R) {
     let sum = squares(x);
-    if let Some(scale) = magnitude_unless(keeps_digits(sum, x.len()), x) {
+    if !keeps_digits(sum, x.len())
+        && let Some(scale) = magnitude(x)
+    {
         let x: Vec<R> = x.iter().map(|&x| x / scale).collect();
         let sum = squares(&x);
         return (x.into(), scale, sum);

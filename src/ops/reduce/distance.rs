@@ -167,10 +167,9 @@ impl Tensor {
                 // Of a vector each element is a slice.
                 let norms = if others.is_empty() { x[0].abs()? } else { x[0].norm(p, &others, true)? };
                 let most = Tensor::scalar(max_norm, norms.dtype());
-                let one = Tensor::ones(&[], norms.dtype());
                 // The small number that torch adds keeps the quotient finite.
-                let factors = norms.gt(&most)?.select(&most.div(&(&norms + 1e-7)?)?, &one)?;
-                x[0].mul(&factors)
+                let short = x[0].div(&(&norms + 1e-7)?)?.mul(&most)?;
+                norms.gt(&most)?.select(&short, &x[0])
             })
         })
     }
