@@ -88,11 +88,17 @@ impl AlongAxis for RunningProduct {
     }
 }
 
+/// Numbers of a slice that need no memory of the thread.
+const FEW: usize = 8;
+
 /// More numbers than these are given back after their use.
 const KEPT: usize = 1 << 16;
 
 /// Calls `f` with so many numbers of this thread, whatever they are.
 fn with_f64<O>(len: usize, f: impl FnOnce(&mut [f64]) -> O) -> O {
+    if len <= FEW {
+        return f(&mut [0.0; FEW][..len]);
+    }
     thread_local! { static SPACE: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) }; }
     let mut space = SPACE.take();
     if space.len() < len {
