@@ -11,4 +11,4 @@ pub use frame::{Frame, OpRules, Treatment};
 pub(crate) use place::{enter_backward, enter_slot, enter_weight_grads, in_backward, slot, wide_weight_grads};
 pub use resolve::{Casts, resolve};
 pub use scope::{AutocastState, Carried, Scope, carry, current, enter, region};
-pub(crate) use scope::{adapter, enter_adapter, enter_region, in_code, result_of, with_current};
+pub(crate) use scope::{adapter, dtype_of_all, enter_adapter, enter_region, in_code, with_current};

@@ -5,8 +5,8 @@ use std::{
     marker::PhantomData,
 };
 
-use super::{Frame, resolve};
-use crate::{DType, Op, error::Result};
+use super::Frame;
+use crate::DType;
 
 /// The state of an [`autocast`](crate::autocast()) region beside its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,12 +123,13 @@ pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Frame>, bool) -> R) -> R {
     })
 }
 
-/// The dtype of what an op with inputs of these dtypes gives here: the widest of those that it reads, unless the frame casts the
-/// result.
-pub(crate) fn result_of(op: Op, inputs: &[DType]) -> Result<DType> {
-    let casts = with_current(|frame, _| resolve(frame, op, inputs))?;
-    let widest = casts.after(inputs).into_iter().reduce(DType::promote);
-    Ok(casts.output.or(widest).unwrap_or(DType::F32))
+/// The dtype in which every op on a tensor of this dtype runs here; none where lists decide for each op.
+pub(crate) fn dtype_of_all(dtype: DType) -> Option<DType> {
+    with_current(|frame, _| match frame {
+        Some(Frame::Lists(_)) => None,
+        Some(Frame::Fixed(fixed)) if dtype.is_castable() => Some(*fixed),
+        _ => Some(dtype),
+    })
 }
 
 /// A thread's precision, to be taken into another thread: threads inherit none by themselves.

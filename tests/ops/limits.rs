@@ -164,11 +164,13 @@ fn the_table_of_limits_is_complete() {
 
 type Two = fn(&Tensor, &Tensor) -> Result<Tensor>;
 
+/// A function of two numbers, the numbers, its value, and its slopes.
+type Pair = (&'static str, Two, [f64; 2], f64, [f64; 2]);
+
 #[test]
 fn functions_and_losses_of_two_numbers_have_their_limits() {
-    // The numbers, the value, and the slopes. NaN: there is none, and nothing is asked.
     #[rustfmt::skip]
-    let rows: &[(&str, Two, [f64; 2], f64, [f64; 2])] = &[
+    let rows: &[Pair] = &[
         ("bce_with_logits", |x, t| x.bce_with_logits(t, NONE), [-INF, 0.0], 0.0, [0.0, INF]),
         ("bce_with_logits", |x, t| x.bce_with_logits(t, NONE), [INF, 1.0], 0.0, [0.0, -INF]),
         ("bce_with_logits", |x, t| x.bce_with_logits(t, NONE), [-INF, 1.0], INF, [-1.0, INF]),

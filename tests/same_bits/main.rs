@@ -60,6 +60,7 @@ const SUMMED_BY_WIDTH: &[(&str, &str)] = &[
     ("step of lenet5, gradients", "convolutions, and dense layers of four samples"),
     ("step of mlp", "dense layers of four samples"),
     ("step of mlp, gradients", "dense layers of four samples"),
+    ("step of resnet18", "a dense layer of four samples"),
     ("step of resnet18, gradients", "convolutions"),
     ("step of lstm, gradients", "a dense layer of four samples"),
 ];

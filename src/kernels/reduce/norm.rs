@@ -175,12 +175,8 @@ impl<R: Real> Body for RowForward<'_, R> {
         let (mut mean_x, mut variance_x, mut scale) = (*mean, *variance, R::one());
         if statistics != Statistics::Given {
             (mean_x, variance_x) = statistics.of(x);
-            // A row whose squares leave the range is divided by a power of two, which changes no digit of the result.
-            if !keeps_digits(variance_x + eps, 1)
-                && let Some(power) = magnitude(x)
-            {
-                scale = power.max(power_below(eps.sqrt()));
-                divide(x, scale);
+            if !keeps_digits(variance_x + eps, 1) {
+                scale = bring_into_range(x, eps);
                 (mean_x, variance_x) = statistics.of(x);
             }
             (*mean, *variance) = (mean_x * scale, variance_x * scale * scale);
@@ -200,6 +196,14 @@ impl<R: Real> Body for RowForward<'_, R> {
             });
         }
     }
+}
+
+/// Divides a row whose squares leave the range by a power of two, which changes no digit of the result. Returns the power.
+#[cold]
+fn bring_into_range<R: Real>(x: &mut [R], eps: R) -> R {
+    let scale = magnitude(x).map_or(R::one(), |power| power.max(power_below(eps.sqrt())));
+    divide(x, scale);
+    scale
 }
 
 /// Divides each element by a power of two, unless that is 1.

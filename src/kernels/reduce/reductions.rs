@@ -53,7 +53,7 @@ impl Variance {
 }
 
 fn squared_deviations<R: Real>(x: &[R]) -> R {
-    let m = mean(x);
+    let m = vectorized(|| mean(x));
     vectorized(|| sum_of([x], |[x]| (x - m) * (x - m)))
 }
 
@@ -66,7 +66,7 @@ impl AlongAxis for Variance {
     }
     fn backward<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
         let (x, scale, _) = in_range(x, squared_deviations);
-        let m = mean(&x);
+        let m = vectorized(|| mean(&x));
         let factor = R::of(2.0) * dy[0] / self.freedom(x.len()) * scale;
         for (dx, &x) in dx.iter_mut().zip(&*x) {
             *dx = factor * (x - m);
@@ -94,7 +94,7 @@ impl AlongAxis for Deviation {
         if y == R::zero() {
             return dx.fill(R::zero());
         }
-        let m = mean(&x);
+        let m = vectorized(|| mean(&x));
         let factor = R::of(2.0) * (dy[0] / (R::of(2.0) * y)) / freedom;
         for (dx, &x) in dx.iter_mut().zip(&*x) {
             *dx = factor * (x - m);

@@ -1,8 +1,10 @@
 //! Sums and products of one element after the other, and their gradients. Running results are kept in f64: in f32 the sum of a
 //! million equal terms would be off by a hundredth.
 
+use std::cell::RefCell;
+
 use super::slices::AlongAxis;
-use crate::kernels::{elementwise::Saved, float::Real, memory::Pooled};
+use crate::kernels::{elementwise::Saved, float::Real};
 
 /// The product.
 #[derive(Clone, Copy)]
@@ -86,11 +88,25 @@ impl AlongAxis for RunningProduct {
     }
 }
 
-/// Calls `f` with so many numbers, whatever they are.
+/// Numbers of a slice that need no memory of the thread.
+const FEW: usize = 8;
+
+/// More numbers than these are given back after their use.
+const KEPT: usize = 1 << 16;
+
+/// Calls `f` with so many numbers of this thread, whatever they are.
 fn with_f64<O>(len: usize, f: impl FnOnce(&mut [f64]) -> O) -> O {
-    let mut few = [0.0; 64];
-    match few.get_mut(..len) {
-        Some(few) => f(few),
-        None => f(&mut Pooled::uninit(len)),
+    if len <= FEW {
+        return f(&mut [0.0; FEW][..len]);
     }
+    thread_local! { static SPACE: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) }; }
+    let mut space = SPACE.take();
+    if space.len() < len {
+        space.resize(len, 0.0);
+    }
+    let result = f(&mut space[..len]);
+    if space.len() <= KEPT {
+        SPACE.set(space);
+    }
+    result
 }

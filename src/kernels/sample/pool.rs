@@ -274,6 +274,7 @@ struct MaxGradient<'a> {
 }
 
 impl Spread for MaxGradient<'_> {
+    #[inline(always)]
     fn add<R: Real, A: Real>(&self, plane: usize, grad: &[R], sums: &mut [A]) {
         let indices = &self.indices[plane * grad.len()..];
         for ((&start, grad), &index) in self.starts.iter().zip(grad).zip(indices) {
@@ -297,7 +298,7 @@ pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Po
             for d in rd.clone() {
                 for row in rh.clone() {
                     let start = (d * h.input + row) * w.input;
-                    wide[start + rw.start..start + rw.end].iter().for_each(|x| sum += x.as_f64());
+                    sum += wide[start + rw.start..start + rw.end].iter().map(|x| x.as_f64()).sum::<f64>();
                 }
             }
             *value = T::Wide::of(sum / count as f64);
@@ -315,6 +316,7 @@ pub(crate) fn average_backward<T: Float>(windows: &Windows, planes: usize, grad:
 struct AverageGradient<'a>(&'a Windows);
 
 impl Spread for AverageGradient<'_> {
+    #[inline(always)]
     fn add<R: Real, A: Real>(&self, _plane: usize, grad: &[R], sums: &mut [A]) {
         let [_, h, w] = self.0;
         let mut grads = grad.iter();

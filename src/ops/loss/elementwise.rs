@@ -92,12 +92,6 @@ fn difference<R: Real>(x: R, t: R) -> R {
     if x == t { R::zero() } else { x - t }
 }
 
-/// `d² / (2 by)`, also where the square leaves the range.
-fn half_square_over<R: Real>(d: R, by: R) -> R {
-    let square = R::of(0.5) * d * d;
-    if square.is_normal() { square / by } else { R::of(0.5) * d * (d / by) }
-}
-
 /// `ln(x)`, at least -100.
 fn least_log<R: Real>(x: R) -> R {
     let log = x.ln();
@@ -112,7 +106,8 @@ struct SmoothL1 {
 impl Binary for SmoothL1 {
     fn value<R: Real>(self, x: R, t: R) -> R {
         let (d, beta) = (difference(x, t).abs(), R::of(self.beta));
-        if d < beta { half_square_over(d, beta) } else { d - R::of(0.5) * beta }
+        // In this order no square leaves the range.
+        if d < beta { R::of(0.5) * d * (d / beta) } else { d - R::of(0.5) * beta }
     }
     fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
         let (d, beta) = (difference(x, t), R::of(self.beta));

@@ -167,29 +167,29 @@ impl Tensor {
                 // Of a vector each element is a slice.
                 let norms = if others.is_empty() { x[0].abs()? } else { x[0].norm(p, &others, true)? };
                 let most = Tensor::scalar(max_norm, norms.dtype());
-                let one = Tensor::ones(&[], norms.dtype());
                 // The small number that torch adds keeps the quotient finite.
-                let factors = norms.gt(&most)?.select(&most.div(&(&norms + 1e-7)?)?, &one)?;
-                x[0].mul(&factors)
+                let short = x[0].div(&(&norms + 1e-7)?)?.mul(&most)?;
+                norms.gt(&most)?.select(&short, &x[0])
             })
         })
     }
 
-    /// Each vector along an axis divided by its p-norm, which counts as no less than `eps`. Written with ops that lists
-    /// know: a region may take the norm in f32. Where it is low, it is not rounded before the division, so it cannot overflow.
+    /// Each vector along an axis divided by its p-norm, which counts as no less than `eps`. A low norm is not rounded before the
+    /// division, so it cannot overflow. In a region with lists these are the ops that lists know, each in its dtype: one that
+    /// may take the norm in f32, or rounds it.
     ///
     /// # Errors
     /// As [`norm`](Tensor::norm).
     pub fn normalize(&self, p: f64, axis: isize, eps: f64) -> Result<Tensor> {
         let divided = |x: &Tensor| x.div(&x.norm(p, &[axis], true)?.clamp(eps, f64::INFINITY)?);
-        let norm = precision::result_of(Op::Norm, &[self.dtype()])?;
-        let result = precision::result_of(Op::Div, &[self.dtype(), precision::result_of(Op::Clamp, &[norm])?])?;
-        if !norm.is_low() {
-            return divided(self);
+        match precision::dtype_of_all(self.dtype()) {
+            Some(low) if low.is_low() => {
+                let x = self.cast(low);
+                let _off = precision::enter(Frame::Off);
+                Ok(divided(&x.cast(DType::F32))?.cast(low))
+            }
+            _ => divided(self),
         }
-        let low = self.cast(norm);
-        let _off = precision::enter(Frame::Off);
-        Ok(divided(&low.cast(DType::F32))?.cast(result))
     }
 }
 
