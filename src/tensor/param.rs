@@ -174,7 +174,7 @@ impl Param {
         let new = Tensor::from_f64(&new, old.shape(), DType::F64)?;
         Beyond::check(new.array(), old.dtype())
             .map_err(|beyond| Error::value(format!("a running statistic {beyond}; {}", beyond.way_out())))?;
-        self.set(&new.cast(old.dtype()))
+        self.set(&Tensor::from_array(new.array().cast(old.dtype())))
     }
 
     /// Stores the value in a low dtype, with an f32 master or without, as if it had never been stored low before.
