@@ -39,7 +39,9 @@ fn is_unsafe(c: char) -> bool {
 /// A number for people: in the digits of f32 where it is one, with an exponent where it would take many digits.
 pub(crate) fn number(x: impl Into<f64>) -> String {
     let x = x.into();
-    let (narrow, plain) = (x as f32, x == 0.0 || (1e-4..1e9).contains(&x.abs()));
+    let narrow = x as f32;
+    let size = narrow.abs();
+    let plain = size == 0.0 || (1e-4..1e9).contains(&size);
     match (f64::from(narrow) == x, plain) {
         (true, true) => narrow.to_string(),
         (true, false) => format!("{narrow:e}"),

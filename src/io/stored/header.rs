@@ -203,7 +203,7 @@ mod tests {
             (b"\x02\0\0\0\0\0\0\0[]", "its header: "),
             (b"PK\x03\x04....", "a file of `torch.save`"),
             (b"version https://git-lfs.github.com/spec/v1\noid sha256:4665\nsize 548105171\n", "a pointer of Git LFS"),
-            (b"\x13\0\0\0\0\0\0\0{\"a\": {}, \"a\": {}}", "its header: two entries have the name `a` at line 1"),
+            (b"\x12\0\0\0\0\0\0\0{\"a\": {}, \"a\": {}}", "its header: two entries have the name `a` at line 1"),
         ] {
             let message = parse(bytes).unwrap_err().to_string();
             assert!(message.contains(says), "{message}");

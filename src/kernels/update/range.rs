@@ -34,8 +34,7 @@ pub(super) fn any_not_finite(low: &[bf16]) -> bool {
 
 #[inline(always)]
 fn is_beyond<T: Range>(x: f32) -> bool {
-    // With NaN the comparison is false.
-    !(x.abs() < T::BEYOND)
+    (x.abs() >= T::BEYOND) | x.is_nan()
 }
 
 /// Puts back the numbers before the update where they were finite and would be infinite in the format, or are NaN: an infinity
