@@ -19,8 +19,11 @@ mod digits;
 mod fitted;
 #[cfg(feature = "data")]
 mod images;
+mod lines;
 #[cfg(feature = "data")]
 mod npy;
+mod numbers;
+mod resize;
 mod source;
 mod standardization;
 mod text;

@@ -11,7 +11,11 @@ use ndarray::{Array, IxDyn, ShapeBuilder};
 use serde::{Deserialize, Serialize};
 use zip::ZipArchive;
 
-use super::{Dataset, Inputs, MOST_BYTES, Targets};
+use super::{
+    Dataset, Inputs, MOST_BYTES, Targets,
+    dataset::{Parts, Read as HowRead},
+    numbers::{Numbers, Wide},
+};
 use crate::{
     error::{Error, Result, did_you_mean_or_some},
     io::files,
@@ -25,6 +29,9 @@ use crate::{
 /// | `float16`, `float32`, `float64` | numbers | numbers; those of shape `[n]` are read as `[n, 1]` |
 /// | `int32`, `int64` | indices | classes |
 /// | other integers, `bool` | numbers, as they are: `uint8` from 0 to 255 | classes |
+///
+/// Numbers that f32 does not hold keep their digits until they are [standardized](Dataset::standardized); see
+/// [`Dataset::notes`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Npy {
@@ -65,7 +72,7 @@ impl Npy {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or is longer than 1 GiB,
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) with file or entry for what is no array of NumPy, is of another
     /// dtype, or has not as many bytes as its header says; for arrays of different lengths, numbers that are not
-    /// finite, and negative indices or classes.
+    /// finite or beyond the range of f32, and negative indices or classes.
     pub fn read(&self) -> Result<Dataset> {
         let inputs = self.array(&self.inputs)?;
         let Some(name) = &self.targets else { return dataset(inputs, None) };
@@ -162,16 +169,48 @@ impl NpyArray {
         })
     }
 
-    fn numbers(&self) -> Result<Vec<f32>> {
+    /// The numbers, what f32 does not hold of them, and notes on what f64 does not. `what` is the word for one of an example.
+    fn numbers(&self, what: &str) -> Result<(Vec<f32>, Wide, Vec<String>)> {
         let Dtype { kind, bytes, .. } = self.header.dtype;
-        let number = |bits: u64| match (kind, bytes) {
-            ('f', 2) => f16::from_bits(bits as u16).to_f32(),
-            ('f', 4) => f32::from_bits(bits as u32),
-            ('f', _) => f64::from_bits(bits) as f32,
-            ('i', _) => bits as i64 as f32,
-            _ => bits as f32,
+        if bytes <= 2 || (kind, bytes) == ('f', 4) {
+            let number = |bits: u64| match (kind, bytes) {
+                ('f', 2) => f16::from_bits(bits as u16).to_f32(),
+                ('f', _) => f32::from_bits(bits as u32),
+                ('i', _) => bits as i64 as f32,
+                _ => bits as f32,
+            };
+            return Ok((self.last_axis_fastest(self.bits().map(number).collect())?, Wide::default(), Vec::new()));
+        }
+        let each: usize = self.header.shape[1..].iter().product();
+        let mut numbers = Numbers::new(each);
+        let mut add = |i: usize, bits: u64| -> Result<()> {
+            match kind {
+                'f' => numbers.push(self.in_range(f64::from_bits(bits), what, i, each)?),
+                'i' => numbers.push_integer((bits as i64).into()),
+                _ => numbers.push_integer(bits.into()),
+            }
+            Ok(())
         };
-        self.last_axis_fastest(self.bits().map(number).collect())
+        if self.header.fortran_order {
+            let ordered = self.last_axis_fastest(self.bits().collect())?;
+            ordered.into_iter().enumerate().try_for_each(|(i, bits)| add(i, bits))?;
+        } else {
+            self.bits().enumerate().try_for_each(|(i, bits)| add(i, bits))?;
+        }
+        let column = |i: usize| match self.header.shape.len() {
+            ..=2 => format!("column {}", i + 1),
+            _ => format!("{what} {i} of each example"),
+        };
+        Ok(numbers.into_parts(&self.origin, column))
+    }
+
+    /// Refuses a finite number that f32 has no finite one for.
+    fn in_range(&self, x: f64, what: &str, i: usize, each: usize) -> Result<f64> {
+        if x.is_finite() && (x as f32).is_infinite() {
+            let place = format!("{what} {} of example {} is {x:e}", i % each.max(1), i / each.max(1));
+            return Err(self.refused(format!("{place}; allowed: numbers of f32, whose range ends at {:e}", f32::MAX)));
+        }
+        Ok(x)
     }
 
     /// The elements of an array of integers.
@@ -197,6 +236,13 @@ impl NpyArray {
 
 fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
     let (n, shape) = inputs.examples()?;
+    let (mut wide, mut notes) = (Parts::<Wide>::default(), Vec::new());
+    let mut numbers = |array: &NpyArray, what: &str, wide: &mut Wide| -> Result<Vec<f32>> {
+        let (values, exact, more) = array.numbers(what)?;
+        *wide = exact;
+        notes.extend(more);
+        Ok(values)
+    };
     let values = match inputs.header.dtype.is_index() {
         true => {
             let indices = inputs.integers()?;
@@ -206,9 +252,10 @@ fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
             }
             Inputs::Indices(indices)
         }
-        false => Inputs::Numbers(inputs.numbers()?),
+        false => Inputs::Numbers(numbers(&inputs, "value", &mut wide.inputs)?),
     };
     let mut origin = inputs.origin.clone();
+    let mut origins = Parts { inputs: origin.clone(), targets: String::new() };
     let mut wanted = Targets::None;
     if let Some(targets) = targets {
         let (rows, shape) = targets.examples()?;
@@ -217,13 +264,17 @@ fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
         }
         let shape = shape.to_vec();
         wanted = match targets.header.dtype.kind {
-            'f' if shape.is_empty() => Targets::Numbers { shape: vec![1], values: targets.numbers()? },
-            'f' => Targets::Numbers { shape, values: targets.numbers()? },
+            'f' => {
+                let values = numbers(&targets, "target", &mut wide.targets)?;
+                Targets::Numbers { shape: if shape.is_empty() { vec![1] } else { shape }, values }
+            }
             _ => Targets::Classes { shape, values: targets.integers()? },
         };
         origin = format!("{origin} with {}", targets.origin);
+        origins.targets = targets.origin;
     }
-    Dataset::of(values, shape, wanted).map_err(|error| error.context(origin))
+    let data = Dataset::of(values, shape, wanted).map_err(|error| error.context(origin))?;
+    Ok(data.with_origin(wide, HowRead { origins, notes }))
 }
 
 /// An array in an `.npz` file, a zip archive of `.npy` files.
@@ -295,7 +346,10 @@ struct Header {
 
 impl Header {
     fn of(text: &str) -> Result<Header, String> {
-        let wrong = || format!("the header `{}` is none of a plain array", printable(text.trim_end()));
+        let wrong = || {
+            let like = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }";
+            format!("the header `{}` is none of a plain array, such as `{like}`", printable(text.trim_end()))
+        };
         let (mut dtype, mut fortran_order, mut shape) = (None, None, None);
         let mut words = Words(text);
         let mut read = || -> Option<()> {
@@ -305,8 +359,8 @@ impl Header {
                 words.mark(':')?;
                 match key {
                     "descr" => dtype = Some(words.text()?),
-                    "fortran_order" => fortran_order = Some(words.name()? == "True"),
-                    "shape" => shape = Some(words.numbers()?),
+                    "fortran_order" => fortran_order = Some(words.truth()?),
+                    "shape" => shape = Some(words.lengths()?),
                     _ => return None,
                 }
                 if words.mark(',').is_none() {
@@ -333,13 +387,22 @@ impl<'a> Words<'a> {
         Some(())
     }
 
-    /// A text in quotes.
+    /// A text in quotes, of Python 2 with a `u` before it.
     fn text(&mut self) -> Option<&'a str> {
         let rest = self.0.trim_start();
+        let rest = rest.strip_prefix('u').unwrap_or(rest);
         let quote = rest.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
         let (text, rest) = rest[1..].split_once(quote)?;
         self.0 = rest;
         Some(text)
+    }
+
+    fn truth(&mut self) -> Option<bool> {
+        match self.name()? {
+            "True" => Some(true),
+            "False" => Some(false),
+            _ => None,
+        }
     }
 
     /// A word of letters and digits.
@@ -350,18 +413,20 @@ impl<'a> Words<'a> {
         (!name.is_empty()).then_some(name)
     }
 
-    /// `(3, 4)`, `(3,)` or `()`.
-    fn numbers(&mut self) -> Option<Vec<usize>> {
-        let mut numbers = Vec::new();
+    /// `(3, 4)`, `(3,)` or `()`; Python 2 wrote `(3L, 4L)` on Windows.
+    fn lengths(&mut self) -> Option<Vec<usize>> {
+        let mut lengths = Vec::new();
         self.mark('(')?;
         while self.mark(')').is_none() {
-            numbers.push(self.name()?.parse().ok()?);
+            let length = self.name()?;
+            lengths.push(length.strip_suffix('L').unwrap_or(length).parse().ok()?);
             if self.mark(',').is_none() {
                 self.mark(')')?;
-                break;
+                // `(3)` is a number in Python.
+                return (lengths.len() > 1).then_some(lengths);
             }
         }
-        Some(numbers)
+        Some(lengths)
     }
 }
 
