@@ -5,7 +5,10 @@ use std::sync::Arc;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-use super::numbers::Wide;
+use super::{
+    exact::{Parts, Read},
+    numbers::Wide,
+};
 use crate::{
     Tensor, TensorElement,
     error::{Error, Result},
@@ -24,31 +27,9 @@ pub struct Dataset {
     inputs: Inputs,
     targets: Targets,
     /// What f32 does not hold of numbers that a reader found.
-    wide: Parts<Wide>,
+    pub(super) wide: Parts<Wide>,
     names: Arc<Names>,
-    read: Arc<Read>,
-}
-
-/// Something of the inputs and the same of the targets.
-#[derive(Clone, Default, PartialEq)]
-pub(super) struct Parts<T> {
-    pub inputs: T,
-    pub targets: T,
-}
-
-/// How examples were read. Examples are the same wherever they came from, so any two are equal.
-#[derive(Clone, Default)]
-pub(super) struct Read {
-    /// The files, as errors name them.
-    pub origins: Parts<String>,
-    /// What people should know of it.
-    pub notes: Vec<String>,
-}
-
-impl PartialEq for Read {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
+    pub(super) read: Arc<Read>,
 }
 
 /// What is known of all examples, and kept by every part of them.
@@ -210,21 +191,10 @@ impl Dataset {
         self
     }
 
-    /// The same examples with what f32 does not hold of their numbers, and how they were read.
-    #[cfg(feature = "data")]
-    pub(super) fn with_origin(self, wide: Parts<Wide>, read: Read) -> Self {
-        Dataset { wide, read: Arc::new(read), ..self }
-    }
-
     /// The same images, each of another shape.
     pub(super) fn with_images(self, pixels: Vec<f32>, shape: Vec<usize>) -> Self {
         let wide = Parts { inputs: Wide::default(), ..self.wide };
         Dataset { shape, inputs: Inputs::Numbers(pixels), wide, ..self }
-    }
-
-    /// The same examples with inputs that are no wider than f32.
-    pub(in crate::train) fn in_f32(self) -> Self {
-        Dataset { wide: Parts { inputs: Wide::default(), ..self.wide }, ..self }
     }
 
     /// The same examples with other numbers as inputs.
@@ -302,34 +272,6 @@ impl Dataset {
     /// The names of the elements of an input, such as the columns of a table; empty where they have none.
     pub fn input_names(&self) -> &[String] {
         &self.names.inputs
-    }
-
-    /// The inputs as their file has them, if they are numbers: in f64 where f32 does not hold all of a column.
-    pub(in crate::train) fn exact_inputs(&self) -> Option<impl Iterator<Item = f64>> {
-        let Inputs::Numbers(values) = &self.inputs else { return None };
-        Some(self.wide.inputs.exact(values, elements_in_memory(&self.shape)))
-    }
-
-    /// The targets as their file has them, if they are numbers.
-    pub(in crate::train) fn exact_targets(&self) -> Option<impl Iterator<Item = f64>> {
-        let Targets::Numbers { shape, values } = &self.targets else { return None };
-        Some(self.wide.targets.exact(values, elements_in_memory(shape)))
-    }
-
-    /// What people should know of how the examples were read: different numbers of a column that become one, and others of
-    /// that kind. Batches are f32, so what a file has in more digits is rounded unless it was
-    /// [standardized](Dataset::standardized) before. A [`Run`](crate::train::Run) has them among its notes.
-    pub fn notes(&self) -> Vec<String> {
-        self.notes_unless(false, false)
-    }
-
-    /// As [`notes`](Dataset::notes), for examples of which inputs or targets will be standardized.
-    pub(in crate::train) fn notes_unless(&self, standardize: bool, standardize_targets: bool) -> Vec<String> {
-        let Read { origins, notes } = &*self.read;
-        let of_inputs = || self.wide.inputs.note(&origins.inputs, "standardize");
-        let of_targets = || self.wide.targets.note(&origins.targets, "standardize_targets");
-        let rounded = [(!standardize).then(of_inputs), (!standardize_targets).then(of_targets)];
-        notes.iter().cloned().chain(rounded.into_iter().flatten().flatten()).collect()
     }
 
     /// The same examples in another shape, such as `[64]` instead of `[1, 8, 8]`.
@@ -546,7 +488,7 @@ fn elements(shape: &[usize]) -> Option<usize> {
 }
 
 /// Elements of one example that is in memory.
-fn elements_in_memory(shape: &[usize]) -> usize {
+pub(super) fn elements_in_memory(shape: &[usize]) -> usize {
     shape.iter().product()
 }
 

@@ -15,7 +15,7 @@ use table::Table;
 
 use super::{
     Dataset, Inputs, MOST_BYTES, Targets,
-    dataset::{Parts, Read},
+    exact::{Parts, Read},
 };
 use crate::{error::Result, io::files, printable::printable};
 
