@@ -238,7 +238,7 @@ fn scores_are_of_the_targets_in_the_file() {
     let net = Child::new(Dense::new(1, 1, &mut Rng::seed(0)));
     for (name, param) in net.named_params().iter() {
         let value = if name.ends_with("bias") { 1.7e9 } else { 0.0 };
-        param.set(&precast::Tensor::full(param.shape(), value, precast::DType::F32)).unwrap();
+        param.set(&precast::Tensor::full(&param.shape(), value, precast::DType::F32)).unwrap();
     }
     // f32 has 1700000000.
     let error = mean_squared_error(&net, &data, 2).unwrap();
@@ -292,7 +292,7 @@ fn a_run_of_other_pixels_is_refused() {
     };
     go_on(&mut Run::begin(&digits, small(), &to).unwrap());
     Predictor::of_folder(&to, small()).unwrap();
-    let about = fs::read_to_string(to.at("about.json")).unwrap().replace("\"pixels\": 1", "\"pixels\": 0");
+    let about = fs::read_to_string(to.at("about.json")).unwrap().replace("\"pixels\":1", "\"pixels\":0");
     to.write("about.json", &about);
     assert!(Predictor::of_folder(&to, small()).unwrap_err().to_string().contains("train it anew"));
 }

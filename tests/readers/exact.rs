@@ -108,6 +108,9 @@ fn numbers_that_become_one_are_told_with_file_column_and_example() {
     let notes = note("a,b\n1,0.25\n1.0000000001,0.5\n-1,0.1\n");
     assert_eq!(notes.len(), 1);
     assert!(notes[0].contains("(`a`): 1 and 1.0000000001 become one") && notes[0].contains("either"), "{notes:?}");
+    let large = note("a\n0\n1073741824\n1073741825\n");
+    assert!(large[0].contains("1073741824 and 1073741825") && large[0].contains("either"), "{large:?}");
+    assert!(note("a\n1.7\n1.7000000000000002\n-1\n").is_empty(), "f64 has rounded a sum");
     assert!(note("a\n1e-50\n2e-50\n")[0].contains("1e-50 and 2e-50"));
     assert!(note("a,b\n16777216,1e9\n16777217,1000000001\n")[0].contains("(and so in another column)"));
     assert!(note("a\n0.1\n0.1\n0.10\n16777216\n0\n-0.0\n").is_empty());

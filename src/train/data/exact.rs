@@ -29,13 +29,15 @@ impl PartialEq for Read {
 impl Dataset {
     /// The same examples with what f32 does not hold of their numbers, and how they were read.
     #[cfg(feature = "data")]
-    pub(super) fn with_origin(self, wide: Parts<Wide>, read: Read) -> Self {
-        Dataset { wide, read: Arc::new(read), ..self }
+    pub(super) fn with_origin(mut self, wide: Parts<Wide>, read: Read) -> Self {
+        (self.wide, self.read) = (wide, Arc::new(read));
+        self
     }
 
     /// The same examples with inputs that are no wider than f32.
-    pub(in crate::train) fn in_f32(self) -> Self {
-        Dataset { wide: Parts { inputs: Wide::default(), ..self.wide }, ..self }
+    pub(in crate::train) fn in_f32(mut self) -> Self {
+        self.wide.inputs = Wide::default();
+        self
     }
 
     /// The inputs as their file has them, if they are numbers: in f64 where f32 does not hold all of a column.

@@ -133,14 +133,15 @@ impl Wide {
 }
 
 impl Column {
-    /// Two different numbers that are one in f32, such that stay apart when they are standardized if there are any.
+    /// Two different numbers that are one in f32, such that stay apart when they are standardized if there are any. What f64
+    /// rounded, as 0.1 + 0.2 beside 0.3, is no difference unless it stays apart.
     fn one_in_f32(&self) -> Option<[f64; 2]> {
         let mut sorted = self.numbers.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         let same = |pair: &&[f64]| pair[0] != pair[1] && pair[0] as f32 == pair[1] as f32;
         let pairs = || sorted.windows(2).filter(same).map(|pair| [pair[0], pair[1]]);
         let (mean, deviation) = self.mean_and_deviation();
-        pairs().find(|pair| is_apart(pair, mean, deviation)).or_else(|| pairs().next())
+        pairs().find(|pair| is_apart(pair, mean, deviation)).or_else(|| pairs().find(|pair| !is_rounding(pair)))
     }
 
     fn are_apart_when_standardized(&self, a: f64, b: f64) -> bool {
@@ -153,6 +154,12 @@ impl Column {
         let mean = self.numbers.iter().map(|x| x / count).sum::<f64>();
         (mean, self.numbers.iter().map(|x| (x - mean).powi(2) / count).sum::<f64>().sqrt())
     }
+}
+
+/// Whether two numbers differ by what sums in f64 are rounded; integers do not.
+fn is_rounding(pair: &[f64; 2]) -> bool {
+    let [a, b] = *pair;
+    (a.fract(), b.fract()) != (0.0, 0.0) && (a - b).abs() < 1e-12 * a.abs().max(b.abs())
 }
 
 fn is_apart(pair: &[f64; 2], mean: f64, deviation: f64) -> bool {

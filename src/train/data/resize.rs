@@ -19,7 +19,7 @@ impl Dataset {
     /// // A white line in every fourth column, made a quarter as large: of the grey of its mean.
     /// let lines = (0..16 * 16).map(|i| if i % 4 == 2 { 1.0 } else { 0.0 }).collect();
     /// let small = Dataset::new(lines, &[1, 16, 16], vec![0])?.resize(4, 4)?;
-    /// assert_eq!(small.batches(1)?.next().unwrap().x.at(3, 1)?.to_f64()[1], 0.21875);
+    /// assert_eq!(small.batches(1)?.next().unwrap().x.at(3, 1)?.to_f64()[1], 0.25);
     /// # Ok::<(), precast::Error>(())
     /// ```
     ///
