@@ -1,7 +1,5 @@
 //! What a dataset knows of the files from which it was read: all digits of their numbers, and what people should know.
 
-use std::sync::Arc;
-
 use super::{Dataset, Inputs, Targets, dataset::elements_in_memory, numbers::Wide};
 
 /// Something of the inputs and the same of the targets.
@@ -30,7 +28,7 @@ impl Dataset {
     /// The same examples with what f32 does not hold of their numbers, and how they were read.
     #[cfg(feature = "data")]
     pub(super) fn with_origin(mut self, wide: Parts<Wide>, read: Read) -> Self {
-        (self.wide, self.read) = (wide, Arc::new(read));
+        (self.wide, self.read) = (wide, read.into());
         self
     }
 

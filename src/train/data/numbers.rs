@@ -1,5 +1,6 @@
 //! Numbers of files: in f32 where that is exact, and in f64 until they are standardized.
 
+#[cfg(feature = "data")]
 use std::collections::BTreeMap;
 
 /// The numbers of a file as they are read, one example after another. Each is kept in f32, and those of a column of which
