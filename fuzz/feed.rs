@@ -91,11 +91,17 @@ pub fn digits(bytes: &[u8]) {
 pub fn csv(bytes: &[u8]) {
     let csv = Csv::new("fuzz.csv");
     let plain = csv.clone().header(false);
-    for csv in
-        [csv.clone().target("species"), csv.numbers().target(["petal", "colour"]), plain.clone(), plain.target(2)]
-    {
+    let german = csv.clone().delimiter(';').decimal(',').thousands('.');
+    for csv in [
+        csv.clone().target("species"),
+        csv.numbers().target(["petal", "colour"]),
+        plain.clone(),
+        plain.target(2),
+        german.target("preis"),
+    ] {
         let Ok(data) = csv.parse(bytes) else { continue };
         holds(&data);
+        data.notes().iter().for_each(|note| one_line_each(note));
         let again = csv.found(&data).parse(bytes).expect("the names that were found");
         assert!(again == data);
     }

@@ -1,6 +1,6 @@
 //! The one error of the library. Its message says where, what was met, and what is allowed.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use crate::printable::{printable, printable_lines};
 
@@ -200,12 +200,8 @@ pub(crate) fn did_you_mean<'a>(met: &str, allowed: impl IntoIterator<Item = &'a 
 /// As [`did_you_mean`]; when none is near, ` (there are ...)` with some of those allowed.
 pub(crate) fn did_you_mean_or_some<'a>(met: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 6;
-    let mut names: Vec<&str> = Vec::new();
-    for name in allowed {
-        if !name.is_empty() && !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let mut met_before = HashSet::new();
+    let names: Vec<&str> = allowed.into_iter().filter(|name| !name.is_empty() && met_before.insert(*name)).collect();
     let near = did_you_mean(met, names.iter().copied());
     if !near.is_empty() || names.is_empty() {
         return near;

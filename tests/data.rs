@@ -139,6 +139,13 @@ fn a_file_of_digits_is_read_packed_or_plain() {
     let one = read_digits(folder.file("one.csv", row)).unwrap();
     assert_eq!((one.len(), one.labels()), (1, &[7][..]));
     assert_eq!(one.batches(1).unwrap().next().unwrap().x.to_f64(), [1.0; 64]);
+    let rows = [["16"; 64].join(","), ["0"; 64].join(",")].map(|pixels| pixels + ",7");
+    for end in ["\n", "\r\n", "\r"] {
+        let two = read_digits(folder.file("two.csv", rows.join(end) + end)).unwrap();
+        assert_eq!((two.len(), two.labels()), (2, &[7, 7][..]));
+        let error = read_digits(folder.file("two.csv", rows.join(end) + end + "1,x" + end)).unwrap_err();
+        assert!(error.to_string().contains("two.csv:3: column 2: `x`"), "{error}");
+    }
 }
 
 #[test]

@@ -181,6 +181,140 @@ fn parameters_are_stored_as_the_file_says() {
     assert!(error.contains("the exclusion of path 5 matches no cell and no parameter"), "{error}");
 }
 
+#[cfg(feature = "data")]
+fn dense(inputs: usize, outputs: usize) -> Model {
+    Model::new(Dense::new(inputs, outputs, &mut Rng::seed(0))).input([inputs])
+}
+
+/// Seconds since 1970, four a second: the first 50 are told from the rest, which f32 could not do.
+#[test]
+#[cfg(feature = "data")]
+fn numbers_keep_their_digits_until_they_are_standardized() {
+    let data = Folder::new("seconds-data");
+    let line = |i: u32| format!("{},{}\n", 1.7e9 + f64::from(i) / 4.0, if i < 200 { "a" } else { "b" });
+    data.write("time.csv", &["time,side\n".to_string()].into_iter().chain((0..400).map(line)).collect::<String>());
+    let text = |standardize: bool, more: &str| {
+        format!(
+            "{{version: 1, model: m, policy: o0, data: {{csv: {{file: {}, target: side}}}}, \
+             standardize: {standardize}, optimizer: adam, lr: 0.1, epochs: 30{more}}}",
+            data.at("time.csv").display()
+        )
+    };
+    let begin = |text: &str, to: &Folder| Run::begin(&RunFile::parse(text, "run.yaml").unwrap(), dense(1, 2), to);
+    let to = Folder::to_come("seconds");
+    let mut run = begin(&text(true, ""), &to).unwrap();
+    assert_eq!(run.notes(), [""; 0]);
+    let by = run.standardization().unwrap();
+    // That of 320 of 400 numbers, a quarter apart.
+    assert!((by.deviation[0] - 28.87).abs() < 2.0 && (by.mean[0] - 1.7e9 - 50.0).abs() < 5.0, "{by:?}");
+    go_on(&mut run);
+    assert!(run.best().unwrap().1.accuracy().unwrap() > 0.97, "{:?}", run.best());
+    drop(run);
+    let predictor = Predictor::of_folder(&to, dense(1, 2)).unwrap();
+    let new = data.write("new.csv", "time\n1700000040.25\n1700000060.25\n");
+    let said = predictor.predict(new).unwrap();
+    assert!(matches!(&said[..], [Prediction::Class { index: 0, .. }, Prediction::Class { index: 1, .. }]), "{said:?}");
+
+    let to = Folder::to_come("seconds-f32");
+    let run = begin(&text(false, ""), &to).unwrap();
+    let words = "time.csv: column 1 (`time`): 1700000000 and 1700000000.25 become one number in float32; with \
+                 `standardize: true` they stay apart";
+    assert!(run.notes().len() == 1 && run.notes()[0].ends_with(words), "{:?}", run.notes());
+    drop(run);
+    // What another file of tests has is told as well.
+    data.write("test.csv", "time,side\n1700001000,a\n1700001000.5,b\n");
+    let to = Folder::to_come("seconds-test");
+    let run = begin(&text(false, &format!(", test: {}", data.at("test.csv").display())), &to).unwrap();
+    assert!(run.notes().len() == 2 && run.notes()[1].contains("test.csv: column 1"), "{:?}", run.notes());
+}
+
+/// The score is that of the targets in the file: of a constant prediction the variance, which f32 would change by thousands.
+#[test]
+#[cfg(feature = "data")]
+fn scores_are_of_the_targets_in_the_file() {
+    use precast::{Child, data::Csv, train::mean_squared_error};
+    let csv = Csv::new("t.csv").target("y").numbers();
+    let data = csv.parse(b"x,y\n0,1700000010\n0,1700000020\n0,1700000030\n").unwrap();
+    let net = Child::new(Dense::new(1, 1, &mut Rng::seed(0)));
+    for (name, param) in net.named_params().iter() {
+        let value = if name.ends_with("bias") { 1.7e9 } else { 0.0 };
+        param.set(&precast::Tensor::full(&param.shape(), value, precast::DType::F32)).unwrap();
+    }
+    // f32 has 1700000000.
+    let error = mean_squared_error(&net, &data, 2).unwrap();
+    assert!((error - (100.0 + 400.0 + 900.0) / 3.0).abs() < 1e-6, "{error}");
+}
+
+/// Its network knows other pixels.
+#[test]
+#[cfg(feature = "data")]
+fn a_run_of_other_pixels_is_refused() {
+    let photos = Folder::new("pixels");
+    for (class, level) in [("a", 0u8), ("b", 255)] {
+        for i in 0..4 {
+            let file = photos.file(&format!("{class}/{i}.png"), "");
+            image::GrayImage::from_pixel(4, 4, image::Luma([level])).save(file).unwrap();
+        }
+    }
+    for (options, refused) in [("pixels: grey", true), ("resize: [2, 2]", true), ("pixels: rgb", false)] {
+        let text = format!(
+            "{{version: 1, model: m, policy: o0, data: {{images: {{folder: {}, {options}}}}}, epochs: 1}}",
+            photos.at("").display()
+        );
+        let inputs = if options == "resize: [2, 2]" {
+            12
+        } else if refused {
+            16
+        } else {
+            48
+        };
+        let to = Folder::to_come("pixels-run");
+        let mut run = Run::begin(&RunFile::parse(&text, "run.yaml").unwrap(), dense(inputs, 2), &to).unwrap();
+        go_on(&mut run);
+        drop(run);
+        Predictor::of_folder(&to, dense(inputs, 2)).unwrap();
+        // As it was written before.
+        let mut about: Value = serde_json::from_str(&fs::read_to_string(to.at("about.json")).unwrap()).unwrap();
+        about.as_object_mut().unwrap().remove("pixels").unwrap();
+        to.write("about.json", &about.to_string());
+        let errors = [Predictor::of_folder(&to, dense(inputs, 2)).err(), Run::resume(&to, dense(inputs, 2)).err()];
+        for error in errors {
+            let met = error.is_some_and(|error| error.to_string().contains("so train it anew"));
+            assert_eq!(met, refused, "{options}");
+        }
+    }
+    // Images that are resized for the model.
+    let to = Folder::to_come("pixels-digits");
+    let digits = RunFile::parse("{version: 1, model: m, policy: o0, data: digits, epochs: 1}", "run.yaml").unwrap();
+    let small = || {
+        let rng = &mut Rng::seed(0);
+        Model::new(precast::sequential![precast::layers::Flatten::default(), Dense::new(16, 10, rng)]).input([1, 4, 4])
+    };
+    go_on(&mut Run::begin(&digits, small(), &to).unwrap());
+    Predictor::of_folder(&to, small()).unwrap();
+    let about = fs::read_to_string(to.at("about.json")).unwrap().replace("\"pixels\":1", "\"pixels\":0");
+    to.write("about.json", &about);
+    assert!(Predictor::of_folder(&to, small()).unwrap_err().to_string().contains("train it anew"));
+}
+
+/// The run file in the folder has the names of all columns.
+#[test]
+#[cfg(feature = "data")]
+fn a_run_on_a_wide_table_is_resumed_and_predicts() {
+    let (data, columns) = (Folder::new("wide-data"), 20_000);
+    let row = |cell: &dyn Fn(usize) -> String| (0..columns).map(cell).collect::<Vec<_>>().join(",");
+    let numbers = |y: usize| row(&|i| format!("{}", (i + y) % 3)) + &format!(",{y}\n");
+    let header = row(&|i| format!("column {i}")) + ",y\n";
+    let table = data.write("wide.csv", &(header + &(0..10).map(|i| numbers(i % 2)).collect::<String>()));
+    let text = format!("{{version: 1, model: m, policy: o0, data: {{csv: {{file: {table}, target: y}}}}, epochs: 2}}");
+    let to = Folder::to_come("wide");
+    let mut run = Run::begin(&RunFile::parse(&text, "run.yaml").unwrap(), dense(columns, 2), &to).unwrap();
+    let _ = run.train(&mut |_| ControlFlow::Break(())).unwrap();
+    drop(run);
+    go_on(&mut Run::resume(&to, dense(columns, 2)).unwrap());
+    assert_eq!(Predictor::of_folder(&to, dense(columns, 2)).unwrap().predict(table).unwrap().len(), 10);
+}
+
 /// y = 1000 x - 5000: the loss is that of standardized targets, scores and predictions are in the units of the data.
 #[test]
 #[cfg(feature = "data")]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Checkpoint, Epoch, Event, History, RunFile, Step,
-    data::{Dataset, Inputs, Split, Standardization, Targets},
+    data::{self, Dataset, Inputs, Split, Standardization, Targets},
 };
 use crate::{
     Child, Policy,
@@ -72,7 +72,7 @@ impl Standardizations {
     pub fn inputs_of(&self, data: Dataset, model_takes: Option<&[usize]>) -> Result<Dataset> {
         let data = match &self.inputs {
             Some(by) => data.standardized(by)?,
-            None => data,
+            None => data.in_f32(),
         };
         match model_takes {
             Some(shape) => data.fitted(shape),
@@ -98,12 +98,35 @@ pub(crate) struct About {
     pub data_shape: Vec<usize>,
     /// CRC-32 of the examples and their targets.
     pub data_checksum: u32,
+    /// [`PIXELS`] of the version that began the run.
+    #[serde(default)]
+    pub pixels: u32,
     /// CRC-32 of the files beside it that nobody may change, by name.
     #[serde(default)]
     pub checksums: BTreeMap<String, u32>,
 }
 
+/// The way in which images become numbers: 1 since grey is BT.601 and images that are made smaller are filtered.
+const PIXELS: u32 = 1;
+
 impl About {
+    /// Refuses a run that began with other pixels than those of its images now.
+    pub fn check_pixels(&self, data: &data::Source) -> Result<()> {
+        let elements = |shape: &[usize]| shape.iter().product::<usize>();
+        let smaller = match (&self.shape[..], &self.data_shape[..]) {
+            ([.., h, w], [.., from_h, from_w]) => h < from_h || w < from_w,
+            _ => false,
+        };
+        let resized = smaller && elements(&self.shape) != elements(&self.data_shape);
+        if self.pixels == PIXELS || !(resized || data.may_change_pixels()) {
+            return Ok(());
+        }
+        Err(Error::run(
+            "the run began when grey was BT.709 and images were made smaller without a filter; its network does not know the \
+             pixels of now, so train it anew",
+        ))
+    }
+
     pub fn of(file: &RunFile, data: &Split, data_shape: &[usize]) -> Self {
         let mut hasher = crc32fast::Hasher::new();
         for part in [&data.train, &data.test] {
@@ -119,6 +142,7 @@ impl About {
             shape: data.train.shape().to_vec(),
             data_shape: data_shape.to_vec(),
             data_checksum: hasher.finalize(),
+            pixels: PIXELS,
             checksums: BTreeMap::new(),
         }
     }

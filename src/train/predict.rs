@@ -71,8 +71,8 @@ impl Predictor {
     /// in code.
     ///
     /// # Errors
-    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when there is no run in the folder, no epoch of it was done, or its model or
-    /// standardization was changed; [`ErrorKind::Weights`](crate::ErrorKind::Weights) when the weights are damaged; what reading
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when there is no run in the folder, no epoch of it was done, its model or
+    /// standardization was changed, or an earlier version read its images as other pixels; [`ErrorKind::Weights`](crate::ErrorKind::Weights) when the weights are damaged; what reading
     /// its files reports.
     pub fn of_folder(folder: impl AsRef<Path>, model: Model) -> Result<Self> {
         let folder = folder.as_ref();
@@ -83,13 +83,15 @@ impl Predictor {
             return Err(Error::run("no epoch of the run was done, so it has no weights yet").context(folder.display()));
         }
         Folder::check_files(folder)?;
+        let about = Folder::about(folder)?;
+        about.check_pixels(&file.data).map_err(|error| error.context(folder.display()))?;
         weights::check_of_run(&best)?;
         // The weights lie in the file as they were stored.
         let (plan, _) = file.wrap(&mut net, &file.read_policy()?)?;
         let _ = weights::load(&net, &best)?;
         net.set_train(false);
-        let (standardizations, data_shape) = (Folder::standardizations(folder)?, Folder::about(folder)?.data_shape);
-        Ok(Predictor { net, plan, file, input, standardizations, data_shape })
+        let standardizations = Folder::standardizations(folder)?;
+        Ok(Predictor { net, plan, file, input, standardizations, data_shape: about.data_shape })
     }
 
     /// Predicts for the examples of a file, which is read as the data of the run was; targets in it are not looked at.

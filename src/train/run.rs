@@ -102,11 +102,13 @@ impl Run {
     /// not go together. Nothing is written then.
     pub fn begin(file: &RunFile, mut model: Model, folder: impl AsRef<Path>) -> Result<Self> {
         let policy = file.read_policy()?;
-        let Read { data, shape, file: found, standardizations } = file.read_data(model.input.as_deref())?;
+        let Read { data, shape, file: found, standardizations, notes: of_data } =
+            file.read_data(model.input.as_deref())?;
         let text = model.to_yaml().ok();
         let (policy, note) = settled(policy, &mut model.net, &data, file.options.batch)?;
         let Prepared { net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
         notes.extend(note);
+        notes.extend(of_data);
         let fit = Fit::new(&net, &options)?.with_targets(standardizations.targets.clone());
         // What is usual for the data is written down, so that predictions need no data.
         let found = RunFile { options: FitOptions { loss: options.loss.clone(), ..found.options }, ..found };
@@ -131,11 +133,13 @@ impl Run {
         let folder = Folder::open(folder.as_ref())?;
         Folder::check_files(folder.path())?;
         let file = RunFile::of_folder(folder.path())?;
+        Folder::about(folder.path())?.check_pixels(&file.data).map_err(|e| e.context(folder.path().display()))?;
         let policy = file.read_policy()?;
-        let Read { data, shape, standardizations, .. } = file.read_data(model.input.as_deref())?;
+        let Read { data, shape, standardizations, notes: of_data, .. } = file.read_data(model.input.as_deref())?;
         folder.check_data(&About::of(&file, &data, &shape))?;
         let policy_text = policy.to_yaml()?;
         let Prepared { mut net, plan, storage, options, mut notes } = prepared(&file, model, &policy, &data)?;
+        notes.extend(of_data);
         let fit = match folder.last_checkpoint(&mut notes)? {
             Some(checkpoint) => {
                 let fingerprint = u64::from(file.fingerprint()?);
@@ -223,7 +227,8 @@ impl Run {
         }
     }
 
-    /// What people should know of how the run began: a checkpoint that was damaged, outputs that stand for no class.
+    /// What people should know of how the run began: a checkpoint that was damaged, outputs that stand for no class, numbers of
+    /// the data that became one.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -450,6 +455,8 @@ impl RunFile {
     fn read_data(&self, input: Option<&[usize]>) -> Result<Read> {
         let all = self.data.read(&self.folder).map_err(|error| self.not_there("data", error))?;
         let shape = all.shape().to_vec();
+        let notes_of = |data: &Dataset| data.notes_unless(self.standardize, self.standardize_targets);
+        let mut notes = notes_of(&all);
         let data = self.data.found(&all).starting_from(&absolute(&self.folder)?);
         let mut file = RunFile { data, ..self.clone() };
         let (train, test) = match &mut file.test {
@@ -476,7 +483,9 @@ impl RunFile {
             Test::File(path) => {
                 *path = absolute(&self.folder.join(&*path))?;
                 let not_there = |error: Error| self.not_there("test", error.context("`test`"));
-                (all, file.data.read_like(path).map_err(not_there)?)
+                let test = file.data.read_like(path).map_err(not_there)?;
+                notes.extend(notes_of(&test));
+                (all, test)
             }
         };
         let standardizations = Standardizations {
@@ -495,7 +504,7 @@ impl RunFile {
             None => train,
         };
         let data = Split { train: fitted(train)?, test: fitted(test)? };
-        Ok(Read { data, shape, file, standardizations })
+        Ok(Read { data, shape, file, standardizations, notes })
     }
 }
 
@@ -508,6 +517,8 @@ struct Read {
     /// The run file with absolute paths and all that the data said of itself.
     file: RunFile,
     standardizations: Standardizations,
+    /// What people should know of how it was read.
+    notes: Vec<String>,
 }
 
 /// Whether a word can only be a file, and no name of what is built in.

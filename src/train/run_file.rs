@@ -190,6 +190,9 @@ struct RunV1 {
 impl Document for RunV1 {
     const WHAT: &'static str = "run";
     const KIND: ErrorKind = ErrorKind::Run;
+    /// That of a run's folder has the names of all columns and classes of its data.
+    const MAX_BYTES: usize = 64 << 20;
+    const MAX_NODES: usize = 1 << 22;
     const REQUIRED: &'static [&'static str] = &["version", "model", "policy", "data"];
 
     fn version(&self) -> &At<u32> {
@@ -431,6 +434,15 @@ impl data::Source {
             data::Source::Npy(npy) => data::Source::Npy(npy.starting_from(folder)),
             data::Source::Text(text) => data::Source::Text(data::Text { file: folder.join(&text.file), ..text }),
             other => other,
+        }
+    }
+
+    /// Whether images become grey or are resized.
+    pub(super) fn may_change_pixels(&self) -> bool {
+        match self {
+            #[cfg(feature = "data")]
+            data::Source::Images(images) => images.pixels == data::PixelFormat::Grey || images.resize.is_some(),
+            _ => false,
         }
     }
 

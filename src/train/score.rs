@@ -221,11 +221,11 @@ fn squared_error<C: ?Sized + AsCell>(
         return Err(Error::data("there are no examples to measure the squared error on"));
     }
     data.check_targets()?;
-    if !matches!(data.targets(), Targets::Numbers { .. }) {
+    let Some(mut exact) = data.exact_targets() else {
         return Err(Error::data(
             "the squared error is measured on examples with numbers; these have classes (see `accuracy`)",
         ));
-    }
+    };
     // One running sum, so that the size of the batches does not matter.
     let (mut sum, mut count, mut not_finite) = (0.0, 0, 0);
     for Batch { x, y } in data.batches(batch)? {
@@ -241,7 +241,7 @@ fn squared_error<C: ?Sized + AsCell>(
         if let Some(targets) = targets {
             targets.undo(&mut numbers, &outputs.shape()[1..])?;
         }
-        for (output, target) in numbers.into_iter().zip(y.to_f64()) {
+        for (output, target) in numbers.into_iter().zip(exact.by_ref()) {
             sum += (output - target).powi(2);
             not_finite += usize::from(!output.is_finite());
         }

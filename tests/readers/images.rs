@@ -58,9 +58,9 @@ fn folders_are_classes_and_pixels_are_numbers_from_0_to_1() {
         (data.shape(), data.labels(), data.class_names().concat()),
         (&[1, 1, 2][..], &[0, 1, 1][..], "catdog".into())
     );
-    // By class, then by name. The luma of pure red is 0.2126 of the brightest, rounded to 8 bits as the colours are.
+    // By class, then by name. The luma of pure red is 0.299 of the brightest.
     let grey = inputs(&data);
-    assert!((grey[0] - 0.2126).abs() < 1.0 / 255.0, "{grey:?}");
+    assert!((grey[0] - 0.299).abs() < 1e-7, "{grey:?}");
     assert_eq!(grey[2..], parts(&[51, 102, 0, 255]));
 
     let data = images.read().unwrap();

@@ -3,9 +3,12 @@
 
 mod csv;
 mod dataset;
+mod exact;
+mod formats;
 mod images;
 mod mistakes;
 mod npy;
+mod resize;
 mod source;
 mod text;
 

@@ -64,6 +64,33 @@ const CSV: &[Mistake] = &[
     ("a delimiter beyond ASCII", |_| parse(flowers().delimiter('→'), FLOWERS)),
     ("a quote as delimiter", |_| parse(flowers().delimiter('"'), FLOWERS)),
     ("another delimiter than that of the file", |_| parse(flowers().delimiter(';'), FLOWERS)),
+    ("the delimiter of the file among words", |_| parse(Csv::new("a.csv"), "a;b\n1;2\n")),
+    ("a decimal comma in an input", |_| parse(flowers().delimiter(';'), "petal;species\n1,5;rose\n")),
+    ("a decimal comma without quotes", |_| parse(flowers().numbers(), "petal,species\n20,5,60,24\n")),
+    ("decimal commas in the target", |_| parse(flowers().delimiter(';'), "petal;species\n20;60,24\n21;63,54\n")),
+    ("one that may be either", |_| parse(flowers(), "petal,species\n20,\"1,234\"\n21,\"2,345\"\n")),
+    ("thousands in the target", |_| parse(flowers(), "petal,species\n20,900\n21,\"1,234.5\"\n")),
+    ("thousands and a missing one", |_| parse(flowers(), "petal,species\n1,1 234\n2,2 234\n3,none\n")),
+    ("thousands and decimal commas", |_| parse(flowers().numbers().delimiter(';'), "petal;species\n1;1.234,5\n")),
+    ("apostrophes as numbers", |_| parse(flowers().numbers(), "petal,species\n1,1'234.5\n")),
+    ("a decimal point where a comma is", |_| parse(flowers().numbers().decimal(','), "petal,species\n1.5,1\n")),
+    ("groups of other lengths", |_| parse(flowers().numbers().thousands('.').decimal(','), "petal,species\n1.23,1\n")),
+    ("a decimal mark that is none", |_| parse(flowers().decimal(';'), FLOWERS)),
+    ("thousands that are digits", |_| parse(flowers().thousands('0'), FLOWERS)),
+    ("one mark in both roles", |_| parse(flowers().thousands('.'), FLOWERS)),
+    ("the index of pandas", |_| parse(flowers(), ",petal,species\n0,1.5,rose\n1,2.5,iris\n")),
+    ("the index of a part", |_| parse(flowers(), ",petal,species\n7,1.5,rose\n3,2.5,iris\n")),
+    ("an index that was read and written again", |_| parse(flowers(), "Unnamed: 0,petal,species\n0,1.5,rose\n")),
+    ("a delimiter at the end of each row", |_| parse(flowers(), "petal,species,\n1.5,rose,\n")),
+    ("two columns without a name", |_| parse(flowers(), ",petal,species,\n0,1.5,rose,\n")),
+    ("integers without a header", |_| parse(Csv::new("a.csv").target(2), "5,1\n4,0\n3,1\n")),
+    ("numbers and a class without a header", |_| parse(Csv::new("a.csv").target(3), "5.1,3.5,rose\n4.9,3,iris\n")),
+    ("a name among lines that end in CR", |_| parse(flowers(), "petal,species\r1,rose\rfoo,iris\r")),
+    ("a row that is too long among these", |_| parse(flowers(), "petal,species\r\r1,rose\r2,iris,3\r")),
+    ("an empty cell among all line ends", |_| parse(flowers(), "petal,species\r\n1,rose\n\r1,\"a\rb\"\r2,\r")),
+    ("a quote that is not closed among these", |_| parse(flowers(), "petal,species\r1,rose\r2,\"iris\r")),
+    ("bytes that are no text among these", |_| parse(flowers(), b"petal,species\r1,rose\r\xff,")),
+    ("a target beyond f32", |_| parse(flowers().numbers(), "petal,species\n1,-1e300\n")),
     ("bytes that are no text", |_| parse(flowers(), b"petal,species\n1,\xff\n")),
     ("a packed file that is cut", |_| parse(flowers(), &packed(FLOWERS.as_bytes())[..30])),
 ];
@@ -131,6 +158,16 @@ const NPY: &[Mistake] = &[
     ("examples of no elements", |_| x(&npy("<f4", "False", "(3, 0)", &[]))),
     ("numbers that are not finite", |_| x(&npy("<f4", "False", "(1, 2)", &[0, 0, 0, 0, 0, 0, 0xc0, 0x7f]))),
     ("a number beyond f32", |_| x(&npy("<f8", "False", "(1, 1)", &1e300f64.to_le_bytes()))),
+    ("a number beyond f32 further on", |_| {
+        x(&npy("<f8", "False", "(2, 2)", &[1.0, 2.0, 3.0, -3.5e38f64].map(f64::to_le_bytes).concat()))
+    }),
+    ("a target beyond f32", |folder| {
+        let x = folder.file("x.npy", npy("<f4", "False", "(1, 1)", &[0; 4]));
+        let y = folder.file("y.npy", npy("<f8", "False", "(1,)", &1e39f64.to_le_bytes()));
+        Npy::new(x, y).read()
+    }),
+    ("an infinite f64", |_| x(&npy("<f8", "False", "(1, 1)", &f64::INFINITY.to_le_bytes()))),
+    ("an order that is no boolean", |_| x(&npy("<f4", "0", "(1,)", &[0; 4]))),
     ("a class beyond i64", |folder| {
         let x = folder.file("x.npy", npy("<f4", "False", "(1, 1)", &[0; 4]));
         let y = folder.file("y.npy", npy("<u8", "False", "(1,)", &[0xff; 8]));
@@ -156,6 +193,10 @@ const WORDS: &[Mistake] = &[
     ("an empty text", |_| Text::new("a.txt").chars().parse(b"")),
     ("an empty prompt", |folder| Text::new(folder.file("empty.txt", "")).read_inputs()),
     ("bytes that are no characters", |_| Text::new("a.txt").chars().parse(b"abc\n\xc3\xa4b\xffc")),
+    ("bytes that are no characters among lines that end in CR", |_| Text::new("a.txt").chars().parse(b"a\rb\r\nc\xff")),
+    ("a character that is not among those given, too", |_| {
+        Text::new("a.txt").chars().characters("abc\r").parse("abc\rcad".as_bytes())
+    }),
     ("a character that is not among those given", |_| {
         Text::new("a.txt").chars().characters("abc\n").parse("abc\nca\u{1b}".as_bytes())
     }),

@@ -80,3 +80,37 @@ fn headers_of_versions_2_and_3_are_read() {
         assert_eq!(inputs(&Npy::new("x.npy", "").parse(&file).unwrap()), [2.5]);
     }
 }
+
+/// As NumPy 2.4 reads them: `numpy.load` of files with these headers.
+#[test]
+fn headers_of_python_2_are_read() {
+    let read = |version: u8, header: &str| {
+        let length = header.len().to_le_bytes();
+        let length = if version == 1 { &length[..2] } else { &length[..4] };
+        let file = [&b"\x93NUMPY"[..], &[version, 0], length, header.as_bytes(), &[0; 48]].concat();
+        Npy::new("x.npy", "").parse(&file).map(|data| (data.len(), data.shape().to_vec()))
+    };
+    for header in [
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4L, 3L), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4L, 3), }          \n",
+        "{'descr': u'<f4', 'fortran_order': True, 'shape': (4, 3)}",
+        "{'shape':(4L,3L),'descr':\"<f4\",'fortran_order':False}",
+        " {'descr': '<f4', 'fortran_order': False, 'shape': ( 4 , 3 ), } ",
+    ] {
+        for version in [1, 2, 3] {
+            assert_eq!(read(version, header).unwrap(), (4, vec![3]), "{header}");
+        }
+    }
+    assert_eq!(read(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (12L,), }").unwrap(), (12, vec![]));
+    for header in [
+        "{'descr': '<f4', 'fortran_order': 0, 'shape': (4, 3), }",
+        "{'descr': '<f4', 'fortran_order': Falsch, 'shape': (4, 3), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (12), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4LL, 3), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4M, 3), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-4, 3), }",
+    ] {
+        let error = read(1, header).unwrap_err().to_string();
+        assert!(error.contains("is none of a plain array, such as `{'descr'"), "{error}");
+    }
+}

@@ -28,6 +28,14 @@ fn every_source_is_written_and_read() {
             "{csv: {file: a.csv, columns: [b, a], class_names: [x], as: classes, delimiter: ';'}}",
             Source::Csv(Csv::new("a.csv").columns(["b", "a"]).class_names(["x"]).classes().delimiter(';')),
         ),
+        (
+            "{csv: {file: a.csv, delimiter: ';', decimal: ',', thousands: '.'}}",
+            Source::Csv(Csv::new("a.csv").delimiter(';').decimal(',').thousands('.')),
+        ),
+        (
+            "{csv: {file: a.csv, thousands: ' ', ignore: ['']}}",
+            Source::Csv(Csv::new("a.csv").thousands(' ').ignore("")),
+        ),
         ("{images: {folder: a, pixels: grey, resize: [3, 4]}}", Source::Images(Images::new("a").grey().resize(3, 4))),
         ("{npy: {inputs: x.npy, targets: y.npy}}", Source::Npy(Npy::new("x.npy", "y.npy"))),
         ("{npy: {file: a.npz, inputs: x, targets: y}}", Source::Npy(Npy::npz("a.npz"))),

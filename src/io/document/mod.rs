@@ -24,12 +24,8 @@ use crate::{
     io::files,
 };
 
-/// The largest file. Such a file is written by people; whatever is larger is something else.
-const MAX_BYTES: usize = 64 * 1024;
 /// How deep lists and maps may be nested.
 const MAX_DEPTH: usize = 32;
-/// How many values, lists and maps a file may have.
-const MAX_NODES: usize = 4096;
 
 /// A document that says of which version it is, and the words of messages about it.
 pub(crate) trait Document: DeserializeOwned {
@@ -37,6 +33,12 @@ pub(crate) trait Document: DeserializeOwned {
     const WHAT: &'static str;
     /// The kind of its errors.
     const KIND: ErrorKind;
+
+    /// The largest file. Such a file is written by people; whatever is larger is something else.
+    const MAX_BYTES: usize = 64 * 1024;
+
+    /// How many values, lists and maps a file may have.
+    const MAX_NODES: usize = 4096;
 
     /// The keys that every file has.
     const REQUIRED: &'static [&'static str];
@@ -74,12 +76,12 @@ pub(crate) fn load<T: Document>(path: &Path, hint: impl FnOnce(&io::Error) -> St
     // One byte more than allowed, so that an endless file ends here.
     let read = std::fs::File::open(path).and_then(|file| {
         let mut bytes = Vec::new();
-        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+        file.take(T::MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
         files::not_a_pointer(bytes)
     });
     let bytes = read.map_err(|error| Error::io_with(path, &error, &hint(&error)))?;
     // A character may be cut at the limit, so the size comes before the encoding.
-    let too_large = bytes.len() > MAX_BYTES;
+    let too_large = bytes.len() > T::MAX_BYTES;
     let (place, words) = match std::str::from_utf8(&bytes) {
         _ if too_large => (Place::START, too_large_words::<T>()),
         Ok(text) => return Ok(text.to_string()),
@@ -148,8 +150,8 @@ fn check_form<T: Document>(source: &Source<'_>) -> Result<()> {
         if depth > MAX_DEPTH {
             return refuse(place, format!("lists and maps are nested deeper than {MAX_DEPTH}"));
         }
-        if nodes > MAX_NODES {
-            return refuse(place, format!("more than {MAX_NODES} values"));
+        if nodes > T::MAX_NODES {
+            return refuse(place, format!("more than {} values", T::MAX_NODES));
         }
         if anchor != 0 {
             return refuse(place, "YAML anchors (`&`) are not allowed here; put text with `&` in quotes".into());
@@ -193,14 +195,14 @@ pub(crate) fn read<T: Document>(source: &Source<'_>) -> Result<T> {
 }
 
 fn check_size<T: Document>(source: &Source<'_>) -> Result<()> {
-    match source.text.len() > MAX_BYTES {
+    match source.text.len() > T::MAX_BYTES {
         true => Err(source.error(Place::START, Error::new(T::KIND, too_large_words::<T>()))),
         false => Ok(()),
     }
 }
 
 fn too_large_words<T: Document>() -> String {
-    format!("the file is larger than {} KiB, the most a {} may have", MAX_BYTES / 1024, T::WHAT)
+    format!("the file is larger than {} KiB, the most a {} may have", T::MAX_BYTES / 1024, T::WHAT)
 }
 
 fn check_version<T: Document>(source: &Source<'_>, version: &Spanned<u32>) -> Result<()> {
@@ -217,6 +219,8 @@ fn parsed<T: DeserializeOwned, D: Document>(source: &Source<'_>) -> Result<T> {
         strict_booleans: true,
         merge_keys: MergeKeyPolicy::Error,
         with_snippet: false,
+        // `check_form` has counted.
+        budget: None,
     };
     serde_yaml::from_str_with_options(source.text, options).map_err(|error| {
         let place = error.location().map_or(Place::START, Place::from);

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
+use super::{
+    exact::{Parts, Read},
+    numbers::Wide,
+};
 use crate::{
     Tensor, TensorElement,
     error::{Error, Result},
@@ -22,7 +26,10 @@ pub struct Dataset {
     len: usize,
     inputs: Inputs,
     targets: Targets,
+    /// What f32 does not hold of numbers that a reader found.
+    pub(super) wide: Parts<Wide>,
     names: Arc<Names>,
+    pub(super) read: Arc<Read>,
 }
 
 /// What is known of all examples, and kept by every part of them.
@@ -36,7 +43,8 @@ struct Names {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Inputs {
-    /// Finite numbers.
+    /// Finite numbers. Of a file with more digits they are rounded; [`Standardization`](super::Standardization) reads all
+    /// digits.
     Numbers(Vec<f32>),
     /// Indices from 0: of words, of characters.
     Indices(Vec<i64>),
@@ -160,7 +168,8 @@ impl Dataset {
                 }
             }
         }
-        Ok(Dataset { shape: shape.to_vec(), len, inputs, targets, names: Arc::default() })
+        let (wide, names, read) = Default::default();
+        Ok(Dataset { shape: shape.to_vec(), len, inputs, targets, wide, names, read })
     }
 
     /// The same examples with names for their classes, in the order of the indices.
@@ -182,14 +191,22 @@ impl Dataset {
         self
     }
 
+    /// The same images, each of another shape.
+    pub(super) fn with_images(self, pixels: Vec<f32>, shape: Vec<usize>) -> Self {
+        let wide = Parts { inputs: Wide::default(), ..self.wide };
+        Dataset { shape, inputs: Inputs::Numbers(pixels), wide, ..self }
+    }
+
     /// The same examples with other numbers as inputs.
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) as [`of`](Dataset::of).
     pub(super) fn with_inputs(&self, values: Vec<f32>) -> Result<Self> {
         all_finite("value", &values, self.len)?;
-        let (shape, targets, names) = (self.shape.clone(), self.targets.clone(), self.names.clone());
-        Ok(Dataset { shape, len: self.len, inputs: Inputs::Numbers(values), targets, names })
+        let wide = Parts { inputs: Wide::default(), targets: self.wide.targets.clone() };
+        let (shape, targets, names, read) =
+            (self.shape.clone(), self.targets.clone(), self.names.clone(), self.read.clone());
+        Ok(Dataset { shape, len: self.len, inputs: Inputs::Numbers(values), targets, wide, names, read })
     }
 
     /// The same examples with as many other targets.
@@ -198,12 +215,14 @@ impl Dataset {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) as [`of`](Dataset::of).
     pub(super) fn with_targets(&self, targets: Targets) -> Result<Self> {
         let new = Dataset::of(self.inputs.clone(), &self.shape, targets)?;
-        Ok(Dataset { names: self.names.clone(), ..new })
+        let wide = Parts { inputs: self.wide.inputs.clone(), targets: Wide::default() };
+        Ok(Dataset { wide, names: self.names.clone(), read: self.read.clone(), ..new })
     }
 
     /// The same examples without targets.
     pub fn without_targets(self) -> Self {
-        Dataset { targets: Targets::None, ..self }
+        let wide = Parts { targets: Wide::default(), ..self.wide };
+        Dataset { targets: Targets::None, wide, ..self }
     }
 
     /// How many examples.
@@ -264,35 +283,6 @@ impl Dataset {
             return Err(Error::shape(format!("examples of shape {:?} cannot take the shape {shape:?}", self.shape)));
         }
         Ok(Dataset { shape: shape.to_vec(), ..self })
-    }
-
-    /// The same images, `[..., height, width]`, at another size: bilinear between the four nearest pixels, whose
-    /// centres lie at half-integer positions (`align_corners = false`); beyond the outer centres the edge is continued.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless the examples have two axes of at least one pixel, as has
-    /// the new size.
-    pub fn resize(self, height: usize, width: usize) -> Result<Self> {
-        let [outer @ .., h, w] = &self.shape[..] else {
-            return Err(Error::shape(format!("examples of shape {:?} are no images [..., height, width]", self.shape)));
-        };
-        if [height, width, *h, *w].contains(&0) || height.max(width) > MOST_PIXELS {
-            return Err(Error::shape(format!(
-                "images of {h} x {w} cannot be resized to {height} x {width}; allowed: 1 to {MOST_PIXELS} pixels"
-            )));
-        }
-        let Inputs::Numbers(pixels) = &self.inputs else {
-            return Err(Error::shape("indices are no pixels, and cannot be resized"));
-        };
-        let len = (height * width).checked_mul(pixels.len() / (h * w));
-        let mut values = Vec::new();
-        if len.is_none_or(|len| values.try_reserve_exact(len).is_err()) {
-            let images = pixels.len() / (h * w);
-            return Err(Error::shape(format!("{images} images of {height} x {width} do not fit into memory")));
-        }
-        resize(pixels, (*h, *w), (height, width), &mut values);
-        let shape = [outer, &[height, width]].concat();
-        Ok(Dataset { shape, inputs: Inputs::Numbers(values), ..self })
     }
 
     /// Shuffles by the seed and splits: the first `train` examples are for training, the rest for testing.
@@ -416,7 +406,9 @@ impl Dataset {
             len: order.len(),
             inputs: self.inputs.take(elements_in_memory(&self.shape), order),
             targets: self.targets.take(order),
+            wide: Parts { inputs: self.wide.inputs.take(order), targets: self.wide.targets.take(order) },
             names: self.names.clone(),
+            read: self.read.clone(),
         }
     }
 }
@@ -490,16 +482,13 @@ pub fn batches_of_epoch(examples: usize, size: usize) -> usize {
     examples.div_ceil(size) - usize::from(one_is_left)
 }
 
-/// Longest side of a resized image.
-pub(super) const MOST_PIXELS: usize = 4096;
-
 /// Elements of one example; `None` when there are more than can be counted.
 fn elements(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis))
 }
 
 /// Elements of one example that is in memory.
-fn elements_in_memory(shape: &[usize]) -> usize {
+pub(super) fn elements_in_memory(shape: &[usize]) -> usize {
     shape.iter().product()
 }
 
@@ -516,30 +505,4 @@ fn all_finite(what: &str, values: &[f32], n: usize) -> Result<()> {
     let Some(i) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
     let (example, place, value) = (i / (values.len() / n), i % (values.len() / n), values[i]);
     Err(Error::data(format!("{what} {place} of example {example} is {value}; allowed: finite numbers")))
-}
-
-/// Appends images at another size, `(height, width)`; see [`Dataset::resize`].
-pub(super) fn resize(images: &[f32], (h, w): (usize, usize), (height, width): (usize, usize), out: &mut Vec<f32>) {
-    let (rows, columns) = (neighbours(h, height), neighbours(w, width));
-    // Two products and a sum could exceed the larger pixel by a rounding, and so white, which is 1.
-    let between = |start: f32, end: f32, at: f32| start + (end - start) * at;
-    for image in images.chunks_exact(h * w) {
-        for &(top, bottom, down) in &rows {
-            for &(left, right, across) in &columns {
-                let row = |y: usize| between(image[y * w + left], image[y * w + right], across);
-                out.push(between(row(top), row(bottom), down));
-            }
-        }
-    }
-}
-
-/// For each of `to` pixels along an axis of `from`: its two neighbours, and how far it lies towards the second.
-fn neighbours(from: usize, to: usize) -> Vec<(usize, usize, f32)> {
-    let last = from - 1;
-    let place = |i: usize| {
-        let position = ((i as f32 + 0.5) * from as f32 / to as f32 - 0.5).clamp(0.0, last as f32);
-        let first = (position.floor() as usize).min(last);
-        (first, (first + 1).min(last), position - first as f32)
-    };
-    (0..to).map(place).collect()
 }

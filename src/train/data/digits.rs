@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Dataset;
+use super::{Dataset, lines::lines};
 use crate::{
     error::{Error, Result},
     io::files,
@@ -46,7 +46,7 @@ pub fn parse_digits(bytes: &[u8], origin: &str) -> Result<Dataset> {
     let bytes = files::unpacked(bytes, MOST_BYTES).map_err(|error| error.context(&origin))?;
     let text = std::str::from_utf8(&bytes).map_err(|_| Error::data(format!("{origin}: not a text in UTF-8")))?;
     let (mut values, mut labels) = (Vec::new(), Vec::new());
-    for (i, line) in text.lines().enumerate() {
+    for (i, line) in lines(text).enumerate() {
         let at = |e: Error| e.context(format_args!("{origin}:{}", i + 1));
         let row: Vec<f32> = line.split(',').enumerate().map(number).collect::<Result<_>>().map_err(at)?;
         let &[ref pixels @ .., digit] = &row[..] else { unreachable!("a line has at least one field") };

@@ -7,13 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use image::{ImageFormat, ImageReader, Limits};
+use image::{DynamicImage, ImageFormat, ImageReader, Limits};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Dataset, Inputs, Targets,
     class_names::ClassNames,
-    dataset::{MOST_PIXELS, resize},
+    resize::{MOST_PIXELS, resize},
 };
 use crate::{
     error::{Error, Result},
@@ -31,8 +31,8 @@ pub struct Images {
     /// What the images are converted to, without transparency; rgb.
     #[serde(default)]
     pub pixels: PixelFormat,
-    /// Height and width to which each image is resized, bilinearly. Unless they are said, all images must be of one
-    /// size.
+    /// Height and width to which each image is [resized](Dataset::resize), bilinearly; filtered if it is made smaller.
+    /// Unless they are said, all images must be of one size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<[usize; 2]>,
     /// The names of the classes in the order of their indices; those of the folders, sorted.
@@ -45,7 +45,7 @@ pub struct Images {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum PixelFormat {
-    /// One, of colours their luma (BT.709): `[1, height, width]`.
+    /// One, of colours their luma by ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B, as in Pillow: `[1, height, width]`.
     Grey,
     /// Red, green and blue: `[3, height, width]`.
     #[default]
@@ -186,6 +186,27 @@ fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
     Error::data(format!("{}: {words}", printable(&path.display().to_string())))
 }
 
+/// The channels of an image, one after another; in a file, the samples of a pixel lie together.
+fn channels(image: &DynamicImage, wanted: PixelFormat) -> Vec<Vec<f32>> {
+    let samples = || image.to_rgb32f().into_raw();
+    let grey = || image.to_luma32f().into_raw();
+    match (wanted, image.color().has_color()) {
+        (PixelFormat::Grey, false) => vec![grey()],
+        (PixelFormat::Grey, true) => vec![samples().chunks_exact(3).map(luma).collect()],
+        (PixelFormat::Rgb, false) => vec![grey(); 3],
+        (PixelFormat::Rgb, true) => {
+            let samples = samples();
+            (0..3).map(|channel| samples.iter().skip(channel).step_by(3).copied().collect()).collect()
+        }
+    }
+}
+
+/// The luma of red, green and blue. In f64 the weights add up to 1, so grey stays as it is.
+fn luma(pixel: &[f32]) -> f32 {
+    let terms = pixel.iter().zip([0.299, 0.587, 0.114]);
+    terms.map(|(&sample, weight)| weight * f64::from(sample)).sum::<f64>() as f32
+}
+
 /// The longest file of an image that is read: 64 MiB.
 const MOST_FILE_BYTES: usize = 64 << 20;
 
@@ -269,18 +290,7 @@ impl<'a> Pixels<'a> {
         if self.values.len() + self.channels() * h * w > MOST_VALUES {
             return Err(refused(file, "with this image, all take more than 1 GiB; `resize` makes them smaller"));
         }
-        // The weights of red, green and blue add up to a little more than 1, so that white would be.
-        let grey = || image.to_luma32f().iter().map(|pixel| pixel.min(1.0)).collect();
-        // Samples of RGB lie together, examples have a channel after another.
-        let channels: Vec<Vec<f32>> = match self.options.pixels {
-            PixelFormat::Grey => vec![grey()],
-            PixelFormat::Rgb if !image.color().has_color() => vec![grey(); 3],
-            PixelFormat::Rgb => {
-                let samples = image.to_rgb32f().into_raw();
-                (0..3).map(|channel| samples.iter().skip(channel).step_by(3).copied().collect()).collect()
-            }
-        };
-        for channel in channels {
+        for channel in channels(&image, self.options.pixels) {
             if met == size {
                 self.values.extend(channel);
             } else {

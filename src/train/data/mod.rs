@@ -16,11 +16,17 @@ mod class_names;
 mod csv;
 mod dataset;
 mod digits;
+mod exact;
 mod fitted;
 #[cfg(feature = "data")]
 mod images;
+mod lines;
 #[cfg(feature = "data")]
 mod npy;
+#[cfg(feature = "data")]
+mod npy_header;
+mod numbers;
+mod resize;
 mod source;
 mod standardization;
 mod text;

@@ -11,7 +11,12 @@ use ndarray::{Array, IxDyn, ShapeBuilder};
 use serde::{Deserialize, Serialize};
 use zip::ZipArchive;
 
-use super::{Dataset, Inputs, MOST_BYTES, Targets};
+use super::{
+    Dataset, Inputs, MOST_BYTES, Targets,
+    exact::{Parts, Read as HowRead},
+    npy_header::{Dtype, Header},
+    numbers::{Numbers, Wide},
+};
 use crate::{
     error::{Error, Result, did_you_mean_or_some},
     io::files,
@@ -25,6 +30,9 @@ use crate::{
 /// | `float16`, `float32`, `float64` | numbers | numbers; those of shape `[n]` are read as `[n, 1]` |
 /// | `int32`, `int64` | indices | classes |
 /// | other integers, `bool` | numbers, as they are: `uint8` from 0 to 255 | classes |
+///
+/// Numbers that f32 does not hold keep their digits until they are [standardized](Dataset::standardized); see
+/// [`Dataset::notes`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Npy {
@@ -65,7 +73,7 @@ impl Npy {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or is longer than 1 GiB,
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) with file or entry for what is no array of NumPy, is of another
     /// dtype, or has not as many bytes as its header says; for arrays of different lengths, numbers that are not
-    /// finite, and negative indices or classes.
+    /// finite or beyond the range of f32, and negative indices or classes.
     pub fn read(&self) -> Result<Dataset> {
         let inputs = self.array(&self.inputs)?;
         let Some(name) = &self.targets else { return dataset(inputs, None) };
@@ -162,16 +170,48 @@ impl NpyArray {
         })
     }
 
-    fn numbers(&self) -> Result<Vec<f32>> {
+    /// The numbers, what f32 does not hold of them, and notes on what f64 does not. `what` is the word for one of an example.
+    fn numbers(&self, what: &str) -> Result<(Vec<f32>, Wide, Vec<String>)> {
         let Dtype { kind, bytes, .. } = self.header.dtype;
-        let number = |bits: u64| match (kind, bytes) {
-            ('f', 2) => f16::from_bits(bits as u16).to_f32(),
-            ('f', 4) => f32::from_bits(bits as u32),
-            ('f', _) => f64::from_bits(bits) as f32,
-            ('i', _) => bits as i64 as f32,
-            _ => bits as f32,
+        if bytes <= 2 || (kind, bytes) == ('f', 4) {
+            let number = |bits: u64| match (kind, bytes) {
+                ('f', 2) => f16::from_bits(bits as u16).to_f32(),
+                ('f', _) => f32::from_bits(bits as u32),
+                ('i', _) => bits as i64 as f32,
+                _ => bits as f32,
+            };
+            return Ok((self.last_axis_fastest(self.bits().map(number).collect())?, Wide::default(), Vec::new()));
+        }
+        let each: usize = self.header.shape[1..].iter().product();
+        let mut numbers = Numbers::new(each);
+        let mut add = |i: usize, bits: u64| -> Result<()> {
+            match kind {
+                'f' => numbers.push(self.in_range(f64::from_bits(bits), what, i, each)?),
+                'i' => numbers.push_integer((bits as i64).into()),
+                _ => numbers.push_integer(bits.into()),
+            }
+            Ok(())
         };
-        self.last_axis_fastest(self.bits().map(number).collect())
+        if self.header.fortran_order {
+            let ordered = self.last_axis_fastest(self.bits().collect())?;
+            ordered.into_iter().enumerate().try_for_each(|(i, bits)| add(i, bits))?;
+        } else {
+            self.bits().enumerate().try_for_each(|(i, bits)| add(i, bits))?;
+        }
+        let column = |i: usize| match self.header.shape.len() {
+            ..=2 => format!("column {}", i + 1),
+            _ => format!("{what} {i} of each example"),
+        };
+        Ok(numbers.into_parts(&self.origin, column))
+    }
+
+    /// Refuses a finite number that f32 has no finite one for.
+    fn in_range(&self, x: f64, what: &str, i: usize, each: usize) -> Result<f64> {
+        if x.is_finite() && (x as f32).is_infinite() {
+            let place = format!("{what} {} of example {} is {x:e}", i % each.max(1), i / each.max(1));
+            return Err(self.refused(format!("{place}; allowed: numbers of f32, whose range ends at {:e}", f32::MAX)));
+        }
+        Ok(x)
     }
 
     /// The elements of an array of integers.
@@ -197,6 +237,13 @@ impl NpyArray {
 
 fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
     let (n, shape) = inputs.examples()?;
+    let (mut wide, mut notes) = (Parts::<Wide>::default(), Vec::new());
+    let mut numbers = |array: &NpyArray, what: &str, wide: &mut Wide| -> Result<Vec<f32>> {
+        let (values, exact, more) = array.numbers(what)?;
+        *wide = exact;
+        notes.extend(more);
+        Ok(values)
+    };
     let values = match inputs.header.dtype.is_index() {
         true => {
             let indices = inputs.integers()?;
@@ -206,9 +253,10 @@ fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
             }
             Inputs::Indices(indices)
         }
-        false => Inputs::Numbers(inputs.numbers()?),
+        false => Inputs::Numbers(numbers(&inputs, "value", &mut wide.inputs)?),
     };
     let mut origin = inputs.origin.clone();
+    let mut origins = Parts { inputs: origin.clone(), targets: String::new() };
     let mut wanted = Targets::None;
     if let Some(targets) = targets {
         let (rows, shape) = targets.examples()?;
@@ -217,13 +265,17 @@ fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
         }
         let shape = shape.to_vec();
         wanted = match targets.header.dtype.kind {
-            'f' if shape.is_empty() => Targets::Numbers { shape: vec![1], values: targets.numbers()? },
-            'f' => Targets::Numbers { shape, values: targets.numbers()? },
+            'f' => {
+                let values = numbers(&targets, "target", &mut wide.targets)?;
+                Targets::Numbers { shape: if shape.is_empty() { vec![1] } else { shape }, values }
+            }
             _ => Targets::Classes { shape, values: targets.integers()? },
         };
         origin = format!("{origin} with {}", targets.origin);
+        origins.targets = targets.origin;
     }
-    Dataset::of(values, shape, wanted).map_err(|error| error.context(origin))
+    let data = Dataset::of(values, shape, wanted).map_err(|error| error.context(origin))?;
+    Ok(data.with_origin(wide, HowRead { origins, notes }))
 }
 
 /// An array in an `.npz` file, a zip archive of `.npy` files.
@@ -284,114 +336,4 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
     }
     let (header, data) = rest.split_at_checked(length).ok_or_else(cut)?;
     Ok((std::str::from_utf8(header).map_err(|_| "the header is no text")?, data))
-}
-
-/// What a header says: a dictionary in Python with these three keys.
-struct Header {
-    dtype: Dtype,
-    fortran_order: bool,
-    shape: Vec<usize>,
-}
-
-impl Header {
-    fn of(text: &str) -> Result<Header, String> {
-        let wrong = || format!("the header `{}` is none of a plain array", printable(text.trim_end()));
-        let (mut dtype, mut fortran_order, mut shape) = (None, None, None);
-        let mut words = Words(text);
-        let mut read = || -> Option<()> {
-            words.mark('{')?;
-            while words.mark('}').is_none() {
-                let key = words.text()?;
-                words.mark(':')?;
-                match key {
-                    "descr" => dtype = Some(words.text()?),
-                    "fortran_order" => fortran_order = Some(words.name()? == "True"),
-                    "shape" => shape = Some(words.numbers()?),
-                    _ => return None,
-                }
-                if words.mark(',').is_none() {
-                    words.mark('}')?;
-                    break;
-                }
-            }
-            words.0.trim().is_empty().then_some(())
-        };
-        read().ok_or_else(wrong)?;
-        let (Some(dtype), Some(fortran_order), Some(shape)) = (dtype, fortran_order, shape) else {
-            return Err(wrong());
-        };
-        Ok(Header { dtype: Dtype::of(dtype)?, fortran_order, shape })
-    }
-}
-
-/// The rest of a header.
-struct Words<'a>(&'a str);
-
-impl<'a> Words<'a> {
-    fn mark(&mut self, mark: char) -> Option<()> {
-        self.0 = self.0.trim_start().strip_prefix(mark)?;
-        Some(())
-    }
-
-    /// A text in quotes.
-    fn text(&mut self) -> Option<&'a str> {
-        let rest = self.0.trim_start();
-        let quote = rest.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
-        let (text, rest) = rest[1..].split_once(quote)?;
-        self.0 = rest;
-        Some(text)
-    }
-
-    /// A word of letters and digits.
-    fn name(&mut self) -> Option<&'a str> {
-        let rest = self.0.trim_start();
-        let (name, rest) = rest.split_at(rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len()));
-        self.0 = rest;
-        (!name.is_empty()).then_some(name)
-    }
-
-    /// `(3, 4)`, `(3,)` or `()`.
-    fn numbers(&mut self) -> Option<Vec<usize>> {
-        let mut numbers = Vec::new();
-        self.mark('(')?;
-        while self.mark(')').is_none() {
-            numbers.push(self.name()?.parse().ok()?);
-            if self.mark(',').is_none() {
-                self.mark(')')?;
-                break;
-            }
-        }
-        Some(numbers)
-    }
-}
-
-/// The dtype of an array: its kind and its size, and which byte of an element comes first.
-#[derive(Clone, Copy)]
-struct Dtype {
-    kind: char,
-    bytes: usize,
-    big_endian: bool,
-}
-
-impl Dtype {
-    /// As NumPy writes it: `<f4`, `|u1`.
-    fn of(text: &str) -> Result<Dtype, String> {
-        let (big_endian, rest) = match text.strip_prefix('>') {
-            Some(rest) => (true, rest),
-            None => (false, text.trim_start_matches(['<', '|', '='])),
-        };
-        let kinds = [("f", [2, 4, 8, 8]), ("i", [1, 2, 4, 8]), ("u", [1, 2, 4, 8]), ("b", [1, 1, 1, 1])];
-        let known = kinds.iter().find_map(|(kind, sizes)| {
-            let bytes = rest.strip_prefix(kind)?.parse().ok().filter(|bytes| sizes.contains(bytes))?;
-            Some(Dtype { kind: kind.chars().next()?, bytes, big_endian })
-        });
-        known.ok_or_else(|| {
-            format!("dtype `{}`; allowed: float16 to float64, integers of 8 to 64 bits, bool", printable(text))
-        })
-    }
-
-    /// Whether inputs of it are indices.
-    fn is_index(self) -> bool {
-        self.kind == 'i' && self.bytes >= 4
-    }
 }

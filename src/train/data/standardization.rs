@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Dataset, Inputs, Targets};
+use super::{Dataset, Targets};
 use crate::error::{Error, Result};
 
 /// Mean and standard deviation of the inputs of a dataset, or of its targets, by which these and others are
-/// [standardized](Dataset::standardized).
+/// [standardized](Dataset::standardized). Both are of the numbers as their file has them, in f64, and so is what is subtracted
+/// and divided; the results are f32.
 ///
 /// | examples | one mean and one deviation for each |
 /// | --- | --- |
@@ -37,8 +38,10 @@ impl Standardization {
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or inputs are indices.
     pub fn of(data: &Dataset) -> Result<Self> {
-        let Inputs::Numbers(values) = data.inputs() else { return Err(Error::data(INDICES)) };
-        Standardization::of_numbers(values, data.shape())
+        if data.exact_inputs().is_none() {
+            return Err(Error::data(INDICES));
+        }
+        Standardization::of_numbers(|| data.exact_inputs().into_iter().flatten(), data.shape())
     }
 
     /// That of the targets of a dataset, which are numbers.
@@ -46,8 +49,8 @@ impl Standardization {
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or targets are no numbers.
     pub fn of_targets(data: &Dataset) -> Result<Self> {
-        let Targets::Numbers { shape, values } = data.targets() else { return Err(Error::data(NO_NUMBERS)) };
-        Standardization::of_numbers(values, shape)
+        let Targets::Numbers { shape, .. } = data.targets() else { return Err(Error::data(NO_NUMBERS)) };
+        Standardization::of_numbers(|| data.exact_targets().into_iter().flatten(), shape)
     }
 
     /// Brings numbers that were standardized back; `shape` is that of one example.
@@ -75,22 +78,23 @@ impl Standardization {
         )))
     }
 
-    fn standardized(&self, values: &[f32], shape: &[usize]) -> Result<Vec<f32>> {
+    fn standardized(&self, numbers: impl Iterator<Item = f64>, shape: &[usize]) -> Result<Vec<f32>> {
         let features = self.features(shape)?;
-        let one = |(i, &x): (usize, &f32)| {
+        let one = |(i, x): (usize, f64)| {
             let feature = features.at(i);
-            ((f64::from(x) - self.mean[feature]) / self.deviation[feature]) as f32
+            ((x - self.mean[feature]) / self.deviation[feature]) as f32
         };
-        Ok(values.iter().enumerate().map(one).collect())
+        Ok(numbers.enumerate().map(one).collect())
     }
 
-    fn of_numbers(values: &[f32], shape: &[usize]) -> Result<Self> {
+    /// `numbers` gives them as often as it is called.
+    fn of_numbers<I: Iterator<Item = f64>>(numbers: impl Fn() -> I, shape: &[usize]) -> Result<Self> {
         let features = Features::of(shape);
-        if values.is_empty() {
+        let count = (numbers().count() / features.count.max(1)) as f64;
+        if count == 0.0 {
             return Err(Error::data("there are no examples to take the mean of"));
         }
-        let count = (values.len() / features.count) as f64;
-        let each = || values.iter().enumerate().map(|(i, &x)| (features.at(i), f64::from(x)));
+        let each = || numbers().enumerate().map(|(i, x)| (features.at(i), x));
         let (mut mean, mut deviation) = (vec![0.0; features.count], vec![0.0; features.count]);
         each().for_each(|(feature, x)| mean[feature] += x / count);
         each().for_each(|(feature, x)| deviation[feature] += (x - mean[feature]).powi(2) / count);
@@ -137,8 +141,8 @@ impl Dataset {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when inputs are indices, have another number of features, or become
     /// numbers that are not finite.
     pub fn standardized(&self, by: &Standardization) -> Result<Dataset> {
-        let Inputs::Numbers(values) = self.inputs() else { return Err(Error::data(INDICES)) };
-        self.with_inputs(by.standardized(values, self.shape())?)
+        let numbers = self.exact_inputs().ok_or_else(|| Error::data(INDICES))?;
+        self.with_inputs(by.standardized(numbers, self.shape())?)
     }
 
     /// The same examples, each number of the targets minus the mean of its feature, divided by its deviation.
@@ -146,8 +150,9 @@ impl Dataset {
     /// # Errors
     /// As [`standardized`](Dataset::standardized), for targets.
     pub fn targets_standardized(&self, by: &Standardization) -> Result<Dataset> {
-        let Targets::Numbers { shape, values } = self.targets() else { return Err(Error::data(NO_NUMBERS)) };
-        let targets = Targets::Numbers { shape: shape.clone(), values: by.standardized(values, shape)? };
-        self.with_targets(targets)
+        let (Targets::Numbers { shape, .. }, Some(numbers)) = (self.targets(), self.exact_targets()) else {
+            return Err(Error::data(NO_NUMBERS));
+        };
+        self.with_targets(Targets::Numbers { shape: shape.clone(), values: by.standardized(numbers, shape)? })
     }
 }

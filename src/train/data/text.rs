@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Dataset, Inputs, MOST_BYTES, MOST_TOKENS, Targets};
+use super::{Dataset, Inputs, MOST_BYTES, MOST_TOKENS, Targets, lines::end_of};
 use crate::{
     error::{Error, Result},
     io::files,
@@ -204,13 +204,6 @@ impl Text {
         }
         Ok(tokens.windows(length).step_by(stride).flatten().copied().collect())
     }
-}
-
-/// Line and column of what follows a text, both counted from 1.
-fn end_of(text: &str) -> String {
-    let line = 1 + text.matches('\n').count();
-    let column = 1 + text.rsplit('\n').next().unwrap_or_default().chars().count();
-    format!("{line}:{column}")
 }
 
 impl Vocabulary {

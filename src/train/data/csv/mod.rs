@@ -1,0 +1,229 @@
+//! Tables in text files.
+
+mod columns;
+mod header;
+mod number_format;
+mod table;
+mod targets;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use columns::{Column, Columns};
+use table::Table;
+
+use super::{
+    Dataset, Inputs, MOST_BYTES, Targets,
+    exact::{Parts, Read},
+};
+use crate::{error::Result, io::files, printable::printable};
+
+/// A table in a text file, packed by gzip or not: a row for each example, numbers in all columns but those of classes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Csv {
+    /// The file.
+    pub file: PathBuf,
+    /// The columns of the targets: one of classes, or one or several of numbers. Without any, examples have no targets.
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
+    pub target: Columns,
+    /// Whether targets are classes or numbers. Unless it is said, text and integers are classes, and numbers with a
+    /// decimal point or an exponent are numbers, as are the targets of several columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r#as: Option<TargetKind>,
+    /// Whether the first row has the names of the columns; yes.
+    #[serde(default = "yes")]
+    pub header: bool,
+    /// The columns of the inputs, in this order; all but the targets and those that are ignored.
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
+    pub columns: Columns,
+    /// Columns that are neither inputs nor targets.
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
+    pub ignore: Columns,
+    /// The names of the classes in the order of their indices; those in the file, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class_names: Vec<String>,
+    /// What separates the fields of a row, a character of ASCII; a comma.
+    #[serde(default = "comma")]
+    pub delimiter: char,
+    /// What separates the fraction of a number, a point or a comma; a point.
+    #[serde(default = "point", skip_serializing_if = "is_point")]
+    pub decimal: char,
+    /// What separates thousands in numbers: a comma, a point, a space (also one without a break), an apostrophe or an
+    /// underscore; nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thousands: Option<char>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn comma() -> char {
+    ','
+}
+
+fn point() -> char {
+    '.'
+}
+
+fn is_point(decimal: &char) -> bool {
+    *decimal == point()
+}
+
+/// What the values of a target column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum TargetKind {
+    /// Classes: a class for each different text.
+    Classes,
+    /// Numbers.
+    Numbers,
+}
+
+impl Csv {
+    /// A file with a header, whose columns are all inputs.
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        let (target, columns, ignore) = (Columns::default(), Columns::default(), Columns::default());
+        let (r#as, class_names) = (None, Vec::new());
+        let (header, delimiter, decimal, thousands) = (yes(), comma(), point(), None);
+        Csv { file: file.into(), target, r#as, header, columns, ignore, class_names, delimiter, decimal, thousands }
+    }
+
+    /// Sets [`target`](Csv::target): `"species"`, `5`, or several as `["x", "y"]`.
+    pub fn target(self, target: impl Into<Columns>) -> Self {
+        Csv { target: target.into(), ..self }
+    }
+
+    /// Targets are classes.
+    pub fn classes(self) -> Self {
+        Csv { r#as: Some(TargetKind::Classes), ..self }
+    }
+
+    /// Targets are numbers.
+    pub fn numbers(self) -> Self {
+        Csv { r#as: Some(TargetKind::Numbers), ..self }
+    }
+
+    /// Sets [`header`](Csv::header).
+    pub fn header(self, header: bool) -> Self {
+        Csv { header, ..self }
+    }
+
+    /// Sets [`columns`](Csv::columns).
+    pub fn columns(self, columns: impl Into<Columns>) -> Self {
+        Csv { columns: columns.into(), ..self }
+    }
+
+    /// Sets [`ignore`](Csv::ignore).
+    pub fn ignore(self, ignore: impl Into<Columns>) -> Self {
+        Csv { ignore: ignore.into(), ..self }
+    }
+
+    /// Sets [`class_names`](Csv::class_names).
+    pub fn class_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Csv { class_names: names.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// Sets [`delimiter`](Csv::delimiter).
+    pub fn delimiter(self, delimiter: char) -> Self {
+        Csv { delimiter, ..self }
+    }
+
+    /// Sets [`decimal`](Csv::decimal).
+    ///
+    /// ```
+    /// # use precast::data::Csv;
+    /// let csv = Csv::new("de.csv").target("preis").delimiter(';').decimal(',').thousands('.');
+    /// let data = csv.parse(b"flaeche;preis\n20,5;1.060,25\n21;63,5\n")?;
+    /// assert_eq!(data.batches(2)?.next().unwrap().y.to_f64(), [1060.25, 63.5]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn decimal(self, decimal: char) -> Self {
+        Csv { decimal, ..self }
+    }
+
+    /// Sets [`thousands`](Csv::thousands).
+    pub fn thousands(self, thousands: char) -> Self {
+        Csv { thousands: Some(thousands), ..self }
+    }
+
+    /// The rows as examples of shape `[columns]`. A class is an index; numbers are of shape `[targets]`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 1 GiB, and as
+    /// [`parse`](Csv::parse).
+    pub fn read(&self) -> Result<Dataset> {
+        self.parse(&files::read_within(&self.file, MOST_BYTES)?)
+    }
+
+    /// As [`read`](Csv::read), from the bytes of the file.
+    ///
+    /// ```
+    /// # use precast::data::Csv;
+    /// let table = "petal,colour,species\n1.5,0,iris\n0.5,1,rose\n1.0,1,iris\n";
+    /// let flowers = Csv::new("flowers.csv").target("species").parse(table.as_bytes())?;
+    /// assert_eq!((flowers.len(), flowers.shape(), flowers.labels()), (3, &[2][..], &[0, 1, 0][..]));
+    /// assert_eq!(flowers.class_names(), ["iris", "rose"]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with file and line for a row of another length than the first, an
+    /// empty cell, a cell that is no finite number of f32 where one is wanted, a class that is none of
+    /// [`class_names`](Csv::class_names), targets that look like numbers with a decimal comma or with thousands, two
+    /// columns of one name, an input without a name, a header that looks like a row of numbers and of which no column
+    /// is named, a column that is not there or has two uses, and a file that is empty, not UTF-8 or unpacks to more
+    /// than 1 GiB; [`ErrorKind::Value`](crate::ErrorKind::Value) for a character that is no delimiter or does not
+    /// separate parts of numbers, and classes in several columns.
+    pub fn parse(&self, bytes: &[u8]) -> Result<Dataset> {
+        self.dataset(bytes, true)
+    }
+
+    /// As [`read`](Csv::read), without targets. Their columns, and those that are ignored, may be missing.
+    ///
+    /// # Errors
+    /// As [`read`](Csv::read).
+    pub fn read_inputs(&self) -> Result<Dataset> {
+        self.dataset(&files::read_within(&self.file, MOST_BYTES)?, false)
+    }
+
+    fn dataset(&self, bytes: &[u8], with_targets: bool) -> Result<Dataset> {
+        let origin = self.origin();
+        let bytes = files::unpacked(bytes, MOST_BYTES).map_err(|error| error.context(&origin))?;
+        let table = Table::of(self, &origin, &bytes)?;
+        let uses = table.uses(self, with_targets)?;
+        let (values, inputs_wide, mut notes) = table.numbers(&uses.inputs)?;
+        let found = table.targets(self, if with_targets { &uses.targets } else { &[] })?;
+        notes.extend(found.notes);
+        let data = Dataset::of(Inputs::Numbers(values), &[uses.inputs.len()], found.targets)?
+            .with_class_names(found.class_names)?
+            .with_input_names(table.names(&uses.inputs));
+        let origins = Parts { inputs: origin.clone(), targets: origin };
+        Ok(data.with_origin(Parts { inputs: inputs_wide, targets: found.wide }, Read { origins, notes }))
+    }
+
+    /// These options with what the file said of itself: the names of its input columns and of its classes. So they read
+    /// another file as this one was read, whatever the order of its columns. `dataset` is what [`read`](Csv::read)
+    /// returned, or a part.
+    pub fn found(&self, dataset: &Dataset) -> Csv {
+        let mut found = self.clone();
+        if !dataset.input_names().is_empty() {
+            found.columns = Columns(dataset.input_names().iter().cloned().map(Column::Name).collect());
+        }
+        found.class_names = dataset.class_names().to_vec();
+        found.r#as = match dataset.targets() {
+            Targets::Classes { .. } => Some(TargetKind::Classes),
+            Targets::Numbers { .. } => Some(TargetKind::Numbers),
+            Targets::None => self.r#as,
+        };
+        found
+    }
+
+    /// The file, as errors name it.
+    fn origin(&self) -> String {
+        printable(&self.file.display().to_string()).into_owned()
+    }
+}
