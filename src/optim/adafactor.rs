@@ -13,7 +13,7 @@ use crate::{
         reduce::{Squares, sum_of},
         simd::vectorized,
         threads,
-        update::{MOMENTS, Multiplied, square_sums_of_columns, squares_by_parts},
+        update::{MOMENTS, Multiplied, Values, square_sums_of_columns, squares_by_parts},
     },
 };
 
@@ -196,18 +196,15 @@ impl Rule for Formula {
     fn apply<R: Number>(
         known: &Known<R>,
         start: usize,
-        value: &mut [R],
+        value: &mut Values<'_, R>,
         grad: Multiplied<'_, R>,
         _: [&mut [R]; MOMENTS],
     ) {
         let Known { shrink, rate, variance, least } = known;
         let (shrink, rate, least) = (*shrink, *rate, *least);
         variance.by_rows(start, value.len(), |some, factor, numbers| {
-            let (value, grad) = (&mut value[some.clone()], &grad.grad[some]);
-            vectorized(|| {
-                for ((p, &g), &x) in value.iter_mut().zip(grad).zip(numbers) {
-                    *p = *p * shrink - rate * (inverse_root(factor * x, least) * g);
-                }
+            value.replace(some.clone(), [&grad.grad[some], numbers], move |p, [g, x]| {
+                p * shrink - rate * (inverse_root(factor * x, least) * g)
             });
         });
     }

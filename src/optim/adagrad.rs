@@ -7,7 +7,7 @@ use super::{
 use crate::{
     cell::Params,
     error::Result,
-    kernels::update::{MOMENTS, Multiplied, each},
+    kernels::update::{MOMENTS, Multiplied, Values, each},
 };
 
 /// Adagrad, in the form of `torch.optim.Adagrad`. At update t of a parameter:
@@ -89,7 +89,7 @@ impl Rule for Formula {
     fn apply<R: Number>(
         known: &Known<R>,
         _: usize,
-        value: &mut [R],
+        value: &mut Values<'_, R>,
         grad: Multiplied<'_, R>,
         moments: [&mut [R]; MOMENTS],
     ) {

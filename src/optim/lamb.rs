@@ -10,7 +10,7 @@ use crate::{
     kernels::{
         reduce::{Squares, sum_of},
         simd::vectorized,
-        update::{MOMENTS, Multiplied, squares_by_parts},
+        update::{MOMENTS, Multiplied, Values, squares_by_parts},
     },
 };
 
@@ -132,16 +132,12 @@ impl Rule for Formula {
     fn apply<R: Number>(
         known: &Known<R>,
         _: usize,
-        value: &mut [R],
+        value: &mut Values<'_, R>,
         _: Multiplied<'_, R>,
         moments: [&mut [R]; MOMENTS],
     ) {
         let Known { rate, direction } = *known;
         let [mean, square, _] = moments;
-        vectorized(|| {
-            for ((p, m), v) in value.iter_mut().zip(mean).zip(square) {
-                *p = *p - rate * direction.of(*p, *m, *v);
-            }
-        });
+        value.replace(0..value.len(), [&*mean, &*square], move |p, [m, v]| p - rate * direction.of(p, m, v));
     }
 }

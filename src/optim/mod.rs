@@ -50,7 +50,7 @@ pub trait Optimizer: Debug + Send {
     fn params(&self) -> &Params;
 
     /// One step. A parameter without a gradient is left alone. On an error no parameter has changed, but for the error of an
-    /// update that leaves the range of a 16-bit parameter.
+    /// update that leaves the range of a dtype.
     ///
     /// That one is found while the update is written. A number that was finite and would become infinite in the dtype of the
     /// parameter, or NaN, keeps its old value, and its old master where it has one; all other numbers, and the running averages, are
@@ -58,7 +58,7 @@ pub trait Optimizer: Debug + Send {
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a hyperparameter outside its range, for an optimizer without parameters,
-    /// where none of its parameters has a gradient, and where numbers of 16-bit parameters would become infinite, with the
+    /// where none of its parameters has a gradient, and where numbers would become infinite or NaN in the dtype of their parameter, with the
     /// parameters, how many numbers, and what can be done,
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a gradient that has not its parameter's shape.
     fn update(&mut self, grads: &Grads) -> Result<()>;

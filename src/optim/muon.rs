@@ -12,7 +12,7 @@ use crate::{
         memory::{Pooled, uninit_vec},
         reduce::Squares,
         simd::vectorized,
-        update::{MOMENTS, Multiplied, squares_by_parts},
+        update::{MOMENTS, Multiplied, Values, squares_by_parts},
     },
 };
 
@@ -157,14 +157,16 @@ impl Rule for Formula {
         }
     }
 
-    fn apply<R: Number>(known: &Known<R>, start: usize, value: &mut [R], _: Multiplied<'_, R>, _: [&mut [R]; MOMENTS]) {
+    fn apply<R: Number>(
+        known: &Known<R>,
+        start: usize,
+        value: &mut Values<'_, R>,
+        _: Multiplied<'_, R>,
+        _: [&mut [R]; MOMENTS],
+    ) {
         let Known { shrink, lr, direction } = known;
         let (shrink, lr, direction) = (*shrink, *lr, &direction[start..][..value.len()]);
-        vectorized(|| {
-            for (p, &x) in value.iter_mut().zip(direction) {
-                *p = *p * shrink - lr * x;
-            }
-        });
+        value.replace(0..value.len(), [direction], move |p, [x]| p * shrink - lr * x);
     }
 }
 

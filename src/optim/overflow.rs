@@ -1,4 +1,4 @@
-//! Updates that leave the range of a 16-bit parameter.
+//! Updates that leave the range of a parameter's dtype.
 
 use crate::{
     DType,
@@ -28,10 +28,16 @@ impl Overflow {
             0 => String::new(),
             more => format!("\n- and {more} parameters more"),
         };
-        let store = if first.dtype == DType::F16 { "float32 or bfloat16" } else { "float32" };
+        let way_out = match first.dtype {
+            DType::F16 => {
+                "Store the parameter in float32 (`Decorate::exclude_path`) or bfloat16, or lower the learning rate"
+            }
+            DType::Bf16 => "Store the parameter in float32 (`Decorate::exclude_path`), or lower the learning rate",
+            _ => "Lower the learning rate",
+        };
         Err(Error::value(format!(
-            "finite values would become infinite or NaN by the update; they keep their old values, and all others are updated. Store \
-             the parameter in {store} (`Decorate::exclude_path` leaves it in float32), or lower the learning rate:{some}{more}"
+            "finite values would become infinite or NaN by the update; they keep their old values, and all others are updated. \
+             {way_out}:{some}{more}"
         )))
     }
 }

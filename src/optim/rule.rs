@@ -7,7 +7,7 @@ use crate::{
     kernels::{
         float::Real,
         gemm::Gemm,
-        update::{MOMENTS, Multiplied},
+        update::{MOMENTS, Multiplied, Values},
     },
     tensor::Stored,
 };
@@ -50,7 +50,7 @@ pub(super) trait Rule: Clone + Debug + Send + Sync {
     fn apply<R: Number>(
         known: &Self::Known<R>,
         start: usize,
-        value: &mut [R],
+        value: &mut Values<'_, R>,
         grad: Multiplied<'_, R>,
         moments: [&mut [R]; MOMENTS],
     );

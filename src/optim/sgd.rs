@@ -7,7 +7,7 @@ use super::{
 use crate::{
     cell::Params,
     error::{Error, Result},
-    kernels::update::{MOMENTS, Multiplied, each},
+    kernels::update::{MOMENTS, Multiplied, Values, each},
 };
 
 /// Stochastic gradient descent with momentum, in the form of `torch.optim.SGD`:
@@ -97,7 +97,7 @@ impl Rule for Formula {
     fn apply<R: Number>(
         known: &Known<R>,
         _: usize,
-        value: &mut [R],
+        value: &mut Values<'_, R>,
         grad: Multiplied<'_, R>,
         moments: [&mut [R]; MOMENTS],
     ) {

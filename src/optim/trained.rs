@@ -19,7 +19,7 @@ use crate::{
         memory::Pooled,
         update::{
             Count, Gradient, Kahan, MOMENTS, Moment, Multiplied, Pass, Place, Rounded, Stochastic, Storage, Stream,
-            Wide, WithMaster, eight_bit::Blocks, load_all,
+            Values, Wide, WithMaster, eight_bit::Blocks, load_all,
         },
     },
     logging::{event, warn},
@@ -385,7 +385,7 @@ impl<R: Rule> One<'_, R> {
         };
         let moments = memory.kept.iter_mut().zip(&self.layout.kept).filter(|(_, (kept, _))| kept.shape == shape);
         let moments = moments.map(|(average, _)| average.moment()).collect();
-        let formula = |start, value: &mut [N], grad: Multiplied<'_, N>, moments: [&mut [N]; MOMENTS]| {
+        let formula = |start, value: &mut Values<'_, N>, grad: Multiplied<'_, N>, moments: [&mut [N]; MOMENTS]| {
             R::apply(&known, start, value, grad, moments);
         };
         Pass { storage, grad, moments, count: self.count }.run(&formula)

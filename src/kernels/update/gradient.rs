@@ -1,5 +1,6 @@
 //! Gradients as they lie in memory, read as they are meant.
 
+use super::values::{Values, kept};
 use crate::kernels::{
     float::{Float, Real},
     simd::{Body, vectorized},
@@ -49,43 +50,48 @@ impl<G: Float> Gradient<G::Wide> for Multiplied<'_, G> {
 }
 
 /// The loop of a formula: `f` is given the value of an element, its gradient and its running averages, and returns the new
-/// value and averages.
+/// value and averages. A value that would leave the range of its format stays; its averages do not.
 ///
 /// All numbers of an element are loaded before one is stored. In memory that is not aligned to a vector, a load that follows a
 /// store to the same bytes waits for it; Adam took 1.6 times as long.
 #[inline(always)]
 pub(crate) fn each<R: Real, const N: usize>(
-    value: &mut [R],
+    value: &mut Values<'_, R>,
     grad: Multiplied<'_, R>,
     moments: [&mut [R]; N],
     f: impl Fn(R, R, [R; N]) -> (R, [R; N]),
 ) {
-    vectorized(Each { value, grad, moments, f });
+    value.count(0..value.len(), |value, beyond| vectorized(Each { value, beyond, grad, moments, f }));
 }
 
 struct Each<'a, R: Real, const N: usize, F> {
     value: &'a mut [R],
+    beyond: R,
     grad: Multiplied<'a, R>,
     moments: [&'a mut [R]; N],
     f: F,
 }
 
 impl<R: Real, const N: usize, F: Fn(R, R, [R; N]) -> (R, [R; N])> Body for Each<'_, R, N, F> {
-    type Output = ();
+    type Output = u64;
     #[inline(always)]
-    fn run(self) {
-        let Each { value, grad: Multiplied { grad, factors: [first, second] }, moments, f } = self;
+    fn run(self) -> u64 {
+        let Each { value, beyond, grad: Multiplied { grad, factors: [first, second] }, moments, f } = self;
         // Slices of one length, so that no index is checked in the loop.
         let len = value.len();
         let grad = &grad[..len];
         let mut moments = moments.map(|moment| &mut moment[..len]);
+        let mut infinite = 0;
         for i in 0..len {
             let before = std::array::from_fn(|k| moments[k][i]);
             let (after, new) = f(value[i], grad[i] * first * second, before);
+            let (after, stays) = kept(value[i], after, beyond);
             value[i] = after;
+            infinite += stays;
             for (moment, new) in moments.iter_mut().zip(new) {
                 moment[i] = new;
             }
         }
+        infinite.into()
     }
 }

@@ -7,13 +7,14 @@
 pub(crate) mod eight_bit;
 mod gradient;
 mod pass;
-mod range;
 mod stochastic;
 mod storage;
 mod sums;
+mod values;
 
 pub(crate) use gradient::{Gradient, Multiplied, each};
 pub(crate) use pass::{MOMENTS, Moment, Pass, load_all};
 pub(crate) use stochastic::Stream;
 pub(crate) use storage::{Count, Kahan, Place, Rounded, Stochastic, Storage, Wide, WithMaster};
 pub(crate) use sums::{square_sums_of_columns, squares_by_parts};
+pub(crate) use values::Values;

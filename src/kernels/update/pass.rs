@@ -6,6 +6,7 @@ use super::{
     eight_bit::{self, Blocks, Map},
     gradient::{Gradient, Multiplied},
     storage::{Count, Storage},
+    values::Values,
 };
 use crate::kernels::{
     elementwise,
@@ -42,13 +43,13 @@ pub(crate) struct Pass<'a, R: Real> {
 
 /// The formula for some elements: where they begin, their values, gradients and running averages. Where there are fewer
 /// averages, the last slices are empty.
-pub(crate) type Formula<'a, R> = dyn Fn(usize, &mut [R], Multiplied<'_, R>, [&mut [R]; MOMENTS]) + Sync + 'a;
+pub(crate) type Formula<'a, R> = dyn Fn(usize, &mut Values<'_, R>, Multiplied<'_, R>, [&mut [R]; MOMENTS]) + Sync + 'a;
 
 /// All values of a parameter in the dtype of the arithmetic: in memory, or written to `space`, which needs room for them
 /// unless the storage is [wide](Storage::is_wide).
 pub(crate) fn load_all<'s, R>(storage: &'s mut dyn Storage<R>, space: &'s mut [R]) -> &'s [R] {
     // SAFETY: the storage is borrowed for as long as the slice lives.
-    unsafe { storage.whole(space) }
+    unsafe { storage.load(0, storage.len(), space) }
 }
 
 /// A [`Moment`] of which threads take parts.
@@ -128,9 +129,11 @@ impl<R: Real> Pass<'_, R> {
                 let grad = grad.read(start, &mut grad_space[..len]);
                 // SAFETY: as above.
                 let value = unsafe { storage.load(start, len, value_space) };
-                formula(start, value, grad, parts);
+                let mut values = Values::new(&mut *value, storage.beyond());
+                formula(start, &mut values, grad, parts);
+                let infinite = values.infinite();
                 // SAFETY: as above.
-                let counted = unsafe { storage.store(start, value, count) };
+                let counted = Count { infinite, ..unsafe { storage.store(start, value, count) } };
                 if counted != Count::default() {
                     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                     *all = all.and(counted);

@@ -2,10 +2,7 @@
 
 use half::bf16;
 
-use super::{
-    range::{Range, any_beyond, any_not_finite, keep_finite},
-    stochastic::Stream,
-};
+use super::{stochastic::Stream, values::Bounded};
 use crate::kernels::{
     float::{Float, Real},
     simd::{Body, vectorized},
@@ -38,18 +35,12 @@ pub(crate) trait Storage<R>: Sync {
     /// How many there are.
     fn len(&self) -> usize;
 
-    /// Whether [`whole`](Storage::whole) needs no space, because the wide numbers are in memory.
+    /// The least size of a number that may become infinite when it is stored.
+    fn beyond(&self) -> R;
+
+    /// Whether [`load`](Storage::load) needs no space, because the wide numbers are in memory.
     fn is_wide(&self) -> bool {
         false
-    }
-
-    /// All wide numbers, to be looked at: in memory, or written to `space`.
-    ///
-    /// # Safety
-    /// No one else uses the elements while the slice lives.
-    unsafe fn whole<'s>(&'s self, space: &'s mut [R]) -> &'s [R] {
-        // SAFETY: the caller's promise.
-        unsafe { self.load(0, self.len(), space) }
     }
 
     /// The wide numbers to be updated: in memory, or written to the beginning of `space`.
@@ -58,12 +49,11 @@ pub(crate) trait Storage<R>: Sync {
     /// No one else uses these elements while the slice lives.
     unsafe fn load<'s>(&'s self, start: usize, len: usize, space: &'s mut [R]) -> &'s mut [R];
 
-    /// Stores what was loaded and updated. An element of a 16-bit value that was finite, and would not stay so, keeps its
-    /// old number; `wide` then has that, too. Counts lost updates if asked.
+    /// Stores what was loaded and updated. Counts lost updates if asked.
     ///
     /// # Safety
     /// No one else uses these elements meanwhile.
-    unsafe fn store(&self, start: usize, wide: &mut [R], count: bool) -> Count;
+    unsafe fn store(&self, start: usize, wide: &[R], count: bool) -> Count;
 }
 
 /// Elements to be replaced. Where somebody else holds the memory, these are `old`, and new memory is written.
@@ -115,7 +105,11 @@ impl<'a, T: Copy> Place<'a, T> {
 /// Values in the dtype of the arithmetic.
 pub(crate) struct Wide<'a, R>(pub Place<'a, R>);
 
-impl<R: Real> Storage<R> for Wide<'_, R> {
+impl<R: Real + Bounded> Storage<R> for Wide<'_, R> {
+    fn beyond(&self) -> R {
+        R::BEYOND
+    }
+
     fn len(&self) -> usize {
         self.0.len
     }
@@ -129,7 +123,7 @@ impl<R: Real> Storage<R> for Wide<'_, R> {
         unsafe { self.0.in_place(start, len) }
     }
 
-    unsafe fn store(&self, _start: usize, _wide: &mut [R], _count: bool) -> Count {
+    unsafe fn store(&self, _start: usize, _wide: &[R], _count: bool) -> Count {
         Count::default()
     }
 }
@@ -141,7 +135,11 @@ pub(crate) struct WithMaster<'a, T> {
     pub master: Place<'a, f32>,
 }
 
-impl<T: Range> Storage<f32> for WithMaster<'_, T> {
+impl<T: Bounded<Wide = f32>> Storage<f32> for WithMaster<'_, T> {
+    fn beyond(&self) -> f32 {
+        T::BEYOND
+    }
+
     fn len(&self) -> usize {
         self.value.len.min(self.master.len)
     }
@@ -150,35 +148,26 @@ impl<T: Range> Storage<f32> for WithMaster<'_, T> {
         true
     }
 
-    unsafe fn whole<'s>(&'s self, _space: &'s mut [f32]) -> &'s [f32] {
+    unsafe fn load<'s>(&'s self, start: usize, len: usize, _space: &'s mut [f32]) -> &'s mut [f32] {
         // SAFETY: the caller's promise.
-        unsafe { self.master.before(0, self.len()) }
+        unsafe { self.master.in_place(start, len) }
     }
 
-    /// A copy, so that the old masters are there until new ones are stored.
-    unsafe fn load<'s>(&'s self, start: usize, len: usize, space: &'s mut [f32]) -> &'s mut [f32] {
-        let space = &mut space[..len];
+    unsafe fn store(&self, start: usize, wide: &[f32], _count: bool) -> Count {
         // SAFETY: the caller's promise.
-        space.copy_from_slice(unsafe { self.master.before(start, len) });
-        space
-    }
-
-    unsafe fn store(&self, start: usize, wide: &mut [f32], _count: bool) -> Count {
-        // SAFETY: the caller's promise.
-        let before = unsafe { self.master.before(start, wide.len()) };
-        let infinite = keep_finite::<T>(wide, |i| before[i]);
-        // SAFETY: the caller's promise.
-        let (value, master) = unsafe { (self.value.after(start, wide.len()), self.master.after(start, wide.len())) };
-        T::narrow_into(wide, value);
-        master.copy_from_slice(wide);
-        Count { infinite, ..Count::default() }
+        T::narrow_into(wide, unsafe { self.value.after(start, wide.len()) });
+        Count::default()
     }
 }
 
 /// 16-bit values alone: an update is rounded to the nearest.
 pub(crate) struct Rounded<'a, T>(pub Place<'a, T>);
 
-impl<T: Range> Storage<f32> for Rounded<'_, T> {
+impl<T: Bounded<Wide = f32>> Storage<f32> for Rounded<'_, T> {
+    fn beyond(&self) -> f32 {
+        T::BEYOND
+    }
+
     fn len(&self) -> usize {
         self.0.len
     }
@@ -190,24 +179,23 @@ impl<T: Range> Storage<f32> for Rounded<'_, T> {
         space
     }
 
-    unsafe fn store(&self, start: usize, wide: &mut [f32], count: bool) -> Count {
+    unsafe fn store(&self, start: usize, wide: &[f32], count: bool) -> Count {
         let len = wide.len();
-        // The old numbers are gone when new ones are stored, so all that reads them comes first.
-        // SAFETY: the caller's promise.
-        let before = unsafe { self.0.before(start, len) };
-        let infinite = keep_finite::<T>(wide, |i| before[i].widen());
-        let wide = &*wide;
-        let counted = match count {
-            true => vectorized(CountLost {
+        // The old numbers are gone when they are stored, so updates are counted first.
+        let counted = if count {
+            // SAFETY: the caller's promise.
+            let before = unsafe { self.0.before(start, len) };
+            vectorized(CountLost {
                 wide,
                 before: |i: usize| before[i].widen(),
                 after: |i: usize| T::narrow(wide[i]).widen(),
-            }),
-            false => Count::default(),
+            })
+        } else {
+            Count::default()
         };
         // SAFETY: the caller's promise.
         T::narrow_into(wide, unsafe { self.0.after(start, len) });
-        Count { infinite, ..counted }
+        counted
     }
 }
 
@@ -218,6 +206,11 @@ pub(crate) struct Stochastic<'a> {
 }
 
 impl Storage<f32> for Stochastic<'_> {
+    /// What is above the largest number may be rounded up.
+    fn beyond(&self) -> f32 {
+        bf16::MAX.to_f32().next_up()
+    }
+
     fn len(&self) -> usize {
         self.value.len
     }
@@ -229,25 +222,16 @@ impl Storage<f32> for Stochastic<'_> {
         space
     }
 
-    unsafe fn store(&self, start: usize, wide: &mut [f32], count: bool) -> Count {
+    unsafe fn store(&self, start: usize, wide: &[f32], count: bool) -> Count {
         const SOME: usize = crate::kernels::elementwise::BLOCK;
         let mut all = Count::default();
-        for (i, wide) in wide.chunks_mut(SOME).enumerate() {
+        for (i, wide) in wide.chunks(SOME).enumerate() {
             let (start, mut low) = (start + i * SOME, [bf16::ZERO; SOME]);
             let low = &mut low[..wide.len()];
             self.stream.round(start, wide, low);
-            // SAFETY: the caller's promise.
-            let before = unsafe { self.value.before(start, wide.len()) };
-            // The bits say whether a number is rounded up to infinity.
-            if any_not_finite(low) {
-                for ((x, low), before) in wide.iter_mut().zip(&mut *low).zip(before) {
-                    if !low.is_finite() && before.is_finite() {
-                        (*x, *low) = (before.widen(), *before);
-                        all.infinite += 1;
-                    }
-                }
-            }
             if count {
+                // SAFETY: the caller's promise.
+                let before = unsafe { self.value.before(start, wide.len()) };
                 let some = vectorized(CountLost {
                     wide,
                     before: |i: usize| before[i].widen(),
@@ -272,6 +256,11 @@ pub(crate) struct Kahan<'a> {
 }
 
 impl Storage<f32> for Kahan<'_> {
+    /// Less than for a value alone, so that a compensation that is rounded up does not take the sum of both there.
+    fn beyond(&self) -> f32 {
+        f32::from_bits(0x7f7f_7fc0)
+    }
+
     fn len(&self) -> usize {
         self.value.len.min(self.compensation.len)
     }
@@ -288,20 +277,9 @@ impl Storage<f32> for Kahan<'_> {
         space
     }
 
-    unsafe fn store(&self, start: usize, wide: &mut [f32], count: bool) -> Count {
+    unsafe fn store(&self, start: usize, wide: &[f32], count: bool) -> Count {
         let len = wide.len();
-        let (mut counted, mut kept) = (Count::default(), Vec::new());
-        if any_beyond::<bf16>(wide) {
-            // SAFETY: the caller's promise.
-            let (value, rest) = unsafe { (self.value.before(start, len), self.compensation.before(start, len)) };
-            for (i, x) in wide.iter_mut().enumerate() {
-                if !bf16::narrow(*x).is_finite() && value[i].is_finite() {
-                    *x = value[i].widen() + rest[i].widen();
-                    kept.push((i, value[i], rest[i]));
-                }
-            }
-        }
-        let wide = &*wide;
+        let mut counted = Count::default();
         if count {
             // SAFETY: the caller's promise.
             let (value, rest) = unsafe { (self.value.before(start, len), self.compensation.before(start, len)) };
@@ -318,15 +296,11 @@ impl Storage<f32> for Kahan<'_> {
         // SAFETY: the caller's promise.
         let (value, rest) = unsafe { (self.value.after(start, len), self.compensation.after(start, len)) };
         vectorized(|| {
-            for ((x, v), c) in wide.iter().zip(value.iter_mut()).zip(rest.iter_mut()) {
+            for ((x, v), c) in wide.iter().zip(value).zip(rest) {
                 [*v, *c] = in_two(*x);
             }
         });
-        // The sum of two could be cut elsewhere.
-        for &(i, v, c) in &kept {
-            (value[i], rest[i]) = (v, c);
-        }
-        Count { infinite: kept.len() as u64, ..counted }
+        counted
     }
 }
 
@@ -372,6 +346,10 @@ mod tests {
             assert!(error <= f64::from(x.abs()) * 2f64.powi(-17), "{x}: {error}");
         }
         assert_eq!(in_two(f32::INFINITY), [bf16::INFINITY, bf16::ZERO]);
+        // The largest number that Kahan's pair may hold, and the first beyond: its compensation would be half a unit.
+        let beyond = f32::from_bits(0x7f7f_7fc0);
+        let sum = |x: f32| in_two(x).map(bf16::to_f32).iter().sum::<f32>();
+        assert!(sum(beyond.next_down()) < bf16::BEYOND && sum(beyond) == bf16::BEYOND);
         let [value, rest] = in_two(f32::NAN);
         assert!(value.is_nan() && rest == bf16::ZERO);
     }
