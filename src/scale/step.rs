@@ -220,17 +220,16 @@ impl LossScale {
         // Another optimizer may take a step of the same forward pass.
         grads.doubt();
         self.votes.skipped.extend_from_slice(grads.passes());
-        let scale = unscaled.scaling.scale;
         // A scale that overflowed shrinks, whatever else went wrong.
         if !matches!(self.votes.worst, Some(Cause::Overflow { .. })) {
             self.votes.worst = Some(cause.clone());
         }
         let skipped = self.state.skipped.saturating_add(1);
         Ok(if skipped >= PATIENCE && !self.shrinks_after(&cause) {
-            event!(ERROR, %cause, skipped, scale, "training has stalled");
+            event!(ERROR, %cause, skipped, scale = unscaled.scaling.scale, "training has stalled");
             Outcome::Stalled { cause, skipped }
         } else {
-            event!(WARN, %cause, skipped, scale, "step skipped");
+            event!(WARN, %cause, skipped, scale = unscaled.scaling.scale, "step skipped");
             Outcome::Skipped { cause }
         })
     }
