@@ -5,19 +5,13 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    AsCell, Cell, Forward, InSlot, SavedCell,
-    file::read_slot,
-    in_slot::PastItsSlot,
-    recompute::recomputed,
-    saved::note_not_written,
-    site::{self, Site},
+    AsCell, Cell, Forward, InSlot, SavedCell, file::read_slot, in_slot::PastItsSlot, saved::note_not_written,
+    site::Site,
 };
 use crate::{
     DType, Tensor,
     error::{Error, Result},
-    observe::{self, CellCall},
-    precision::{self, Frame, OpRules},
-    tensor::pass,
+    precision::OpRules,
 };
 
 /// Casts what goes into a cell and what comes out.
@@ -74,12 +68,12 @@ pub struct Planned {
 ///
 /// In files a `Child` reads and writes as its cell; with `to_float`, as `{to_float: float32, cell: {...}}`.
 pub struct Child<C: ?Sized = dyn Cell> {
-    to_float: Option<DType>,
+    pub(super) to_float: Option<DType>,
     recompute: bool,
-    planned: Planned,
+    pub(super) planned: Planned,
     /// Where it stood when a plan was applied.
-    site: Option<Site>,
-    cell: Box<InSlot<C>>,
+    pub(super) site: Option<Site>,
+    pub(super) cell: Box<InSlot<C>>,
 }
 
 /// A cell in its slot, as a walk shows it.
@@ -260,7 +254,7 @@ impl<C: ?Sized> Child<C> {
     }
 
     /// Address of the slot. A slot has a size even where its cell has none, so no two slots share an address.
-    fn id(&self) -> usize {
+    pub(super) fn id(&self) -> usize {
         std::ptr::from_ref(self).cast::<()>() as usize
     }
 
@@ -300,21 +294,6 @@ impl<C: ?Sized> Child<C> {
     pub fn is_recomputed(&self) -> bool {
         self.recompute || self.planned.recompute
     }
-
-    /// The adapter in force: the plan's; without a plan, the one that `to_float` asks for. The surrounding region is
-    /// then known only while the cell runs: a root returns what it computed, an inner cell returns f32.
-    fn in_force(&self) -> Option<Adapter> {
-        if self.planned.adapter.is_some() {
-            return self.planned.adapter.clone();
-        }
-        let inward = self.to_float?;
-        let outward = match precision::current() {
-            Some(Frame::Fixed(dtype)) => dtype,
-            _ if precision::slot().is_none() => inward,
-            _ => DType::F32,
-        };
-        Some(Adapter::Cast(Cast { inward, outward }))
-    }
 }
 
 impl<C: ?Sized + AsCell> Child<C> {
@@ -332,79 +311,6 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// As [`call`](Child::call).
     pub fn call_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         self.with(inputs.to_vec(), |cell, inputs| Forward::forward_many(cell.as_cell(), &inputs))
-    }
-
-    /// Runs any method of the cell through the adapter, with inputs and outputs of any [`Castable`] shape.
-    ///
-    /// # Errors
-    /// As [`call`](Child::call).
-    pub fn with<I: Castable, O: Castable>(
-        &self,
-        inputs: I,
-        body: impl FnOnce(&C, I::Owned) -> Result<O>,
-    ) -> Result<O::Owned> {
-        // The outermost call is a forward pass.
-        let open = precision::slot().is_none().then(pass::open);
-        let adapter = self.in_force();
-        let entering = observe::is_watched().then(|| inputs.elements());
-        let run = |inputs: I::Owned| {
-            let outputs = body(&self.cell, inputs)?;
-            if let Some(entering) = entering {
-                let (kind, has_params) = (self.cell.as_cell().kind(), site::has_params(self.cell.as_cell()));
-                let (slot, inputs, outputs) = (self.id(), entering, outputs.elements());
-                observe::emit_cell_call(CellCall { slot, kind, has_params, inputs, outputs });
-            }
-            Ok::<O, Error>(outputs)
-        };
-        let (frame, cast) = match adapter {
-            None => (None, None),
-            Some(Adapter::Ops(rules)) => (Some(Frame::Lists(rules)), None),
-            Some(Adapter::Cast(cast)) => (Some(Frame::Fixed(cast.inward)), Some(cast)),
-            Some(Adapter::CastOps(cast, rules)) => (Some(Frame::Lists(rules)), Some(cast)),
-        };
-        let to = |what: observe::Cast, dtype: Option<DType>| {
-            move |x: Tensor| match dtype {
-                Some(dtype) if x.dtype().is_castable() => x.cast_as(what, dtype),
-                _ => x,
-            }
-        };
-        // Each op in a region of one dtype casts its inputs itself. For the gradient of a weight it then knows the
-        // input as it was.
-        let wide = self.planned.wide_weight_grads;
-        let by_op = wide == Some(true) && matches!(frame, Some(Frame::Fixed(_))) && self.cell.as_cell().is_leaf();
-        let mut inward = to(observe::Cast::IntoCell, cast.map(|cast| cast.inward).filter(|_| !by_op));
-        let outward = to(observe::Cast::OutOfCell, cast.map(|cast| cast.outward));
-        // Looked up at the first output that is on the tape, when the cell has run.
-        let mut passes: Option<Vec<_>> = None;
-        let mut outward = |y: Tensor| {
-            let y = outward(y);
-            if open.is_some() && y.is_tracked() {
-                pass::note_passes(&y, passes.get_or_insert_with(|| self.noted().into_iter().collect()));
-            }
-            y
-        };
-        let checked = match &self.site {
-            Some(site) => site.check(self.to_float),
-            None => site::check_unplanned(self.cell.as_cell()),
-        };
-        let result = checked.and_then(|()| {
-            let _slot = precision::enter_slot(self.id());
-            let number = self.site.as_ref().and_then(Site::number);
-            let _region = frame.map(|frame| precision::enter_adapter(frame, number));
-            let _grads = wide.map(precision::enter_weight_grads);
-            if self.is_recomputed() {
-                recomputed(inputs, &mut inward, run, &mut outward)
-            } else {
-                run(inputs.map(&mut inward)).map(|outputs| outputs.map(&mut outward))
-            }
-        });
-        let result = result.map_err(|e| e.in_slot(self.id()));
-        match open {
-            Some(open) => open
-                .end(result, |param| self.path_of_param(param))
-                .map_err(|e| e.resolve_cell(|slot| self.path_of(slot))),
-            None => result,
-        }
     }
 
     /// This slot, as a walk shows it.
@@ -432,8 +338,6 @@ pub trait Castable: Sized {
     type Owned;
     /// The same arrangement of what `f` makes of each tensor, in order.
     fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self::Owned;
-    /// How many elements the castable tensors have.
-    fn elements(&self) -> usize;
     /// Every castable tensor cast to `dtype`; integers, booleans and f64 as they are.
     fn cast_to(self, dtype: DType) -> Self::Owned {
         self.map(&mut |x| if x.dtype().is_castable() { x.cast(dtype) } else { x })
@@ -449,18 +353,12 @@ impl Castable for Tensor {
     fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Tensor {
         f(self)
     }
-    fn elements(&self) -> usize {
-        if self.dtype().is_castable() { self.len() } else { 0 }
-    }
 }
 
 impl Castable for &Tensor {
     type Owned = Tensor;
     fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Tensor {
         f(self.clone())
-    }
-    fn elements(&self) -> usize {
-        (**self).elements()
     }
 }
 
@@ -469,18 +367,12 @@ impl<T: Castable> Castable for Vec<T> {
     fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self::Owned {
         self.into_iter().map(|x| x.map(f)).collect()
     }
-    fn elements(&self) -> usize {
-        self.iter().map(T::elements).sum()
-    }
 }
 
 impl<T: Castable> Castable for Option<T> {
     type Owned = Option<T::Owned>;
     fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self::Owned {
         Option::map(self, |x| x.map(f))
-    }
-    fn elements(&self) -> usize {
-        self.as_ref().map_or(0, T::elements)
     }
 }
 
@@ -489,7 +381,6 @@ macro_rules! castable_tuple {
         impl<$($t: Castable),*> Castable for ($($t,)*) {
             type Owned = ($($t::Owned,)*);
             fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self::Owned { ($(self.$i.map(f),)*) }
-            fn elements(&self) -> usize { [$(self.$i.elements()),*].into_iter().sum() }
         }
     };
 }

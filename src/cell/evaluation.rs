@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use super::{AsCell, Child, Node, join};
 use crate::{
-    Param, precision,
+    Param,
+    tensor::context,
     tensor::{
         LeafId, is_recording,
         pass::{self, Evaluated, Pass},
@@ -19,7 +20,7 @@ use crate::{
 /// [`on_train`](crate::cell::Forward::on_train) calls it in its `forward`. An optimizer then warns, once, when it updates parameters by
 /// what was computed: see [`Sgd::in_evaluation`](crate::Sgd::in_evaluation).
 pub fn ran_in_evaluation() {
-    if let Some(slot) = precision::slot().filter(|_| is_recording()) {
+    if let Some(slot) = context::slot().filter(|_| is_recording()) {
         pass::note_slot(slot);
     }
 }

@@ -1,5 +1,6 @@
 //! Trees of cells: the trait, the slot a cell sits in, parameters, paths and walking.
 
+mod call;
 mod child;
 #[doc(hidden)]
 #[allow(missing_docs)]

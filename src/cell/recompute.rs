@@ -18,7 +18,7 @@ use crate::{
     ops::run_recorded,
     precision::{self, Frame},
     tensor::{
-        Backward, Place, backward_of, is_recording, record_segment,
+        Backward, Place, backward_of, context, is_recording, record_segment,
         recording::{self, Again, Recorded},
         with_recording,
     },
@@ -206,11 +206,11 @@ impl Segment {
             });
             let inputs: Vec<Tensor> = inputs.collect();
             let inputs: Vec<&Tensor> = inputs.iter().collect();
-            let _slot = call.slot.map(precision::enter_slot);
+            let _slot = call.slot.map(context::enter_slot);
             let _region = call.wide_weight_grads.map(|dtype| precision::enter(Frame::Fixed(dtype)));
-            let _grads = call.wide_weight_grads.map(|_| precision::enter_weight_grads(true));
+            let _grads = call.wide_weight_grads.map(|_| context::enter_weight_grads(true));
             made.push(match &call.again {
-                Some(again) => vec![again(&inputs)?],
+                Some(again) => vec![again.0(&inputs)?],
                 None => run_recorded(call.op, &call.attributes, &inputs)?,
             });
         }

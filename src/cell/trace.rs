@@ -169,17 +169,17 @@ impl<C: ?Sized + AsCell> Child<C> {
         (result, named)
     }
 
-    fn cast_of(&self, what: observe::Cast) -> CastOf {
+    fn cast_of(&self, what: observe::CastRole) -> CastOf {
         match what {
-            observe::Cast::Leaf(leaf) => {
+            observe::CastRole::Leaf(leaf) => {
                 let param = self.named_params().into_iter().find(|(_, param)| param.id().0 == leaf);
                 param.map_or(CastOf::Other, |(path, _)| CastOf::Param(path))
             }
-            observe::Cast::IntoCell => CastOf::CellInput,
-            observe::Cast::OutOfCell => CastOf::CellOutput,
-            observe::Cast::IntoOp(op) => CastOf::InputOf(op),
-            observe::Cast::Gradient => CastOf::Gradient,
-            observe::Cast::Other => CastOf::Other,
+            observe::CastRole::IntoCell => CastOf::CellInput,
+            observe::CastRole::OutOfCell => CastOf::CellOutput,
+            observe::CastRole::IntoOp(op) => CastOf::InputOf(op),
+            observe::CastRole::Gradient => CastOf::Gradient,
+            _ => CastOf::Other,
         }
     }
 
@@ -212,7 +212,7 @@ impl<C: ?Sized + AsCell> Child<C> {
             }
         });
         let cells = seen.cell_calls.into_iter().map(|call| {
-            let observe::CellCall { slot, kind, has_params, inputs, outputs } = call;
+            let observe::CellSizes { slot, kind, has_params, inputs, outputs } = call;
             CellCall { path: path(slot), kind, has_params, inputs, outputs }
         });
         let mut met = HashSet::new();

@@ -120,8 +120,8 @@ impl<C: ?Sized + AsCell> Child<C> {
         answer.ok_or_else(|| no_such_path(path, paths.iter().map(String::as_str)))
     }
 
-    /// Path of the slot with this identity.
-    pub(crate) fn path_of(&self, id: usize) -> Option<String> {
+    /// Returns the path of the slot that a [listener](crate::observe::Listener) heard of; `None` for one outside of this tree.
+    pub fn path_of(&self, id: usize) -> Option<String> {
         let mut found = None;
         self.walk(&mut |entry| {
             if entry.slot.id == id {

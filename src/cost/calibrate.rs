@@ -12,9 +12,10 @@ use crate::{
     error::{Error, Result},
     io::files,
     kernels::{limits, threads},
-    observe::{self, Sizes},
+    observe::Sizes,
     ops::{ConvOptions, Padding},
     precision::{self, Frame},
+    tensor::context,
     tensor::with_recording,
 };
 
@@ -95,7 +96,7 @@ impl Speeds {
     /// Measures this machine: about a second.
     pub fn measure() -> Self {
         let _off = precision::enter(Frame::Off);
-        let _silence = observe::silence();
+        let _silence = context::silence();
         with_recording(true, || measure().unwrap_or_else(|error| unreachable!("ops on shapes that fit: {error}")))
     }
 }

@@ -149,7 +149,7 @@ fn run_node(node: &Node, n: u64, batch: usize, inputs: &[&Tensor]) -> Result<Vec
         _ => return Ok(vec![inputs[0].detach()]),
     };
     if let Some(again) = &node.again {
-        return Ok(vec![again(inputs)?]);
+        return Ok(vec![again.0(inputs)?]);
     }
     if node.draws == 0 && !node.attributes.iter().any(|(_, value)| depends_on_batch(value)) {
         return run_recorded(op, &node.attributes, inputs);

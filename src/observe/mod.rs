@@ -1,16 +1,22 @@
-//! Observers: they are told of every op call with its dtypes and the slot of the cell it ran in. They change nothing.
+//! Listeners: what a thread runs, heard op by op.
 //!
-//! Nothing is recorded unless this thread [watches](watch); then each event costs one push.
+//! [`listen`] lets a [`Listener`] of your own hear; [`watch`] and [`collect_op_stats`] are two that are ready. Nothing is recorded
+//! where nobody listens.
 
 mod non_finite;
 mod stats;
 
-use std::cell::{Cell, RefCell};
+use std::{cell::RefCell, rc::Rc};
 
-pub(crate) use non_finite::{Cast, look, seek};
+pub(crate) use non_finite::seek;
 pub use stats::{Calls, OpStats, collect_op_stats};
 
-use crate::{DType, Op, precision};
+pub use crate::tensor::listener::{CastCall, CastRole, CellCall, CellEntry, GradientCall, Listener, OpCall, listen};
+pub(crate) use crate::tensor::listener::{Hears, heard_by};
+use crate::{
+    DType, Op, Tensor,
+    tensor::{Activation, context},
+};
 
 /// One op call, or one cast that was really done.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,27 +50,9 @@ pub struct Sizes {
     pub(crate) kept: Vec<Activation>,
 }
 
-/// An activation that the tape keeps.
-#[derive(Clone, Copy, Debug, Eq)]
-pub(crate) struct Activation {
-    /// Where its storage begins. Storage that two ops keep is counted once.
-    pub address: usize,
-    pub dtype: DType,
-    pub len: usize,
-    /// Whether it is an input of the op.
-    pub came_in: bool,
-}
-
-impl PartialEq for Activation {
-    /// Without the addresses, which differ between two equal runs.
-    fn eq(&self, other: &Activation) -> bool {
-        (self.dtype, self.len, self.came_in) == (other.dtype, other.len, other.came_in)
-    }
-}
-
 /// One call of a cell: how many elements that a cast would touch went in and came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CellCall {
+pub(crate) struct CellSizes {
     pub slot: usize,
     pub kind: &'static str,
     /// Whether it has parameters, or cells inside it have.
@@ -85,13 +73,8 @@ pub(crate) struct Read {
 pub(crate) struct Seen {
     pub events: Vec<Event>,
     /// In the order in which they ended.
-    pub cell_calls: Vec<CellCall>,
+    pub cell_calls: Vec<CellSizes>,
     pub reads: Vec<Read>,
-}
-
-thread_local! {
-    static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
-    static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `f` and returns, beside its result, every event of this thread in order. An outer watch sees them too.
@@ -102,72 +85,60 @@ pub fn watch<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>) {
 
 /// As [`watch`], with the calls of cells and what they read.
 pub(crate) fn watch_all<R>(f: impl FnOnce() -> R) -> (R, Seen) {
-    struct Restore(Option<Seen>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            WATCHED.set(self.0.is_some());
-            SEEN.set(self.0.take());
+    let watch = Rc::new(Watch::default());
+    let result = heard_by(watch.clone(), f);
+    (result, watch.0.take())
+}
+
+#[derive(Default)]
+struct Watch(RefCell<Seen>);
+
+impl Watch {
+    /// Notes a cast that is really done.
+    fn note_cast(&self, from: &Tensor, to: DType) {
+        let (slot, backward, in_code) = (context::slot(), context::in_backward(), context::in_code());
+        let shape = from.shape().to_vec();
+        let needs = vec![from.is_tracked()];
+        let sizes = Sizes { inputs: vec![shape.clone()], output: shape, needs, kept: Vec::new() };
+        let (op, inputs, output) = (Op::Cast, vec![from.dtype()], to);
+        self.0.borrow_mut().events.push(Event { slot, op, inputs, output, backward, in_code, sizes });
+    }
+}
+
+impl Hears for Watch {
+    fn op(&self, call: &OpCall<'_>) {
+        let sizes = Sizes {
+            inputs: call.inputs.iter().map(|x| x.shape().to_vec()).collect(),
+            output: call.output.shape().to_vec(),
+            needs: call.inputs.iter().map(Tensor::is_tracked).collect(),
+            kept: call.output.kept(call.inputs),
+        };
+        let inputs = call.inputs.iter().map(Tensor::dtype).collect();
+        let &OpCall { slot, op, backward, in_code, .. } = call;
+        let mut seen = self.0.borrow_mut();
+        seen.events.push(Event { slot, op, inputs, output: call.output.dtype(), backward, in_code, sizes });
+        if !backward {
+            let leaves = call.given.iter().filter_map(|x| Some(x.place().leaf()?.0));
+            seen.reads.extend(leaves.map(|leaf| Read { slot, leaf }));
         }
     }
-    let mut outer = Restore(SEEN.replace(Some(Seen::default())));
-    WATCHED.set(true);
-    let result = f();
-    let seen = SEEN.take().unwrap_or_default();
-    if let Some(outer) = &mut outer.0 {
-        outer.events.extend_from_slice(&seen.events);
-        outer.cell_calls.extend_from_slice(&seen.cell_calls);
-        outer.reads.extend_from_slice(&seen.reads);
+
+    fn cast(&self, cast: &CastCall<'_>) {
+        if cast.computed {
+            self.note_cast(cast.input, cast.output.dtype());
+        }
     }
-    (result, seen)
-}
 
-/// Tells observers of an op call. `sizes` is called only where somebody watches.
-pub(crate) fn emit(op: Op, inputs: impl IntoIterator<Item = DType>, output: DType, sizes: impl FnOnce() -> Sizes) {
-    if is_watched() {
-        let (inputs, sizes) = (inputs.into_iter().collect(), sizes());
-        let (slot, backward, in_code) = (precision::slot(), precision::in_backward(), precision::in_code());
-        let event = Event { slot, op, inputs, output, backward, in_code, sizes };
-        note(|seen| seen.events.push(event));
+    fn widen(&self, from: &Tensor, to: DType) {
+        self.note_cast(from, to);
     }
-}
 
-/// Tells observers of the call of a cell.
-pub(crate) fn emit_cell_call(call: CellCall) {
-    if is_watched() {
-        note(|seen| seen.cell_calls.push(call));
-    }
-}
-
-/// Tells observers which leaves an op reads.
-pub(crate) fn emit_reads(leaves: impl Iterator<Item = u64>) {
-    if is_watched() && !precision::in_backward() {
-        let slot = precision::slot();
-        note(|seen| seen.reads.extend(leaves.map(|leaf| Read { slot, leaf })));
-    }
-}
-
-/// Whether anybody on this thread watches.
-pub(crate) fn is_watched() -> bool {
-    WATCHED.get()
-}
-
-fn note(what: impl FnOnce(&mut Seen)) {
-    SEEN.with_borrow_mut(|seen| seen.as_mut().map(what));
-}
-
-/// Hides what runs from observers until dropped: for ops that are made of other ops.
-pub(crate) fn silence() -> Silence {
-    Silence { watched: WATCHED.replace(false) }
-}
-
-/// Observers are told nothing, until dropped.
-pub(crate) struct Silence {
-    watched: bool,
-}
-
-impl Drop for Silence {
-    fn drop(&mut self) {
-        WATCHED.set(self.watched);
+    fn leave(&self, cell: &CellCall<'_>) {
+        let Some(outputs) = cell.outputs else { return };
+        let elements = |tensors: &[Tensor]| tensors.iter().filter(|x| x.dtype().is_castable()).map(Tensor::len).sum();
+        let &CellCall { slot, kind, has_params, .. } = cell;
+        let (inputs, outputs) = (elements(cell.inputs), elements(outputs));
+        self.0.borrow_mut().cell_calls.push(CellSizes { slot, kind, has_params, inputs, outputs });
     }
 }
 
@@ -177,9 +148,10 @@ mod tests {
 
     #[test]
     fn watches_nest() {
+        let x = Tensor::ones(&[1], DType::F32);
         let ((_, inner), outer) = watch(|| {
-            emit(Op::Relu, [DType::F32], DType::F32, Sizes::default);
-            watch(|| emit(Op::Exp, [DType::F16], DType::F16, Sizes::default))
+            x.relu().unwrap();
+            watch(|| x.exp().unwrap())
         });
         assert_eq!(inner.iter().map(|e| e.op).collect::<Vec<_>>(), [Op::Exp]);
         assert_eq!(outer.iter().map(|e| e.op).collect::<Vec<_>>(), [Op::Relu, Op::Exp]);

@@ -1,23 +1,9 @@
 //! Where the first number appears that is not finite.
 
-use std::cell::{Cell, RefCell};
+use std::{cell::Cell as Place, rc::Rc};
 
-use crate::{DType, Op, precision};
-
-/// What is cast, of a cast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cast {
-    /// The leaf of this number.
-    Leaf(u64),
-    /// What goes into a cell, at its border.
-    IntoCell,
-    /// What comes out of a cell, at its border.
-    OutOfCell,
-    /// What an op reads.
-    IntoOp(Op),
-    Gradient,
-    Other,
-}
+use super::{CastCall, CastRole, GradientCall, Hears, OpCall, heard_by};
+use crate::{DType, Op, Tensor};
 
 /// The op in which a number appeared that is not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,40 +13,45 @@ pub(crate) struct Found {
     pub backward: bool,
     pub came_in: bool,
     /// Of a cast: what is cast, and to which dtype.
-    pub cast: Option<(Cast, DType)>,
-}
-
-thread_local! {
-    static SEEKS: Cell<bool> = const { Cell::new(false) };
-    static FOUND: RefCell<Option<Found>> = const { RefCell::new(None) };
+    pub cast: Option<(CastRole, DType)>,
 }
 
 /// Runs `f` and returns, beside its result, where the first number appeared that is not finite. Each op's inputs and
 /// outputs are read for it.
 pub(crate) fn seek<R>(f: impl FnOnce() -> R) -> (R, Option<Found>) {
-    struct Restore(bool, Option<Found>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            SEEKS.set(self.0);
-            FOUND.set(self.1.take());
-        }
-    }
-    let _restore = Restore(SEEKS.replace(true), FOUND.take());
-    let result = f();
-    (result, FOUND.take())
+    let seek = Rc::new(Seek::default());
+    let result = heard_by(seek.clone(), f);
+    (result, seek.0.take())
 }
 
-/// Looks at the numbers of an op, where somebody seeks and nothing was found so far. `slot` is the cell that called it,
-/// `cast` says of a cast what it casts.
-pub(crate) fn look(
-    op: Op,
-    cast: Option<(Cast, DType)>,
-    slot: impl FnOnce() -> Option<usize>,
-    inputs_finite: impl FnOnce() -> bool,
-    output_finite: impl FnOnce() -> bool,
-) {
-    if SEEKS.get() && FOUND.with_borrow(Option::is_none) && !output_finite() {
-        let (slot, came_in) = (slot(), !inputs_finite());
-        FOUND.set(Some(Found { slot, op, backward: precision::in_backward(), came_in, cast }));
+#[derive(Default)]
+struct Seek(Place<Option<Found>>);
+
+impl Seek {
+    fn look<'a>(&self, inputs: &[Tensor], outputs: impl IntoIterator<Item = &'a Tensor>, found: Found) {
+        let finite = Tensor::has_only_finite;
+        if self.0.get().is_none() && !outputs.into_iter().all(finite) {
+            self.0.set(Some(Found { came_in: !inputs.iter().all(finite), ..found }));
+        }
+    }
+}
+
+impl Hears for Seek {
+    fn op(&self, call: &OpCall<'_>) {
+        let &OpCall { slot, op, backward, .. } = call;
+        self.look(call.inputs, [call.output], Found { slot, op, backward, came_in: false, cast: None });
+    }
+
+    fn cast(&self, cast: &CastCall<'_>) {
+        let &CastCall { slot, backward, .. } = cast;
+        let what = Some((cast.of, cast.output.dtype()));
+        let found = Found { slot, op: Op::Cast, backward, came_in: false, cast: what };
+        self.look(std::slice::from_ref(cast.input), [cast.output], found);
+    }
+
+    fn gradient(&self, call: &GradientCall<'_>) {
+        let (Some(op), slot) = (call.op, call.slot) else { return };
+        let found = Found { slot, op, backward: true, came_in: false, cast: None };
+        self.look(std::slice::from_ref(call.grad), call.gradients.iter().flatten(), found);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::ops::dispatch;
+use crate::ops::{Call, dispatch};
 use crate::{
-    DType, Op, Tensor,
+    DType, Tensor,
     error::{Error, Result},
-    observe,
-    precision::{self, Frame},
+    precision::Frame,
+    tensor::context,
     tensor::{Forward, Written, with_recording},
 };
 
@@ -16,15 +16,11 @@ use crate::{
 ///
 /// `plan` checks the inputs and returns the formula. Only the inputs are saved. The backward pass runs the formula again, on
 /// a tape of its own, and rounds the gradients it gives in f32 once.
-pub(in crate::ops) fn composed<F>(
-    op: Op,
-    inputs: &[&Tensor],
-    plan: impl FnOnce(&[Tensor]) -> Result<F>,
-) -> Result<Tensor>
+pub(in crate::ops) fn composed<F>(call: Call<'_>, plan: impl FnOnce(&[Tensor]) -> Result<F>) -> Result<Tensor>
 where
     F: Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
 {
-    dispatch(op, inputs, |inputs| {
+    dispatch(call, |inputs| {
         let dtype = floating(inputs)?;
         let formula = plan(inputs)?;
         // An input may be a widening that nobody has read yet. It is done here, so that observers see its cast.
@@ -64,7 +60,7 @@ fn widened(inputs: &[Tensor]) -> Vec<Tensor> {
 
 /// In no region, unseen by observers, with or without a tape.
 pub(in crate::ops) fn inside<R>(recording: bool, f: impl FnOnce() -> Result<R>) -> Result<R> {
-    let _off = precision::enter(Frame::Off);
-    let _silence = observe::silence();
+    let _off = context::enter(Frame::Off);
+    let _silence = context::silence();
     with_recording(recording, f)
 }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::ops::{Call, call};
 use crate::{
     DType, Op, Tensor,
     catalogue::{Custom, Precision},
     error::{Error, Result},
     ops::{composed::inside, dispatch},
-    tensor::{Backward, Forward, Written, recording},
+    tensor::recording::Again,
+    tensor::{Backward, Forward, Written},
 };
 
 /// An op of your own: a type that holds its options, with the forward pass, the backward pass and the precision.
@@ -142,11 +144,12 @@ pub trait CustomOp: Clone + Send + Sync + 'static {
     /// of a wrong number, shape or dtype is an error of [`Tensor::backward`], which names the op.
     fn apply(&self, inputs: &[&Tensor]) -> Result<Tensor> {
         let op = Self::register()?;
-        recording::announce_custom(op, || {
+        let again = || -> Again {
             let this = self.clone();
-            Arc::new(move |inputs| this.apply(inputs))
-        });
-        dispatch(op, inputs, |inputs| {
+            Again(Arc::new(move |inputs: &[&Tensor]| this.apply(inputs)))
+        };
+        let call = Call { again: Some(&again), ..call!(op, inputs) };
+        dispatch(call, |inputs| {
             // A widening that is still to be done is done here, where observers see its cast.
             inputs.iter().for_each(|x| _ = x.array());
             let values: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();

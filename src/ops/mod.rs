@@ -1,4 +1,4 @@
-//! Every op, forward and backward, each through one [`dispatch`] that asks precision first and tells observers after.
+//! Every op, forward and backward, each through one [`dispatch`] that asks precision first and lets listeners hear of it after.
 
 mod composed;
 mod custom;
@@ -29,62 +29,102 @@ pub use spatial::windows::Padding;
 
 use crate::{
     DType, Op, Tensor,
+    catalogue::Attributes,
     error::{Error, Result},
     kernels::{elementwise::Saved, memory::Elements},
-    observe, precision,
-    tensor::{self, Array, Forward, Stored, recording},
+    precision,
+    tensor::{
+        self, Array, Forward, Stored,
+        context::{self, Hidden},
+        listener::{CastRole, OpCall},
+        recording::Again,
+    },
 };
 
-/// Runs one op: casts the inputs as the innermost frame demands, runs the kernel, records it on the tape, tells the
-/// observers, and casts the result back where the frame says so.
+/// One call of an op.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub op: Op,
+    pub inputs: &'a [&'a Tensor],
+    /// Makes the attributes, where somebody asks for them.
+    pub attributes: &'a dyn Fn() -> Attributes,
+    /// Of a custom op, makes the way to run it again.
+    pub again: Option<&'a dyn Fn() -> Again>,
+}
+
+/// A call of an op with these inputs and, after a semicolon, attributes by the names of variables.
+macro_rules! call {
+    ($op:expr, $inputs:expr $(; $($name:ident),* $(,)?)?) => {
+        $crate::ops::Call {
+            op: $op,
+            inputs: $inputs,
+            attributes: &|| {
+                #[allow(unused_mut, reason = "some ops have no attributes")]
+                let mut attributes = $crate::catalogue::Attributes::default();
+                $($(attributes.set(stringify!($name), &$name.to_owned());)*)?
+                attributes
+            },
+            again: None,
+        }
+    };
+}
+pub(crate) use call;
+
+/// Runs one op: casts the inputs as the innermost frame demands, runs the kernel, puts the result on the tape, lets listeners
+/// hear of it, and casts the result back where the frame says so.
 ///
 /// `kernel` reads the cast inputs and must not call other ops on them.
-pub(crate) fn dispatch(
-    op: Op,
-    inputs: &[&Tensor],
-    kernel: impl FnOnce(&[Tensor]) -> Result<Forward>,
-) -> Result<Tensor> {
-    let given = inputs;
-    let (inputs, cast_back) = prepare(op, given)?;
+pub(crate) fn dispatch(call: Call<'_>, kernel: impl FnOnce(&[Tensor]) -> Result<Forward>) -> Result<Tensor> {
+    let op = call.op;
+    let (inputs, cast_back) = cast_inputs(call)?;
     let mut forward = {
-        let _paused = recording::pause();
+        let _hidden = context::hide(Hidden::Recorders);
         kernel(&inputs).map_err(|e| e.in_op(op.name()))?
     };
-    if precision::wide_weight_grads() && weight_grads::apply(op, given, &inputs) {
-        forward = weight_grads::in_f32(forward, given[0]);
+    if context::wide_weight_grads() && weight_grads::apply(op, call.inputs, &inputs) {
+        forward = weight_grads::in_f32(forward, call.inputs[0]);
     }
-    Ok(finish(op, &inputs, forward, cast_back))
+    let more = std::mem::take(&mut forward.more);
+    let output = tensor::record(op, &inputs, forward, call.attributes);
+    if context::is_heard() {
+        tell(call, &inputs, &output, &more);
+    }
+    Ok(match cast_back {
+        Some(to) if output.dtype().is_castable() => output.cast(to),
+        _ => output,
+    })
 }
 
 /// The inputs as the innermost frame demands them, and the dtype to which it wants the result cast.
-fn prepare(op: Op, inputs: &[&Tensor]) -> Result<(Vec<Tensor>, Option<DType>)> {
+fn cast_inputs(call: Call<'_>) -> Result<(Vec<Tensor>, Option<DType>)> {
+    let Call { op, inputs, .. } = call;
     let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype()).collect();
-    observe::emit_reads(inputs.iter().filter_map(|x| Some(x.place().leaf()?.0)));
     let (casts, cached) =
-        precision::with_current(|frame, cached| Ok::<_, Error>((precision::resolve(frame, op, &dtypes)?, cached)))?;
+        context::with_current(|frame, cached| Ok::<_, Error>((precision::resolve(frame, op, &dtypes)?, cached)))?;
     let cast = |(x, to): (&&Tensor, &Option<DType>)| match to {
-        Some(to) if cached => x.cast_as(observe::Cast::IntoOp(op), *to),
-        Some(to) => x.cast_anew(observe::Cast::IntoOp(op), *to),
+        Some(to) if cached => x.cast_as(CastRole::IntoOp(op), *to),
+        Some(to) => x.cast_anew(CastRole::IntoOp(op), *to),
         None => (*x).clone(),
     };
     Ok((inputs.iter().zip(&casts.inputs).map(cast).collect(), casts.output))
 }
 
-fn finish(op: Op, inputs: &[Tensor], forward: Forward, cast_back: Option<DType>) -> Tensor {
-    let output = tensor::record(op, inputs, forward, || recording::announced(op));
-    recording::call(op, inputs, &output);
-    let finite = |x: &Tensor| x.has_only_finite();
-    observe::look(op, None, precision::slot, || inputs.iter().all(finite), || finite(&output));
-    observe::emit(op, inputs.iter().map(Tensor::dtype), output.dtype(), || observe::Sizes {
-        inputs: inputs.iter().map(|x| x.shape().to_vec()).collect(),
-        output: output.shape().to_vec(),
-        needs: inputs.iter().map(Tensor::is_tracked).collect(),
-        kept: output.kept(inputs),
-    });
-    match cast_back {
-        Some(to) if output.dtype().is_castable() => output.cast(to),
-        _ => output,
-    }
+/// Lets listeners hear of an op call.
+fn tell(call: Call<'_>, inputs: &[Tensor], output: &Tensor, more: &[Tensor]) {
+    let again = call.again.map(|again| again());
+    let heard = OpCall {
+        op: call.op,
+        attributes: &(call.attributes)(),
+        inputs,
+        output,
+        more,
+        slot: context::slot(),
+        backward: context::in_backward(),
+        in_code: context::in_code(),
+        given: call.inputs,
+        again: again.as_ref(),
+    };
+    context::tell(|listener| listener.op(&heard));
 }
 
 /// What is saved of an op of one input, for a backward pass that reads no more.

@@ -1,14 +1,10 @@
 //! Ops whose caller names the dtype of the result. That is the caller's word: the input is cast to it, and no region has a
 //! say.
 
-use crate::{
-    DType, Tensor,
-    error::Result,
-    precision::{self, Frame},
-};
+use crate::{DType, Tensor, error::Result, precision::Frame, tensor::context};
 
 fn named(x: &Tensor, dtype: DType, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
-    let _off = precision::enter(Frame::Off);
+    let _off = context::enter(Frame::Off);
     f(&x.cast(dtype))
 }
 

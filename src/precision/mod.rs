@@ -3,12 +3,9 @@
 //! This floor knows dtypes and op names, never a tensor.
 
 mod frame;
-mod place;
 mod resolve;
-mod scope;
 
+pub use crate::tensor::context::{AutocastState, Carried, Scope, carry, current, enter, region};
+pub(crate) use crate::tensor::context::{adapter, enter_region};
 pub use frame::{Frame, OpRules, Treatment};
-pub(crate) use place::{enter_backward, enter_slot, enter_weight_grads, in_backward, slot, wide_weight_grads};
 pub use resolve::{Casts, resolve};
-pub use scope::{AutocastState, Carried, Scope, carry, current, enter, region};
-pub(crate) use scope::{adapter, dtype_of_all, enter_adapter, enter_region, in_code, with_current};

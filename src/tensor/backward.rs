@@ -6,14 +6,15 @@ use std::{
 };
 
 use super::{
-    Grads, Place, Tensor,
-    tape::{Backward, LeafId, Node, with_recording},
+    Grads, Place, Tensor, context,
+    listener::GradientCall,
+    tape::{Backward, LeafId, Node},
+    with_recording,
 };
 use crate::{
     DType, Op,
     error::{Error, Result},
-    observe,
-    precision::{self, Frame},
+    precision::Frame,
 };
 
 impl Tensor {
@@ -134,8 +135,8 @@ pub(crate) fn backward_of(outputs: &[(Tensor, Tensor)], nodes: &HashSet<LeafId>)
 
 /// The walk from one place, in no region and off the tape.
 fn walk_from(start: Place, seed: Tensor, parameters: Parameters) -> Result<Grads> {
-    let _off = precision::enter(Frame::Off);
-    let _phase = precision::enter_backward();
+    let _off = context::enter(Frame::Off);
+    let _phase = context::enter_backward();
     with_recording(false, || walk_back([(start, seed)], &HashSet::new(), parameters))
 }
 
@@ -172,10 +173,9 @@ fn walk_back(
         if let Some(passes) = node.passes.get() {
             grads.came_from(passes);
         }
-        if let Some(op) = node.op {
-            let finite = || back.iter().flatten().all(Tensor::has_only_finite);
-            observe::look(op, None, || node.slot, || grad.has_only_finite(), finite);
-        }
+        context::tell(|listener| {
+            listener.gradient(&GradientCall { op: node.op, slot: node.slot, grad: &grad, gradients: &back });
+        });
         for (place, grad) in node.inputs.iter().zip(back) {
             if let Some(grad) = grad {
                 if let Place::Leaf(id) = place

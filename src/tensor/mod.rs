@@ -3,8 +3,10 @@
 mod array;
 mod backward;
 mod build;
+pub(crate) mod context;
 mod fmt;
 mod grads;
+pub(crate) mod listener;
 mod param;
 pub(crate) mod pass;
 mod range;
@@ -16,21 +18,17 @@ use std::sync::{Arc, Mutex, OnceLock};
 pub(crate) use array::{Array, Stored, with_array, with_float};
 pub(crate) use backward::backward_of;
 pub use build::TensorElement;
+pub(crate) use context::{is_recording, with_recording};
 pub use grads::Grads;
 pub(crate) use grads::{Factors, Scaling, Unscaled, first_non_finite};
 pub use param::Param;
 pub(crate) use param::Rounding;
 pub(crate) use range::Beyond;
 pub use tape::{Backward, no_grad};
-pub(crate) use tape::{
-    Call, Forward, LeafId, Node, Place, What, Written, is_recording, next_id, record, record_segment, with_recording,
-};
+pub(crate) use tape::{Call, Forward, LeafId, Node, Place, What, Written, next_id, record, record_segment};
 
-use crate::{
-    DType, Op,
-    observe::{self, Activation, Sizes},
-    precision,
-};
+use crate::DType;
+use listener::{CastCall, CastRole};
 
 /// An n-dimensional array with a run-time dtype and, when it takes part in training, its place on the tape.
 ///
@@ -119,7 +117,7 @@ impl Tensor {
     pub(crate) fn array(&self) -> &Array {
         self.0.data.get_or_init(|| {
             let narrow = self.0.narrow.as_ref().expect("a tensor without data is the widening of another");
-            observe::emit(Op::Cast, [narrow.dtype()], self.0.dtype, || self.sizes_of_cast());
+            context::tell(|listener| listener.widen(narrow, self.0.dtype));
             narrow.array().cast(self.0.dtype)
         })
     }
@@ -217,20 +215,20 @@ impl Tensor {
     /// 16-bit tensor again: two lowered neighbours pay for no round trip. Floats to integers truncate; integers and
     /// floats to bool are `!= 0`.
     pub fn cast(&self, to: DType) -> Tensor {
-        self.cast_as(observe::Cast::Other, to)
+        self.cast_as(CastRole::Other, to)
     }
 
     /// As [`cast`](Tensor::cast), told what this tensor is, for those who look for a number that is not finite.
-    pub(crate) fn cast_as(&self, what: observe::Cast, to: DType) -> Tensor {
+    pub(crate) fn cast_as(&self, what: CastRole, to: DType) -> Tensor {
         self.cast_with(what, to, self.0.casts.as_deref())
     }
 
     /// As [`cast_as`](Tensor::cast_as), but a parameter's low copy is made anew and not kept.
-    pub(crate) fn cast_anew(&self, what: observe::Cast, to: DType) -> Tensor {
+    pub(crate) fn cast_anew(&self, what: CastRole, to: DType) -> Tensor {
         self.cast_with(what, to, None)
     }
 
-    fn cast_with(&self, what: observe::Cast, to: DType, kept: Option<&LowCopies>) -> Tensor {
+    fn cast_with(&self, what: CastRole, to: DType, kept: Option<&LowCopies>) -> Tensor {
         if to == self.dtype() {
             return self.clone();
         }
@@ -243,17 +241,21 @@ impl Tensor {
             let place = tape::record_cast(self, to);
             let narrow = if let Place::None = place { self.detach() } else { self.clone() };
             let wide = self.beside(to, Arc::default(), Some(narrow), place);
-            recording::cast(self, &wide);
+            self.tell_cast(what, &wide, false);
             return wide;
         }
+        let mut computed = true;
         let array = match kept {
-            None => self.cast_array(to),
+            None => self.array().cast(to),
             Some(casts) => {
                 let mut casts = casts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 match casts.iter().find(|(dtype, _)| *dtype == to) {
-                    Some((_, array)) => array.clone(),
+                    Some((_, array)) => {
+                        computed = false;
+                        array.clone()
+                    }
                     None => {
-                        let array = self.cast_array(to);
+                        let array = self.array().cast(to);
                         casts.push((to, array.clone()));
                         array
                     }
@@ -261,20 +263,23 @@ impl Tensor {
             }
         };
         let cast = self.beside(to, filled(array), None, tape::record_cast(self, to));
-        let what = match self.place().leaf() {
-            Some(leaf) => observe::Cast::Leaf(leaf.0),
-            None if precision::in_backward() => observe::Cast::Gradient,
+        self.tell_cast(what, &cast, computed);
+        cast
+    }
+
+    /// Lets listeners hear of a cast of this tensor.
+    fn tell_cast(&self, what: CastRole, output: &Tensor, computed: bool) {
+        if !context::is_heard() {
+            return;
+        }
+        let backward = context::in_backward();
+        let of = match self.place().leaf() {
+            Some(leaf) => CastRole::Leaf(leaf.0),
+            None if backward => CastRole::Gradient,
             None => what,
         };
-        observe::look(
-            Op::Cast,
-            Some((what, to)),
-            precision::slot,
-            || self.has_only_finite(),
-            || cast.has_only_finite(),
-        );
-        recording::cast(self, &cast);
-        cast
+        let slot = context::slot();
+        context::tell(|listener| listener.cast(&CastCall { of, input: self, output, computed, slot, backward }));
     }
 
     /// Whether all numbers are finite; integers and booleans are.
@@ -286,16 +291,6 @@ impl Tensor {
     /// What tells this value from all others that are alive, whatever its place on the tape.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.0.data) as usize
-    }
-
-    fn cast_array(&self, to: DType) -> Array {
-        observe::emit(Op::Cast, [self.dtype()], to, || self.sizes_of_cast());
-        self.array().cast(to)
-    }
-
-    fn sizes_of_cast(&self) -> Sizes {
-        let shape = self.0.shape.clone();
-        Sizes { inputs: vec![shape.clone()], output: shape, needs: vec![self.is_tracked()], kept: Vec::new() }
     }
 
     /// What the op that made this tensor of some inputs keeps for its backward pass.
@@ -320,6 +315,24 @@ impl Tensor {
                 came_in: false,
             }),
         }
+    }
+}
+
+/// An activation that the tape keeps.
+#[derive(Clone, Copy, Debug, Eq)]
+pub(crate) struct Activation {
+    /// Where its storage begins. Storage that two ops keep is counted once.
+    pub address: usize,
+    pub dtype: DType,
+    pub len: usize,
+    /// Whether it is an input of the op.
+    pub came_in: bool,
+}
+
+impl PartialEq for Activation {
+    /// Without the addresses, which differ between two equal runs.
+    fn eq(&self, other: &Activation) -> bool {
+        (self.dtype, self.len, self.came_in) == (other.dtype, other.len, other.came_in)
     }
 }
 

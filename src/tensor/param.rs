@@ -5,7 +5,11 @@ use std::{
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Array, Beyond, LeafId, pass, recording};
+use super::{
+    Array, Beyond, LeafId,
+    context::{self, Hidden},
+    pass, recording,
+};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -152,7 +156,7 @@ impl Param {
 
     /// Changes the value as part of the forward pass that is run, or for good outside of one.
     fn change(&self, to: To) -> Result<()> {
-        let _paused = recording::pause();
+        let _hidden = context::hide(Hidden::Recorders);
         let mut state = self.write();
         let before = state.full();
         let new = to.of(&before);
@@ -243,7 +247,7 @@ impl Param {
         });
         let factor = count.map_or(1.0, |count| count as f64 / (count - 1) as f64);
         let batch = {
-            let _paused = recording::pause();
+            let _hidden = context::hide(Hidden::Recorders);
             batch.to_f64()
         };
         self.change(To::Blend { keep: 1.0 - momentum, take: momentum * factor, batch })

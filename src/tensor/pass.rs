@@ -5,7 +5,6 @@
 //! [settles](Pass::settle) it or [takes it back](Pass::take_back). A pass without a backward pass is settled when its tape is dropped.
 
 use std::{
-    cell::RefCell,
     collections::HashSet,
     sync::{
         Arc,
@@ -13,19 +12,15 @@ use std::{
     },
 };
 
-use super::{LeafId, Param, Place, Tensor, next_id};
+use super::{LeafId, Param, Place, Tensor, context, next_id};
 use crate::{
     error::{Error, Result},
     logging::{event, warn},
 };
 
-thread_local! {
-    static NOTES: RefCell<Option<Notes>> = const { RefCell::new(None) };
-}
-
 /// Notes of the pass that runs now.
 #[derive(Default)]
-struct Notes {
+pub(super) struct Notes {
     /// Names its changes; 0 before the first.
     id: u64,
     slots: Vec<usize>,
@@ -120,7 +115,7 @@ pub(crate) struct Open {
 
 /// Opens a pass on this thread.
 pub(crate) fn open() -> Open {
-    Open { outer: NOTES.replace(Some(Notes::default())) }
+    Open { outer: context::replace_notes(Some(Notes::default())) }
 }
 
 /// The pass that is open now, as far as it has come. `evaluated` makes of slots what they are, `path` of a parameter its path.
@@ -128,7 +123,7 @@ pub(crate) fn noted(
     evaluated: impl FnOnce(Vec<usize>) -> Evaluated,
     path: impl FnOnce(&Param) -> String,
 ) -> Option<Arc<Pass>> {
-    let Notes { id, slots, changed, refused } = NOTES.with_borrow_mut(|notes| notes.as_mut().map(std::mem::take))?;
+    let Notes { id, slots, changed, refused } = context::with_notes(std::mem::take)?;
     let evaluated = evaluated(slots);
     if evaluated.cells.is_empty() && changed.is_empty() && refused.is_none() {
         return None;
@@ -159,7 +154,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let left = NOTES.replace(self.outer.take());
+        let left = context::replace_notes(self.outer.take());
         if let Some(Notes { id, changed, .. }) = left {
             changed.iter().rev().for_each(|param| param.take_back(id));
         }
@@ -168,7 +163,7 @@ impl Drop for Open {
 
 /// Notes a slot whose cell ran in evaluation.
 pub(crate) fn note_slot(slot: usize) {
-    with_open(|notes| {
+    context::with_notes(|notes| {
         if !notes.slots.contains(&slot) {
             notes.slots.push(slot);
         }
@@ -177,7 +172,7 @@ pub(crate) fn note_slot(slot: usize) {
 
 /// Notes that a parameter or a buffer changes, and names the pass; `None` outside of a pass.
 pub(super) fn note_change(param: &Param) -> Option<u64> {
-    with_open(|notes| {
+    context::with_notes(|notes| {
         if notes.id == 0 {
             notes.id = next_id();
         }
@@ -190,11 +185,7 @@ pub(super) fn note_change(param: &Param) -> Option<u64> {
 
 /// Notes that a number that is not finite did not enter a parameter or a buffer; `false` outside of a pass.
 pub(super) fn note_refused(param: &Param) -> bool {
-    with_open(|notes| _ = notes.refused.get_or_insert_with(|| param.clone())).is_some()
-}
-
-fn with_open<R>(f: impl FnOnce(&mut Notes) -> R) -> Option<R> {
-    NOTES.with_borrow_mut(|notes| notes.as_mut().map(f))
+    context::with_notes(|notes| _ = notes.refused.get_or_insert_with(|| param.clone())).is_some()
 }
 
 /// Hands passes to the tape that leads to this output.

@@ -3,17 +3,25 @@
 //! Nothing is recorded unless this thread [records](record); then each op keeps its tensors alive until the end, so that no
 //! two of them have one [identity](Tensor::identity).
 
-use std::{
-    cell::{Cell, RefCell},
-    fmt,
-    sync::Arc,
-};
+use std::{cell::RefCell, fmt, iter, rc::Rc, sync::Arc};
 
-use super::{Param, Tensor};
-use crate::{Op, catalogue::Attributes, error::Result, precision};
+use super::{
+    Param, Tensor, context,
+    listener::{CastCall, Hears, OpCall},
+};
+use crate::{Op, catalogue::Attributes, error::Result};
 
 /// Runs an op again that only code can run: a custom op with its options.
-pub(crate) type Again = Arc<dyn Fn(&[&Tensor]) -> Result<Tensor> + Send + Sync>;
+#[derive(Clone)]
+pub(crate) struct Again(pub Arc<AgainFn>);
+
+type AgainFn = dyn Fn(&[&Tensor]) -> Result<Tensor> + Send + Sync;
+
+impl fmt::Debug for Again {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Again")
+    }
+}
 
 /// One op call.
 pub(crate) struct Call {
@@ -49,27 +57,9 @@ pub(crate) struct Recorded {
     undo: Vec<Box<dyn FnOnce()>>,
 }
 
-/// What an op will be told when it is called next.
-struct Announced {
-    op: Op,
-    attributes: Attributes,
-    again: Option<Again>,
-}
-
-/// Who wants to know of op calls.
-#[derive(Clone, Copy, Default)]
-struct Listeners {
-    /// A recording.
-    recording: bool,
-    /// The tape, for second derivatives.
-    tape: bool,
-}
-
-thread_local! {
-    static LISTENERS: Cell<Listeners> = const { Cell::new(Listeners { recording: false, tape: false }) };
-    static RECORDED: RefCell<Option<Recorded>> = const { RefCell::new(None) };
-    static ANNOUNCED: RefCell<Option<Announced>> = const { RefCell::new(None) };
-}
+/// A recording that is being made.
+#[derive(Default)]
+pub(crate) struct Recorder(RefCell<Recorded>);
 
 /// Records what `f` does. What it changes besides its result, such as the statistics of a batch norm, is changed back.
 pub(crate) fn record<R>(f: impl FnOnce() -> R) -> (R, Recorded) {
@@ -80,123 +70,64 @@ pub(crate) fn record<R>(f: impl FnOnce() -> R) -> (R, Recorded) {
 
 /// As [`record`], but what `f` changes stays changed, unless it panics.
 pub(crate) fn record_for_good<R>(f: impl FnOnce() -> R) -> (R, Recorded) {
-    struct Restore(Option<Recorded>, Listeners);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            let recorded = RECORDED.replace(self.0.take());
-            LISTENERS.set(self.1);
-            undo(recorded.map(|recorded| recorded.undo).unwrap_or_default());
-        }
-    }
-    let listeners = LISTENERS.get();
-    let restore = Restore(RECORDED.replace(Some(Recorded::default())), listeners);
-    LISTENERS.set(Listeners { recording: true, ..listeners });
-    let result = f();
-    let recorded = RECORDED.take().unwrap_or_default();
-    drop(restore);
-    (result, recorded)
+    let recorder = Rc::new(Recorder::default());
+    let result = {
+        let _scope = context::record(recorder.clone());
+        f()
+    };
+    (result, recorder.0.take())
 }
 
 fn undo(changes: Vec<Box<dyn FnOnce()>>) {
     changes.into_iter().rev().for_each(|change_back| change_back());
 }
 
+impl Drop for Recorder {
+    /// Of a recording that ended in a panic.
+    fn drop(&mut self) {
+        undo(std::mem::take(&mut self.0.get_mut().undo));
+    }
+}
+
 /// Whether this thread records.
 pub(crate) fn is_on() -> bool {
-    LISTENERS.get().recording
-}
-
-/// Whether the tape keeps calls, for second derivatives.
-pub(crate) fn keeps_calls() -> bool {
-    LISTENERS.get().tape
-}
-
-/// Others listen until dropped.
-pub(crate) struct Paused(Listeners);
-
-/// Nobody listens: inside of an op.
-pub(crate) fn pause() -> Paused {
-    Paused(LISTENERS.replace(Listeners::default()))
-}
-
-/// The tape keeps calls, besides what was recorded before.
-pub(crate) fn keep_calls() -> Paused {
-    let before = LISTENERS.get();
-    Paused(LISTENERS.replace(Listeners { tape: true, ..before }))
-}
-
-impl Drop for Paused {
-    fn drop(&mut self) {
-        LISTENERS.set(self.0);
-    }
+    context::recorder().is_some()
 }
 
 fn note(what: impl FnOnce(&mut Recorded)) {
-    if is_on() {
-        RECORDED.with_borrow_mut(|recorded| recorded.as_mut().map(what));
+    if let Some(recorder) = context::recorder() {
+        what(&mut recorder.0.borrow_mut());
     }
 }
 
-/// Says with which attributes the next call of `op` will be.
-pub(crate) fn announce(op: Op, attributes: impl FnOnce() -> Attributes) {
-    let Listeners { recording, tape } = LISTENERS.get();
-    if recording || tape {
-        ANNOUNCED.set(Some(Announced { op, attributes: attributes(), again: None }));
+impl Hears for Recorder {
+    fn op(&self, call: &OpCall<'_>) {
+        self.0.borrow_mut().calls.push(Call {
+            op: call.op,
+            attributes: call.attributes.clone(),
+            again: call.again.cloned(),
+            inputs: call.inputs.to_vec(),
+            outputs: iter::once(call.output).chain(call.more).cloned().collect(),
+            slot: call.slot,
+            wide_weight_grads: context::wide_weight_grads(),
+            stream: None,
+        });
     }
-}
 
-/// Says how the next call of a custom op is run again.
-pub(crate) fn announce_custom(op: Op, again: impl FnOnce() -> Again) {
-    if is_on() {
-        ANNOUNCED.set(Some(Announced { op, attributes: Attributes::default(), again: Some(again()) }));
+    fn cast(&self, cast: &CastCall<'_>) {
+        let mut attributes = Attributes::default();
+        attributes.set("dtype", &cast.output.dtype());
+        self.0.borrow_mut().calls.push(Call {
+            op: Op::Cast,
+            attributes,
+            again: None,
+            inputs: vec![cast.input.clone()],
+            outputs: vec![cast.output.clone()],
+            slot: cast.slot,
+            wide_weight_grads: false,
+            stream: None,
+        });
     }
-}
-
-/// Names the attributes of the next call of an op, by the names of variables.
-macro_rules! attributes {
-    ($op:expr; $($name:ident),* $(,)?) => {
-        $crate::tensor::recording::announce($op, || {
-            #[allow(unused_mut, reason = "some ops of a group have no attributes")]
-            let mut attributes = $crate::catalogue::Attributes::default();
-            $(attributes.set(stringify!($name), &$name.to_owned());)*
-            attributes
-        })
-    };
-}
-pub(crate) use attributes;
-
-/// The attributes that were announced for this call of an op.
-pub(crate) fn announced(op: Op) -> Attributes {
-    ANNOUNCED.with_borrow(|announced| {
-        let announced = announced.as_ref().filter(|announced| announced.op == op);
-        announced.map(|announced| announced.attributes.clone()).unwrap_or_default()
-    })
-}
-
-/// Records an op call.
-pub(crate) fn call(op: Op, inputs: &[Tensor], output: &Tensor) {
-    let Listeners { recording, tape } = LISTENERS.get();
-    if !recording && !tape {
-        return;
-    }
-    // The op may be made of others, which were told nothing.
-    let announced = ANNOUNCED.with_borrow_mut(|announced| announced.take_if(|announced| announced.op == op));
-    note(|recorded| {
-        let (attributes, again) = announced.map_or_else(Default::default, |a| (a.attributes, a.again));
-        let (inputs, outputs) = (inputs.to_vec(), vec![output.clone()]);
-        let slot = precision::slot();
-        let wide_weight_grads = precision::wide_weight_grads();
-        recorded.calls.push(Call { op, attributes, again, inputs, outputs, slot, wide_weight_grads, stream: None });
-    });
-}
-
-/// Records more outputs of the last call of an op.
-pub(crate) fn also(op: Op, outputs: &[&Tensor]) {
-    note(|recorded| {
-        if let Some(call) = recorded.calls.iter_mut().rev().find(|call| call.op == op) {
-            call.outputs.extend(outputs.iter().map(|&output| output.clone()));
-        }
-    });
 }
 
 /// Records that the last call took its seed from a layer's stream of seeds, which the next call of the layer continues.
@@ -208,21 +139,9 @@ pub(crate) fn drawn(stream: usize) {
     });
 }
 
-/// Records a cast.
-pub(crate) fn cast(from: &Tensor, to: &Tensor) {
-    note(|recorded| {
-        let mut attributes = Attributes::default();
-        attributes.set("dtype", &to.dtype());
-        let (inputs, outputs) = (vec![from.clone()], vec![to.clone()]);
-        let (op, again, slot, stream) = (Op::Cast, None, precision::slot(), None);
-        let wide_weight_grads = false;
-        recorded.calls.push(Call { op, attributes, again, inputs, outputs, slot, wide_weight_grads, stream });
-    });
-}
-
 /// Records that a value was read.
 pub(crate) fn read(x: &Tensor) {
-    note(|recorded| recorded.read.push((x.clone(), precision::slot())));
+    note(|recorded| recorded.read.push((x.clone(), context::slot())));
 }
 
 /// Records that a buffer moves.

@@ -1,35 +1,16 @@
 //! The tape: what must be remembered of an op call to send gradients back through it.
 
-use std::{
-    cell::Cell,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
 };
 
-use super::{Array, LowCopies, Tensor, pass::Pass, recording};
-use crate::{DType, Op, catalogue::Attributes, error::Result, precision};
-
-thread_local! {
-    static RECORDING: Cell<bool> = const { Cell::new(true) };
-}
+use super::{Array, LowCopies, Tensor, context, pass::Pass};
+use crate::{DType, Op, catalogue::Attributes, error::Result};
 
 /// Runs `f` without recording a tape: evaluation costs no memory for gradients.
 pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
-    with_recording(false, f)
-}
-
-/// Runs `f` with recording switched on or off on this thread, and restores it also on panic.
-pub(crate) fn with_recording<R>(on: bool, f: impl FnOnce() -> R) -> R {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            RECORDING.set(self.0);
-        }
-    }
-    let _restore = Restore(RECORDING.replace(on));
-    f()
+    context::with_recording(false, f)
 }
 
 pub(crate) fn next_id() -> u64 {
@@ -104,6 +85,8 @@ pub(crate) struct Forward {
     pub value: Array,
     pub saved: Vec<Tensor>,
     pub backward: Option<BackwardFn>,
+    /// Further results, which have no gradient.
+    pub more: Vec<Tensor>,
     /// Where the op knows it: the same with other ops, for second derivatives.
     pub written: Option<Written>,
 }
@@ -111,7 +94,7 @@ pub(crate) struct Forward {
 impl Forward {
     /// A result without gradient: comparisons, indices.
     pub fn constant(value: Array) -> Self {
-        Forward { value, saved: Vec::new(), backward: None, written: None }
+        Forward { value, saved: Vec::new(), backward: None, more: Vec::new(), written: None }
     }
 
     /// A differentiable result. `saved` is what `backward` will read; keep as little as possible in as few bytes as possible.
@@ -120,7 +103,13 @@ impl Forward {
         saved: Vec<Tensor>,
         backward: impl Fn(&Backward<'_>) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
     ) -> Self {
-        Forward { value, saved, backward: Some(Box::new(backward)), written: None }
+        Forward { value, saved, backward: Some(Box::new(backward)), more: Vec::new(), written: None }
+    }
+
+    /// Adds further results, such as indices.
+    pub fn with_more(mut self, more: Vec<Tensor>) -> Self {
+        self.more = more;
+        self
     }
 
     /// Says how the op, or its gradients, are written with other ops.
@@ -196,26 +185,21 @@ fn take_place(tensor: Tensor) -> Option<Place> {
     Arc::into_inner(tensor.0).map(|inner| inner.place)
 }
 
-/// Whether results are put on the tape.
-pub(crate) fn is_recording() -> bool {
-    RECORDING.get()
-}
-
 /// Puts a result on the tape when one of its inputs is on it and recording is on.
-pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: impl FnOnce() -> Attributes) -> Tensor {
-    let Forward { value, saved, backward, written } = forward;
-    let tracked = RECORDING.get() && inputs.iter().any(Tensor::is_tracked);
+pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: &dyn Fn() -> Attributes) -> Tensor {
+    let Forward { value, saved, backward, written, more: _ } = forward;
+    let tracked = context::is_recording() && inputs.iter().any(Tensor::is_tracked);
     let place = match backward {
         Some(backward) if tracked => Place::Node(Arc::new(Node {
             id: next_id(),
             op: Some(op),
-            slot: precision::slot(),
+            slot: context::slot(),
             has_f16: false,
             inputs: inputs.iter().map(|x| x.place().clone()).collect(),
             // What is saved is read as a value; holding its place would keep the whole tape alive.
             saved: saved.iter().map(Tensor::to_keep).collect(),
             backward,
-            call: recording::keeps_calls().then(|| Call {
+            call: context::keeps_calls().then(|| Call {
                 inputs: inputs.iter().map(Tensor::to_keep).collect(),
                 what: Arc::new(What::Op { op, attributes: attributes(), written }),
             }),
@@ -231,7 +215,7 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: im
 /// `backward` holds, to be counted as kept.
 pub(crate) fn record_segment(inputs: Vec<Place>, saved: &[Tensor], has_f16: bool, backward: BackwardFn) -> Place {
     let saved = saved.iter().map(Tensor::to_keep).collect();
-    let (id, op, slot, call, passes) = (next_id(), None, precision::slot(), None, OnceLock::new());
+    let (id, op, slot, call, passes) = (next_id(), None, context::slot(), None, OnceLock::new());
     let low_copies = None;
     Place::Node(Arc::new(Node { id, op, slot, has_f16, inputs, saved, backward, call, passes, low_copies }))
 }
@@ -239,18 +223,18 @@ pub(crate) fn record_segment(inputs: Vec<Place>, saved: &[Tensor], has_f16: bool
 /// The place of `x.cast(to)`: its gradient is cast back.
 pub(super) fn record_cast(x: &Tensor, to: DType) -> Place {
     let from = x.dtype();
-    if !(RECORDING.get() && x.is_tracked() && from.is_float() && to.is_float()) {
+    if !(context::is_recording() && x.is_tracked() && from.is_float() && to.is_float()) {
         return Place::None;
     }
     Place::Node(Arc::new(Node {
         id: next_id(),
         op: Some(Op::Cast),
-        slot: precision::slot(),
+        slot: context::slot(),
         has_f16: false,
         inputs: vec![x.place().clone()],
         saved: Vec::new(),
         backward: Box::new(move |b| Ok(vec![Some(b.grad.cast(from))])),
-        call: recording::keeps_calls().then(|| {
+        call: context::keeps_calls().then(|| {
             let mut attributes = Attributes::default();
             attributes.set("dtype", &to);
             let what = What::Op { op: Op::Cast, attributes, written: None };

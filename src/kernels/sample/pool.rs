@@ -283,6 +283,17 @@ impl Spread for MaxGradient<'_> {
     }
 }
 
+/// The sum in f64, in eight partial sums that do not wait for each other.
+fn sum_f64<R: Real>(x: &[R]) -> f64 {
+    let mut sums = [0.0; 8];
+    let chunks = x.chunks_exact(sums.len());
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        sums.iter_mut().zip(chunk).for_each(|(sum, x)| *sum += x.as_f64());
+    }
+    rest.iter().map(|x| x.as_f64()).sum::<f64>() + sums.iter().sum::<f64>()
+}
+
 /// The sum of each window divided by its count, rounded once.
 pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Pooled<T> {
     let [_, h, w] = windows;
@@ -298,7 +309,7 @@ pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Po
             for d in rd.clone() {
                 for row in rh.clone() {
                     let start = (d * h.input + row) * w.input;
-                    sum += wide[start + rw.start..start + rw.end].iter().map(|x| x.as_f64()).sum::<f64>();
+                    sum += sum_f64(&wide[start + rw.start..start + rw.end]);
                 }
             }
             *value = T::Wide::of(sum / count as f64);

@@ -1,17 +1,15 @@
 //! A tensor plus a multiple of a product or of a quotient, rounded once.
 
-use crate::ops::{composed::composed, elementwise::pairwise::broadcast_shape, one_float_dtype};
-use crate::{Op, Tensor, error::Result, tensor::recording::attributes};
+use crate::ops::{Call, call, composed::composed, elementwise::pairwise::broadcast_shape, one_float_dtype};
+use crate::{Op, Tensor, error::Result};
 
 /// `x + value * f(a, b)`; the three shapes broadcast.
 fn plus(
-    op: Op,
-    x: &Tensor,
-    [a, b]: [&Tensor; 2],
+    call: Call<'_>,
     value: f64,
     f: impl Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync + 'static,
 ) -> Result<Tensor> {
-    composed(op, &[x, a, b], |inputs| {
+    composed(call, |inputs| {
         one_float_dtype(inputs)?;
         broadcast_shape(&broadcast_shape(inputs[0].shape(), inputs[1].shape())?, inputs[2].shape())?;
         Ok(move |inputs: &[Tensor]| inputs[0].add(&(f(&inputs[1], &inputs[2])? * value)?))
@@ -25,8 +23,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
-        attributes!(Op::Addcmul; value);
-        plus(Op::Addcmul, self, [a, b], value, Tensor::mul)
+        plus(call!(Op::Addcmul, &[self, a, b]; value), value, Tensor::mul)
     }
 
     /// `self + value * a / b`, rounded once. Shapes broadcast; floating dtypes promote.
@@ -34,7 +31,6 @@ impl Tensor {
     /// # Errors
     /// As [`addcmul`](Tensor::addcmul).
     pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
-        attributes!(Op::Addcdiv; value);
-        plus(Op::Addcdiv, self, [a, b], value, Tensor::div)
+        plus(call!(Op::Addcdiv, &[self, a, b]; value), value, Tensor::div)
     }
 }

@@ -1,14 +1,13 @@
 //! Arithmetic of two tensors with broadcasting.
 
 use crate::ops::{
-    Reduction,
+    Reduction, call,
     elementwise::{Path, pairwise::pairwise, unary::part},
 };
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
     kernels::{elementwise::Binary, float::Real},
-    tensor::recording::attributes,
 };
 
 /// What the partial derivatives are.
@@ -49,7 +48,7 @@ macro_rules! binary_ops {
             /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
             /// [`ErrorKind::DType`](crate::ErrorKind::DType) when there is no such function of the dtypes.
             pub fn $method(&self, other: &Tensor) -> Result<Tensor> {
-                pairwise(Op::$op, self, other, $op, Reduction::None)
+                pairwise(call!(Op::$op, &[self, other]), $op, Reduction::None)
             }
         )* }
     };
@@ -146,8 +145,7 @@ impl Tensor {
     /// # Errors
     /// As [`add`](Tensor::add); [`ErrorKind::DType`](crate::ErrorKind::DType) for integer tensors, too.
     pub fn lerp(&self, end: &Tensor, weight: f64) -> Result<Tensor> {
-        attributes!(Op::Lerp; weight);
-        pairwise(Op::Lerp, self, end, Lerp { weight }, Reduction::None)
+        pairwise(call!(Op::Lerp, &[self, end]; weight), Lerp { weight }, Reduction::None)
     }
 }
 

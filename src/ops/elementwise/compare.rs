@@ -1,7 +1,7 @@
 //! Comparisons, logic, and choice by a mask.
 
 use crate::ops::{
-    by_float, dispatch, elements,
+    by_float, call, dispatch, elements,
     elementwise::pairwise::{broadcast_shape, meet, sum_to},
 };
 use crate::{
@@ -11,17 +11,13 @@ use crate::{
         float::Float,
         strides::{Broadcast, zip, zip3},
     },
-    tensor::{
-        Array, Forward, Stored,
-        recording::{self, attributes},
-        with_array,
-    },
+    tensor::{Array, Forward, Stored, recording, with_array},
 };
 
 /// A boolean tensor of what holds for each pair.
 fn compare(op: Op, a: &Tensor, b: &Tensor, holds: impl Relation) -> Result<Tensor> {
     let (a, b) = meet(a, b);
-    dispatch(op, &[&a, &b], |inputs| {
+    dispatch(call!(op, &[&a, &b]), |inputs| {
         let [a, b] = inputs else { unreachable!("two inputs") };
         let shape = broadcast_shape(a.shape(), b.shape())?;
         let walk = Broadcast::new(&shape, [a.shape(), b.shape()]);
@@ -80,7 +76,7 @@ fn only_bool(x: &Tensor) -> Result<()> {
 }
 
 fn logical(op: Op, a: &Tensor, b: &Tensor, f: impl Fn(bool, bool) -> bool) -> Result<Tensor> {
-    dispatch(op, &[a, b], |inputs| {
+    dispatch(call!(op, &[a, b]), |inputs| {
         let [a, b] = inputs else { unreachable!("two inputs") };
         only_bool(a)?;
         only_bool(b)?;
@@ -113,7 +109,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the tensor is not boolean.
     pub fn logical_not(&self) -> Result<Tensor> {
-        dispatch(Op::LogicalNot, &[self], |inputs| {
+        dispatch(call!(Op::LogicalNot, &[self]), |inputs| {
             only_bool(&inputs[0])?;
             let not: Vec<bool> = elements::<bool>(&inputs[0]).iter().map(|x| !x).collect();
             Array::from_vec::<bool>(not, inputs[0].shape()).map(Forward::constant)
@@ -137,7 +133,7 @@ impl Tensor {
     /// ```
     pub fn select(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let (a, b) = meet(a, b);
-        dispatch(Op::Where, &[self, &a, &b], |inputs| {
+        dispatch(call!(Op::Where, &[self, &a, &b]), |inputs| {
             let [mask, a, b] = inputs else { unreachable!("three inputs") };
             only_bool(mask)?;
             let shape = broadcast_shape(&broadcast_shape(mask.shape(), a.shape())?, b.shape())?;
@@ -183,8 +179,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor> {
-        attributes!(Op::MaskedFill; value);
-        dispatch(Op::MaskedFill, &[self, mask], |inputs| {
+        dispatch(call!(Op::MaskedFill, &[self, mask]; value), |inputs| {
             let (x, mask) = (&inputs[0], &inputs[1]);
             only_bool(mask)?;
             let shape = x.shape().to_vec();
@@ -215,7 +210,7 @@ impl Tensor {
     /// # Errors
     /// None of its own; a region may cast the tensor first.
     pub fn is_finite(&self) -> Result<Tensor> {
-        dispatch(Op::IsFinite, &[self], |inputs| {
+        dispatch(call!(Op::IsFinite, &[self]), |inputs| {
             let x = &inputs[0];
             let finite = match x.dtype().is_float() {
                 true => {

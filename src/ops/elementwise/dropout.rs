@@ -3,7 +3,7 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::ops::{by_float, dispatch, elements};
+use crate::ops::{by_float, call, dispatch, elements};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
@@ -11,7 +11,7 @@ use crate::{
         float::{Float, Real},
         memory::with_capacity,
     },
-    tensor::{Array, Forward, Stored, recording::attributes},
+    tensor::{Array, Forward, Stored},
 };
 
 impl Tensor {
@@ -22,12 +22,11 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `p` is not within 0 to 1,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn dropout(&self, p: f64, seed: u64) -> Result<Tensor> {
-        attributes!(Op::Dropout; p, seed);
         if !(0.0..=1.0).contains(&p) {
             let message = format!("a probability of {p}; allowed: 0 to 1");
             return Err(Error::value(message).in_op(Op::Dropout.name()));
         }
-        dispatch(Op::Dropout, &[self], |inputs| {
+        dispatch(call!(Op::Dropout, &[self]; p, seed), |inputs| {
             let x = &inputs[0];
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let mut kept = with_capacity(x.len());

@@ -2,9 +2,9 @@
 
 use ndarray::{ArrayViewD, IxDyn};
 
-use crate::ops::{Reduction, by_float, dispatch, elements};
+use crate::ops::{Call, Reduction, by_float, dispatch, elements};
 use crate::{
-    DType, Op, Tensor,
+    DType, Tensor,
     error::{Error, Result},
     kernels::{
         elementwise::{Binary, Function, Input, MapSlices, PairSlope, PairValue, Times, map, map_stretched},
@@ -86,21 +86,13 @@ pub(crate) fn sum_over<T: Float>(x: &[T], shape: &[usize], axes: &[usize]) -> Po
 }
 
 /// A differentiable function of two tensors, reduced or not, with one rounding.
-pub(in crate::ops) fn pairwise<F: Binary>(
-    op: Op,
-    a: &Tensor,
-    b: &Tensor,
-    f: F,
-    reduction: Reduction,
-) -> Result<Tensor> {
-    pairwise_as(op, a, b, b.shape(), f, reduction)
+pub(in crate::ops) fn pairwise<F: Binary>(call: Call<'_>, f: F, reduction: Reduction) -> Result<Tensor> {
+    pairwise_as(call, call.inputs[1].shape(), f, reduction)
 }
 
 /// [`pairwise`] where `b` broadcasts as if it had another shape of as many elements.
 pub(in crate::ops) fn pairwise_as<F: Binary>(
-    op: Op,
-    a: &Tensor,
-    b: &Tensor,
+    call: Call<'_>,
     b_shape: &[usize],
     f: F,
     reduction: Reduction,
@@ -111,7 +103,7 @@ pub(in crate::ops) fn pairwise_as<F: Binary>(
         Slopes::Varying([Box::new(PairSlope::<F, false>(f)), Box::new(PairSlope::<F, true>(f))])
     };
     let integer = |a, b| f.integer(a, b);
-    map_pairs(op, [a, b], b_shape, (&PairValue(f), &integer, slopes), reduction)
+    map_pairs(call, b_shape, (&PairValue(f), &integer, slopes), reduction)
 }
 
 /// The partial derivatives of a function of two numbers.
@@ -123,14 +115,13 @@ enum Slopes {
 
 /// [`pairwise_as`] of compiled functions.
 fn map_pairs(
-    op: Op,
-    [a, b]: [&Tensor; 2],
+    call: Call<'_>,
     b_shape: &[usize],
     (value, integer, slopes): (&dyn Function, &dyn Fn(i64, i64) -> Option<i64>, Slopes),
     reduction: Reduction,
 ) -> Result<Tensor> {
-    let (a, b) = meet(a, b);
-    dispatch(op, &[&a, &b], move |inputs| {
+    let (a, b) = meet(call.inputs[0], call.inputs[1]);
+    dispatch(Call { inputs: &[&a, &b], ..call }, move |inputs| {
         let [a, b] = inputs else { unreachable!("two inputs") };
         let shape = broadcast_shape(a.shape(), b_shape)?;
         let shapes = [a.shape().to_vec(), b_shape.to_vec()];

@@ -1,6 +1,6 @@
 //! The rectifier with a learnt slope.
 
-use crate::ops::{Reduction, elementwise::pairwise::pairwise_as};
+use crate::ops::{Reduction, call, elementwise::pairwise::pairwise_as};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
@@ -37,6 +37,6 @@ impl Tensor {
         if let Some(first) = seen.first_mut() {
             *first = weight.len();
         }
-        pairwise_as(Op::Prelu, self, weight, &seen, Prelu, Reduction::None)
+        pairwise_as(call!(Op::Prelu, &[self, weight]), &seen, Prelu, Reduction::None)
     }
 }

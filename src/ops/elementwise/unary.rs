@@ -1,7 +1,7 @@
 //! Functions of one tensor, element by element.
 
 use crate::ops::{
-    dispatch, elements,
+    Call, call, dispatch, elements,
     elementwise::{Path, arithmetic::power_slope},
     float_kernel, saved,
 };
@@ -15,22 +15,21 @@ use crate::{
         float::Real,
     },
     tensor::Forward,
-    tensor::recording::{self, attributes},
 };
 
 /// A differentiable elementwise op. One rounding forward, one backward.
-pub(in crate::ops) fn unary<F: Unary>(op: Op, x: &Tensor, f: F) -> Result<Tensor> {
+pub(in crate::ops) fn unary<F: Unary>(call: Call<'_>, f: F) -> Result<Tensor> {
     let slope: Box<dyn Function> = match F::SAVED {
         Saved::Nothing if F::FLAT => Box::new(Zero),
         Saved::Nothing => Box::new(Times(f.slope(0.0))),
         _ => Box::new(Slope(f)),
     };
-    map_one(op, x, &Value(f), F::SAVED, slope)
+    map_one(call, &Value(f), F::SAVED, slope)
 }
 
 /// [`unary`] of compiled functions; `slope` is one of the gradient and of what is kept.
-fn map_one(op: Op, x: &Tensor, value: &dyn Function, kept: Saved, slope: Box<dyn Function>) -> Result<Tensor> {
-    dispatch(op, &[x], |inputs| {
+fn map_one(call: Call<'_>, value: &dyn Function, kept: Saved, slope: Box<dyn Function>) -> Result<Tensor> {
+    dispatch(call, |inputs| {
         let x = &inputs[0];
         let value = float_kernel!(x, x.shape(), |s: T| map(value, &[s]))?;
         let saved = saved(kept, x, &value);
@@ -80,7 +79,7 @@ macro_rules! unary_ops {
             /// # Errors
             /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
             pub fn $method(&self $(, $parameter: f64)*) -> Result<Tensor> {
-                recording::announce(Op::$op, || {
+                let attributes = || {
                     let mut attributes = Attributes::default();
                     $(attributes.set(stringify!($parameter), &$parameter);)*
                     // Of an op with several functions, which one.
@@ -88,8 +87,9 @@ macro_rules! unary_ops {
                         attributes.set("form", &stringify!($method).to_string());
                     }
                     attributes
-                });
-                unary(Op::$op, self, $struct { $($parameter),* })
+                };
+                let call = Call { op: Op::$op, inputs: &[self], attributes: &attributes, again: None };
+                unary(call, $struct { $($parameter),* })
             }
         }
     };
@@ -247,12 +247,11 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `min` is above `max` or one is NaN,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn clamp(&self, min: f64, max: f64) -> Result<Tensor> {
-        attributes!(Op::Clamp; min, max);
         if min.is_nan() || max.is_nan() || min > max {
             let message = format!("the lower bound {min} is not below the upper bound {max}");
             return Err(Error::value(message).in_op(Op::Clamp.name()));
         }
-        unary(Op::Clamp, self, Clamp { min, max })
+        unary(call!(Op::Clamp, &[self]; min, max), Clamp { min, max })
     }
 }
 

@@ -23,8 +23,9 @@ use crate::ops::{composed::inside, run_recorded};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    precision::{self, Frame},
-    tensor::{Backward, What, Written, recording, with_recording},
+    precision::Frame,
+    tensor::context::{self, Hidden},
+    tensor::{Backward, What, Written, with_recording},
 };
 use walk::walk;
 
@@ -43,7 +44,7 @@ use walk::walk;
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn twice_differentiable<R>(f: impl FnOnce() -> R) -> R {
-    let _keep = recording::keep_calls();
+    let _keep = context::keep_calls();
     f()
 }
 
@@ -71,8 +72,8 @@ impl Tensor {
                 "tensor {i} is not on the tape, so nothing depends on it; call `requires_grad` before it is used"
             )));
         }
-        let _off = precision::enter(Frame::Off);
-        let _phase = precision::enter_backward();
+        let _off = context::enter(Frame::Off);
+        let _phase = context::enter_backward();
         walk(self, &Tensor::full(self.shape(), 1.0, self.dtype()), of)
     }
 }
@@ -84,7 +85,7 @@ fn backward(what: &What, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
     let wide = |x: &Tensor| if x.dtype().is_low() && !exact { x.detach().cast(DType::F32) } else { x.detach() };
     let leaf = |x: &Tensor| if x.dtype().is_float() { wide(x).requires_grad() } else { x.clone() };
     inside(false, || {
-        let _alone = recording::pause();
+        let _alone = context::hide(Hidden::Recorders);
         let inputs: Vec<Tensor> = back.saved.iter().map(leaf).collect();
         let grads = gradients(what, &inputs, back.needs, &wide(back.grad))?;
         let as_input = |(grad, x): (Option<Tensor>, &Tensor)| grad.map(|grad| grad.detach().cast(x.dtype()));
@@ -104,7 +105,7 @@ fn keeps_dtypes(what: &What) -> bool {
 
 /// What is computed in `f` gets a tape of its own, and can be differentiated twice.
 fn on_own_tape<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
-    let _keep = recording::keep_calls();
+    let _keep = context::keep_calls();
     with_recording(true, f)
 }
 

@@ -9,7 +9,8 @@ use crate::ops::gradient::{backward, has_second, linear};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    tensor::{Backward, Call, Node, Place, What, is_recording, next_id, recording, with_recording},
+    tensor::context::{self, Hidden},
+    tensor::{Backward, Call, Node, Place, What, is_recording, next_id, with_recording},
 };
 
 /// The gradients of `sum(y * seed)` with respect to the targets; on the tape, if results are recorded.
@@ -56,7 +57,7 @@ fn back_through(node: &Node, grad: &Tensor, needs: &[bool]) -> Result<Vec<Option
     let value = grad.detach();
     let back = Backward { grad: &value, saved: &node.saved, needs };
     let values = {
-        let _alone = recording::pause();
+        let _alone = context::hide(Hidden::Recorders);
         with_recording(false, || (node.backward)(&back))?
     };
     let call = node.call.as_ref().filter(|_| recorded);
@@ -82,7 +83,7 @@ fn on_tape(value: &Tensor, grad: &Tensor, node: &Node, call: &Call, input: usize
     }
     let values: Vec<Tensor> = [grad].into_iter().chain(&call.inputs).map(Tensor::to_keep).collect();
     let what = Arc::new(What::Gradient { of: call.what.clone(), input });
-    let kept = recording::keeps_calls().then(|| Call { inputs: values.clone(), what: what.clone() });
+    let kept = context::keeps_calls().then(|| Call { inputs: values.clone(), what: what.clone() });
     value.with_place(Place::Node(Arc::new(Node {
         id: next_id(),
         op: node.op,

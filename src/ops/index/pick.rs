@@ -1,6 +1,6 @@
 //! Picking elements by integer indices. Gradients are added up where an element was picked more than once, and rounded once.
 
-use crate::ops::{by_float, dispatch, elements, index::shape::axis_at, spatial::windows::checked_shape};
+use crate::ops::{by_float, call, dispatch, elements, index::shape::axis_at, spatial::windows::checked_shape};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
@@ -9,7 +9,7 @@ use crate::{
         memory::{Pooled, with_capacity, zeros},
         reduce,
     },
-    tensor::{Array, Forward, Stored, recording::attributes, with_array},
+    tensor::{Array, Forward, Stored, with_array},
 };
 
 /// The indices, each checked to lie in `0..len`.
@@ -84,8 +84,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64.
     pub fn gather(&self, axis: isize, index: &Tensor) -> Result<Tensor> {
-        attributes!(Op::Gather; axis);
-        dispatch(Op::Gather, &[self, index], |inputs| {
+        dispatch(call!(Op::Gather, &[self, index]; axis), |inputs| {
             let (x, index) = (&inputs[0], &inputs[1]);
             let axis = axis_at(axis, x.rank())?;
             let value = picked(x, &offsets_along(x.shape(), axis, index)?, 1, index.shape())?;
@@ -104,8 +103,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64.
     pub fn index_select(&self, axis: isize, index: &Tensor) -> Result<Tensor> {
-        attributes!(Op::IndexSelect; axis);
-        dispatch(Op::IndexSelect, &[self, index], |inputs| {
+        dispatch(call!(Op::IndexSelect, &[self, index]; axis), |inputs| {
             let (x, index) = (&inputs[0], &inputs[1]);
             let axis = axis_at(axis, x.rank())?;
             if index.rank() != 1 {
@@ -137,7 +135,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn embedding(&self, table: &Tensor) -> Result<Tensor> {
-        dispatch(Op::Embedding, &[table, self], |inputs| {
+        dispatch(call!(Op::Embedding, &[table, self]), |inputs| {
             let (table, ids) = (&inputs[0], &inputs[1]);
             let &[count, d] = table.shape() else {
                 return Err(Error::shape(format!("the table must be [count, d], got {:?}", table.shape())));

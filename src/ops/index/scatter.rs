@@ -1,7 +1,7 @@
 //! Putting elements at integer indices. Sums are rounded once.
 
 use crate::ops::{
-    by_float, dispatch, elements,
+    Call, by_float, call, dispatch, elements,
     index::pick::{checked_indices, offsets_along, picked},
     index::shape::axis_at,
     one_float_dtype,
@@ -14,7 +14,7 @@ use crate::{
         memory::{self, Elements, Pooled},
         reduce,
     },
-    tensor::{Array, Forward, Stored, recording::attributes, with_array},
+    tensor::{Array, Forward, Stored, with_array},
 };
 
 /// `x` with each run of `values` added at its offset, which counts runs of `run` elements.
@@ -62,12 +62,11 @@ type Places = (Vec<usize>, usize);
 
 /// The op that puts runs of `values` into `x`: added to what is there, or in its place. Only the index is saved.
 fn put(
-    op: Op,
-    [x, index, values]: [&Tensor; 3],
+    call: Call<'_>,
     accumulate: bool,
     places: impl Fn(&[usize], &Tensor, &[usize]) -> Result<Places> + Send + Sync + 'static,
 ) -> Result<Tensor> {
-    dispatch(op, &[x, index, values], |inputs| {
+    dispatch(call, |inputs| {
         let [x, index, values] = inputs else { unreachable!("three inputs") };
         if accumulate {
             one_float_dtype(&[x.clone(), values.clone()])?;
@@ -157,8 +156,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn scatter_add(&self, axis: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
-        attributes!(Op::ScatterAdd; axis);
-        put(Op::ScatterAdd, [self, index, src], true, along(axis))
+        put(call!(Op::ScatterAdd, &[self, index, src]; axis), true, along(axis))
     }
 
     /// As [`scatter_add`](Tensor::scatter_add), but `src` takes the place of what is there; of several for one place the
@@ -167,8 +165,7 @@ impl Tensor {
     /// # Errors
     /// As [`scatter_add`](Tensor::scatter_add); integer and boolean tensors are allowed.
     pub fn scatter(&self, axis: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
-        attributes!(Op::Scatter; axis);
-        put(Op::Scatter, [self, index, src], false, along(axis))
+        put(call!(Op::Scatter, &[self, index, src]; axis), false, along(axis))
     }
 
     /// This tensor with the slices of `values` along an axis added to those that a vector of indices names. Floating dtypes
@@ -179,8 +176,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64 or the others are not floating.
     pub fn index_add(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<Tensor> {
-        attributes!(Op::IndexAdd; axis);
-        put(Op::IndexAdd, [self, index, values], true, slices(axis))
+        put(call!(Op::IndexAdd, &[self, index, values]; axis), true, slices(axis))
     }
 
     /// As [`index_add`](Tensor::index_add), but the values take the place of what is there; of several for one place the
@@ -189,8 +185,7 @@ impl Tensor {
     /// # Errors
     /// As [`index_add`](Tensor::index_add); integer and boolean tensors are allowed.
     pub fn index_copy(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<Tensor> {
-        attributes!(Op::IndexCopy; axis);
-        put(Op::IndexCopy, [self, index, values], false, slices(axis))
+        put(call!(Op::IndexCopy, &[self, index, values]; axis), false, slices(axis))
     }
 
     /// This tensor with the slices of `values` at the places of axis 0 that `index` names: `[n, ...]`, an index `[k...]` and
@@ -203,7 +198,6 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64, the others differ, or are accumulated and
     /// not floating.
     pub fn index_put(&self, index: &Tensor, values: &Tensor, accumulate: bool) -> Result<Tensor> {
-        attributes!(Op::IndexPut; accumulate);
-        put(Op::IndexPut, [self, index, values], accumulate, rows)
+        put(call!(Op::IndexPut, &[self, index, values]; accumulate), accumulate, rows)
     }
 }

@@ -2,12 +2,12 @@
 
 use ndarray::IxDyn;
 
-use crate::ops::{dispatch, elementwise::pairwise::sum_to, spatial::windows::checked_shape};
+use crate::ops::{Call, call, dispatch, elementwise::pairwise::sum_to, spatial::windows::checked_shape};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::float::Float,
-    tensor::{Array, Forward, Stored, recording::attributes, with_array, with_float},
+    tensor::{Array, Forward, Stored, with_array, with_float},
 };
 
 /// The axis a user means: negative ones count from the end.
@@ -52,8 +52,8 @@ pub(in crate::ops) fn back_to(array: Array) -> Result<Vec<Option<Tensor>>> {
 }
 
 impl Tensor {
-    fn reshaped_by(&self, op: Op, to: impl FnOnce(&[usize]) -> Result<Vec<usize>>) -> Result<Tensor> {
-        dispatch(op, &[self], |inputs| {
+    fn reshaped_by(call: Call<'_>, to: impl FnOnce(&[usize]) -> Result<Vec<usize>>) -> Result<Tensor> {
+        dispatch(call, |inputs| {
             let from = inputs[0].shape().to_vec();
             let value = reshaped(only(inputs), &to(&from)?)?;
             Ok(Forward::new(value, vec![], move |b| back_to(reshaped(b.grad.array(), &from)?)))
@@ -62,8 +62,7 @@ impl Tensor {
 
     fn permuted_by(&self, to: impl FnOnce(usize) -> Result<Vec<usize>>) -> Result<Tensor> {
         let axes = to(self.rank()).map_err(|e| e.in_op(Op::Transpose.name()))?;
-        attributes!(Op::Transpose; axes);
-        dispatch(Op::Transpose, &[self], |inputs| {
+        dispatch(call!(Op::Transpose, &[self]; axes), |inputs| {
             let mut back = vec![0; axes.len()];
             axes.iter().enumerate().for_each(|(to, &from)| back[from] = to);
             let value = permuted(only(inputs), &axes);
@@ -91,8 +90,7 @@ impl Tensor {
     }
 
     fn reshape_to(&self, shape: &[isize]) -> Result<Tensor> {
-        attributes!(Op::Reshape; shape);
-        self.reshaped_by(Op::Reshape, |from| {
+        Self::reshaped_by(call!(Op::Reshape, &[self]; shape), |from| {
             let wrong = |why: &str| Error::shape(format!("{from:?} cannot take the shape {shape:?}: {why}"));
             if shape.iter().any(|&len| len < -1) || shape.iter().filter(|&&len| len == -1).count() > 1 {
                 return Err(wrong("one axis may be -1, the others are lengths"));
@@ -113,8 +111,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are fewer axes than `start_axis`.
     pub fn flatten(&self, start_axis: usize) -> Result<Tensor> {
-        attributes!(Op::Flatten; start_axis);
-        self.reshaped_by(Op::Flatten, |from| {
+        Self::reshaped_by(call!(Op::Flatten, &[self]; start_axis), |from| {
             let Some((kept, joined)) = from.split_at_checked(start_axis) else {
                 return Err(Error::shape(format!("cannot flatten from axis {start_axis}: the shape is {from:?}")));
             };
@@ -127,8 +124,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the result has no such axis.
     pub fn unsqueeze(&self, axis: isize) -> Result<Tensor> {
-        attributes!(Op::Unsqueeze; axis);
-        self.reshaped_by(Op::Unsqueeze, |from| {
+        Self::reshaped_by(call!(Op::Unsqueeze, &[self]; axis), |from| {
             let axis = axis_at(axis, from.len() + 1)?;
             let mut to = from.to_vec();
             to.insert(axis, 1);
@@ -141,8 +137,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or its length is not 1.
     pub fn squeeze(&self, axis: isize) -> Result<Tensor> {
-        attributes!(Op::Squeeze; axis);
-        self.reshaped_by(Op::Squeeze, |from| {
+        Self::reshaped_by(call!(Op::Squeeze, &[self]; axis), |from| {
             let axis = axis_at(axis, from.len())?;
             if from[axis] != 1 {
                 return Err(Error::shape(format!("axis {axis} of {from:?} has length {}, not 1", from[axis])));
@@ -195,11 +190,10 @@ impl Tensor {
 
     /// The elements under another order: seen in the shape `split`, with axes permuted, under the shape `to`.
     fn rearranged(
-        &self,
-        op: Op,
+        call: Call<'_>,
         plan: impl FnOnce(&[usize]) -> Result<(Vec<usize>, [usize; 6], Vec<usize>)>,
     ) -> Result<Tensor> {
-        dispatch(op, &[self], |inputs| {
+        dispatch(call, |inputs| {
             let from = inputs[0].shape().to_vec();
             let (split, axes, to) = plan(&from)?;
             let value = reshaped(&permuted(&reshaped(only(inputs), &split)?, &axes), &to)?;
@@ -217,8 +211,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or the channels do not divide by r².
     pub fn pixel_shuffle(&self, r: usize) -> Result<Tensor> {
-        attributes!(Op::PixelShuffle; r);
-        self.rearranged(Op::PixelShuffle, |from| match *from {
+        Self::rearranged(call!(Op::PixelShuffle, &[self]; r), |from| match *from {
             [n, c, h, w] if r > 0 && r.checked_mul(r).is_some_and(|square| c % square == 0) => {
                 let c = c / r / r;
                 Ok((
@@ -237,8 +230,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or height or width do not divide by r.
     pub fn pixel_unshuffle(&self, r: usize) -> Result<Tensor> {
-        attributes!(Op::SpaceToDepth; r);
-        self.rearranged(Op::SpaceToDepth, |from| match *from {
+        Self::rearranged(call!(Op::SpaceToDepth, &[self]; r), |from| match *from {
             [n, c, h, w] if r > 0 && h % r == 0 && w % r == 0 => {
                 let (h, w) = (h / r, w / r);
                 Ok((
@@ -256,8 +248,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shape does not stretch to the other.
     pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor> {
-        attributes!(Op::Broadcast; shape);
-        dispatch(Op::Broadcast, &[self], |inputs| {
+        dispatch(call!(Op::Broadcast, &[self]; shape), |inputs| {
             let from = inputs[0].shape().to_vec();
             let to = checked_shape(shape.to_vec())?;
             let value = with_array!(only(inputs), a: T => {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use ndarray::{ArrayD, ArrayRef, ArrayViewD, ArrayViewMutD, Axis, IxDyn, ShapeError, Slice};
 
 use crate::ops::{
-    dispatch,
+    call, dispatch,
     index::shape::{axis_at, back_to, only, reshaped},
     spatial::windows::checked_shape,
 };
@@ -13,7 +13,7 @@ use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::memory,
-    tensor::{Array, Forward, Stored, recording::attributes, with_array},
+    tensor::{Array, Forward, Stored, with_array},
 };
 
 fn sliced(x: &Array, axis: usize, range: Range<usize>) -> Array {
@@ -70,8 +70,7 @@ impl Tensor {
         range: Range<usize>,
         keep_axis: bool,
     ) -> Result<Tensor> {
-        attributes!(op; axis, range, keep_axis);
-        dispatch(op, &[self], |inputs| {
+        dispatch(call!(op, &[self]; axis, range, keep_axis), |inputs| {
             let shape = inputs[0].shape().to_vec();
             let axis = axis_at(axis, shape.len())?;
             if range.start > range.end || range.end > shape[axis] {
@@ -82,7 +81,7 @@ impl Tensor {
             }
             let mut at = vec![0; shape.len()];
             at[axis] = range.start;
-            let part = sliced(only(inputs), axis, range);
+            let part = sliced(only(inputs), axis, range.clone());
             let kept = part.shape().to_vec();
             let mut squeezed = kept.clone();
             squeezed.remove(axis);
@@ -157,8 +156,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
-        attributes!(Op::Concat; axis);
-        dispatch(Op::Concat, tensors, |inputs| {
+        dispatch(call!(Op::Concat, tensors; axis), |inputs| {
             let Some(first) = inputs.first() else { return Err(Error::shape("needs at least one tensor")) };
             let axis = axis_at(axis, first.rank())?;
             let others = |shape: &[usize]| [&shape[..axis], &shape[axis + 1..]].concat();
@@ -187,8 +185,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no tensor, the result has no such axis, or shapes differ.
     pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
-        attributes!(Op::Stack; axis);
-        dispatch(Op::Stack, tensors, |inputs| {
+        dispatch(call!(Op::Stack, tensors; axis), |inputs| {
             let mut shape = common_shape(inputs, <[usize]>::to_vec, "")?;
             let axis = axis_at(axis, shape.len() + 1)?;
             shape.insert(axis, inputs.len());
@@ -215,8 +212,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is not one pair for each axis.
     pub fn pad(&self, pairs: &[(usize, usize)], value: f64) -> Result<Tensor> {
-        attributes!(Op::Pad; pairs, value);
-        dispatch(Op::Pad, &[self], |inputs| {
+        dispatch(call!(Op::Pad, &[self]; pairs, value), |inputs| {
             let x = &inputs[0];
             let from = x.shape().to_vec();
             if pairs.len() != from.len() {

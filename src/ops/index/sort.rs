@@ -2,16 +2,12 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use crate::ops::{by_float, dispatch, index::shape::axis_at, reduce::axes::Lanes};
+use crate::ops::{Call, by_float, call, dispatch, index::shape::axis_at, reduce::axes::Lanes};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::memory::{Pooled, zeros},
-    tensor::{
-        Forward, Stored, Written,
-        recording::{self, attributes},
-        with_array,
-    },
+    tensor::{Forward, Stored, Written, with_array},
 };
 
 fn compare<T: PartialOrd>(a: &T, b: &T) -> Ordering {
@@ -34,9 +30,9 @@ fn first_places<T: Stored>(lanes: &[T], n: usize, k: usize, descending: bool) ->
 }
 
 /// The first `k` elements of each lane in order (all of them if `None`), and their places.
-fn ordered(op: Op, x: &Tensor, axis: isize, k: Option<usize>, descending: bool) -> Result<(Tensor, Tensor)> {
+fn ordered(call: Call<'_>, axis: isize, k: Option<usize>, descending: bool) -> Result<(Tensor, Tensor)> {
     let mut indices = None;
-    let values = dispatch(op, &[x], |inputs| {
+    let values = dispatch(call, |inputs| {
         let x = &inputs[0];
         let axis = axis_at(axis, x.rank())?;
         let lanes = Lanes::new(x.shape(), &[axis]);
@@ -72,10 +68,9 @@ fn ordered(op: Op, x: &Tensor, axis: isize, k: Option<usize>, descending: bool) 
             })?;
             Ok(vec![Some(Tensor::from_array(grad))])
         });
-        Ok(forward.written(Written::Op(Arc::new(written))))
+        Ok(forward.with_more(indices.iter().cloned().collect()).written(Written::Op(Arc::new(written))))
     })?;
     let indices = indices.expect("the kernel has run");
-    recording::also(op, &[&indices]);
     Ok((values, indices))
 }
 
@@ -96,8 +91,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn topk(&self, k: usize, axis: isize, largest: bool) -> Result<(Tensor, Tensor)> {
-        attributes!(Op::TopK; k, axis, largest);
-        ordered(Op::TopK, self, axis, Some(k), largest)
+        ordered(call!(Op::TopK, &[self]; k, axis, largest), axis, Some(k), largest)
     }
 
     /// The elements along an axis in rising or falling order, and the places they had as i64. Works for every dtype.
@@ -107,7 +101,6 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis.
     pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor)> {
-        attributes!(Op::Sort; axis, descending);
-        ordered(Op::Sort, self, axis, None, descending)
+        ordered(call!(Op::Sort, &[self]; axis, descending), axis, None, descending)
     }
 }

@@ -1,6 +1,6 @@
 //! Matrix products plus a tensor, and the products that have vectors in them. Sum and product are rounded together, once.
 
-use crate::ops::{dispatch, elementwise::pairwise::broadcast_shape, linear::matmul::Batched, one_float_dtype};
+use crate::ops::{call, dispatch, elementwise::pairwise::broadcast_shape, linear::matmul::Batched, one_float_dtype};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
@@ -50,7 +50,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn addmm(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        dispatch(Op::Addmm, &[a, b, self], |inputs| {
+        dispatch(call!(Op::Addmm, &[a, b, self]), |inputs| {
             one_float_dtype(inputs)?;
             let [a, b] = ranks(inputs, [2, 2])?;
             sum(Batched::new(a, b)?, inputs, vec![a[0], b[1]])
@@ -62,7 +62,7 @@ impl Tensor {
     /// # Errors
     /// As [`addmm`](Tensor::addmm).
     pub fn baddbmm(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        dispatch(Op::Baddbmm, &[a, b, self], |inputs| {
+        dispatch(call!(Op::Baddbmm, &[a, b, self]), |inputs| {
             let products = batches(inputs)?;
             let shape = products.shape();
             sum(products, inputs, shape)
@@ -75,7 +75,7 @@ impl Tensor {
     /// # Errors
     /// As [`addmm`](Tensor::addmm).
     pub fn addbmm(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        dispatch(Op::Addbmm, &[a, b, self], |inputs| {
+        dispatch(call!(Op::Addbmm, &[a, b, self]), |inputs| {
             let products = batches(inputs)?.summed();
             let shape = products.shape();
             sum(products, inputs, shape)
@@ -87,7 +87,7 @@ impl Tensor {
     /// # Errors
     /// As [`addmm`](Tensor::addmm).
     pub fn addmv(&self, a: &Tensor, v: &Tensor) -> Result<Tensor> {
-        dispatch(Op::Addmv, &[a, v, self], matrix_vector)
+        dispatch(call!(Op::Addmv, &[a, v, self]), matrix_vector)
     }
 
     /// This matrix times a vector: `[m, k] · [k] -> [m]`.
@@ -95,7 +95,7 @@ impl Tensor {
     /// # Errors
     /// As [`addmm`](Tensor::addmm).
     pub fn mv(&self, v: &Tensor) -> Result<Tensor> {
-        dispatch(Op::Mv, &[self, v], matrix_vector)
+        dispatch(call!(Op::Mv, &[self, v]), matrix_vector)
     }
 
     /// The sum of the products of two vectors' elements, a scalar. Floating dtypes promote.
@@ -103,7 +103,7 @@ impl Tensor {
     /// # Errors
     /// As [`addmm`](Tensor::addmm).
     pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
-        dispatch(Op::Dot, &[self, other], |inputs| {
+        dispatch(call!(Op::Dot, &[self, other]), |inputs| {
             one_float_dtype(inputs)?;
             let [&[m], &[n]] = ranks(inputs, [1, 1])? else { unreachable!("two vectors") };
             if m != n {
@@ -118,7 +118,7 @@ impl Tensor {
     /// # Errors
     /// As [`addmm`](Tensor::addmm).
     pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
-        dispatch(Op::Ger, &[self, other], |inputs| {
+        dispatch(call!(Op::Ger, &[self, other]), |inputs| {
             one_float_dtype(inputs)?;
             let [&[m], &[n]] = ranks(inputs, [1, 1])? else { unreachable!("two vectors") };
             Batched::new(&[m, 1], &[1, n])?.run(inputs, vec![m, n])

@@ -1,7 +1,7 @@
 //! Scaled dot product attention (Vaswani et al. 2017, section 3.2.1).
 
 use crate::ops::{
-    by_float,
+    by_float, call,
     composed::floating,
     dispatch, elements,
     elementwise::pairwise::{broadcast_shape, sum_to},
@@ -15,7 +15,7 @@ use crate::{
         gemm::Gemm,
         strides::broadcast_indices,
     },
-    tensor::{Array, Backward, Forward, Stored, recording::attributes},
+    tensor::{Array, Backward, Forward, Stored},
 };
 
 impl Tensor {
@@ -50,9 +50,8 @@ impl Tensor {
         causal: bool,
         scale: Option<f64>,
     ) -> Result<Tensor> {
-        attributes!(Op::ScaledDotProductAttention; causal, scale);
         let inputs: Vec<&Tensor> = [Some(self), Some(k), Some(v), mask].into_iter().flatten().collect();
-        dispatch(Op::ScaledDotProductAttention, &inputs, |inputs| {
+        dispatch(call!(Op::ScaledDotProductAttention, &inputs; causal, scale), |inputs| {
             floating(inputs)?;
             let fitted = Fitted::new(inputs, causal, scale)?;
             let value = by_float!(inputs[0], T => {

@@ -1,6 +1,6 @@
 //! `x · wᵀ + b`, and adding a bias to channels.
 
-use crate::ops::{by_float, dispatch, elements, linear::matmul::one_product, one_float_dtype};
+use crate::ops::{by_float, call, dispatch, elements, linear::matmul::one_product, one_float_dtype};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
@@ -64,7 +64,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let inputs: Vec<&Tensor> = [Some(self), Some(weight), bias].into_iter().flatten().collect();
-        dispatch(Op::Linear, &inputs, |inputs| {
+        dispatch(call!(Op::Linear, &inputs), |inputs| {
             one_float_dtype(inputs)?;
             let (x, weight) = (&inputs[0], &inputs[1]);
             let (Some((&width, leading)), &[out, weight_width]) = (x.shape().split_last(), weight.shape()) else {
@@ -117,7 +117,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when axis 1 is not as long as the bias,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn bias_add(&self, bias: &Tensor) -> Result<Tensor> {
-        dispatch(Op::BiasAdd, &[self, bias], |inputs| {
+        dispatch(call!(Op::BiasAdd, &[self, bias]), |inputs| {
             one_float_dtype(inputs)?;
             let (x, bias) = (&inputs[0], &inputs[1]);
             let (&[n, channels, ref spatial @ ..], &[len]) = (x.shape(), bias.shape()) else {

@@ -1,12 +1,11 @@
 //! Sums of products by Einstein's convention.
 
 use crate::ops::{
-    composed::composed, elementwise::pairwise::broadcast_shape, one_float_dtype, spatial::windows::checked_shape,
+    call, composed::composed, elementwise::pairwise::broadcast_shape, one_float_dtype, spatial::windows::checked_shape,
 };
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    tensor::recording::attributes,
 };
 
 /// What an axis is called.
@@ -261,8 +260,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
-        attributes!(Op::Einsum; equation);
-        composed(Op::Einsum, operands, |inputs| {
+        composed(call!(Op::Einsum, operands; equation), |inputs| {
             if inputs.is_empty() {
                 return Err(Error::shape("needs at least one tensor"));
             }

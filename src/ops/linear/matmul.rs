@@ -1,7 +1,7 @@
 //! Matrix products.
 
 use crate::ops::{
-    by_float, dispatch, elements,
+    by_float, call, dispatch, elements,
     elementwise::pairwise::{broadcast_shape, stretched},
     index::shape::summed_to,
     one_float_dtype,
@@ -141,7 +141,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensors are not matrices that fit,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when their dtypes differ and no policy casts them.
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
-        dispatch(Op::MatMul, &[self, other], |inputs| {
+        dispatch(call!(Op::MatMul, &[self, other]), |inputs| {
             one_float_dtype(inputs)?;
             let (a, b) = (inputs[0].shape(), inputs[1].shape());
             let (&[m, _], &[_, n]) = (a, b) else {
@@ -158,7 +158,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensors are not batches of matrices that fit,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when their dtypes differ and no policy casts them.
     pub fn batch_matmul(&self, other: &Tensor) -> Result<Tensor> {
-        dispatch(Op::BatchMatMul, &[self, other], |inputs| {
+        dispatch(call!(Op::BatchMatMul, &[self, other]), |inputs| {
             one_float_dtype(inputs)?;
             let (a, b) = (inputs[0].shape(), inputs[1].shape());
             let batched = Batched::new(a, b)?;
@@ -184,7 +184,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn matmul_ext(&self, other: &Tensor) -> Result<Tensor> {
-        dispatch(Op::MatMulExt, &[self, other], |inputs| {
+        dispatch(call!(Op::MatMulExt, &[self, other]), |inputs| {
             one_float_dtype(inputs)?;
             let (a, b) = (inputs[0].shape(), inputs[1].shape());
             if a.is_empty() || b.is_empty() {

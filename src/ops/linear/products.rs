@@ -1,13 +1,12 @@
 //! Products of tensors beyond matrix products: over chosen axes, of many factors, of all pairs.
 
 use crate::ops::{
-    composed::composed, elementwise::pairwise::broadcast_shape, index::shape::axis_at, one_float_dtype,
+    call, composed::composed, elementwise::pairwise::broadcast_shape, index::shape::axis_at, one_float_dtype,
     spatial::windows::checked_shape,
 };
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    tensor::recording::attributes,
 };
 
 /// The chosen axes of a tensor moved behind (or before) the others, and the lengths of the others.
@@ -36,8 +35,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn tensordot(&self, other: &Tensor, axes: &[isize], others: &[isize]) -> Result<Tensor> {
-        attributes!(Op::Tensordot; axes, others);
-        composed(Op::Tensordot, &[self, other], |inputs| {
+        composed(call!(Op::Tensordot, &[self, other]; axes, others), |inputs| {
             one_float_dtype(inputs)?;
             let (a, b) = (inputs[0].shape(), inputs[1].shape());
             let resolve = |axes: &[isize], rank: usize| -> Result<Vec<usize>> {
@@ -70,7 +68,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a tensor is a scalar or the last axes differ,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn inner(&self, other: &Tensor) -> Result<Tensor> {
-        composed(Op::Inner, &[self, other], |inputs| {
+        composed(call!(Op::Inner, &[self, other]), |inputs| {
             one_float_dtype(inputs)?;
             let ([rows @ .., m], [columns @ .., n]) = (inputs[0].shape(), inputs[1].shape()) else {
                 return Err(Error::shape("a scalar has no last axis"));
@@ -90,7 +88,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a tensor is a scalar or the shapes do not fit,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn vecdot(&self, other: &Tensor) -> Result<Tensor> {
-        composed(Op::Vecdot, &[self, other], |inputs| {
+        composed(call!(Op::Vecdot, &[self, other]), |inputs| {
             one_float_dtype(inputs)?;
             let (a, b) = (inputs[0].shape(), inputs[1].shape());
             let ([left @ .., m], [right @ .., n]) = (a, b) else {
@@ -127,7 +125,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not two matrices or they do not fit,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn multi_dot(matrices: &[&Tensor]) -> Result<Tensor> {
-        composed(Op::MultiDot, matrices, |inputs| {
+        composed(call!(Op::MultiDot, matrices), |inputs| {
             if inputs.len() < 2 {
                 return Err(Error::shape(format!("needs at least two matrices, got {}", inputs.len())));
             }
@@ -145,7 +143,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn addr(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        composed(Op::Addr, &[self, a, b], |inputs| {
+        composed(call!(Op::Addr, &[self, a, b]), |inputs| {
             one_float_dtype(inputs)?;
             let (&[m], &[n]) = (inputs[1].shape(), inputs[2].shape()) else {
                 let (a, b) = (inputs[1].shape(), inputs[2].shape());
@@ -167,7 +165,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn bilinear(&self, y: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let inputs: Vec<&Tensor> = [Some(self), Some(y), Some(weight), bias].into_iter().flatten().collect();
-        composed(Op::Bilinear, &inputs, |inputs| {
+        composed(call!(Op::Bilinear, &inputs), |inputs| {
             one_float_dtype(inputs)?;
             let (x, y, weight) = (inputs[0].shape(), inputs[1].shape(), inputs[2].shape());
             match (x, y, weight) {
@@ -195,7 +193,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a square matrix,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn trace(&self) -> Result<Tensor> {
-        composed(Op::Trace, &[self], |inputs| match inputs[0].shape() {
+        composed(call!(Op::Trace, &[self]), |inputs| match inputs[0].shape() {
             [m, n] if m == n => Ok(|x: &[Tensor]| Tensor::einsum("ii", &[&x[0]])),
             met => Err(Error::shape(format!("needs a square matrix, got {met:?}"))),
         })

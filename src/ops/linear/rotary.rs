@@ -1,6 +1,6 @@
 //! Rotary position embedding (Su et al. 2021).
 
-use crate::ops::{by_float, dispatch, elements};
+use crate::ops::{by_float, call, dispatch, elements};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
@@ -8,7 +8,7 @@ use crate::{
         float::{Float, Real},
         memory::with_capacity,
     },
-    tensor::{Array, Forward, Stored, recording::attributes},
+    tensor::{Array, Forward, Stored},
 };
 
 impl Tensor {
@@ -33,8 +33,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn rotary_embedding(&self, base: f64, offset: usize, interleaved: bool) -> Result<Tensor> {
-        attributes!(Op::RotaryEmbedding; base, offset, interleaved);
-        dispatch(Op::RotaryEmbedding, &[self], |inputs| {
+        dispatch(call!(Op::RotaryEmbedding, &[self]; base, offset, interleaved), |inputs| {
             let angles = Angles::new(inputs[0].shape(), base, offset, interleaved)?;
             let value = by_float!(inputs[0], T => angles.rotate::<T>(&inputs[0], 1.0))?;
             Ok(Forward::new(value, vec![], move |back| {

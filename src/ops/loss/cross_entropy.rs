@@ -1,7 +1,7 @@
 //! Losses of classification: cross entropy and negative log-likelihood.
 
 use crate::ops::{
-    Reduction, by_float, dispatch, elements,
+    Call, Reduction, by_float, call, dispatch, elements,
     reduce::axes::{Lanes, reduced},
 };
 use crate::{
@@ -15,10 +15,7 @@ use crate::{
         reduce,
         reduce::cross_entropy::{Targets, Wanted},
     },
-    tensor::{
-        Array, Backward, Forward, Stored,
-        recording::{self, attributes},
-    },
+    tensor::{Array, Backward, Forward, Stored},
 };
 
 /// Options of [`Tensor::cross_entropy_with`]. The default is the mean, without smoothing, weights or ignored targets.
@@ -198,10 +195,11 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the dtypes do not,
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a class index that does not exist or a smoothing outside [0, 1].
     pub fn cross_entropy_with(&self, target: &Tensor, options: &CrossEntropy) -> Result<Tensor> {
-        let options = options.clone();
-        recording::announce(Op::CrossEntropy, || options.attributes());
-        dispatch(Op::CrossEntropy, &[self, target], move |inputs| {
+        let attributes = || options.attributes();
+        let call = Call { op: Op::CrossEntropy, inputs: &[self, target], attributes: &attributes, again: None };
+        dispatch(call, |inputs| {
             let [x, target] = inputs else { unreachable!("two inputs") };
+            let options = options.clone();
             let axis = class_axis(x)?;
             options.check(x.shape()[axis])?;
             let (lanes, samples) = (Lanes::new(x.shape(), &[axis]), reduced(x.shape(), &[axis], false));
@@ -237,8 +235,7 @@ impl Tensor {
     /// # Errors
     /// As [`cross_entropy_with`](Tensor::cross_entropy_with).
     pub fn nll_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-        attributes!(Op::NllLoss; reduction);
-        dispatch(Op::NllLoss, &[self, target], move |inputs| {
+        dispatch(call!(Op::NllLoss, &[self, target]; reduction), move |inputs| {
             let [x, target] = inputs else { unreachable!("two inputs") };
             let axis = class_axis(x)?;
             let (lanes, samples) = (Lanes::new(x.shape(), &[axis]), reduced(x.shape(), &[axis], false));

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ops::{
+    Call, call,
     elementwise::pairwise::pairwise,
     elementwise::unary::{part, sign, softplus},
 };
@@ -14,7 +15,6 @@ use crate::{
         elementwise::math::{self, sigmoid},
         float::Real,
     },
-    tensor::recording::attributes,
 };
 
 /// How the losses of the single elements become one.
@@ -52,8 +52,7 @@ macro_rules! losses {
             /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes differ (they do not broadcast here),
             /// [`ErrorKind::DType`](crate::ErrorKind::DType) when neither tensor is floating.
             pub fn $method(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-                attributes!(Op::$op; reduction);
-                loss(Op::$op, self, target, $op, reduction)
+                loss(call!(Op::$op, &[self, target]; reduction), $op, reduction)
             }
         }
     )* };
@@ -122,11 +121,10 @@ impl Tensor {
     /// # Errors
     /// As [`l1_loss`](Tensor::l1_loss); [`ErrorKind::Value`](crate::ErrorKind::Value) when `beta` is negative or NaN.
     pub fn smooth_l1_loss(&self, target: &Tensor, beta: f64, reduction: Reduction) -> Result<Tensor> {
-        attributes!(Op::SmoothL1Loss; beta, reduction);
         if beta.is_nan() || beta < 0.0 {
             return Err(Error::value(format!("beta = {beta}; allowed: 0 and above")).in_op(Op::SmoothL1Loss.name()));
         }
-        loss(Op::SmoothL1Loss, self, target, SmoothL1 { beta }, reduction)
+        loss(call!(Op::SmoothL1Loss, &[self, target]; beta, reduction), SmoothL1 { beta }, reduction)
     }
 }
 
@@ -209,11 +207,10 @@ impl Tensor {
     /// # Errors
     /// As [`l1_loss`](Tensor::l1_loss); [`ErrorKind::Value`](crate::ErrorKind::Value) when `delta` is not above 0.
     pub fn huber_loss(&self, target: &Tensor, delta: f64, reduction: Reduction) -> Result<Tensor> {
-        attributes!(Op::HuberLoss; delta, reduction);
         if delta.is_nan() || delta <= 0.0 {
             return Err(Error::value(format!("delta = {delta}; allowed: above 0")).in_op(Op::HuberLoss.name()));
         }
-        loss(Op::HuberLoss, self, target, Huber { delta }, reduction)
+        loss(call!(Op::HuberLoss, &[self, target]; delta, reduction), Huber { delta }, reduction)
     }
 
     /// The negative log likelihood of counts `target` under Poisson distributions, without the term that depends on the
@@ -222,8 +219,7 @@ impl Tensor {
     /// # Errors
     /// As [`l1_loss`](Tensor::l1_loss).
     pub fn poisson_nll_loss(&self, target: &Tensor, log_input: bool, reduction: Reduction) -> Result<Tensor> {
-        attributes!(Op::PoissonNllLoss; log_input, reduction);
-        loss(Op::PoissonNllLoss, self, target, PoissonNll { log_input }, reduction)
+        loss(call!(Op::PoissonNllLoss, &[self, target]; log_input, reduction), PoissonNll { log_input }, reduction)
     }
 
     /// For distances x and targets of 1 (alike) and -1: `x` of those alike, `max(0, margin - x)` of the others. Targets may
@@ -232,16 +228,16 @@ impl Tensor {
     /// # Errors
     /// As [`l1_loss`](Tensor::l1_loss).
     pub fn hinge_embedding_loss(&self, target: &Tensor, margin: f64, reduction: Reduction) -> Result<Tensor> {
-        attributes!(Op::HingeEmbeddingLoss; margin, reduction);
-        loss(Op::HingeEmbeddingLoss, self, target, Hinge { margin }, reduction)
+        loss(call!(Op::HingeEmbeddingLoss, &[self, target]; margin, reduction), Hinge { margin }, reduction)
     }
 }
 
 /// Shapes must be equal: a target of `[n]` beside `[n, 1]` would silently become `[n, n]`.
-fn loss<F: Binary>(op: Op, x: &Tensor, target: &Tensor, f: F, reduction: Reduction) -> Result<Tensor> {
+fn loss<F: Binary>(call: Call<'_>, f: F, reduction: Reduction) -> Result<Tensor> {
+    let [x, target] = call.inputs else { unreachable!("two inputs") };
     if x.shape() != target.shape() {
         let message = format!("an input of shape {:?} and a target of shape {:?}", x.shape(), target.shape());
-        return Err(Error::shape(message).in_op(op.name()));
+        return Err(Error::shape(message).in_op(call.op.name()));
     }
-    pairwise(op, x, target, f, reduction)
+    pairwise(call, f, reduction)
 }

@@ -1,13 +1,12 @@
 //! Losses of whole rows: margins between scores, between distances, and likelihoods with a variance.
 
 use crate::ops::{
-    Reduction, composed::composed, elementwise::pairwise::broadcast_shape, index::pick::checked_indices,
+    Reduction, call, composed::composed, elementwise::pairwise::broadcast_shape, index::pick::checked_indices,
     one_float_dtype,
 };
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    tensor::recording::attributes,
 };
 
 fn reduced(losses: Tensor, reduction: Reduction) -> Result<Tensor> {
@@ -48,8 +47,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is not above 0,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn gaussian_nll_loss(&self, target: &Tensor, var: &Tensor, eps: f64, reduction: Reduction) -> Result<Tensor> {
-        attributes!(Op::GaussianNllLoss; eps, reduction);
-        composed(Op::GaussianNllLoss, &[self, target, var], |inputs| {
+        composed(call!(Op::GaussianNllLoss, &[self, target, var]; eps, reduction), |inputs| {
             one_float_dtype(inputs)?;
             if eps.is_nan() || eps <= 0.0 {
                 return Err(Error::value(format!("eps = {eps}; allowed: above 0")));
@@ -78,8 +76,7 @@ impl Tensor {
         margin: f64,
         reduction: Reduction,
     ) -> Result<Tensor> {
-        attributes!(Op::MarginRankingLoss; margin, reduction);
-        composed(Op::MarginRankingLoss, &[self, other, &as_floats(target, self)], |inputs| {
+        composed(call!(Op::MarginRankingLoss, &[self, other, &as_floats(target, self)]; margin, reduction), |inputs| {
             one_float_dtype(inputs)?;
             broadcast_shape(&broadcast_shape(inputs[0].shape(), inputs[1].shape())?, inputs[2].shape())?;
             Ok(move |x: &[Tensor]| {
@@ -103,23 +100,25 @@ impl Tensor {
         margin: f64,
         reduction: Reduction,
     ) -> Result<Tensor> {
-        attributes!(Op::CosineEmbeddingLoss; margin, reduction);
-        composed(Op::CosineEmbeddingLoss, &[self, other, &as_floats(target, self)], |inputs| {
-            one_float_dtype(inputs)?;
-            one_shape(&inputs[..2])?;
-            match inputs[0].shape() {
-                [rows @ .., _] if rows == inputs[2].shape() => {}
-                met => return Err(Error::shape(format!("rows {met:?} with targets {:?}", inputs[2].shape()))),
-            }
-            Ok(move |x: &[Tensor]| {
-                // Squared lengths count as no less than 1e-12 (torch adds that).
-                let cosine = x[0].cosine_similarity(&x[1], -1, 1e-6)?;
-                let one = Tensor::ones(&[], cosine.dtype());
-                let apart = (&cosine - margin)?.relu()?;
-                let losses = x[2].gt(&Tensor::zeros(&[], x[2].dtype()))?.select(&one.sub(&cosine)?, &apart)?;
-                reduced(losses, reduction)
-            })
-        })
+        composed(
+            call!(Op::CosineEmbeddingLoss, &[self, other, &as_floats(target, self)]; margin, reduction),
+            |inputs| {
+                one_float_dtype(inputs)?;
+                one_shape(&inputs[..2])?;
+                match inputs[0].shape() {
+                    [rows @ .., _] if rows == inputs[2].shape() => {}
+                    met => return Err(Error::shape(format!("rows {met:?} with targets {:?}", inputs[2].shape()))),
+                }
+                Ok(move |x: &[Tensor]| {
+                    // Squared lengths count as no less than 1e-12 (torch adds that).
+                    let cosine = x[0].cosine_similarity(&x[1], -1, 1e-6)?;
+                    let one = Tensor::ones(&[], cosine.dtype());
+                    let apart = (&cosine - margin)?.relu()?;
+                    let losses = x[2].gt(&Tensor::zeros(&[], x[2].dtype()))?.select(&one.sub(&cosine)?, &apart)?;
+                    reduced(losses, reduction)
+                })
+            },
+        )
     }
 
     /// `max(0, |self - positive| - |self - negative| + margin)` with p-norms over the last axis: this tensor's rows shall be
@@ -137,8 +136,7 @@ impl Tensor {
         p: f64,
         reduction: Reduction,
     ) -> Result<Tensor> {
-        attributes!(Op::TripletMarginLoss; margin, p, reduction);
-        composed(Op::TripletMarginLoss, &[self, alike, different], |inputs| {
+        composed(call!(Op::TripletMarginLoss, &[self, alike, different]; margin, p, reduction), |inputs| {
             one_float_dtype(inputs)?;
             one_shape(inputs)?;
             if inputs[0].rank() == 0 {
@@ -164,8 +162,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a class out of range or another p,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when scores are not floating or classes not i64.
     pub fn multi_margin_loss(&self, target: &Tensor, p: u32, margin: f64, reduction: Reduction) -> Result<Tensor> {
-        attributes!(Op::MultiMarginLoss; p, margin, reduction);
-        composed(Op::MultiMarginLoss, &[self, target], |inputs| {
+        composed(call!(Op::MultiMarginLoss, &[self, target]; p, margin, reduction), |inputs| {
             let [samples, classes] = scores(&inputs[0])?;
             if !(1..=2).contains(&p) {
                 return Err(Error::value(format!("p = {p}; allowed: 1, 2")));
@@ -197,8 +194,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a class out of range,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when scores are not floating or classes not i64.
     pub fn multilabel_margin_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-        attributes!(Op::MultilabelMarginLoss; reduction);
-        composed(Op::MultilabelMarginLoss, &[self, target], |inputs| {
+        composed(call!(Op::MultilabelMarginLoss, &[self, target]; reduction), |inputs| {
             let [samples, classes] = scores(&inputs[0])?;
             one_shape(inputs)?;
             if inputs[1].dtype() != DType::I64 {

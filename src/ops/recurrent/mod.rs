@@ -3,7 +3,7 @@
 pub(in crate::ops) mod formula;
 mod step;
 
-use crate::ops::{by_float, dispatch, elements, one_float_dtype, spatial::windows::checked_shape};
+use crate::ops::{by_float, call, dispatch, elements, one_float_dtype, spatial::windows::checked_shape};
 use crate::{
     Op, Tensor,
     catalogue::Attributes,
@@ -14,7 +14,7 @@ use crate::{
         memory::{Elements, Pooled},
         recurrent::{self, Gating, Given, Layer, Needs, Saved},
     },
-    tensor::{Array, Backward, Forward, Stored, recording::attributes},
+    tensor::{Array, Backward, Forward, Stored},
 };
 
 /// The weights of a recurrent layer, the gates one after the other, as torch and MindSpore have them.
@@ -155,11 +155,10 @@ fn recurrent(
     shape: impl FnOnce(&Layer) -> Vec<usize>,
 ) -> Result<Tensor> {
     let reverse = matches!(reading, Reading::Sequence { reverse: true });
-    attributes!(op; gating, reverse);
     let mut inputs = vec![x, weights.ih, weights.hh];
     inputs.extend(states);
     inputs.extend(weights.biases.into_iter().flat_map(|(of_input, of_state)| [of_input, of_state]));
-    dispatch(op, &inputs, |inputs| {
+    dispatch(call!(op, &inputs; gating, reverse), |inputs| {
         one_float_dtype(inputs)?;
         let layer = layer(gating, reading, inputs)?;
         let (y, kept) = by_float!(inputs[X], T => forward::<T>(&layer, inputs))?;

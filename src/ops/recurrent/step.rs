@@ -5,13 +5,14 @@ use super::RecurrentWeights;
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    precision::{self, Frame, Treatment},
+    precision::{Frame, Treatment},
+    tensor::context,
 };
 
 /// Whether a fused step is run as ordinary ops in the innermost frame. Where every op that is not listed runs low, the step
 /// does, too.
 pub(super) fn is_split(step: Op) -> bool {
-    precision::with_current(|frame, _| match frame {
+    context::with_current(|frame, _| match frame {
         Some(Frame::Lists(rules)) => !rules.ops.contains_key(&step) && rules.unlisted != Treatment::Low,
         _ => false,
     })

@@ -1,14 +1,14 @@
 //! Vectors along an axis: their cross products, lengths and angles, and the distances between them.
 
 use crate::ops::{
-    composed::composed, elementwise::pairwise::broadcast_shape, index::shape::axis_at, one_float_dtype,
+    call, composed::composed, elementwise::pairwise::broadcast_shape, index::shape::axis_at, one_float_dtype,
     spatial::windows::checked_shape,
 };
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    precision::{self, Frame},
-    tensor::recording::attributes,
+    precision::Frame,
+    tensor::context,
 };
 
 impl Tensor {
@@ -19,8 +19,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or there are no 3 elements along the axis,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn cross(&self, other: &Tensor, axis: isize) -> Result<Tensor> {
-        attributes!(Op::Cross; axis);
-        composed(Op::Cross, &[self, other], |inputs| {
+        composed(call!(Op::Cross, &[self, other]; axis), |inputs| {
             one_float_dtype(inputs)?;
             let (a, b) = (inputs[0].shape(), inputs[1].shape());
             if a.len() != b.len() {
@@ -58,8 +57,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn cdist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
-        attributes!(Op::Cdist; p);
-        composed(Op::Cdist, &[self, other], |inputs| {
+        composed(call!(Op::Cdist, &[self, other]; p), |inputs| {
             one_float_dtype(inputs)?;
             positive_p(p)?;
             let (a, b) = (inputs[0].shape(), inputs[1].shape());
@@ -83,8 +81,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn dist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
-        attributes!(Op::Dist; p);
-        composed(Op::Dist, &[self, other], |inputs| {
+        composed(call!(Op::Dist, &[self, other]; p), |inputs| {
             one_float_dtype(inputs)?;
             broadcast_shape(inputs[0].shape(), inputs[1].shape())?;
             positive_p(p)?;
@@ -100,8 +97,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn pdist(&self, p: f64) -> Result<Tensor> {
-        attributes!(Op::Pdist; p);
-        composed(Op::Pdist, &[self], |inputs| {
+        composed(call!(Op::Pdist, &[self]; p), |inputs| {
             positive_p(p)?;
             let &[n, d] = inputs[0].shape() else {
                 return Err(Error::shape(format!("needs a matrix, got {:?}", inputs[0].shape())));
@@ -133,8 +129,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn cosine_similarity(&self, other: &Tensor, axis: isize, eps: f64) -> Result<Tensor> {
-        attributes!(Op::CosineSimilarity; axis, eps);
-        composed(Op::CosineSimilarity, &[self, other], |inputs| {
+        composed(call!(Op::CosineSimilarity, &[self, other]; axis, eps), |inputs| {
             one_float_dtype(inputs)?;
             let shape = broadcast_shape(inputs[0].shape(), inputs[1].shape())?;
             axis_at(axis, shape.len())?;
@@ -154,8 +149,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0 or the largest norm is below 0 or NaN,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn renorm(&self, p: f64, axis: isize, max_norm: f64) -> Result<Tensor> {
-        attributes!(Op::Renorm; p, axis, max_norm);
-        composed(Op::Renorm, &[self], |inputs| {
+        composed(call!(Op::Renorm, &[self]; p, axis, max_norm), |inputs| {
             positive_p(p)?;
             if max_norm.is_nan() || max_norm < 0.0 {
                 return Err(Error::value(format!("max_norm = {max_norm}; allowed: 0 and above")));
@@ -182,10 +176,10 @@ impl Tensor {
     /// As [`norm`](Tensor::norm).
     pub fn normalize(&self, p: f64, axis: isize, eps: f64) -> Result<Tensor> {
         let divided = |x: &Tensor| x.div(&x.norm(p, &[axis], true)?.clamp(eps, f64::INFINITY)?);
-        match precision::dtype_of_all(self.dtype()) {
+        match context::dtype_of_all(self.dtype()) {
             Some(low) if low.is_low() => {
                 let x = self.cast(low);
-                let _off = precision::enter(Frame::Off);
+                let _off = context::enter(Frame::Off);
                 Ok(divided(&x.cast(DType::F32))?.cast(low))
             }
             _ => divided(self),

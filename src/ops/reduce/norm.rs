@@ -3,7 +3,7 @@
 //! Statistics, parameters and arithmetic are in f32 (f64 for f64); the result is rounded once to the dtype of x. Parameters
 //! may have another floating dtype than x.
 
-use crate::ops::{by_float, dispatch, elements};
+use crate::ops::{Call, by_float, call, dispatch, elements};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
@@ -12,10 +12,7 @@ use crate::{
         memory::{Elements, Pooled},
         reduce::norm::{self, Rows, Statistics},
     },
-    tensor::{
-        Array, Backward, Forward, Stored,
-        recording::{self, attributes},
-    },
+    tensor::{Array, Backward, Forward, Stored},
 };
 
 /// One normalisation. Its inputs are x, the mean and the variance if they are given, gamma if any, beta if any.
@@ -107,17 +104,14 @@ impl Norm {
 
 /// Runs a normalisation whose rows, and the shape of whose parameters, follow from the shape of x.
 fn normalized(
-    op: Op,
+    call: Call<'_>,
     statistics: Statistics,
-    x: &Tensor,
-    given: &[&Tensor],
-    (gamma, beta): (Option<&Tensor>, Option<&Tensor>),
+    with_gamma: bool,
     eps: f64,
     layout: impl FnOnce(&[usize]) -> Result<(Rows, Vec<usize>)>,
 ) -> Result<(Tensor, Moments)> {
-    let inputs: Vec<&Tensor> = [x].into_iter().chain(given.iter().copied()).chain(gamma).chain(beta).collect();
     let mut used = None;
-    let y = dispatch(op, &inputs, |inputs| {
+    let y = dispatch(call, |inputs| {
         let x = &inputs[0];
         let (rows, params) = layout(x.shape())?;
         if let Some(p) = inputs[1..].iter().find(|p| p.shape() != params) {
@@ -127,17 +121,20 @@ fn normalized(
         if !(eps.is_finite() && eps >= 0.0) {
             return Err(Error::value(format!("eps {eps} must be a finite number, at least 0")));
         }
-        let norm = Norm { rows, statistics, eps, with_gamma: gamma.is_some() };
+        let norm = Norm { rows, statistics, eps, with_gamma };
         let (value, moments) = by_float!(x, T => norm.forward::<T>(inputs))?;
         let dtypes: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
         let mut saved = vec![x.clone(), moments.mean.clone(), moments.deviation.clone()];
         saved.extend(norm.gamma(inputs).cloned());
+        let batch = call.op == Op::BatchNorm && statistics == Statistics::Moments;
+        let more = if batch { vec![moments.mean.clone(), moments.variance.clone()] } else { vec![] };
         used = Some(moments);
-        Ok(Forward::new(value, saved, move |b| {
+        let forward = Forward::new(value, saved, move |b| {
             let grads = by_float!(b.grad, T => norm.backward::<T>(b, &params))?;
             let wanted = grads.into_iter().zip(b.needs).zip(&dtypes);
             Ok(wanted.map(|((grad, need), dtype)| need.then(|| grad.cast(*dtype))).collect())
-        }))
+        });
+        Ok(forward.with_more(more))
     })?;
     Ok((y, used.expect("the kernel ran")))
 }
@@ -173,6 +170,10 @@ fn last_axes(shape: &[usize], normalized: &[usize]) -> Result<(Rows, Vec<usize>)
     Ok((Rows { rows, segments: 1, segment: len, groups: 1, per_row: len, inner: 1 }, normalized.to_vec()))
 }
 
+fn present<const N: usize>(tensors: [Option<&Tensor>; N]) -> Vec<&Tensor> {
+    tensors.into_iter().flatten().collect()
+}
+
 impl Tensor {
     /// Batch normalisation with given statistics, as in evaluation: `(x - mean) / sqrt(var + eps) * gamma + beta` for each
     /// channel of `[n, c, ...]`; the others are `[c]`. All tensors are inputs of the op, so a low region rounds them all.
@@ -189,9 +190,9 @@ impl Tensor {
         eps: f64,
     ) -> Result<Tensor> {
         let (with_gamma, with_beta) = (gamma.is_some(), beta.is_some());
-        attributes!(Op::BatchNorm; eps, with_gamma, with_beta);
-        let given = [mean, var];
-        Ok(normalized(Op::BatchNorm, Statistics::Given, self, &given, (gamma, beta), eps, channels)?.0)
+        let inputs = present([Some(self), Some(mean), Some(var), gamma, beta]);
+        let call = call!(Op::BatchNorm, &inputs; eps, with_gamma, with_beta);
+        Ok(normalized(call, Statistics::Given, with_gamma, eps, channels)?.0)
     }
 
     /// Batch normalisation with the batch's own statistics, as in training: the result, and each channel's mean and biased
@@ -207,15 +208,15 @@ impl Tensor {
         eps: f64,
     ) -> Result<(Tensor, Tensor, Tensor)> {
         let (training, with_gamma, with_beta) = (true, gamma.is_some(), beta.is_some());
-        attributes!(Op::BatchNorm; training, eps, with_gamma, with_beta);
+        let inputs = present([Some(self), gamma, beta]);
         let layout = |shape: &[usize]| match channels(shape)? {
             (rows, _) if rows.len() == 0 => {
                 Err(Error::shape(format!("the channels of {shape:?} have no elements to take statistics of")))
             }
             layout => Ok(layout),
         };
-        let (y, used) = normalized(Op::BatchNorm, Statistics::Moments, self, &[], (gamma, beta), eps, layout)?;
-        recording::also(Op::BatchNorm, &[&used.mean, &used.variance]);
+        let call = call!(Op::BatchNorm, &inputs; training, eps, with_gamma, with_beta);
+        let (y, used) = normalized(call, Statistics::Moments, with_gamma, eps, layout)?;
         Ok((y, used.mean, used.variance))
     }
 
@@ -233,9 +234,10 @@ impl Tensor {
         eps: f64,
     ) -> Result<Tensor> {
         let (with_gamma, with_beta) = (gamma.is_some(), beta.is_some());
-        attributes!(Op::LayerNorm; normalized_shape, eps, with_gamma, with_beta);
+        let inputs = present([Some(self), gamma, beta]);
         let layout = |shape: &[usize]| last_axes(shape, normalized_shape);
-        Ok(normalized(Op::LayerNorm, Statistics::Moments, self, &[], (gamma, beta), eps, layout)?.0)
+        let call = call!(Op::LayerNorm, &inputs; normalized_shape, eps, with_gamma, with_beta);
+        Ok(normalized(call, Statistics::Moments, with_gamma, eps, layout)?.0)
     }
 
     /// Group normalisation: each image's channels of `[n, c, ...]` in `groups` groups; gamma and beta are `[c]`.
@@ -246,9 +248,10 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
     pub fn group_norm(&self, groups: usize, gamma: Option<&Tensor>, beta: Option<&Tensor>, eps: f64) -> Result<Tensor> {
         let (with_gamma, with_beta) = (gamma.is_some(), beta.is_some());
-        attributes!(Op::GroupNorm; groups, eps, with_gamma, with_beta);
+        let inputs = present([Some(self), gamma, beta]);
         let layout = |shape: &[usize]| channel_groups(shape, |_| groups);
-        Ok(normalized(Op::GroupNorm, Statistics::Moments, self, &[], (gamma, beta), eps, layout)?.0)
+        let call = call!(Op::GroupNorm, &inputs; groups, eps, with_gamma, with_beta);
+        Ok(normalized(call, Statistics::Moments, with_gamma, eps, layout)?.0)
     }
 
     /// Instance normalisation: each channel of each image of `[n, c, ...]` by itself; gamma and beta are `[c]`.
@@ -258,9 +261,10 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
     pub fn instance_norm(&self, gamma: Option<&Tensor>, beta: Option<&Tensor>, eps: f64) -> Result<Tensor> {
         let (with_gamma, with_beta) = (gamma.is_some(), beta.is_some());
-        attributes!(Op::InstanceNorm; eps, with_gamma, with_beta);
+        let inputs = present([Some(self), gamma, beta]);
         let layout = |shape: &[usize]| channel_groups(shape, |channels| channels.max(1));
-        Ok(normalized(Op::InstanceNorm, Statistics::Moments, self, &[], (gamma, beta), eps, layout)?.0)
+        let call = call!(Op::InstanceNorm, &inputs; eps, with_gamma, with_beta);
+        Ok(normalized(call, Statistics::Moments, with_gamma, eps, layout)?.0)
     }
 
     /// Root-mean-square normalisation over the last axis: `x / sqrt(mean(x^2) + eps) * gamma`.
@@ -271,8 +275,9 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
     pub fn rms_norm(&self, gamma: Option<&Tensor>, eps: f64) -> Result<Tensor> {
         let with_gamma = gamma.is_some();
-        attributes!(Op::RmsNorm; eps, with_gamma);
+        let inputs = present([Some(self), gamma, None]);
         let layout = |shape: &[usize]| last_axes(shape, &shape[shape.len().saturating_sub(1)..]);
-        Ok(normalized(Op::RmsNorm, Statistics::MeanSquare, self, &[], (gamma, None), eps, layout)?.0)
+        let call = call!(Op::RmsNorm, &inputs; eps, with_gamma);
+        Ok(normalized(call, Statistics::MeanSquare, with_gamma, eps, layout)?.0)
     }
 }

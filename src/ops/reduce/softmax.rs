@@ -1,11 +1,10 @@
 //! Softmax, its logarithm, and what is near to them.
 
-use crate::ops::{composed::composed, index::shape::axis_at, reduce::axes, reduce::sums::along};
+use crate::ops::{call, composed::composed, index::shape::axis_at, reduce::axes, reduce::sums::along};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::reduce::softmax,
-    tensor::recording::attributes,
 };
 
 impl Tensor {
@@ -18,8 +17,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn softmax(&self, axis: isize) -> Result<Tensor> {
-        attributes!(Op::Softmax; axis);
-        along(Op::Softmax, self, &[axis], false, softmax::Softmax)
+        along(call!(Op::Softmax, &[self]; axis), &[axis], false, softmax::Softmax)
     }
 
     /// `x - ln(sum exp(x))` along an axis, as [`softmax`](Tensor::softmax): minus infinity stays minus infinity.
@@ -27,8 +25,7 @@ impl Tensor {
     /// # Errors
     /// As [`softmax`](Tensor::softmax).
     pub fn log_softmax(&self, axis: isize) -> Result<Tensor> {
-        attributes!(Op::LogSoftmax; axis);
-        along(Op::LogSoftmax, self, &[axis], false, softmax::LogSoftmax)
+        along(call!(Op::LogSoftmax, &[self]; axis), &[axis], false, softmax::LogSoftmax)
     }
 
     /// [`softmax`](Tensor::softmax) of `-x`: the smallest element weighs most.
@@ -36,8 +33,7 @@ impl Tensor {
     /// # Errors
     /// As [`softmax`](Tensor::softmax).
     pub fn softmin(&self, axis: isize) -> Result<Tensor> {
-        attributes!(Op::Softmin; axis);
-        composed(Op::Softmin, &[self], |inputs| {
+        composed(call!(Op::Softmin, &[self]; axis), |inputs| {
             axis_at(axis, inputs[0].rank())?;
             Ok(move |x: &[Tensor]| x[0].neg()?.softmax(axis))
         })
@@ -56,8 +52,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn logsumexp(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
-        attributes!(Op::LogSumExp; axes, keep_dims);
-        composed(Op::LogSumExp, &[self], |inputs| {
+        composed(call!(Op::LogSumExp, &[self]; axes, keep_dims), |inputs| {
             let x = &inputs[0];
             let summed = axes::axes(axes, x.rank())?;
             if summed.iter().any(|&axis| x.shape()[axis] == 0) {
@@ -81,8 +76,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or it has no two halves,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn glu(&self, axis: isize) -> Result<Tensor> {
-        attributes!(Op::Glu; axis);
-        composed(Op::Glu, &[self], |inputs| {
+        composed(call!(Op::Glu, &[self]; axis), |inputs| {
             let shape = inputs[0].shape();
             let len = shape[axis_at(axis, shape.len())?];
             if !len.is_multiple_of(2) {

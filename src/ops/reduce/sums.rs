@@ -1,7 +1,7 @@
 //! Sums, means, extremes and other reductions along axes.
 
 use crate::ops::{
-    by_float, dispatch, elements,
+    Call, by_float, call, dispatch, elements,
     elementwise::pairwise::{stretched, sum_over},
     index::shape::axis_at,
     reduce::axes::{self, Lanes, reduced},
@@ -19,14 +19,14 @@ use crate::{
         },
         strides::row_major,
     },
-    tensor::{Array, Forward, Stored, recording::attributes, with_array},
+    tensor::{Array, Forward, Stored, with_array},
 };
 
 /// A differentiable function of the slices along some axes. One rounding forward, one backward.
 ///
 /// `axes` are resolved against the input inside the op, so that an error names it.
-pub(in crate::ops) fn along<A: AlongAxis>(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, f: A) -> Result<Tensor> {
-    on_lanes(op, x, axes, keep_dims, Box::new(f))
+pub(in crate::ops) fn along<A: AlongAxis>(call: Call<'_>, axes: &[isize], keep_dims: bool, f: A) -> Result<Tensor> {
+    on_lanes(call, axes, keep_dims, Box::new(f))
 }
 
 /// A function in both types in which kernels compute.
@@ -34,8 +34,8 @@ trait AnySliceFunction: SliceFunction<f32> + SliceFunction<f64> {}
 impl<F: SliceFunction<f32> + SliceFunction<f64>> AnySliceFunction for F {}
 
 /// [`along`] of a compiled function.
-fn on_lanes(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, f: Box<dyn AnySliceFunction>) -> Result<Tensor> {
-    dispatch(op, &[x], move |inputs| {
+fn on_lanes(call: Call<'_>, axes: &[isize], keep_dims: bool, f: Box<dyn AnySliceFunction>) -> Result<Tensor> {
+    dispatch(call, move |inputs| {
         let x = &inputs[0];
         let axes = axes::axes(axes, x.rank())?;
         let lanes = Lanes::new(x.shape(), &axes);
@@ -58,8 +58,8 @@ fn on_lanes(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, f: Box<dyn AnyS
 }
 
 /// The sum, divided by the number of its terms if `mean`.
-fn sum_or_mean(op: Op, x: &Tensor, axes: &[isize], keep_dims: bool, mean: bool) -> Result<Tensor> {
-    dispatch(op, &[x], move |inputs| {
+fn sum_or_mean(call: Call<'_>, axes: &[isize], keep_dims: bool, mean: bool) -> Result<Tensor> {
+    dispatch(call, move |inputs| {
         let x = &inputs[0];
         let shape = x.shape().to_vec();
         let axes = axes::axes(axes, x.rank())?;
@@ -96,7 +96,7 @@ fn integer_sum(x: &Tensor, axes: &[usize], out: &[usize]) -> Result<Array> {
 }
 
 /// Where the largest (or smallest) element of each lane is.
-fn arg_extreme(op: Op, x: &Tensor, axis: isize, keep_dims: bool, largest: bool) -> Result<Tensor> {
+fn arg_extreme(call: Call<'_>, axis: isize, keep_dims: bool, largest: bool) -> Result<Tensor> {
     fn go<T: Stored>(x: &Tensor, axis: usize, keep_dims: bool, largest: bool) -> Result<Array> {
         let lanes = Lanes::new(x.shape(), &[axis]);
         let x_lanes = lanes.pack::<T>(x);
@@ -111,7 +111,7 @@ fn arg_extreme(op: Op, x: &Tensor, axis: isize, keep_dims: bool, largest: bool) 
         };
         Array::from_vec((0..lanes.count).map(place).collect::<Pooled<i64>>(), &reduced(x.shape(), &[axis], keep_dims))
     }
-    dispatch(op, &[x], |inputs| {
+    dispatch(call, |inputs| {
         let x = &inputs[0];
         let axis = axis_at(axis, x.rank())?;
         not_empty(x, &[axis])?;
@@ -145,8 +145,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn sum(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
-        attributes!(Op::Sum; axes, keep_dims);
-        sum_or_mean(Op::Sum, self, axes, keep_dims, false)
+        sum_or_mean(call!(Op::Sum, &[self]; axes, keep_dims), axes, keep_dims, false)
     }
 
     /// The mean over the axes, as [`sum`](Tensor::sum). Empty means are NaN.
@@ -154,8 +153,7 @@ impl Tensor {
     /// # Errors
     /// As [`sum`](Tensor::sum); [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer tensor, too.
     pub fn mean(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
-        attributes!(Op::Mean; axes, keep_dims);
-        sum_or_mean(Op::Mean, self, axes, keep_dims, true)
+        sum_or_mean(call!(Op::Mean, &[self]; axes, keep_dims), axes, keep_dims, true)
     }
 
     /// The sum of all elements, a scalar.
@@ -179,8 +177,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean); [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are no elements along the axes.
     pub fn max(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
-        attributes!(Op::Max; axes, keep_dims);
-        self.extreme(Op::Max, axes, keep_dims, true)
+        Self::extreme(call!(Op::Max, &[self]; axes, keep_dims), axes, keep_dims, true)
     }
 
     /// The smallest element along the axes, NaN if there is one. The gradient is shared equally among ties.
@@ -188,13 +185,13 @@ impl Tensor {
     /// # Errors
     /// As [`max`](Tensor::max).
     pub fn min(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
-        attributes!(Op::Min; axes, keep_dims);
-        self.extreme(Op::Min, axes, keep_dims, false)
+        Self::extreme(call!(Op::Min, &[self]; axes, keep_dims), axes, keep_dims, false)
     }
 
-    fn extreme(&self, op: Op, axes: &[isize], keep_dims: bool, largest: bool) -> Result<Tensor> {
-        axes::axes(axes, self.rank()).and_then(|axes| not_empty(self, &axes)).map_err(|e| e.in_op(op.name()))?;
-        along(op, self, axes, keep_dims, Extreme { largest })
+    fn extreme(call: Call<'_>, axes: &[isize], keep_dims: bool, largest: bool) -> Result<Tensor> {
+        let x = call.inputs[0];
+        axes::axes(axes, x.rank()).and_then(|axes| not_empty(x, &axes)).map_err(|e| e.in_op(call.op.name()))?;
+        along(call, axes, keep_dims, Extreme { largest })
     }
 
     /// The product along the axes, in f64, rounded once; 1 of no elements. The gradient is right also where elements are 0.
@@ -202,8 +199,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean).
     pub fn prod(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
-        attributes!(Op::Prod; axes, keep_dims);
-        along(Op::Prod, self, axes, keep_dims, Product)
+        along(call!(Op::Prod, &[self]; axes, keep_dims), axes, keep_dims, Product)
     }
 
     /// The variance along the axes: squared deviations from the mean over `n - correction`, in two passes. 0 for the
@@ -212,8 +208,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean).
     pub fn var(&self, axes: &[isize], correction: usize, keep_dims: bool) -> Result<Tensor> {
-        attributes!(Op::Var; axes, correction, keep_dims);
-        along(Op::Var, self, axes, keep_dims, Variance { correction })
+        along(call!(Op::Var, &[self]; axes, correction, keep_dims), axes, keep_dims, Variance { correction })
     }
 
     /// The square root of the [variance](Tensor::var), with one rounding. The gradient is 0 where it is 0.
@@ -221,8 +216,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean).
     pub fn std(&self, axes: &[isize], correction: usize, keep_dims: bool) -> Result<Tensor> {
-        attributes!(Op::Std; axes, correction, keep_dims);
-        along(Op::Std, self, axes, keep_dims, Deviation(Variance { correction }))
+        along(call!(Op::Std, &[self]; axes, correction, keep_dims), axes, keep_dims, Deviation(Variance { correction }))
     }
 
     /// The p-norm along the axes: `(sum |x|^p)^(1/p)`, the largest `|x|` for infinite p, also where a power leaves the range. The
@@ -231,11 +225,10 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean); [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0.
     pub fn norm(&self, p: f64, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
-        attributes!(Op::Norm; p, axes, keep_dims);
         if p.is_nan() || p <= 0.0 {
             return Err(Error::value(format!("p = {p}; allowed: above 0, or infinite")).in_op(Op::Norm.name()));
         }
-        along(Op::Norm, self, axes, keep_dims, PNorm { p })
+        along(call!(Op::Norm, &[self]; p, axes, keep_dims), axes, keep_dims, PNorm { p })
     }
 
     /// The sums of the first 1, 2, ... elements along an axis, accumulated in f64, each rounded once.
@@ -243,8 +236,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean).
     pub fn cumsum(&self, axis: isize) -> Result<Tensor> {
-        attributes!(Op::CumSum; axis);
-        along(Op::CumSum, self, &[axis], false, RunningSum)
+        along(call!(Op::CumSum, &[self]; axis), &[axis], false, RunningSum)
     }
 
     /// The products of the first 1, 2, ... elements along an axis. The gradient is right also where elements are 0.
@@ -252,8 +244,7 @@ impl Tensor {
     /// # Errors
     /// As [`mean`](Tensor::mean).
     pub fn cumprod(&self, axis: isize) -> Result<Tensor> {
-        attributes!(Op::CumProd; axis);
-        along(Op::CumProd, self, &[axis], false, RunningProduct)
+        along(call!(Op::CumProd, &[self]; axis), &[axis], false, RunningProduct)
     }
 
     /// The place of the largest element along an axis, as i64: the first of ties, the first NaN if there is one.
@@ -261,8 +252,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis, or nothing along it.
     pub fn argmax(&self, axis: isize, keep_dims: bool) -> Result<Tensor> {
-        attributes!(Op::ArgMax; axis, keep_dims);
-        arg_extreme(Op::ArgMax, self, axis, keep_dims, true)
+        arg_extreme(call!(Op::ArgMax, &[self]; axis, keep_dims), axis, keep_dims, true)
     }
 
     /// The place of the smallest element along an axis, as [`argmax`](Tensor::argmax).
@@ -270,7 +260,6 @@ impl Tensor {
     /// # Errors
     /// As [`argmax`](Tensor::argmax).
     pub fn argmin(&self, axis: isize, keep_dims: bool) -> Result<Tensor> {
-        attributes!(Op::ArgMin; axis, keep_dims);
-        arg_extreme(Op::ArgMin, self, axis, keep_dims, false)
+        arg_extreme(call!(Op::ArgMin, &[self]; axis, keep_dims), axis, keep_dims, false)
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ops::{
-    by_float, dispatch, elements,
+    by_float, call, dispatch, elements,
     linear::dense::channel_sums,
     one_float_dtype,
     spatial::windows::{Padding, checked_shape, extents, per_axis, positive_per_axis, spatial_axes, three},
@@ -15,7 +15,7 @@ use crate::{
         conv::{self, Convolve, Geometry},
         memory::Pooled,
     },
-    tensor::{Array, Forward, Stored, recording::attributes},
+    tensor::{Array, Forward, Stored},
 };
 
 /// How a convolution's window moves. Lists have one number for each spatial axis; a list of one holds for all axes.
@@ -279,8 +279,7 @@ impl Tensor {
         options: &ConvOptions,
     ) -> Result<Tensor> {
         let inputs: Vec<&Tensor> = [Some(self), Some(weight), bias].into_iter().flatten().collect();
-        attributes!(op; options);
-        dispatch(op, &inputs, |inputs| {
+        dispatch(call!(op, &inputs; options), |inputs| {
             one_float_dtype(inputs)?;
             let (x, weight) = (&inputs[0], &inputs[1]);
             let (g, shape) = conv_geometry(x, weight, axes, options)?;
@@ -302,8 +301,7 @@ impl Tensor {
         options: &ConvTransposeOptions,
     ) -> Result<Tensor> {
         let inputs: Vec<&Tensor> = [Some(self), Some(weight), bias].into_iter().flatten().collect();
-        attributes!(op; options);
-        dispatch(op, &inputs, |inputs| {
+        dispatch(call!(op, &inputs; options), |inputs| {
             one_float_dtype(inputs)?;
             let (x, weight) = (&inputs[0], &inputs[1]);
             let (g, shape) = transpose_geometry(x, weight, axes, options)?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ops::{
-    Interpolation, by_float,
+    Interpolation, by_float, call,
     composed::composed,
     dispatch, elements, one_float_dtype,
     spatial::windows::{checked_shape, spatial_axes, three},
@@ -15,7 +15,7 @@ use crate::{
         float::Float,
         sample::grid_sample::{Sampling, Sizes, grid_sample, grid_sample_backward},
     },
-    tensor::{Array, Forward, recording::attributes},
+    tensor::{Array, Forward},
 };
 
 /// What is read outside of a picture.
@@ -59,8 +59,7 @@ impl Tensor {
         let (op, axes) = if self.rank() == 5 { (Op::GridSampler3d, 3) } else { (Op::GridSampler2d, 2) };
         let (nearest, border) = (mode == Interpolation::Nearest, padding == GridPadding::Border);
         let sampling = Sampling { nearest, border, align_corners };
-        attributes!(op; mode, padding, align_corners);
-        dispatch(op, &[self, grid], |inputs| {
+        dispatch(call!(op, &[self, grid]; mode, padding, align_corners), |inputs| {
             if mode == Interpolation::Cubic {
                 return Err(Error::value("a grid is read with the nearest element or linearly, not with a cubic"));
             }
@@ -111,8 +110,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn affine_grid(&self, size: &[usize], align_corners: bool) -> Result<Tensor> {
-        attributes!(Op::AffineGrid; size, align_corners);
-        composed(Op::AffineGrid, &[self], |inputs| {
+        composed(call!(Op::AffineGrid, &[self]; size, align_corners), |inputs| {
             let [n, _, places @ ..] = size else {
                 return Err(Error::shape(format!("needs [n, c] and 2 or 3 spatial axes, got {size:?}")));
             };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ops::{
-    by_float, dispatch, elements,
+    by_float, call, dispatch, elements,
     spatial::windows::{checked_shape, per_axis, positive_per_axis, spatial_axes},
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
         float::Float,
         sample::resample::{ResampledAxis, Taps, resample, resample_backward},
     },
-    tensor::{Array, Forward, recording::attributes},
+    tensor::{Array, Forward},
 };
 
 /// What is between elements.
@@ -136,8 +136,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn interpolate(&self, size: &Resize, mode: Interpolation, align_corners: bool) -> Result<Tensor> {
-        attributes!(Op::Interpolate; size, mode, align_corners);
-        dispatch(Op::Interpolate, &[self], |inputs| {
+        dispatch(call!(Op::Interpolate, &[self]; size, mode, align_corners), |inputs| {
             let x = &inputs[0];
             if !(3..=5).contains(&x.rank()) {
                 return Err(Error::shape(format!("needs [n, c] and 1 to 3 spatial axes, got {:?}", x.shape())));

@@ -1,23 +1,22 @@
 //! Padding with what stands at the border, and windows laid out as columns.
 
 use crate::ops::{
+    Call, call,
     composed::composed,
     spatial::windows::{checked_shape, extents, per_axis, positive_per_axis, spatial_axes},
 };
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    tensor::recording::attributes,
 };
 
 /// `x` with every axis read at the places that `place` names for the places of the padded axis.
 fn padded(
-    op: Op,
-    x: &Tensor,
+    call: Call<'_>,
     pairs: &[(usize, usize)],
     place: impl Fn(isize, usize, (usize, usize)) -> Result<usize>,
 ) -> Result<Tensor> {
-    composed(op, &[x], |inputs| {
+    composed(call, |inputs| {
         let from = inputs[0].shape();
         if pairs.len() != from.len() {
             return Err(Error::shape(format!("{} pairs pad {} axes: {from:?}", pairs.len(), from.len())));
@@ -51,8 +50,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn reflection_pad(&self, pairs: &[(usize, usize)]) -> Result<Tensor> {
-        attributes!(Op::ReflectionPad; pairs);
-        padded(Op::ReflectionPad, self, pairs, |at, len, (before, after)| {
+        padded(call!(Op::ReflectionPad, &[self]; pairs), pairs, |at, len, (before, after)| {
             if before.max(after) >= len {
                 let message = format!("the padding {:?} is not shorter than the axis of {len}", (before, after));
                 return Err(Error::shape(message));
@@ -68,8 +66,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is not one pair for each axis, or an axis has no elements,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn replication_pad(&self, pairs: &[(usize, usize)]) -> Result<Tensor> {
-        attributes!(Op::ReplicationPad; pairs);
-        padded(Op::ReplicationPad, self, pairs, |at, len, _| match len.checked_sub(1) {
+        padded(call!(Op::ReplicationPad, &[self]; pairs), pairs, |at, len, _| match len.checked_sub(1) {
             Some(last) => Ok(at.clamp(0, last as isize) as usize),
             None => Err(Error::shape("an axis without elements has none to repeat")),
         })

@@ -5,7 +5,7 @@ use std::{iter, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::ops::{
-    by_float, dispatch, elements,
+    Call, by_float, call, dispatch, elements,
     spatial::windows::{Padding, checked_shape, positive_per_axis, spatial_axes},
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
         memory::{Pooled, uninit_vec},
         sample::pool::{self, AxisWindows, Windows},
     },
-    tensor::{Array, Forward, Written, recording::attributes},
+    tensor::{Array, Forward, Written},
 };
 
 /// How a pool's window moves. Lists have one number for each spatial axis; a list of one holds for all axes.
@@ -174,13 +174,12 @@ fn unpack<const COUNT: usize>(words: &[i64], indices: &mut [u32]) {
 
 impl Tensor {
     fn pool(
-        &self,
-        op: Op,
+        call: Call<'_>,
         axes: usize,
         windows: impl FnOnce(&[usize]) -> Result<Vec<AxisWindows>>,
         largest: bool,
     ) -> Result<Tensor> {
-        dispatch(op, &[self], |inputs| {
+        dispatch(call, |inputs| {
             let x = &inputs[0];
             let shape = x.shape().to_vec();
             let windows = windows(spatial_axes(&shape, axes)?)?;
@@ -242,8 +241,7 @@ macro_rules! pools {
             /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::Value`](crate::ErrorKind::Value) when the
             /// window does not fit or the options are out of range.
             pub fn $max_with(&self, options: &PoolOptions) -> Result<Tensor> {
-                attributes!(Op::$max_op; options);
-                self.pool(Op::$max_op, $axes, |input| sliding(input, options), true)
+                Self::pool(call!(Op::$max_op, &[self]; options), $axes, |input| sliding(input, options), true)
             }
 
             #[doc = concat!("The mean of each window of `[n, c, ", $spatial, "]`, summed in f32, rounded once.")]
@@ -261,8 +259,7 @@ macro_rules! pools {
             /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::Value`](crate::ErrorKind::Value) when the
             /// window does not fit or the options are out of range.
             pub fn $avg_with(&self, options: &PoolOptions) -> Result<Tensor> {
-                attributes!(Op::$avg_op; options);
-                self.pool(Op::$avg_op, $axes, |input| sliding(input, options), false)
+                Self::pool(call!(Op::$avg_op, &[self]; options), $axes, |input| sliding(input, options), false)
             }
 
             #[doc = concat!("Means of `[n, c, ", $spatial, "]` over windows of nearly equal length, as many along each ",
@@ -272,8 +269,7 @@ macro_rules! pools {
             /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `output` has not one positive number for each axis,
             /// or one for all.
             pub fn $adaptive(&self, output: &[usize]) -> Result<Tensor> {
-                attributes!(Op::$adaptive_op; output);
-                self.pool(Op::$adaptive_op, $axes, |input| adaptive(input, output), false)
+                Self::pool(call!(Op::$adaptive_op, &[self]; output), $axes, |input| adaptive(input, output), false)
             }
 
             #[doc = concat!("The largest elements of `[n, c, ", $spatial, "]` in the windows of [`", stringify!($adaptive),
@@ -283,8 +279,7 @@ macro_rules! pools {
             /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `output` has not one positive number for each axis,
             /// or one for all.
             pub fn $adaptive_max(&self, output: &[usize]) -> Result<Tensor> {
-                attributes!(Op::$adaptive_max_op; output);
-                self.pool(Op::$adaptive_max_op, $axes, |input| adaptive(input, output), true)
+                Self::pool(call!(Op::$adaptive_max_op, &[self]; output), $axes, |input| adaptive(input, output), true)
             }
         )* }
     };

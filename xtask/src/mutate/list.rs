@@ -115,47 +115,41 @@ pub const MUTATIONS: &[Mutation] = &[
     // Regions that end.
     mutation(
         "a region stays after a panic",
-        "src/precision/scope.rs",
+        "src/tensor/context/region.rs",
         &[(
-            "stack.truncate(self.depth);",
-            "if !std::thread::panicking() {\n                    stack.truncate(self.depth);\n                }",
+            "        stack.truncate(depth);",
+            "        if !std::thread::panicking() {\n            stack.truncate(depth);\n        }",
         )],
         &["lib", "autocast"],
     ),
     mutation(
         "a region stays after an error",
-        "src/cell/child.rs",
+        "src/cell/call.rs",
         &[(
-            "run(inputs.map(&mut inward)).map(|outputs| outputs.map(&mut outward))",
-            "let outputs = run(inputs.map(&mut inward));\n                \
-             if outputs.is_err() {\n                    std::mem::forget(_region);\n                }\n                \
-             outputs.map(|outputs| outputs.map(&mut outward))",
+            "body(&self.cell, inputs.map(&mut cast_in)).map(|outputs| outputs.map(&mut cast_out))",
+            "let outputs = body(&self.cell, inputs.map(&mut cast_in));\n                \
+             if outputs.is_err() {\n                    std::mem::forget(_inside);\n                }\n                \
+             outputs.map(|outputs| outputs.map(&mut cast_out))",
         )],
         &["levels"],
     ),
     mutation(
         "a region reaches the backward pass",
         "src/tensor/backward.rs",
-        &[("let _off = precision::enter(Frame::Off);", "")],
+        &[("let _off = context::enter(Frame::Off);", "")],
         &["custom_ops"],
     ),
     // Cells and their adapters.
     mutation(
         "the cast of outputs is dropped",
-        "src/cell/child.rs",
-        &[(
-            "let outward = to(observe::Cast::OutOfCell, cast.map(|cast| cast.outward));",
-            "let outward = to(observe::Cast::OutOfCell, None);",
-        )],
+        "src/cell/call.rs",
+        &[("outward: cast.map(|cast| cast.outward) }", "outward: None }")],
         &["levels", "mindspore"],
     ),
     mutation(
         "the cast of inputs is dropped",
-        "src/cell/child.rs",
-        &[(
-            "let mut inward = to(observe::Cast::IntoCell, cast.map(|cast| cast.inward).filter(|_| !by_op));",
-            "let mut inward = to(observe::Cast::IntoCell, None);",
-        )],
+        "src/cell/call.rs",
+        &[("let inward = cast.map(|cast| cast.inward).filter(|_| !by_op);", "let inward = None;")],
         &["levels", "mindspore"],
     ),
     mutation(
@@ -211,7 +205,7 @@ pub const MUTATIONS: &[Mutation] = &[
         "low copies are kept where they shall not be",
         "src/ops/mod.rs",
         &[(
-            "Some(to) if cached => x.cast_as(observe::Cast::IntoOp(op), *to),",
+            "Some(to) if cached => x.cast_as(CastRole::IntoOp(op), *to),",
             "Some(to) if cached || to.is_low() => x.cast(*to),",
         )],
         &["autocast", "features"],

@@ -1,12 +1,7 @@
-//! The stack of frames: thread-local, popped on return, error and panic alike.
+//! The stack of regions.
 
-use std::{
-    cell::{Cell, RefCell},
-    marker::PhantomData,
-};
-
-use super::Frame;
-use crate::DType;
+use super::{CONTEXT, Context, Scope, Undo};
+use crate::{DType, precision::Frame};
 
 /// The state of an [`autocast`](crate::autocast()) region beside its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,29 +16,13 @@ pub struct AutocastState {
 
 /// One entered region. An adapter's frame is part of the [`autocast`](crate::autocast()) region around it.
 #[derive(Clone, Debug)]
-struct Entered {
+pub(super) struct Entered {
     frame: Frame,
     region: Option<AutocastState>,
     /// The number of the innermost adapter, of those that a plan numbered.
     adapter: Option<u64>,
     /// Whether code entered it, and not the slot of a cell.
     in_code: bool,
-}
-
-thread_local! {
-    /// Each with a number that distinguishes it from a later one at the same depth.
-    static STACK: RefCell<Vec<(u64, Entered)>> = const { RefCell::new(Vec::new()) };
-    /// How many frames were entered so far.
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Keeps a frame entered until dropped. It cannot leave its thread.
-#[derive(Debug)]
-#[must_use = "the frame is left again when this is dropped"]
-pub struct Scope {
-    depth: usize,
-    number: u64,
-    _thread: PhantomData<*const ()>,
 }
 
 /// Enters a frame on this thread until the returned guard is dropped.
@@ -68,31 +47,27 @@ pub(crate) fn enter_adapter(frame: Frame, number: Option<u64>) -> Scope {
 }
 
 fn push(entered: impl FnOnce(Option<&Entered>) -> Entered) -> Scope {
-    let number = COUNT.get() + 1;
-    COUNT.set(number);
-    STACK.with_borrow_mut(|stack| {
+    CONTEXT.with(|context| {
+        let number = context.entered.get() + 1;
+        context.entered.set(number);
+        let mut stack = context.regions.borrow_mut();
         let entered = entered(stack.last().map(|(_, top)| top));
         stack.push((number, entered));
-        Scope { depth: stack.len() - 1, number, _thread: PhantomData }
+        Scope::new(Undo::Region { depth: stack.len() - 1, number })
     })
 }
 
-impl Drop for Scope {
-    /// Truncates rather than pops, so that guards dropped out of order cannot leave a frame behind. A guard whose frame is
-    /// gone already, with one around it, must not end those that were entered since.
-    fn drop(&mut self) {
-        // The stack is gone when a thread is being torn down; then there is nothing to restore.
-        let _ = STACK.try_with(|stack| {
-            let mut stack = stack.borrow_mut();
-            if stack.get(self.depth).is_some_and(|(number, _)| *number == self.number) {
-                stack.truncate(self.depth);
-            }
-        });
+/// Leaves a region. Truncates rather than pops, so that guards dropped out of order cannot leave a frame behind. A guard whose
+/// frame is gone already, with one around it, must not end those that were entered since.
+pub(super) fn leave(context: &Context, depth: usize, number: u64) {
+    let mut stack = context.regions.borrow_mut();
+    if stack.get(depth).is_some_and(|(met, _)| *met == number) {
+        stack.truncate(depth);
     }
 }
 
 fn top<R>(f: impl FnOnce(Option<&Entered>) -> R) -> R {
-    STACK.with_borrow(|stack| f(stack.last().map(|(_, top)| top)))
+    CONTEXT.with(|context| f(context.regions.borrow().last().map(|(_, top)| top)))
 }
 
 /// The innermost frame of this thread; a new thread has none.

@@ -1,0 +1,145 @@
+//! The call of a cell through its slot: enter, cast, run, cast, leave.
+
+use super::{
+    Adapter, AsCell, Cast, Castable, Child,
+    recompute::recomputed,
+    site::{self, Site},
+};
+use crate::{
+    DType, Tensor,
+    error::Result,
+    precision::{self, Frame},
+    tensor::{
+        context::{self, Scope},
+        listener::{CastRole, CellCall, CellEntry},
+        pass,
+    },
+};
+
+/// What an adapter does at the border of a cell.
+struct Border {
+    /// The frame to be entered.
+    frame: Option<Frame>,
+    /// The dtype to which inputs are cast.
+    inward: Option<DType>,
+    /// The dtype to which outputs are cast.
+    outward: Option<DType>,
+}
+
+fn cast(what: CastRole, x: Tensor, to: Option<DType>) -> Tensor {
+    match to {
+        Some(dtype) if x.dtype().is_castable() => x.cast_as(what, dtype),
+        _ => x,
+    }
+}
+
+impl<C: ?Sized + AsCell> Child<C> {
+    /// Runs any method of the cell through the adapter, with inputs and outputs of any [`Castable`] shape.
+    ///
+    /// # Errors
+    /// As [`call`](Child::call).
+    pub fn with<I: Castable, O: Castable>(
+        &self,
+        inputs: I,
+        body: impl FnOnce(&C, I::Owned) -> Result<O>,
+    ) -> Result<O::Owned> {
+        // The outermost call is a forward pass.
+        let pass = context::slot().is_none().then(pass::open);
+        let Border { frame, inward, outward } = self.border();
+        let mut heard = self.tell_enter();
+        let (mut heard_in, mut heard_out) = heard.as_mut().map(|(inputs, outputs)| (inputs, outputs)).unzip();
+        let mut cast_in = |x: Tensor| {
+            heard_in.iter_mut().for_each(|inputs| inputs.push(x.clone()));
+            cast(CastRole::IntoCell, x, inward)
+        };
+        // Looked up at the first output that is on the tape, when the cell has run.
+        let mut passes: Option<Vec<_>> = None;
+        let mut cast_out = |y: Tensor| {
+            heard_out.iter_mut().for_each(|outputs| outputs.push(y.clone()));
+            let y = cast(CastRole::OutOfCell, y, outward);
+            if pass.is_some() && y.is_tracked() {
+                pass::note_passes(&y, passes.get_or_insert_with(|| self.noted().into_iter().collect()));
+            }
+            y
+        };
+        let result = self.check_site().and_then(|()| {
+            let _inside = self.enter(frame);
+            if self.is_recomputed() {
+                recomputed(inputs, &mut cast_in, |inputs| body(&self.cell, inputs), &mut cast_out)
+            } else {
+                body(&self.cell, inputs.map(&mut cast_in)).map(|outputs| outputs.map(&mut cast_out))
+            }
+        });
+        if let Some((inputs, outputs)) = &heard {
+            self.tell_leave(inputs, result.is_ok().then_some(outputs));
+        }
+        let result = result.map_err(|e| e.in_slot(self.id()));
+        match pass {
+            Some(pass) => pass
+                .end(result, |param| self.path_of_param(param))
+                .map_err(|e| e.resolve_cell(|slot| self.path_of(slot))),
+            None => result,
+        }
+    }
+
+    fn border(&self) -> Border {
+        let (frame, cast) = match self.in_force() {
+            None => (None, None),
+            Some(Adapter::Ops(rules)) => (Some(Frame::Lists(rules)), None),
+            Some(Adapter::Cast(cast)) => (Some(Frame::Fixed(cast.inward)), Some(cast)),
+            Some(Adapter::CastOps(cast, rules)) => (Some(Frame::Lists(rules)), Some(cast)),
+        };
+        // Each op in a region of one dtype casts its inputs itself. For the gradient of a weight it then knows the
+        // input as it was.
+        let wide = self.planned.wide_weight_grads == Some(true);
+        let by_op = wide && matches!(frame, Some(Frame::Fixed(_))) && self.cell.as_cell().is_leaf();
+        let inward = cast.map(|cast| cast.inward).filter(|_| !by_op);
+        Border { frame, inward, outward: cast.map(|cast| cast.outward) }
+    }
+
+    /// The adapter in force: the plan's; without a plan, the one that `to_float` asks for. The surrounding region is
+    /// then known only while the cell runs: a root returns what it computed, an inner cell returns f32.
+    fn in_force(&self) -> Option<Adapter> {
+        if self.planned.adapter.is_some() {
+            return self.planned.adapter.clone();
+        }
+        let inward = self.to_float?;
+        let outward = match precision::current() {
+            Some(Frame::Fixed(dtype)) => dtype,
+            _ if context::slot().is_none() => inward,
+            _ => DType::F32,
+        };
+        Some(Adapter::Cast(Cast { inward, outward }))
+    }
+
+    /// Checks that the cell is called where a plan found it.
+    fn check_site(&self) -> Result<()> {
+        match &self.site {
+            Some(site) => site.check(self.to_float),
+            None => site::check_unplanned(self.cell.as_cell()),
+        }
+    }
+
+    /// Enters the slot and what its plan demands; left in the reverse order.
+    fn enter(&self, frame: Option<Frame>) -> (Option<Scope>, Option<Scope>, Scope) {
+        let slot = context::enter_slot(self.id());
+        let number = self.site.as_ref().and_then(Site::number);
+        let region = frame.map(|frame| context::enter_adapter(frame, number));
+        (self.planned.wide_weight_grads.map(context::enter_weight_grads), region, slot)
+    }
+
+    /// Lets listeners hear that the cell is entered; where there are any, room for its tensors.
+    fn tell_enter(&self) -> Option<(Vec<Tensor>, Vec<Tensor>)> {
+        context::is_heard().then(|| {
+            let entry = CellEntry { slot: self.id(), kind: self.cell.as_cell().kind() };
+            context::tell(|listener| listener.enter(&entry));
+            Default::default()
+        })
+    }
+
+    fn tell_leave(&self, inputs: &[Tensor], outputs: Option<&Vec<Tensor>>) {
+        let (kind, has_params) = (self.cell.as_cell().kind(), site::has_params(self.cell.as_cell()));
+        let call = CellCall { slot: self.id(), kind, has_params, inputs, outputs: outputs.map(Vec::as_slice) };
+        context::tell(|listener| listener.leave(&call));
+    }
+}

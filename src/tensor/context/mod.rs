@@ -1,0 +1,280 @@
+//! The running context of a thread: the regions and cells its code runs in, its tape, and who listens. Restored on return, error
+//! and panic alike; a new thread has none.
+
+mod region;
+
+use std::{
+    cell::{Cell, RefCell},
+    marker::PhantomData,
+    rc::Rc,
+};
+
+pub use region::{AutocastState, Carried, carry, current, enter, region};
+pub(crate) use region::{adapter, dtype_of_all, enter_adapter, enter_region, in_code, with_current};
+
+use super::{listener::Hears, pass::Notes, recording::Recorder};
+
+struct Context {
+    /// Entered regions, each with a number that distinguishes it from a later one at the same depth.
+    regions: RefCell<Vec<(u64, region::Entered)>>,
+    /// Number of regions entered so far.
+    entered: Cell<u64>,
+    /// Identities of the slots being run, the innermost last.
+    slots: RefCell<Vec<usize>>,
+    switches: Cell<Switches>,
+    listeners: RefCell<Vec<Rc<dyn Hears>>>,
+    recorders: RefCell<Vec<Rc<Recorder>>>,
+    /// Notes of the forward pass being run.
+    pass: RefCell<Option<Notes>>,
+}
+
+/// The part of a context that is restored as a whole.
+#[derive(Clone, Copy, Debug)]
+struct Switches {
+    /// Whether this is a backward pass.
+    backward: bool,
+    /// Whether gradients of weights are computed in f32.
+    wide_weight_grads: bool,
+    /// Whether results are put on the tape.
+    tape: bool,
+    /// Whether the tape keeps calls, for second derivatives.
+    keeps_calls: bool,
+    /// Whether anybody listens.
+    heard: bool,
+    hidden: Hidden,
+}
+
+/// From whom op calls are hidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Hidden {
+    Nobody,
+    /// From those that record calls in order to run them again: inside of an op.
+    Recorders,
+    Everybody,
+}
+
+thread_local! {
+    static CONTEXT: Context = const {
+        Context {
+            regions: RefCell::new(Vec::new()),
+            entered: Cell::new(0),
+            slots: RefCell::new(Vec::new()),
+            switches: Cell::new(Switches {
+                backward: false,
+                wide_weight_grads: false,
+                tape: true,
+                keeps_calls: false,
+                heard: false,
+                hidden: Hidden::Nobody,
+            }),
+            listeners: RefCell::new(Vec::new()),
+            recorders: RefCell::new(Vec::new()),
+            pass: RefCell::new(None),
+        }
+    };
+}
+
+/// A guard that restores the context when dropped. It cannot leave its thread.
+#[derive(Debug)]
+#[must_use = "the context is restored when this is dropped"]
+pub struct Scope {
+    undo: Undo,
+    _thread: PhantomData<*const ()>,
+}
+
+#[derive(Debug)]
+enum Undo {
+    Region { depth: usize, number: u64 },
+    Slot,
+    Switches(Switches),
+    Listeners { listeners: usize, recorders: usize, before: Switches },
+}
+
+impl Scope {
+    fn new(undo: Undo) -> Self {
+        Scope { undo, _thread: PhantomData }
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        // The context is gone when a thread is being torn down; then there is nothing to restore.
+        let _ = CONTEXT.try_with(|context| match self.undo {
+            Undo::Region { depth, number } => region::leave(context, depth, number),
+            Undo::Slot => _ = context.slots.borrow_mut().pop(),
+            Undo::Switches(before) => context.switches.set(before),
+            Undo::Listeners { listeners, recorders, before } => {
+                context.switches.set(before);
+                let left = context.listeners.borrow_mut().split_off(listeners);
+                let also_left = context.recorders.borrow_mut().split_off(recorders);
+                // Their own `drop` may use the context.
+                drop((left, also_left));
+            }
+        });
+    }
+}
+
+fn switches() -> Switches {
+    CONTEXT.with(|context| context.switches.get())
+}
+
+/// Changes switches until the guard is dropped.
+fn switch(change: impl FnOnce(&mut Switches)) -> Scope {
+    CONTEXT.with(|context| {
+        let before = context.switches.get();
+        let mut after = before;
+        change(&mut after);
+        context.switches.set(after);
+        Scope::new(Undo::Switches(before))
+    })
+}
+
+/// Enters the slot with this identity.
+pub(crate) fn enter_slot(slot: usize) -> Scope {
+    CONTEXT.with(|context| context.slots.borrow_mut().push(slot));
+    Scope::new(Undo::Slot)
+}
+
+/// Returns the innermost slot being run on this thread; `None` outside every cell.
+pub(crate) fn slot() -> Option<usize> {
+    CONTEXT.with(|context| context.slots.borrow().last().copied())
+}
+
+/// Enters a backward pass.
+pub(crate) fn enter_backward() -> Scope {
+    switch(|switches| switches.backward = true)
+}
+
+/// Returns whether this thread runs a backward pass.
+pub(crate) fn in_backward() -> bool {
+    switches().backward
+}
+
+/// Sets whether gradients of weights of the ops from here on are computed in f32.
+pub(crate) fn enter_weight_grads(wide: bool) -> Scope {
+    switch(|switches| switches.wide_weight_grads = wide)
+}
+
+/// Returns whether gradients of weights are computed in f32.
+pub(crate) fn wide_weight_grads() -> bool {
+    switches().wide_weight_grads
+}
+
+/// Runs `f` with the tape switched on or off.
+pub(crate) fn with_recording<R>(on: bool, f: impl FnOnce() -> R) -> R {
+    let _scope = switch(|switches| switches.tape = on);
+    f()
+}
+
+/// Returns whether results are put on the tape.
+pub(crate) fn is_recording() -> bool {
+    switches().tape
+}
+
+/// Lets the tape keep calls, for second derivatives.
+pub(crate) fn keep_calls() -> Scope {
+    switch(|switches| switches.keeps_calls = true)
+}
+
+/// Returns whether the tape keeps calls, for second derivatives.
+pub(crate) fn keeps_calls() -> bool {
+    switches().keeps_calls
+}
+
+/// Hides op calls. Inside of an op, the tape keeps no calls either.
+pub(crate) fn hide(from: Hidden) -> Scope {
+    switch(|switches| {
+        switches.hidden = switches.hidden.max(from);
+        switches.keeps_calls = false;
+    })
+}
+
+/// Hides op calls from everybody who listens, and leaves the tape as it is.
+pub(crate) fn silence() -> Scope {
+    switch(|switches| switches.hidden = Hidden::Everybody)
+}
+
+/// Adds a listener.
+pub(super) fn listen(listener: Rc<dyn Hears>) -> Scope {
+    add(|context| context.listeners.borrow_mut().push(listener))
+}
+
+/// Adds a recorder, which hears in place of the one before.
+pub(super) fn record(recorder: Rc<Recorder>) -> Scope {
+    add(|context| context.recorders.borrow_mut().push(recorder))
+}
+
+fn add(push: impl FnOnce(&Context)) -> Scope {
+    CONTEXT.with(|context| {
+        let (listeners, recorders) = (context.listeners.borrow().len(), context.recorders.borrow().len());
+        let before = context.switches.get();
+        push(context);
+        context.switches.set(Switches { heard: true, ..before });
+        Scope::new(Undo::Listeners { listeners, recorders, before })
+    })
+}
+
+/// Returns whether anybody hears of what runs here.
+pub(crate) fn is_heard() -> bool {
+    let Switches { heard, hidden, .. } = switches();
+    heard && hidden < Hidden::Everybody
+}
+
+/// Lets everybody hear who listens, in the order in which they began to. Nobody hears what a listener runs meanwhile.
+pub(crate) fn tell(f: impl Fn(&dyn Hears)) {
+    if !is_heard() {
+        return;
+    }
+    let listeners = CONTEXT.with(|context| context.listeners.borrow().clone());
+    let recorder = recorder();
+    let _quiet = silence();
+    if let Some(recorder) = recorder {
+        f(&*recorder);
+    }
+    listeners.iter().for_each(|listener| f(&**listener));
+}
+
+/// Returns the recorder that hears of what runs here.
+pub(super) fn recorder() -> Option<Rc<Recorder>> {
+    let Switches { heard, hidden, .. } = switches();
+    if !heard || hidden > Hidden::Nobody {
+        return None;
+    }
+    CONTEXT.with(|context| context.recorders.borrow().last().cloned())
+}
+
+/// Replaces the notes of the forward pass.
+pub(super) fn replace_notes(notes: Option<Notes>) -> Option<Notes> {
+    CONTEXT.with(|context| context.pass.replace(notes))
+}
+
+/// Lends the notes of the forward pass; `None` outside of one.
+pub(super) fn with_notes<R>(f: impl FnOnce(&mut Notes) -> R) -> Option<R> {
+    CONTEXT.with(|context| context.pass.borrow_mut().as_mut().map(f))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_nest_and_survive_a_panic() {
+        let _outer = enter_slot(1);
+        let caught = std::panic::catch_unwind(|| {
+            let _inner = enter_slot(2);
+            let _backward = enter_backward();
+            assert_eq!((slot(), in_backward()), (Some(2), true));
+            panic!("left by panic");
+        });
+        assert!(caught.is_err());
+        assert_eq!((slot(), in_backward()), (Some(1), false));
+        assert_eq!(std::thread::spawn(slot).join().unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_hidden_stays_hidden_further_inside() {
+        let _all = hide(Hidden::Everybody);
+        let _recorders = hide(Hidden::Recorders);
+        assert_eq!(switches().hidden, Hidden::Everybody);
+    }
+}
