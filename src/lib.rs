@@ -67,7 +67,7 @@
 //! | `tracing` | no | events for subscribers of the crate [`tracing`](https://docs.rs/tracing), all with the target `precast` |
 //!
 //! Everything else needs no feature. A program that uses the library alone sets `default-features = false`, and does not
-//! build clap, clap_complete, clap_mangen, comfy-table, csv, ctrlc, image, indicatif, plotters and zip.
+//! build clap, clap_complete, clap_mangen, comfy-table, csv, ctrlc, indicatif, plotters, png and zip.
 //!
 //! The events of `tracing`, each with its fields:
 //!

@@ -19,6 +19,9 @@ use serde_json::Value;
 
 #[path = "common/folder.rs"]
 mod folder;
+#[cfg(feature = "data")]
+#[path = "common/png.rs"]
+mod images;
 #[path = "common/metrics.rs"]
 mod metrics;
 use folder::Folder;
@@ -253,7 +256,7 @@ fn a_run_of_other_pixels_is_refused() {
     for (class, level) in [("a", 0u8), ("b", 255)] {
         for i in 0..4 {
             let file = photos.file(&format!("{class}/{i}.png"), "");
-            image::GrayImage::from_pixel(4, 4, image::Luma([level])).save(file).unwrap();
+            std::fs::write(file, images::grey(4, 4, &[level; 16])).unwrap();
         }
     }
     for (options, refused) in [("pixels: grey", true), ("resize: [2, 2]", true), ("pixels: rgb", false)] {

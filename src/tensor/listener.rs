@@ -107,8 +107,7 @@ pub struct CastCall<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CastRole {
-    /// A parameter, or a tensor for which a gradient was asked: the leaf of this number.
-    #[doc(hidden)]
+    /// A parameter, or a tensor that requires a gradient. The number distinguishes one from another.
     Leaf(u64),
     /// An input of a cell, at its border.
     IntoCell,

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use image::{DynamicImage, ImageFormat, ImageReader, Limits};
+use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -186,17 +186,68 @@ fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
     Error::data(format!("{}: {words}", printable(&path.display().to_string())))
 }
 
-/// The channels of an image, one after another; in a file, the samples of a pixel lie together.
-fn channels(image: &DynamicImage, wanted: PixelFormat) -> Vec<Vec<f32>> {
-    let samples = || image.to_rgb32f().into_raw();
-    let grey = || image.to_luma32f().into_raw();
-    match (wanted, image.color().has_color()) {
-        (PixelFormat::Grey, false) => vec![grey()],
-        (PixelFormat::Grey, true) => vec![samples().chunks_exact(3).map(luma).collect()],
-        (PixelFormat::Rgb, false) => vec![grey(); 3],
-        (PixelFormat::Rgb, true) => {
-            let samples = samples();
-            (0..3).map(|channel| samples.iter().skip(channel).step_by(3).copied().collect()).collect()
+/// A decoded image.
+struct Image {
+    /// Height and width.
+    size: [usize; 2],
+    /// Samples of a pixel: grey, or red, green and blue, and then perhaps transparency.
+    per_pixel: usize,
+    /// From 0 to 1, pixel by pixel.
+    samples: Vec<f32>,
+}
+
+impl Image {
+    /// Decodes a PNG file whose sides are at most [`MOST_PIXELS`].
+    fn decode(bytes: &[u8], file: &Path) -> Result<Image> {
+        let broken = |error: png::DecodingError| refused(file, format!("broken PNG image: {error}"));
+        let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: MOST_IMAGE_BYTES });
+        // Palettes become colours, and fewer than eight bits become eight.
+        decoder.set_transformations(Transformations::EXPAND);
+        let header = decoder.read_header_info().map_err(broken)?;
+        let size = [header.height as usize, header.width as usize];
+        let [h, w] = size;
+        if size.iter().any(|side| *side > MOST_PIXELS) {
+            return Err(refused(file, format!("{h} x {w} pixels; allowed: sides of {MOST_PIXELS}")));
+        }
+        if let Some(length) = broken_palette(bytes) {
+            return Err(refused(file, format!("a palette of {length} bytes; allowed: three for each colour")));
+        }
+        let mut reader = decoder.read_info().map_err(broken)?;
+        let length = reader.output_buffer_size().filter(|length| *length <= MOST_IMAGE_BYTES);
+        let length = length.ok_or_else(|| refused(file, "more than 256 MiB of pixels"))?;
+        let mut raw = vec![0; length];
+        let frame = reader.next_frame(&mut raw).map_err(broken)?;
+        raw.truncate(frame.buffer_size());
+        let samples = match frame.bit_depth {
+            BitDepth::Sixteen => {
+                let wide = raw.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+                wide.map(|sample| f32::from(sample) / f32::from(u16::MAX)).collect()
+            }
+            _ => raw.iter().map(|sample| f32::from(*sample) / f32::from(u8::MAX)).collect(),
+        };
+        let per_pixel = match frame.color_type {
+            ColorType::Grayscale => 1,
+            ColorType::GrayscaleAlpha => 2,
+            ColorType::Rgb => 3,
+            ColorType::Rgba => 4,
+            ColorType::Indexed => return Err(refused(file, "a palette that was not expanded")),
+        };
+        Ok(Image { size, per_pixel, samples })
+    }
+
+    fn channel(&self, at: usize) -> Vec<f32> {
+        self.samples.iter().skip(at).step_by(self.per_pixel).copied().collect()
+    }
+
+    /// The wanted channels, one after another, without transparency.
+    fn channels(&self, wanted: PixelFormat) -> Vec<Vec<f32>> {
+        match (wanted, self.per_pixel >= 3) {
+            (PixelFormat::Grey, false) => vec![self.channel(0)],
+            (PixelFormat::Grey, true) => {
+                vec![self.samples.chunks_exact(self.per_pixel).map(|pixel| luma(&pixel[..3])).collect()]
+            }
+            (PixelFormat::Rgb, false) => vec![self.channel(0); 3],
+            (PixelFormat::Rgb, true) => (0..3).map(|at| self.channel(at)).collect(),
         }
     }
 }
@@ -212,7 +263,7 @@ const MOST_FILE_BYTES: usize = 64 << 20;
 
 /// The most memory that one image takes while it is unpacked: 256 MiB, as one of 4096 x 4096 with four channels of 16
 /// bits does.
-const MOST_IMAGE_BYTES: u64 = 256 << 20;
+const MOST_IMAGE_BYTES: usize = 256 << 20;
 
 /// The most values of all images: 1 GiB.
 const MOST_VALUES: usize = (1 << 30) / size_of::<f32>();
@@ -252,20 +303,8 @@ impl<'a> Pixels<'a> {
             };
             return Err(refused(file, format!("not a PNG image: {what}")));
         }
-        let mut reader = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png);
-        let mut limits = Limits::default();
-        limits.max_alloc = Some(MOST_IMAGE_BYTES);
-        reader.limits(limits);
-        let size = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png).into_dimensions();
-        let (width, height) = size.map_err(|error| refused(file, error))?;
-        let met = [height as usize, width as usize];
-        if met.iter().any(|side| *side > MOST_PIXELS) {
-            return Err(refused(file, format!("{height} x {width} pixels; allowed: sides of {MOST_PIXELS}")));
-        }
-        if let Some(length) = broken_palette(bytes) {
-            return Err(refused(file, format!("a palette of {length} bytes; allowed: three for each colour")));
-        }
-        let image = reader.decode().map_err(|error| refused(file, error))?;
+        let image = Image::decode(bytes, file)?;
+        let met = image.size;
         let size = match (self.options.resize, &self.size) {
             (Some(size), _) => size,
             (None, None) => met,
@@ -290,7 +329,7 @@ impl<'a> Pixels<'a> {
         if self.values.len() + self.channels() * h * w > MOST_VALUES {
             return Err(refused(file, "with this image, all take more than 1 GiB; `resize` makes them smaller"));
         }
-        for channel in channels(&image, self.options.pixels) {
+        for channel in image.channels(self.options.pixels) {
             if met == size {
                 self.values.extend(channel);
             } else {
