@@ -11,9 +11,9 @@ use crate::{
     printable::printable,
 };
 
-/// Speeds of a machine at the parts of a network, in each dtype: the model behind [`prefer:
-/// speed`](crate::policy::Prefer). Times are in nanoseconds, on one thread. All fields are plain numbers, so the file
-/// of another machine can be used to make a plan for it.
+/// Speeds of a machine for the building blocks of networks, in each dtype: the model behind
+/// [`prefer: speed`](crate::policy::Prefer). Times are in nanoseconds, on one thread. All fields are plain numbers, so
+/// a plan for another machine can be made from its file.
 ///
 /// [`Speeds::here`] returns those of this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -128,9 +128,9 @@ impl Tensor {
     }
 }
 
-/// Computes the gradients of several tensors at once, each with its seed: those of `sum(a * seed_a) + sum(b * seed_b) +
-/// ...`. For a backward pass nested in another, which has already left every region. Gradients that arrive at a leaf
-/// among `nodes` are summed in their own dtype, as at the node it replaces.
+/// Computes the gradients of several tensors at once, each with its seed: those of
+/// `sum(a * seed_a) + sum(b * seed_b) + ...`. For a backward pass nested in another, which has already left every
+/// region. Gradients that arrive at a leaf among `nodes` are summed in their own dtype, as at the node it replaces.
 pub(crate) fn backward_of(outputs: &[(Tensor, Tensor)], nodes: &HashSet<LeafId>) -> Result<Grads> {
     walk_back(outputs.iter().map(|(output, seed)| (output.place().clone(), seed.detach())), nodes, Parameters::Stay)
 }

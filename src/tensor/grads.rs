@@ -134,9 +134,9 @@ impl Grads {
         }
     }
 
-    /// Scales all gradients so that their [norm](Grads::norm) is at most `max`, by the factor `min(1, max / (norm +
-    /// 1e-6))`, in f32 (f64 for f64). Returns the previous norm. If it is not finite, the gradients are unchanged. (As
-    /// `torch.nn.utils.clip_grad_norm_`.)
+    /// Scales all gradients so that their [norm](Grads::norm) is at most `max`, by the factor
+    /// `min(1, max / (norm + 1e-6))`, in f32 (f64 for f64). Returns the previous norm. If it is not finite, the
+    /// gradients are unchanged. (As `torch.nn.utils.clip_grad_norm_`.)
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless `max` is a finite number above 0.

@@ -231,8 +231,8 @@ impl Tensor {
         })
     }
 
-    /// Computes the negative log-likelihood of each sample's class. This tensor holds log-probabilities, `[n, classes,
-    /// ...]` or `[classes]`, and `target` class indices (i64).
+    /// Computes the negative log-likelihood of each sample's class. This tensor holds log-probabilities,
+    /// `[n, classes, ...]` or `[classes]`, and `target` class indices (i64).
     ///
     /// # Errors
     /// As for [`cross_entropy_with`](Tensor::cross_entropy_with).

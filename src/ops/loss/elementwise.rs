@@ -63,8 +63,8 @@ losses! {
     mse_loss MseLoss |x, t| difference(x, t) * difference(x, t), (R::of(2.0) * difference(x, t), R::of(2.0) * difference(t, x));
     /// Computes `|x - target|`. The slope at 0 is 0. Here and in similar losses, equal infinities have difference 0.
     l1_loss L1Loss |x, t| difference(x, t).abs(), (sign(difference(x, t)), sign(difference(t, x)));
-    /// Computes the cross entropy of `sigmoid(x)` and the probability `target`, without overflow: `ln(1 + exp(x)) -
-    /// target * x`.
+    /// Computes the cross entropy of `sigmoid(x)` and the probability `target`, without overflow:
+    /// `ln(1 + exp(x)) - target * x`.
     bce_with_logits BceWithLogits |x, t| if x.is_infinite() { part(if x > R::zero() { R::one() - t } else { t }, x.abs()) }
         else { softplus(x) - t * x }, (sigmoid(x) - t, -x);
     /// Computes the Kullback-Leibler divergence of the distribution whose *logarithms* are `x` from the probabilities
@@ -215,8 +215,8 @@ impl Tensor {
     }
 
     /// Computes the negative log-likelihood of counts `target` under Poisson distributions, without the term that
-    /// depends on the target alone: `exp(x) - target * x` if x is the logarithm of the rate (`log_input`), else `x -
-    /// target * ln(x + 1e-8)`.
+    /// depends on the target alone: `exp(x) - target * x` if x is the logarithm of the rate (`log_input`), else
+    /// `x - target * ln(x + 1e-8)`.
     ///
     /// # Errors
     /// As for [`l1_loss`](Tensor::l1_loss).

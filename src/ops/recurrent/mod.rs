@@ -33,7 +33,7 @@ pub struct RecurrentWeights<'a> {
 enum Reading {
     /// `[..., inputs]`: a single step.
     Step,
-    /// `[batch, time, inputs]`.
+    /// `[batch, time, inputs]`: a whole sequence.
     Sequence { reverse: bool },
 }
 
@@ -243,9 +243,9 @@ impl Tensor {
         recurrent(Op::RnnCell, gating, Reading::Step, self, weights, &[h], |_| h.shape().to_vec())
     }
 
-    /// Computes one step of a gated recurrent unit (Cho et al. 2014), with gates in the order r, z, n: `r = sigmoid(i_r
-    /// + h_r)`, `z = sigmoid(i_z + h_z)`, `n = tanh(i_n + r * h_n)`, `h' = (1 - z) * n + z * h`, where `i = W_ih x +
-    /// b_ih` and `h_* = W_hh h + b_hh`. Like [`rnn_cell`](Tensor::rnn_cell), rounded once.
+    /// Computes one step of a gated recurrent unit (Cho et al. 2014), with gates in the order r, z, n:
+    /// `r = sigmoid(i_r + h_r)`, `z = sigmoid(i_z + h_z)`, `n = tanh(i_n + r * h_n)`, `h' = (1 - z) * n + z * h`, where
+    /// `i = W_ih x + b_ih` and `h_* = W_hh h + b_hh`. Like [`rnn_cell`](Tensor::rnn_cell), rounded once.
     ///
     /// # Errors
     /// As for [`rnn_cell`](Tensor::rnn_cell).
@@ -257,8 +257,8 @@ impl Tensor {
     }
 
     /// Computes one step of a long short-term memory (Hochreiter, Schmidhuber 1997), with gates in the order i, f, g,
-    /// o, all computed from `W_ih x + b_ih + W_hh h + b_hh`: `c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`, `h' =
-    /// sigmoid(o) * tanh(c')`. Like [`rnn_cell`](Tensor::rnn_cell), but h and c are each rounded once, h from the
+    /// o, all computed from `W_ih x + b_ih + W_hh h + b_hh`: `c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`,
+    /// `h' = sigmoid(o) * tanh(c')`. Like [`rnn_cell`](Tensor::rnn_cell), but h and c are each rounded once, h from the
     /// unrounded c.
     ///
     /// # Errors

@@ -40,8 +40,8 @@ impl Tensor {
         })
     }
 
-    /// Computes the p-norms of the differences between every vector of one set and every vector of another: `[..., m,
-    /// d]`, `[..., n, d] -> [..., m, n]`, rounded once. Leading axes broadcast; floating dtypes promote.
+    /// Computes the p-norms of the differences between every vector of one set and every vector of another:
+    /// `[..., m, d]`, `[..., n, d] -> [..., m, n]`, rounded once. Leading axes broadcast; floating dtypes promote.
     ///
     /// The gradient is 0 where the distance is 0.
     ///

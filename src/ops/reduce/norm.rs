@@ -175,9 +175,9 @@ fn present<const N: usize>(tensors: [Option<&Tensor>; N]) -> Vec<&Tensor> {
 }
 
 impl Tensor {
-    /// Applies batch normalization with given statistics, as in evaluation: `(x - mean) / sqrt(var + eps) * gamma +
-    /// beta` for each channel of `[n, c, ...]`; the others are `[c]`. All tensors are inputs of the op, so a low region
-    /// rounds them all.
+    /// Applies batch normalization with given statistics, as in evaluation:
+    /// `(x - mean) / sqrt(var + eps) * gamma + beta` for each channel of `[n, c, ...]`; the others are `[c]`. All
+    /// tensors are inputs of the op, so a low region rounds them all.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,

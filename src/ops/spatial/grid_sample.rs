@@ -30,8 +30,8 @@ pub enum GridPadding {
 }
 
 impl Tensor {
-    /// Samples images `[n, c, h, w]` or volumes `[n, c, d, h, w]` at the positions of a grid: `[n, h', w', 2]` or `[n,
-    /// d', h', w', 3]` gives `[n, c, h', w']` or `[n, c, d', h', w']`, rounded once. Floating dtypes promote.
+    /// Samples images `[n, c, h, w]` or volumes `[n, c, d, h, w]` at the positions of a grid: `[n, h', w', 2]` or
+    /// `[n, d', h', w', 3]` gives `[n, c, h', w']` or `[n, c, d', h', w']`, rounded once. Floating dtypes promote.
     ///
     /// The coordinates of a position are x, y (and z), each from -1 to 1. With `align_corners` these are the centers of
     /// the outermost elements, without it their outer edges. Between elements the neighbors are interpolated linearly,
@@ -131,8 +131,8 @@ impl Tensor {
     }
 }
 
-/// Returns the coordinates of each position, the last axis first, and a 1 for the translation of a map: `[places, axes
-/// + 1]`.
+/// Returns the coordinates of each position, the last axis first, and a 1 for the translation of a map:
+/// `[places, axes + 1]`.
 fn places_of(places: &[usize], align_corners: bool, dtype: DType) -> Result<Tensor> {
     let axes = places.len();
     let coordinate = |i: usize, len: usize| match align_corners {

@@ -92,7 +92,7 @@ fn sliding(input: &[usize], options: &PoolOptions) -> Result<Vec<AxisWindows>> {
         .collect()
 }
 
-/// Window `i` of `out` covers `floor(i * len / out)` to `ceil((i + 1) * len / out)`.
+/// Returns adaptive windows: window `i` of `out` covers `floor(i * len / out)` to `ceil((i + 1) * len / out)`.
 fn adaptive(input: &[usize], output: &[usize]) -> Result<Vec<AxisWindows>> {
     let output = positive_per_axis("output size", output, input.len())?;
     let axis = |(&len, out): (&usize, usize)| {
