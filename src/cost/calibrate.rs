@@ -64,8 +64,8 @@ impl Speeds {
     /// Reads a file of speeds.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, [`ErrorKind::Value`](crate::ErrorKind::Value) when it
-    /// holds no speeds.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, [`ErrorKind::Value`](crate::ErrorKind::Value)
+    /// when it holds no speeds.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Speeds::parse(&files::read_text(path, MAX_BYTES)?).map_err(|error| error.context(path.display()))

@@ -74,7 +74,8 @@ impl Speeds {
     /// Checks that every number is usable.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number that is negative or not finite, and for a `parallel` below 1.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number that is negative or not finite, and for a `parallel`
+    /// below 1.
     pub fn check(&self) -> Result<()> {
         let host = printable(&self.host);
         let Speeds { host: _, call, cache, byte, parallel, f32, f16, bf16 } = self;
@@ -180,7 +181,7 @@ impl Work {
         let output = count(&sizes.output);
         let elements = sizes.inputs.iter().map(|shape| count(shape)).sum::<f64>() + output;
         let axis = |shape: &[usize], back: usize| shape.len().checked_sub(back).map_or(1.0, |i| shape[i] as f64);
-        // Traces have no op that this library cannot run.
+        // Traces only contain ops that this library can run.
         let (kind, multiply_adds) = match op.family().unwrap_or(Family::Elementwise) {
             Family::View => (Kind::View, 0.0),
             Family::Product => (Kind::Product, output * axis(input(0), 1)),

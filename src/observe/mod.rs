@@ -44,7 +44,7 @@ pub struct Sizes {
     pub inputs: Vec<Vec<usize>>,
     /// Shape of the result.
     pub output: Vec<usize>,
-    /// Inputs that will receive a gradient.
+    /// `true` for each input that will receive a gradient.
     pub needs: Vec<bool>,
     /// Activations that the tape keeps for the backward pass, excluding parameters.
     pub(crate) kept: Vec<Activation>,

@@ -143,8 +143,8 @@ pub trait CustomOp: Clone + Send + Sync + 'static {
     /// Runs the op.
     ///
     /// # Errors
-    /// Those of [`register`](CustomOp::register) and of [`forward`](CustomOp::forward). A backward pass that returns gradients
-    /// of a wrong number, shape or dtype is an error of [`Tensor::backward`], which names the op.
+    /// Those of [`register`](CustomOp::register) and of [`forward`](CustomOp::forward). A backward pass that returns
+    /// gradients of a wrong number, shape or dtype is an error of [`Tensor::backward`], which names the op.
     fn apply(&self, inputs: &[&Tensor]) -> Result<Tensor> {
         let op = Self::register()?;
         let again = || -> Again {

@@ -142,7 +142,8 @@ impl Tensor {
     /// and rounded once. (As `torch.arange` with three numbers.)
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless all are finite and the step leads from `start` towards `end`,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless all are finite and the step leads from `start` towards
+    /// `end`,
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
     ///
     /// ```

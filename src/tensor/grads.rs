@@ -344,7 +344,7 @@ fn lengths(arrays: &[Array]) -> Vec<usize> {
     arrays.iter().map(|x| x.shape().iter().product()).collect()
 }
 
-/// Returns the index of the first array that has a non-finite number after multiplication by `factor`.
+/// Returns the index of the first array with a number that is not finite after multiplication by `factor`.
 pub(crate) fn first_non_finite(arrays: &[Array], factor: f32) -> Option<usize> {
     let finite = |which: usize, part: Range<usize>| {
         with_float!(&arrays[which], x: T => finite::finite_products::<T>(

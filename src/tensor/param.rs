@@ -147,9 +147,10 @@ impl Param {
     /// taken.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::DType`](crate::ErrorKind::DType) when the new value differs in shape or dtype,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number of a new master would become infinite in the value.
-    /// Nothing is changed then.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::DType`](crate::ErrorKind::DType) when the new
+    /// value differs in shape or dtype,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number of a new master would become infinite in the
+    /// value. Nothing is changed then.
     pub fn set(&self, value: &Tensor) -> Result<()> {
         self.check(value)?;
         self.change(To::Value(value.array().contiguous()))

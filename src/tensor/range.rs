@@ -1,4 +1,4 @@
-//! The range of a dtype: a finite number must not become infinite where a value is stored.
+//! Range checks of dtypes: a finite number must not become infinite when it is stored.
 
 use std::fmt;
 

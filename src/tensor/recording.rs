@@ -144,7 +144,7 @@ pub(crate) fn read(x: &Tensor) {
     note(|recorded| recorded.read.push((x.clone(), context::slot())));
 }
 
-/// Records that a buffer moves.
+/// Records that a buffer moves towards the statistics of a batch.
 pub(crate) fn blend(buffer: &Param, batch: &Tensor, momentum: f64, count: Option<usize>) {
     note(|recorded| {
         recorded.blends.push(Blend { buffer: buffer.clone(), batch: batch.clone(), momentum, count });

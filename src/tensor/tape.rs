@@ -55,7 +55,7 @@ pub struct Backward<'a> {
     pub grad: &'a Tensor,
     /// Tensors saved by the forward pass.
     pub saved: &'a [Tensor],
-    /// Inputs that need a gradient.
+    /// `true` for each input that needs a gradient.
     pub needs: &'a [bool],
 }
 

@@ -85,8 +85,8 @@ convert_half!(f16, bf16);
 
 /// Rounds `x` towards zero to an f32, with its last bit set when `x` is strictly between two f32s.
 ///
-/// A second rounding, to a format with at least two fewer bits, then gives the same result as one rounding of `x`
-/// (S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+/// A second rounding, to a format with at least two fewer bits, then gives the same result as one rounding of `x` (S.
+/// Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
 /// `half`'s own `from_f64` rounds twice.
 fn round_to_odd(x: f64) -> f32 {
     let nearest = x as f32;

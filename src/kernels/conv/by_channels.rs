@@ -163,7 +163,8 @@ impl<T: Lanes> Columns<T> {
     /// Transposes and rounds the first `count` columns of eight rows that are `row` numbers apart.
     ///
     /// # Safety
-    /// `from` is valid for reads of eight rows, each of `count` numbers rounded up to eight. `count` is at most [`MAX_NR`].
+    /// `from` is valid for reads of eight rows, each of `count` numbers rounded up to eight. `count` is at most
+    /// [`MAX_NR`].
     #[inline(always)]
     pub unsafe fn round<S: Simd>(&mut self, simd: S, from: *const f32, row: usize, count: usize) {
         // SAFETY: whole transposes are inside the rows, and whole vectors inside both arrays.

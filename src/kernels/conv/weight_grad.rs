@@ -163,8 +163,8 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
                         pack_panels(simd, &mut Wide, gradient, some.clone(), block, S::NR, panel);
                     }
                     let panel = (&*panel, some.len());
-                    // SAFETY: all outputs plus offsets were asserted to be inside the padded images; the panel is packed, and
-                    // there is a row of sums for each offset.
+                    // SAFETY: all outputs plus offsets were asserted to be inside the padded images; the panel is
+                    // packed, and there is a row of sums for each offset.
                     unsafe { add_products(simd, ways.terms(), padded, &outputs[lanes], &offsets, panel, sums) };
                 }
             }

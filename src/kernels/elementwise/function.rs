@@ -142,7 +142,8 @@ impl<P: Pointwise, T: Lanes> Kernel for Groups<'_, P, T> {
                     from = rest[k].as_ptr();
                 }
                 for i in (0..GROUP).step_by(S::LANES) {
-                    // SAFETY: `from` is valid for a whole group, in the slice or in `rest`, and `wide` has room for one.
+                    // SAFETY: `from` is valid for a whole group, in the slice or in `rest`, and `wide` has room for
+                    // one.
                     unsafe { simd.store_f32(T::load(simd, from.add(i)), wide[k].as_mut_ptr().add(i)) };
                 }
             }

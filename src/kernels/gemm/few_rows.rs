@@ -110,7 +110,8 @@ impl<T: VectorFloat> Kernel for Columns<'_, T> {
                         let left = &left[rows.start * k + terms.start..];
                         let sums = &mut sums[rows.start * stride..];
                         with_constants!((rows.len(), terms.len()), R, P => {
-                            // SAFETY: these columns of P terms are inside the right operand; sums are rows of whole vectors.
+                            // SAFETY: these columns of P terms are inside the right operand; sums are rows of whole
+                            // vectors.
                             unsafe { add::<S, T, R, P>(simd, (left, k), (right, n), (sums, stride), columns.len()) }
                         });
                     }

@@ -149,9 +149,9 @@ impl Slot {
     fn take_piece(&self) -> bool {
         let taken = self.left.fetch_update(Ordering::Acquire, Ordering::Relaxed, |left| left.checked_sub(1));
         let Ok(piece) = taken else { return false };
-        // SAFETY: the caller of the job stored `job` before it made `left` positive, with release. Only threads that took
-        // pieces have changed `left` since. So `job` is that caller's pointer to a local variable of its `share`. It stays
-        // valid, and no other job replaces it, until `unfinished` is zero, which this piece prevents.
+        // SAFETY: the caller of the job stored `job` before it made `left` positive, with release. Only threads that
+        // took pieces have changed `left` since. So `job` is that caller's pointer to a local variable of its `share`.
+        // It stays valid, and no other job replaces it, until `unfinished` is zero, which this piece prevents.
         unsafe { self.run_piece(*self.job.load(Ordering::Relaxed), piece) };
         true
     }

@@ -15,7 +15,7 @@ enum Slopes {
     /// Constants: the backward pass reads no input.
     Constant,
     Varying,
-    /// Zero in one of the arguments somewhere: [`Binary::FLAT`].
+    /// Those of a function that is constant in one of its numbers; see [`Binary::FLAT`].
     Flat,
 }
 

@@ -194,8 +194,8 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64, the others differ, or are accumulated and
-    /// not floating.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64, the others differ, or are accumulated
+    /// and not floating.
     pub fn index_put(&self, index: &Tensor, values: &Tensor, accumulate: bool) -> Result<Tensor> {
         put(call!(Op::IndexPut, &[self, index, values]; accumulate), accumulate, rows)
     }

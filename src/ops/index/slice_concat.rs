@@ -183,7 +183,8 @@ impl Tensor {
     /// Stacks tensors of one shape along a new axis. Dtypes promote.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no tensor, the result has no such axis, or shapes differ.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no tensor, the result has no such axis, or shapes
+    /// differ.
     pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         dispatch(call!(Op::Stack, tensors; axis), |inputs| {
             let mut shape = common_shape(inputs, <[usize]>::to_vec, "")?;

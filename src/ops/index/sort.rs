@@ -78,7 +78,7 @@ impl Tensor {
     /// Returns the `k` largest (or smallest) elements along an axis in order, and their positions as i64. Works for
     /// every dtype.
     ///
-    /// NaN is the largest; among equal elements the first comes first.
+    /// NaN is the largest. Equal elements keep their order.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis,
@@ -98,7 +98,7 @@ impl Tensor {
     /// Sorts the elements along an axis in ascending or descending order, and returns them with their former positions
     /// as i64. Works for every dtype.
     ///
-    /// NaN is the largest; the order of equal elements is preserved.
+    /// NaN is the largest. Equal elements keep their order.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis.

@@ -44,7 +44,8 @@ impl Tensor {
     /// Computes `ln(sum exp(x))` along the axes (all if the list is empty), without overflow, with one rounding.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for an axis that does not exist, is named twice, or has no elements,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for an axis that does not exist, is named twice, or has no
+    /// elements,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```

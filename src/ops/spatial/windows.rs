@@ -11,7 +11,7 @@ pub enum Padding {
     /// None: only whole windows count.
     #[default]
     Valid,
-    /// As much as gives the output `ceil(input / stride)` elements; an odd one goes to the end (TensorFlow, MindSpore).
+    /// Enough for an output of `ceil(input / stride)` elements; an odd one goes to the end (TensorFlow, MindSpore).
     Same,
     /// Explicit amounts before and after each axis; one pair applies to all axes.
     Explicit(Vec<(usize, usize)>),

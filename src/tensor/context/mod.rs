@@ -249,7 +249,7 @@ pub(super) fn replace_notes(notes: Option<Notes>) -> Option<Notes> {
     CONTEXT.with(|context| context.pass.replace(notes))
 }
 
-/// Lends the notes of the forward pass; `None` outside of one.
+/// Calls `f` with the notes of the forward pass; `None` outside a pass.
 pub(super) fn with_notes<R>(f: impl FnOnce(&mut Notes) -> R) -> Option<R> {
     CONTEXT.with(|context| context.pass.borrow_mut().as_mut().map(f))
 }
