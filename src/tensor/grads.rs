@@ -267,7 +267,7 @@ impl Grads {
     /// norm.
     ///
     /// A loop that checks [`all_finite`](crate::scale::all_finite) itself and skips the update need not call it. For
-    /// skipped steps, [`LossScale::update`](crate::LossScale::update) does.
+    /// skipped steps, [`LossScale::update`](crate::LossScale::update) does so.
     ///
     /// ```
     /// use precast::prelude::*;

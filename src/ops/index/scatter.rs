@@ -36,7 +36,7 @@ fn replaced<T: Stored>(x: Elements<'_, T>, values: &[T], at: &[usize], run: usiz
     all
 }
 
-/// Returns the gradients of a tensor and of the runs written to it. Runs that were overwritten have gradient 0.
+/// Returns the gradients of a tensor and of the runs written to it. Overwritten elements and runs have gradient 0.
 fn replaced_backward(grad: &Tensor, shape: &[usize], at: &[usize], run: usize) -> Result<Vec<Option<Tensor>>> {
     fn go<T: Stored>(grad: &[T], at: &[usize], run: usize) -> [Pooled<T>; 2] {
         let (mut left, mut parts) = (memory::copied(grad), memory::zeros(at.len() * run));

@@ -36,7 +36,7 @@ pub enum Interpolation {
 pub enum Resize {
     /// Lengths.
     To(Vec<usize>),
-    /// Scale factors of the lengths, rounded down.
+    /// Scale factors; the resulting lengths are rounded down.
     By(Vec<f64>),
 }
 
