@@ -1,4 +1,4 @@
-//! Measuring the speeds of this machine, and keeping them for the next time.
+//! Measurement of the speeds of this machine, and their cache.
 
 use std::{
     env, fs,
@@ -19,18 +19,19 @@ use crate::{
     tensor::with_recording,
 };
 
-/// A file of speeds is a few lines.
+/// Size limit of a file of speeds, which has a few lines.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// How often everything is measured, so that what else the machine does for a moment spoils nothing.
+/// Rounds of measurements, so that brief load on the machine does not distort them.
 const ROUNDS: usize = 3;
 
-/// Seconds for one measurement of one round.
+/// Seconds per measurement and round.
 const MOMENT: f64 = 4e-3;
 
 impl Speeds {
-    /// The speeds of this machine: from the user's cache folder, or [measured](Speeds::measure) and put there when it has
-    /// none for this processor, number of threads and version. A cache that cannot be read or written is no error.
+    /// Returns the speeds of this machine from the user's cache folder. If it has none for this processor, number of
+    /// threads and version, they are [measured](Speeds::measure) and stored there. A cache that cannot be read or
+    /// written is not an error.
     pub fn here() -> Self {
         Speeds::known().unwrap_or_else(|| {
             let speeds = Speeds::measure();
@@ -41,15 +42,15 @@ impl Speeds {
         })
     }
 
-    /// The speeds of this machine where the user's cache folder has them for this processor, number of threads and version.
-    /// Nothing is measured.
+    /// Returns the speeds of this machine if the user's cache folder has them for this processor, number of threads and
+    /// version. Nothing is measured.
     pub fn known() -> Option<Self> {
         let known = Speeds::load(Speeds::cache_file()?).ok()?;
         (known.host == host()).then_some(known)
     }
 
-    /// Where the speeds of this machine are kept: in `precast` in `XDG_CACHE_HOME`, `~/.cache` or, on Windows,
-    /// `LOCALAPPDATA`; `None` where there is no such folder.
+    /// Returns the path of the cached speeds: in `precast` in `XDG_CACHE_HOME`, `~/.cache` or, on Windows,
+    /// `LOCALAPPDATA`. `None` if there is no such folder.
     pub fn cache_file() -> Option<PathBuf> {
         let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
         let cache = folder("XDG_CACHE_HOME")
@@ -63,14 +64,14 @@ impl Speeds {
     /// Reads a file of speeds.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, [`ErrorKind::Value`](crate::ErrorKind::Value) when it
-    /// holds no speeds.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, [`ErrorKind::Value`](crate::ErrorKind::Value)
+    /// when it holds no speeds.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Speeds::parse(&files::read_text(path, MAX_BYTES)?).map_err(|error| error.context(path.display()))
     }
 
-    /// Reads the text of a file of speeds.
+    /// Parses the text of a file of speeds.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it holds no speeds.
@@ -80,7 +81,7 @@ impl Speeds {
         Ok(speeds)
     }
 
-    /// Writes a file of speeds, and the folders it stands in.
+    /// Writes a file of speeds, creating its parent folders.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be written.
@@ -93,7 +94,7 @@ impl Speeds {
         files::replace(path, text.as_bytes())
     }
 
-    /// Measures this machine: about a second.
+    /// Measures this machine. Takes about a second.
     pub fn measure() -> Self {
         let _off = precision::enter(Frame::Off);
         let _silence = context::silence();
@@ -101,7 +102,7 @@ impl Speeds {
     }
 }
 
-/// Processor, vectors, threads, version.
+/// Returns processor, vectors, threads and version.
 fn host() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -124,8 +125,8 @@ struct Probe {
 
 type Field = fn(&mut Rates) -> &mut Rate;
 
-/// What is measured for each rate: tensors as large as those of networks, which leave the nearest caches, and products of
-/// their forms, large and small.
+/// Returns the measured calls for each rate: tensors of the sizes found in networks, which exceed the nearest caches,
+/// and products of their shapes, large and small.
 fn families() -> [(Field, Vec<Probe>); 7] {
     let probe = |op, shapes, run| Probe { op, shapes, run };
     let linear: fn(&[Tensor]) -> Result<Tensor> = |x| x[0].linear(&x[1], None);
@@ -193,11 +194,11 @@ fn families() -> [(Field, Vec<Probe>); 7] {
     ]
 }
 
-/// One thing to be timed.
+/// Subject of a measurement.
 struct Timed {
     run: Box<dyn Fn() -> Result<()>>,
     work: Work,
-    /// Its fastest time so far.
+    /// Fastest time so far.
     nanos: f64,
 }
 
@@ -223,14 +224,14 @@ impl Timed {
         Ok(Timed { run: Box::new(run), work, nanos: f64::INFINITY })
     }
 
-    /// From f32 and, for the gradient, back.
+    /// Returns the cast from f32 and, for the gradient, back.
     fn cast(to: DType) -> Result<Self> {
         let x = Tensor::zeros(&[128, 512], DType::F32).requires_grad();
         let seed = ones_like(&x.cast(to));
         let elements = x.len() as f64;
         let run = move || {
             let grads = x.cast(to).backward_from(&seed)?;
-            // A widening is done when it is read.
+            // A widening is computed when it is read.
             Ok(_ = black_box(grads.of(&x).map(|grad| grad.array().address())))
         };
         Ok(Timed {
@@ -263,7 +264,7 @@ fn measure() -> Result<Speeds> {
             timed.push((family, dtype, Timed::new(probe, DTYPES[dtype])?));
         }
     }
-    // The dtypes in turns, so that what else the machine does meets all of them.
+    // Dtypes take turns, so that other load on the machine affects all of them.
     threads::alone(|| {
         (0..ROUNDS).try_for_each(|_| {
             call.measure()?;
@@ -289,7 +290,7 @@ fn measure() -> Result<Speeds> {
     Ok(Speeds { host: host(), call, cache, byte, parallel, f32, f16, bf16 })
 }
 
-/// The two numbers by which all times are met best, each by the share it is off; none is negative.
+/// Returns the two non-negative numbers that fit all times best, by relative error.
 fn fit(measured: &[(Work, f64)]) -> Rate {
     // Unit times of the two kinds of work, for a time of 1.
     let rows: Vec<(f64, f64)> = measured
@@ -303,7 +304,7 @@ fn fit(measured: &[(Work, f64)]) -> Rate {
     let alone = |of: f64, square: f64| if square > 0.0 { of / square } else { 0.0 };
     let determinant = mm * ee - me * me;
     let both = Rate { multiply_add: (m * ee - e * me) / determinant, element: (e * mm - m * me) / determinant };
-    // Where one number would be negative, it is 0 and the other is met alone: products are bound by products.
+    // A number that would be negative is 0, and the other is fitted alone: products are bound by products.
     match determinant > 1e-9 * mm * ee {
         true if both.multiply_add >= 0.0 && both.element >= 0.0 => both,
         _ if mm > 0.0 => Rate { multiply_add: alone(m, mm), element: 0.0 },
@@ -311,7 +312,7 @@ fn fit(measured: &[(Work, f64)]) -> Rate {
     }
 }
 
-/// How many bytes stay in the caches, and what a byte beyond them takes.
+/// Measures the bytes that stay in the caches and the time of a byte beyond them.
 fn memory() -> (f64, f64) {
     let rate = |bytes: usize| limits::copied(bytes, 2.0 * MOMENT);
     let (near, far) = (rate(64 << 10), rate(64 << 20));
@@ -320,7 +321,7 @@ fn memory() -> (f64, f64) {
     (2.0 * fits.unwrap_or(64 << 10) as f64, 1e9 / far)
 }
 
-/// How many times as fast a product is on all threads as one thread is said to be.
+/// Measures the speedup of a product on all threads over the given rate of one thread.
 fn parallel(rate: &Rate) -> Result<f64> {
     let count = threads::count() as f64;
     if count < 2.0 {
@@ -330,7 +331,7 @@ fn parallel(rate: &Rate) -> Result<f64> {
     let b = Tensor::full(&[512, 512], 0.5, DType::F32);
     a.matmul(&b)?;
     let seconds = limits::best(10.0 * MOMENT, || _ = black_box(a.matmul(&b)), 1).recip();
-    // One of the three products that a training step makes of it.
+    // One of the three products that make up a training step.
     let alone = (256 * 512 * 512) as f64 * rate.multiply_add / 3.0;
     Ok((alone / (seconds * 1e9)).clamp(1.0, count))
 }

@@ -1,5 +1,5 @@
-//! What this machine can do, and what of it the kernels reach: `precast bench` as a value. Beside it [`Speeds`], by which a
-//! policy reckons whether 16 bit pays.
+//! Peak and achieved throughput of this machine (`precast bench` as a value), and [`Speeds`], the speed model behind
+//! `prefer: speed`.
 
 mod calibrate;
 mod speeds;
@@ -17,29 +17,29 @@ use crate::{
     ops::{ConvOptions, Padding},
 };
 
-/// Whether the kernels use vector instructions here.
+/// Returns whether the kernels use vector instructions on this machine.
 pub(crate) fn has_vectors() -> bool {
     limits::has_vectors()
 }
 
-/// The limits of a machine, measured on one thread.
+/// Limits of a machine, measured on one thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limits {
-    /// The vector instructions that kernels use.
+    /// Vector instructions used by the kernels.
     pub vectors: &'static str,
-    /// Multiplications and additions of f32 in registers, in 10⁹ a second; `None` where no vectors are used.
+    /// Multiply-adds of f32 in registers, in 10⁹ per second; `None` where no vectors are used.
     pub gflops: Option<f64>,
-    /// The same of pairs of bf16; `None` where the machine has no instruction for them.
+    /// Multiply-adds of bf16 pairs, in 10⁹ per second; `None` where the machine has no instruction for them.
     pub bf16_gflops: Option<f64>,
-    /// Memory copied beyond the caches, in 10⁹ bytes a second, read and written ones counted.
+    /// Memory copied beyond the caches, in 10⁹ bytes per second, counting reads and writes.
     pub copy: f64,
-    /// The same within the caches.
+    /// Memory copied within the caches, in the same unit.
     pub copy_cached: f64,
-    /// Memory read beyond the caches, in 10⁹ bytes a second.
+    /// Memory read beyond the caches, in 10⁹ bytes per second.
     pub read: f64,
 }
 
-/// What bounds a piece of work.
+/// Limit that bounds a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -55,25 +55,25 @@ pub enum Bound {
     Read,
 }
 
-/// One piece of work, measured.
+/// Measurement of one piece of work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// What was done.
+    /// Description of the work.
     pub work: String,
-    /// The dtype it was done in.
+    /// Dtype of the work.
     pub dtype: DType,
-    /// Its fastest time in microseconds.
+    /// Fastest time in microseconds.
     pub micros: f64,
-    /// 10⁹ multiplications and additions, or bytes, a second.
+    /// 10⁹ multiply-adds, or bytes, per second.
     pub rate: f64,
-    /// What the rate is to be held against.
+    /// Limit that the rate is compared with.
     pub bound: Bound,
-    /// The rate as a part of that limit.
+    /// Rate as a fraction of that limit.
     pub share: Option<f64>,
 }
 
 impl Limits {
-    /// Measures the machine: about a second.
+    /// Measures the machine. Takes about a second.
     pub fn measure() -> Self {
         Limits {
             vectors: limits::vectors(),
@@ -85,7 +85,7 @@ impl Limits {
         }
     }
 
-    /// The limit of a bound.
+    /// Returns the limit for a bound.
     pub fn of(&self, bound: Bound) -> Option<f64> {
         match bound {
             Bound::Arithmetic => self.gflops,
@@ -96,11 +96,11 @@ impl Limits {
         }
     }
 
-    /// Measures the kernels beside these limits: about ten seconds. `seen` is told of each. The limits are those of one
-    /// thread, so shares mean something after [`set_threads(1)`](crate::set_threads).
+    /// Measures the kernels against these limits, calling `seen` after each. Takes about ten seconds. The limits are
+    /// those of one thread, so shares are meaningful after [`set_threads(1)`](crate::set_threads).
     ///
     /// # Errors
-    /// What the ops report; none is expected.
+    /// Errors of the ops; none is expected.
     pub fn kernels(&self, mut seen: impl FnMut(&Measured)) -> Result<Vec<Measured>> {
         let mut rows = Vec::new();
         for mut work in works()? {
@@ -121,12 +121,12 @@ struct Work {
     name: String,
     dtype: DType,
     bound: Bound,
-    /// Multiplications and additions, or bytes.
+    /// Multiply-adds, or bytes.
     units: f64,
     run: Box<dyn FnMut() -> Result<()>>,
 }
 
-/// The work that is measured: what a training step is made of.
+/// Returns the work to measure: the parts of a training step.
 fn works() -> Result<Vec<Work>> {
     let mut works = Vec::new();
     let mut add = |name: &str, dtype, bound, units: usize, op: Box<dyn Fn() -> Result<Tensor>>| {
@@ -178,10 +178,10 @@ fn works() -> Result<Vec<Work>> {
     Ok(works)
 }
 
-/// A cast into memory that is there already.
+/// Returns the work of a cast into memory that is already allocated.
 fn cast<A: Element + Convert<B>, B: Element>(size: &str, len: usize, bound: Bound) -> Work {
     let (mut from, mut to) = (vec![A::default(); len], vec![B::default(); len]);
-    // Memory that was never written is no memory yet: reading it would be too fast.
+    // The system maps memory only once it is written; reading it before would be too fast.
     from.fill(black_box(A::default()));
     to.fill(black_box(B::default()));
     Work {

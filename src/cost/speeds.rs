@@ -1,4 +1,4 @@
-//! How fast a machine does what a training step is made of, and what that makes of one op call.
+//! Speeds of the parts of a training step on a machine, and the cost of one op call at these speeds.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,33 +11,33 @@ use crate::{
     printable::printable,
 };
 
-/// How fast a machine does what networks are made of, in each dtype: what [`prefer: speed`](crate::policy::Prefer) computes
-/// with. Times are in nanoseconds, on one thread; all fields are plain numbers, so that a plan for another machine can be made
-/// from its file.
+/// Speeds of a machine for the building blocks of networks, in each dtype: the model behind
+/// [`prefer: speed`](crate::policy::Prefer). Times are in nanoseconds, on one thread. All fields are plain numbers, so
+/// a plan for another machine can be made from its file.
 ///
-/// [`Speeds::here`] are those of this machine.
+/// [`Speeds::here`] returns those of this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Speeds {
-    /// Whose they are: processor, vector instructions, threads, version of this library.
+    /// Processor, vector instructions, threads and version of this library.
     pub host: String,
-    /// What a call of an op takes, however small, forward and backward.
+    /// Overhead of one op call, forward and backward.
     pub call: f64,
     /// Bytes that stay in the caches.
     pub cache: f64,
-    /// A byte read or written beyond the caches.
+    /// Time of a byte read or written beyond the caches.
     pub byte: f64,
-    /// How many times as fast large products are on all threads.
+    /// Speedup of large products on all threads.
     pub parallel: f64,
-    /// In f32.
+    /// Rates in f32.
     pub f32: Rates,
-    /// In f16.
+    /// Rates in f16.
     pub f16: Rates,
-    /// In bf16.
+    /// Rates in bf16.
     pub bf16: Rates,
 }
 
-/// How fast a machine is in one dtype.
+/// Speeds of a machine in one dtype.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rates {
@@ -45,36 +45,37 @@ pub struct Rates {
     pub product: Rate,
     /// Convolutions.
     pub convolution: Rate,
-    /// What does little with each element: relu, sums, copies.
+    /// Light elementwise work: relu, sums, copies.
     pub elementwise: Rate,
-    /// What does much with each element: tanh, gelu, softmax.
+    /// Heavy elementwise work: tanh, gelu, softmax.
     pub function: Rate,
-    /// Normalisations.
+    /// Normalizations.
     pub norm: Rate,
-    /// Pools.
+    /// Pooling.
     pub pool: Rate,
-    /// Scaled dot products, softmax and all; the scores count among their elements.
+    /// Scaled dot-product attention, including its softmax. The scores count as elements.
     pub attention: Rate,
-    /// A cast of an element from or to f32; 0 for f32.
+    /// Cast of an element from or to f32; 0 for f32.
     pub cast: f64,
 }
 
-/// What one kind of op takes.
+/// Time per unit of one kind of op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
-    /// A multiplication with its addition.
+    /// Time of one multiply-add.
     #[serde(default)]
     pub multiply_add: f64,
-    /// An element read or written.
+    /// Time of an element read or written.
     pub element: f64,
 }
 
 impl Speeds {
-    /// Whether every number can be computed with.
+    /// Checks that every number is usable.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number that is negative or not finite, and for a `parallel` below 1.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number that is negative or not finite, and for a `parallel`
+    /// below 1.
     pub fn check(&self) -> Result<()> {
         let host = printable(&self.host);
         let Speeds { host: _, call, cache, byte, parallel, f32, f16, bf16 } = self;
@@ -96,7 +97,7 @@ impl Speeds {
         }
     }
 
-    /// The rates of a dtype; f64 and what is no float goes as f32.
+    /// Returns the rates of a dtype. f64, integers and booleans count as f32.
     pub fn of(&self, dtype: DType) -> &Rates {
         match dtype {
             DType::F16 => &self.f16,
@@ -105,7 +106,7 @@ impl Speeds {
         }
     }
 
-    /// Nanoseconds that a cast of some elements takes.
+    /// Returns the nanoseconds of a cast of `elements` elements.
     pub fn cast(&self, from: DType, to: DType, elements: usize) -> f64 {
         if from == to || elements == 0 {
             return 0.0;
@@ -113,13 +114,13 @@ impl Speeds {
         self.call + elements as f64 * (self.of(from).cast + self.of(to).cast)
     }
 
-    /// Nanoseconds that the sum of two gradients of some elements takes.
+    /// Returns the nanoseconds of a sum of two gradients of `elements` elements.
     pub fn sum(&self, dtype: DType, elements: usize) -> f64 {
         // Two are read and one is written, in the backward pass only.
         0.5 * 3.0 * elements as f64 * self.of(dtype).elementwise.element
     }
 
-    /// Nanoseconds that one call of an op takes in a dtype, with its backward pass where a gradient is wanted.
+    /// Returns the nanoseconds of one call of an op in a dtype, including its backward pass where a gradient is wanted.
     pub fn op(&self, op: Op, sizes: &Sizes, dtype: DType) -> f64 {
         let Work { kind, multiply_adds, elements } = Work::of(op, sizes);
         let rates = self.of(dtype);
@@ -133,7 +134,7 @@ impl Speeds {
             Kind::Pool => rates.pool,
             Kind::Attention => rates.attention,
         };
-        // A product has a product of the same size for each gradient. The rates of other ops are those of forward and
+        // A product has one product of the same size per gradient. The rates of other ops cover the forward and
         // backward pass together.
         let gradients = sizes.needs.iter().take(2).filter(|needs| **needs).count();
         let passes = match kind {
@@ -150,10 +151,10 @@ impl Speeds {
     }
 }
 
-/// What kind of work an op is.
+/// Kind of work of an op.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// Nothing is moved.
+    /// No data is moved.
     View,
     Product,
     Convolution,
@@ -164,12 +165,12 @@ pub(super) enum Kind {
     Attention,
 }
 
-/// What there is to do in one op call.
+/// Amount of work in one op call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Work {
     pub kind: Kind,
     pub multiply_adds: f64,
-    /// Read and written ones.
+    /// Elements read and written.
     pub elements: f64,
 }
 
@@ -180,12 +181,12 @@ impl Work {
         let output = count(&sizes.output);
         let elements = sizes.inputs.iter().map(|shape| count(shape)).sum::<f64>() + output;
         let axis = |shape: &[usize], back: usize| shape.len().checked_sub(back).map_or(1.0, |i| shape[i] as f64);
-        // Traces have no op that this library cannot run.
+        // Traces only contain ops that this library can run.
         let (kind, multiply_adds) = match op.family().unwrap_or(Family::Elementwise) {
             Family::View => (Kind::View, 0.0),
             Family::Product => (Kind::Product, output * axis(input(0), 1)),
             Family::SummedProduct => (Kind::Product, count(input(0)) * axis(input(1), 1)),
-            // Of [m, k] and [k, n] this is m k n; an einsum may have more or less.
+            // For [m, k] and [k, n] this is m k n; an einsum may have more or less.
             Family::Contraction => (Kind::Product, (count(input(0)) * count(input(1)) * output).sqrt()),
             Family::Bilinear => {
                 (Kind::Product, count(input(0)) * count(input(2)).max(1.0) / axis(input(0), 1).max(1.0))
@@ -245,12 +246,12 @@ mod tests {
         assert_eq!(of(Op::Einsum, &[&[3, 5], &[5, 7]], &[3, 7]), 105.0);
         assert_eq!(of(Op::Addmm, &[&[3, 5], &[5, 7], &[7]], &[3, 7]), 105.0);
         assert_eq!(of(Op::MultiDot, &[&[3, 5], &[5, 7], &[7, 2]], &[3, 2]), 105.0 + 70.0);
-        // Every output of a convolution takes one of each weight of its channel; of a transposed one, every input.
+        // Each output of a convolution uses each weight of its channel once; in a transposed one, each input does.
         assert_eq!(of(Op::Conv2d, &[&[1, 4, 6, 6], &[8, 4, 3, 3], &[8]], &[1, 8, 4, 4]), 8.0 * 16.0 * 36.0);
         assert_eq!(of(Op::ConvTranspose2d, &[&[1, 8, 4, 4], &[8, 4, 3, 3]], &[1, 4, 6, 6]), 8.0 * 16.0 * 36.0);
         let lstm = [&[2, 7, 3][..], &[16, 3], &[16, 4], &[2, 4], &[2, 4]];
         assert_eq!(of(Op::LstmCell, &lstm, &[2, 7, 4]), 14.0 * 16.0 * (3.0 + 4.0));
-        // Scores and what they weigh: [6, 10] by [10, 9], then [6, 9] by [9, 10].
+        // Scores and weighted values: [6, 10] by [10, 9], then [6, 9] by [9, 10].
         let attention = [&[2, 6, 10][..], &[2, 9, 10], &[2, 9, 10]];
         assert_eq!(of(Op::ScaledDotProductAttention, &attention, &[2, 6, 10]), 2.0 * 2.0 * 6.0 * 9.0 * 10.0);
         assert_eq!(of(Op::Relu, &[&[3, 5]], &[3, 5]), 0.0);
@@ -261,7 +262,7 @@ mod tests {
             assert_eq!(Work::of(function, &sizes(&[&[3]], &[3])).kind, Kind::Function, "{function}");
         }
         assert_eq!(Work::of(Op::AdaptiveAvgPool2d, &sizes(&[&[1, 2, 4, 4]], &[1, 2, 2, 2])).kind, Kind::Pool);
-        // Shapes that no kernel would take are no reason to panic.
+        // Shapes that no kernel accepts must not panic.
         for op in Op::ALL {
             assert!(of(*op, &[], &[]) >= 0.0 && of(*op, &[&[], &[]], &[0]) >= 0.0, "{op}");
         }

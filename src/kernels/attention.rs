@@ -1,7 +1,8 @@
-//! Scaled dot product attention, a block of queries at a time, so that the scores of all queries are never in memory together.
+//! Scaled dot-product attention, one block of queries at a time, so that the full score matrix is never in memory.
 //!
-//! The results are rounded once: the weights are multiplied with widened values. In the backward pass every product reads
-//! numbers of the attention's type, as gradients of layers do: the weights, and the scaled gradients of scores, are rounded for it.
+//! The results are rounded once: the weights are multiplied with widened values. In the backward pass every product
+//! reads numbers of the attention's type, as for gradients of layers: the weights and the scaled gradients of the
+//! scores are rounded for it.
 
 use super::{
     float::{Float, Real},
@@ -12,60 +13,60 @@ use super::{
     threads::{self, Shared},
 };
 
-/// Queries whose scores are computed together.
+/// Number of queries whose scores are computed together.
 const QUERIES: usize = 64;
 
-/// Which keys the queries of a batch attend to.
+/// Keys to which the queries of a batch attend.
 pub(crate) enum Mask<'a, R> {
     All,
-    /// True for a key that is attended to.
+    /// `true` for a key that is attended to.
     Keys(BroadcastMatrix<'a, bool>),
     /// Numbers added to the scores.
     Added(BroadcastMatrix<'a, R>),
 }
 
-/// Matrices that are broadcast to `queries x keys` each.
+/// Matrices broadcast to `queries x keys`.
 pub(crate) struct BroadcastMatrix<'a, T> {
     pub data: &'a [T],
-    /// Where the matrix of each item begins.
+    /// Start of the matrix of each item.
     pub starts: Vec<usize>,
-    /// The strides of rows and of columns; 0 where the matrix is broadcast.
+    /// Strides of rows and columns; 0 where the matrix is broadcast.
     pub steps: [usize; 2],
 }
 
 /// A batch of independent attentions: `softmax(q · kᵀ * scale + mask) · v`.
 pub(crate) struct Attention<'a, T: Float> {
-    /// Queries, keys, and the lengths of a key and of a value.
+    /// Numbers of queries and keys, and lengths of a key and a value.
     pub lengths: [usize; 4],
     /// Matrices `l x d`, `s x d` and `s x e`.
     pub q: &'a [T],
     pub k: &'a [T],
     pub v: &'a [T],
-    /// Which matrix of q, k and v belongs to each item.
+    /// Matrices of q, k and v that belong to each item.
     pub places: Vec<[usize; 3]>,
     pub mask: Mask<'a, T::Wide>,
-    /// Query i attends only to the keys 0 to i.
+    /// `true` when query i attends only to keys 0 to i.
     pub causal: bool,
     pub scale: f64,
 }
 
-/// The gradients of each item, not yet summed where items share a matrix, and not yet rounded.
+/// Gradients of each item, not yet summed over items that share a matrix, and not yet rounded.
 pub(crate) struct Gradients<R: Item> {
     pub q: Pooled<R>,
     pub k: Pooled<R>,
     pub v: Pooled<R>,
-    /// Of the scores, which is that of an added mask; empty unless asked for.
+    /// Gradient of the scores, which is that of an added mask; empty unless requested.
     pub scores: Pooled<R>,
 }
 
 impl<T: Gemm<Wide: Gemm>> Attention<'_, T> {
-    /// Multiply-adds of one item.
+    /// Returns the multiply-adds of one item.
     fn work(&self) -> usize {
         let [l, s, d, e] = self.lengths;
         l * s * (d + e + 16)
     }
 
-    /// All results, `l x e` each.
+    /// Computes all results, `l x e` each.
     pub fn forward(&self) -> Pooled<T> {
         let [l, s, _, e] = self.lengths;
         let items = self.places.len();
@@ -92,7 +93,7 @@ impl<T: Gemm<Wide: Gemm>> Attention<'_, T> {
         out
     }
 
-    /// The gradients, given that of the results.
+    /// Computes the gradients from that of the results.
     pub fn backward(&self, grad: &[T], of_scores: bool) -> Gradients<T::Wide> {
         let [l, s, d, e] = self.lengths;
         let items = self.places.len();
@@ -130,7 +131,7 @@ impl<T: Gemm<Wide: Gemm>> Attention<'_, T> {
                             let to = scores.part((item * l + start + row) * s, keys);
                             to.copy_from_slice(&dscores[row * keys..(row + 1) * keys]);
                         }
-                        // Before rounding, which f16 may not have the range for.
+                        // Before rounding, which may exceed the range of f16.
                         scaled(dscores, scale);
                         let dscores = T::narrowed(dscores, &mut narrow);
                         let dq = q.part((item * l + start) * d, rows * d);
@@ -148,15 +149,15 @@ impl<T: Gemm<Wide: Gemm>> Attention<'_, T> {
         all
     }
 
-    /// The queries, keys and values of an item.
+    /// Returns the queries, keys and values of an item.
     fn operands(&self, item: usize) -> [&[T]; 3] {
         let [l, s, d, e] = self.lengths;
         let [q, k, v] = self.places[item];
         [&self.q[q * l * d..(q + 1) * l * d], &self.k[k * s * d..(k + 1) * s * d], &self.v[v * s * e..(v + 1) * s * e]]
     }
 
-    /// The softmax weights of a block of queries from `start` on. Returns the number of queries, and of the first keys, to which
-    /// alone these queries attend.
+    /// Computes the softmax weights of a block of queries from `start`. Returns the number of queries, and the number
+    /// of leading keys to which these queries attend.
     fn weights(&self, item: usize, start: usize, scores: &mut [T::Wide]) -> (usize, usize) {
         let [l, s, d, _] = self.lengths;
         let [q, k, _] = self.operands(item);
@@ -199,7 +200,7 @@ impl<T: Copy> BroadcastMatrix<'_, T> {
     }
 }
 
-/// A matrix to which products are added, double-buffered. Rows without a product yet are zeros in both buffers.
+/// A matrix that accumulates products, double-buffered. Rows without a product so far are zeros in both buffers.
 struct Sums<R: Item> {
     now: Pooled<R>,
     next: Pooled<R>,
@@ -211,7 +212,7 @@ impl<R: Real> Sums<R> {
         self.next.fill(R::of(0.0));
     }
 
-    /// Adds `aᵀ · b` to the first rows, at least as many as the last time.
+    /// Adds `aᵀ · b` to the first rows, at least as many as in the previous call.
     fn add<T: Gemm<Wide = R>>(&mut self, mkn: (usize, usize, usize), a: &[T], b: &[T]) {
         let len = mkn.0 * mkn.2;
         unrounded(Layout::TN, mkn, (a, b), Added::ToEach(&self.now[..len]), &mut self.next[..len]);
@@ -219,11 +220,11 @@ impl<R: Real> Sums<R> {
     }
 }
 
-/// The softmax of rows of scores, in place.
+/// Softmax of rows of scores, in place.
 struct Weights<'a, R> {
     scores: &'a mut [R],
     keys: usize,
-    /// How many keys the first row attends to. With `causal`, each further row attends to one more.
+    /// Number of keys the first row attends to. With `causal`, each further row attends to one more.
     first: usize,
     causal: bool,
 }
@@ -247,7 +248,7 @@ impl<R: Real> Body for Weights<'_, R> {
     }
 }
 
-/// The backward pass of softmax: rows of gradients of the weights become those of the scores, in place.
+/// Backward pass of softmax, in place: turns rows of gradients of the weights into those of the scores.
 struct SoftmaxBackward<'a, R> {
     weights: &'a [R],
     grad: &'a mut [R],

@@ -1,5 +1,5 @@
-//! What benches and tests see of the kernels, as `precast::__bench`. It is hidden and no part of the interface: anything in it may
-//! change or go in any release.
+//! Access to the kernels for benches and tests, as `precast::__bench`. It is hidden and not part of the public
+//! interface: anything in it may change or be removed in any release.
 
 use std::sync::atomic::Ordering;
 
@@ -11,12 +11,12 @@ use super::{
     limits, threads,
 };
 
-/// The name of the vectors that kernels use here.
+/// Returns the name of the vector instructions used by the kernels.
 pub fn vectors() -> &'static str {
     limits::vectors()
 }
 
-/// How often this process has shared work among threads.
+/// Returns how often this process has split work among threads.
 pub fn shared() -> usize {
     threads::SHARED.load(Ordering::Relaxed)
 }
@@ -35,8 +35,8 @@ casts! {
     bf16_to_f32: bf16 => f32;
 }
 
-/// A convolution's batch, groups, channels of input and output, and of each of three axes: length, kernel, stride, dilation,
-/// padding on both sides.
+/// Batch, groups, and channels of input and output of a convolution, and for each of three axes: length, kernel,
+/// stride, dilation, padding on both sides.
 #[derive(Debug)]
 pub struct Convolution {
     pub sizes: [usize; 4],
@@ -54,12 +54,12 @@ impl Convolution {
         Geometry { batch, groups, in_channels, out_channels, input, output, kernel, stride, dilation, before }
     }
 
-    /// Elements of input, weight and output.
+    /// Returns the numbers of elements of input, weight and output.
     pub fn elements(&self) -> [usize; 3] {
         self.geometry().sizes()
     }
 
-    /// Floating-point operations.
+    /// Returns the number of floating-point operations.
     pub fn flops(&self) -> usize {
         2 * self.geometry().work()
     }
@@ -67,7 +67,7 @@ impl Convolution {
 
 macro_rules! convolutions {
     ($($name:ident: $t:ty;)*) => { $(
-        /// The convolution (0), or its gradient with respect to the input (1) or the weight (2).
+        /// Computes the convolution (0), or its gradient with respect to the input (1) or the weight (2).
         pub fn $name(
             which: usize,
             c: &Convolution,

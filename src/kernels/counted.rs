@@ -1,4 +1,4 @@
-//! Conversions between f32, f16 and bf16 as they lie in files, little-endian, with a count of what rounding loses.
+//! Conversions between f32, f16 and bf16 in files, little-endian, with counts of the numbers affected by rounding.
 
 use half::{bf16, f16};
 
@@ -9,23 +9,23 @@ use super::{
 };
 use crate::dtype::DType;
 
-/// What became of numbers that were rounded.
+/// Effects of rounding on a set of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Rounded {
-    /// The largest size of a number before; NaN is ignored.
+    /// Largest magnitude before rounding; NaN is ignored.
     pub largest: f32,
     /// Finite numbers that became infinite.
     pub to_infinity: u64,
-    /// Numbers other than 0 that became 0.
+    /// Nonzero numbers that became 0.
     pub to_zero: u64,
     /// Numbers that lost digits because they became subnormal.
     pub to_subnormal: u64,
-    /// The largest error relative to the number itself, of numbers that were finite and stayed so.
+    /// Largest relative error of the numbers that were finite and remained so.
     pub relative_error: f32,
 }
 
 impl Rounded {
-    /// Both together.
+    /// Combines both.
     pub fn and(self, other: Rounded) -> Rounded {
         Rounded {
             largest: self.largest.max(other.largest),
@@ -37,21 +37,21 @@ impl Rounded {
     }
 }
 
-/// Numbers that are converted at a time: all their forms fit into the first-level cache.
+/// Number of elements converted at a time: all their forms fit into the first-level cache.
 const BLOCK: usize = 1024;
-/// Numbers of a part, which one thread converts.
+/// Number of elements of a part, which one thread converts.
 const PART: usize = 64 * BLOCK;
-/// Partial counts. Fixed, so that nothing depends on the width of vectors.
+/// Number of partial counts. Fixed, so that nothing depends on the width of vectors.
 const LANES: usize = 16;
 
-/// A part of the work, and its answer.
+/// Part of the work, and its result.
 struct Part<'a> {
     from: &'a [u8],
     to: &'a mut [u8],
     rounded: Rounded,
 }
 
-/// Converts numbers of one castable dtype to another, or copies them where both are the same. The slices hold equally
+/// Converts numbers from one castable dtype to another, or copies them if both are the same. The slices hold equally
 /// many.
 pub(crate) fn convert_counted(from: DType, to: DType, bytes: &[u8], out: &mut [u8]) -> Rounded {
     assert!(from.is_castable() && to.is_castable(), "{from} to {to}");
@@ -71,9 +71,9 @@ pub(crate) fn convert_counted(from: DType, to: DType, bytes: &[u8], out: &mut [u
     parts.iter().fold(Rounded::default(), |all, part| all.and(part.rounded))
 }
 
-/// A number as it lies in a file.
+/// Number in the format of a file.
 trait Stored: Convert<f32> + Copy + Default {
-    /// The smallest number with all digits.
+    /// Smallest number with full precision.
     const LEAST_NORMAL: f32;
     fn read(bytes: &[u8], to: &mut [Self]);
     fn write(from: &[Self], bytes: &mut [u8]);
@@ -117,14 +117,14 @@ where
     f32: Convert<B>,
 {
     if same {
-        // A conversion would make a signalling NaN quiet.
+        // A conversion would make a signaling NaN quiet.
         out.copy_from_slice(bytes);
     }
     let (mut from, mut to) = ([A::default(); BLOCK], [B::default(); BLOCK]);
     let (mut wide, mut back) = ([0f32; BLOCK], [0f32; BLOCK]);
     let mut rounded = Rounded::default();
     for (bytes, out) in bytes.chunks(BLOCK * size_of::<A>()).zip(out.chunks_mut(BLOCK * size_of::<B>())) {
-        // Zeros behind a short block count nowhere.
+        // Zeros after a short block affect no count.
         let len = bytes.len() / size_of::<A>();
         from[len..].fill(A::default());
         A::read(bytes, &mut from);
@@ -139,7 +139,7 @@ where
     rounded
 }
 
-/// Compares numbers with what they were rounded to.
+/// Comparison of numbers with their rounded values.
 struct Count<'a> {
     wide: &'a [f32; BLOCK],
     back: &'a [f32; BLOCK],
@@ -189,10 +189,10 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "so many numbers take Miri minutes")]
     fn each_loss_is_counted_by_its_definition() {
-        // 65520 is the tie to infinity; 2^-24 is the least f16, and half of it is a tie to 0.
+        // 65520 is the tie to infinity; 2^-24 is the smallest f16, and half of it is a tie to 0.
         let least = 2f32.powi(-24);
         let lost = [65519.0, -65520.0, 1e9, f32::INFINITY, f32::NAN, 0.0, -0.0, least, least / 2.0, 1.6 * least, 1.0];
-        // Behind more than one part, so that several threads count.
+        // After more than one part, so that several threads count.
         let mut numbers = vec![0.5; PART + 5];
         numbers.extend(lost);
         let mut out = vec![0; 2 * numbers.len()];

@@ -1,4 +1,4 @@
-//! The floating-point types, their slices, and the types in which kernels compute with them.
+//! Floating-point types, their slices, and the types in which kernels compute.
 
 use half::{bf16, f16};
 
@@ -11,42 +11,42 @@ use crate::dtype::Element;
 
 /// A floating-point element, and the type in which the kernels compute with it.
 pub(crate) trait Float: Element + Item {
-    /// f64 for f64, f32 for everything narrower.
+    /// Type of the arithmetic: f64 for f64, f32 for everything narrower.
     type Wide: Real;
-    /// Exact.
+    /// Widens exactly.
     fn widen(self) -> Self::Wide;
-    /// One rounding, to nearest even; overflow to infinity; NaN stays NaN.
+    /// Rounds once, to nearest even. Overflows to infinity; NaN stays NaN.
     fn narrow(wide: Self::Wide) -> Self;
-    /// [`widen`](Float::widen) of each element; free where nothing is to be widened.
+    /// [Widens](Float::widen) each element; free if nothing needs widening.
     fn widen_slice(x: &[Self]) -> Elements<'_, Self::Wide>;
-    /// [`narrow`](Float::narrow) of each element; free where nothing is to be rounded.
+    /// [Narrows](Float::narrow) each element; free if nothing needs rounding.
     fn narrow_vec(wide: Pooled<Self::Wide>) -> Pooled<Self>;
-    /// [`widen`](Float::widen) of each element, to a slice of the same length.
+    /// [Widens](Float::widen) each element into a slice of the same length.
     fn widen_into(x: &[Self], wide: &mut [Self::Wide]);
-    /// [`narrow`](Float::narrow) of each element, to a slice of the same length.
+    /// [Narrows](Float::narrow) each element into a slice of the same length.
     fn narrow_into(wide: &[Self::Wide], narrow: &mut [Self]);
-    /// [`widen`](Float::widen) of each element: the slice itself where nothing is to be widened, else written to `space`,
+    /// [Widens](Float::widen) each element: returns the slice itself if nothing needs widening, else writes to `space`,
     /// which has room for as many.
     fn widened<'a>(x: &'a [Self], space: &'a mut [Self::Wide]) -> &'a [Self::Wide];
-    /// [`narrow`](Float::narrow) of each element, in the same way.
+    /// [Narrows](Float::narrow) each element, in the same way.
     fn narrowed<'a>(wide: &'a [Self::Wide], space: &'a mut [Self]) -> &'a [Self];
 }
 
-/// A type in which kernels compute: f32 or f64.
+/// Type in which kernels compute: f32 or f64.
 pub(crate) trait Real: num_traits::Float + Float<Wide = Self> + std::iter::Sum + std::ops::AddAssign {
-    /// The nearest value.
+    /// Returns the nearest value.
     fn of(value: f64) -> Self;
-    /// The same value in f64.
+    /// Returns the same value in f64.
     fn as_f64(self) -> f64;
-    /// The function of this type.
+    /// Applies the function of this type.
     fn apply(self, f32: impl Fn(f32) -> f32, f64: impl Fn(f64) -> f64) -> Self;
-    /// `1 - erf(x)`, accurate for large x.
+    /// Computes `1 - erf(x)`, accurate for large x.
     fn erfc(self) -> Self;
-    /// The nearest integer; the even one of two equally near.
+    /// Rounds to the nearest integer, ties to even.
     fn round_even(self) -> Self;
 }
 
-/// A float that is computed with in vectors of f32.
+/// A float that is computed in vectors of f32.
 pub(crate) trait VectorFloat: Float<Wide = f32> + Lanes {}
 impl<T: Float<Wide = f32> + Lanes> VectorFloat for T {}
 

@@ -1,4 +1,4 @@
-//! The peak rates of this machine: what kernels are measured against.
+//! Peak rates of this machine, for comparison with those of the kernels.
 
 use std::{hint::black_box, sync::OnceLock, time::Instant};
 
@@ -7,16 +7,16 @@ use super::{
     simd::{self, Kernel, PairKernel, Pairs, Simd},
 };
 
-/// Independent chains of fused multiply-adds: more than their latency in cycles times two units.
+/// Number of independent chains of fused multiply-adds: more than their latency in cycles times two units.
 const CHAINS: usize = 16;
 
-/// A loop of fused multiply-adds in registers.
+/// Loop of fused multiply-adds in registers.
 struct MultiplyAdd {
     rounds: usize,
 }
 
 impl Kernel for MultiplyAdd {
-    /// Floating-point operations done.
+    /// Number of floating-point operations performed.
     type Output = f64;
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> f64 {
@@ -25,7 +25,7 @@ impl Kernel for MultiplyAdd {
 }
 
 impl PairKernel for MultiplyAdd {
-    /// Floating-point operations done.
+    /// Number of floating-point operations performed.
     type Output = f64;
     #[inline(always)]
     fn run<S: Simd, P: Pairs<S>>(self, simd: S, pairs: P) -> f64 {
@@ -57,20 +57,20 @@ impl MultiplyAdd {
     }
 }
 
-/// Operations a second.
+/// Returns the operations per second.
 fn rate(run: impl FnOnce() -> Option<f64>) -> Option<f64> {
     let start = Instant::now();
     Some(run()? / start.elapsed().as_secs_f64())
 }
 
-/// Whether pairs of bf16 are multiplied faster here than f32: measured once, in a fifth of a millisecond, for some machines are
-/// said to have a slow instruction.
+/// Returns whether this machine multiplies pairs of bf16 faster than f32. Measured once, in a fifth of a millisecond,
+/// because the instruction is said to be slow on some machines.
 pub(crate) fn pairs_pay() -> bool {
     static PAY: OnceLock<bool> = OnceLock::new();
     *PAY.get_or_init(|| pairs_speedup().is_some_and(|speedup| speedup > 1.1))
 }
 
-/// How many times as fast pairs are as f32; `None` where the machine multiplies no pairs.
+/// Returns the speedup of pairs over f32; `None` if the machine multiplies no pairs.
 fn pairs_speedup() -> Option<f64> {
     const ROUNDS: usize = 1000;
     let (mut best, mut best_pairs) = (0f64, 0f64);
@@ -81,17 +81,17 @@ fn pairs_speedup() -> Option<f64> {
     Some(best_pairs / best)
 }
 
-/// The peak of operations a second of one thread on pairs of bf16; `None` where the machine multiplies no pairs.
+/// Returns the peak operations per second of one thread on pairs of bf16; `None` if the machine multiplies no pairs.
 pub(crate) fn pair_multiply_adds() -> Option<f64> {
     (0..20).filter_map(|_| rate(|| simd::run_pairs(MultiplyAdd { rounds: 1_000_000 }).ok())).reduce(f64::max)
 }
 
-/// The peak of f32 operations a second of one thread; `None` where there are no vectors.
+/// Returns the peak f32 operations per second of one thread; `None` if there are no vectors.
 pub(crate) fn multiply_adds() -> Option<f64> {
     (0..20).filter_map(|_| rate(|| simd::run(MultiplyAdd { rounds: 1_000_000 }).ok())).reduce(f64::max)
 }
 
-/// The name of the vectors that kernels use here.
+/// Returns the name of the vector instructions used by the kernels.
 pub(crate) fn vectors() -> &'static str {
     match simd::widest() {
         simd::Width::One => "no vectors",
@@ -102,19 +102,20 @@ pub(crate) fn vectors() -> &'static str {
     }
 }
 
-/// Whether kernels use vectors at all.
+/// Returns whether kernels use vectors at all.
 pub(crate) fn has_vectors() -> bool {
     simd::widest() != simd::Width::One
 }
 
-/// Bytes a second that one thread copies between slices of `bytes`, counting reads and writes; measured for some seconds.
+/// Returns the bytes per second that one thread copies between slices of `bytes`, counting reads and writes, measured
+/// for `seconds`.
 pub(crate) fn copied(bytes: usize, seconds: f64) -> f64 {
     let from = vec![1u8; bytes];
     let mut to = vec![0u8; bytes];
     best(seconds, || black_box(&mut to).copy_from_slice(black_box(&from)), 2 * bytes)
 }
 
-/// Sums a slice in order to read it.
+/// Kernel that reads a slice by summing it.
 struct Read<'a>(&'a [f32]);
 
 impl Kernel for Read<'_> {
@@ -142,14 +143,14 @@ impl Kernel for Read<'_> {
     }
 }
 
-/// Bytes a second that one thread reads of a slice of `bytes`.
+/// Returns the bytes per second that one thread reads from a slice of `bytes`.
 pub(crate) fn read(bytes: usize) -> f64 {
     let from = vec![1f32; bytes / 4];
     let plain = || _ = black_box(from.iter().sum::<f32>());
     best(0.25, || simd::run(Read(black_box(&from))).unwrap_or_else(|_| plain()), bytes)
 }
 
-/// The best rate of `work` units a call within some seconds.
+/// Returns the best rate, at `work` units per call, within `seconds`.
 pub(crate) fn best(seconds: f64, mut f: impl FnMut(), work: usize) -> f64 {
     let begin = Instant::now();
     let mut least = f64::INFINITY;

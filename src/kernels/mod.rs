@@ -1,7 +1,7 @@
 //! Numeric kernels: slices in, slices out.
 //!
-//! The contract of every kernel: 16-bit storage is widened to f32 (f64 stays f64), arithmetic and accumulation are done
-//! there, and the result is rounded **once** on the way out. Kernels know no tensor, no policy and no op name.
+//! Contract of every kernel: 16-bit storage is widened to f32 (f64 stays f64), arithmetic and accumulation happen in
+//! the wide type, and the result is rounded **once** on the way out. Kernels know no tensors, policies or op names.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "pairs of bf16 are for x86-64 so far"))]
 
 pub(crate) mod attention;

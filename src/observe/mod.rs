@@ -1,7 +1,7 @@
-//! Listeners: what a thread runs, heard op by op.
+//! Listeners, which observe the ops that a thread runs.
 //!
-//! [`listen`] lets a [`Listener`] of your own hear; [`watch`] and [`collect_op_stats`] are two that are ready. Nothing is recorded
-//! where nobody listens.
+//! [`listen`] runs your own [`Listener`]; [`watch`] and [`collect_op_stats`] are ready-made. Without a listener nothing
+//! is recorded.
 
 mod non_finite;
 mod stats;
@@ -18,7 +18,7 @@ use crate::{
     tensor::{Activation, context},
 };
 
-/// One op call, or one cast that was really done.
+/// One op call, or one cast that was performed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// Identity of the cell slot it ran in; see [`Trace`](crate::cell::Trace) for paths.
@@ -29,61 +29,61 @@ pub struct Event {
     pub inputs: Vec<DType>,
     /// Dtype of the kernel's result, before it is cast back.
     pub output: DType,
-    /// Whether it ran in a backward pass.
+    /// `true` when it ran in a backward pass.
     pub backward: bool,
-    /// Whether a region that code entered decided on its precision, and not the slot of a cell.
+    /// `true` when a region entered by code decided its precision, rather than the slot of a cell.
     pub in_code: bool,
-    /// Shapes of inputs and result, and what the tape keeps.
+    /// Shapes of the inputs and the result, and the activations kept by the tape.
     pub sizes: Sizes,
 }
 
-/// The sizes of one op call.
+/// Sizes of one op call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Shapes of the inputs.
     pub inputs: Vec<Vec<usize>>,
     /// Shape of the result.
     pub output: Vec<usize>,
-    /// Which inputs will be sent a gradient.
+    /// `true` for each input that will receive a gradient.
     pub needs: Vec<bool>,
-    /// What the tape keeps of it for the backward pass, parameters left out.
+    /// Activations that the tape keeps for the backward pass, excluding parameters.
     pub(crate) kept: Vec<Activation>,
 }
 
-/// One call of a cell: how many elements that a cast would touch went in and came out.
+/// One call of a cell, with the number of castable elements in its inputs and outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellSizes {
     pub slot: usize,
     pub kind: &'static str,
-    /// Whether it has parameters, or cells inside it have.
+    /// `true` when it has parameters, or cells inside it have.
     pub has_params: bool,
     pub inputs: usize,
     pub outputs: usize,
 }
 
-/// A forward pass that reads the leaf of this number, in the cell of this slot.
+/// A forward pass that reads the leaf with this number, in the cell of this slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     pub slot: Option<usize>,
     pub leaf: u64,
 }
 
-/// What a watch has seen.
+/// Record of a watch.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub events: Vec<Event>,
-    /// In the order in which they ended.
+    /// Cell calls, in the order in which they ended.
     pub cell_calls: Vec<CellSizes>,
     pub reads: Vec<Read>,
 }
 
-/// Runs `f` and returns, beside its result, every event of this thread in order. An outer watch sees them too.
+/// Runs `f` and returns its result along with every event of this thread in order. An outer watch sees them too.
 pub fn watch<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>) {
     let (result, seen) = watch_all(f);
     (result, seen.events)
 }
 
-/// As [`watch`], with the calls of cells and what they read.
+/// Runs `f` as [`watch`] does, and also returns the calls of cells and the leaves they read.
 pub(crate) fn watch_all<R>(f: impl FnOnce() -> R) -> (R, Seen) {
     let watch = Rc::new(Watch::default());
     let result = heard_by(watch.clone(), f);
@@ -94,7 +94,7 @@ pub(crate) fn watch_all<R>(f: impl FnOnce() -> R) -> (R, Seen) {
 struct Watch(RefCell<Seen>);
 
 impl Watch {
-    /// Notes a cast that is really done.
+    /// Records a cast that is performed.
     fn note_cast(&self, from: &Tensor, to: DType) {
         let (slot, backward, in_code) = (context::slot(), context::in_backward(), context::in_code());
         let shape = from.shape().to_vec();

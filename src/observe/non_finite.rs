@@ -1,23 +1,23 @@
-//! Where the first number appears that is not finite.
+//! Search for the first number that is not finite.
 
 use std::{cell::Cell as Place, rc::Rc};
 
 use super::{CastCall, CastRole, GradientCall, Hears, OpCall, heard_by};
 use crate::{DType, Op, Tensor};
 
-/// The op in which a number appeared that is not finite.
+/// The op that produced a number that is not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub slot: Option<usize>,
     pub op: Op,
     pub backward: bool,
     pub came_in: bool,
-    /// Of a cast: what is cast, and to which dtype.
+    /// Role of the tensor and target dtype, for a cast.
     pub cast: Option<(CastRole, DType)>,
 }
 
-/// Runs `f` and returns, beside its result, where the first number appeared that is not finite. Each op's inputs and
-/// outputs are read for it.
+/// Runs `f` and returns its result along with the first op that produced a number that is not finite. Reads the inputs
+/// and outputs of each op.
 pub(crate) fn seek<R>(f: impl FnOnce() -> R) -> (R, Option<Found>) {
     let seek = Rc::new(Seek::default());
     let result = heard_by(seek.clone(), f);

@@ -1,4 +1,4 @@
-//! How often each op ran in which dtype.
+//! Counts of op calls by dtype.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use super::{Event, watch};
 use crate::{DType, Op, error::Result, table::table};
 
-/// The calls of one op, by the dtype it ran in.
+/// Calls of one op, by dtype.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
-    /// In f16.
+    /// Calls in f16.
     pub f16: usize,
-    /// In bf16.
+    /// Calls in bf16.
     pub bf16: usize,
-    /// In f32.
+    /// Calls in f32.
     pub f32: usize,
-    /// In f64, or on integers and booleans only.
+    /// Calls in f64, or on integers and booleans only.
     pub other: usize,
 }
 
 impl Calls {
-    /// In any dtype.
+    /// Returns the number of calls in all dtypes.
     pub fn total(&self) -> usize {
         self.f16 + self.bf16 + self.f32 + self.other
     }
@@ -36,10 +36,10 @@ impl Calls {
     }
 }
 
-/// The calls of every op that ran, by dtype; shown as a table. As Paddle's `collect_operator_stats`.
+/// Calls of every op that ran, by dtype, displayed as a table. As Paddle's `collect_operator_stats`.
 ///
-/// An op counts for the dtype of its first floating input, as its kernel got it; a cast that was really done counts for the
-/// dtype it gave.
+/// An op counts for the dtype of its first floating input as the kernel received it. A cast that was performed counts
+/// for the dtype it produced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OpStats {
@@ -47,19 +47,19 @@ pub struct OpStats {
 }
 
 impl OpStats {
-    /// The calls of one op; none when it did not run.
+    /// Returns the calls of one op; all zero if it did not run.
     pub fn calls(&self, op: Op) -> Calls {
         self.by_op.get(&op).copied().unwrap_or_default()
     }
 
-    /// Every op that ran, in the order of the catalogue.
+    /// Iterates over every op that ran, in catalogue order.
     pub fn iter(&self) -> impl Iterator<Item = (Op, Calls)> {
         self.by_op.iter().map(|(op, calls)| (*op, *calls))
     }
 }
 
 impl<'a> FromIterator<&'a Event> for OpStats {
-    /// Counts whatever events it is given.
+    /// Counts all given events.
     fn from_iter<I: IntoIterator<Item = &'a Event>>(events: I) -> Self {
         let mut stats = OpStats::default();
         for event in events {
@@ -85,11 +85,11 @@ impl fmt::Display for OpStats {
     }
 }
 
-/// Runs `f` and counts the ops that it calls on this thread, by dtype. Backward passes inside are left out, as Paddle leaves
-/// them out. Of a backward pass [`watch`] tells the casts and those ops that gradients are made of, and its events can be
-/// counted: `events.iter().collect::<OpStats>()`.
+/// Runs `f` and counts the ops that it calls on this thread, by dtype. As in Paddle, backward passes inside `f` are
+/// left out. [`watch`] also returns the casts and gradient ops of a backward pass, whose events can be counted:
+/// `events.iter().collect::<OpStats>()`.
 ///
-/// However `f` ends, nothing is counted any more afterwards.
+/// Counting ends with `f`, however it ends.
 ///
 /// # Errors
 /// Those of `f`.

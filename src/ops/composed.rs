@@ -1,4 +1,4 @@
-//! Ops made of other ops, with one rounding all the same.
+//! Ops composed of other ops, with a single rounding.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::{
     tensor::{Forward, Written, with_recording},
 };
 
-/// Runs an op whose formula is written with other ops: they run on the widened inputs in f32 (f64 for f64), and only
-/// their result is rounded to the dtype of the inputs. Observers see one op.
+/// Runs an op whose formula is composed of other ops. They run on the widened inputs in f32 (f64 for f64), and only
+/// their result is rounded to the dtype of the inputs. Listeners see one op.
 ///
-/// `plan` checks the inputs and returns the formula. Only the inputs are saved. The backward pass runs the formula again, on
-/// a tape of its own, and rounds the gradients it gives in f32 once.
+/// `plan` checks the inputs and returns the formula. Only the inputs are saved. The backward pass runs the formula
+/// again, on its own tape, and rounds the f32 gradients once.
 pub(in crate::ops) fn composed<F>(call: Call<'_>, plan: impl FnOnce(&[Tensor]) -> Result<F>) -> Result<Tensor>
 where
     F: Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
@@ -23,7 +23,7 @@ where
     dispatch(call, |inputs| {
         let dtype = floating(inputs)?;
         let formula = plan(inputs)?;
-        // An input may be a widening that nobody has read yet. It is done here, so that observers see its cast.
+        // An input may be an unread widening. It is computed here, so that listeners see its cast.
         inputs.iter().for_each(|x| _ = x.array());
         let value = inside(false, || Ok(formula(&widened(inputs))?.cast(dtype).array().clone()))?;
         let formula = Arc::new(formula);
@@ -34,7 +34,7 @@ where
             inside(true, || {
                 let y = formula(&leaves)?;
                 let grads = y.backward_from(&back.grad.cast(y.dtype()))?;
-                // An input that the formula does not read has the gradient 0: it has none here.
+                // The formula does not read this input: its gradient is 0, represented by `None`.
                 Ok(leaves.iter().map(|x| grads.of(x).map(|grad| grad.cast(dtype))).collect())
             })
         });
@@ -42,7 +42,7 @@ where
     })
 }
 
-/// The dtype that all floating inputs have.
+/// Returns the dtype common to all floating inputs.
 pub(in crate::ops) fn floating(inputs: &[Tensor]) -> Result<DType> {
     let mut floats = inputs.iter().map(Tensor::dtype).filter(|dtype| dtype.is_float());
     match floats.next() {
@@ -58,7 +58,7 @@ fn widened(inputs: &[Tensor]) -> Vec<Tensor> {
     inputs.iter().map(|x| if x.dtype().is_low() { x.detach().cast(DType::F32) } else { x.detach() }).collect()
 }
 
-/// In no region, unseen by observers, with or without a tape.
+/// Runs `f` outside every region, hidden from listeners, with or without a tape.
 pub(in crate::ops) fn inside<R>(recording: bool, f: impl FnOnce() -> Result<R>) -> Result<R> {
     let _off = context::enter(Frame::Off);
     let _silence = context::silence();

@@ -1,4 +1,4 @@
-//! Ops of a user's own, which obey regions, lists and observers as those of the catalogue do.
+//! User-defined ops, which obey regions and lists and are visible to listeners like the ops of the catalogue.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::{
     tensor::{Backward, Forward, Written},
 };
 
-/// An op of your own: a type that holds its options, with the forward pass, the backward pass and the precision.
+/// A user-defined op: a type that holds its options, with a forward pass, a backward pass and a precision.
 ///
-/// [`apply`](CustomOp::apply) runs it as any op runs. The region around it casts its inputs, it is one entry of the tape, and
-/// observers, traces and plans see one op of its name. Lists, in code and in files, name it once it is
-/// [registered](CustomOp::register).
+/// [`apply`](CustomOp::apply) runs it like any other op. The surrounding region casts its inputs, it is one entry on
+/// the tape, and listeners, traces and plans see one op of its name. Lists, in code and in files, can name it once it
+/// is [registered](CustomOp::register).
 ///
-/// An op of several inputs that saves a number for its backward pass and works in f32 whatever the region:
+/// An op of several inputs that saves a number for its backward pass and computes in f32 in every region:
 ///
 /// ```
 /// use precast::{Backward, CustomOp, gradcheck, prelude::*};
@@ -59,41 +59,43 @@ use crate::{
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub trait CustomOp: Clone + Send + Sync + 'static {
-    /// The name of the op: of letters, digits and `_`. No other op has it, here or in one of the four systems.
+    /// Name of the op, made of letters, digits and `_`. It must differ from the names of all other ops, here and in the
+    /// four systems.
     const NAME: &'static str;
 
-    /// What is done with the inputs where a region casts and no list names the op.
+    /// Treatment of the inputs where a region casts and no list names the op.
     const PRECISION: Precision = Precision::AsIs;
 
-    /// Computes the result. What the backward pass will read is put into `saved`.
+    /// Computes the result. Tensors that the backward pass reads are pushed to `saved`.
     ///
-    /// The inputs have the dtypes that the region demands; floating inputs that still differ were promoted to the widest.
-    /// The ops called here run in no region, on no tape and unseen by observers, so each of them rounds in the dtype of its
-    /// inputs.
+    /// The inputs have the dtypes required by the region; floating inputs that still differ were promoted to the
+    /// widest. Ops called here run outside every region, off the tape and hidden from listeners, so each of them rounds
+    /// in the dtype of its inputs.
     ///
     /// # Errors
-    /// Whatever keeps it from a result.
+    /// Any error of the computation.
     fn forward(&self, inputs: &[Tensor], saved: &mut Vec<Tensor>) -> Result<Tensor>;
 
-    /// The gradients of the inputs: for each one with the dtype and the shape that the input had in
-    /// [`forward`](CustomOp::forward), or `None` where the result does not depend on it or `back.needs` is false.
+    /// Computes the gradients of the inputs. Each has the dtype and shape of its input in
+    /// [`forward`](CustomOp::forward), or is `None` where the result does not depend on the input or `back.needs` is
+    /// false.
     ///
-    /// The ops called here run in no region and on no tape, in the dtypes of the forward pass. An op without this function
-    /// has a result and no gradient.
+    /// Ops called here run outside every region and off the tape, in the dtypes of the forward pass. An op without this
+    /// method has no gradient.
     ///
     /// # Errors
-    /// Whatever keeps it from the gradients.
+    /// Any error of the computation.
     fn backward(&self, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
         let _ = back;
         Err(Error::gradient("the op has no backward pass; write `CustomOp::backward`, or detach its inputs"))
     }
 
-    /// The gradients that [`backward`](CustomOp::backward) gives, written with ops of the inputs of
-    /// [`forward`](CustomOp::forward) and of the gradient of its result. These ops run on the tape: a second derivative,
-    /// of [`gradients_on_tape`](Tensor::gradients_on_tape), is that of this function. An op without it has none.
+    /// Computes the gradients of [`backward`](CustomOp::backward) with ops on the inputs of
+    /// [`forward`](CustomOp::forward) and the gradient of its result. These ops run on the tape. Second derivatives,
+    /// from [`gradients_on_tape`](Tensor::gradients_on_tape), differentiate this method; an op without it has none.
     ///
     /// # Errors
-    /// Whatever keeps it from the gradients.
+    /// Any error of the computation.
     ///
     /// ```
     /// use precast::{Backward, CustomOp, gradcheck, prelude::*};
@@ -127,12 +129,13 @@ pub trait CustomOp: Clone + Send + Sync + 'static {
         Err(Error::unsupported("the op has no second derivative; write `CustomOp::gradients`"))
     }
 
-    /// Makes the name known to lists and files, and returns the op as the catalogue has it. [`apply`](CustomOp::apply) does
-    /// this, too; call it at the start of a program whose policy names the op before the op first runs.
+    /// Registers the name for lists and files, and returns the op as the catalogue has it. [`apply`](CustomOp::apply)
+    /// registers it too; call this at program start if a policy names the op before it first runs.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) when another op has the name, or it is no name;
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a [fixed](Precision::Fixed) precision that is not f32, f16 or bf16.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when the name is invalid or belongs to another op;
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a [fixed](Precision::Fixed) precision that is not f32, f16 or
+    /// bf16.
     fn register() -> Result<Op> {
         Custom::register::<Self>(Self::NAME, Self::PRECISION).map(Op::Custom)
     }
@@ -140,8 +143,8 @@ pub trait CustomOp: Clone + Send + Sync + 'static {
     /// Runs the op.
     ///
     /// # Errors
-    /// Those of [`register`](CustomOp::register) and of [`forward`](CustomOp::forward). A backward pass that returns gradients
-    /// of a wrong number, shape or dtype is an error of [`Tensor::backward`], which names the op.
+    /// Those of [`register`](CustomOp::register) and of [`forward`](CustomOp::forward). A backward pass that returns
+    /// gradients of a wrong number, shape or dtype is an error of [`Tensor::backward`], which names the op.
     fn apply(&self, inputs: &[&Tensor]) -> Result<Tensor> {
         let op = Self::register()?;
         let again = || -> Again {
@@ -150,7 +153,7 @@ pub trait CustomOp: Clone + Send + Sync + 'static {
         };
         let call = Call { again: Some(&again), ..call!(op, inputs) };
         dispatch(call, |inputs| {
-            // A widening that is still to be done is done here, where observers see its cast.
+            // Pending widenings are computed here, where listeners see their cast.
             inputs.iter().for_each(|x| _ = x.array());
             let values: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
             let mut saved = Vec::new();
@@ -179,7 +182,7 @@ pub trait CustomOp: Clone + Send + Sync + 'static {
     }
 }
 
-/// Whether gradients are those of inputs of these dtypes and shapes.
+/// Checks that the gradients match inputs of these dtypes and shapes.
 fn check(grads: &[Option<Tensor>], inputs: &[(DType, Vec<usize>)]) -> Result<()> {
     if grads.len() != inputs.len() {
         let words = format!(

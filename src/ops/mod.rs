@@ -1,4 +1,5 @@
-//! Every op, forward and backward, each through one [`dispatch`] that asks precision first and lets listeners hear of it after.
+//! All ops, forward and backward, each run by one [`dispatch`] that resolves precision first and notifies listeners
+//! after.
 
 mod composed;
 mod custom;
@@ -46,13 +47,13 @@ use crate::{
 pub(crate) struct Call<'a> {
     pub op: Op,
     pub inputs: &'a [&'a Tensor],
-    /// Makes the attributes, where somebody asks for them.
+    /// Closure that builds the attributes on demand.
     pub attributes: &'a dyn Fn() -> Attributes,
-    /// Of a custom op, makes the way to run it again.
+    /// Closure that builds the replay of a custom op.
     pub again: Option<&'a dyn Fn() -> Again>,
 }
 
-/// A call of an op with these inputs and, after a semicolon, attributes by the names of variables.
+/// Creates a call of an op with these inputs and, after a semicolon, attributes named after variables.
 macro_rules! call {
     ($op:expr, $inputs:expr $(; $($name:ident),* $(,)?)?) => {
         $crate::ops::Call {
@@ -70,8 +71,8 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// Runs one op: casts the inputs as the innermost frame demands, runs the kernel, puts the result on the tape, lets listeners
-/// hear of it, and casts the result back where the frame says so.
+/// Runs one op: casts the inputs as required by the innermost frame, runs the kernel, records the result on the tape,
+/// notifies listeners, and casts the result back if the frame requires it.
 ///
 /// `kernel` reads the cast inputs and must not call other ops on them.
 pub(crate) fn dispatch(call: Call<'_>, kernel: impl FnOnce(&[Tensor]) -> Result<Forward>) -> Result<Tensor> {
@@ -95,7 +96,7 @@ pub(crate) fn dispatch(call: Call<'_>, kernel: impl FnOnce(&[Tensor]) -> Result<
     })
 }
 
-/// The inputs as the innermost frame demands them, and the dtype to which it wants the result cast.
+/// Returns the inputs cast as required by the innermost frame, and the dtype to which it casts the result.
 fn cast_inputs(call: Call<'_>) -> Result<(Vec<Tensor>, Option<DType>)> {
     let Call { op, inputs, .. } = call;
     let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype()).collect();
@@ -109,7 +110,7 @@ fn cast_inputs(call: Call<'_>) -> Result<(Vec<Tensor>, Option<DType>)> {
     Ok((inputs.iter().zip(&casts.inputs).map(cast).collect(), casts.output))
 }
 
-/// Lets listeners hear of an op call.
+/// Notifies listeners of an op call.
 fn tell(call: Call<'_>, inputs: &[Tensor], output: &Tensor, more: &[Tensor]) {
     let again = call.again.map(|again| again());
     let heard = OpCall {
@@ -127,7 +128,7 @@ fn tell(call: Call<'_>, inputs: &[Tensor], output: &Tensor, more: &[Tensor]) {
     context::tell(|listener| listener.op(&heard));
 }
 
-/// What is saved of an op of one input, for a backward pass that reads no more.
+/// Returns the saved tensors of an op with one input whose backward pass needs nothing more.
 fn saved(kept: Saved, x: &Tensor, value: &Array) -> Vec<Tensor> {
     match kept {
         Saved::Nothing => vec![],
@@ -136,7 +137,7 @@ fn saved(kept: Saved, x: &Tensor, value: &Array) -> Vec<Tensor> {
     }
 }
 
-/// A kernel over contiguous slices of one floating dtype, its result in the same dtype and of the given shape.
+/// Runs a kernel over contiguous slices of one floating dtype. Its result has the same dtype and the given shape.
 macro_rules! float_kernel {
     ($x:expr, $shape:expr, |$slice:ident: $t:ident| $body:expr) => {{
         let contiguous = $x.array().contiguous();
@@ -148,7 +149,7 @@ macro_rules! float_kernel {
 }
 pub(crate) use float_kernel;
 
-/// Opens the dtype of a floating tensor: `$t` is its element type in the body, which is a `Result`.
+/// Dispatches on the dtype of a floating tensor: `$t` is its element type in the body, which is a `Result`.
 macro_rules! by_float {
     ($x:expr, $t:ident => $body:expr) => {
         $crate::tensor::with_float!($x.array(), array: $t => { let _ = array; $body },
@@ -157,7 +158,8 @@ macro_rules! by_float {
 }
 pub(crate) use by_float;
 
-/// For ops that mix no dtypes: integers and booleans beside floating tensors pass `resolve`, but not this.
+/// Checks that all inputs have one floating dtype. `resolve` also accepts integers and booleans along with floating
+/// tensors.
 pub(crate) fn one_float_dtype(inputs: &[Tensor]) -> Result<()> {
     match inputs.iter().find(|x| !x.dtype().is_float() || x.dtype() != inputs[0].dtype()) {
         None => Ok(()),
@@ -168,7 +170,7 @@ pub(crate) fn one_float_dtype(inputs: &[Tensor]) -> Result<()> {
     }
 }
 
-/// The elements of a tensor that is known to have the element type `T`, in row-major order.
+/// Returns the elements of a tensor of element type `T`, in row-major order.
 pub(crate) fn elements<T: Stored>(x: &Tensor) -> Elements<'_, T> {
     match x.array().slice::<T>() {
         Some(slice) => Elements::Borrowed(slice),

@@ -1,4 +1,4 @@
-//! Any op by its name in the catalogue, for programs that learn only at run time what to call, and for graphs.
+//! Ops called by their name in the catalogue, for graphs and for programs that choose an op at run time.
 
 use super::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, PoolOptions, Reduction, Resize,
@@ -23,7 +23,7 @@ as_serde_has_them! {
     Resize: "to or by, with a list of numbers";
 }
 
-/// An argument of the method that runs an op.
+/// Argument of the method that runs an op.
 struct Argument {
     name: &'static str,
     kind: Kind,
@@ -32,27 +32,27 @@ struct Argument {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Tensor,
-    /// A tensor that may be left out.
+    /// An optional tensor.
     Optional,
-    /// All tensors that are left.
+    /// All remaining tensors.
     Rest,
     Attribute,
 }
 
-/// Takes an op's attributes and tensors apart, and runs it.
+/// Function that unpacks an op's attributes and tensors, and runs it.
 type Run = fn(&Attributes, &mut Tensors<'_>) -> Result<Vec<Tensor>>;
 
-/// How an op is called.
+/// Way to call an op.
 enum Call {
-    /// The method of a row, with its arguments.
+    /// Method of a row, with its arguments.
     Method { name: &'static str, arguments: &'static [Argument], run: Run },
-    /// A method that is called by hand, with what it takes.
+    /// Method called by hand, with its parameters.
     ByHand(&'static str),
-    /// Needs the value of a user's type, which holds its options.
+    /// Needs the value of a user-defined type, which holds its options.
     Custom,
 }
 
-/// The tensors that a call has not taken yet.
+/// Tensors that a call has not taken yet.
 struct Tensors<'a>(std::slice::Iter<'a, &'a Tensor>);
 
 impl<'a> Tensors<'a> {
@@ -60,7 +60,7 @@ impl<'a> Tensors<'a> {
         self.0.next().copied().ok_or_else(|| Error::value("a tensor is missing"))
     }
 
-    /// A tensor that may be left out: an attribute says so, or there is none left.
+    /// Takes an optional tensor: absent if an attribute says so, or if none is left.
     fn optional(&mut self, with: &str, attributes: &Attributes) -> Result<Option<&'a Tensor>> {
         if attributes.has(with) && !attributes.get::<bool>(with)? {
             return Ok(None);
@@ -73,7 +73,7 @@ impl<'a> Tensors<'a> {
     }
 }
 
-/// What methods return.
+/// Return types of methods.
 trait Outputs {
     fn list(self) -> Vec<Tensor>;
 }
@@ -96,8 +96,8 @@ impl Outputs for Vec<Tensor> {
     }
 }
 
-/// The call that a row's `method(arguments)` stands for. Arguments are taken from the left: what the method is given of each
-/// goes into the first braces, its name and kind into the second.
+/// Expands a row's `method(arguments)` to its call. Arguments are consumed from the left: the value passed to the
+/// method goes into the first braces, its name and kind into the second.
 macro_rules! call {
     ($f:ident ($x:ident; $($argument:ident),*)) => {{
         let _exists = Tensor::$f;
@@ -151,7 +151,7 @@ macro_rules! calls {
         }
         decided_only { $($(#[$without_doc:meta])* $without:ident [$($without_names:literal),*];)* }
     ) => {
-        /// The call of an op; `None` when it has no kernel.
+        /// Returns the call of an op; `None` when it has no kernel.
         fn call(op: Op) -> Option<Call> {
             match op {
                 $(Op::$op => Some(call!($method $arguments)),)*
@@ -163,13 +163,13 @@ macro_rules! calls {
 }
 op_table!(calls);
 
-/// Runs an op whose arguments are tensors only, as its method of [`Tensor`] does: the first input is the tensor on which
-/// that is called.
+/// Runs an op whose arguments are all tensors, like its method of [`Tensor`]. The first input is the receiver of the
+/// method.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for an op without a kernel;
-/// [`ErrorKind::Value`](crate::ErrorKind::Value) for an op that needs more than tensors, with the method to call, and for a
-/// wrong number of tensors; then those of the op.
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) for a wrong number of tensors and for an op that needs more than
+/// tensors, naming the method to call; also the errors of the op.
 ///
 /// ```
 /// use precast::{Op, prelude::*};
@@ -188,9 +188,9 @@ pub fn run(op: Op, inputs: &[&Tensor]) -> Result<Tensor> {
     };
     match call(op) {
         Some(Call::ByHand(method)) => return needs_more(method),
-        // The loss has options, and a method that needs none.
+        // The loss has options, and a method without them.
         Some(Call::Method { name, arguments, .. }) if arguments.iter().any(|a| a.kind == Kind::Attribute) => {
-            // What the method is called on has no name there.
+            // The receiver of the method has no name there.
             let on_tensor = arguments.first().is_some_and(|first| first.kind == Kind::Tensor);
             let names: Vec<&str> = arguments.iter().skip(usize::from(on_tensor)).map(|a| a.name).collect();
             return needs_more(&format!("{name}({})", names.join(", ")));
@@ -201,19 +201,19 @@ pub fn run(op: Op, inputs: &[&Tensor]) -> Result<Tensor> {
     Ok(outputs.swap_remove(0))
 }
 
-/// Runs an op with attributes, and returns all its outputs. The attributes are the arguments that its method of [`Tensor`]
-/// takes besides tensors, by their names.
+/// Runs an op with attributes, and returns all its outputs. The attributes are the non-tensor arguments of its method
+/// of [`Tensor`], by name.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for an op without a kernel;
-/// [`ErrorKind::Value`](crate::ErrorKind::Value) for a wrong number of tensors, and for an attribute that is missing, unknown
-/// or of another type; then those of the op.
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) for a wrong number of tensors, and for an attribute that is missing,
+/// unknown or of another type; also the errors of the op.
 pub fn run_with(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     check_attributes(op, attributes)?;
     run_known(op, attributes, inputs)
 }
 
-/// As [`run_with`], where the names of the attributes are known to be right.
+/// Runs as [`run_with`] does, for attribute names known to be valid.
 fn run_known(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     let wrong = |words: String| Error::value(words).in_op(op.name());
     let Some(call) = call(op) else { return Err(no_kernel(op)) };
@@ -230,7 +230,7 @@ fn run_known(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Vec<
     }
 }
 
-/// As [`run_with`], with the inputs as [`dispatch`](super::dispatch) had them, which is how they are recorded.
+/// Runs as [`run_with`] does, with inputs as received by [`dispatch`](super::dispatch), which is how they are recorded.
 pub(crate) fn run_recorded(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     match (op, inputs) {
         (Op::Addmm | Op::Baddbmm | Op::Addbmm | Op::Addmv, &[a, b, added]) => run_known(op, attributes, &[added, a, b]),
@@ -239,7 +239,7 @@ pub(crate) fn run_recorded(op: Op, attributes: &Attributes, inputs: &[&Tensor]) 
     }
 }
 
-/// The name of the method that runs an op, without what tells it from a simpler one: `max_pool2d`.
+/// Returns the name of the method that runs an op, without the suffix of its variant with options: `max_pool2d`.
 pub(crate) fn method_of(op: Op) -> &'static str {
     let name = match call(op) {
         Some(Call::Method { name, .. } | Call::ByHand(name)) => name,
@@ -249,7 +249,7 @@ pub(crate) fn method_of(op: Op) -> &'static str {
     name.strip_suffix("_with").unwrap_or(name)
 }
 
-/// Ops that have several forms, and those that take more than tensors and attributes; `None` for all others.
+/// Runs an op that has several forms, or takes more than tensors and attributes; `None` for all others.
 fn by_hand(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Option<Result<Vec<Tensor>>> {
     let form = |name: &str| attributes.get::<String>("form").is_ok_and(|form| form == name);
     let one = |f: &dyn Fn(&Tensor) -> Result<Tensor>| match inputs {
@@ -286,7 +286,7 @@ fn by_hand(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Option<Result
     Some(result.map_err(|e| e.in_op(op.name())))
 }
 
-/// The attributes of the forms that are called by hand.
+/// Returns the attributes of the forms that are called by hand.
 fn more_attributes(op: Op) -> &'static [&'static str] {
     match op {
         Op::Cast => &["dtype"],
@@ -300,10 +300,10 @@ fn more_attributes(op: Op) -> &'static [&'static str] {
     }
 }
 
-/// An attribute that nobody reads is a mistake.
+/// Refuses attributes that are not read.
 ///
 /// # Errors
-/// [`ErrorKind::Value`](crate::ErrorKind::Value), with the nearest name that is read.
+/// [`ErrorKind::Value`](crate::ErrorKind::Value), suggesting the nearest name that is read.
 pub(crate) fn check_attributes(op: Op, attributes: &Attributes) -> Result<()> {
     let arguments = if let Some(Call::Method { arguments, .. }) = call(op) { arguments } else { &[] };
     let named =
@@ -356,7 +356,7 @@ mod tests {
             {
                 continue;
             }
-            // No other op takes five tensors, and none takes none.
+            // No other op takes five tensors, and each takes at least one.
             for inputs in [&[][..], &[&x; 5]] {
                 let error = run(*op, inputs).unwrap_err();
                 assert_eq!((error.kind(), error.op()), (kind, Some(op.name())), "{error}");

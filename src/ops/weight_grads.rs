@@ -1,5 +1,5 @@
-//! Gradients of weights in f32, of a product that runs low: torchao's recipes keep them high, as they are summed over all
-//! examples and are what training sees.
+//! Gradients of weights in f32 for products that run low. torchao's recipes keep them high because they are summed over
+//! all examples.
 
 use crate::{
     DType, Op, Tensor,
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Op {
-    /// Whether its second input is a weight and its third, if there is one, a bias, and its gradients are computed from the
+    /// Returns whether its second input is a weight and its third, if present, a bias, with gradients computed from the
     /// first two inputs.
     pub(crate) fn has_weight(self) -> bool {
         matches!(
@@ -23,14 +23,14 @@ impl Op {
     }
 }
 
-/// Whether this is a product that was lowered, of weights that are f32.
+/// Returns whether this is a lowered product of f32 weights.
 pub(super) fn apply(op: Op, given: &[&Tensor], inputs: &[Tensor]) -> bool {
     op.has_weight() && inputs[0].dtype().is_low() && given[1..].iter().all(|weight| weight.dtype() == DType::F32)
 }
 
-/// The same product, whose gradients of weight and bias are computed in f32: from the gradient of the output as it comes, and
-/// from the first input as it was before it was cast. They are not rounded to the low dtype. The gradient of the first input is
-/// computed as before.
+/// Returns the same product with the gradients of weight and bias computed in f32, from the incoming gradient of the
+/// output and from the first input before its cast. They are not rounded to the low dtype. The gradient of the first
+/// input is unchanged.
 pub(super) fn in_f32(mut forward: Forward, x: &Tensor) -> Forward {
     let Some(backward) = forward.backward.take() else { return forward };
     forward.saved[0] = x.clone();

@@ -1,4 +1,4 @@
-//! Storage: a shared ndarray of one of the dtypes.
+//! Storage: a shared ndarray with a run-time dtype.
 
 use half::{bf16, f16};
 use ndarray::{ArrayD, ArrayViewD};
@@ -29,7 +29,7 @@ pub(crate) enum Array {
 /// An array of one element type.
 pub(crate) type Storage<T> = SharedArray<T>;
 
-/// Opens an [`Array`] of any dtype: in the body, `$a` is the [`Storage`] and `$t` its element type.
+/// Dispatches on the dtype of an [`Array`]: in the body, `$a` is the [`Storage`] and `$t` its element type.
 macro_rules! with_array {
     ($array:expr, $a:ident: $t:ident => $body:expr) => {
         match $array {
@@ -67,7 +67,7 @@ macro_rules! with_array {
     };
 }
 
-/// Opens an [`Array`] of a floating dtype; `else` is the value for the others.
+/// Dispatches on the dtype of a floating [`Array`]; `else` is the value for other dtypes.
 macro_rules! with_float {
     ($array:expr, $a:ident: $t:ident => $body:expr, else $other:expr) => {
         match $array {
@@ -98,8 +98,7 @@ macro_rules! with_float {
 
 pub(crate) use {with_array, with_float};
 
-/// The elements in row-major order, to be changed; storage that somebody else holds is copied first. `None` when the layout has
-/// gaps.
+/// Returns the elements in row-major order for mutation, copying shared storage first. `None` when the layout has gaps.
 pub(super) fn alone_mut<T: Stored>(a: &mut Storage<T>) -> Option<&mut [T]> {
     if !a.is_alone() {
         *a = SharedArray::new(row_major(&a.view()), a.shape())?;
@@ -107,7 +106,7 @@ pub(super) fn alone_mut<T: Stored>(a: &mut Storage<T>) -> Option<&mut [T]> {
     a.alone_mut()
 }
 
-/// An element type that knows its variant of [`Array`].
+/// Element type that knows its variant of [`Array`].
 pub(crate) trait Stored: Element + Item {
     fn wrap(array: Storage<Self>) -> Array;
     fn unwrap(array: &Array) -> Option<&Storage<Self>>;
@@ -130,12 +129,12 @@ macro_rules! stored {
 stored!(f64 => F64, f32 => F32, f16 => F16, bf16 => Bf16, i64 => I64, bool => Bool);
 
 impl Array {
-    /// Of no elements, and without memory.
+    /// Returns an array without elements or memory.
     pub fn empty() -> Array {
         Array::from_vec(Pooled::<f32>::default(), &[0]).expect("no element")
     }
 
-    /// From elements in row-major order.
+    /// Creates an array from elements in row-major order.
     pub fn from_vec<T: Stored>(data: impl Into<Pooled<T>>, shape: &[usize]) -> Result<Array> {
         let data = data.into();
         let len = data.len();
@@ -147,7 +146,7 @@ impl Array {
         })
     }
 
-    /// From an array of ndarray's, whose memory is kept where it is in row-major order.
+    /// Creates an array from an ndarray, reusing its memory if it is in row-major order.
     pub fn from_ndarray<T: Stored>(array: ArrayD<T>) -> Array {
         let shape = array.shape().to_vec();
         let data = match array.is_standard_layout() && !array.is_empty() {
@@ -175,12 +174,12 @@ impl Array {
         with_array!(self, a: T => a.shape())
     }
 
-    /// A view with a type, or `None` when the dtype is another.
+    /// Returns a typed view, or `None` for another dtype.
     pub fn view<T: Stored>(&self) -> Option<ArrayViewD<'_, T>> {
         T::unwrap(self).map(|a| a.view())
     }
 
-    /// The same elements in row-major order without gaps.
+    /// Returns the same elements in row-major order without gaps.
     pub fn contiguous(&self) -> Array {
         fn go<T: Stored>(a: &Storage<T>) -> Array {
             if a.is_standard_layout() {
@@ -192,18 +191,18 @@ impl Array {
         with_array!(self, a: T => go::<T>(a))
     }
 
-    /// The elements in row-major order; `None` when the dtype is another or the layout has gaps.
+    /// Returns the elements in row-major order; `None` for another dtype or a layout with gaps.
     pub fn slice<T: Stored>(&self) -> Option<&[T]> {
         T::unwrap(self).and_then(|a| a.as_slice())
     }
 
-    /// As [`slice`](Array::slice), mutable; storage that somebody else holds is copied first.
+    /// Returns the elements as [`slice`](Array::slice) does, mutable. Shared storage is copied first.
     pub fn slice_mut<T: Stored>(&mut self) -> Option<&mut [T]> {
         T::unwrap_mut(self).and_then(alone_mut)
     }
 
-    /// Prepares for all elements to be written. Where somebody else holds them, they are returned, and new memory with any
-    /// elements takes their place.
+    /// Prepares all elements for overwriting. Shared storage is returned, and new memory with arbitrary elements takes
+    /// its place.
     pub fn renew(&mut self) -> Option<Array> {
         fn go<T: Stored>(a: &mut Storage<T>) -> Option<Array> {
             if a.is_alone() {
@@ -215,7 +214,7 @@ impl Array {
         with_array!(self, a: T => go::<T>(a))
     }
 
-    /// Another dtype, each element rounded once.
+    /// Converts to another dtype, rounding each element once.
     pub fn cast(&self, to: DType) -> Array {
         fn go<A: Stored + Convert<B>, B: Stored>(a: &Storage<A>) -> Array {
             let data = match a.as_slice() {
@@ -237,7 +236,7 @@ impl Array {
         })
     }
 
-    /// The sum of two floating arrays of one shape and dtype, each element rounded once.
+    /// Returns the sum of two floating arrays of one shape and dtype, each element rounded once.
     pub fn add(&self, other: &Array) -> Array {
         fn go<T: Stored + MapSlices>(a: &Array, b: &Array) -> Array {
             let (a, b) = (a.contiguous(), b.contiguous());
@@ -247,7 +246,7 @@ impl Array {
         with_float!(self, a: T => { let _ = a; go::<T>(self, other) }, else unreachable!("only floating tensors have gradients"))
     }
 
-    /// Address of the first element.
+    /// Returns the address of the first element.
     pub fn address(&self) -> usize {
         with_array!(self, a: T => a.as_ptr() as usize)
     }

@@ -1,4 +1,4 @@
-//! The backward pass: gradients of a scalar with respect to every leaf it depends on.
+//! Backward pass: gradients of a scalar with respect to every leaf it depends on.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -18,12 +18,12 @@ use crate::{
 };
 
 impl Tensor {
-    /// Gradients of this scalar with respect to every parameter and every tensor that [requires](Tensor::requires_grad)
-    /// one.
+    /// Computes the gradients of this scalar with respect to every parameter and every tensor that
+    /// [requires](Tensor::requires_grad) one.
     ///
-    /// Activations' gradients have the dtype of their forward pass; a parameter's gradient has the parameter's dtype,
-    /// f32 unless it is stored low.
-    /// No region reaches the backward pass: it runs in the dtypes of the forward pass.
+    /// Gradients of activations have the dtype of their forward pass. A parameter's gradient has the parameter's dtype,
+    /// which is f32 unless the parameter is stored low. Regions do not affect the backward pass, which runs in the
+    /// dtypes of the forward pass.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a floating scalar,
@@ -33,8 +33,9 @@ impl Tensor {
         self.clone().into_grads()
     }
 
-    /// As [`backward`](Tensor::backward), from a tensor that is given up: each activation is freed as soon as the gradients
-    /// that read it are computed, where nobody else holds the tape. The gradients are then written to the same memory.
+    /// Computes gradients as [`backward`](Tensor::backward) does, consuming the tensor. Unless the tape is shared, each
+    /// activation is freed as soon as the gradients that read it are computed, and its memory is reused for the
+    /// gradients.
     ///
     /// ```
     /// # use precast::{DType, Param, Tensor};
@@ -51,7 +52,8 @@ impl Tensor {
         self.walk(Parameters::Stay)
     }
 
-    /// As [`into_grads`](Tensor::into_grads), before an update of the parameters. Their low copies are freed as well.
+    /// Computes gradients as [`into_grads`](Tensor::into_grads) does, before an update of the parameters. Frees their
+    /// low copies too.
     pub(crate) fn into_grads_before_update(self) -> Result<Grads> {
         self.walk(Parameters::Change)
     }
@@ -70,7 +72,7 @@ impl Tensor {
         walk_from(start, seed, parameters)
     }
 
-    /// The vector-Jacobian product: gradients of `sum(self * seed)`. `seed` has this tensor's shape and dtype.
+    /// Computes the vector-Jacobian product: gradients of `sum(self * seed)`. `seed` has this tensor's shape and dtype.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the seed has another shape or dtype,
@@ -95,7 +97,7 @@ impl Tensor {
         walk_from(self.place().clone(), seed.detach(), Parameters::Stay)
     }
 
-    /// Refuses what is not a floating scalar; `what` begins the message, before "is".
+    /// Returns an error unless this is a floating scalar. `what` begins the message, before "is".
     pub(crate) fn check_scalar(&self, what: &str) -> Result<()> {
         if self.len() == 1 && self.dtype().is_float() {
             return Ok(());
@@ -104,8 +106,8 @@ impl Tensor {
         Err(Error::shape(format!("{what} is {dtype} {shape:?} (take the mean or the sum first)")))
     }
 
-    /// Bytes that the tape keeps for the backward pass of this tensor: each saved activation once, parameters and their
-    /// low copies not at all.
+    /// Returns the bytes that the tape keeps for the backward pass of this tensor. Each saved activation counts once;
+    /// parameters and their low copies do not count.
     pub fn tape_bytes(&self) -> usize {
         let mut seen_nodes = HashSet::new();
         let mut activations: HashMap<usize, usize> = HashMap::new();
@@ -126,31 +128,31 @@ impl Tensor {
     }
 }
 
-/// Gradients of several tensors at once, each with its seed: those of `sum(a * seed_a) + sum(b * seed_b) + ...`. For a
-/// backward pass inside of another, which has left every region already.
-/// Gradients that arrive at a leaf among `nodes` are summed in their own dtype, as at the node for which it stands.
+/// Computes the gradients of several tensors at once, each with its seed: those of
+/// `sum(a * seed_a) + sum(b * seed_b) + ...`. For a backward pass nested in another, which has already left every
+/// region. Gradients that arrive at a leaf among `nodes` are summed in their own dtype, as at the node it replaces.
 pub(crate) fn backward_of(outputs: &[(Tensor, Tensor)], nodes: &HashSet<LeafId>) -> Result<Grads> {
     walk_back(outputs.iter().map(|(output, seed)| (output.place().clone(), seed.detach())), nodes, Parameters::Stay)
 }
 
-/// The walk from one place, in no region and off the tape.
+/// Walks back from one place, outside every region and off the tape.
 fn walk_from(start: Place, seed: Tensor, parameters: Parameters) -> Result<Grads> {
     let _off = context::enter(Frame::Off);
     let _phase = context::enter_backward();
     with_recording(false, || walk_back([(start, seed)], &HashSet::new(), parameters))
 }
 
-/// What becomes of parameters after a backward pass.
+/// Fate of parameters after a backward pass.
 #[derive(Clone, Copy, PartialEq)]
 enum Parameters {
     /// Another forward pass may read their low copies.
     Stay,
-    /// An update follows, after which their low copies are of no use.
+    /// An update follows, after which their low copies are useless.
     Change,
 }
 
-/// Ids grow with creation and inputs are older than outputs, so the highest pending id is always ready. A node that nobody
-/// else holds is freed once its gradients are computed, with what it saved.
+/// Walks the tape backward. Ids grow with creation and inputs are older than outputs, so the highest pending id is
+/// always ready. An unshared node is freed, with its saved tensors, once its gradients are computed.
 fn walk_back(
     starts: impl IntoIterator<Item = (Place, Tensor)>,
     nodes: &HashSet<LeafId>,
@@ -165,7 +167,7 @@ fn walk_back(
     while let Some((_, (node, grad))) = pending.pop_last() {
         let low = grad.dtype() == DType::F16 || node.has_f16;
         let needs: Vec<bool> = node.inputs.iter().map(|p| !matches!(p, Place::None)).collect();
-        // A widening that is read here goes with this copy, and not with the tape.
+        // A widening that is read here is dropped with this copy rather than kept by the tape.
         let saved: Vec<Tensor> = node.saved.iter().map(Tensor::to_keep).collect();
         let context = Backward { grad: &grad, saved: &saved, needs: &needs };
         let back = (node.backward)(&context).map_err(|e| e.in_backward(node.op.map(Op::name)))?;
@@ -202,14 +204,14 @@ fn walk_back(
 
 /// Low leaves whose gradients are summed in f32.
 struct Widened<'a> {
-    /// Leaves that stand for nodes: not these.
+    /// Leaves that replace nodes, which are excluded.
     nodes: &'a HashSet<LeafId>,
-    /// The dtype to which each sum is rounded.
+    /// Dtype to which each sum is rounded.
     dtypes: HashMap<LeafId, DType>,
 }
 
-/// Adds a gradient to what has arrived at a place. A low leaf that is read at many places (tied weights, a recurrent
-/// cell) is summed in f32, and rounded once at the end.
+/// Adds a gradient to those that have arrived at a place. For a low leaf that is read in many places (tied weights, a
+/// recurrent cell), the sum is kept in f32 and rounded once at the end.
 fn arrive(
     place: &Place,
     grad: Tensor,
@@ -242,7 +244,7 @@ fn arrive(
     Ok(())
 }
 
-/// Sum of two gradients of one place, in their dtype.
+/// Returns the sum of two gradients of one place, in their dtype.
 fn accumulate(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     debug_assert_eq!((a.shape(), a.dtype()), (b.shape(), b.dtype()));
     debug_assert_ne!(a.dtype(), DType::Bool);
@@ -256,7 +258,7 @@ mod tests {
     use super::*;
     use crate::tensor::record_segment;
 
-    /// An op whose backward pass looks whether the node behind it is still there.
+    /// An op whose backward pass checks whether the node after it still exists.
     #[test]
     fn a_loss_that_is_given_up_frees_its_tape_on_the_way() {
         for given_up in [true, false] {

@@ -1,4 +1,4 @@
-//! Making tensors from numbers, and reading numbers out of them.
+//! Conversions between tensors and numbers.
 
 use half::{bf16, f16};
 use ndarray::{ArrayD, IxDyn};
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Rust element types that tensors are made from and read into: f64, f32, f16, bf16, i64, bool.
+/// Rust element types that convert to and from tensors: f64, f32, f16, bf16, i64, bool.
 #[allow(private_bounds, reason = "the six element types are all there are")]
 pub trait TensorElement: Stored {}
 impl TensorElement for f64 {}
@@ -23,10 +23,10 @@ impl TensorElement for bf16 {}
 impl TensorElement for i64 {}
 impl TensorElement for bool {}
 
-/// Tensors of more bytes may not fit into memory.
+/// Size in bytes from which a tensor may not fit into memory.
 const LARGE: usize = 1 << 28;
 
-/// An f32 vector of computed numbers.
+/// Creates an f32 vector of computed numbers.
 fn numbers(count: usize, number: impl Fn(usize) -> f64) -> Result<Tensor> {
     let mut all: Vec<f32> = Vec::new();
     if all.try_reserve_exact(count).is_err() {
@@ -37,7 +37,7 @@ fn numbers(count: usize, number: impl Fn(usize) -> f64) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// A tensor of the elements in row-major order, in their own dtype.
+    /// Creates a tensor from elements in row-major order, in their own dtype.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the number of elements is not the product of the shape.
@@ -53,29 +53,29 @@ impl Tensor {
         Array::from_vec(data, shape).map(Tensor::from_array)
     }
 
-    /// A tensor of f64 numbers, rounded once to `dtype`.
+    /// Creates a tensor from f64 numbers, rounded once to `dtype`.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the number of elements is not the product of the shape.
     pub fn from_f64(data: &[f64], shape: &[usize], dtype: DType) -> Result<Tensor> {
-        // Making a tensor is no cast of one, so observers are not told.
+        // Creating a tensor is not a cast, so listeners are not notified.
         Ok(Tensor::from_array(Array::from_vec(data.to_vec(), shape)?.cast(dtype)))
     }
 
-    /// A tensor of an ndarray's elements.
+    /// Creates a tensor from the elements of an ndarray.
     pub fn from_ndarray<T: TensorElement>(array: ArrayD<T>) -> Tensor {
         Tensor::from_array(Array::from_ndarray(array))
     }
 
-    /// A tensor with every element `value`, rounded once to `dtype`.
+    /// Creates a tensor filled with `value`, rounded once to `dtype`.
     ///
     /// # Panics
-    /// When it does not fit into memory, as `Vec` does. [`try_full`](Tensor::try_full) returns an error then.
+    /// Panics if it does not fit into memory, as `Vec` does. [`try_full`](Tensor::try_full) returns an error instead.
     pub fn full(shape: &[usize], value: f64, dtype: DType) -> Tensor {
         Tensor::try_full(shape, value, dtype).expect("a tensor that fits into memory")
     }
 
-    /// As [`full`](Tensor::full), for a shape that comes from outside of the program.
+    /// Creates a tensor as [`full`](Tensor::full) does, for a shape from an external source.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
@@ -88,13 +88,13 @@ impl Tensor {
     pub fn try_full(shape: &[usize], value: f64, dtype: DType) -> Result<Tensor> {
         let too_large = || Error::shape(format!("a tensor of shape {shape:?} does not fit into memory"));
         let len = shape.iter().copied().try_fold(1, usize::checked_mul).ok_or_else(too_large)?;
-        // The lengths of the other axes are bounded even where one is 0.
+        // The product of the other lengths is bounded even where one is 0.
         let bounded = shape.iter().filter(|&&axis| axis > 0).copied().try_fold(dtype.bytes(), usize::checked_mul);
         let bytes = bounded.filter(|&bytes| bytes <= isize::MAX as usize).ok_or_else(too_large)?;
         let one = Array::from_vec(vec![value], &[])?.cast(dtype);
         with_array!(&one, a: T => {
             if bytes > LARGE {
-                // Asked for and given back, as the memory pool ends the program where there is none.
+                // Allocated and released again, because the memory pool aborts the program on failure.
                 Vec::<T>::new().try_reserve_exact(len).map_err(|_| too_large())?;
             }
             let mut data = uninit_vec(len);
@@ -103,46 +103,47 @@ impl Tensor {
         })
     }
 
-    /// A tensor of the shape and dtype of this one with every element `value`.
+    /// Creates a tensor of the same shape and dtype, filled with `value`.
     pub fn full_like(&self, value: f64) -> Tensor {
         Tensor::full(self.shape(), value, self.dtype())
     }
 
-    /// Zeros of the shape and dtype of this one.
+    /// Creates zeros of the same shape and dtype.
     pub fn zeros_like(&self) -> Tensor {
         self.full_like(0.0)
     }
 
-    /// Ones of the shape and dtype of this one.
+    /// Creates ones of the same shape and dtype.
     pub fn ones_like(&self) -> Tensor {
         self.full_like(1.0)
     }
 
-    /// Zeros; as [`full`](Tensor::full).
+    /// Creates zeros, as [`full`](Tensor::full) does.
     pub fn zeros(shape: &[usize], dtype: DType) -> Tensor {
         Tensor::full(shape, 0.0, dtype)
     }
 
-    /// Ones; as [`full`](Tensor::full).
+    /// Creates ones, as [`full`](Tensor::full) does.
     pub fn ones(shape: &[usize], dtype: DType) -> Tensor {
         Tensor::full(shape, 1.0, dtype)
     }
 
-    /// A scalar.
+    /// Creates a scalar.
     pub fn scalar(value: f64, dtype: DType) -> Tensor {
         Tensor::full(&[], value, dtype)
     }
 
-    /// The integers from 0 to `len - 1`, i64; [`range`](Tensor::range) gives numbers.
+    /// Returns the integers from 0 to `len - 1` as i64; [`range`](Tensor::range) returns floating numbers.
     pub fn arange(len: usize) -> Tensor {
         Tensor::from_ndarray(ArrayD::from_shape_fn(IxDyn(&[len]), |i| i[0] as i64))
     }
 
-    /// The numbers `start`, `start + step` and so on, up to `end`, which is left out: f32, each computed in f64 and rounded
-    /// once. (As `torch.arange` with three numbers.)
+    /// Returns the numbers `start`, `start + step` and so on up to but excluding `end`, in f32. Each is computed in f64
+    /// and rounded once. (As `torch.arange` with three numbers.)
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless all are finite and the step leads from `start` towards `end`,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless all are finite and the step leads from `start` towards
+    /// `end`,
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
     ///
     /// ```
@@ -160,7 +161,8 @@ impl Tensor {
         numbers(count as usize, |i| start + step * i as f64)
     }
 
-    /// So many numbers at equal distances, `start` the first and `end` the last: f32, each computed in f64 and rounded once.
+    /// Returns `count` evenly spaced numbers from `start` to `end` inclusive, in f32. Each is computed in f64 and
+    /// rounded once.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
@@ -179,7 +181,7 @@ impl Tensor {
         })
     }
 
-    /// The identity matrix `[n, n]`, f32.
+    /// Returns the identity matrix `[n, n]` in f32.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
@@ -197,7 +199,7 @@ impl Tensor {
         Array::from_vec(flat.to_buffer::<f32>(), &[n, n]).map(Tensor::from_array)
     }
 
-    /// The elements in row-major order.
+    /// Returns the elements in row-major order.
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when `T` is not the tensor's dtype; cast first.
@@ -217,14 +219,14 @@ impl Tensor {
         row_major(&self.array().view::<T>().expect("the caller opened this dtype"))
     }
 
-    /// The elements in row-major order as f64: exact for every dtype but large integers.
+    /// Returns the elements in row-major order as f64. Exact for every dtype except large integers.
     pub fn to_f64(&self) -> Vec<f64> {
         recording::read(self);
         let wide = self.array().cast(DType::F64);
         wide.view::<f64>().expect("cast to f64").iter().copied().collect()
     }
 
-    /// The only element, as f64.
+    /// Returns the only element, as f64.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is not exactly one element.

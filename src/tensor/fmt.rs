@@ -1,4 +1,4 @@
-//! Printing: `Tensor(f16 [2, 3]) [[...]]`, long tensors shortened by ndarray.
+//! `Debug` and `Display`: `Tensor(f16 [2, 3]) [[...]]`, with long tensors abbreviated by ndarray.
 
 use std::fmt;
 

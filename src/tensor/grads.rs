@@ -1,4 +1,4 @@
-//! Gradients of one backward pass, and how they are clipped.
+//! Gradients of one backward pass, and gradient clipping.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,45 +28,45 @@ use crate::{
 /// Those of a scaled loss are a [`ScaledGrads`](crate::scale::ScaledGrads) until they are
 /// [unscaled](crate::scale::ScaledGrads::unscale).
 ///
-/// Unscaling and clipping by the norm do not touch the memory of the gradients: the factors are kept here, and multiplied in
-/// where a gradient is read, by [`get`](Grads::get) or by an optimizer as it updates.
+/// Unscaling and clipping by norm do not rewrite the gradients in memory. The factors are kept here and applied when a
+/// gradient is read, by [`get`](Grads::get) or by an optimizer during its update.
 #[derive(Clone, Default)]
 pub struct Grads {
     by_leaf: HashMap<LeafId, Tensor>,
-    /// Not yet multiplied in. Where it is there, gradients are read in f32, or f64.
+    /// Factors not yet applied. With them, gradients are read in f32, or f64.
     pending: Option<Factors>,
-    /// Leaves whose gradients came out of an op in f16, in which small ones underflow.
+    /// Leaves whose gradients came out of an op in f16, where small gradients underflow.
     through_f16: HashSet<LeafId>,
     unscaled: Option<Unscaled>,
-    /// The forward passes that they come from.
+    /// Forward passes that the gradients come from.
     passes: Vec<Arc<Pass>>,
 }
 
-/// By what a gradient is multiplied when it is read: first `unscale`, then `clip`. Each product is rounded.
+/// Factors applied when a gradient is read: first `unscale`, then `clip`. Each product is rounded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Factors {
     pub unscale: f32,
     pub clip: f64,
 }
 
-/// How a loss was scaled.
+/// Scaling of a loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scaling {
-    /// The loss scale; 1 where there is none.
+    /// Loss scale; 1 if there is none.
     pub scale: f32,
-    /// Whether there is a loss scale.
+    /// `true` when there is a loss scale.
     pub by_scaler: bool,
-    /// Whether the loss was finite before it was scaled.
+    /// `true` when the loss was finite before scaling.
     pub finite_loss: bool,
 }
 
-/// What is known of gradients whose loss was scaled.
+/// Checks of gradients whose loss was scaled.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Unscaled {
     pub scaling: Scaling,
     /// Path of the first parameter whose gradient is not finite.
     pub first: Option<String>,
-    /// Whether a gradient was replaced since, and nobody has looked whether it is finite.
+    /// `true` when a gradient was replaced since and not checked for finiteness.
     pub replaced: bool,
 }
 
@@ -77,42 +77,43 @@ impl Default for Factors {
 }
 
 impl Grads {
-    /// The gradient of a parameter, in the parameter's dtype, or in f32 or f64 once it was unscaled or clipped; `None` when the
-    /// loss does not depend on it.
+    /// Returns the gradient of a parameter, in the parameter's dtype, or in f32 or f64 after unscaling or clipping.
+    /// `None` when the loss does not depend on it.
     pub fn get(&self, param: &Param) -> Option<Tensor> {
         self.read(param.id())
     }
 
-    /// The gradient with respect to a tensor made by [`Tensor::requires_grad`]; `None` when the loss does not depend on it.
+    /// Returns the gradient with respect to a tensor made by [`Tensor::requires_grad`]; `None` when the loss does not
+    /// depend on it.
     pub fn of(&self, leaf: &Tensor) -> Option<Tensor> {
         self.read(leaf.place().leaf()?)
     }
 
-    /// Replaces the gradient of a parameter, as clipping of your own does. [`LossScale::apply`](crate::LossScale::apply) looks
-    /// whether it is finite.
+    /// Replaces the gradient of a parameter, for instance to clip it yourself.
+    /// [`LossScale::apply`](crate::LossScale::apply) checks that it is finite.
     pub fn set(&mut self, param: &Param, grad: Tensor) {
         self.multiply_out();
         self.unscaled.iter_mut().for_each(|unscaled| unscaled.replaced = true);
         self.put(param.id(), grad);
     }
 
-    /// How many leaves got a gradient.
+    /// Returns the number of leaves with a gradient.
     pub fn len(&self) -> usize {
         self.by_leaf.len()
     }
 
-    /// Whether no leaf got a gradient.
+    /// Returns whether no leaf has a gradient.
     pub fn is_empty(&self) -> bool {
         self.by_leaf.is_empty()
     }
 
-    /// The path of the first parameter whose gradient is not finite, as unscaling found it. `None` also for gradients that were
-    /// never scaled; for those, [`all_finite`](crate::scale::all_finite) looks.
+    /// Returns the path of the first parameter whose gradient was not finite at unscaling. `None` also for gradients
+    /// that were never scaled; check those with [`all_finite`](crate::scale::all_finite).
     pub fn non_finite(&self) -> Option<&str> {
         self.unscaled.as_ref()?.first.as_deref()
     }
 
-    /// The norm of all gradients together: the root of the sum of all squares, computed in f64.
+    /// Returns the norm of all gradients together: the square root of the sum of all squares, computed in f64.
     pub fn norm(&self) -> f64 {
         let factor = |pending: Factors| f64::from(pending.unscale) * pending.clip;
         let arrays: Vec<Array> =
@@ -127,15 +128,15 @@ impl Grads {
         };
         threads::by_parts(&lengths(&arrays), all, squares).iter().for_each(|&(_, part)| all += part);
         match self.pending {
-            // A product may be infinite where the gradient is not.
+            // A product may be infinite although the gradient is finite.
             Some(_) if all.root().is_finite() && self.non_finite().is_some() => f64::INFINITY,
             pending => all.root() * pending.map_or(1.0, factor),
         }
     }
 
     /// Scales all gradients so that their [norm](Grads::norm) is at most `max`, by the factor
-    /// `min(1, max / (norm + 1e-6))`, in f32 (f64 for f64). Returns the norm before. Gradients whose norm is not finite stay as they are.
-    /// (As `torch.nn.utils.clip_grad_norm_`.)
+    /// `min(1, max / (norm + 1e-6))`, in f32 (f64 for f64). Returns the previous norm. If it is not finite, the
+    /// gradients are unchanged. (As `torch.nn.utils.clip_grad_norm_`.)
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless `max` is a finite number above 0.
@@ -177,13 +178,13 @@ impl Grads {
         Ok(())
     }
 
-    /// The gradient of a parameter as it lies in memory, and what is still to be multiplied in.
+    /// Returns the stored gradient of a parameter, and the factors still to be applied.
     pub(crate) fn pending(&self, param: &Param) -> Option<(&Tensor, Factors)> {
         let factors = self.pending.unwrap_or_default();
         Some((self.by_leaf.get(&param.id())?.least(), factors))
     }
 
-    /// Whether this is the gradient of an op in f16 whose loss was never scaled.
+    /// Returns whether this gradient came out of an op in f16 and its loss was never scaled.
     pub(crate) fn is_unscaled_f16(&self, param: &Param) -> bool {
         self.unscaled.as_ref().is_none_or(|unscaled| !unscaled.scaling.by_scaler)
             && self.through_f16.contains(&param.id())
@@ -193,7 +194,7 @@ impl Grads {
         self.unscaled.as_ref()
     }
 
-    /// Takes out the gradients of some leaves, with what is known of their scale.
+    /// Splits off the gradients of some leaves, with the checks of their scale.
     pub(crate) fn split_off(&mut self, leaves: impl Iterator<Item = LeafId>, unscaled: Unscaled) -> Grads {
         let by_leaf: HashMap<LeafId, Tensor> =
             leaves.filter_map(|id| self.by_leaf.remove(&id).map(|grad| (id, grad))).collect();
@@ -202,7 +203,7 @@ impl Grads {
         Grads { by_leaf, pending, through_f16, unscaled: Some(unscaled), passes: self.passes.clone() }
     }
 
-    /// Adds other gradients: low ones in f32.
+    /// Adds other gradients; low ones are added in f32.
     pub(crate) fn add(&mut self, other: Grads) {
         self.multiply_out();
         self.through_f16.extend(&other.through_f16);
@@ -218,12 +219,12 @@ impl Grads {
         }
     }
 
-    /// As [`of`](Grads::of), times a factor.
+    /// Returns the gradient as [`of`](Grads::of) does, times a factor.
     pub(crate) fn of_times(&self, leaf: &Tensor, factor: f32) -> Option<Tensor> {
         Some(multiplied(self.of(leaf)?, Factors { unscale: factor, clip: 1.0 }))
     }
 
-    /// The gradient of a leaf as it lies in memory.
+    /// Returns the stored gradient of a leaf.
     pub(crate) fn lying(&self, id: LeafId) -> Option<&Tensor> {
         self.by_leaf.get(&id)
     }
@@ -232,40 +233,41 @@ impl Grads {
         self.by_leaf.insert(id, grad);
     }
 
-    /// Notes that a leaf's gradient came out of an op in f16.
+    /// Records that a leaf's gradient came out of an op in f16.
     pub(super) fn came_through_f16(&mut self, id: LeafId) {
         self.through_f16.insert(id);
     }
 
-    /// Notes forward passes that they come from.
+    /// Records forward passes that the gradients come from.
     pub(super) fn came_from(&mut self, passes: &[Arc<Pass>]) {
         passes.iter().for_each(|pass| pass::add(&mut self.passes, pass));
     }
 
-    /// The forward passes that they come from.
+    /// Returns the forward passes that the gradients come from.
     pub(crate) fn passes(&self) -> &[Arc<Pass>] {
         &self.passes
     }
 
-    /// Path of the first number that a forward pass would have stored and that is not finite.
+    /// Returns the path of the first non-finite number that a forward pass refused to store.
     pub(crate) fn refused(&self) -> Option<&str> {
         self.passes.iter().find_map(|pass| pass.refused())
     }
 
-    /// Notes that the step will not be taken unless somebody says so.
+    /// Marks the step as not taken, unless it is settled later.
     pub(crate) fn doubt(&self) {
         self.passes.iter().for_each(|pass| pass.doubt());
     }
 
-    /// Keeps what the forward passes stored: the step was taken.
+    /// Settles the step as taken, keeping everything its forward passes stored.
     pub(crate) fn settle(&self) {
         self.passes.iter().for_each(|pass| pass.settle());
     }
 
-    /// Gives a step up: what its forward passes stored, such as the running statistics of a batch norm, is taken back.
+    /// Abandons a step and reverts everything its forward passes stored, such as the running statistics of a batch
+    /// norm.
     ///
-    /// A loop that asks [`all_finite`](crate::scale::all_finite) itself and leaves the update out need not call it;
-    /// [`LossScale::update`](crate::LossScale::update) does so for skipped steps.
+    /// A loop that checks [`all_finite`](crate::scale::all_finite) itself and skips the update need not call it. For
+    /// skipped steps, [`LossScale::update`](crate::LossScale::update) does so.
     ///
     /// ```
     /// use precast::prelude::*;
@@ -281,8 +283,8 @@ impl Grads {
         self.passes.iter().for_each(|pass| pass.take_back());
     }
 
-    /// The path of a cell that ran in evaluation, behaves otherwise in training, and stands beside one of these parameters that
-    /// has a gradient.
+    /// Returns the path of a cell that behaves differently in training, ran in evaluation, and shares its network with
+    /// one of these parameters that has a gradient.
     pub(crate) fn evaluated_beside<'a>(&self, params: impl Iterator<Item = &'a Param>) -> Option<&str> {
         if self.passes.iter().all(|pass| pass.evaluated.cells.is_empty()) {
             return None;
@@ -305,7 +307,7 @@ impl Grads {
         }
     }
 
-    /// The leaves in the order in which they were made, so that sums over them have the same bits in every run.
+    /// Returns the leaves in creation order, so that sums over them have the same bits in every run.
     fn in_order(&self) -> Vec<LeafId> {
         let mut leaves: Vec<LeafId> = self.by_leaf.keys().copied().collect();
         leaves.sort_unstable();
@@ -320,12 +322,12 @@ fn check_limit(max: f64) -> Result<()> {
     Err(Error::value(format!("gradients cannot be clipped to {max}; allowed: a finite number above 0")))
 }
 
-/// Leaves an empty tensor behind, so that the memory of this one may be alone and can be changed.
+/// Takes the gradient and leaves an empty tensor, so that unshared memory can be mutated in place.
 fn take(grad: &mut Tensor) -> Tensor {
     std::mem::replace(grad, Tensor::from_array(Array::empty()))
 }
 
-/// In f64 where the gradient is f64, else in f32.
+/// Applies the factors, in f64 if the gradient is f64, else in f32.
 fn multiplied(grad: Tensor, Factors { unscale, clip }: Factors) -> Tensor {
     let grad = grad.cast(grad.dtype().wide());
     if (unscale, clip) == (1.0, 1.0) {
@@ -342,7 +344,7 @@ fn lengths(arrays: &[Array]) -> Vec<usize> {
     arrays.iter().map(|x| x.shape().iter().product()).collect()
 }
 
-/// The first of these arrays in which a number is not finite once it is multiplied by a factor.
+/// Returns the index of the first array with a number that is not finite after multiplication by `factor`.
 pub(crate) fn first_non_finite(arrays: &[Array], factor: f32) -> Option<usize> {
     let finite = |which: usize, part: Range<usize>| {
         with_float!(&arrays[which], x: T => finite::finite_products::<T>(

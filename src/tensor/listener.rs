@@ -1,14 +1,14 @@
-//! Listeners: they hear of what a thread runs, may read the tensors, and change nothing.
+//! Listeners, which observe what a thread runs. They may read tensors and change nothing.
 
 use std::{cell::RefCell, rc::Rc};
 
 use super::{Tensor, context, with_recording};
 use crate::{DType, Op, catalogue::Attributes, precision::Frame, tensor::recording::Again};
 
-/// Hears of op calls, casts, cell calls and gradients of a thread, and may read the tensors; see [`listen`].
+/// Observer of the op calls, casts, cell calls and gradients of a thread. It may read the tensors; see [`listen`].
 ///
-/// A method that is not written ignores its event. Ops that a listener runs are heard by nobody, are not on the tape, and run in
-/// no region. Tensors are off the tape, so that keeping one keeps nothing else.
+/// The default methods ignore their events. Ops that a listener runs are hidden from all listeners, off the tape and
+/// outside every region. Its tensors are off the tape, so keeping one keeps nothing else alive.
 ///
 /// ```
 /// use precast::{observe::{Listener, OpCall, listen}, prelude::*};
@@ -32,86 +32,86 @@ use crate::{DType, Op, catalogue::Attributes, precision::Frame, tensor::recordin
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub trait Listener {
-    /// Hears of an op call whose kernel has run. In a backward pass these are the ops of which gradients are made.
+    /// Called after the kernel of an op has run. In a backward pass, these are the ops that compute gradients.
     fn op(&mut self, call: &OpCall<'_>) {
         let _ = call;
     }
 
-    /// Hears of a cast to another dtype.
+    /// Called for a cast to another dtype.
     fn cast(&mut self, cast: &CastCall<'_>) {
         let _ = cast;
     }
 
-    /// Hears that a cell is entered.
+    /// Called when a cell is entered.
     fn enter(&mut self, cell: &CellEntry) {
         let _ = cell;
     }
 
-    /// Hears that a cell is left: each [`enter`](Listener::enter) has one.
+    /// Called when a cell is left, once for each [`enter`](Listener::enter).
     fn leave(&mut self, cell: &CellCall<'_>) {
         let _ = cell;
     }
 
-    /// Hears of the gradients of one op's inputs, in a backward pass.
+    /// Called with the gradients of one op's inputs, in a backward pass.
     fn gradient(&mut self, call: &GradientCall<'_>) {
         let _ = call;
     }
 }
 
-/// An op call that a [`Listener`] hears of.
+/// An op call, as passed to a [`Listener`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct OpCall<'a> {
     /// The op.
     pub op: Op,
-    /// Its attributes: the arguments besides tensors.
+    /// Attributes: the arguments other than tensors.
     pub attributes: &'a Attributes,
-    /// The inputs as the kernel read them, after casts.
+    /// Inputs as read by the kernel, after casts.
     pub inputs: &'a [Tensor],
-    /// The result, before it is cast back.
+    /// Result before it is cast back.
     pub output: &'a Tensor,
     /// Further results, such as indices or statistics.
     pub more: &'a [Tensor],
     /// Identity of the innermost cell slot; see [`Child::path_of`](crate::Child::path_of).
     pub slot: Option<usize>,
-    /// Whether it ran in a backward pass.
+    /// `true` when it ran in a backward pass.
     pub backward: bool,
-    /// Whether a region that code entered decided on its precision, and not the slot of a cell.
+    /// `true` when a region entered by code decided its precision, rather than the slot of a cell.
     pub in_code: bool,
-    /// The inputs as they were handed in.
+    /// Inputs before casts.
     pub(crate) given: &'a [&'a Tensor],
-    /// Of a custom op, which only code can run.
+    /// Closure that repeats a custom op, which only code can run.
     pub(crate) again: Option<&'a Again>,
 }
 
-/// A cast that a [`Listener`] hears of.
+/// A cast, as passed to a [`Listener`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CastCall<'a> {
-    /// The role of the tensor that is cast.
+    /// Role of the cast tensor.
     pub of: CastRole,
-    /// The tensor before.
+    /// Tensor before the cast.
     pub input: &'a Tensor,
-    /// The tensor after.
+    /// Tensor after the cast.
     pub output: &'a Tensor,
-    /// Whether numbers were computed: not for a low copy of a parameter that was there, and not yet for a widening, whose
-    /// numbers are computed when somebody first reads them.
+    /// `true` when numbers were computed. `false` for a cached low copy of a parameter, and for a widening, whose
+    /// numbers are computed on first read.
     pub computed: bool,
     /// Identity of the innermost cell slot.
     pub slot: Option<usize>,
-    /// Whether it was done in a backward pass.
+    /// `true` when it ran in a backward pass.
     pub backward: bool,
 }
 
-/// The role of a tensor that is cast.
+/// Role of a cast tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CastRole {
     /// A parameter, or a tensor that requires a gradient. The number distinguishes one from another.
     Leaf(u64),
-    /// An input of a cell, at its border.
+    /// An input of a cell, at its boundary.
     IntoCell,
-    /// An output of a cell, at its border.
+    /// An output of a cell, at its boundary.
     OutOfCell,
     /// An input of this op.
     IntoOp(Op),
@@ -121,33 +121,33 @@ pub enum CastRole {
     Other,
 }
 
-/// A cell that is entered.
+/// Entry into a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CellEntry {
     /// Identity of its slot; see [`Child::path_of`](crate::Child::path_of).
     pub slot: usize,
-    /// The name of its type.
+    /// Name of its type.
     pub kind: &'static str,
 }
 
-/// A cell that has run.
+/// A completed cell call.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CellCall<'a> {
     /// Identity of its slot; see [`Child::path_of`](crate::Child::path_of).
     pub slot: usize,
-    /// The name of its type.
+    /// Name of its type.
     pub kind: &'static str,
-    /// Whether it has parameters, or cells inside it have.
+    /// `true` when it has parameters, or cells inside it have.
     pub has_params: bool,
-    /// The tensors that went in, before its adapter cast them.
+    /// Input tensors, before its adapter casts them.
     pub inputs: &'a [Tensor],
-    /// The tensors that came out, before its adapter casts them; `None` after an error.
+    /// Output tensors, before its adapter casts them; `None` after an error.
     pub outputs: Option<&'a [Tensor]>,
 }
 
-/// Gradients that one op's backward pass has computed.
+/// Gradients computed by the backward pass of one op.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct GradientCall<'a> {
@@ -155,15 +155,15 @@ pub struct GradientCall<'a> {
     pub op: Option<Op>,
     /// Identity of the innermost cell slot of the forward pass.
     pub slot: Option<usize>,
-    /// The gradient of the op's output.
+    /// Gradient of the op's output.
     pub grad: &'a Tensor,
-    /// The gradients of its inputs, where one is wanted.
+    /// Gradients of its inputs, where wanted.
     pub gradients: &'a [Option<Tensor>],
 }
 
-/// Runs `f` while `listener` hears of what this thread runs, and returns both.
+/// Runs `f` while `listener` observes this thread, and returns both.
 ///
-/// Listeners nest: each hears of everything, the outermost first.
+/// Listeners nest: each observes everything, the outermost first.
 pub fn listen<L: Listener + 'static, R>(listener: L, f: impl FnOnce() -> R) -> (R, L) {
     let public = Rc::new(Public(RefCell::new(listener)));
     let result = heard_by(public.clone(), f);
@@ -171,35 +171,35 @@ pub fn listen<L: Listener + 'static, R>(listener: L, f: impl FnOnce() -> R) -> (
     (result, listener.into_inner())
 }
 
-/// Runs `f` while a listener of this library hears.
+/// Runs `f` while one of this library's listeners observes this thread.
 pub(crate) fn heard_by<R>(listener: Rc<dyn Hears>, f: impl FnOnce() -> R) -> R {
     let _scope = context::listen(listener);
     f()
 }
 
-/// A [`Listener`] of this library, which hears of more and sees tensors as they are, on the tape.
+/// Listener of this library, which receives more events and sees the tensors on the tape.
 pub(crate) trait Hears {
     fn op(&self, _call: &OpCall<'_>) {}
     fn cast(&self, _cast: &CastCall<'_>) {}
-    /// Hears that the numbers of a widening are computed, of which it has heard as a cast.
+    /// Called when the numbers of a widening are computed, after its cast was reported.
     fn widen(&self, _from: &Tensor, _to: DType) {}
     fn enter(&self, _cell: &CellEntry) {}
     fn leave(&self, _cell: &CellCall<'_>) {}
     fn gradient(&self, _call: &GradientCall<'_>) {}
 }
 
-/// A user's listener.
+/// A listener of the user.
 struct Public<L>(RefCell<L>);
 
 impl<L: Listener> Public<L> {
-    /// Lets it hear, in no region and off the tape.
+    /// Notifies it, outside every region and off the tape.
     fn tell(&self, f: impl FnOnce(&mut L)) {
         let _off = context::enter(Frame::Off);
         with_recording(false, || f(&mut self.0.borrow_mut()));
     }
 }
 
-/// Copies that hold nothing on the tape. Reading one computes no widening that an op would have computed.
+/// Returns copies that hold nothing on the tape. Reading one does not compute a widening in place of an op.
 fn apart(tensors: &[Tensor]) -> Vec<Tensor> {
     tensors.iter().map(Tensor::to_keep).collect()
 }

@@ -1,4 +1,4 @@
-//! Tensors: values with a run-time dtype, and their place on the tape.
+//! Tensors: values with a run-time dtype and a place on the tape.
 
 mod array;
 mod backward;
@@ -30,7 +30,7 @@ pub(crate) use tape::{Call, Forward, LeafId, Node, Place, What, Written, next_id
 use crate::DType;
 use listener::{CastCall, CastRole};
 
-/// An n-dimensional array with a run-time dtype and, when it takes part in training, its place on the tape.
+/// An n-dimensional array with a run-time dtype and, when it takes part in training, a place on the tape.
 ///
 /// Cloning is cheap: the value is shared and never changed in place.
 #[derive(Clone)]
@@ -39,14 +39,14 @@ pub struct Tensor(Arc<Inner>);
 struct Inner {
     dtype: DType,
     shape: Vec<usize>,
-    /// The value, shared with copies that stand elsewhere on the tape; empty while a widening has not been read.
+    /// Value, shared with copies elsewhere on the tape. Empty while a widening is unread.
     data: Arc<OnceLock<Array>>,
-    /// The 16-bit tensor of which this f32 tensor is the exact widening.
+    /// 16-bit source, if this f32 tensor is its exact widening.
     narrow: Option<Tensor>,
     place: Place,
-    /// Low copies of a parameter's value. They live and die with the value, so a changed parameter has none.
+    /// Low copies of a parameter's value. They are dropped with the value, so a changed parameter has none.
     casts: Option<Arc<LowCopies>>,
-    /// Whether the storage is a parameter's or a low copy of one, and so is no activation.
+    /// `true` when the storage belongs to a parameter or a low copy of one, and so is not an activation.
     of_parameter: bool,
 }
 
@@ -54,14 +54,14 @@ struct Inner {
 type LowCopies = Mutex<Vec<(DType, Array)>>;
 
 impl From<&Tensor> for Tensor {
-    /// The same tensor; its value is shared.
+    /// Returns the same tensor, sharing its value.
     fn from(tensor: &Tensor) -> Self {
         tensor.clone()
     }
 }
 
 impl Tensor {
-    /// A tensor outside the tape.
+    /// Creates a tensor outside the tape.
     pub(crate) fn from_array(array: Array) -> Self {
         Tensor::placed(array, Place::None)
     }
@@ -70,12 +70,12 @@ impl Tensor {
         Tensor::new(array, place, None)
     }
 
-    /// The value of a parameter: a leaf of the tape that keeps its low copies.
+    /// Creates the value of a parameter: a leaf of the tape that keeps its low copies.
     pub(crate) fn parameter(array: Array, id: Option<LeafId>) -> Self {
         Tensor::new(array, id.map_or(Place::None, Place::Leaf), Some(Arc::default()))
     }
 
-    /// A tensor with a value of its own. A parameter's has room for low copies.
+    /// Creates a tensor with its own value. A parameter's has room for low copies.
     fn new(array: Array, place: Place, casts: Option<Arc<LowCopies>>) -> Self {
         Tensor(Arc::new(Inner {
             dtype: array.dtype(),
@@ -88,32 +88,32 @@ impl Tensor {
         }))
     }
 
-    /// The element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.0.dtype
     }
 
-    /// Lengths of the axes; empty for a scalar.
+    /// Returns the lengths of the axes; empty for a scalar.
     pub fn shape(&self) -> &[usize] {
         &self.0.shape
     }
 
-    /// Number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.0.shape.len()
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.0.shape.iter().product()
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value. A widening is done here, when somebody first reads it.
+    /// Returns the value. A widening is computed here, on first read.
     pub(crate) fn array(&self) -> &Array {
         self.0.data.get_or_init(|| {
             let narrow = self.0.narrow.as_ref().expect("a tensor without data is the widening of another");
@@ -122,7 +122,7 @@ impl Tensor {
         })
     }
 
-    /// The value in row-major order, to be changed: alone in its storage when nobody else holds it.
+    /// Returns the value in row-major order for mutation, unshared if this is the only handle.
     pub(crate) fn into_array(self) -> Array {
         let _ = self.array();
         let value = match Arc::try_unwrap(self.0).map(|inner| inner.data) {
@@ -136,7 +136,7 @@ impl Tensor {
         &self.0.place
     }
 
-    /// The same value outside the tape: no gradient flows through it.
+    /// Returns the same value outside the tape: no gradient flows through it.
     pub fn detach(&self) -> Tensor {
         if let Place::None = self.0.place {
             return self.clone();
@@ -144,8 +144,8 @@ impl Tensor {
         self.with_place(Place::None)
     }
 
-    /// What is kept of this tensor for the backward pass: a widening without its elements, since its 16-bit source has
-    /// half the bytes and gives them again.
+    /// Returns the form kept for the backward pass: a widening drops its elements, since its 16-bit source takes half
+    /// the bytes and can restore them.
     pub(crate) fn to_keep(&self) -> Tensor {
         match &self.0.narrow {
             None => self.detach(),
@@ -153,19 +153,19 @@ impl Tensor {
         }
     }
 
-    /// The same value as a new leaf of the tape, for gradients with respect to something that is not a
+    /// Returns the same value as a new leaf of the tape, for gradients with respect to something other than a
     /// [`Param`](crate::Param).
     pub fn requires_grad(&self) -> Tensor {
         self.with_place(Place::Leaf(LeafId::fresh()))
     }
 
-    /// Whether gradients flow through this tensor.
+    /// Returns whether gradients flow through this tensor.
     pub fn is_tracked(&self) -> bool {
         !matches!(self.0.place, Place::None)
     }
 
     pub(crate) fn with_place(&self, place: Place) -> Tensor {
-        // What a widening was made of stands where it stood: a cast back must not lead there.
+        // The source of a widening stays at its old place on the tape: a cast back must not lead there.
         let narrow = match place {
             Place::None => self.0.narrow.as_ref().map(Tensor::detach),
             _ => {
@@ -176,7 +176,7 @@ impl Tensor {
         self.beside(self.0.dtype, self.0.data.clone(), narrow, place)
     }
 
-    /// The same numbers in the fewest bytes: of a widening that nobody has read, what was widened.
+    /// Returns the same numbers in the fewest bytes: the source of an unread widening, else this tensor.
     pub(crate) fn least(&self) -> &Tensor {
         match (self.0.data.get(), &self.0.narrow) {
             (None, Some(narrow)) => narrow,
@@ -184,18 +184,18 @@ impl Tensor {
         }
     }
 
-    /// The 16-bit tensor of which this one is the widening.
+    /// Returns the 16-bit source of this widening.
     pub(crate) fn narrow(&self) -> Option<&Tensor> {
         self.0.narrow.as_ref()
     }
 
-    /// This widening as that of the same 16-bit tensor elsewhere on the tape.
+    /// Returns this widening as that of the same 16-bit tensor elsewhere on the tape.
     pub(crate) fn widening_of(&self, narrow: Tensor) -> Tensor {
         let place = tape::record_cast(&narrow, self.0.dtype);
         self.beside(self.0.dtype, self.0.data.clone(), Some(narrow), place)
     }
 
-    /// A tensor of the same shape that stands for this one: elsewhere on the tape, or in another dtype.
+    /// Returns a counterpart of the same shape, elsewhere on the tape or in another dtype.
     fn beside(&self, dtype: DType, data: Arc<OnceLock<Array>>, narrow: Option<Tensor>, place: Place) -> Tensor {
         Tensor(Arc::new(Inner {
             dtype,
@@ -208,22 +208,22 @@ impl Tensor {
         }))
     }
 
-    /// Rounds or widens to another dtype; gradients flow back in the dtype they came from.
+    /// Converts to another dtype. Gradients flow back in the dtype they came from.
     ///
     /// f32 to f16 or bf16 rounds once to nearest even, keeps subnormals, overflows to infinity and keeps NaN. A
-    /// widening from 16 bit to f32 is exact, so it is not done before somebody reads it, and casting it back gives the
-    /// 16-bit tensor again: two lowered neighbours pay for no round trip. Floats to integers truncate; integers and
-    /// floats to bool are `!= 0`.
+    /// widening from 16 bit to f32 is exact, so it is deferred until it is read, and casting it back returns the 16-bit
+    /// tensor: two adjacent lowered ops pay for no round trip. Floats to integers truncate. Integers and floats to bool
+    /// are `!= 0`.
     pub fn cast(&self, to: DType) -> Tensor {
         self.cast_as(CastRole::Other, to)
     }
 
-    /// As [`cast`](Tensor::cast), told what this tensor is, for those who look for a number that is not finite.
+    /// Casts as [`cast`](Tensor::cast) does, noting the tensor's role for the search for non-finite numbers.
     pub(crate) fn cast_as(&self, what: CastRole, to: DType) -> Tensor {
         self.cast_with(what, to, self.0.casts.as_deref())
     }
 
-    /// As [`cast_as`](Tensor::cast_as), but a parameter's low copy is made anew and not kept.
+    /// Casts as [`cast_as`](Tensor::cast_as) does, without the cache of a parameter's low copies.
     pub(crate) fn cast_anew(&self, what: CastRole, to: DType) -> Tensor {
         self.cast_with(what, to, None)
     }
@@ -267,7 +267,7 @@ impl Tensor {
         cast
     }
 
-    /// Lets listeners hear of a cast of this tensor.
+    /// Notifies listeners of a cast of this tensor.
     fn tell_cast(&self, what: CastRole, output: &Tensor, computed: bool) {
         if !context::is_heard() {
             return;
@@ -282,18 +282,18 @@ impl Tensor {
         context::tell(|listener| listener.cast(&CastCall { of, input: self, output, computed, slot, backward }));
     }
 
-    /// Whether all numbers are finite; integers and booleans are.
+    /// Returns whether all numbers are finite. Integers and booleans are.
     pub(crate) fn has_only_finite(&self) -> bool {
         // A widening is exact.
         first_non_finite(&[self.least().array().contiguous()], 1.0).is_none()
     }
 
-    /// What tells this value from all others that are alive, whatever its place on the tape.
+    /// Returns a number that identifies this value among all live ones, wherever it is on the tape.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.0.data) as usize
     }
 
-    /// What the op that made this tensor of some inputs keeps for its backward pass.
+    /// Returns the activations that the op which computed this tensor from `inputs` keeps for its backward pass.
     pub(crate) fn kept(&self, inputs: &[Tensor]) -> Vec<Activation> {
         let Place::Node(node) = &self.0.place else { return Vec::new() };
         let came: Vec<usize> = inputs.iter().filter_map(Tensor::activation).map(|kept| kept.address).collect();
@@ -301,7 +301,7 @@ impl Tensor {
         kept.map(|kept| Activation { came_in: came.contains(&kept.address), ..kept }).collect()
     }
 
-    /// What is kept in memory when this tensor is saved; `None` for what belongs to a parameter.
+    /// Returns the memory kept when this tensor is saved; `None` if it belongs to a parameter.
     pub(crate) fn activation(&self) -> Option<Activation> {
         if self.0.of_parameter {
             return None;
@@ -318,19 +318,19 @@ impl Tensor {
     }
 }
 
-/// An activation that the tape keeps.
+/// Activation kept by the tape.
 #[derive(Clone, Copy, Debug, Eq)]
 pub(crate) struct Activation {
-    /// Where its storage begins. Storage that two ops keep is counted once.
+    /// Start address of its storage. Storage kept by two ops counts once.
     pub address: usize,
     pub dtype: DType,
     pub len: usize,
-    /// Whether it is an input of the op.
+    /// `true` for an input of the op.
     pub came_in: bool,
 }
 
 impl PartialEq for Activation {
-    /// Without the addresses, which differ between two equal runs.
+    /// Compares without the addresses, which differ between equal runs.
     fn eq(&self, other: &Activation) -> bool {
         (self.dtype, self.len, self.came_in) == (other.dtype, other.len, other.came_in)
     }

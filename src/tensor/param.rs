@@ -15,15 +15,14 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A place for a tensor that is trained, or for a buffer that is not. A handle: clones share it, so tied weights are one
-/// `Param` under two paths. Its value is f32 unless it was made otherwise; policies cast copies and never the value.
+/// Place for a tensor that is trained, or for a buffer that is not. A handle: clones share the place, so tied weights
+/// are one `Param` under two paths. The value is f32 unless created otherwise; policies cast copies, never the value.
 ///
-/// Low copies are kept with the value and vanish when the value changes, so a parameter is cast once for each dtype
-/// between two updates, however often it is used.
+/// Low copies are kept with the value and dropped when it changes, so between two updates a parameter is cast once per
+/// dtype, however often it is used.
 ///
 /// [`decorate`](crate::rewrite::decorate) stores the value itself in f16 or bf16. The parameter may then have a
-/// [master](Param::master), the f32 number behind the value: optimizers update the master, and the value is always the
-/// master rounded once.
+/// [master](Param::master) in f32: optimizers update the master, and the value is always the master rounded once.
 #[derive(Clone)]
 pub struct Param(Arc<Inner>);
 
@@ -34,27 +33,27 @@ struct Inner {
 }
 
 struct State {
-    /// On the tape when trained; its low copies live with it.
+    /// Value, on the tape when trained. Its low copies live as long as it does.
     value: Tensor,
     lowered: Option<Lowered>,
-    /// The dtype in which weight files hold it; without one, that of the master or the value.
+    /// Dtype in weight files. Default: that of the master, or else of the value.
     saved_as: Option<DType>,
-    /// Whether a policy says that its gradients come through f16 only with a loss scale.
+    /// `true` when a policy requires a loss scale for its gradients, which pass through f16.
     requires_scaler: bool,
-    /// What forward passes stored whose steps may still be given up, in order, from the first of them on.
+    /// Values stored by forward passes, in order from the first whose step may still be abandoned.
     changes: Vec<Change>,
 }
 
-/// A value that a forward pass stored.
+/// A value stored by a forward pass.
 struct Change {
-    /// The pass; `None` once it is settled.
+    /// Number of the pass; `None` once it is settled.
     pass: Option<u64>,
-    /// All that was known of the number before.
+    /// Previous number at full precision.
     before: Array,
     to: To,
 }
 
-/// What a forward pass makes of a value.
+/// New value stored by a forward pass.
 #[derive(Clone)]
 enum To {
     /// Another value.
@@ -63,34 +62,34 @@ enum To {
     Blend { keep: f64, take: f64, batch: Vec<f64> },
 }
 
-/// What is remembered of a parameter that is stored low.
+/// Record of a parameter that is stored low.
 struct Lowered {
-    /// The dtype it was made in.
+    /// Dtype in which it was created.
     from: DType,
-    /// Of the dtype f32; the value is this, rounded.
+    /// Master in f32; the value is the master, rounded.
     master: Option<Array>,
     rounding: Rounding,
 }
 
-/// How the result of an update is rounded into a value that is stored low.
+/// Rounding of an update into a value that is stored low.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rounding {
-    /// To nearest even: from the master, where there is one.
+    /// To nearest even, from the master if there is one.
     Nearest,
-    /// Up or down at random, by a stream of this seed; bf16 alone.
+    /// Stochastic, from a stream with this seed. bf16 only.
     Stochastic { seed: u64 },
-    /// To nearest even, and what rounding leaves out is kept in bf16 by the optimizer; bf16 alone.
+    /// To nearest even, with the rounding error kept in bf16 by the optimizer. bf16 only.
     Kahan,
 }
 
 impl Param {
-    /// A parameter that is trained.
+    /// Creates a parameter that is trained.
     pub fn new(value: Tensor) -> Self {
         Param::make(value, true)
     }
 
-    /// A buffer: saved with the weights, never trained, and no gradient is computed for it. A layer is frozen by buffers
-    /// in the place of its parameters, as the base of a [`LoRA`](crate::layers::LoRA) is.
+    /// Creates a buffer: saved with the weights, never trained, without a gradient. A layer is frozen by using buffers
+    /// in place of its parameters, as in the base of a [`LoRA`](crate::layers::LoRA).
     pub fn buffer(value: Tensor) -> Self {
         Param::make(value, false)
     }
@@ -111,50 +110,53 @@ impl Param {
         self.0.state.write().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// A value of this parameter.
+    /// Returns a value as a tensor of this parameter.
     fn placed(&self, value: Array) -> Tensor {
         Tensor::parameter(value, self.0.trained.then_some(self.0.id))
     }
 
-    /// The value, on the tape when the parameter is trained: what `forward` reads.
+    /// Returns the value as read by `forward`: on the tape when the parameter is trained.
     pub fn tensor(&self) -> Tensor {
         self.read().value.clone()
     }
 
-    /// The value, off the tape.
+    /// Returns the value, off the tape.
     pub fn value(&self) -> Tensor {
         self.tensor().detach()
     }
 
-    /// The f32 number behind a value that [`decorate`](crate::rewrite::decorate) stores low, if it keeps one: what
-    /// optimizers update, and what undoing returns to. The value is always the master rounded once.
+    /// Returns the f32 master of a value that [`decorate`](crate::rewrite::decorate) stores low, if it keeps one.
+    /// Optimizers update the master, and undoing restores it. The value is always the master rounded once.
     pub fn master(&self) -> Option<Tensor> {
         self.read().master().cloned().map(Tensor::from_array)
     }
 
-    /// The master where there is one, else the value: all that is known of the number. [`set`](Param::set) takes it back.
+    /// Returns the number at full precision: the master if there is one, else the value. [`set`](Param::set) accepts
+    /// it.
     pub(crate) fn full(&self) -> Tensor {
         self.master().unwrap_or_else(|| self.value())
     }
 
-    /// Replaces the value. Low copies of the old one are gone.
+    /// Replaces the value and drops the low copies of the old one.
     ///
-    /// A parameter with a [master](Param::master) takes f32, too: that is its new master, and the value is rounded from it.
-    /// When it takes its own dtype, the master is the exact widening.
+    /// A parameter with a [master](Param::master) also accepts f32, as its new master; the value is rounded from it. If
+    /// it receives its own dtype, the master becomes the exact widening.
     ///
-    /// What a cell sets while it runs in a forward pass is part of the step: it is there at once, and taken back where the step
-    /// is skipped. A number there that is not finite, where the old one was, is not stored, and the step is not taken.
+    /// A value set by a cell during a forward pass is part of the step: it takes effect at once, and is reverted if the
+    /// step is skipped. In a forward pass, a non-finite number does not replace a finite one, and the step is not
+    /// taken.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::DType`](crate::ErrorKind::DType) when the new value differs in shape or dtype,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number of a new master would become infinite in the value.
-    /// Nothing is changed then.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::DType`](crate::ErrorKind::DType) when the new
+    /// value differs in shape or dtype,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number of a new master would become infinite in the
+    /// value. Nothing is changed then.
     pub fn set(&self, value: &Tensor) -> Result<()> {
         self.check(value)?;
         self.change(To::Value(value.array().contiguous()))
     }
 
-    /// Changes the value as part of the forward pass that is run, or for good outside of one.
+    /// Changes the value as part of the current forward pass, or permanently outside one.
     fn change(&self, to: To) -> Result<()> {
         let _hidden = context::hide(Hidden::Recorders);
         let mut state = self.write();
@@ -163,7 +165,7 @@ impl Param {
         let made = Tensor::from_array(new.cast(state.value.dtype()));
         if !made.has_only_finite() && became_infinite(&before, made.array()) {
             drop(state);
-            // Outside of a pass a value is set as it is.
+            // Outside a pass a value is set unchecked.
             match (pass::note_refused(self), &to) {
                 (true, _) => return Ok(()),
                 (false, To::Value(_)) => state = self.write(),
@@ -182,12 +184,12 @@ impl Param {
         Ok(())
     }
 
-    /// Checks that [`set`](Param::set) would take a value.
+    /// Checks that [`set`](Param::set) would accept a value.
     pub(crate) fn check(&self, value: &Tensor) -> Result<()> {
         self.read().check(value)
     }
 
-    /// Puts a number into the value, and into the master where there is one.
+    /// Stores a number in the value, and in the master if there is one.
     fn store(&self, state: &mut State, full: &Array) {
         state.value = self.placed(full.cast(state.value.dtype()));
         if let Some(Lowered { master: Some(master), .. }) = &mut state.lowered {
@@ -195,14 +197,15 @@ impl Param {
         }
     }
 
-    /// Keeps what a pass stored.
+    /// Keeps the values stored by a pass.
     pub(super) fn settle(&self, pass: u64) {
         let mut state = self.write();
         state.changes.iter_mut().filter(|change| change.pass == Some(pass)).for_each(|change| change.pass = None);
         state.forget_settled();
     }
 
-    /// Takes back what a pass stored, as if it had never been; what other passes stored since is stored again.
+    /// Reverts the values stored by a pass as if it had never run. Values that other passes stored since are stored
+    /// again.
     pub(super) fn take_back(&self, pass: u64) {
         let mut state = self.write();
         let Some(first) = state.changes.iter().position(|change| change.pass == Some(pass)) else { return };
@@ -216,28 +219,28 @@ impl Param {
         state.forget_settled();
     }
 
-    /// Lets an optimizer write the value, and the master where there is one, which it keeps in step. Neither changes its dtype
-    /// or shape. Low copies of the old value are gone.
+    /// Lets an optimizer write the value, and the master if there is one, which it keeps in sync. Neither changes its
+    /// dtype or shape. Low copies of the old value are dropped.
     pub(crate) fn rewrite<R>(&self, change: impl FnOnce(&mut Array, Option<&mut Array>) -> R) -> R {
         let mut state = self.write();
         state.changes.clear();
-        // Taken out, so that it is changed in place where nothing else holds it.
+        // Taken out, so that unshared memory is changed in place.
         let mut value = mem::replace(&mut state.value, self.placed(Array::empty())).into_array();
         let result = change(&mut value, state.lowered.as_mut().and_then(|lowered| lowered.master.as_mut()));
         state.value = self.placed(value);
         result
     }
 
-    /// How the results of updates are rounded into the value.
+    /// Returns the rounding of updates into the value.
     pub(crate) fn rounding(&self) -> Rounding {
         self.read().lowered.as_ref().map_or(Rounding::Nearest, |lowered| lowered.rounding)
     }
 
-    /// Moves running statistics towards those of a batch: `(1 - momentum) * self + momentum * batch`, rounded once. Of a
-    /// `count`, `batch` is the biased variance of so many numbers, and the unbiased one is taken.
+    /// Moves running statistics towards those of a batch: `(1 - momentum) * self + momentum * batch`, rounded once.
+    /// With `count`, `batch` is the biased variance of that many numbers and is converted to the unbiased one.
     ///
     /// # Errors
-    /// As [`set`](Param::set).
+    /// As for [`set`](Param::set).
     pub(crate) fn blend(&self, batch: &Tensor, momentum: f64, count: Option<usize>) -> Result<()> {
         recording::blend(self, batch, momentum, count);
         let before = (self.clone(), self.full());
@@ -253,7 +256,7 @@ impl Param {
         self.change(To::Blend { keep: 1.0 - momentum, take: momentum * factor, batch })
     }
 
-    /// Stores the value in a low dtype, with an f32 master or without, as if it had never been stored low before.
+    /// Stores the value in a low dtype, with or without an f32 master, discarding any earlier low storage.
     pub(crate) fn store_low(&self, dtype: DType, with_master: bool, rounding: Rounding) {
         let mut state = self.write();
         let (from, full) = state.undecorated();
@@ -262,12 +265,12 @@ impl Param {
         state.lowered = Some(Lowered { from, master: with_master.then(|| full.cast(DType::F32)), rounding });
     }
 
-    /// The dtype it was made in, to which [`store_as_made`](Param::store_as_made) returns.
+    /// Returns the dtype in which it was created, restored by [`store_as_made`](Param::store_as_made).
     pub(crate) fn made_in(&self) -> DType {
         self.read().undecorated().0
     }
 
-    /// Stores the value in the dtype it was made in: from the master where there is one, else from the low value.
+    /// Stores the value in the dtype in which it was created, from the master if there is one, else from the low value.
     pub(crate) fn store_as_made(&self) {
         let mut state = self.write();
         if state.lowered.is_some() {
@@ -278,13 +281,13 @@ impl Param {
         }
     }
 
-    /// Sets the dtype in which weight files hold it; `None` for its own.
+    /// Sets the dtype in weight files; `None` for its own.
     pub(crate) fn save_as(&self, dtype: Option<DType>) {
         self.write().saved_as = dtype;
     }
 
-    /// What a weight file holds: all that is known of the number, rounded once to the dtype asked for, unless that makes a
-    /// number infinite.
+    /// Returns the contents for a weight file: the number at full precision, rounded once to the requested dtype. Fails
+    /// if that makes a number infinite.
     pub(crate) fn to_save(&self) -> Result<Tensor, Beyond> {
         let saved_as = self.read().saved_as;
         let full = self.full();
@@ -297,32 +300,32 @@ impl Param {
         }
     }
 
-    /// Says whether its gradients come through f16 only with a loss scale, and returns what was said before.
+    /// Sets whether its gradients, passing through f16, require a loss scale, and returns the previous setting.
     pub(crate) fn require_scaler(&self, required: bool) -> bool {
         std::mem::replace(&mut self.write().requires_scaler, required)
     }
 
-    /// Whether its gradients come through f16 only with a loss scale.
+    /// Returns whether its gradients, passing through f16, require a loss scale.
     pub(crate) fn requires_scaler(&self) -> bool {
         self.read().requires_scaler
     }
 
-    /// Whether it is trained; a buffer is not.
+    /// Returns whether it is trained; a buffer is not.
     pub fn is_trained(&self) -> bool {
         self.0.trained
     }
 
-    /// Lengths of the axes.
+    /// Returns the lengths of the axes.
     pub fn shape(&self) -> Vec<usize> {
         self.read().value.shape().to_vec()
     }
 
-    /// The dtype of the value.
+    /// Returns the dtype of the value.
     pub fn dtype(&self) -> DType {
         self.read().value.dtype()
     }
 
-    /// Whether both are handles of one parameter.
+    /// Returns whether both are handles of one parameter.
     pub fn is_same(&self, other: &Param) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -360,18 +363,18 @@ impl State {
         self.lowered.as_ref()?.master.as_ref()
     }
 
-    /// All that is known of the number: the master, or the value.
+    /// Returns the number at full precision: the master or the value.
     fn full(&self) -> Array {
         self.master().unwrap_or(self.value.array()).clone()
     }
 
-    /// The dtype it was made in, and all that is known of the number.
+    /// Returns the dtype in which it was created, and the number at full precision.
     fn undecorated(&self) -> (DType, Array) {
         let from = self.lowered.as_ref().map_or(self.value.dtype(), |lowered| lowered.from);
         (from, self.full())
     }
 
-    /// Forgets changes that no pass can take back.
+    /// Drops changes that no pass can revert.
     fn forget_settled(&mut self) {
         let settled = self.changes.iter().take_while(|change| change.pass.is_none()).count();
         self.changes.drain(..settled);
@@ -379,7 +382,7 @@ impl State {
 }
 
 impl To {
-    /// The value that is made of another, in the dtype of that.
+    /// Returns the value for `value`, in the dtype of this one.
     fn of(&self, value: &Array) -> Array {
         match self {
             To::Value(value) => value.clone(),
@@ -393,7 +396,7 @@ impl To {
     }
 }
 
-/// Whether a number is not finite that was.
+/// Returns whether a finite number became non-finite.
 fn became_infinite(old: &Array, new: &Array) -> bool {
     let numbers = |x: &Array| Tensor::from_array(x.clone()).to_f64();
     numbers(old).iter().zip(numbers(new)).any(|(old, new)| old.is_finite() && !new.is_finite())

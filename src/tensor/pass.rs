@@ -1,8 +1,9 @@
-//! Notes of a forward pass for the step that it becomes part of: what it stored, and what ran in evaluation.
+//! Notes of a forward pass for the step it becomes part of: the values it stored, and the cells that ran in evaluation.
 //!
-//! The outermost call of a network [opens](open) a pass. A value that code stores meanwhile, such as the running statistics of a
-//! batch norm, is there at once. The tape holds the pass, the backward pass hands it to the gradients, and whoever takes the step
-//! [settles](Pass::settle) it or [takes it back](Pass::take_back). A pass without a backward pass is settled when its tape is dropped.
+//! The outermost call of a network [opens](open) a pass. A value stored meanwhile, such as the running statistics of a
+//! batch norm, takes effect at once. The tape holds the pass, the backward pass hands it to the gradients, and the code
+//! that takes the step [settles](Pass::settle) it or [reverts](Pass::take_back) it. A pass without a backward pass is
+//! settled when its tape is dropped.
 
 use std::{
     collections::HashSet,
@@ -18,68 +19,68 @@ use crate::{
     logging::{event, warn},
 };
 
-/// Notes of the pass that runs now.
+/// Notes of the current pass.
 #[derive(Default)]
 pub(super) struct Notes {
-    /// Names its changes; 0 before the first.
+    /// Identity of its changes; 0 before the first.
     id: u64,
     slots: Vec<usize>,
     changed: Vec<Param>,
-    /// The first parameter or buffer that a number which is not finite did not enter.
+    /// First parameter or buffer that refused a non-finite number.
     refused: Option<Param>,
 }
 
-/// Cells that behave otherwise in training and ran in evaluation while a tape was recorded.
+/// Cells that behave differently in training but ran in evaluation while a tape was recorded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Evaluated {
-    /// Each with its path and the trained parameters beside it; none where it is a network by itself.
+    /// Path of each cell and the trained parameters of its network; empty if the cell is the whole network.
     pub cells: Vec<(String, Vec<LeafId>)>,
 }
 
 impl Evaluated {
-    /// The first cell beside which one of these parameters is.
+    /// Returns the first cell that shares its network with one of these parameters.
     pub fn beside(&self, params: &[LeafId]) -> Option<&str> {
         let beside = |ids: &[LeafId]| ids.is_empty() || params.iter().any(|param| ids.contains(param));
         self.cells.iter().find(|(_, ids)| beside(ids)).map(|(path, _)| path.as_str())
     }
 }
 
-/// A forward pass that has ended.
+/// A completed forward pass.
 pub(crate) struct Pass {
     id: u64,
     pub evaluated: Evaluated,
     changed: Vec<Param>,
-    /// Path of the first parameter or buffer that would not have been finite.
+    /// Path of the first parameter or buffer that refused a non-finite number.
     refused: Option<String>,
     fate: AtomicU8,
 }
 
-/// Its step may still come.
+/// Fate of a pass whose step may still come.
 const OPEN: u8 = 0;
-/// As [`OPEN`], and a gradient is known not to be finite.
+/// As [`OPEN`], with a gradient known to be non-finite.
 const DOUBTED: u8 = 1;
-/// What it stored stays, or is gone.
+/// Fate of a pass whose values were kept or reverted.
 const SETTLED: u8 = 2;
 
 impl Pass {
-    /// Path of the first parameter or buffer that would not have been finite, and so was not changed.
+    /// Returns the path of the first parameter or buffer that refused a non-finite number and kept its value.
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 
-    /// Notes that its step will not be taken unless somebody says so: a gradient is not finite.
+    /// Marks the step as not taken, unless it is settled later: a gradient is not finite.
     pub fn doubt(&self) {
         let _ = self.fate.compare_exchange(OPEN, DOUBTED, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Keeps what was stored: the step was taken.
+    /// Keeps the stored values: the step was taken.
     pub fn settle(&self) {
         if self.fate.swap(SETTLED, Ordering::AcqRel) != SETTLED {
             self.changed.iter().for_each(|param| param.settle(self.id));
         }
     }
 
-    /// Takes back what was stored, and nothing else: the step was not taken.
+    /// Reverts the stored values, and nothing else: the step was not taken.
     pub fn take_back(&self) {
         if self.fate.swap(SETTLED, Ordering::AcqRel) != SETTLED {
             self.changed.iter().rev().for_each(|param| param.take_back(self.id));
@@ -103,12 +104,12 @@ impl Drop for Pass {
     }
 }
 
-/// The error of a number that is not finite and would have been stored.
+/// Returns the error text for a refused non-finite number.
 pub(crate) fn refused(path: &str) -> String {
     format!("`{path}` would not be finite: the forward pass computed a number for it that is not; it keeps its value")
 }
 
-/// A pass that is being run; what it stored is taken back unless it [ends](Open::end).
+/// A running pass. Its stored values are reverted unless it [ends](Open::end).
 pub(crate) struct Open {
     outer: Option<Notes>,
 }
@@ -118,7 +119,7 @@ pub(crate) fn open() -> Open {
     Open { outer: context::replace_notes(Some(Notes::default())) }
 }
 
-/// The pass that is open now, as far as it has come. `evaluated` makes of slots what they are, `path` of a parameter its path.
+/// Returns the open pass so far. `evaluated` looks up slots, and `path` the path of a parameter.
 pub(crate) fn noted(
     evaluated: impl FnOnce(Vec<usize>) -> Evaluated,
     path: impl FnOnce(&Param) -> String,
@@ -133,11 +134,12 @@ pub(crate) fn noted(
 }
 
 impl Open {
-    /// Ends a pass. What it stored and nobody [noted](noted) stays, since no step can follow, or is taken back after an error.
+    /// Ends a pass. Stored values that were not [noted](noted) are kept, since no step can follow, or reverted after an
+    /// error.
     ///
     /// # Errors
-    /// That of `result`; [`ErrorKind::Value`](crate::ErrorKind::Value) for a number that would have been stored, is not
-    /// finite, and reaches no step that could be refused.
+    /// That of `result`; [`ErrorKind::Value`](crate::ErrorKind::Value) for a refused non-finite number if no step can
+    /// report it.
     pub fn end<R>(self, result: Result<R>, path: impl FnOnce(&Param) -> String) -> Result<R> {
         let Some(pass) = noted(|_| Evaluated::default(), path) else { return result };
         match (&result, &pass.refused) {
@@ -161,7 +163,7 @@ impl Drop for Open {
     }
 }
 
-/// Notes a slot whose cell ran in evaluation.
+/// Records a slot whose cell ran in evaluation.
 pub(crate) fn note_slot(slot: usize) {
     context::with_notes(|notes| {
         if !notes.slots.contains(&slot) {
@@ -170,7 +172,7 @@ pub(crate) fn note_slot(slot: usize) {
     });
 }
 
-/// Notes that a parameter or a buffer changes, and names the pass; `None` outside of a pass.
+/// Records that a parameter or buffer changes, and returns the number of the pass; `None` outside a pass.
 pub(super) fn note_change(param: &Param) -> Option<u64> {
     context::with_notes(|notes| {
         if notes.id == 0 {
@@ -183,7 +185,7 @@ pub(super) fn note_change(param: &Param) -> Option<u64> {
     })
 }
 
-/// Notes that a number that is not finite did not enter a parameter or a buffer; `false` outside of a pass.
+/// Records that a parameter or buffer refused a non-finite number; returns `false` outside a pass.
 pub(super) fn note_refused(param: &Param) -> bool {
     context::with_notes(|notes| _ = notes.refused.get_or_insert_with(|| param.clone())).is_some()
 }
@@ -195,13 +197,13 @@ pub(crate) fn note_passes(output: &Tensor, passes: &[Arc<Pass>]) {
     }
     for output in [Some(output), output.narrow()].into_iter().flatten() {
         if let Place::Node(node) = output.place() {
-            // One that another network passed through has the pass of that network.
+            // An output passed through from another network already has the pass of that network.
             let _ = node.passes.set(passes.to_vec());
         }
     }
 }
 
-/// The passes that the tape holds which leads to a tensor.
+/// Returns the passes held by the tape that leads to a tensor.
 pub(crate) fn passes(of: &Tensor) -> Vec<Arc<Pass>> {
     let (mut found, mut seen, mut places) = (Vec::new(), HashSet::new(), vec![of.place()]);
     while let Some(place) = places.pop() {
@@ -215,7 +217,7 @@ pub(crate) fn passes(of: &Tensor) -> Vec<Arc<Pass>> {
     found
 }
 
-/// Adds a pass that is not there yet.
+/// Adds a pass unless it is already present.
 pub(super) fn add(passes: &mut Vec<Arc<Pass>>, pass: &Arc<Pass>) {
     if !passes.iter().any(|other| Arc::ptr_eq(other, pass)) {
         passes.push(pass.clone());

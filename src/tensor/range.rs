@@ -1,4 +1,4 @@
-//! The range of a dtype: a finite number must not become infinite where a value is stored.
+//! Range checks of dtypes: a finite number must not become infinite when it is stored.
 
 use std::fmt;
 
@@ -11,26 +11,26 @@ use crate::{
     printable::number,
 };
 
-/// Finite numbers that a dtype cannot hold: they would become infinite, and poison everything after them.
+/// Finite numbers outside the range of a dtype, which would become infinite and spread from there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Beyond {
-    /// The largest size of a finite number.
+    /// Largest magnitude of a finite number.
     pub largest: f64,
     pub dtype: DType,
 }
 
 impl Beyond {
-    /// Refuses an array with such numbers.
+    /// Returns an error for an array with such numbers.
     pub fn check(array: &Array, dtype: DType) -> Result<(), Beyond> {
         if !dtype.is_float() || dtype == array.dtype() {
             return Ok(());
         }
         let largest = largest(array);
-        // Rounding keeps the order, so the largest says it for all.
+        // Rounding is monotonic, so the largest magnitude decides for all.
         if holds(dtype, largest) { Ok(()) } else { Err(Beyond { largest, dtype }) }
     }
 
-    /// Which dtypes can hold the numbers, in words.
+    /// Returns, in words, the dtypes that can hold the numbers.
     pub fn way_out(self) -> String {
         let can = [DType::Bf16, DType::F32, DType::F64].into_iter().filter(|dtype| holds(*dtype, self.largest)).take(2);
         let can: Vec<&str> = can.map(DType::long_name).collect();
@@ -44,13 +44,13 @@ impl fmt::Display for Beyond {
     }
 }
 
-/// Says whether a floating dtype holds a number: rounded to it, it is finite. No op does this, so that nobody observes it.
+/// Returns whether a number stays finite when rounded to a floating dtype. Uses no op, so nothing is observed.
 fn holds(dtype: DType, number: f64) -> bool {
     let rounded = Tensor::scalar(number, DType::F64).array().cast(dtype);
     Tensor::from_array(rounded).to_f64().iter().all(|x| x.is_finite())
 }
 
-/// The largest size of the finite numbers of an array; 0 where there are none.
+/// Returns the largest magnitude among the finite numbers of an array; 0 if there are none.
 fn largest(array: &Array) -> f64 {
     fn go<T: Stored + Float>(array: &Array) -> f64 {
         let array = array.contiguous();
@@ -71,7 +71,7 @@ mod tests {
             let tensor = Tensor::from_f64(numbers, &[numbers.len()], from).unwrap();
             Beyond::check(tensor.array(), to).map_err(|beyond| format!("{beyond}; {}", beyond.way_out()))
         };
-        // Infinity and NaN are no numbers that become infinite. 65519 is rounded to the largest number.
+        // Infinity and NaN do not become infinite. 65519 rounds to the largest number.
         let edge = [1.0, -65519.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
         assert_eq!(check(&edge, DType::F32, DType::F16), Ok(()));
         let refused = |numbers: &[f64], from: DType, to: DType| check(numbers, from, to).unwrap_err();

@@ -1,7 +1,7 @@
-//! Which ops run, on which tensors and with which attributes, for a graph that will run them again.
+//! Recording of op calls, with their tensors and attributes, for a graph that replays them.
 //!
-//! Nothing is recorded unless this thread [records](record); then each op keeps its tensors alive until the end, so that no
-//! two of them have one [identity](Tensor::identity).
+//! Nothing is recorded unless this thread [records](record). Each op then keeps its tensors alive until the end, so
+//! that no two have the same [identity](Tensor::identity).
 
 use std::{cell::RefCell, fmt, iter, rc::Rc, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{Op, catalogue::Attributes, error::Result};
 
-/// Runs an op again that only code can run: a custom op with its options.
+/// Closure that repeats an op only code can run: a custom op with its options.
 #[derive(Clone)]
 pub(crate) struct Again(pub Arc<AgainFn>);
 
@@ -32,13 +32,13 @@ pub(crate) struct Call {
     pub outputs: Vec<Tensor>,
     /// The innermost slot.
     pub slot: Option<usize>,
-    /// Whether gradients of weights are computed in f32.
+    /// `true` when gradients of weights are computed in f32.
     pub wide_weight_grads: bool,
-    /// Of a dropout, what tells its layer from others.
+    /// Identity of the layer, for a dropout.
     pub stream: Option<usize>,
 }
 
-/// A buffer that moves towards the statistics of a batch; see [`Param::blend`].
+/// A buffer moving towards the statistics of a batch; see [`Param::blend`].
 pub(crate) struct Blend {
     pub buffer: Param,
     pub batch: Tensor,
@@ -46,29 +46,29 @@ pub(crate) struct Blend {
     pub count: Option<usize>,
 }
 
-/// What was recorded.
+/// Contents of a recording.
 #[derive(Default)]
 pub(crate) struct Recorded {
     pub calls: Vec<Call>,
     pub blends: Vec<Blend>,
-    /// Tensors whose values the code read, and in which slot.
+    /// Tensors whose values were read by code, and the slot in which they were read.
     pub read: Vec<(Tensor, Option<usize>)>,
-    /// Undoes what the code changed besides.
+    /// Closures that undo the other changes made by the code.
     undo: Vec<Box<dyn FnOnce()>>,
 }
 
-/// A recording that is being made.
+/// A recording in progress.
 #[derive(Default)]
 pub(crate) struct Recorder(RefCell<Recorded>);
 
-/// Records what `f` does. What it changes besides its result, such as the statistics of a batch norm, is changed back.
+/// Records `f`. Side effects, such as updates of the statistics of a batch norm, are undone.
 pub(crate) fn record<R>(f: impl FnOnce() -> R) -> (R, Recorded) {
     let (result, mut recorded) = record_for_good(f);
     undo(std::mem::take(&mut recorded.undo));
     (result, recorded)
 }
 
-/// As [`record`], but what `f` changes stays changed, unless it panics.
+/// Records as [`record`] does, but keeps the side effects of `f` unless it panics.
 pub(crate) fn record_for_good<R>(f: impl FnOnce() -> R) -> (R, Recorded) {
     let recorder = Rc::new(Recorder::default());
     let result = {
@@ -83,13 +83,13 @@ fn undo(changes: Vec<Box<dyn FnOnce()>>) {
 }
 
 impl Drop for Recorder {
-    /// Of a recording that ended in a panic.
+    /// Undoes the changes of a recording that ended in a panic.
     fn drop(&mut self) {
         undo(std::mem::take(&mut self.0.get_mut().undo));
     }
 }
 
-/// Whether this thread records.
+/// Returns whether this thread records.
 pub(crate) fn is_on() -> bool {
     context::recorder().is_some()
 }
@@ -130,7 +130,7 @@ impl Hears for Recorder {
     }
 }
 
-/// Records that the last call took its seed from a layer's stream of seeds, which the next call of the layer continues.
+/// Records that the last call took its seed from a layer's stream, which the next call of the layer continues.
 pub(crate) fn drawn(stream: usize) {
     note(|recorded| {
         if let Some(call) = recorded.calls.last_mut() {
@@ -139,19 +139,19 @@ pub(crate) fn drawn(stream: usize) {
     });
 }
 
-/// Records that a value was read.
+/// Records that a value was read by code.
 pub(crate) fn read(x: &Tensor) {
     note(|recorded| recorded.read.push((x.clone(), context::slot())));
 }
 
-/// Records that a buffer moves.
+/// Records that a buffer moves towards the statistics of a batch.
 pub(crate) fn blend(buffer: &Param, batch: &Tensor, momentum: f64, count: Option<usize>) {
     note(|recorded| {
         recorded.blends.push(Blend { buffer: buffer.clone(), batch: batch.clone(), momentum, count });
     });
 }
 
-/// How to undo a change that is being made.
+/// Registers how to undo a change.
 pub(crate) fn on_end(change_back: impl FnOnce() + 'static) {
     note(|recorded| recorded.undo.push(Box::new(change_back)));
 }
@@ -173,7 +173,7 @@ mod tests {
         let (y, recorded) = record(|| no_grad(|| x.logsumexp(&[-1], true)?.cast(DType::F16).add(&x)));
         assert_eq!(y.unwrap().dtype(), DType::F32);
         let calls: Vec<String> = recorded.calls.iter().map(|call| format!("{call:?}")).collect();
-        // Addition promotes inside of the op.
+        // Addition promotes inside the op.
         assert_eq!(calls[..2], ["LogSumExp(axes: [-1], keep_dims: true)", "Cast(dtype: \"float16\")"]);
         assert_eq!(recorded.calls.last().unwrap().op, Op::Add);
         assert!(!is_on());

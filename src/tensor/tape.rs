@@ -1,4 +1,4 @@
-//! The tape: what must be remembered of an op call to send gradients back through it.
+//! The tape: the records of op calls needed to send gradients back through them.
 
 use std::sync::{
     Arc, OnceLock,
@@ -8,7 +8,7 @@ use std::sync::{
 use super::{Array, LowCopies, Tensor, context, pass::Pass};
 use crate::{DType, Op, catalogue::Attributes, error::Result};
 
-/// Runs `f` without recording a tape: evaluation costs no memory for gradients.
+/// Runs `f` without recording a tape, so that evaluation uses no memory for gradients.
 pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
     context::with_recording(false, f)
 }
@@ -18,7 +18,7 @@ pub(crate) fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Names a leaf of the tape: a parameter, or a tensor for which `requires_grad` was asked.
+/// Identity of a leaf of the tape: a parameter, or a tensor that requires a gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LeafId(pub u64);
 
@@ -28,17 +28,17 @@ impl LeafId {
     }
 }
 
-/// Where a tensor stands on the tape.
+/// Place of a tensor on the tape.
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// Not at all: a constant.
+    /// A constant, off the tape.
     None,
     Leaf(LeafId),
     Node(Arc<Node>),
 }
 
 impl Place {
-    /// The leaf, if it is one.
+    /// Returns the leaf, if it is one.
     pub fn leaf(&self) -> Option<LeafId> {
         match self {
             Place::Leaf(id) => Some(*id),
@@ -47,30 +47,30 @@ impl Place {
     }
 }
 
-/// What the backward pass of an op is given.
+/// Arguments of the backward pass of an op.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Backward<'a> {
     /// Gradient of the output, with the output's dtype and shape.
     pub grad: &'a Tensor,
-    /// What the forward pass saved.
+    /// Tensors saved by the forward pass.
     pub saved: &'a [Tensor],
-    /// Which inputs want a gradient.
+    /// `true` for each input that needs a gradient.
     pub needs: &'a [bool],
 }
 
-/// Computes the gradients of the inputs, each with its input's dtype and shape, or `None` where none is wanted.
-/// It runs outside every region and off the tape.
+/// Function that computes the gradients of the inputs, each with its input's dtype and shape, or `None` where none is
+/// needed. It runs outside every region and off the tape.
 pub(crate) type BackwardFn = Box<dyn Fn(&Backward<'_>) -> Result<Vec<Option<Tensor>>> + Send + Sync>;
 
-/// An op, or its gradients, written with other ops. Its inputs are those of the op.
+/// An op, or its gradients, composed of other ops. Takes the inputs of the op.
 #[derive(Clone)]
 pub(crate) enum Written {
     /// The op itself.
     Op(Arc<WrittenOp>),
-    /// The gradients of its inputs, given the gradient of its output and which inputs want one.
+    /// The gradients of its inputs, given the gradient of its output and the inputs that need one.
     Gradients(Arc<WrittenGradients>),
-    /// Not at all; why.
+    /// Not composable, with the reason.
     Not(&'static str),
 }
 
@@ -80,24 +80,25 @@ pub(crate) type WrittenOp = dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync;
 /// See [`Written::Gradients`].
 pub(crate) type WrittenGradients = dyn Fn(&[Tensor], &Tensor, &[bool]) -> Result<Vec<Option<Tensor>>> + Send + Sync;
 
-/// What a kernel hands to `dispatch`: the value, what the backward pass reads, and the backward pass.
+/// Result of a kernel for `dispatch`: the value, the tensors that the backward pass reads, and the backward pass.
 pub(crate) struct Forward {
     pub value: Array,
     pub saved: Vec<Tensor>,
     pub backward: Option<BackwardFn>,
-    /// Further results, which have no gradient.
+    /// Further results, without gradients.
     pub more: Vec<Tensor>,
-    /// Where the op knows it: the same with other ops, for second derivatives.
+    /// The same composed of other ops, for second derivatives, if the op has it.
     pub written: Option<Written>,
 }
 
 impl Forward {
-    /// A result without gradient: comparisons, indices.
+    /// Creates a result without gradient: comparisons, indices.
     pub fn constant(value: Array) -> Self {
         Forward { value, saved: Vec::new(), backward: None, more: Vec::new(), written: None }
     }
 
-    /// A differentiable result. `saved` is what `backward` will read; keep as little as possible in as few bytes as possible.
+    /// Creates a differentiable result. `saved` is read by `backward`; keep as little as possible in as few bytes as
+    /// possible.
     pub fn new(
         value: Array,
         saved: Vec<Tensor>,
@@ -112,48 +113,48 @@ impl Forward {
         self
     }
 
-    /// Says how the op, or its gradients, are written with other ops.
+    /// Sets how the op, or its gradients, are composed of other ops.
     pub fn written(mut self, written: Written) -> Self {
         self.written = Some(written);
         self
     }
 }
 
-/// One recorded op call.
+/// A recorded op call.
 pub(crate) struct Node {
     pub id: u64,
-    /// `None` for what stands for several ops.
+    /// `None` for a node that covers several ops.
     pub op: Option<Op>,
-    /// The innermost slot that was run.
+    /// Innermost slot in which it ran.
     pub slot: Option<usize>,
-    /// Whether it stands for ops of which some are in f16.
+    /// `true` when it covers several ops, some of them in f16.
     pub has_f16: bool,
     pub inputs: Vec<Place>,
     pub saved: Vec<Tensor>,
     pub backward: BackwardFn,
-    /// The call, where second derivatives are wanted.
+    /// The call, if second derivatives are wanted.
     pub call: Option<Call>,
-    /// Of the output of a network: the forward pass that made it, where that has something to say.
+    /// Forward pass that computed the output of a network, if it recorded anything.
     pub passes: OnceLock<Vec<Arc<Pass>>>,
-    /// Of the cast of a parameter: its low copies.
+    /// Low copies, for the cast of a parameter.
     pub low_copies: Option<Arc<LowCopies>>,
 }
 
-/// An op call as it is kept for second derivatives: its gradient can be written with ops.
+/// Op call kept for second derivatives, whose gradient can be composed of ops.
 pub(crate) struct Call {
     pub inputs: Vec<Tensor>,
     pub what: Arc<What>,
 }
 
-/// What is called.
+/// Subject of a call.
 pub(crate) enum What {
     Op {
         op: Op,
         attributes: Attributes,
         written: Option<Written>,
     },
-    /// The gradient of a call with respect to one of its inputs. Its own inputs are the gradient of the call's
-    /// output, then the inputs of the call.
+    /// The gradient of a call with respect to one of its inputs. Its own inputs are the gradient of the call's output,
+    /// followed by the inputs of the call.
     Gradient {
         of: Arc<What>,
         input: usize,
@@ -161,7 +162,7 @@ pub(crate) enum What {
 }
 
 impl Drop for Node {
-    /// Unlinks long chains one by one: the default would recurse once for each op of the chain.
+    /// Unlinks long chains one by one: the default would recurse once per op of the chain.
     fn drop(&mut self) {
         let mut pending: Vec<Place> = std::mem::take(&mut self.inputs);
         for tensor in self.saved.drain(..) {
@@ -180,12 +181,12 @@ impl Drop for Node {
     }
 }
 
-/// The place of a tensor that nobody else holds.
+/// Returns the place of an unshared tensor.
 fn take_place(tensor: Tensor) -> Option<Place> {
     Arc::into_inner(tensor.0).map(|inner| inner.place)
 }
 
-/// Puts a result on the tape when one of its inputs is on it and recording is on.
+/// Records a result on the tape when one of its inputs is on it and recording is on.
 pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: &dyn Fn() -> Attributes) -> Tensor {
     let Forward { value, saved, backward, written, more: _ } = forward;
     let tracked = context::is_recording() && inputs.iter().any(Tensor::is_tracked);
@@ -196,7 +197,7 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: &d
             slot: context::slot(),
             has_f16: false,
             inputs: inputs.iter().map(|x| x.place().clone()).collect(),
-            // What is saved is read as a value; holding its place would keep the whole tape alive.
+            // Saved tensors are read as values; keeping their places would keep the whole tape alive.
             saved: saved.iter().map(Tensor::to_keep).collect(),
             backward,
             call: context::keeps_calls().then(|| Call {
@@ -211,8 +212,8 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: &d
     Tensor::placed(value, place)
 }
 
-/// Puts on the tape what several ops, some of them in f16 or none, made of tensors at these places. `saved` is what
-/// `backward` holds, to be counted as kept.
+/// Records the result of several ops, some of them possibly in f16, computed from tensors at these places. `saved` is
+/// held by `backward` and counted as kept.
 pub(crate) fn record_segment(inputs: Vec<Place>, saved: &[Tensor], has_f16: bool, backward: BackwardFn) -> Place {
     let saved = saved.iter().map(Tensor::to_keep).collect();
     let (id, op, slot, call, passes) = (next_id(), None, context::slot(), None, OnceLock::new());
@@ -220,7 +221,7 @@ pub(crate) fn record_segment(inputs: Vec<Place>, saved: &[Tensor], has_f16: bool
     Place::Node(Arc::new(Node { id, op, slot, has_f16, inputs, saved, backward, call, passes, low_copies }))
 }
 
-/// The place of `x.cast(to)`: its gradient is cast back.
+/// Returns the place of `x.cast(to)`: its gradient is cast back.
 pub(super) fn record_cast(x: &Tensor, to: DType) -> Place {
     let from = x.dtype();
     if !(context::is_recording() && x.is_tracked() && from.is_float() && to.is_float()) {

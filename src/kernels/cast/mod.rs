@@ -9,15 +9,15 @@ use super::{
     threads,
 };
 
-/// A conversion of whole slices. `from` and `to` have the same length.
+/// Conversion of whole slices. `from` and `to` have the same length.
 pub(crate) trait Convert<To>: Sized {
     fn convert(from: &[Self], to: &mut [To]);
 }
 
-/// About how many multiply-adds the conversion of one element costs.
+/// Approximate cost of converting one element, in multiply-adds.
 const WORK: usize = 4;
 
-/// A slice converted, on several threads when it is long.
+/// Returns a converted slice, using several threads if it is long.
 pub(crate) fn converted<A: Convert<B> + Sync, B: Item>(from: &[A]) -> Pooled<B> {
     let mut to = memory::uninit_vec(from.len());
     threads::together(&mut to, &mut [] as &mut [&mut [B]], from.len() * WORK, |range, to, _| {
@@ -83,10 +83,10 @@ macro_rules! convert_half {
 }
 convert_half!(f16, bf16);
 
-/// The f32 next to `x` towards zero, with its last bit set when `x` lies between two f32s.
+/// Rounds `x` towards zero to an f32, with its last bit set when `x` is strictly between two f32s.
 ///
-/// A second rounding, to a format with at least two bits less, then gives the same result as one rounding of `x`
-/// (S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+/// A second rounding, to a format with at least two fewer bits, then gives the same result as one rounding of `x` (S.
+/// Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
 /// `half`'s own `from_f64` rounds twice.
 fn round_to_odd(x: f64) -> f32 {
     let nearest = x as f32;
@@ -107,7 +107,7 @@ mod tests {
         to[0]
     }
 
-    /// Nearest 16-bit value by comparing exact distances to the two neighbours; ties go to the even pattern.
+    /// Returns the nearest 16-bit value by comparing exact distances to the two neighbors; ties go to the even pattern.
     fn nearest<T: Copy>(x: f64, bits: u16, value: impl Fn(u16) -> f64, wrap: impl Fn(u16) -> T) -> T {
         let candidates = [bits.saturating_sub(1), bits, bits + 1];
         let best = candidates
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn f64_to_16_bit_rounds_once_at_every_tie() {
         let nudge = [0.0, 1e-13, -1e-13];
-        // Under Miri each takes a millisecond.
+        // Under Miri each one takes a millisecond.
         let step = if cfg!(miri) { 301 } else { 3 };
         for bits in (0..0x7bffu16).step_by(step) {
             let value = |b: u16| f16::from_bits(b).to_f64();

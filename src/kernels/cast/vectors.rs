@@ -1,8 +1,8 @@
-//! f32 to and from the 16-bit formats, a vector at a time.
+//! Conversion between f32 and the 16-bit formats, one vector at a time.
 
 use crate::kernels::simd::{self, Kernel, Lanes, Simd};
 
-/// One rounding of each element.
+/// Converts each element with one rounding.
 pub(super) fn convert<A: Lanes, B: Lanes>(from: &[A], to: &mut [B]) {
     assert_eq!(from.len(), to.len());
     let bytes = size_of_val(from) + size_of_val(to);
@@ -12,7 +12,7 @@ pub(super) fn convert<A: Lanes, B: Lanes>(from: &[A], to: &mut [B]) {
     }
 }
 
-/// The scalar twin of [`Slices`].
+/// Converts one element at a time: the scalar twin of [`Slices`].
 fn one_by_one<A: Lanes, B: Lanes>(from: &[A], to: &mut [B]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = B::store_one(from.load_one());
@@ -22,7 +22,7 @@ fn one_by_one<A: Lanes, B: Lanes>(from: &[A], to: &mut [B]) {
 struct Slices<'a, A, B> {
     from: &'a [A],
     to: &'a mut [B],
-    /// Whether to use streaming stores: both slices together do not fit into the caches.
+    /// `true` for streaming stores: both slices together do not fit into the caches.
     streaming: bool,
 }
 
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// Every width that the machine has against the twin, bit for bit.
+    /// Checks every width of this machine against the twin, bit for bit.
     fn check<A: Lanes + std::fmt::Debug, B: Lanes + std::fmt::Debug>(from: &[A], bits: impl Fn(&B) -> u32) {
         let mut want = vec![B::default(); from.len()];
         one_by_one(from, &mut want);
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no vectors to compare with the twin")]
     fn f32s_at_and_about_every_boundary_narrow_as_the_twin() {
-        // All 16-bit values and all ties between neighbours, each with the f32s next to it, and any patterns at all.
+        // All 16-bit values and all ties between neighbors, each with the adjacent f32s, and arbitrary patterns.
         let mut patterns: Vec<u32> = Vec::new();
         for bits in 0..=u16::MAX {
             let (f, b) = (f16::from_bits(bits).to_f32().to_bits(), u32::from(bits) << 16);
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// The twin itself, by the definitions of the formats (`half`'s scalar conversions could change).
+    /// Checks the twin itself against the definitions of the formats (`half`'s scalar conversions could change).
     #[test]
     fn the_twin_rounds_to_nearest_even_and_keeps_nan_quiet() {
         let narrow = |x: u32| {

@@ -1,5 +1,5 @@
-//! Convolutions of many channels: the lanes of a vector are channels of the result, and each number of a padded image is a
-//! factor of a whole vector. So vectors are full whatever the sizes of images and windows.
+//! Convolutions of many channels. The lanes of a vector are channels of the result, and each number of a padded image
+//! multiplies a whole vector. So vectors are full whatever the sizes of images and windows.
 
 use super::{pack_weights::pack_weights, task::Task};
 use crate::kernels::{
@@ -12,7 +12,7 @@ use crate::kernels::{
     threads::Shared,
 };
 
-/// See [`Task`].
+/// Kernel over channels; see [`Task`].
 pub(super) struct ByChannels<'a, T>(pub Task<'a, T>);
 
 impl<T: VectorFloat> Kernel for ByChannels<'_, T> {
@@ -30,7 +30,7 @@ impl<T: VectorFloat> Kernel for ByChannels<'_, T> {
     }
 }
 
-/// All outputs of at most `NR` channels.
+/// Computes all outputs of at most `NR` channels.
 #[inline(always)]
 fn block_of_channels<S: Simd, T: VectorFloat>(
     simd: S,
@@ -50,7 +50,7 @@ fn block_of_channels<S: Simd, T: VectorFloat>(
     let mut sums = TILE;
     let (mut image, mut run, mut output) = (0, 0, 0);
     for at in (0..outputs).step_by(S::MR) {
-        // Rows after the last output read what the first reads.
+        // Rows after the last output read the input of the first.
         let length = S::MR.min(outputs - at);
         let mut starts = [task.padded.as_ptr(); MAX_MR];
         let mut to = [0; MAX_MR];
@@ -66,8 +66,8 @@ fn block_of_channels<S: Simd, T: VectorFloat>(
                 (image, run) = (image + 1, 0);
             }
         }
-        // SAFETY: `check` has shown that all terms of these outputs are inside the padded images. The panel is packed. The
-        // outputs are this task's own.
+        // SAFETY: `check` has shown that all terms of these outputs are inside the padded images. The panel is packed.
+        // The outputs belong to this task.
         unsafe {
             all_terms(simd, starts, &phase.offsets, panel, count.div_ceil(S::LANES), &mut sums);
             let place = (first * task.channel, task.channel);
@@ -76,7 +76,7 @@ fn block_of_channels<S: Simd, T: VectorFloat>(
     }
 }
 
-/// The sums over all terms for `MR` outputs and some vectors of channels, block after block.
+/// Sums all terms for `MR` outputs and some vectors of channels, block by block.
 ///
 /// # Safety
 /// All starts plus offsets are valid for reads, and the panel has `NR` numbers for each offset.
@@ -93,7 +93,7 @@ unsafe fn all_terms<S: Simd>(
     let size = (S::MR, vectors);
     let windows = |block: usize| Windows { starts, offsets: offsets[block..].as_ptr() };
     let weights = |block: usize| Panel { start: panel[block * S::NR..].as_ptr(), row: S::NR, step: S::LANES };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         micro_kernel(simd, Wide, size, offsets.len().min(KC), windows(0), weights(0), sums);
         for block in (KC..offsets.len()).step_by(KC) {
@@ -122,7 +122,7 @@ unsafe fn epilogue<S: Simd, T: Lanes>(
     out: Shared<'_, T>,
 ) {
     let contiguous = to.len() == S::MR && to.iter().enumerate().all(|(r, &index)| index == to[0] + r);
-    // SAFETY: vectors are inside the tile and the bias; the elements of `out` are the caller's promise.
+    // SAFETY: vectors are inside the tile and the bias; the caller guarantees the elements of `out`.
     unsafe {
         for row in sums.iter_mut() {
             let mut c = 0;
@@ -146,10 +146,10 @@ unsafe fn epilogue<S: Simd, T: Lanes>(
     }
 }
 
-/// The columns of a tile of [`MAX_MR`] rows.
+/// Columns of a tile of [`MAX_MR`] rows.
 pub(super) struct Columns<T> {
     wide: [[f32; MAX_MR]; MAX_NR],
-    /// Rounded.
+    /// Rounded columns.
     pub low: [[T; MAX_MR]; MAX_NR],
 }
 
@@ -163,7 +163,8 @@ impl<T: Lanes> Columns<T> {
     /// Transposes and rounds the first `count` columns of eight rows that are `row` numbers apart.
     ///
     /// # Safety
-    /// `from` is valid for reads of eight rows, each of `count` numbers rounded up to eight. `count` is at most [`MAX_NR`].
+    /// `from` is valid for reads of eight rows, each of `count` numbers rounded up to eight. `count` is at most
+    /// [`MAX_NR`].
     #[inline(always)]
     pub unsafe fn round<S: Simd>(&mut self, simd: S, from: *const f32, row: usize, count: usize) {
         // SAFETY: whole transposes are inside the rows, and whole vectors inside both arrays.

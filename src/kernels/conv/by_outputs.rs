@@ -1,5 +1,5 @@
-//! Convolutions of few channels: the lanes of a vector are neighbouring outputs, read from the padded image in place, and
-//! each weight is a factor of whole vectors.
+//! Convolutions of few channels. The lanes of a vector are adjacent outputs, read from the padded image in place, and
+//! each weight multiplies whole vectors.
 
 use super::{pack_weights::pack_weights, task::Task};
 use crate::kernels::{
@@ -12,15 +12,15 @@ use crate::kernels::{
     threads::Shared,
 };
 
-/// Vectors of outputs that are summed together, where there are enough registers.
+/// Number of output vectors that are summed together, given enough registers.
 const TOGETHER: usize = 4;
 
-/// The sums of [`MAX_MR`] channels and of as many vectors.
+/// Sums of [`MAX_MR`] channels and as many vectors.
 type Sums = [[f32; TOGETHER * 16]; MAX_MR];
 
 const SUMS: Sums = [[0.0; TOGETHER * 16]; MAX_MR];
 
-/// See [`Task`].
+/// Kernel over outputs; see [`Task`].
 pub(super) struct ByOutputs<'a, T>(pub Task<'a, T>);
 
 impl<T: VectorFloat> Kernel for ByOutputs<'_, T> {
@@ -37,7 +37,7 @@ impl<T: VectorFloat> Kernel for ByOutputs<'_, T> {
     }
 }
 
-/// All outputs of at most `MR` channels.
+/// Computes all outputs of at most `MR` channels.
 #[inline(always)]
 fn block_of_channels<S: Simd, T: VectorFloat>(simd: S, task: &mut Task<T>, (first, count): (usize, usize)) {
     let phase = task.phase;
@@ -47,7 +47,7 @@ fn block_of_channels<S: Simd, T: VectorFloat>(simd: S, task: &mut Task<T>, (firs
     let mut sums = SUMS;
     let (mut image, mut run, mut output) = (0, 0, 0);
     while image < task.images {
-        // Where each vector is read, and where its outputs go: the index of the first, and how many there are.
+        // Start of each vector in the image, and its outputs: the index of the first, and their number.
         let mut starts = [task.padded.as_ptr(); TOGETHER];
         let mut places = [(0, 0); TOGETHER];
         let mut vectors = 0;
@@ -65,8 +65,8 @@ fn block_of_channels<S: Simd, T: VectorFloat>(simd: S, task: &mut Task<T>, (firs
                 (image, run) = (image + 1, 0);
             }
         }
-        // SAFETY: `check` has shown that all windows are inside the padded images and their slack. The panel is packed. The
-        // outputs are this task's own.
+        // SAFETY: `check` has shown that all windows are inside the padded images and their slack. The panel is packed.
+        // The outputs belong to this task.
         unsafe {
             all_terms(simd, starts, &phase.offsets, panel, (count, vectors), &mut sums);
             let result = (task.out, task.channel, phase.steps.1);
@@ -75,7 +75,7 @@ fn block_of_channels<S: Simd, T: VectorFloat>(simd: S, task: &mut Task<T>, (firs
     }
 }
 
-/// The sums over all terms for some channels and vectors of outputs, block after block.
+/// Sums all terms for some channels and vectors of outputs, block by block.
 ///
 /// # Safety
 /// All starts plus offsets are valid for reads of a vector, and the panel has `MR` numbers for each offset.
@@ -91,7 +91,7 @@ unsafe fn all_terms<S: Simd>(
     let mut more = SUMS;
     let factors = |block: usize| Panel { start: panel[block * S::MR..].as_ptr(), row: S::MR, step: 1 };
     let windows = |block: usize| Windows { starts, offsets: offsets[block..].as_ptr() };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         micro_kernel(simd, size, offsets.len().min(KC), factors(0), windows(0), sums);
         for block in (KC..offsets.len()).step_by(KC) {
@@ -102,8 +102,8 @@ unsafe fn all_terms<S: Simd>(
     }
 }
 
-/// Adds the bias of each channel, rounds the sums, and stores them. Channels of the result are `channel` apart, and neighbouring
-/// outputs `step`.
+/// Adds the bias of each channel, rounds the sums, and stores them. Channels of the result are `channel` apart, and
+/// adjacent outputs `step`.
 ///
 /// # Safety
 /// The outputs at these places of these channels are inside the result, and no other thread uses them.
@@ -120,7 +120,7 @@ unsafe fn epilogue<S: Simd, T: VectorFloat>(
         let bias = simd.splat(bias.map_or(0.0, |bias| bias[c].widen()));
         for (i, &(to, len)) in places.iter().enumerate() {
             let to = c * channel + to;
-            // SAFETY: vector i is inside the sums; the outputs are the caller's promise.
+            // SAFETY: vector i is inside the sums; the caller guarantees the outputs.
             unsafe {
                 let sum = simd.add(simd.load_f32(sums.as_ptr().add(i * S::LANES)), bias);
                 if step == 1 {
@@ -137,15 +137,15 @@ unsafe fn epilogue<S: Simd, T: VectorFloat>(
     }
 }
 
-/// Whether the sums of so many rows and vectors, the vectors themselves and a factor fit into the registers.
+/// Returns whether the sums of `rows` and `vectors`, the vectors themselves and a factor fit into the registers.
 const fn enough_registers<S: Simd>(rows: usize, vectors: usize) -> bool {
     (rows + 1) * vectors < S::REGISTERS
 }
 
-/// The sums of some rows and vectors: see [`micro_kernel_of`].
+/// Computes the sums of some rows and vectors; see [`micro_kernel_of`].
 ///
 /// # Safety
-/// As for `micro_kernel_of`. Of three vectors the fourth is computed as well, so it must be readable.
+/// As for `micro_kernel_of`. With three vectors a fourth is computed as well, so it must be readable.
 #[inline(always)]
 unsafe fn micro_kernel<S: Simd, A: Source, B: Source>(
     simd: S,
@@ -158,15 +158,15 @@ unsafe fn micro_kernel<S: Simd, A: Source, B: Source>(
     macro_rules! sizes {
         ($($rows:literal)*) => {
             match (rows, vectors) {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 $( ($rows, 1) if $rows <= S::MR => unsafe {
                     micro_kernel_of::<S, Wide, A, B, $rows, 1, _>(simd, Wide, depth, a, b, to)
                 },
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 ($rows, 2) if $rows <= S::MR => unsafe {
                     micro_kernel_of::<S, Wide, A, B, $rows, 2, _>(simd, Wide, depth, a, b, to)
                 },
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 ($rows, _) if $rows <= S::MR && enough_registers::<S>($rows, TOGETHER) => unsafe {
                     micro_kernel_of::<S, Wide, A, B, $rows, 4, _>(simd, Wide, depth, a, b, to)
                 }, )*

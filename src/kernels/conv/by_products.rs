@@ -1,8 +1,8 @@
-//! Convolutions of bf16 as products of [pairs](crate::kernels::gemm::pairs), with an im2col matrix that is never made: its
-//! numbers are packed from the padded images.
+//! Convolutions of bf16 as products of [pairs](crate::kernels::gemm::pairs) with a virtual im2col matrix, whose numbers
+//! are packed directly from the padded images.
 //!
-//! Every element is summed in the order of the other kernels, so no bit depends on which is chosen; where two numbers that are
-//! multiplied are NaN, either may be left.
+//! Every element is summed in the order of the other kernels, so no bit depends on the choice of kernel. If two factors
+//! are both NaN, either may remain.
 
 use std::ops::Range;
 
@@ -27,27 +27,27 @@ use crate::kernels::{
     simd::{Simd, SizeRange},
 };
 
-/// Elements that are copied at once; a copy may read and write so many more than it should.
+/// Number of elements copied at once; a copy may read and write up to this many too many.
 const COPIED: usize = 16;
 
-/// Elements of the widest vector.
+/// Number of elements of the widest vector.
 const VECTOR: usize = 16;
 
-/// Elements of padded images that are read together, if that is more than one image: two MiB.
+/// Number of padded elements that are read together, if more than one image: two MiB.
 const CHUNK: usize = 1 << 20;
 
-/// With fewer rows, terms or columns, packing takes longer than pairs save.
+/// Least number of rows, terms or columns; below it, packing takes longer than pairs save.
 const LEAST: usize = 24;
 
-/// With fewer outputs an image, those of several images are multiplied together, or other kernels are taken: weights are packed
-/// for each product.
+/// Number of outputs per image below which several images are multiplied together, or other kernels are used: weights
+/// are packed for each product.
 const MANY: usize = 256;
 
-/// Whether products of so many rows, terms and columns for each image are computed here: where pairs are multiplied faster than
-/// f32, and each number of a padded image is packed for several taps.
+/// Returns whether products with this many rows, terms and columns per image are computed here: if pairs multiply
+/// faster than f32, and each number of a padded image is packed for several taps.
 fn pay(g: &Geometry, rows: usize, terms: usize, columns: usize) -> bool {
     let is_large = rows >= LEAST && terms >= LEAST && (columns.is_multiple_of(VECTOR) || columns >= MANY);
-    // Where there is no instruction, tests run its twin.
+    // Without the instruction, tests run its twin.
     g.groups == 1 && g.taps() > 1 && is_large && (cfg!(test) || limits::pairs_pay())
 }
 
@@ -55,21 +55,21 @@ fn pay(g: &Geometry, rows: usize, terms: usize, columns: usize) -> bool {
 #[derive(Clone, Copy)]
 struct Patches<'a> {
     padded: &'a [bf16],
-    /// Elements of an image, and how many images there are.
+    /// Number of elements of an image, and number of images.
     image: usize,
     images: usize,
-    /// Where each row of the matrix is read, relative to the start of an output.
+    /// Offset at which each row of the matrix is read, relative to the start of an output.
     offsets: &'a [usize],
-    /// Where the first output of each run starts; the others follow.
+    /// Start of the first output of each run; the others follow.
     runs: &'a [usize],
-    /// Outputs of a run.
+    /// Number of outputs per run.
     length: usize,
-    /// The sizes of all numbers.
+    /// Size range of all numbers.
     sizes: SizeRange,
 }
 
 impl<'a> Patches<'a> {
-    /// Panics unless all patches of so many images are inside, with what a copy reads beyond.
+    /// Creates the patches. Panics unless those of all images are in bounds, including the excess that a copy reads.
     fn new(
         (padded, image, images): (&'a [bf16], usize, usize),
         offsets: &'a [usize],
@@ -82,19 +82,19 @@ impl<'a> Patches<'a> {
         Patches { padded, image, images, offsets, runs, length, sizes }
     }
 
-    /// Outputs of an image.
+    /// Returns the number of outputs of an image.
     fn volume(&self) -> usize {
         self.runs.len() * self.length
     }
 
-    /// Where an output starts.
+    /// Returns the start of an output.
     #[inline(always)]
     fn start(&self, j: usize) -> usize {
         let (image, output) = (j / self.volume(), j % self.volume());
         image * self.image + self.runs[output / self.length] + output % self.length
     }
 
-    /// Calls `f` with each sequence of neighbouring outputs: where it starts, and how many there are.
+    /// Calls `f` with the start and length of each sequence of adjacent outputs.
     #[inline(always)]
     fn sequences(&self, outputs: Range<usize>, mut f: impl FnMut(usize, usize)) {
         assert!(outputs.end <= self.images * self.volume(), "outputs of these images");
@@ -111,22 +111,24 @@ impl<'a> Patches<'a> {
     /// Copies a sequence.
     ///
     /// # Safety
-    /// It is of this matrix, and `to` is valid for writes of its elements and [`COPIED`] more.
+    /// The sequence belongs to this matrix, and `to` is valid for writes of its elements and [`COPIED`] more.
     #[inline(always)]
     unsafe fn copy(&self, from: usize, len: usize, to: *mut bf16) {
         for at in (0..len).step_by(COPIED) {
-            // SAFETY: `new` has shown that whole copies are inside the padded images; the rest is the caller's promise.
+            // SAFETY: `new` has shown that whole copies are inside the padded images; the rest is guaranteed by the
+            // caller.
             unsafe { std::ptr::copy_nonoverlapping(self.padded.as_ptr().add(from + at), to.add(at), COPIED) };
         }
     }
 }
 
-/// The im2col matrix as a right operand: its columns are outputs.
+/// The im2col matrix as a right operand, whose columns are outputs.
 #[derive(Clone, Copy)]
 struct Im2col<'a>(Patches<'a>);
 
 impl Im2col<'_> {
-    /// [`pack_panel`](Operand::pack_panel) where runs of outputs fill whole pieces: a vector is read in `N` of these.
+    /// Implements [`pack_panel`](Operand::pack_panel) for runs of outputs that fill whole pieces: a vector is read in
+    /// `N` pieces.
     ///
     /// # Safety
     /// As for `pack_panel`; the length of a run is a multiple of `LANES / N`.
@@ -141,7 +143,7 @@ impl Im2col<'_> {
     ) {
         let Im2col(patches) = self;
         assert!(some.end <= patches.images * patches.volume(), "outputs of these images");
-        // In place of outputs that are not there, the first is read.
+        // The first output is read in place of missing ones.
         let start = |j: usize| patches.start(if j < some.end { j } else { some.start });
         let pieces: [[*const bf16; N]; 2] = std::array::from_fn(|vector| {
             std::array::from_fn(|piece| {
@@ -159,8 +161,8 @@ impl Im2col<'_> {
                         *piece = piece.wrapping_add(offset);
                     }
                 }
-                // SAFETY: `new` has shown that all outputs with their offsets are inside the padded images; there is room for
-                // two vectors of each lane.
+                // SAFETY: `new` has shown that all outputs with their offsets are inside the padded images; there is
+                // room for two vectors of each lane.
                 unsafe {
                     let packed = packer.vector(simd, terms);
                     simd.store_f32(packed, to.add((2 * lane + vector) * S::LANES));
@@ -187,7 +189,7 @@ impl Operand<bf16> for Im2col<'_> {
     ) {
         let Im2col(patches) = self;
         debug_assert_eq!(width, 2 * S::LANES);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match patches.length {
                 length if length.is_multiple_of(S::LANES) => {
@@ -208,7 +210,8 @@ impl Operand<bf16> for Im2col<'_> {
             count += 1;
         });
         let sequences = &sequences[..count];
-        // Many terms are copied before one is read: a load of what several stores have just written waits for them.
+        // Many terms are copied before one is read: a load of data that several stores have just written waits for
+        // them.
         const ROW: usize = MAX_NR + COPIED;
         const TERMS: usize = 64;
         let mut rows = [[bf16::ZERO; ROW]; TERMS];
@@ -217,7 +220,7 @@ impl Operand<bf16> for Im2col<'_> {
             for (row, &offset) in rows.iter_mut().zip(&patches.offsets[batch.clone()]) {
                 let mut at = 0;
                 for &(from, len) in sequences {
-                    // SAFETY: sequences are of this matrix; a row has room for all of them and a copy more.
+                    // SAFETY: sequences belong to this matrix; a row has room for all of them and one more copy.
                     unsafe { patches.copy(from + offset, len, row.as_mut_ptr().add(at)) };
                     at += len;
                 }
@@ -234,11 +237,11 @@ impl Operand<bf16> for Im2col<'_> {
     }
 }
 
-/// A row of numbers for [`pack_transposed`], and what a copy writes beyond.
+/// Length of a row of numbers for [`pack_transposed`], including the excess that a copy writes.
 const ROW: usize = KC + COPIED;
 
-/// The weights of a convolution as the left operand of its input's gradient: its rows are channels, its terms the taps of one
-/// output channel after the other.
+/// Weights of a convolution as the left operand of its input gradient. Its rows are channels; its terms are the taps of
+/// one output channel after another.
 #[derive(Clone, Copy)]
 struct Swapped<'a> {
     weight: &'a [bf16],
@@ -267,7 +270,7 @@ impl Operand<bf16> for Swapped<'_> {
                 copy_few(from, &mut row[at..], here.len());
             }
         }
-        // SAFETY: the rows have these terms; the rest is the caller's promise.
+        // SAFETY: the rows have these terms; the rest is guaranteed by the caller.
         unsafe {
             let from = rows.as_ptr().cast();
             pack_transposed(simd, packer, from, ROW, some.len(), terms.len(), to, width);
@@ -275,7 +278,7 @@ impl Operand<bf16> for Swapped<'_> {
     }
 }
 
-/// Copies the first `len` elements, and perhaps some more: a copy of a fixed size is faster.
+/// Copies the first `len` elements, and possibly some more: a copy of fixed size is faster.
 #[inline(always)]
 fn copy_few(from: &[bf16], to: &mut [bf16], len: usize) {
     match (from.first_chunk::<COPIED>(), to.first_chunk_mut()) {
@@ -288,10 +291,10 @@ fn copy_few(from: &[bf16], to: &mut [bf16], len: usize) {
 struct Convolution<'a, W> {
     weights: W,
     patches: Patches<'a>,
-    /// Rows of the weights, terms, and images.
+    /// Numbers of rows of the weights, terms and images.
     rows: usize,
     images: usize,
-    /// One for each row.
+    /// One bias per row.
     bias: &'a [bf16],
 }
 
@@ -323,7 +326,7 @@ impl<'a, W: Operand<bf16> + Sync> Factors for Convolution<'a, W> {
     }
 }
 
-/// A convolution of all images of `x` in the layout `source`, to `rows` channels.
+/// Runs a convolution of all images of `x` in the layout `source`, to `rows` channels.
 fn convolution(
     source: &PaddedLayout,
     x: &[bf16],
@@ -337,10 +340,10 @@ fn convolution(
     let (x_image, image, volume) =
         (g.in_channels * g.in_volume(), g.in_channels * source.channel(), runs.len() * length);
     let (mut out, sizes) = (uninit_vec(g.batch * rows * volume), sizes_of(x));
-    // A vector of outputs is of one image.
+    // A vector of outputs belongs to one image.
     let together = if volume.is_multiple_of(VECTOR) { (CHUNK / image).clamp(1, g.batch) } else { 1 };
     let mut padded = Pooled::<bf16>::zeros(together * image + length + 2 * COPIED);
-    // The other kernels add 0 where there is no bias, which makes -0 positive.
+    // Without a bias, the other kernels add 0, which makes -0 positive.
     let zeros = Pooled::<bf16>::zeros(rows);
     let bias = bias.unwrap_or(&zeros);
     for (x, out) in x.chunks(together * x_image).zip(out.chunks_mut(together * rows * volume)) {
@@ -355,7 +358,7 @@ fn convolution(
     out
 }
 
-/// See [`forward`](super::dispatch::forward); `None` where another kernel is to be taken.
+/// Runs [`forward`](super::dispatch::forward), or returns `None` if another kernel should be used.
 pub(super) fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Option<Pooled<bf16>> {
     if !pay(g, g.out_channels, g.patch(), g.out_volume()) {
         return None;
@@ -368,7 +371,7 @@ pub(super) fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[
     Some(convolution(&source, x, weights, g.out_channels, &offsets, (&runs, g.output[2]), bias))
 }
 
-/// See [`input_gradient`](super::dispatch::input_gradient); `None` where another kernel is to be taken.
+/// Runs [`input_gradient`](super::dispatch::input_gradient), or returns `None` if another kernel should be used.
 pub(super) fn input_gradient(
     g: &Geometry,
     grad: &[bf16],
@@ -376,7 +379,8 @@ pub(super) fn input_gradient(
     bias: Option<&[bf16]>,
 ) -> Option<Pooled<bf16>> {
     let (channels, taps, volume) = (g.in_channels, g.taps(), g.in_volume());
-    // With a stride there is a product for each phase: packing for several, and spreading their results, took what pairs saved.
+    // A stride has one product per phase: packing for several, and scattering their results, cost as much as pairs
+    // saved.
     if g.stride != [1; 3] || !pay(g, channels, g.out_channels * taps, volume) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Which kernel computes a convolution or a gradient of one.
+//! Choice of the kernel for a convolution or a gradient of one.
 
 use half::{bf16, f16};
 
@@ -9,9 +9,9 @@ use crate::kernels::{
     simd::{self, Width},
 };
 
-/// A type whose arrays are convolved.
+/// Element type of arrays that can be convolved.
 pub(crate) trait Convolve: Gemm {
-    // These three are called where there are vectors.
+    // These three require vectors.
     fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Pooled<Self>;
     fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Pooled<Self>;
     fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Pooled<Self>;
@@ -50,7 +50,7 @@ impl Convolve for bf16 {
     }
 }
 
-/// The kernels that multiply in f32.
+/// Kernels that multiply in f32.
 mod in_f32 {
     use super::{super::windows, Geometry, VectorAxis, simd};
     use crate::kernels::{float::VectorFloat, memory::Pooled};
@@ -78,14 +78,15 @@ impl Convolve for f64 {
     }
 }
 
-/// The result of a convolution without channels or images: the bias alone, of channels of `volume` elements.
+/// Returns the result of a convolution without channels or images: the bias alone, for channels of `volume` elements.
 fn bias_alone<T: Convolve>(len: usize, volume: usize, bias: Option<&[T]>) -> Pooled<T> {
     let mut out = zeros(len);
     windows::fill_with_bias(&mut out, volume, bias);
     out
 }
 
-/// The convolution `[n, groups * in, input] -> [n, groups * out, output]` with a weight `[groups * out, in, kernel]`.
+/// Computes the convolution `[n, groups * in, input] -> [n, groups * out, output]` with a weight
+/// `[groups * out, in, kernel]`.
 pub(crate) fn forward<T: Convolve>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Pooled<T> {
     assert_eq!([x.len(), weight.len()], g.sizes()[..2], "arrays of the sizes of the convolution");
     assert!(bias.is_none_or(|bias| bias.len() == g.groups * g.out_channels), "one number for each channel");
@@ -96,8 +97,8 @@ pub(crate) fn forward<T: Convolve>(g: &Geometry, x: &[T], weight: &[T], bias: Op
     }
 }
 
-/// The gradient of [`forward`] with respect to its input, and so the transposed convolution of `grad`, which then has a
-/// bias for its `groups * in` channels.
+/// Computes the gradient of [`forward`] with respect to its input. This is also the transposed convolution of `grad`,
+/// which then has a bias for its `groups * in` channels.
 pub(crate) fn input_gradient<T: Convolve>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Pooled<T> {
     assert_eq!([weight.len(), grad.len()], g.sizes()[1..], "arrays of the sizes of the convolution");
     assert!(bias.is_none_or(|bias| bias.len() == g.groups * g.in_channels), "one number for each channel");
@@ -108,7 +109,8 @@ pub(crate) fn input_gradient<T: Convolve>(g: &Geometry, grad: &[T], weight: &[T]
     }
 }
 
-/// The gradient of [`forward`] with respect to its weight, summed over the batch in the wide dtype and rounded once.
+/// Computes the gradient of [`forward`] with respect to its weight, summed over the batch in the wide dtype and rounded
+/// once.
 pub(crate) fn weight_gradient<T: Convolve>(g: &Geometry, x: &[T], grad: &[T]) -> Pooled<T> {
     assert_eq!([x.len(), grad.len()], [g.sizes()[0], g.sizes()[2]], "arrays of the sizes of the convolution");
     match simd::widest() {

@@ -1,13 +1,13 @@
-//! The sizes of a convolution, and indices of three axes.
+//! Sizes of a convolution, and indices of three axes.
 
-/// The sizes of one convolution. Spatial axes that do not exist have length 1.
+/// Sizes of one convolution. Missing spatial axes have length 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     pub batch: usize,
     pub groups: usize,
-    /// Channels of one group.
+    /// Input channels per group.
     pub in_channels: usize,
-    /// Channels of one group.
+    /// Output channels per group.
     pub out_channels: usize,
     pub input: [usize; 3],
     pub output: [usize; 3],
@@ -31,13 +31,13 @@ impl Geometry {
         self.kernel.iter().product()
     }
 
-    /// Elements of one patch: rows of the im2col matrix.
+    /// Returns the number of elements of one patch: rows of the im2col matrix.
     pub fn patch(&self) -> usize {
         self.in_channels * self.taps()
     }
 
-    /// Whether a padded channel, of images or of gradients, would be far larger than its part of the im2col matrix, because taps
-    /// or outputs are far apart.
+    /// Returns whether a padded channel, of images or of gradients, would be far larger than its part of the im2col
+    /// matrix, because taps or outputs are far apart.
     pub fn is_sparse(&self) -> bool {
         let volume = |length: &dyn Fn(usize) -> usize| (0..3).map(length).fold(1, usize::saturating_mul);
         let reach = |a: usize| (self.kernel[a] - 1) * self.dilation[a];
@@ -46,12 +46,12 @@ impl Geometry {
         image.max(gradient) > (64 * self.taps()).saturating_mul(self.out_volume())
     }
 
-    /// Multiply-adds of one convolution.
+    /// Returns the multiply-adds of one convolution.
     pub fn work(&self) -> usize {
         self.batch * self.groups * self.out_channels * self.patch() * self.out_volume()
     }
 
-    /// Elements of input, weight and output, all groups together.
+    /// Returns the numbers of elements of input, weight and output, over all groups.
     pub fn sizes(&self) -> [usize; 3] {
         [
             self.batch * self.groups * self.in_channels * self.in_volume(),
@@ -61,17 +61,17 @@ impl Geometry {
     }
 }
 
-/// Three numbers, one for each axis.
+/// Returns three numbers, one per axis.
 pub(super) fn each(f: impl Fn(usize) -> usize) -> [usize; 3] {
     std::array::from_fn(f)
 }
 
-/// The row-major index of `[a, b, c]` in a box of `size`.
+/// Returns the row-major index of `[a, b, c]` in a box of `size`.
 pub(super) fn index(at: [usize; 3], size: [usize; 3]) -> usize {
     (at[0] * size[1] + at[1]) * size[2] + at[2]
 }
 
-/// All positions of a box of `size` in row-major order.
+/// Iterates over all positions of a box of `size` in row-major order.
 pub(super) fn positions(size: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
     let all = size.iter().product::<usize>();
     (0..all).map(move |i| [i / (size[1] * size[2]), i / size[2] % size[1], i % size[2]])

@@ -10,7 +10,8 @@ use crate::kernels::{
 };
 
 impl Geometry {
-    /// The outputs whose tap `k` along `axis` is inside the input, and the position of that tap for the first of them.
+    /// Returns the outputs whose tap `k` along `axis` is inside the input, and the position of that tap for the first
+    /// of them.
     fn reach(&self, axis: usize, k: usize) -> (Range<usize>, usize) {
         let (stride, before) = (self.stride[axis], self.before[axis]);
         let tap = k * self.dilation[axis];
@@ -19,8 +20,8 @@ impl Geometry {
         (first..end.max(first), (first * stride + tap).saturating_sub(before))
     }
 
-    /// Calls `f(column, pixel, count)` for every run of patch elements that are inside the image: `count` elements of the im2col
-    /// matrix from `column` on are those of the image from `pixel` on, the latter a stride of the last axis apart.
+    /// Calls `f(column, pixel, count)` for every run of patch elements inside the image: `count` elements of the im2col
+    /// matrix from `column` equal those of the image from `pixel`, the latter a stride of the last axis apart.
     fn runs(&self, mut f: impl FnMut(usize, usize, usize)) {
         let ([_, in_h, in_w], [_, out_h, out_w]) = (self.input, self.output);
         let mut row = 0;
@@ -45,7 +46,7 @@ impl Geometry {
         }
     }
 
-    /// The im2col matrix of one image. Taps outside the image are 0.
+    /// Computes the im2col matrix of one image. Taps outside the image are 0.
     fn im2col<R: Real>(&self, image: &[R], columns: &mut [R]) {
         let stride = self.stride[2];
         columns.fill(R::zero());
@@ -69,7 +70,7 @@ impl Geometry {
     }
 }
 
-/// Part `i` of a slice of equal parts.
+/// Returns part `i` of a slice of equal parts.
 fn part<T>(x: &[T], i: usize, len: usize) -> &[T] {
     &x[i * len..(i + 1) * len]
 }
@@ -86,7 +87,8 @@ fn epilogue<T: Float>(image: &mut [T::Wide], bias: Option<&[T::Wide]>, volume: u
     T::narrow_into(image, out);
 }
 
-/// The convolution `[n, groups * in, input] -> [n, groups * out, output]` with a weight `[groups * out, in, kernel]`.
+/// Computes the convolution `[n, groups * in, input] -> [n, groups * out, output]` with a weight
+/// `[groups * out, in, kernel]`.
 pub(super) fn forward<T: Float<Wide: MatrixMultiply>>(
     g: &Geometry,
     x: &[T],
@@ -111,8 +113,8 @@ pub(super) fn forward<T: Float<Wide: MatrixMultiply>>(
     out
 }
 
-/// The gradient of [`forward`] with respect to its input, and so the transposed convolution of `grad`, which then has a
-/// bias for its `groups * in` channels.
+/// Computes the gradient of [`forward`] with respect to its input. This is also the transposed convolution of `grad`,
+/// which then has a bias for its `groups * in` channels.
 pub(super) fn input_gradient<T: Float<Wide: MatrixMultiply>>(
     g: &Geometry,
     grad: &[T],
@@ -143,7 +145,8 @@ pub(super) fn input_gradient<T: Float<Wide: MatrixMultiply>>(
     out
 }
 
-/// The gradient of [`forward`] with respect to its weight, summed over the batch in the wide dtype and rounded once.
+/// Computes the gradient of [`forward`] with respect to its weight, summed over the batch in the wide dtype and rounded
+/// once.
 pub(super) fn weight_gradient<T: Float<Wide: MatrixMultiply>>(g: &Geometry, x: &[T], grad: &[T]) -> Pooled<T> {
     let (m, k, n) = (g.out_channels, g.out_volume(), g.patch());
     let in_len = g.in_channels * g.in_volume();

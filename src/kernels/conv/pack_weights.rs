@@ -10,18 +10,18 @@ use crate::kernels::{
     simd::{Lanes, Simd},
 };
 
-/// Where the weights of the terms of each channel are.
+/// Location of the weights of each channel's terms.
 #[derive(Clone)]
 pub(super) enum Weights<'a, T> {
     /// The terms of a channel are contiguous.
     Rows(&'a [T]),
-    /// The weight of output channel o, channel c and a tap is at `(o * channels + c) * taps + tap`. The terms of channel c
-    /// are the chosen taps of each output channel.
+    /// The weight of output channel o, channel c and a tap is at `(o * channels + c) * taps + tap`. The terms of
+    /// channel c are the chosen taps of each output channel.
     Taps { weight: &'a [T], channels: usize, taps: usize, chosen: Vec<usize> },
 }
 
 impl<T: Clone> Weights<'_, T> {
-    /// Those of one of several groups, which follow one another.
+    /// Returns the weights of one of several consecutive groups.
     pub fn of_group(&self, group: usize, groups: usize) -> Self {
         let mut some = self.clone();
         match &mut some {
@@ -34,8 +34,8 @@ impl<T: Clone> Weights<'_, T> {
     }
 }
 
-/// Packs the `depth` terms of `count` channels from `first` on as a panel: `to[p * width + i]` is the weight of term p and of
-/// channel `first + i`; 0 for i from `count` on. Returns the panel.
+/// Packs the `depth` terms of `count` channels from `first` as a panel: `to[p * width + i]` is the weight of term p and
+/// channel `first + i`, or 0 for i from `count`. Returns the panel.
 #[inline(always)]
 pub(super) fn pack_weights<'a, S: Simd, T: Lanes>(
     simd: S,
@@ -70,7 +70,7 @@ pub(super) fn pack_weights<'a, S: Simd, T: Lanes>(
     to
 }
 
-/// Packs channels whose `depth` terms are contiguous.
+/// Packs channels with `depth` contiguous terms.
 #[inline(always)]
 fn pack_rows<S: Simd, T: Lanes>(simd: S, weight: &[T], depth: usize, to: &mut [f32], width: usize) {
     let channels = weight.len() / depth;
@@ -98,13 +98,13 @@ fn pack_taps<S: Simd, T: Lanes>(
     width: usize,
     wide: &mut [f32],
 ) {
-    // Whole steps of taps are transposed together where all taps are chosen.
+    // Whole steps of taps are transposed together if all taps are chosen.
     let transposed = if chosen.len() == taps { taps / STEP * STEP } else { 0 };
-    // A transpose may read after the last tap, and write up to a step after the last term.
+    // A transpose may read past the last tap, and write up to one step past the last term.
     assert!(wide.len() >= (width + STEP) * taps + SLACK && weight.len() <= width * taps);
     assert!(to.len() >= chosen.len() * width + STEP);
-    // SAFETY: asserted. Where `width` is no multiple of STEP, a store reaches into the next term, which is written after it,
-    // or into slack.
+    // SAFETY: asserted. If `width` is not a multiple of STEP, a store extends into the next term, which is written
+    // after it, or into slack.
     unsafe {
         widen(simd, weight.as_ptr(), weight.len(), wide.as_mut_ptr());
         for t in (0..transposed).step_by(STEP) {

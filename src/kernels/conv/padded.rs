@@ -1,9 +1,9 @@
-//! The padded layout of images: copies with their padding, so that every output of a convolution reads at the same offsets
-//! from a start of its own.
+//! Padded layout of images: copies with their padding, so that every output of a convolution reads at the same offsets
+//! from its own start.
 //!
 //! In the phase-split layout, the padded pixels of an axis are split into as many phases as the stride: pixel p is at
-//! position `p / stride` of phase `p % stride`. Then neighbouring outputs read neighbouring numbers. Each channel becomes one
-//! plane for each phase of the three axes, all of one size.
+//! position `p / stride` of phase `p % stride`. Adjacent outputs then read adjacent numbers. Each channel becomes one
+//! plane per phase of the three axes, all of one size.
 
 use std::ops::Range;
 
@@ -16,22 +16,22 @@ use crate::kernels::{
 /// Numbers after the last plane that the last vector may read.
 pub(super) const SLACK: usize = 64;
 
-/// The padded layout of a convolution's images.
+/// Padded layout of a convolution's images.
 pub(super) struct PaddedLayout {
     geometry: Geometry,
-    /// Phases of each axis.
+    /// Number of phases of each axis.
     pub phases: [usize; 3],
-    /// Positions of a phase along each axis.
+    /// Number of positions of a phase along each axis.
     pub size: [usize; 3],
 }
 
 impl PaddedLayout {
-    /// Images with one phase.
+    /// Creates a layout with one phase.
     pub fn whole(g: &Geometry) -> PaddedLayout {
         PaddedLayout::of_phases(g, [1; 3])
     }
 
-    /// Images split into the phases of the stride.
+    /// Creates a layout split into the phases of the stride.
     pub fn phase_split(g: &Geometry) -> PaddedLayout {
         PaddedLayout::of_phases(g, g.stride)
     }
@@ -46,28 +46,28 @@ impl PaddedLayout {
         &self.geometry
     }
 
-    /// Numbers of a plane.
+    /// Returns the number of elements of a plane.
     pub fn plane(&self) -> usize {
         self.size.iter().product()
     }
 
-    /// Numbers of one channel.
+    /// Returns the number of elements of one channel.
     pub fn channel(&self) -> usize {
         self.phases.iter().product::<usize>() * self.plane()
     }
 
-    /// Distance between neighbouring outputs along each axis, in positions of a phase.
+    /// Returns the distance between adjacent outputs along each axis, in positions of a phase.
     pub fn step(&self) -> [usize; 3] {
         each(|a| self.geometry.stride[a] / self.phases[a])
     }
 
-    /// The index from which an output reads.
+    /// Returns the index from which an output reads.
     pub fn start(&self, output: [usize; 3]) -> usize {
         index(each(|a| output[a] * self.step()[a]), self.size)
     }
 
-    /// The distance from that index at which each row of the im2col matrix reads, for the channels of one group, which are
-    /// `step` numbers apart.
+    /// Returns the distance from that index at which each row of the im2col matrix reads, for the channels of one
+    /// group, which are `step` numbers apart.
     pub fn offsets(&self, step: usize) -> Pooled<usize> {
         let g = &self.geometry;
         let taps = positions(g.kernel).map(|tap| {
@@ -79,7 +79,8 @@ impl PaddedLayout {
         Pooled::collect(g.patch(), (0..g.in_channels).flat_map(|c| taps.iter().map(move |tap| c * step + tap)))
     }
 
-    /// Along an axis, the positions of a phase that are pixels of the image, and the pixel at the first of them.
+    /// Returns, along an axis, the positions of a phase that are pixels of the image, and the pixel at the first of
+    /// them.
     pub fn pixels(&self, axis: usize, phase: usize) -> (Range<usize>, usize) {
         let (phases, before, len) = (self.phases[axis], self.geometry.before[axis], self.geometry.input[axis]);
         let first = before.saturating_sub(phase).div_ceil(phases);
@@ -87,14 +88,15 @@ impl PaddedLayout {
         (first..end.max(first), first * phases + phase - before.min(first * phases + phase))
     }
 
-    /// Copies some channels of one image to the layout, widened, `step` numbers apart. Padding is not written; it was set to 0.
+    /// Copies some channels of one image to the layout, widened, `step` numbers apart. Padding is not written; it was
+    /// zeroed before.
     pub fn fill<T: VectorFloat>(&self, image: &[T], to: &mut [f32], step: usize, wide: &mut Scratch) {
         let wide = wide.uninit(image.len());
         T::widen_into(image, wide);
         self.fill_as_is(wide, to, step);
     }
 
-    /// As [`fill`](PaddedLayout::fill), without widening.
+    /// Copies as [`fill`](PaddedLayout::fill) does, without widening.
     pub fn fill_as_is<T: Copy>(&self, image: &[T], to: &mut [T], step: usize) {
         let g = &self.geometry;
         for (image, to) in image.chunks_exact(g.in_volume().max(1)).zip(to.chunks_mut(step)) {
@@ -118,7 +120,7 @@ impl PaddedLayout {
     }
 }
 
-/// Copies a row. Those of usual lengths are copied without a call, which would take longer than the copy.
+/// Copies a row. Rows of usual lengths are copied without a call, which would take longer than the copy.
 #[inline(always)]
 fn copy_row<T: Copy>(from: &[T], to: &mut [T]) {
     macro_rules! of_length {
@@ -132,7 +134,7 @@ fn copy_row<T: Copy>(from: &[T], to: &mut [T]) {
     of_length! { 1 2 4 7 8 14 16 28 32 64 }
 }
 
-/// Copies the first number, the third, ...
+/// Copies the first number, the third, and so on.
 #[inline(always)]
 fn copy_every_second<T: Copy>(from: &[T], to: &mut [T]) {
     let vectors = (to.len() / 8).min(from.len() / 16);

@@ -1,4 +1,4 @@
-//! The part of a convolution that one call of a kernel computes.
+//! Part of a convolution that one call of a kernel computes.
 
 use std::ops::Range;
 
@@ -8,22 +8,22 @@ use crate::kernels::{
     threads::Shared,
 };
 
-/// Outputs with the same terms: all outputs of a convolution, or those of one phase of an input's gradient.
+/// Outputs with the same terms: all outputs of a convolution, or those of one phase of an input gradient.
 pub(super) struct Phase<'a, T> {
-    /// Where each term is read, relative to the start of an output.
+    /// Offset at which each term is read, relative to the start of an output.
     pub offsets: Pooled<usize>,
-    /// Runs of outputs: the start of the first of each in the padded image, and its index in its channel of the result.
+    /// Runs of outputs: the start of the first output in the padded image, and its index in its channel of the result.
     pub runs: Pooled<(usize, usize)>,
-    /// Outputs of each run.
+    /// Number of outputs per run.
     pub length: usize,
-    /// Distance between neighbouring outputs of a run, in the padded image and in the result.
+    /// Distance between adjacent outputs of a run, in the padded image and in the result.
     pub steps: (usize, usize),
-    /// Of all groups.
+    /// Weights of all groups.
     pub weights: Weights<'a, T>,
 }
 
 impl<T> Phase<'_, T> {
-    /// Outputs of an image.
+    /// Returns the number of outputs of an image.
     pub fn outputs(&self) -> usize {
         self.runs.len() * self.length
     }
@@ -31,18 +31,19 @@ impl<T> Phase<'_, T> {
 
 /// Runs of outputs of some images, for some channels of a group.
 pub(super) struct Task<'a, T> {
-    /// The group's channels in the padded layout, image after image, and the numbers of an image.
+    /// Channels of the group in the padded layout, image by image, and the number of elements of an image.
     pub padded: &'a [f32],
     pub padded_image: usize,
     pub phase: &'a Phase<'a, T>,
     pub runs: &'a [(usize, usize)],
     pub images: usize,
-    /// Of the group.
+    /// Weights of the group.
     pub weights: Weights<'a, T>,
     pub channels: Range<usize>,
     pub bias: Option<&'a [T]>,
     pub out: Shared<'a, T>,
-    /// The group's first element in the result of the first image, the elements of an image, and of a channel.
+    /// First element of the group in the result of the first image, and numbers of elements of an image and of a
+    /// channel.
     pub start: usize,
     pub image: usize,
     pub channel: usize,

@@ -1,4 +1,5 @@
-//! Every path against the convolution's definition: bit for bit in the documented order of sums, and near the exact sums.
+//! Checks every path against the convolution's definition: bit for bit in the documented order of sums, and close to
+//! the exact sums.
 
 use half::{bf16, f16};
 use rand::{Rng, SeedableRng};
@@ -18,7 +19,7 @@ fn random<T: Float<Wide = f32>>(len: usize, seed: u64) -> Vec<T> {
     (0..len).map(|_| T::narrow(rng.random_range(-1.0..1.0))).collect()
 }
 
-/// A geometry of one axis each: input, kernel, stride, dilation, padding before and behind.
+/// Returns a geometry of one axis each: input, kernel, stride, dilation, padding before and after.
 fn geometry(batch: usize, groups: usize, channels: (usize, usize), axes: [[usize; 6]; 3]) -> Geometry {
     let of = |i: usize| axes.map(|axis| axis[i]);
     let output = axes.map(|[input, kernel, stride, dilation, before, behind]| {
@@ -52,7 +53,7 @@ fn geometries() -> Vec<Geometry> {
     all
 }
 
-/// Calls `f(output, row of the im2col matrix, pixel)` with every pixel that an output's patch has, as places in the
+/// Calls `f(output, row of the im2col matrix, pixel)` with every pixel in an output's patch, as positions in the
 /// output's channel, the patch, and the input of one group.
 fn patches(g: &Geometry, mut f: impl FnMut(usize, usize, usize)) {
     let place = |at: [usize; 3], size: [usize; 3]| (at[0] * size[1] + at[1]) * size[2] + at[2];
@@ -73,8 +74,9 @@ fn patches(g: &Geometry, mut f: impl FnMut(usize, usize, usize)) {
     }
 }
 
-/// For each element of a result its terms: their order and the places of both factors. `index` says of an output, a weight
-/// and an input that belong together, of an output channel and a row of a patch, which result, factors and order they are.
+/// Returns the terms of each element of a result: their order and the positions of both factors. `index` maps a
+/// corresponding output, weight and input, with the output channel and the row of a patch, to the result, the factors
+/// and the order.
 fn terms(g: &Geometry, result: usize, index: impl Fn([usize; 3], usize, usize) -> [usize; 4]) -> Vec<Vec<[usize; 3]>> {
     let mut terms = vec![Vec::new(); result];
     for image in 0..g.batch {
@@ -113,7 +115,7 @@ fn check_near<T: Element + Float<Wide = f32>>(
     }
 }
 
-/// Sums in blocks of KC terms whose places among `all` are the terms' order.
+/// Sums in blocks of KC terms, numbered by the order of the terms.
 fn in_blocks<T: Float<Wide = f32>>(terms: &[[usize; 3]], a: &[T], b: &[T]) -> f32 {
     let mut sum: Option<f32> = None;
     let mut rest = terms;
@@ -151,7 +153,7 @@ fn check_all<T: Convolve + VectorFloat>() {
             }
             let got = windows::input_gradient(way, &g, &grad, &weight, Some(&in_bias));
             check_near(&format!("input gradient {what}"), &got, &back, &weight, &grad, |i| of_in(i).into());
-            // With a stride, blocks are of those terms that fall on a phase.
+            // With a stride, blocks consist of the terms of a phase.
             for (i, (got, terms)) in got.iter().zip(&back).enumerate().filter(|_| g.stride == [1; 3]) {
                 let want = T::narrow(in_blocks(terms, &weight, &grad) + of_in(i));
                 assert!(*got == want, "input gradient {what} {i}: {got:?} for {want:?}");
@@ -238,7 +240,7 @@ fn an_infinite_pixel_reaches_only_the_taps_that_read_it() {
         let mut x = vec![f16::ONE; 25];
         x[0] = f16::INFINITY;
         let of_weight = weight_gradient(&g, &x, &vec![f16::ONE; 25 * channels]);
-        // The corner is read by the four taps at whose place in the window it may stand.
+        // The corner is read by the four taps that can fall on it.
         let reached = [true, true, false, true, true, false, false, false, false];
         for (i, x) in of_weight.iter().enumerate() {
             assert_eq!(x.is_infinite(), reached[i % 9], "{channels} channels, {i}: {x}");
@@ -260,7 +262,7 @@ fn a_sum_that_underflows_is_positive_without_a_bias() {
         weight_gradient(&g, &x, &grad),
     ];
     for result in results {
-        // Without vectors the sums begin elsewhere.
+        // Without vectors the sums start differently.
         assert!(simd::widest() == simd::Width::One || result.iter().all(|x| x.to_bits() == 0), "{result:?}");
     }
 }

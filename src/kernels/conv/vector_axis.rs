@@ -1,20 +1,20 @@
-//! The choice of the axis over which a convolution is vectorised.
+//! Choice of the axis over which a convolution is vectorized.
 
 use super::{geometry::Geometry, padded::PaddedLayout};
 use crate::kernels::{elementwise::finite::all_finite, float::Float, simd::Width};
 
-/// What the lanes of a vector hold.
+/// Contents of a vector's lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VectorAxis {
     /// Channels of the result.
     Channels,
-    /// Neighbouring outputs.
+    /// Adjacent outputs.
     Outputs,
 }
 
 impl VectorAxis {
-    /// The faster choice between so many channels and outputs, which reach `other` percent of the machine's multiply-adds. The
-    /// percentages were measured.
+    /// Returns the faster choice for numbers of channels and outputs; outputs reach `other` percent of the machine's
+    /// multiply-adds. The percentages were measured.
     fn faster(vectors: Width, channels: usize, other: usize) -> VectorAxis {
         let lanes = vectors.lanes();
         // With one vector of columns, the multiply-adds wait for loads.
@@ -25,14 +25,14 @@ impl VectorAxis {
         }
     }
 
-    /// For a convolution whose outputs come in runs of `length`.
+    /// Chooses for a convolution whose outputs come in runs of `length`.
     pub fn of_windows(vectors: Width, channels: usize, length: usize) -> (Width, VectorAxis) {
         let length_in_vectors = length.next_multiple_of(vectors.lanes()).max(1);
         (vectors, VectorAxis::faster(vectors, channels, 85 * length / length_in_vectors))
     }
 
-    /// For the gradient of the weight. By outputs, it multiplies rows with their padding, which needs finite images: 0 times
-    /// infinity is not 0.
+    /// Chooses for the gradient of the weight. By outputs, it multiplies rows including their padding, which needs
+    /// finite images: 0 times infinity is not 0.
     pub fn of_weight<T: Float>(vectors: Width, g: &Geometry, x: &[T]) -> (Width, VectorAxis) {
         let filled = 60 * g.out_volume() / PaddedLayout::phase_split(g).plane().max(1);
         match VectorAxis::faster(vectors, g.out_channels, filled) {

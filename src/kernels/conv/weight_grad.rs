@@ -1,4 +1,4 @@
-//! The gradient of a convolution with respect to its weight: the sum over all outputs of their gradients times the patches
+//! Gradient of a convolution with respect to its weight: the sum over all outputs of their gradients times the patches
 //! that they read.
 
 use std::ops::Range;
@@ -27,13 +27,15 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// The most parts of a batch that are summed by themselves. The sums are then added in order, whatever the number of threads.
+/// Maximum number of parts of a batch that are summed separately. The sums are then added in order, whatever the number
+/// of threads.
 const PARTS: usize = 8;
 
-/// With fewer terms to a sum, several images are summed together. Otherwise adding up the lanes would dominate.
+/// Number of terms per sum below which several images are summed together. Otherwise adding up the lanes would
+/// dominate.
 const TERMS: usize = 1024;
 
-/// See [`weight_gradient`](super::dispatch::weight_gradient).
+/// Computes the gradient; see [`weight_gradient`](super::dispatch::weight_gradient).
 pub(super) fn weight_gradient<T: VectorFloat>(
     (vectors, axis): (Width, VectorAxis),
     g: &Geometry,
@@ -52,10 +54,10 @@ pub(super) fn weight_gradient<T: VectorFloat>(
     })
 }
 
-/// As [`weight_gradient`] over channels, by pairs: neighbouring outputs are the terms of a pair. `None` where pairs do not pay,
-/// or where their sums could have other bits.
+/// Computes [`weight_gradient`] over channels, by pairs: adjacent outputs are the terms of a pair. `None` if pairs do
+/// not pay, or if the bits of their sums could differ.
 pub(super) fn by_pairs(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Pooled<bf16>> {
-    // Where there is no instruction, tests run its twin.
+    // Without the instruction, tests run its twin.
     let pay = cfg!(test) || limits::pairs_pay();
     // A pair does not span two rows of outputs.
     let is_even = g.output[2].is_multiple_of(2);
@@ -63,7 +65,7 @@ pub(super) fn by_pairs(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Pooled
     can.then(|| by_channels(g, x, grad, &|region| run_pairs(region)))
 }
 
-/// The gradient over channels, of which `run` computes some regions.
+/// Computes the gradient over channels; `run` computes one region.
 fn by_channels<T: VectorFloat>(g: &Geometry, x: &[T], grad: &[T], run: &(impl Fn(Region<T>) + Sync)) -> Pooled<T> {
     let mut weight = zeros(g.sizes()[1]);
     let source = PaddedLayout::whole(g);
@@ -86,21 +88,21 @@ fn by_channels<T: VectorFloat>(g: &Geometry, x: &[T], grad: &[T], run: &(impl Fn
     weight
 }
 
-/// The gradient of some weights of a group as a packed matrix product.
+/// Gradient of some weights of a group as a packed matrix product.
 ///
-/// The rows of the left operand are rows of the im2col matrix, read in place from the padded images. The columns of the right
-/// operand are channels of the output's gradient, packed. The terms are the outputs of as many images as are padded together.
-/// They are summed in blocks of [`KC`], and then the sums of blocks one after the other.
+/// The rows of the left operand are rows of the im2col matrix, read in place from the padded images. The columns of the
+/// right operand are channels of the output gradient, packed. The terms are the outputs of all images that are padded
+/// together. They are summed in blocks of [`KC`], and then the sums of blocks are added in order.
 struct Region<'a, T> {
     source: &'a PaddedLayout,
-    /// Of all rows of the im2col matrix.
+    /// Offsets of all rows of the im2col matrix.
     offsets: &'a [usize],
-    /// Where each output of an image begins to read.
+    /// Start of the input read by each output of an image.
     starts: &'a [usize],
     x: &'a [T],
     grad: &'a [T],
     group: usize,
-    /// Of the im2col matrix.
+    /// Rows of the im2col matrix.
     rows: Range<usize>,
     channels: Range<usize>,
     /// All weights.
@@ -111,18 +113,18 @@ struct Region<'a, T> {
 impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
     type Output = ();
 
-    /// The loops over images, over channels, and over blocks of outputs.
+    /// Loops over images, channels, and blocks of outputs.
     #[inline(always)]
     fn run<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) {
         let Region { source, offsets, starts, x, grad, group, rows, channels, out, memory } = self;
         let in_lane = W::Terms::IN_LANE;
         let [padded, panel, sums] = memory;
         let g = source.geometry();
-        // The channels of the input that these rows read.
+        // Input channels that these rows read.
         let read = rows.start / g.taps()..rows.end.div_ceil(g.taps());
         let image = read.len() * source.channel();
         let together = images_together(g.in_channels * source.channel(), g.batch);
-        // The lanes that begin at each number. What is after the last number is read for them, and used for none.
+        // Lanes that begin at each number. Numbers past the last are read for them, but not used.
         let len = (together * image).next_multiple_of(S::LANES);
         let padded = padded.uninit(len);
         let distance = source.step()[2];
@@ -161,8 +163,8 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
                         pack_panels(simd, &mut Wide, gradient, some.clone(), block, S::NR, panel);
                     }
                     let panel = (&*panel, some.len());
-                    // SAFETY: all outputs plus offsets were asserted to be inside the padded images; the panel is packed, and
-                    // there is a row of sums for each offset.
+                    // SAFETY: all outputs plus offsets were asserted to be inside the padded images; the panel is
+                    // packed, and there is a row of sums for each offset.
                     unsafe { add_products(simd, ways.terms(), padded, &outputs[lanes], &offsets, panel, sums) };
                 }
             }
@@ -175,7 +177,8 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
     }
 }
 
-/// The gradient of a group's output as a right operand: its columns are channels, its terms the outputs of images from one on.
+/// Gradient of a group's output as a right operand: its columns are channels, its terms the outputs of consecutive
+/// images.
 #[derive(Clone, Copy)]
 struct OutputGradient<'a, T> {
     g: &'a Geometry,
@@ -207,7 +210,7 @@ impl<T: VectorFloat> Operand<T> for OutputGradient<'_, T> {
             let from = (((image + i) * g.groups + group) * g.out_channels + some.start) * volume + output;
             assert!(from + (some.len() - 1) * volume + len <= grad.len(), "outputs are inside the gradient");
             assert!((p - terms.start).is_multiple_of(K::IN_LANE), "an image begins a lane");
-            // SAFETY: asserted; the panel has room for all terms, and for a whole step after them.
+            // SAFETY: asserted; the panel has room for all terms and one whole step more.
             unsafe {
                 let to = to.add((p - terms.start) / K::IN_LANE * width);
                 pack_transposed(simd, packer, grad.as_ptr().add(from), volume, some.len(), len, to, width);
@@ -217,10 +220,10 @@ impl<T: VectorFloat> Operand<T> for OutputGradient<'_, T> {
     }
 }
 
-/// Adds the products of a block of terms to sums of rows of `NR`, one row for each offset.
+/// Adds the products of a block of terms to sums in rows of `NR`, one row per offset.
 ///
 /// # Safety
-/// Each of `outputs` plus each offset is inside `padded`. The panel has so many columns for each of `outputs`.
+/// Each of `outputs` plus each offset is inside `padded`. The panel has `NR` columns for each of `outputs`.
 #[inline(always)]
 unsafe fn add_products<S: Simd, M: Terms<S>>(
     simd: S,
@@ -239,7 +242,7 @@ unsafe fn add_products<S: Simd, M: Terms<S>>(
         let panel = Panel { start: panel.as_ptr(), row: S::NR, step: S::LANES };
         let size = (offsets.len(), columns.div_ceil(S::LANES));
         assert!(sums.len() >= size.0 * S::NR);
-        // SAFETY: the caller's promise; whole vectors are inside the tile and the rows of sums.
+        // SAFETY: guaranteed by the caller; whole vectors are inside the tile and the rows of sums.
         unsafe {
             micro_kernel(simd, terms, size, outputs.len(), windows, panel, &mut tile);
             for (r, row) in tile[..size.0].iter().enumerate() {
@@ -282,7 +285,7 @@ fn epilogue<S: Simd, T: VectorFloat>(
     }
 }
 
-/// The gradient as dot products of rows of the output's gradient with windows on the images.
+/// Computes the gradient as dot products of rows of the output gradient with windows on the images.
 fn by_dot_products<T: VectorFloat>(vectors: Width, layout: &PaddedLayout, x: &[T], grad: &[T]) -> Pooled<T> {
     let g = layout.geometry();
     let len = g.sizes()[1];
@@ -303,7 +306,7 @@ fn by_dot_products<T: VectorFloat>(vectors: Width, layout: &PaddedLayout, x: &[T
     T::narrow_vec(sum)
 }
 
-/// Adds the gradient of some images. The planes of a channel of all these images follow one another. The output's gradient
+/// Adds the gradient of some images. The planes of a channel of all these images are consecutive. The output gradient
 /// has the same layout, with 0 between its rows. So one dot product of two rows is the sum over all these images.
 fn add_images<T: VectorFloat>(
     vectors: Width,

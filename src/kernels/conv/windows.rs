@@ -1,6 +1,6 @@
-//! The convolution, and its gradient with respect to the input, which is a convolution for each phase of the stride.
+//! The convolution, and its gradient with respect to the input, which is one convolution per phase of the stride.
 //!
-//! Every element is summed as those of matrix products are: in blocks of [`KC`](crate::kernels::gemm::blocking::KC) terms.
+//! Every element is summed as in matrix products: in blocks of [`KC`](crate::kernels::gemm::blocking::KC) terms.
 
 use std::ops::Range;
 
@@ -21,13 +21,13 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// Numbers of padded images that are read together, if that is more than one image: half a MiB.
+/// Number of padded elements that are read together, if more than one image: half a MiB.
 const CHUNK: usize = 1 << 17;
 
-/// Parts into which the outputs of an image are split over threads, where there is one image and few channels.
+/// Number of parts into which the outputs of an image are split over threads, if there are one image and few channels.
 const PARTS: usize = 16;
 
-/// How many images of a batch are padded together, each of so many numbers.
+/// Returns the number of images of a batch that are padded together, given the number of elements of each.
 pub(super) fn images_together(numbers: usize, batch: usize) -> usize {
     (CHUNK / numbers.max(1)).clamp(1, batch)
 }
@@ -40,7 +40,7 @@ pub(super) fn fill_with_bias<T: Copy>(out: &mut [T], volume: usize, bias: Option
     }
 }
 
-/// A convolution of all images of `x` in the layout `source`, with `rows` channels of `volume` elements for each group.
+/// A convolution of all images of `x` in the layout `source`, with `rows` channels of `volume` elements per group.
 struct Convolution<'a, T> {
     vectors: Width,
     source: PaddedLayout,
@@ -71,7 +71,7 @@ impl<T: VectorFloat> Convolution<'_, T> {
         }
     }
 
-    /// Some channels of a group in some images, of which some parts out of [`PARTS`].
+    /// Computes some of the [`PARTS`] parts of some channels of a group in some images.
     fn region(
         &self,
         group: usize,
@@ -128,7 +128,7 @@ impl<T: VectorFloat> Convolution<'_, T> {
     }
 }
 
-/// See [`forward`](super::dispatch::forward).
+/// Computes the convolution; see [`forward`](super::dispatch::forward).
 pub(super) fn forward<T: VectorFloat>(
     (vectors, axis): (Width, VectorAxis),
     g: &Geometry,
@@ -157,7 +157,7 @@ pub(super) fn forward<T: VectorFloat>(
     out
 }
 
-/// The output's gradient, padded on both sides as far as taps reach.
+/// Returns the layout of the output gradient, padded on both sides as far as taps reach.
 pub(super) fn input_gradient_source(g: &Geometry) -> PaddedLayout {
     let reach = each(|a| (g.kernel[a] - 1) * g.dilation[a] / g.stride[a]);
     PaddedLayout::whole(&Geometry {
@@ -173,8 +173,8 @@ pub(super) fn input_gradient_source(g: &Geometry) -> PaddedLayout {
     })
 }
 
-/// The phases of an input's gradient: the pixels of one phase of the stride are a convolution of stride 1 of the output's
-/// gradient, in its padded layout, with the taps that fall on the phase.
+/// Returns the phases of an input gradient: the pixels of one phase of the stride are a convolution of stride 1 of the
+/// output gradient, in its padded layout, with the taps that fall on the phase.
 pub(super) fn input_phases<'a, T>(g: &Geometry, source: &PaddedLayout, weight: &'a [T]) -> Vec<Phase<'a, T>> {
     let split = PaddedLayout::phase_split(g);
     let reach = source.geometry().before;
@@ -217,7 +217,7 @@ pub(super) fn input_phases<'a, T>(g: &Geometry, source: &PaddedLayout, weight: &
     phases
 }
 
-/// See [`input_gradient`](super::dispatch::input_gradient).
+/// Computes the gradient; see [`input_gradient`](super::dispatch::input_gradient).
 pub(super) fn input_gradient<T: VectorFloat>(
     (vectors, axis): (Width, VectorAxis),
     g: &Geometry,
@@ -234,7 +234,7 @@ pub(super) fn input_gradient<T: VectorFloat>(
     let (rows, volume, work) = (g.in_channels, g.in_volume(), g.work());
     let covered: usize = phases.iter().map(Phase::outputs).sum();
     if covered < volume {
-        // Pixels that no output reads get the bias alone.
+        // Pixels that no output reads receive the bias alone.
         fill_with_bias(&mut out, volume, bias);
     }
     Convolution { vectors, source, x: grad, phases: &phases, axis, rows, volume, bias, work }.run(&mut out);

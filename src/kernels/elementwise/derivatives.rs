@@ -1,9 +1,9 @@
-//! Differentiable functions of one and of two numbers, as functions of slices: their values, and their gradients.
+//! Differentiable functions of one and two numbers as functions of slices: their values and gradients.
 
 use super::function::Pointwise;
 use crate::kernels::float::Real;
 
-/// What the backward pass needs of the forward pass, and so what is saved.
+/// Data that the forward pass saves for the backward pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Saved {
     Nothing,
@@ -13,38 +13,38 @@ pub(crate) enum Saved {
 
 /// A differentiable function of one number.
 pub(crate) trait Unary: Copy + Send + Sync + 'static {
-    /// What [`slope`](Unary::slope) is given.
+    /// Argument of [`slope`](Unary::slope).
     const SAVED: Saved;
-    /// As [`Pointwise::DIRECT`], for value and slope.
+    /// Counterpart of [`Pointwise::DIRECT`], for value and slope.
     const DIRECT: bool = false;
-    /// Whether a slope of 0 says that the function is constant there, and not that a small slope was rounded: then no gradient
-    /// passes, not even an infinite one or NaN.
+    /// `true` when a slope of 0 means that the function is constant there, rather than that a small slope was rounded.
+    /// Then no gradient passes, not even an infinite one or NaN.
     const FLAT: bool = false;
-    /// f(x).
+    /// Returns f(x).
     fn value<R: Real>(self, x: R) -> R;
-    /// f'(x), given x or f(x) as [`SAVED`](Unary::SAVED) says.
+    /// Returns f'(x), given x or f(x) according to [`SAVED`](Unary::SAVED).
     fn slope<R: Real>(self, saved: R) -> R;
 }
 
 /// A differentiable function of two numbers.
 pub(crate) trait Binary: Copy + Send + Sync + 'static {
-    /// Whether the slopes are constants, so that nothing is saved.
+    /// `true` when the slopes are constants, so that nothing is saved.
     const CONSTANT_SLOPES: bool = false;
-    /// As [`Pointwise::DIRECT`], for value and slopes.
+    /// Counterpart of [`Pointwise::DIRECT`], for value and slopes.
     const DIRECT: bool = false;
-    /// As [`Unary::FLAT`], for each slope.
+    /// Counterpart of [`Unary::FLAT`], for each slope.
     const FLAT: bool = false;
-    /// f(a, b).
+    /// Returns f(a, b).
     fn value<R: Real>(self, a: R, b: R) -> R;
-    /// The two partial derivatives.
+    /// Returns the two partial derivatives.
     fn slopes<R: Real>(self, a: R, b: R) -> (R, R);
-    /// f of two integers, with wrapping arithmetic; `None` where it is not defined for integers.
+    /// Returns f of two integers, with wrapping arithmetic; `None` if it is not defined for integers.
     fn integer(self, _a: i64, _b: i64) -> Option<i64> {
         None
     }
 }
 
-/// f(x).
+/// The function f(x).
 #[derive(Clone, Copy)]
 pub(crate) struct Value<F>(pub F);
 
@@ -57,7 +57,7 @@ impl<F: Unary> Pointwise for Value<F> {
     }
 }
 
-/// The gradient times f', as a function of the gradient and of what was saved.
+/// The gradient times f', as a function of the gradient and the saved number.
 #[derive(Clone, Copy)]
 pub(crate) struct Slope<F>(pub F);
 
@@ -70,13 +70,13 @@ impl<F: Unary> Pointwise for Slope<F> {
     }
 }
 
-/// The gradient times a slope.
+/// Multiplies the gradient by a slope.
 #[inline(always)]
 fn chained<R: Real>(grad: R, slope: R, flat: bool) -> R {
     if flat && slope == R::zero() { R::zero() } else { grad * slope }
 }
 
-/// f(a, b).
+/// The function f(a, b).
 #[derive(Clone, Copy)]
 pub(crate) struct PairValue<F>(pub F);
 
@@ -103,7 +103,7 @@ impl<F: Binary, const SECOND: bool> Pointwise for PairSlope<F, SECOND> {
     }
 }
 
-/// A product with a constant.
+/// Product with a constant.
 #[derive(Clone, Copy)]
 pub(crate) struct Times(pub f64);
 
@@ -116,7 +116,7 @@ impl Pointwise for Times {
     }
 }
 
-/// 0, whatever the gradient is.
+/// Constant 0, whatever the gradient is.
 #[derive(Clone, Copy)]
 pub(crate) struct Zero;
 
@@ -129,7 +129,7 @@ impl Pointwise for Zero {
     }
 }
 
-/// A sum.
+/// Sum.
 #[derive(Clone, Copy)]
 pub(crate) struct Sum;
 

@@ -1,5 +1,4 @@
-//! What gradients are asked before an update: whether all are finite, and how large they are; and the factors of unscaling
-//! and clipping.
+//! Checks of gradients before an update: finiteness and magnitude; and the factors of unscaling and clipping.
 
 use super::function::BLOCK;
 use crate::kernels::{
@@ -8,16 +7,16 @@ use crate::kernels::{
     threads,
 };
 
-/// Partial sums of [`sum_of_squares`]. Fixed, so that no sum depends on the width of vectors.
+/// Number of partial sums of [`sum_of_squares`]. Fixed, so that no sum depends on the width of vectors.
 const SUMS: usize = 16;
 
-/// Whether all elements are finite.
+/// Returns whether all elements are finite.
 pub(crate) fn all_finite<T: Float>(x: &[T]) -> bool {
     let mut wide = [T::Wide::default(); BLOCK];
     x.chunks(BLOCK).all(|x| finite(T::widened(x, &mut wide)))
 }
 
-/// Whether all elements are finite when they are multiplied by `factor`.
+/// Returns whether all elements are finite after multiplication by `factor`.
 pub(crate) fn finite_products<T: Float>(x: &[T], factor: f32) -> bool {
     let mut wide = [T::Wide::default(); BLOCK];
     let factor = T::Wide::of(factor.into());
@@ -27,7 +26,7 @@ pub(crate) fn finite_products<T: Float>(x: &[T], factor: f32) -> bool {
     })
 }
 
-/// The sum of the squares, in f64.
+/// Computes the sum of the squares, in f64.
 pub(crate) fn sum_of_squares<T: Float>(x: &[T]) -> f64 {
     let mut wide = [T::Wide::default(); BLOCK];
     let mut sums = [0.0; SUMS];
@@ -46,7 +45,7 @@ pub(crate) fn sum_of_squares<T: Float>(x: &[T]) -> f64 {
     sums.iter().sum()
 }
 
-/// Multiplies each element by `first` and then by `second`, and rounds each product.
+/// Multiplies each element by `first` and then by `second`, rounding each product.
 pub(crate) fn multiply<T: Float>(x: &mut [T], first: f32, second: f64) {
     let (first, second) = (T::Wide::of(first.into()), T::Wide::of(second));
     let work = x.len() * threads::PASSED;
@@ -71,7 +70,7 @@ pub(crate) fn limit<T: Float>(x: &mut [T], max: f64) {
     });
 }
 
-/// Without an early return, so that the loop is vectorised.
+/// Returns whether all are finite, without an early return, so that the loop is vectorized.
 fn finite<R: Float<Wide = R> + num_traits::Float>(x: &[R]) -> bool {
     vectorized(|| x.iter().fold(true, |all, x| all & x.is_finite()))
 }
@@ -118,7 +117,7 @@ mod tests {
         }
         let x: Vec<f16> = (0..long + 1).map(|i| f16::from_f32((i % 7) as f32)).collect();
         let squares = |which: usize, part: Range<usize>| [sum_of_squares(&x[part])][which];
-        // Whole numbers: every order of the sum is exact.
+        // Integers: every order of the sum is exact.
         let exact: usize = (0..long + 1).map(|i| (i % 7) * (i % 7)).sum();
         assert_eq!(threads::by_parts(&[x.len()], 0.0, squares).iter().map(|(_, sum)| sum).sum::<f64>(), exact as f64);
     }

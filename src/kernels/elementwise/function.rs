@@ -1,6 +1,6 @@
-//! Functions of the numbers at one index, for every index of one or more slices.
+//! Functions of the numbers at one index, applied at every index of one or more slices.
 //!
-//! A [`Pointwise`] function is compiled for blocks of f32 and of f64. Behind [`Function`], these two serve the tensors of all
+//! A [`Pointwise`] function is compiled for blocks of f32 and f64. Through [`Function`], these two serve tensors of all
 //! dtypes: 16-bit numbers are widened block by block on the way in, and rounded once on the way out.
 
 use half::{bf16, f16};
@@ -14,29 +14,29 @@ use crate::kernels::{
 
 /// A function of the numbers that several slices have at one index.
 pub(crate) trait Pointwise: Copy + Send + Sync + 'static {
-    /// How many numbers it takes, at most [`MOST_INPUTS`].
+    /// Number of arguments, at most [`MOST_INPUTS`].
     const INPUTS: usize;
-    /// Whether 16-bit numbers go from memory through registers to memory, and not through blocks in the nearest cache.
-    /// Such a function is compiled for each format. That pays for light functions (an addition) and for those that
-    /// networks call most.
+    /// `true` when 16-bit numbers go from memory through registers to memory, rather than through blocks in the nearest
+    /// cache. Such a function is compiled for each format, which pays for cheap functions (an addition) and for the
+    /// most frequent ones.
     const DIRECT: bool = false;
-    /// Its value; `x` has [`INPUTS`](Pointwise::INPUTS) numbers.
+    /// Returns its value; `x` has [`INPUTS`](Pointwise::INPUTS) numbers.
     fn at<R: Real>(self, x: &[R]) -> R;
 }
 
-/// The most slices that a [`Pointwise`] function takes.
+/// Maximum number of slices that a [`Pointwise`] function takes.
 pub(super) const MOST_INPUTS: usize = 3;
 
-/// A [`Pointwise`] function as a value: one piece of code, whatever calls it. Slices are of one length.
+/// A [`Pointwise`] function as a value: one piece of code for all callers. Slices have one length.
 pub(crate) trait Function: Send + Sync {
     /// Fills `y`.
     fn f32(&self, x: &[&[f32]], y: &mut [f32]);
     /// Fills `y`.
     fn f64(&self, x: &[&[f64]], y: &mut [f64]);
-    /// Fills `y` with rounded results, or returns false where the function is not [`DIRECT`](Pointwise::DIRECT) or there
+    /// Fills `y` with rounded results, or returns `false` if the function is not [`DIRECT`](Pointwise::DIRECT) or there
     /// are no vectors.
     fn f16(&self, x: &[&[f16]], y: &mut [f16]) -> bool;
-    /// As [`f16`](Function::f16).
+    /// Fills `y` as [`f16`](Function::f16) does.
     fn bf16(&self, x: &[&[bf16]], y: &mut [bf16]) -> bool;
 }
 
@@ -55,7 +55,7 @@ impl<P: Pointwise> Function for P {
     }
 }
 
-/// A dtype whose slices a [`Function`] fills.
+/// Dtype whose slices a [`Function`] can fill.
 pub(crate) trait MapSlices: Float {
     /// Fills `y` with `f` of slices of its length, each element rounded once.
     fn map_slices(f: &dyn Function, x: &[&[Self]], y: &mut [Self]);
@@ -102,7 +102,7 @@ impl<P: Pointwise, R: Real> Body for Loop<'_, P, R> {
     fn run(self) {
         let Loop { f, x, y } = self;
         let n = y.len();
-        // Cut to one length, so that no index is checked in the loop.
+        // Cut to one length, so that the loop has no bounds checks.
         let mut cut: [&[R]; MOST_INPUTS] = [&[]; MOST_INPUTS];
         for k in 0..MOST_INPUTS {
             cut[k] = &x[k.min(P::INPUTS - 1)][..n];
@@ -114,7 +114,7 @@ impl<P: Pointwise, R: Real> Body for Loop<'_, P, R> {
     }
 }
 
-/// Elements that [`Groups`] takes through registers together.
+/// Number of elements that [`Groups`] takes through registers together.
 const GROUP: usize = 64;
 
 /// A function of 16-bit slices, group by group in registers.
@@ -142,7 +142,8 @@ impl<P: Pointwise, T: Lanes> Kernel for Groups<'_, P, T> {
                     from = rest[k].as_ptr();
                 }
                 for i in (0..GROUP).step_by(S::LANES) {
-                    // SAFETY: `from` is valid for a whole group, in the slice or in `rest`, and `wide` has room for one.
+                    // SAFETY: `from` is valid for a whole group, in the slice or in `rest`, and `wide` has room for
+                    // one.
                     unsafe { simd.store_f32(T::load(simd, from.add(i)), wide[k].as_mut_ptr().add(i)) };
                 }
             }
@@ -160,7 +161,8 @@ impl<P: Pointwise, T: Lanes> Kernel for Groups<'_, P, T> {
     }
 }
 
-/// Elements that are widened, computed and rounded at a time, so that the widened copies stay in the nearest cache.
+/// Number of elements that are widened, computed and rounded at a time, so that the widened copies stay in the nearest
+/// cache.
 pub(crate) const BLOCK: usize = 1024;
 
 /// Fills `y` with the function of 16-bit slices, block by block.
@@ -179,10 +181,10 @@ fn by_blocks<T: Float<Wide = f32>>(f: &dyn Function, x: &[&[T]], y: &mut [T]) {
     }
 }
 
-/// About how many multiply-adds one element costs.
+/// Approximate cost of one element, in multiply-adds.
 const WORK: usize = 8;
 
-/// The function of slices of one length, each element rounded once.
+/// Returns the function of slices of one length, each element rounded once.
 pub(crate) fn map<T: MapSlices>(f: &dyn Function, x: &[&[T]]) -> Pooled<T> {
     let mut y = uninit_vec(x[0].len());
     assert!(x.iter().all(|x| x.len() == y.len()), "slices of one length");
@@ -202,7 +204,7 @@ pub(super) mod tests {
     use super::*;
     use crate::kernels::{elementwise::math, float::VectorFloat};
 
-    /// Some function with a branch and a polynomial.
+    /// A function with a branch and a polynomial.
     #[derive(Clone, Copy)]
     pub(in crate::kernels::elementwise) struct Mixed;
 
@@ -215,14 +217,14 @@ pub(super) mod tests {
         }
     }
 
-    /// Blocks, and groups of every width that the machine has, against each number by itself, bit for bit.
+    /// Checks blocks, and groups of every width of this machine, against each number separately, bit for bit.
     fn check<T: MapSlices + VectorFloat>(x: &[T]) {
         let reversed: Vec<T> = x.iter().rev().copied().collect();
         let slices = [x, &reversed[..]];
         let want: Vec<T> = x.iter().zip(&reversed).map(|(a, b)| T::narrow(Mixed.at(&[a.widen(), b.widen()]))).collect();
         let same = |got: &[T], how: &str| {
             for (i, (got, want)) in got.iter().zip(&want).enumerate() {
-                // Which of two NaN a product is, the compiler may choose.
+                // If both factors are NaN, the compiler may choose which one the product is.
                 let same =
                     got.widen().to_bits() == want.widen().to_bits() || got.widen().is_nan() && want.widen().is_nan();
                 assert!(same, "element {i} of {}, {how}: {got:?}, {want:?}", x.len());

@@ -1,15 +1,15 @@
-//! The exponential and its kin in f32, as polynomials without a branch, so that loops over them are vectorised. In f64 they are
-//! those of the standard library and of libm.
+//! Exponential and related functions in f32, as branch-free polynomials, so that loops over them are vectorized. In f64
+//! they are those of the standard library and libm.
 //!
-//! Every step is one IEEE operation (a `mul_add` is one, too), so the bits are the same with vectors and without, on every
-//! machine. The coefficients are minimax fits of our own (Lawson's iteration, each coefficient rounded to f32 before the
+//! Every step is one IEEE operation (including `mul_add`), so the bits are the same with and without vectors, on every
+//! machine. The coefficients are our own minimax fits (Lawson's iteration, each coefficient rounded to f32 before the
 //! next is fitted).
 //!
-//! The largest errors of f32 results, in units in the last place of the exact one. `tests/ops/accuracy.rs` reads this table
-//! and holds the ops to it over a sample of all f32. The tests below read it for the functions of this file, and walk through
-//! all numbers with `cargo test --release -- --ignored all_f32`. What is not written here is the standard library's (`log`,
-//! `sin`, `pow` and their kin) or libm's (`erfc`); these errors were measured on Linux with glibc. Below -87 the sigmoid is
-//! subnormal and has few digits, and `silu` and `mish` multiply what it lost by x.
+//! Maximum errors of f32 results, in units in the last place of the exact one. `tests/ops/accuracy.rs` reads this table
+//! and checks the ops against it over a sample of all f32. The tests below read it for the functions of this file, and
+//! iterate over all numbers with `cargo test --release -- --ignored all_f32`. Functions not written here are the
+//! standard library's (`log`, `sin`, `pow` and so on) or libm's (`erfc`); these errors were measured on Linux with
+//! glibc. Below -87 the sigmoid is subnormal and has few digits, and `silu` and `mish` multiply its error by x.
 //!
 //! | function | error |
 //! | --- | --- |
@@ -63,40 +63,42 @@ macro_rules! functions {
     )* };
 }
 functions! {
-    /// `e^x`.
+    /// Computes `e^x`.
     exp, f64::exp;
-    /// `e^x` times [`RAISED_ONE`], for x up to 0. It is cheaper than [`exp`], because such numbers are not subnormal. Where they
-    /// are divided by their sum, the factor cancels. Where `e^x` is 0 as an f32, the result is below 2^-87.
+    /// Computes `e^x` times [`RAISED_ONE`], for x up to 0. It is cheaper than [`exp`] because such numbers are not
+    /// subnormal. If they are divided by their sum, the factor cancels. Where `e^x` is 0 as an f32, the result is below
+    /// 2^-87.
     raised_exp, |x| x.exp() * RAISED_ONE;
-    /// `e^x - 1`.
+    /// Computes `e^x - 1`.
     expm1, f64::exp_m1;
-    /// The hyperbolic tangent.
+    /// Computes the hyperbolic tangent.
     tanh, f64::tanh;
-    /// `1 / (1 + e^-x)` without overflow on either side.
+    /// Computes `1 / (1 + e^-x)` without overflow on either side.
     sigmoid, |x| {
         let e = (-x.abs()).exp();
         (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
     };
-    /// The error function.
+    /// Computes the error function.
     erf, libm::erf;
-    /// The distribution function of the standard normal, by the nearer tail, without cancellation. Its error is largest far out.
+    /// Computes the distribution function of the standard normal from the nearer tail, without cancellation. Its error
+    /// is largest far from 0.
     normal, |x| 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2);
-    /// The density of the standard normal.
+    /// Computes the density of the standard normal.
     density, |x| (-0.5 * x * x).exp() * (0.5 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
-    /// The inverse of the hyperbolic sine. In f32 it is computed in f64 and rounded once, as the two below are.
+    /// Computes the inverse hyperbolic sine. In f32 it is computed in f64 and rounded once, as are the two below.
     asinh, libm::asinh;
-    /// The inverse of the hyperbolic cosine; NaN below 1.
+    /// Computes the inverse hyperbolic cosine; NaN below 1.
     acosh, from_one_acosh;
-    /// The inverse of the hyperbolic tangent, infinite at -1 and 1, NaN outside. Odd to the last bit.
+    /// Computes the inverse hyperbolic tangent: infinite at -1 and 1, NaN outside. Odd to the last bit.
     atanh, libm::atanh;
 }
 
-/// `acosh` with NaN below 1. That of libm returns numbers for some negative x.
+/// Computes `acosh` with NaN below 1. libm's returns numbers for some negative x.
 fn from_one_acosh(x: f64) -> f64 {
     if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }
 
-/// What [`raised_exp`] is at 0.
+/// Value of [`raised_exp`] at 0.
 pub(crate) const RAISED_ONE: f64 = (1u128 << 64) as f64;
 
 /// The functions in f32.
@@ -105,12 +107,12 @@ mod single {
 
     use super::RAISED_ONE;
 
-    /// `ln 2` in two parts; a product of the first with a whole number below 2^9 is exact.
+    /// `ln 2` in two parts. The product of the first with an integer below 2^9 is exact.
     const LN_2: [f32; 2] = [0.693_145_75, 1.428_606_8e-6];
-    /// Added to a number below 2^22, it leaves the nearest whole number in the last bits.
+    /// Constant that leaves the nearest integer in the last bits when added to a number below 2^22.
     const ROUND: f32 = 12_582_912.0;
 
-    /// A polynomial by Horner's rule, the coefficient of the highest power last.
+    /// Evaluates a polynomial by Horner's rule, with the coefficient of the highest power last.
     #[inline(always)]
     fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
         let mut sum = coefficients[N - 1];
@@ -122,20 +124,21 @@ mod single {
         sum
     }
 
-    /// 2^n for n from -126 to 127. Only NaN leads to another n, with any result.
+    /// Returns 2^n for n from -126 to 127. Other n arise only from NaN, with any result.
     #[inline(always)]
     fn power_of_two(n: i32) -> f32 {
         f32::from_bits((n.wrapping_add(127) as u32) << 23)
     }
 
-    /// x between two bounds; NaN stays.
+    /// Clamps x to two bounds; NaN stays NaN.
     #[inline(always)]
     fn between(x: f32, low: f32, high: f32) -> f32 {
         let x = if x < low { low } else { x };
         if x > high { high } else { x }
     }
 
-    /// The whole n and the r, |r| at most `ln(2) / 2`, with `x = n ln(2) + r + rest`, where rest is what r lost by rounding.
+    /// Returns an integer n, an r with |r| at most `ln(2) / 2`, and a rest such that `x = n ln(2) + r + rest`; the rest
+    /// is the rounding error of r.
     #[inline(always)]
     fn reduced(x: f32) -> (i32, f32, f32) {
         let shifted = x.mul_add(LOG2_E, ROUND);
@@ -156,11 +159,11 @@ mod single {
         ((r * r).mul_add(p, rest) + r + 1.0) * power_of_two(half) * power_of_two(n.wrapping_sub(half))
     }
 
-    /// Added to a number below 2^22, it leaves the nearest whole number and the exponent of its power of two, raised by 64, in
-    /// the last bits.
+    /// Constant that leaves the nearest integer and the exponent of its power of two, raised by 64, in the last bits
+    /// when added to a number below 2^22.
     const RAISED_ROUND: f32 = ROUND + (127 + 64) as f32;
 
-    /// e^r times the raised power of two whose exponent stands in the last bits of `shifted`.
+    /// Computes e^r times the raised power of two whose exponent is in the last bits of `shifted`.
     #[inline(always)]
     fn raised(shifted: f32, r: f32) -> f32 {
         let p = polynomial(r, [1.0, 1.0, 0.499_999_94, 0.166_665_21, 0.041_668_27, 0.008_368_677, 0.001_382_041_1]);
@@ -182,8 +185,8 @@ mod single {
         let curved = (r * r).mul_add(p, rest);
         let q = r + curved;
         let lost = curved - (q - r);
-        // Half of the result: 2^128 is no f32. Of the two terms the first is the larger, or 0, so what their sum loses is
-        // known.
+        // Half of the result: 2^128 is not an f32. The first of the two terms is the larger one, or 0, so the rounding
+        // error of their sum is known.
         let power = power_of_two(n.wrapping_sub(1));
         let (first, second) = (power - 0.5, power * q);
         let sum = first + second;
@@ -206,7 +209,7 @@ mod single {
         (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
     }
 
-    /// Near 0 the series in `x²`; further out `1 - exp(p(x))`.
+    /// Computes the error function: by the series in `x²` near 0, and by `1 - exp(p(x))` elsewhere.
     #[inline(always)]
     pub(super) fn erf(x: f32) -> f32 {
         let (a, square) = (x.abs(), x * x);
@@ -220,7 +223,7 @@ mod single {
             7.968_063_4e-5,
         ];
         let near = polynomial(square, near).mul_add(x, x);
-        // From 4 on it is 1 to all digits.
+        // From 4 it is 1 in all digits.
         let far = between(a, 0.0, 4.0);
         let log =
             [1.128_652_9, 0.635_133_3, 0.106_266_56, -0.023_787_562, 0.003_654_482, -0.000_325_752_4, 1.152_503_1e-5];
@@ -228,7 +231,8 @@ mod single {
         if a < 0.927_7 { near } else { far }
     }
 
-    /// `exp(-a² / 2)` times [`RAISED_ONE`](RAISED_ONE), for a from 0 to 15, with what the square loses by rounding.
+    /// Computes `exp(-a² / 2)` times [`RAISED_ONE`](RAISED_ONE), for a from 0 to 15, including the rounding error of
+    /// the square.
     #[inline(always)]
     fn raised_bell(a: f32) -> f32 {
         let square = a * a;
@@ -239,21 +243,22 @@ mod single {
         raised(shifted, rest.mul_add(-0.5, r))
     }
 
-    /// |x|, but 15 beyond it, where density and tail are 0.
+    /// Returns |x|, limited to 15, beyond which density and tail are 0.
     #[inline(always)]
     fn in_bell(x: f32) -> f32 {
         let a = x.abs();
         if a > 15.0 { 15.0 } else { a }
     }
 
-    /// With a = |x|, the tail beyond a is `exp(-a² / 2)` times a function that falls slowly, from 1/2 at 0 as
-    /// `1 / (a sqrt(2π))`: a quotient of polynomials without a negative term, so that no digit is lost.
+    /// Computes the distribution function. With a = |x|, the tail beyond a is `exp(-a² / 2)` times a function that
+    /// falls slowly, from 1/2 at 0 like `1 / (a sqrt(2π))`: a quotient of polynomials without negative terms, so that
+    /// no digits are lost.
     #[inline(always)]
     pub(super) fn normal(x: f32) -> f32 {
         const BELOW: [f32; 6] = [1.0, 1.675_040_4, 1.203_359_8, 0.470_003_25, 0.102_024_94, 0.010_340_787_5];
         let a = in_bell(x);
         let above = polynomial(a, [0.5, 0.438_577_74, 0.183_437_68, 0.040_699_545, 0.004_125_423_7]);
-        // Raised as the bell is.
+        // Raised like the bell.
         let tail = raised_bell(a) * above / polynomial(a, BELOW.map(|x| x * RAISED_ONE as f32));
         if x > 0.0 { 1.0 - tail } else { tail }
     }
@@ -295,14 +300,14 @@ mod tests {
     }
     const FUNCTIONS: [Function; 7] = all![exp, expm1, tanh, sigmoid, erf, normal, density];
 
-    /// What the table above allows.
+    /// Returns the error allowed by the table above.
     fn allowed(name: &str) -> f64 {
         let row = format!("//! | `{name}` | ");
         let row = include_str!("math.rs").lines().find_map(|line| line.strip_prefix(&row));
         row.and_then(|row| row.trim_end_matches(" |").parse().ok()).expect("a row of the table")
     }
 
-    /// The distance in units of the last place that the f32 nearest to `exact` has.
+    /// Returns the distance in units in the last place of the f32 nearest to `exact`.
     fn ulps(got: f32, exact: f64) -> f64 {
         let near = exact as f32;
         if got.is_nan() || exact.is_nan() || got.is_infinite() || near.is_infinite() {
@@ -312,7 +317,7 @@ mod tests {
         (f64::from(got) - exact).abs() / 2f64.powi(exponent - 150)
     }
 
-    /// Holds the errors at every `step`th bit pattern.
+    /// Checks the errors at every `step`th bit pattern.
     fn hold(step: usize) {
         for (name, f, exact) in FUNCTIONS {
             let (mut worst, mut at) = (0.0, 0.0);
@@ -406,7 +411,7 @@ mod tests {
         assert!(raised_exp(f32::NAN).is_nan() && raised_exp(-f32::NAN).is_nan());
     }
 
-    /// How many of these inputs of a format give another number than the exact result rounded once.
+    /// Counts the inputs of a format whose result differs from the exact result rounded once.
     fn misrounded<T: Float<Wide = f32>>(all: impl Iterator<Item = T>, (_, f, exact): Function) -> usize
     where
         f64: Convert<T>,
@@ -414,7 +419,7 @@ mod tests {
         let x: Vec<T> = all.collect();
         let mut y: Vec<f32> = x.iter().map(|x| x.widen()).collect();
         f(&mut y);
-        // `half`'s own `from_f64` rounds twice, or truncates first, as the machine goes.
+        // `half`'s own `from_f64` rounds twice, or truncates first, depending on the machine.
         let round = |exact: f64| {
             let mut rounded = [T::narrow(0.0)];
             f64::convert(&[exact], &mut rounded);
@@ -434,7 +439,7 @@ mod tests {
             let bits = || (0..=u16::MAX).step_by(step);
             let half = misrounded(bits().map(f16::from_bits), function);
             let brain = misrounded(bits().map(bf16::from_bits), function);
-            // An f32 in the middle between two neighbours may stand for an exact result beside it.
+            // An f32 halfway between two neighbors may represent an exact result next to it.
             println!("{}: {half} {brain}", function.0);
             assert!(half <= 8 && brain <= 8, "{}: {half} of f16 and {brain} of bf16", function.0);
         }

@@ -1,4 +1,4 @@
-//! Elementwise functions: applied to slices of any float, with their derivatives; the exponential and its kin.
+//! Elementwise functions on slices of any float, with their derivatives; exponential and related functions.
 
 mod derivatives;
 pub(crate) mod finite;

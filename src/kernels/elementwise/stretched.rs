@@ -1,9 +1,9 @@
-//! Functions of slices that are stretched to one shape.
+//! Functions of slices that are broadcast to one shape.
 
 use super::function::{BLOCK, Function, MapSlices};
 use crate::kernels::{float::Float, memory::Pooled, strides::Broadcast};
 
-/// An input of [`map_stretched`].
+/// Input of [`map_stretched`].
 #[derive(Clone, Copy)]
 pub(crate) enum Input<'a, T: Float> {
     Stored(&'a [T]),
@@ -11,7 +11,7 @@ pub(crate) enum Input<'a, T: Float> {
 }
 
 impl<T: Float> Input<'_, T> {
-    /// Fills `to` with the elements from `start` on, or with the one there.
+    /// Fills `to` with the elements from `start`, or with the one there.
     fn read(self, start: usize, step: usize, to: &mut [T::Wide]) {
         match (self, step) {
             (Input::Stored(x), 0) => to.fill(x[start].widen()),
@@ -22,8 +22,8 @@ impl<T: Float> Input<'_, T> {
     }
 }
 
-/// The function of slices that are stretched to one shape. `each` is given the results, not yet rounded, block by block in
-/// row-major order.
+/// Computes a function of slices that are broadcast to one shape. `each` receives the unrounded results, block by block
+/// in row-major order.
 pub(crate) fn map_stretched<T: Float<Wide: MapSlices>, const N: usize>(
     f: &dyn Function,
     walk: &Broadcast<N>,
@@ -70,7 +70,7 @@ mod tests {
         *,
     };
 
-    /// Index of the element of an array of `shape` that stands at place `i` of `to`, by the definition.
+    /// Returns, by definition, the index of the element of an array of `shape` at position `i` of `to`.
     fn place(mut i: usize, to: &[usize], shape: &[usize]) -> usize {
         let (mut at, mut size) = (0, 1);
         for (axis, &len) in to.iter().enumerate().rev() {

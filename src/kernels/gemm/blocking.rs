@@ -1,35 +1,35 @@
-//! The sizes of blocks, after BLIS (F. Van Zee, R. van de Geijn, "BLIS: a framework for rapidly instantiating BLAS
-//! functionality", 2015). `MR` and `NR`, the sizes of the micro-kernel's tile, belong to the vectors ([`Simd`]).
+//! Block sizes, after BLIS (F. Van Zee, R. van de Geijn, "BLIS: a framework for rapidly instantiating BLAS
+//! functionality", 2015). The tile sizes of the micro-kernel, `MR` and `NR`, belong to the vectors ([`Simd`]).
 
 use crate::kernels::simd::Simd;
 
-/// Terms of a sum that are packed and added up together.
+/// Number of terms of a sum that are packed and added up together.
 pub(crate) const KC: usize = 256;
 
-/// Columns of the right operand that are packed together: with [`KC`] terms, half a MiB of f32.
+/// Number of columns of the right operand that are packed together: with [`KC`] terms, half a MiB of f32.
 pub(super) const NC: usize = 512;
 
-/// Rows for which partial sums are kept: with [`NC`] columns, 4 MiB.
+/// Number of rows for which partial sums are kept: with [`NC`] columns, 4 MiB.
 pub(super) const BAND: usize = 2048;
 
-/// Rows of the left operand that are packed together: with [`KC`] terms, 128 KiB of f32 at most.
+/// Returns the number of rows of the left operand that are packed together: with [`KC`] terms, 128 KiB of f32 at most.
 pub(super) const fn mc<S: Simd>() -> usize {
     16 * S::MR
 }
 
-/// The largest [`mc`] of all vectors.
+/// Largest [`mc`] of all vectors.
 pub(super) const MAX_MC: usize = 16 * MAX_MR;
 
-/// The largest `MR` of all vectors.
+/// Largest `MR` of all vectors.
 pub(crate) const MAX_MR: usize = 8;
 
-/// The largest `NR` of all vectors.
+/// Largest `NR` of all vectors.
 pub(crate) const MAX_NR: usize = 32;
 
-/// Rows of each operand that are multiplied together by the kernels that do not pack.
+/// Number of rows of each operand that are multiplied together by the kernels that do not pack.
 pub(super) const UNROLL: usize = 4;
 
-/// The parts of a range, each of `size` but for the last.
+/// Splits a range into parts of `size`, except for the last.
 pub(super) fn parts(range: std::ops::Range<usize>, size: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let end = range.end;
     range.step_by(size).map(move |start| start..end.min(start + size))

@@ -1,4 +1,4 @@
-//! Which kernel computes a product.
+//! Choice of the kernel for a product.
 
 use half::{bf16, f16};
 
@@ -14,18 +14,18 @@ use crate::kernels::{
     threads,
 };
 
-/// The most rows of a product for which its right operand is read once and not packed.
+/// Maximum number of rows of a product whose right operand is read once and not packed.
 const FEW: usize = 8;
 
-/// A type whose matrices are multiplied.
+/// Element type of matrices that can be multiplied.
 pub(crate) trait Gemm: Float<Wide: MatrixMultiply + Real> {
-    /// Computes one product with vectors; `false`, and nothing done, where there are none.
+    /// Computes one product with vectors; `false`, without effect, if there are none.
     fn with_vectors(product: &Product<Self>, out: &mut [Self]) -> bool;
-    /// The same for a product that is not rounded.
+    /// Computes the same product without rounding.
     fn unrounded_with_vectors(product: &Product<Self, Self::Wide>, out: &mut [Self::Wide]) -> bool;
-    /// Packs a right operand for many products; `None` where there are no vectors.
+    /// Packs a right operand for many products; `None` if there are no vectors.
     fn panels(width: Width, layout: Layout, kn: (usize, usize), b: &[Self]) -> Option<Panels<'_, Self>>;
-    /// A product with such an operand, unrounded.
+    /// Computes a product with such an operand, unrounded.
     fn multiply_panels(
         panels: &Panels<Self>,
         a: &[Self],
@@ -83,7 +83,7 @@ impl Gemm for f64 {
     }
 }
 
-/// All results of `p`, which follow one another in `out`.
+/// Computes all results of `p`, which are consecutive in `out`.
 pub(crate) fn products<T: Gemm>(p: &Products<T>, out: &mut [T]) {
     let (m, k, n) = p.mkn;
     p.check(out.len());
@@ -99,7 +99,7 @@ pub(crate) fn products<T: Gemm>(p: &Products<T>, out: &mut [T]) {
     });
 }
 
-/// The product of the two matrices with which two slices begin, plus what is added. It is not rounded.
+/// Computes the product of the matrices at the start of two slices, plus the addend, without rounding.
 pub(crate) fn unrounded<T: Gemm>(
     layout: Layout,
     mkn: (usize, usize, usize),

@@ -1,7 +1,7 @@
 //! Dot products of rows with rows: both operands are read in place, along their rows.
 //!
-//! Each element is summed in as many parts as a vector has lanes: lane l sums terms l, l + lanes, ... in order, fused. Then the
-//! upper half of the lanes is added to the lower until one is left.
+//! Each element is summed in as many parts as a vector has lanes: lane l sums terms l, l + lanes, ... in order, fused.
+//! The upper half of the lanes is then added to the lower until one is left.
 
 use super::{
     blocking::{UNROLL, with_constants},
@@ -14,11 +14,11 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// How many bytes ahead a row of the right operand is prefetched. It streams from memory, and the hardware prefetcher is
+/// Prefetch distance of a row of the right operand, in bytes. It streams from memory, and the hardware prefetcher is
 /// too late for it: with this distance 16-bit rows are read 1.5 times as fast, and twice the distance is slower.
 const AHEAD: usize = 2048;
 
-/// `a · bᵀ` for few rows of a, so that b is read once; `false` where there are no vectors.
+/// Computes `a · bᵀ` for few rows of a, so that b is read once; `false` if there are no vectors.
 pub(super) fn few_rows<T: VectorFloat>(product: &Product<T>, out: &mut [T]) -> bool {
     if simd::widest() == Width::One {
         return false;
@@ -43,7 +43,7 @@ pub(super) fn few_rows<T: VectorFloat>(product: &Product<T>, out: &mut [T]) -> b
                         Added::ToRows(x) => sum + x[i].widen(),
                         Added::ToEach(x) => sum + x[i * n + j].widen(),
                     };
-                    // SAFETY: column j is one of this thread's own.
+                    // SAFETY: column j belongs to this thread.
                     unsafe { out.at(i * n + j).write(T::narrow(sum)) };
                 }
             }
@@ -52,15 +52,15 @@ pub(super) fn few_rows<T: VectorFloat>(product: &Product<T>, out: &mut [T]) -> b
     true
 }
 
-/// The dot products of every row of `a` with every row of `b`, each of `len` numbers. Rows may overlap.
+/// Dot products of every row of `a` with every row of `b`, each of `len` numbers. Rows may overlap.
 pub(crate) struct Dots<'a, T> {
     pub a: &'a [f32],
-    /// Where the rows begin.
+    /// Start of each row.
     pub a_rows: &'a [usize],
     pub b: &'a [T],
     pub b_rows: &'a [usize],
     pub len: usize,
-    /// One row for each of `a`, one column for each of `b`.
+    /// Results with one row for each row of `a` and one column for each row of `b`.
     pub sums: &'a mut [f32],
 }
 
@@ -90,7 +90,7 @@ impl<T: Lanes> Kernel for Dots<'_, T> {
     }
 }
 
-/// The products of R rows of `a` with C rows of `b`.
+/// Computes the products of R rows of `a` with C rows of `b`.
 ///
 /// # Safety
 /// There are R rows of `a` and C rows of `b`, and each has `len` numbers inside its slice.
@@ -104,7 +104,7 @@ unsafe fn dots<S: Simd, T: Lanes, const R: usize, const C: usize>(
     len: usize,
     tile: &mut [[f32; UNROLL]; UNROLL],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let a: [*const f32; R] = std::array::from_fn(|r| a.as_ptr().add(a_rows[r]));
         let b: [*const T; C] = std::array::from_fn(|c| b.as_ptr().add(b_rows[c]));

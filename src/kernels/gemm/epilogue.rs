@@ -1,4 +1,4 @@
-//! The epilogue: what is done with the sums of a block of terms when they leave the registers.
+//! Epilogue: processing of the sums of a block of terms as they leave the registers.
 
 use super::{factors::Places, micro_kernel::Tile, product::Added};
 use crate::kernels::{
@@ -7,11 +7,12 @@ use crate::kernels::{
     threads::Shared,
 };
 
-/// The epilogue of one block of terms. The block's sums are added to those of the blocks before. After the last block,
-/// what is added to the product is added, and the result is rounded and stored; before it, the sums are kept as partial sums.
+/// Epilogue of one block of terms. The block's sums are added to those of the previous blocks. After the last block,
+/// the addend of the product is added, and the result is rounded and stored; before it, the sums are kept as partial
+/// sums.
 #[derive(Clone, Copy)]
 pub(super) struct Epilogue<'a, T> {
-    /// Whether this is the first block of terms, and whether it is the last.
+    /// `true` for the first and for the last block of terms.
     pub first: bool,
     pub last: bool,
     pub added: Added<'a, T>,
@@ -21,12 +22,13 @@ pub(super) struct Epilogue<'a, T> {
 }
 
 impl<T: VectorFloat> Epilogue<'_, T> {
-    /// The epilogue of a vector of sums, of which the first `count` are those of row i from column j on. The first of column j
-    /// is at `of_column` in the result.
+    /// Runs the epilogue of a vector of sums. Its first `count` sums are those of row i from column j. Column j begins
+    /// at `of_column` in the result.
     ///
     /// # Safety
-    /// `partial` is valid for reads and writes of a vector, unless the block is both the first and the last. `count` elements
-    /// from the place on are inside the result and inside what is added, and no other thread uses these of the result.
+    /// `partial` is valid for reads and writes of a vector, unless the block is both the first and the last. `count`
+    /// elements from that position are inside the result and the addend, and no other thread accesses these elements of
+    /// the result.
     #[inline(always)]
     pub unsafe fn vector<S: Simd>(
         &self,
@@ -38,7 +40,7 @@ impl<T: VectorFloat> Epilogue<'_, T> {
         count: usize,
     ) {
         let at = i * self.places.row + of_column;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if !self.first {
                 sum = simd.add(simd.load_f32(partial), sum);
@@ -56,8 +58,8 @@ impl<T: VectorFloat> Epilogue<'_, T> {
         }
     }
 
-    /// The epilogue of the first `rows` rows and `columns` columns of a tile whose first sum is that of row i and column j.
-    /// Rows of partial sums are `stride` apart.
+    /// Runs the epilogue of the first `rows` rows and `columns` columns of a tile whose first sum is that of row i and
+    /// column j. Rows of partial sums are `stride` apart.
     ///
     /// # Safety
     /// As for [`vector`](Epilogue::vector), for each vector of the tile.
@@ -75,7 +77,7 @@ impl<T: VectorFloat> Epilogue<'_, T> {
             let of_column = self.places.of_column(j + at);
             for (r, row) in tile[..rows].iter().enumerate() {
                 let partial = partial.wrapping_add(r * stride + at);
-                // SAFETY: a vector at `at` is inside the tile's row; the rest is the caller's promise.
+                // SAFETY: a vector at `at` is inside the tile's row; the rest is guaranteed by the caller.
                 unsafe {
                     let sum = simd.load_f32(row.as_ptr().add(at));
                     self.vector(simd, sum, partial, (i + r, j + at), of_column, S::LANES.min(columns - at));

@@ -1,30 +1,30 @@
-//! What the loops multiply: operands to be packed, and where the results lie.
+//! Input and output of the loops: operands to be packed, and locations of the results.
 
 use super::{
     pack::{Matrix, Operand},
     product::{Added, Layout, Product},
 };
 
-/// What the [loops](super::loops) multiply: a sum of products, and where its results go.
+/// A sum of products for the [loops](super::loops), and the locations of its results.
 pub(crate) trait Factors: Sync {
-    /// The type of the operands.
+    /// Type of the operands.
     type Of;
-    /// The type of the results, and of what is added to them.
+    /// Type of the results and the addend.
     type Out;
     type Left: Operand<Self::Of>;
     type Right: Operand<Self::Of>;
-    /// Rows and columns of the result.
+    /// Returns the numbers of rows and columns of the result.
     fn size(&self) -> (usize, usize);
-    /// The terms of each of the products that are added up.
+    /// Iterates over the number of terms of each of the products that are added up.
     fn depths(&self) -> impl Iterator<Item = usize>;
-    /// The operands of one of them.
+    /// Returns the operands of one of them.
     fn pair(&self, which: usize) -> (Self::Left, Self::Right);
     fn added(&self) -> Added<'_, Self::Out>;
     fn places(&self) -> Places;
 }
 
-/// Where the results of a product lie: row i of column j at `j / columns * block + i * row + j % columns`. The columns of a
-/// block are a multiple of the widest vector, or all.
+/// Locations of the results of a product: row i of column j is at `j / columns * block + i * row + j % columns`. The
+/// columns of a block are a multiple of the widest vector, or all.
 #[derive(Clone, Copy)]
 pub(crate) struct Places {
     pub row: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Rows of `n` that follow one another.
+    /// Creates the locations of consecutive rows of `n`.
     pub fn rows_of(n: usize) -> Self {
         Places { row: n, columns: n, block: 0 }
     }

@@ -1,5 +1,5 @@
-//! Products of few rows with a right operand that is read once, row by row, and not packed. Each element is summed in the same
-//! order as in [`loops`](super::loops).
+//! Products of few rows with a right operand that is read once, row by row, and not packed. Each element is summed in
+//! the same order as in [`loops`](super::loops).
 
 use std::ops::Range;
 
@@ -16,13 +16,13 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// The sums that are computed together, of all rows: they and the partial sums stay in the nearest cache.
+/// Number of sums computed together, over all rows: they and the partial sums stay in the nearest cache.
 const SUMS: usize = 4096;
 
-/// Fewer columns do not fill a vector.
+/// Least number of columns; fewer do not fill a vector.
 pub(super) const LEAST: usize = 16;
 
-/// `a · b` or `aᵀ · b` for few rows of the result; `false` where there are no vectors.
+/// Computes `a · b` or `aᵀ · b` for few rows of the result; `false` if there are no vectors.
 pub(super) fn few_rows<T: VectorFloat>(product: &Product<T>, out: &mut [T]) -> bool {
     let width = simd::widest();
     if width == Width::One {
@@ -36,7 +36,7 @@ pub(super) fn few_rows<T: VectorFloat>(product: &Product<T>, out: &mut [T]) -> b
     true
 }
 
-/// Gives `f` the left operand widened, row by row.
+/// Calls `f` with the left operand widened, row by row.
 fn with_left<T: VectorFloat>(product: &Product<T>, f: impl FnOnce(&[f32])) {
     let (m, k, _) = product.mkn;
     let (a, _) = product.operands(product.terms[0]);
@@ -62,23 +62,23 @@ fn region<T: VectorFloat>(width: Width, product: &Product<T>, left: &[f32], colu
     });
 }
 
-/// A whole product with vectors of one width, on one thread.
+/// Computes a whole product with vectors of one width, on one thread.
 #[cfg(test)]
 pub(super) fn with_width<T: VectorFloat>(width: Width, product: &Product<T>, out: &mut [T]) {
     with_left(product, |left| region(width, product, left, 0..product.mkn.2, Shared::new(out)));
 }
 
-/// The columns of a product that one thread computes.
+/// Columns of a product that one thread computes.
 struct Columns<'a, T> {
     product: &'a Product<'a, T>,
-    /// m x k.
+    /// Left operand, m x k.
     left: &'a [f32],
     columns: Range<usize>,
-    /// Of the whole product.
+    /// The whole product.
     out: Shared<'a, T>,
     /// Sums of one block of terms.
     sums: &'a mut Scratch,
-    /// Sums of the blocks before.
+    /// Sums of the previous blocks.
     partial: &'a mut Scratch,
 }
 
@@ -91,7 +91,7 @@ impl<T: VectorFloat> Kernel for Columns<'_, T> {
         let (m, k, n) = product.mkn;
         let (_, right) = product.operands(product.terms[0]);
         assert!(left.len() == m * k && columns.end <= n);
-        // Sums in a row, a multiple of all vectors.
+        // Number of sums in a row, a multiple of all vectors.
         let stride = SUMS / m.next_power_of_two();
         let (sums, partial) = (sums.uninit(m * stride), partial.uninit(m * stride));
         for columns in parts(columns, stride) {
@@ -110,7 +110,8 @@ impl<T: VectorFloat> Kernel for Columns<'_, T> {
                         let left = &left[rows.start * k + terms.start..];
                         let sums = &mut sums[rows.start * stride..];
                         with_constants!((rows.len(), terms.len()), R, P => {
-                            // SAFETY: these columns of P terms are inside the right operand; sums are rows of whole vectors.
+                            // SAFETY: these columns of P terms are inside the right operand; sums are rows of whole
+                            // vectors.
                             unsafe { add::<S, T, R, P>(simd, (left, k), (right, n), (sums, stride), columns.len()) }
                         });
                     }
@@ -136,7 +137,8 @@ impl<T: VectorFloat> Kernel for Columns<'_, T> {
 /// Adds P terms to `len` sums of each of R rows. Rows of the operands and of the sums are a stride apart.
 ///
 /// # Safety
-/// `right` is valid for reads of `len` elements in P rows. R rows of sums have `len` numbers, rounded up to whole vectors.
+/// `right` is valid for reads of `len` elements in P rows. R rows of sums have `len` numbers, rounded up to whole
+/// vectors.
 #[inline(always)]
 unsafe fn add<S: Simd, T: Lanes, const R: usize, const P: usize>(
     simd: S,
@@ -145,7 +147,7 @@ unsafe fn add<S: Simd, T: Lanes, const R: usize, const P: usize>(
     (sums, stride): (&mut [f32], usize),
     len: usize,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut factors = [[simd.splat(0.0); P]; R];
         for (r, factors) in factors.iter_mut().enumerate() {

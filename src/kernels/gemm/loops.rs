@@ -1,8 +1,9 @@
 //! The five loops of a packed matrix product, as in BLIS.
 //!
-//! From the outermost: bands of rows, blocks of `NC` columns, blocks of `KC` terms (for which the right operand is packed), blocks of `MC`
-//! rows (for which the left one is packed); inside the [`macro_kernel`], tiles of `NR` columns and of `MR` rows. The loops
-//! know neither the packed format ([`pack`](super::pack)) nor the registers ([`micro_kernel`](super::micro_kernel)).
+//! From the outermost: bands of rows, blocks of `NC` columns, blocks of `KC` terms (for which the right operand is
+//! packed), blocks of `MC` rows (for which the left one is packed); inside the [`macro_kernel`], tiles of `NR` columns
+//! and `MR` rows. The loops are independent of the packed format ([`pack`](super::pack)) and the registers
+//! ([`micro_kernel`](super::micro_kernel)).
 
 use std::ops::Range;
 
@@ -22,7 +23,7 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// A whole product; `false` where there are no vectors.
+/// Computes a whole product; `false` if there are no vectors.
 pub(super) fn product<T: Multiply, O: VectorFloat>(product: &Product<T, O>, out: &mut [O]) -> bool {
     let width = simd::widest();
     if width == Width::One {
@@ -35,7 +36,7 @@ pub(super) fn product<T: Multiply, O: VectorFloat>(product: &Product<T, O>, out:
     true
 }
 
-/// Calls `run` with the regions of a product, on several threads where it is worth it.
+/// Calls `run` with the regions of a product, on several threads if worthwhile.
 pub(crate) fn regions<F: Factors<Out: Send>>(factors: &F, out: &mut [F::Out], run: impl Fn(Region<'_, F>) + Sync) {
     let (m, n) = factors.size();
     let (work, places) = (factors.depths().sum::<usize>() * m * n, factors.places());
@@ -54,7 +55,7 @@ pub(crate) fn regions<F: Factors<Out: Send>>(factors: &F, out: &mut [F::Out], ru
     }
 }
 
-/// A whole product on one thread, by a way of one's own.
+/// Computes a whole product on one thread, by a given way.
 #[cfg(test)]
 pub(super) fn on_one_thread<T: VectorFloat, R>(
     factors: &Product<T>,
@@ -65,26 +66,26 @@ pub(super) fn on_one_thread<T: VectorFloat, R>(
     with_scratch(|[a, b, partial, wide]| run(Region { factors, rows, columns, out, a, b, partial, wide }))
 }
 
-/// The rows and columns of a product that one thread computes.
+/// Rows and columns of a product that one thread computes.
 pub(crate) struct Region<'a, F: Factors> {
     factors: &'a F,
     rows: Range<usize>,
     columns: Range<usize>,
-    /// Of the whole product.
+    /// The whole product.
     out: Shared<'a, F::Out>,
     /// Packed operands.
     a: &'a mut Scratch,
     b: &'a mut Scratch,
     /// Sums of the blocks of terms so far, in rows of whole tiles.
     partial: &'a mut Scratch,
-    /// The right operand once more, where some blocks need it in f32.
+    /// Copy of the right operand in f32, for the blocks that need it.
     wide: &'a mut Scratch,
 }
 
 impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Region<'_, F> {
     type Output = ();
 
-    /// The loops over bands of rows, and over blocks of columns, of terms, and of rows.
+    /// Loops over bands of rows, and over blocks of columns, terms and rows.
     #[inline(always)]
     fn run<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) {
         let Region { factors, rows, columns, out, a, b, partial, wide } = self;
@@ -106,7 +107,7 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
                 let len = packed_len(columns.len(), S::NR, depth);
                 let b = b.uninit(if W::Terms::IN_LANE > 1 { len } else { 0 });
                 let b_sizes = ways.pack(simd, right, columns.clone(), range.clone(), S::NR, b);
-                // The right operand in f32, which is packed once it is needed.
+                // Right operand in f32, packed on demand.
                 let (mut unpacked, mut wide) = (Some(&mut *wide), &[][..]);
                 for some in parts(rows.clone(), mc::<S>()) {
                     let a = a.uninit(packed_len(some.len(), S::MR, depth));
@@ -115,8 +116,8 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
                         let a_sizes = ways.pack(simd, left, some.clone(), range.clone(), S::MR, a);
                         a_sizes.is_some_and(|a_sizes| are_exact(a_sizes, b_sizes))
                     });
-                    // SAFETY: the operands were packed for these rows, columns and terms, which are this thread's own and
-                    // inside the result; `partial` has a row for each row unless there is one block.
+                    // SAFETY: the operands were packed for these rows, columns and terms, which belong to this thread
+                    // and are inside the result; `partial` has a row for each row unless there is one block.
                     unsafe {
                         if exact {
                             let lanes = depth.div_ceil(W::Terms::IN_LANE);
@@ -146,7 +147,7 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
     }
 }
 
-/// The loops over tiles: a packed block of rows times a packed block of columns.
+/// Loops over tiles: a packed block of rows times a packed block of columns.
 ///
 /// # Safety
 /// `a` and `b` are the panels of `depth` lanes of terms of these rows and columns. For the rest see [`Epilogue::tile`].
@@ -169,7 +170,7 @@ pub(super) unsafe fn macro_kernel<S: Simd, T: VectorFloat, M: Terms<S>>(
             let size = (S::MR.min(rows.end - i), count);
             let a = Panel { start: a.as_ptr(), row: S::MR, step: 1 };
             let partial = partial.wrapping_add((i - rows.start) * stride + (j - columns.start));
-            // SAFETY: the panels hold `depth` terms of whole tiles; the rest is the caller's promise.
+            // SAFETY: the panels hold `depth` terms of whole tiles; the rest is guaranteed by the caller.
             unsafe {
                 micro_kernel(simd, terms, (size.0, count.div_ceil(S::LANES)), depth, a, b, &mut tile);
                 epilogue.tile(simd, &tile, size, (partial, stride), (i, j));

@@ -1,27 +1,27 @@
-//! The micro-kernel: a tile of `MR x NR` sums that stays in registers over all terms of a block.
+//! Micro-kernel: a tile of `MR x NR` sums that stays in registers over all terms of a block.
 
 use super::blocking::{MAX_MR, MAX_NR};
 use crate::kernels::simd::{Pairs, Simd};
 
-/// A tile in memory.
+/// Tile in memory.
 pub(crate) type Tile = [[f32; MAX_NR]; MAX_MR];
 
-/// A tile to begin with.
+/// Initial tile.
 pub(crate) const TILE: Tile = [[0.0; MAX_NR]; MAX_MR];
 
-/// Where the micro-kernel reads an operand: of each term some numbers, for the rows of a tile or for its vectors of columns.
+/// Location of a micro-kernel operand: for each term, the numbers for the rows of a tile or for its vectors of columns.
 pub(crate) trait Source: Copy {
     type Term: Copy;
-    /// What the addresses of all numbers of term `p` have in common.
+    /// Returns the part of the address common to all numbers of term `p`.
     ///
     /// # Safety
-    /// There is such a term.
+    /// Term `p` exists.
     unsafe fn term(self, p: usize) -> Self::Term;
-    /// The address of the number of row `i`, or of the first of vector `i`.
+    /// Returns the address of the number of row `i`, or of the first number of vector `i`.
     fn at(self, term: Self::Term, i: usize) -> *const f32;
 }
 
-/// A panel: `row` numbers for each term, of which those of `i` are `step` apart.
+/// A panel: `row` numbers per term, with those of consecutive `i` being `step` apart.
 #[derive(Clone, Copy)]
 pub(crate) struct Panel {
     pub start: *const f32,
@@ -43,8 +43,8 @@ impl Source for Panel {
     }
 }
 
-/// Numbers of an image, without im2col: row or vector `i` begins at a start of its own, and all of them are read at the
-/// offset of a term.
+/// Numbers of an image, without im2col: row or vector `i` has its own start, and all of them are read at the offset of
+/// a term.
 #[derive(Clone, Copy)]
 pub(crate) struct Windows<const N: usize> {
     pub starts: [*const f32; N],
@@ -66,15 +66,15 @@ impl<const N: usize> Source for Windows<N> {
     }
 }
 
-/// What a lane of an operand holds, and how it is multiplied.
+/// Content of a lane of an operand, and its multiplication.
 pub(crate) trait Terms<S: Simd>: Copy {
-    /// How many terms a lane holds.
+    /// Number of terms in a lane.
     const IN_LANE: usize;
-    /// `c` plus the products of these terms, in order, each sum rounded.
+    /// Computes `c` plus the products of these terms, in order, rounding each sum.
     fn mul_add(self, simd: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s;
 }
 
-/// An f32 in a lane.
+/// One f32 per lane.
 #[derive(Clone, Copy)]
 pub(crate) struct Wide;
 
@@ -86,7 +86,7 @@ impl<S: Simd> Terms<S> for Wide {
     }
 }
 
-/// A pair of bf16 in a lane.
+/// One pair of bf16 per lane.
 #[derive(Clone, Copy)]
 pub(crate) struct Paired<P>(pub P);
 
@@ -98,11 +98,11 @@ impl<S: Simd, P: Pairs<S>> Terms<S> for Paired<P> {
     }
 }
 
-/// The sums of `rows` rows and `vectors` vectors of columns: see [`micro_kernel_of`].
+/// Computes the sums of `rows` rows and `vectors` vectors of columns; see [`micro_kernel_of`].
 ///
 /// # Safety
-/// `rows` is at most `S::MR` and `vectors` at most 2. Each of `depth` terms of `a` has `rows` numbers, and each of `b`
-/// `vectors` vectors that are valid for reads.
+/// `rows` is at most `S::MR` and `vectors` at most 2. Each of `depth` terms of `a` has `rows` numbers, and each term of
+/// `b` has `vectors` vectors that are valid for reads.
 #[inline(always)]
 pub(crate) unsafe fn micro_kernel<S: Simd, M: Terms<S>, A: Source, B: Source>(
     simd: S,
@@ -116,7 +116,7 @@ pub(crate) unsafe fn micro_kernel<S: Simd, M: Terms<S>, A: Source, B: Source>(
     macro_rules! sizes {
         ($(($rows:literal, $vectors:literal))*) => {
             match (rows, vectors) {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 $( ($rows, $vectors) if $rows <= S::MR => unsafe {
                     micro_kernel_of::<S, M, A, B, $rows, $vectors, MAX_NR>(simd, terms, depth, a, b, to)
                 }, )*
@@ -127,12 +127,13 @@ pub(crate) unsafe fn micro_kernel<S: Simd, M: Terms<S>, A: Source, B: Source>(
     sizes! { (1, 1) (2, 1) (3, 1) (4, 1) (5, 1) (6, 1) (7, 1) (8, 1) (1, 2) (2, 2) (3, 2) (4, 2) (5, 2) (6, 2) (7, 2) (8, 2) }
 }
 
-/// `to[r][c] = Σ a(p)[r] * b(p)[c]` over `depth` lanes p of terms, fused and in order, for R rows and C vectors of columns.
+/// Computes `to[r][c] = Σ a(p)[r] * b(p)[c]` over `depth` lanes p of terms, fused and in order, for R rows and C
+/// vectors of columns.
 ///
 /// # Safety
-/// Each of `depth` terms of `a` has R numbers, and each of `b` C vectors that are valid for reads.
-// Iterators and closures are inlined only where all parts of the crate are optimised together, which incremental builds and
-// `lto = "off"` do not do; without, this took fifteen times as long.
+/// Each of `depth` terms of `a` has R numbers, and each term of `b` has C vectors that are valid for reads.
+// Iterators and closures are inlined only if all parts of the crate are optimized together, which incremental builds
+// and `lto = "off"` do not do; without that, this took fifteen times as long.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
 pub(crate) unsafe fn micro_kernel_of<
@@ -152,7 +153,7 @@ pub(crate) unsafe fn micro_kernel_of<
     to: &mut [[f32; WIDTH]; MAX_MR],
 ) {
     const { assert!(R <= MAX_MR && C * S::LANES <= WIDTH) };
-    // SAFETY: the caller's promise; a row of the tile has room for C vectors.
+    // SAFETY: guaranteed by the caller; a row of the tile has room for C vectors.
     unsafe {
         let mut sums = [[simd.splat(0.0); C]; R];
         for p in 0..depth {

@@ -1,14 +1,14 @@
-//! Matrix products with f32 accumulation (f64 for f64), rounded once together with what is added to them.
+//! Matrix products with f32 accumulation (f64 for f64), rounded once together with the addend.
 //!
-//! [`products`] is the entry; [`Packed`] is a right operand for many products. With vectors a product is the five loops of
-//! BLIS ([`loops`]) over packed operands ([`pack`]) around a [`micro_kernel`] and an [`epilogue`]. 16-bit operands are widened
-//! while they are packed.
+//! [`products`] is the entry point; [`Packed`] is a right operand for many products. With vectors, a product is the
+//! five loops of BLIS ([`loops`]) over packed operands ([`pack`]) around a [`micro_kernel`] and an [`epilogue`]. 16-bit
+//! operands are widened during packing.
 //!
 //! Every element is the same sum in the same order, whatever the tile, the width of vectors or the number of threads:
-//! products are fused and added one after the other within blocks of [`KC`](blocking::KC) terms, and then the sums of blocks
-//! one after the other. Products of few rows with rows ([`dot`]) take another order. Where there are no vectors, and for f64,
-//! `matrixmultiply` multiplies widened copies ([`portable`]). Where a machine multiplies pairs of bf16 faster, so do the loops
-//! ([`pairs`]).
+//! products are fused and added in order within blocks of [`KC`](blocking::KC) terms, and then the sums of blocks are
+//! added in order. Products of few rows with rows ([`dot`]) have a different order. Without vectors, and for f64,
+//! `matrixmultiply` multiplies widened copies ([`portable`]). On machines that multiply pairs of bf16 faster, so do the
+//! loops ([`pairs`]).
 
 pub(super) mod blocking;
 mod dispatch;

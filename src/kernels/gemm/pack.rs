@@ -1,9 +1,9 @@
 //! Packing: copies of operands, widened to f32, in the order in which the micro-kernel reads them.
 //!
-//! The packed format is a sequence of panels of `width` rows of the left operand (`MR`) or columns of the right one (`NR`).
-//! Within a panel, the `width` numbers of a term follow one another, term after term. A panel has room for a multiple of
-//! [`STEP`] terms, and rows or columns that are not there are 0. Where a lane holds a pair of terms ([`pairs`](super::pairs)),
-//! the `width` pairs of two terms follow one another, and the last may have 0 as its second number.
+//! The packed format is a sequence of panels of `width` rows of the left operand (`MR`) or columns of the right one
+//! (`NR`). Within a panel, the `width` numbers of a term are consecutive, term by term. A panel has room for a multiple
+//! of [`STEP`] terms, and missing rows or columns are 0. If a lane holds a pair of terms ([`pairs`](super::pairs)), the
+//! `width` pairs of two terms are consecutive, and the second number of the last may be 0.
 
 use std::ops::Range;
 
@@ -17,36 +17,36 @@ use crate::kernels::{
     simd::{Lanes, Simd, SizeRange, load_first},
 };
 
-/// Terms that [`pack_transposed`] transposes at a time.
+/// Number of terms that [`pack_transposed`] transposes at a time.
 pub(crate) const STEP: usize = 8;
 
 /// Numbers after the last panel that stores of whole vectors may overwrite.
 pub(crate) const SLACK: usize = 64;
 
-/// Numbers of a panel.
+/// Returns the number of elements of a panel.
 pub(crate) const fn panel_len(width: usize, depth: usize) -> usize {
     width * depth.next_multiple_of(STEP)
 }
 
-/// Memory for the panels of `count` rows or columns.
+/// Returns the memory for the panels of `count` rows or columns.
 pub(crate) const fn packed_len(count: usize, width: usize, depth: usize) -> usize {
     count.div_ceil(width) * panel_len(width, depth) + SLACK
 }
 
-/// An operand before it is packed.
+/// An operand before packing.
 pub(crate) trait Operand<T>: Copy {
     /// Lanes of terms after the panel that packing may overwrite.
     const BEYOND: usize = 0;
-    /// The sizes of all numbers, or of some more, where they are known.
+    /// Returns the size range of all numbers, or of a superset, if known.
     fn sizes(&self) -> Option<SizeRange> {
         None
     }
-    /// Packs rows of a left operand, or columns of a right one, to one panel of `width` that begins with `to`: `width` lanes of
-    /// each lane of terms, 0 where there is no such row or column.
+    /// Packs rows of a left operand, or columns of a right one, into one panel of `width` that begins at `to`: `width`
+    /// lanes for each lane of terms, 0 for missing rows or columns.
     ///
     /// # Safety
-    /// `to` is valid for writes of [`panel_len`] numbers, of [`BEYOND`](Operand::BEYOND) lanes too, and [`SLACK`] more. There are at most [`KC`] terms, and at most `width`
-    /// rows or columns, which is at most [`MAX_NR`].
+    /// `to` is valid for writes of [`panel_len`] numbers, including [`BEYOND`](Operand::BEYOND) lanes, and [`SLACK`]
+    /// more. There are at most [`KC`] terms, and at most `width` rows or columns, which is at most [`MAX_NR`].
     #[allow(clippy::too_many_arguments)]
     unsafe fn pack_panel<S: Simd, K: Packer<S, T>>(
         self,
@@ -59,30 +59,30 @@ pub(crate) trait Operand<T>: Copy {
     );
 }
 
-/// A matrix in memory.
+/// Matrix in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a, T> {
     matrix: &'a [T],
-    /// Whether the numbers of one term follow one another. Otherwise the terms of one row or column do.
+    /// `true` when the numbers of one term are contiguous. Otherwise the terms of one row or column are.
     contiguous: bool,
-    /// Distance between terms where they are contiguous, else between rows or columns.
+    /// Distance between terms if they are contiguous, else between rows or columns.
     stride: usize,
 }
 
 impl<'a, T> Matrix<'a, T> {
-    /// An operand whose numbers of one term follow one another, or whose terms of one row or column do. A stride lies between
-    /// two such sequences.
+    /// Creates an operand in which the numbers of one term, or else the terms of one row or column, are contiguous.
+    /// Such sequences are a stride apart.
     pub fn new(matrix: &'a [T], contiguous: bool, stride: usize) -> Self {
         Matrix { matrix, contiguous, stride }
     }
 
-    /// A right operand `k x n`, stored as `n x k` where the layout says that it is transposed.
+    /// Creates a right operand `k x n`, stored as `n x k` if the layout is transposed.
     pub fn right(layout: Layout, (k, n): (usize, usize), b: &'a [T]) -> Self {
         let contiguous = layout != Layout::NT;
         Matrix::new(b, contiguous, if contiguous { n } else { k })
     }
 
-    /// The index of a number of row or column `i` and of term `p`.
+    /// Returns the index of the number of row or column `i` and term `p`.
     fn index(&self, i: usize, p: usize) -> usize {
         if self.contiguous { p * self.stride + i } else { i * self.stride + p }
     }
@@ -101,8 +101,8 @@ impl<T: VectorFloat> Operand<T> for Matrix<'_, T> {
     ) {
         assert!(self.index(some.end - 1, terms.end - 1) < self.matrix.len(), "inside the matrix");
         let from = &self.matrix[self.index(some.start, terms.start)..];
-        // SAFETY: the numbers of these rows or columns and terms are inside the matrix, as was asserted; the rest is the
-        // caller's promise.
+        // SAFETY: the numbers of these rows or columns and terms are inside the matrix, as was asserted; the rest is
+        // guaranteed by the caller.
         unsafe {
             if self.contiguous {
                 pack_contiguous(simd, packer, from, self.stride, some.len(), terms.len(), to, width);
@@ -113,19 +113,20 @@ impl<T: VectorFloat> Operand<T> for Matrix<'_, T> {
     }
 }
 
-/// How numbers become lanes of a panel.
+/// Conversion of numbers to lanes of a panel.
 pub(crate) trait Packer<S: Simd, T> {
-    /// Terms of a lane: 1, or 2.
+    /// Terms per lane: 1 or 2.
     const IN_LANE: usize;
-    /// A vector of lanes, given the addresses of their numbers of each term, which lie in `N` pieces: 1, 2 or 4.
+    /// Packs a vector of lanes, given the addresses of their numbers for each term, in `N` pieces: 1, 2 or 4.
     ///
     /// # Safety
-    /// The addresses, of which a packer of single terms has one, are valid for reads of `S::LANES / N` numbers.
+    /// The addresses (for a packer of single terms, those of the first term) are valid for reads of `S::LANES / N`
+    /// numbers.
     unsafe fn vector<const N: usize>(&mut self, simd: S, terms: [[*const T; N]; 2]) -> S::F32s;
-    /// The lanes of the first `count` terms of one row; 0 after them.
+    /// Packs the lanes of the first `count` terms of one row; 0 after them.
     ///
     /// # Safety
-    /// `count` is at most what a vector holds, and `from` is valid for reads of `count` numbers.
+    /// `count` is at most the capacity of a vector, and `from` is valid for reads of `count` numbers.
     unsafe fn of_row(&mut self, simd: S, from: *const T, count: usize) -> S::F32s;
 }
 
@@ -134,7 +135,7 @@ impl<S: Simd, T: Lanes> Packer<S, T> for Wide {
 
     #[inline(always)]
     unsafe fn vector<const N: usize>(&mut self, simd: S, [from, _]: [[*const T; N]; 2]) -> S::F32s {
-        // SAFETY: the caller's promise; `all` has room for any vector.
+        // SAFETY: guaranteed by the caller; `all` has room for any vector.
         unsafe {
             if N == 1 {
                 return T::load(simd, from[0]);
@@ -149,12 +150,13 @@ impl<S: Simd, T: Lanes> Packer<S, T> for Wide {
 
     #[inline(always)]
     unsafe fn of_row(&mut self, simd: S, from: *const T, count: usize) -> S::F32s {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { load_first(simd, from, count) }
     }
 }
 
-/// Packs rows or columns `range` of an operand to panels of `width`: `MR` rows of the left operand, `NR` columns of the right.
+/// Packs rows or columns `range` of an operand into panels of `width`: `MR` rows of the left operand, `NR` columns of
+/// the right.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn pack_panels<S: Simd, T, K: Packer<S, T>, O: Operand<T>>(
@@ -178,12 +180,13 @@ pub(crate) fn pack_panels<S: Simd, T, K: Packer<S, T>, O: Operand<T>>(
     }
 }
 
-/// Packs one panel whose numbers of a term are contiguous: `to[p * width + i] = from[p * stride + i]` for `len` numbers i
-/// and `depth` terms p; 0 for i up to `width`. Where a lane holds a pair, p is its number, and it has two such terms.
+/// Packs one panel in which the numbers of a term are contiguous: `to[p * width + i] = from[p * stride + i]` for `len`
+/// numbers i and `depth` terms p; 0 for i up to `width`. If a lane holds a pair, p is the index of the lane, which has
+/// two such terms.
 ///
 /// # Safety
-/// All these numbers are inside `from`, and `to` is valid for writes of `width` numbers for each lane of terms and a vector
-/// more. `width` is at most [`MAX_NR`].
+/// All these numbers are inside `from`, and `to` is valid for writes of `width` numbers per lane of terms and one
+/// vector more. `width` is at most [`MAX_NR`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn pack_contiguous<S: Simd, T: Lanes, K: Packer<S, T>>(
@@ -198,11 +201,12 @@ pub(crate) unsafe fn pack_contiguous<S: Simd, T: Lanes, K: Packer<S, T>>(
 ) {
     let zeros = [T::default(); MAX_NR];
     let mut padded = [zeros; 2];
-    // What vectors read. Numbers that do not fill them are read together with those after them, whose lanes are overwritten.
+    // Numbers read by vectors. Those that do not fill a vector are read together with those after them, whose lanes are
+    // overwritten.
     let read = width.next_multiple_of(S::LANES);
     for p in 0..depth.div_ceil(K::IN_LANE) {
-        // SAFETY: the caller's promise. Where numbers are missing, or none follow, they are read from a padded copy. A store
-        // may reach into the next term, which is written after it.
+        // SAFETY: guaranteed by the caller. If numbers are missing, or none follow, they are read from a padded copy. A
+        // store may extend into the next term, which is written after it.
         unsafe {
             let mut terms = [zeros.as_ptr(); 2];
             for (i, term) in terms.iter_mut().enumerate().take(K::IN_LANE.min(depth - p * K::IN_LANE)) {
@@ -223,8 +227,8 @@ pub(crate) unsafe fn pack_contiguous<S: Simd, T: Lanes, K: Packer<S, T>>(
     }
 }
 
-/// Packs one panel whose numbers of a row or column are contiguous: `to[p * width + i] = from[i * stride + p]` for `len`
-/// numbers i and `depth` terms p; 0 for i up to `width`. Pairs are as in [`pack_contiguous`].
+/// Packs one panel in which the numbers of a row or column are contiguous: `to[p * width + i] = from[i * stride + p]`
+/// for `len` numbers i and `depth` terms p; 0 for i up to `width`. Pairs are as in [`pack_contiguous`].
 ///
 /// # Safety
 /// `from` is valid for reads of all these numbers, and `to` for writes of [`panel_len`] numbers and [`STEP`] more.
@@ -246,8 +250,8 @@ pub(crate) unsafe fn pack_transposed<S: Simd, T: Lanes, K: Packer<S, T>>(
         let from = from.wrapping_add(first * stride);
         for p in (0..depth).step_by(whole) {
             let count = whole.min(depth - p);
-            // SAFETY: these terms of the rows are the caller's. `to` has room for whole steps. Where `width` is no multiple of
-            // STEP, a store reaches into the next term, which is written after it.
+            // SAFETY: the caller guarantees these terms of the rows. `to` has room for whole steps. If `width` is not a
+            // multiple of STEP, a store extends into the next term, which is written after it.
             unsafe {
                 let mut vectors = [simd.splat(0.0); STEP];
                 // Loops, because the compiler keeps closures as large as these out of line.
@@ -270,11 +274,11 @@ pub(crate) unsafe fn pack_transposed<S: Simd, T: Lanes, K: Packer<S, T>>(
 /// Widens `len` numbers.
 ///
 /// # Safety
-/// `from` is valid for reads of `len` numbers, and `to` for writes of so many, rounded up to whole vectors.
+/// `from` is valid for reads of `len` numbers, and `to` for writes of `len` rounded up to whole vectors.
 #[inline(always)]
 pub(crate) unsafe fn widen<S: Simd, T: Lanes>(simd: S, from: *const T, len: usize, to: *mut f32) {
     let mut at = 0;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         while at + S::LANES <= len {
             simd.store_f32(T::load(simd, from.add(at)), to.add(at));

@@ -1,4 +1,4 @@
-//! A right operand that is packed once for many products, as the weight of a recurrent layer is for all steps.
+//! A right operand packed once for many products, such as the weight of a recurrent layer for all steps.
 
 use super::{
     dispatch::Gemm,
@@ -12,9 +12,9 @@ use crate::kernels::{
     simd,
 };
 
-/// A right operand `k x n`, packed.
+/// A packed right operand `k x n`.
 ///
-/// Its products are summed in the order of all products (see [`gemm`](super)), also those of few rows, and are not rounded.
+/// Its products are summed in the order of all products (see [`gemm`](super)), even for few rows, and are not rounded.
 pub(crate) struct Packed<'a, T: Gemm> {
     k: usize,
     n: usize,
@@ -23,12 +23,12 @@ pub(crate) struct Packed<'a, T: Gemm> {
 
 enum Storage<'a, T: Gemm> {
     Panels(Panels<'a, T>),
-    /// Where there are no vectors, and for f64: widened.
+    /// Widened copy, for f64 and machines without vectors.
     Rows(Pooled<T::Wide>),
 }
 
 impl<'a, T: Gemm<Wide: Real>> Packed<'a, T> {
-    /// From `b`, which is stored as `n x k` where the layout says that it is transposed.
+    /// Packs `b`, which is stored as `n x k` if the layout is transposed.
     pub fn new(layout: Layout, (k, n): (usize, usize), b: &'a [T]) -> Self {
         assert!(layout != Layout::TN && b.len() == k * n, "a right operand");
         let storage = match T::panels(simd::widest(), layout, (k, n), b) {
@@ -43,7 +43,8 @@ impl<'a, T: Gemm<Wide: Real>> Packed<'a, T> {
         Packed { k, n, storage }
     }
 
-    /// `out = a · b`, plus one number for each column if any are to be added. Row i of `a` are `k` numbers from `i * stride` on.
+    /// Computes `out = a · b`, plus one number per column if any are to be added. Row i of `a` consists of the `k`
+    /// numbers from `i * stride`.
     pub fn multiply(&self, a: &[T], stride: usize, added: Option<&[T::Wide]>, out: &mut [T::Wide]) {
         let (k, n) = (self.k, self.n);
         let rows = out.len() / n.max(1);

@@ -1,8 +1,9 @@
-//! The ways to multiply: in f32, and products of bf16 by the instruction that multiplies pairs of terms: twice as many in a vector.
+//! Ways to multiply: in f32, and products of bf16 by the instruction that multiplies pairs of terms: twice as many in a
+//! vector.
 //!
-//! The instruction adds the two products of a pair one after the other and rounds twice, as two multiply-adds of f32 do. It
-//! differs only where a number or a sum is subnormal. So the sizes of all numbers are noted while they are packed, and a block
-//! whose numbers are [too small](are_exact) is multiplied in f32. No bit depends on the way.
+//! The instruction adds the two products of a pair one after the other and rounds twice, like two multiply-adds of f32.
+//! It differs only if a number or a sum is subnormal. So the sizes of all numbers are recorded during packing, and a
+//! block whose numbers are [too small](are_exact) is multiplied in f32. No bit depends on the way.
 
 use std::{marker::PhantomData, ops::Range};
 
@@ -18,9 +19,9 @@ use crate::kernels::{
     simd::{self, Body, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, Width, vectorized},
 };
 
-/// A type whose products are computed with vectors.
+/// Type whose products are computed with vectors.
 pub(crate) trait Multiply: VectorFloat {
-    /// Runs a kernel by the fastest way. Returns the kernel where the machine has no vectors of this width.
+    /// Runs a kernel by the fastest way. Returns the kernel if the machine has no vectors of this width.
     fn run<K: WaysKernel<Self>>(width: Width, kernel: K) -> Result<K::Output, K>;
 }
 
@@ -51,11 +52,11 @@ impl Multiply for bf16 {
 /// A kernel written over the ways to multiply a type.
 pub(crate) trait WaysKernel<T> {
     type Output;
-    /// `#[inline(always)]`, so that it is compiled for the instructions of `S` and `W`.
+    /// Runs the kernel. Must be `#[inline(always)]`, so that it is compiled for the instructions of `S` and `W`.
     fn run<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) -> Self::Output;
 }
 
-/// Such a kernel by one of the ways: as a [`Kernel`] in f32, as a [`PairKernel`] by pairs.
+/// Adapter that runs such a kernel by one of the ways: as a [`Kernel`] in f32, as a [`PairKernel`] by pairs.
 pub(crate) struct ByWay<T, K> {
     pub kernel: K,
     of: PhantomData<T>,
@@ -83,12 +84,12 @@ impl<K: WaysKernel<bf16>> PairKernel for ByWay<bf16, K> {
     }
 }
 
-/// The ways to multiply a type besides widening it.
+/// Ways to multiply a type other than by widening it.
 pub(crate) trait Ways<S: Simd, T>: Copy {
     type Terms: Terms<S>;
-    /// What the lanes of packed panels hold.
+    /// Returns the contents of the lanes of packed panels.
     fn terms(self) -> Self::Terms;
-    /// Packs panels, and returns the sizes of their numbers; `None`, and nothing done, where there is no other way.
+    /// Packs panels, and returns the size range of their numbers; `None`, without effect, if there is no other way.
     #[allow(clippy::too_many_arguments)]
     fn pack(
         self,
@@ -99,10 +100,11 @@ pub(crate) trait Ways<S: Simd, T>: Copy {
         width: usize,
         to: &mut [f32],
     ) -> Option<SizeRange>;
-    /// A vector of the lanes that begin at each of these numbers: the number, or the pair of it and that at a distance.
+    /// Writes a vector of the lanes that begin at each of these numbers: the number, or the pair of it and the one at
+    /// `distance`.
     ///
     /// # Safety
-    /// `from` is valid for reads of a vector of numbers, also at the distance, and `to` for writes of a vector.
+    /// `from` is valid for reads of a vector of numbers, also at `distance`, and `to` for writes of a vector.
     unsafe fn at_each(self, simd: S, from: *const T, distance: usize, to: *mut f32);
 }
 
@@ -129,7 +131,7 @@ impl<S: Simd, T: Lanes> Ways<S, T> for Wide {
 
     #[inline(always)]
     unsafe fn at_each(self, simd: S, from: *const T, _: usize, to: *mut f32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { simd.store_f32(T::load(simd, from), to) };
     }
 }
@@ -163,12 +165,12 @@ impl<S: Simd, P: Pairs<S>> Ways<S, bf16> for Paired<P> {
 
     #[inline(always)]
     unsafe fn at_each(self, simd: S, from: *const bf16, distance: usize, to: *mut f32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { simd.store_f32(self.0.join([from], [from.add(distance)]), to) };
     }
 }
 
-/// Packs pairs.
+/// Packer of pairs.
 struct PairPacker<P>(P);
 
 impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for PairPacker<P> {
@@ -176,18 +178,18 @@ impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for PairPacker<P> {
 
     #[inline(always)]
     unsafe fn vector<const N: usize>(&mut self, _: S, [first, second]: [[*const bf16; N]; 2]) -> S::F32s {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.join(first, second) }
     }
 
     #[inline(always)]
     unsafe fn of_row(&mut self, _: S, from: *const bf16, count: usize) -> S::F32s {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.load_pairs(from, count) }
     }
 }
 
-/// Packs pairs, and notes the sizes of their numbers.
+/// Packer of pairs that records the sizes of their numbers.
 struct Noting<S: Simd, P> {
     packer: PairPacker<P>,
     sizes: Sizes<S>,
@@ -198,7 +200,7 @@ impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for Noting<S, P> {
 
     #[inline(always)]
     unsafe fn vector<const N: usize>(&mut self, simd: S, terms: [[*const bf16; N]; 2]) -> S::F32s {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let pairs = unsafe { self.packer.vector(simd, terms) };
         self.packer.0.note(pairs, &mut self.sizes);
         pairs
@@ -206,14 +208,14 @@ impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for Noting<S, P> {
 
     #[inline(always)]
     unsafe fn of_row(&mut self, simd: S, from: *const bf16, count: usize) -> S::F32s {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let pairs = unsafe { self.packer.of_row(simd, from, count) };
         self.packer.0.note(pairs, &mut self.sizes);
         pairs
     }
 }
 
-/// The sizes of all numbers.
+/// Returns the size range of all numbers.
 pub(crate) fn sizes_of(x: &[bf16]) -> SizeRange {
     let (least_less_one, most) = vectorized(AllSizes(x));
     SizeRange { least: u32::from(least_less_one) + 1, most: most.into() }
@@ -232,7 +234,7 @@ impl Body for AllSizes<'_> {
     }
 }
 
-/// Runs a kernel by pairs. Where there is no instruction for them, tests run its twin.
+/// Runs a kernel by pairs. Without the instruction, tests run its twin.
 pub(crate) fn run_pairs<K: WaysKernel<bf16>>(kernel: K) -> K::Output {
     let done = simd::run_pairs(ByWay::new(kernel));
     #[cfg(test)]
@@ -240,17 +242,17 @@ pub(crate) fn run_pairs<K: WaysKernel<bf16>>(kernel: K) -> K::Output {
     done.unwrap_or_else(|_| unreachable!("callers have asked whether there is an instruction"))
 }
 
-/// Whether pairs of numbers of these sizes have the sums of single terms.
+/// Returns whether pairs of numbers of these sizes have the same sums as single terms.
 ///
-/// A number in bf16 has 8 bits, so one of exponent e is a multiple of 2^(e-7), and a product of two is one of 2^(e+f-14). Where
-/// the products of the smallest numbers are multiples of 2^-126, the smallest normal f32, every sum is one, and no sum is
-/// subnormal. What is not finite is left to f32 as well.
+/// A bf16 number has 8 bits, so one of exponent e is a multiple of 2^(e-7), and a product of two is a multiple of
+/// 2^(e+f-14). If the products of the smallest numbers are multiples of 2^-126, the smallest normal f32, every sum is
+/// one, and no sum is subnormal. Non-finite numbers are left to f32 as well.
 pub(crate) fn are_exact(a: SizeRange, b: SizeRange) -> bool {
     let exponent = |size: u32| (size >> 7) as i32 - 127;
     are_normal(&a) && are_normal(&b) && exponent(a.least) + exponent(b.least) >= -126 + 14
 }
 
-/// Whether numbers of these sizes are normal or 0, without which they have no exact pairs.
+/// Returns whether numbers of these sizes are normal or 0, as exact pairs require.
 pub(crate) fn are_normal(sizes: &SizeRange) -> bool {
     const INFINITE: u32 = 0x7f80;
     const LEAST_NORMAL: u32 = 0x80;

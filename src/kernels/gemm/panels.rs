@@ -19,7 +19,7 @@ use crate::kernels::{
     threads::Shared,
 };
 
-/// A right operand by the fastest way to multiply it, and in f32 from the first product on that needs it so.
+/// A right operand packed for the fastest way to multiply it, and in f32 once a product requires it.
 pub(crate) struct Panels<'a, T> {
     width: Width,
     right: Right<'a, T>,
@@ -27,7 +27,7 @@ pub(crate) struct Panels<'a, T> {
     wide: OnceLock<Packing>,
 }
 
-/// A right operand `k x n`, stored as `n x k` where the layout says that it is transposed.
+/// A right operand `k x n`, stored as `n x k` if the layout is transposed.
 #[derive(Clone, Copy)]
 struct Right<'a, T> {
     layout: Layout,
@@ -35,15 +35,15 @@ struct Right<'a, T> {
     b: &'a [T],
 }
 
-/// The panels of all columns for the first [`KC`] terms, then those for the next.
+/// Panels of all columns for the first [`KC`] terms, then those for the next.
 struct Packing {
     lines: Pooled<Line>,
-    /// Of each block of terms, where its lanes hold pairs; else none.
+    /// Size range of each block of terms if its lanes hold pairs, else empty.
     sizes: Vec<SizeRange>,
 }
 
 impl Packing {
-    /// The panels of some terms, which begin a block.
+    /// Returns the panels of some terms, which begin a block.
     #[inline(always)]
     fn block<S: Simd>(&self, first: usize, in_lane: usize, n: usize) -> &[f32] {
         &Line::numbers(&self.lines)[panels_len(S::NR, first / in_lane, n)..]
@@ -51,15 +51,15 @@ impl Packing {
 }
 
 impl<'a, T: Multiply> Panels<'a, T> {
-    /// Packs `b` as [`Matrix::right`] reads it; `None` where there are no vectors.
+    /// Packs `b` as [`Matrix::right`] reads it; `None` if there are no vectors.
     pub fn new(width: Width, layout: Layout, kn: (usize, usize), b: &'a [T]) -> Option<Self> {
         let right = Right { layout, kn, b };
         let packed = T::run(width, right).ok()?;
         Some(Panels { width, right, packed, wide: OnceLock::new() })
     }
 
-    /// `out = a · b`, plus what is added, where row i of `a` are `k` numbers from `i * stride` on. There are rows, columns and
-    /// terms.
+    /// Computes `out = a · b`, plus the addend. Row i of `a` consists of the `k` numbers from `i * stride`. There are
+    /// rows, columns and terms.
     pub fn multiply(&self, a: &[T], stride: usize, added: Added<f32>, out: &mut [f32]) {
         with_scratch(|[left, partial]| {
             let done = T::run(self.width, Multiplication { b: self, a, stride, added, out, left, partial });
@@ -67,7 +67,7 @@ impl<'a, T: Multiply> Panels<'a, T> {
         });
     }
 
-    /// The panels in f32.
+    /// Returns the panels in f32.
     fn wide(&self) -> &Packing {
         if self.packed.sizes.is_empty() {
             return &self.packed;
@@ -79,7 +79,7 @@ impl<'a, T: Multiply> Panels<'a, T> {
     }
 }
 
-/// Numbers of all panels of a matrix `k x n`.
+/// Returns the number of elements of all panels of a matrix `k x n`.
 fn panels_len(width: usize, k: usize, n: usize) -> usize {
     n.div_ceil(width) * panel_len(width, k)
 }
@@ -113,7 +113,7 @@ struct Multiplication<'a, T> {
     stride: usize,
     added: Added<'a, f32>,
     out: &'a mut [f32],
-    /// The left operand, packed.
+    /// Packed left operand.
     left: &'a mut Scratch,
     /// Sums of the blocks of terms so far.
     partial: &'a mut Scratch,
@@ -142,8 +142,8 @@ impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
                     let a_sizes = ways.pack(simd, from, some.clone(), terms.clone(), S::MR, a);
                     a_sizes.is_some_and(|a_sizes| are_exact(a_sizes, *b_sizes))
                 });
-                // SAFETY: the operands were packed for these rows and terms and for all columns; the rows are inside the
-                // result, which is this call's; `partial` has a row for each row unless there is one block.
+                // SAFETY: the operands were packed for these rows and terms and for all columns; the rows are inside
+                // the result, which belongs to this call; `partial` has a row for each row unless there is one block.
                 unsafe {
                     if exact {
                         let in_lane = W::Terms::IN_LANE;

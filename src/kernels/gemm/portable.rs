@@ -1,4 +1,4 @@
-//! The path for f64, and for machines without vectors: widened copies, multiplied by `matrixmultiply`.
+//! Path for f64, and for machines without vectors: widened copies, multiplied by `matrixmultiply`.
 
 use super::product::{Added, Layout, Product};
 use crate::kernels::{
@@ -34,9 +34,9 @@ where
     O::narrow_into(&sums, out);
 }
 
-/// A type that `matrixmultiply` multiplies.
+/// Type that `matrixmultiply` multiplies.
 pub(crate) trait MatrixMultiply: Sized {
-    /// `c += a · b`, all contiguous.
+    /// Computes `c += a · b`, all contiguous.
     fn add_product(layout: Layout, mkn: (usize, usize, usize), a: &[Self], b: &[Self], c: &mut [Self]);
 }
 

@@ -1,6 +1,6 @@
-//! What a matrix product is given.
+//! Arguments of a matrix product.
 
-/// Which of the operands is transposed before the product.
+/// Operand that is transposed before the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// `a · b`
@@ -11,13 +11,13 @@ pub(crate) enum Layout {
     TN,
 }
 
-/// What is added to a product of `m x n` before it is rounded.
+/// Addend of a product of `m x n`, added before rounding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Added<'a, T> {
     Nothing,
-    /// n numbers, one for each column.
+    /// n numbers, one per column.
     ToColumns(&'a [T]),
-    /// m numbers, one for each row.
+    /// m numbers, one per row.
     ToRows(&'a [T]),
     /// As many numbers as the product has.
     ToEach(&'a [T]),
@@ -32,11 +32,11 @@ pub(crate) struct Products<'a, T> {
     pub a: &'a [T],
     pub b: &'a [T],
     pub terms: &'a [Vec<(usize, usize)>],
-    /// To all results, which follow one another in [`ToEach`](Added::ToEach).
+    /// Addend of all results, which are consecutive in [`ToEach`](Added::ToEach).
     pub added: Added<'a, T>,
 }
 
-/// One result of [`Products`], of numbers of type `O`.
+/// One result of [`Products`], with numbers of type `O`.
 #[derive(Clone, Copy)]
 pub(crate) struct Product<'a, T, O = T> {
     pub layout: Layout,
@@ -60,7 +60,7 @@ impl<T> Added<'_, T> {
 }
 
 impl<'a, T> Products<'a, T> {
-    /// Panics unless all operands are inside their slices, and `len` is the number of all results' elements.
+    /// Panics unless all operands are inside their slices, and `len` is the number of elements of all results.
     pub fn check(&self, len: usize) {
         let (m, k, n) = self.mkn;
         assert_eq!(len, self.terms.len() * m * n, "one place for each element");
@@ -73,7 +73,7 @@ impl<'a, T> Products<'a, T> {
         self.added.check(self.terms.len(), (m, n));
     }
 
-    /// Result `i`.
+    /// Returns result `i`.
     pub fn get(&self, i: usize) -> Product<'_, T> {
         let len = self.mkn.0 * self.mkn.2;
         let added = match self.added {
@@ -87,7 +87,7 @@ impl<'a, T> Products<'a, T> {
 }
 
 impl<'a, T, O> Product<'a, T, O> {
-    /// The two matrices of a term.
+    /// Returns the two matrices of a term.
     pub fn operands(&self, (a, b): (usize, usize)) -> (&'a [T], &'a [T]) {
         let (m, k, n) = self.mkn;
         (&self.a[a * m * k..(a + 1) * m * k], &self.b[b * k * n..(b + 1) * k * n])
@@ -102,7 +102,7 @@ impl<T> Product<'_, T> {
     {
         let (m, k, _) = self.mkn;
         let (a, b) = self.operands(self.terms[0]);
-        // What was added to the one column.
+        // Addend of the one column.
         let repeated;
         let added = match self.added {
             Added::ToColumns(x) => {

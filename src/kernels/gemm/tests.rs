@@ -1,4 +1,4 @@
-//! Every path against the order of sums that it documents, bit for bit, and against exact sums.
+//! Checks every path against its documented order of sums, bit for bit, and against exact sums.
 
 use half::{bf16, f16};
 use rand::{Rng, SeedableRng};
@@ -24,7 +24,7 @@ fn random<T: Float<Wide = f32>>(len: usize, seed: u64) -> Vec<T> {
     (0..len).map(|_| T::narrow(rng.random_range(-1.0..1.0))).collect()
 }
 
-/// Where element (i, p) of the left and (p, j) of the right operand lie.
+/// Returns the positions of element (i, p) of the left and (p, j) of the right operand.
 fn places(
     layout: Layout,
     (m, k, n): (usize, usize, usize),
@@ -34,7 +34,7 @@ fn places(
     (left, right)
 }
 
-/// The scalar twin of `loops`: one sum after the other, in the order that the module documents.
+/// Computes the scalar twin of `loops`: one sum after another, in the order documented by the module.
 fn twin<T: Float<Wide = f32>>(one: &Product<T>) -> Vec<T> {
     let (m, k, n) = one.mkn;
     let (left, right) = places(one.layout, one.mkn);
@@ -59,7 +59,7 @@ fn twin<T: Float<Wide = f32>>(one: &Product<T>) -> Vec<T> {
     (0..m * n).map(|at| element(at / n, at % n)).collect()
 }
 
-/// Within what rounding f32 sums and one result can explain of the exact sum.
+/// Checks that the result is within the rounding error of f32 sums and one result.
 fn check_near<T: Float<Wide = f32>>(one: &Product<T>, got: &[T]) {
     let (_, k, n) = one.mkn;
     let (left, right) = places(one.layout, one.mkn);
@@ -111,7 +111,7 @@ const SIZES: [(usize, usize, usize); 20] = [
     (2051, 258, 3),
 ];
 
-/// Miri takes minutes for the large ones.
+/// Keeps small sizes under Miri, which takes minutes for the large ones.
 fn small_under_miri<const N: usize>(sizes: [(usize, usize, usize); N]) -> impl Iterator<Item = (usize, usize, usize)> {
     sizes.into_iter().filter(|(m, k, n)| !cfg!(miri) || m * k * n < 3000)
 }
@@ -155,7 +155,8 @@ fn check_all<T: Gemm + VectorFloat>(bits: impl Fn(&T) -> u32) {
     }
 }
 
-/// All products of `a` and `b` by pairs: with the twin of the instruction, and with the instruction where there is one.
+/// Checks all products of `a` and `b` by pairs: with the twin of the instruction, and with the instruction if
+/// available.
 fn check_pairs(mkn: (usize, usize, usize), a: &[bf16], b: &[bf16], terms: &[(usize, usize)], about: &str) {
     let bits = |x: &bf16| if x.is_nan() { bf16::NAN.to_bits() } else { x.to_bits() };
     for layout in [Layout::NN, Layout::NT, Layout::TN] {
@@ -194,7 +195,7 @@ fn pairs_have_the_bits_of_single_terms() {
 #[test]
 fn pairs_of_numbers_that_the_instruction_flushes_are_multiplied_in_f32() {
     let number = |exponent: i32| move |x: bf16| bf16::from_f32((f64::from(x) * 2f64.powi(exponent)) as f32);
-    // Up to below the smallest subnormal, and on both sides of the border.
+    // Down to below the smallest subnormal, and on both sides of the border.
     for (of_a, of_b) in [(-56, -56), (-50, -70), (-60, -60), (-126, 0), (-130, 0), (0, -134), (-100, -30), (120, 120)] {
         let mkn = (9, 300, 35);
         let a: Vec<bf16> = random(9 * 300, 1).into_iter().map(number(of_a)).collect();
@@ -240,7 +241,7 @@ fn bf16_products_are_the_twins() {
     check_all::<bf16>(|x| x.to_bits().into());
 }
 
-/// The order that `dot` documents, for one element.
+/// Computes one element in the order documented by `dot`.
 fn dot_twin<T: Float<Wide = f32>>(a: &[f32], b: &[T], lanes: usize) -> f32 {
     let mut sums = vec![0f32; lanes];
     for (p, (a, b)) in a.iter().zip(b).enumerate() {
@@ -307,7 +308,7 @@ fn a_product_without_terms_is_what_is_added() {
     assert_eq!(out, added);
 }
 
-/// Numbers of all sizes: those of the second half of the rows are too small for pairs.
+/// Returns numbers of all sizes; those of the second half of the rows are too small for pairs.
 fn partly_tiny<T: Float<Wide = f32>>(len: usize, seed: u64) -> Vec<T> {
     let mut numbers = random::<T>(len, seed);
     numbers[len / 2..].iter_mut().for_each(|x| *x = T::narrow(x.widen() * 2f32.powi(-100)));

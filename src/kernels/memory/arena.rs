@@ -1,8 +1,8 @@
-//! Memory by bytes: runs of cache lines, taken from large chunks of the system's memory.
+//! Untyped memory: runs of cache lines, taken from large chunks of system memory.
 //!
-//! A request gets the smallest free run that has room, and what is left of the run stays free. Neighbouring free runs are
-//! joined. So memory is used again for another size and another element type. What was never touched of a chunk is no
-//! memory of the system yet.
+//! A request receives the smallest free run that is large enough, and the rest of the run stays free. Adjacent free
+//! runs are merged. Memory can thus be reused for another size and another element type. Untouched parts of a chunk do
+//! not use physical memory yet.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,11 +11,11 @@ use std::{
 
 use super::scratch::Line;
 
-/// Bytes of a chunk. It is more than glibc ever takes from its own heap, so a chunk is a mapping, and goes back to the
-/// system as soon as it is freed.
+/// Bytes of a chunk. It is larger than anything glibc takes from its own heap, so a chunk is a mapping, and returns to
+/// the system as soon as it is freed.
 const CHUNK: usize = if cfg!(miri) { 1 << 20 } else { 64 << 20 };
 
-/// Lines below which what is left of a run is not split off.
+/// Least number of lines that are split off from a run.
 const LEAST: usize = 16;
 
 /// All chunks. Runs are counted in lines.
@@ -23,13 +23,13 @@ pub(super) struct Arena {
     /// Free runs by size, then address.
     by_size: BTreeSet<(usize, NonNull<Line>)>,
     by_address: BTreeMap<NonNull<Line>, usize>,
-    /// By the first line: the memory, and how many lines it has.
+    /// Memory and number of lines of each chunk, by its first line.
     chunks: BTreeMap<NonNull<Line>, (Vec<u64>, usize)>,
     /// Lines of all free runs.
     free: usize,
 }
 
-// SAFETY: the pointers are to memory that the arena owns.
+// SAFETY: the pointers refer to memory owned by the arena.
 unsafe impl Send for Arena {}
 
 impl Arena {
@@ -37,7 +37,8 @@ impl Arena {
         Arena { by_size: BTreeSet::new(), by_address: BTreeMap::new(), chunks: BTreeMap::new(), free: 0 }
     }
 
-    /// A run of at least so many lines, with how many it has. The lines hold what an earlier use left.
+    /// Takes a run of at least `lines` lines, and returns it with its number of lines. The lines keep their contents
+    /// from earlier use.
     pub fn take(&mut self, lines: usize) -> (NonNull<Line>, usize) {
         let fits = self.by_size.range((lines, NonNull::dangling())..).next().copied();
         let (has, start) = fits.unwrap_or_else(|| self.grow(lines));
@@ -50,7 +51,7 @@ impl Arena {
         (start, lines)
     }
 
-    /// Frees a run that was taken. Where more than `limit` bytes are free, chunks without any run in use are returned for
+    /// Frees a run that was taken. If more than `limit` bytes are free, chunks without any run in use are returned for
     /// the caller to drop, the largest first.
     pub fn give_back(&mut self, mut start: NonNull<Line>, mut lines: usize, limit: usize) -> Vec<Vec<u64>> {
         let before = self.by_address.range(..start).next_back().map(|(&at, &has)| (at, has));
@@ -81,14 +82,14 @@ impl Arena {
         unused
     }
 
-    /// A new chunk as a free run of at least so many lines.
+    /// Allocates a new chunk as a free run of at least `lines` lines.
     fn grow(&mut self, lines: usize) -> (usize, NonNull<Line>) {
         let lines = lines.max(CHUNK / size_of::<Line>());
         let words = (lines + 1).checked_mul(size_of::<Line>() / size_of::<u64>()).expect("fewer bytes than addresses");
-        // Zeros of the system, which cost nothing before they are touched.
+        // Zeros from the system, which cost nothing until they are touched.
         let mut memory = vec![0u64; words];
         let start = memory.as_mut_ptr();
-        // SAFETY: there is one line more than is used, and the first aligned address is within it.
+        // SAFETY: there is one spare line, and the first aligned address is within it.
         let start = unsafe { start.byte_add(start.align_offset(align_of::<Line>()) * size_of::<u64>()) };
         let start = NonNull::new(start.cast()).expect("no vector begins at 0");
         self.chunks.insert(start, (memory, lines));
@@ -96,7 +97,7 @@ impl Arena {
         (lines, start)
     }
 
-    /// The line behind a run.
+    /// Returns the line after a run.
     fn end(&self, start: NonNull<Line>, lines: usize) -> NonNull<Line> {
         // SAFETY: all lines of a run are within one chunk.
         unsafe { start.add(lines) }

@@ -6,51 +6,52 @@ use ndarray::{ArrayRef, ArrayView, ArrayViewD, IxDyn};
 
 use super::pool::{Item, Pooled};
 
-/// An n-dimensional array on a buffer that others may hold as well, each with a view of its own. It reads as ndarray's
-/// [`ArrayRef`]. The last one that holds the buffer frees it.
+/// An n-dimensional array on a shared buffer, with its own view. It dereferences to ndarray's [`ArrayRef`]. The last
+/// array that holds the buffer frees it.
 #[derive(Clone)]
 pub(crate) struct SharedArray<T: Item> {
     buffer: Arc<Pooled<T>>,
-    /// Of the buffer. It does not leave this array.
+    /// View of the buffer. It does not leave this array.
     view: ArrayView<'static, T, IxDyn>,
 }
 
 impl<T: Item> SharedArray<T> {
-    /// All elements of a buffer in row-major order; `None` when the shape has another number of elements.
+    /// Creates an array of all elements of a buffer in row-major order; `None` when the shape has another number of
+    /// elements.
     pub fn new(buffer: Pooled<T>, shape: &[usize]) -> Option<Self> {
         let len = shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis))?;
-        // Also that the axes are bounded where one of them is 0.
+        // Also checks that the axes are bounded if one of them is 0.
         if len != buffer.len() || ArrayView::from_shape(IxDyn(shape), &buffer).is_err() {
             return None;
         }
-        // SAFETY: the buffer has so many elements, and lives as long as the view, which nobody else can take out. The
+        // SAFETY: the buffer has this many elements, and lives as long as the view, which never leaves this array. The
         // pointer is the buffer's own, so elements may be changed through the buffer while no view is read.
         let view = unsafe { ArrayView::from_shape_ptr(IxDyn(shape), buffer.start().as_ptr()) };
         Some(SharedArray { buffer: Arc::new(buffer), view })
     }
 
-    /// Another view of the same buffer.
+    /// Returns another view of the same buffer.
     pub fn viewed(&self, look: impl for<'a> FnOnce(ArrayViewD<'a, T>) -> ArrayViewD<'a, T>) -> Self {
         let view = look(self.view.view()).raw_view();
-        // SAFETY: `look` knows no lifetime but that of the view it was given, so what it returns is of the same buffer,
-        // which lives as long as the new view.
+        // SAFETY: `look` knows no lifetime but that of its argument, so its result views the same buffer, which lives
+        // as long as the new view.
         let view = unsafe { view.deref_into_view() };
         SharedArray { buffer: self.buffer.clone(), view }
     }
 
-    /// The same elements under another shape; `None` when it has another number of elements, or the layout has gaps.
+    /// Returns the same elements with another shape; `None` when it has another number of elements, or the layout has
+    /// gaps.
     pub fn reshaped(&self, shape: &[usize]) -> Option<Self> {
         let view = self.view.clone().into_shape_with_order(IxDyn(shape)).ok()?;
         Some(SharedArray { buffer: self.buffer.clone(), view })
     }
 
-    /// Whether nobody else holds the buffer.
+    /// Returns whether this is the only handle of the buffer.
     pub fn is_alone(&mut self) -> bool {
         Arc::get_mut(&mut self.buffer).is_some()
     }
 
-    /// The elements in row-major order, to be changed; `None` where somebody else holds the buffer, or the layout has
-    /// gaps.
+    /// Returns the elements in row-major order for mutation; `None` when the buffer is shared or the layout has gaps.
     pub fn alone_mut(&mut self) -> Option<&mut [T]> {
         if !self.view.is_standard_layout() {
             return None;

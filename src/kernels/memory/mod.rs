@@ -1,5 +1,5 @@
-//! Memory of kernels and tensors: buffers from one arena, arrays that share them, and aligned scratch memory that each
-//! thread keeps.
+//! Memory of kernels and tensors: buffers from one arena, arrays that share them, and aligned scratch memory kept by
+//! each thread.
 
 mod arena;
 mod array;

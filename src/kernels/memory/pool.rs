@@ -1,12 +1,12 @@
-//! Buffers: memory that kernels write their results to, taken from one arena by all element types.
+//! Buffers: memory for the results of kernels, taken from one arena for all element types.
 //!
-//! Fresh memory costs page faults and clearing, which is more than an addition or a relu costs. What one training step
-//! allocates, the next one needs again, and what was an activation in 16 bit becomes a gradient in f32. So a buffer that dies
-//! gives its memory back to the [`Arena`], and the next one gets it, whatever its type. There is one arena behind a lock, and not
-//! one for each thread, because a tensor may die on another thread than the one that made it. The lock is held for some tens
-//! of nanoseconds.
+//! Fresh memory costs page faults and clearing, more than an addition or a relu. A training step needs the same
+//! allocations as the previous one, and memory of a 16-bit activation can become an f32 gradient. So a dropped buffer
+//! returns its memory to the [`Arena`], and the next one reuses it, whatever its type. There is one arena behind a
+//! lock, rather than one per thread, because a tensor may be dropped on a thread other than the one that created it.
+//! The lock is held for some tens of nanoseconds.
 //!
-//! "Uninit" in a name means that the elements are whatever an earlier use left: valid numbers, but any.
+//! "Uninit" in a name means that the elements are left over from earlier use: valid, but arbitrary numbers.
 
 use std::{
     fmt,
@@ -23,22 +23,23 @@ use super::{
     scratch::{Line, UNWRITTEN},
 };
 
-/// The most bytes of unused memory that are kept for tensors to come: 512 MiB, enough for a step of most networks that are
-/// trained on a CPU. Memory is taken from the system in chunks of 64 MiB, or more for a larger tensor. When more is unused than
-/// this, chunks of which nothing is in use go back to the system.
+/// Maximum bytes of unused memory kept for future tensors: 512 MiB, enough for a step of most networks that are trained
+/// on a CPU. Memory is taken from the system in chunks of 64 MiB, or more for a larger tensor. Above this limit,
+/// entirely unused chunks are returned to the system.
 pub const MAX_KEPT_BYTES: usize = 512 << 20;
 
-/// Buffers of fewer bytes are left to the allocator, which is as fast.
+/// Size in bytes below which buffers are left to the allocator, which is as fast.
 const SMALL: usize = 1024;
 
 static ARENA: Mutex<Arena> = Mutex::new(Arena::new());
 
-/// What can be an element of a buffer.
+/// Possible element type of a buffer.
 ///
 /// # Safety
-/// Every pattern of bits is a value, unless `ONLY_SOME`, and then zeros are. No alignment is above that of a [`Line`].
+/// Every bit pattern is a value, unless `ONLY_SOME`, in which case zeros are. The alignment does not exceed that of a
+/// [`Line`].
 pub(crate) unsafe trait Item: Copy + Default + Send + Sync + 'static {
-    /// Whether not every pattern of bits is a value.
+    /// `true` when some bit patterns are not values.
     const ONLY_SOME: bool = false;
 }
 
@@ -55,13 +56,13 @@ unsafe impl Item for bool {
     const ONLY_SOME: bool = true;
 }
 
-/// A vector whose memory comes from the arena, or that of a `Vec` that a user made. It does not grow beyond its capacity unless
-/// it has to.
+/// Vector whose memory comes from the arena or from a user's `Vec`. It does not grow beyond its capacity unless it has
+/// to.
 pub(crate) struct Pooled<T: Item> {
     start: NonNull<T>,
     len: usize,
     capacity: usize,
-    /// Lines of the arena; 0 where the memory is that of a `Vec`. All elements within the capacity are values then.
+    /// Lines of the arena, with all elements within the capacity being values; 0 for memory from a `Vec`.
     lines: usize,
 }
 
@@ -71,7 +72,7 @@ unsafe impl<T: Item> Send for Pooled<T> {}
 unsafe impl<T: Item> Sync for Pooled<T> {}
 
 impl<T: Item> Pooled<T> {
-    /// Room for `len` elements, all of which are values, and none of which is counted yet.
+    /// Allocates room for `len` elements, all of them values, with length 0.
     fn with_room(len: usize) -> Self {
         let bytes = len.checked_mul(size_of::<T>()).expect("fewer bytes than addresses");
         let buffer: Self = if bytes < SMALL {
@@ -85,39 +86,39 @@ impl<T: Item> Pooled<T> {
         };
         let fill = if T::ONLY_SOME { Some(0) } else { UNWRITTEN };
         if let Some(byte) = fill {
-            // SAFETY: the elements within the capacity are this buffer's, and the pattern is a value.
+            // SAFETY: the elements within the capacity belong to this buffer, and the pattern is a value.
             unsafe { buffer.start.as_ptr().write_bytes(byte, buffer.capacity) };
         }
         buffer
     }
 
-    /// `len` elements, for those who write all of them.
+    /// Creates a buffer of `len` arbitrary elements, for callers that write all of them.
     pub fn uninit(len: usize) -> Self {
         let mut buffer = Pooled::with_room(len);
         buffer.len = len;
         buffer
     }
 
-    /// `len` zeros.
+    /// Creates a buffer of `len` zeros.
     pub fn zeros(len: usize) -> Self {
         let mut buffer = Pooled::uninit(len);
         buffer.fill(T::default());
         buffer
     }
 
-    /// The items of an iterator, of which there are at most `capacity`.
+    /// Collects the items of an iterator, at most `capacity`.
     pub fn collect(capacity: usize, items: impl Iterator<Item = T>) -> Self {
         let mut buffer = with_capacity(capacity);
         buffer.extend(items);
         buffer
     }
 
-    /// Adds elements at the end.
+    /// Appends elements.
     pub fn extend(&mut self, items: impl IntoIterator<Item = T>) {
         let items = items.into_iter();
         let count = items.size_hint();
         if self.lines > 0 && count.1 == Some(count.0) && count.0 <= self.capacity - self.len {
-            // SAFETY: elements within the capacity are values, and those behind the others are nobody else's.
+            // SAFETY: elements within the capacity are values, and those past the length are not referenced elsewhere.
             let rest = unsafe { std::slice::from_raw_parts_mut(self.start.add(self.len).as_ptr(), count.0) };
             rest.iter_mut().zip(items).for_each(|(place, item)| *place = item);
             self.len += count.0;
@@ -126,12 +127,12 @@ impl<T: Item> Pooled<T> {
         }
     }
 
-    /// Adds elements at the end.
+    /// Appends elements.
     pub fn extend_from_slice(&mut self, items: &[T]) {
         self.extend(items.iter().copied());
     }
 
-    /// Adds an element at the end.
+    /// Appends an element.
     pub fn push(&mut self, item: T) {
         if self.len == self.capacity {
             let mut more = Pooled::with_room((2 * self.len).max(8));
@@ -139,33 +140,34 @@ impl<T: Item> Pooled<T> {
             more.copy_from_slice(self);
             *self = more;
         }
-        // SAFETY: there is room behind the last element.
+        // SAFETY: there is room after the last element.
         unsafe { self.start.add(self.len).write(item) };
         self.len += 1;
     }
 
-    /// Where the elements lie. As the memory is not borrowed, it may be written to while the pointer is kept.
+    /// Returns the address of the elements. The memory is not borrowed, so it may be written to while the pointer is
+    /// kept.
     pub(super) fn start(&self) -> NonNull<T> {
         self.start
     }
 }
 
-/// As [`Pooled::uninit`].
+/// Creates a buffer with [`Pooled::uninit`].
 pub(crate) fn uninit_vec<T: Item>(len: usize) -> Pooled<T> {
     Pooled::uninit(len)
 }
 
-/// As [`Pooled::zeros`].
+/// Creates a buffer with [`Pooled::zeros`].
 pub(crate) fn zeros<T: Item>(len: usize) -> Pooled<T> {
     Pooled::zeros(len)
 }
 
-/// No elements, and room for `len`.
+/// Creates an empty buffer with room for `len` elements.
 pub(crate) fn with_capacity<T: Item>(len: usize) -> Pooled<T> {
     Pooled::with_room(len)
 }
 
-/// A copy.
+/// Copies a slice.
 pub(crate) fn copied<T: Item>(from: &[T]) -> Pooled<T> {
     let mut buffer = uninit_vec(from.len());
     buffer.copy_from_slice(from);
@@ -206,14 +208,14 @@ impl<T: Item> Drop for Pooled<T> {
 impl<T: Item> Deref for Pooled<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        // SAFETY: so many elements are values, and borrowed with the buffer.
+        // SAFETY: `len` elements are values, and borrowed with the buffer.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl<T: Item> DerefMut for Pooled<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as for `deref`, and borrowed by nobody else.
+        // SAFETY: as for `deref`, and borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -252,7 +254,7 @@ pub(crate) enum Elements<'a, T: Item> {
 }
 
 impl<T: Item> Elements<'_, T> {
-    /// The elements in a buffer of their own.
+    /// Returns the elements as an owned buffer.
     pub fn into_buffer(self) -> Pooled<T> {
         match self {
             Elements::Borrowed(slice) => copied(slice),
@@ -281,7 +283,7 @@ impl<T: Item> Deref for Elements<'_, T> {
 mod tests {
     use super::*;
 
-    /// Other tests use the arena at the same time, so none can say where a buffer lies.
+    /// Other tests use the arena at the same time, so the location of a buffer is unpredictable.
     #[test]
     fn buffers_hold_what_was_written_whatever_their_memory_held() {
         // Miri takes a thousand times as long.

@@ -2,40 +2,40 @@
 
 use std::cell::RefCell;
 
-/// What the bytes of unwritten memory are with debug assertions, where each floating type reads NaN: a kernel that leaves out an
-/// element shows in its result. Without them, memory holds what an earlier use left.
+/// Byte value of unwritten memory with debug assertions, which each floating type reads as NaN: an element that a
+/// kernel leaves out shows in its result. Without debug assertions, memory keeps its contents from earlier use.
 pub(super) const UNWRITTEN: Option<u8> = if cfg!(debug_assertions) { Some(0xff) } else { None };
 
-/// A cache line of sixteen f32.
+/// Cache line of sixteen f32.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Line([f32; 16]);
 
 impl Line {
-    /// How many lines so many numbers fill.
+    /// Returns the number of lines that `len` numbers fill.
     pub fn count(len: usize) -> usize {
         len.div_ceil(16)
     }
 
-    /// All numbers of some lines.
+    /// Returns all numbers of some lines.
     pub fn numbers(lines: &[Line]) -> &[f32] {
         // SAFETY: a line is sixteen f32 without gaps.
         unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * 16) }
     }
 
-    /// As [`numbers`](Line::numbers), mutable.
+    /// Returns all numbers as [`numbers`](Line::numbers) does, mutable.
     pub fn numbers_mut(lines: &mut [Line]) -> &mut [f32] {
         // SAFETY: a line is sixteen f32 without gaps.
         unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * 16) }
     }
 }
 
-/// f32 numbers that begin on a cache line. Their values are left over from the last use.
+/// f32 numbers aligned to a cache line. Their values are left over from the last use.
 #[derive(Default)]
 pub(crate) struct Scratch(Vec<Line>);
 
 impl Scratch {
-    /// Memory of `len` numbers, whatever they are.
+    /// Returns memory for `len` arbitrary numbers.
     pub fn uninit(&mut self, len: usize) -> &mut [f32] {
         let lines = Line::count(len);
         if self.0.len() < lines {
@@ -50,7 +50,7 @@ impl Scratch {
     }
 }
 
-/// Scratch memory above this is given back after its use: 16 MiB.
+/// Number of lines of scratch memory above which it is freed after use: 16 MiB.
 const KEPT_LINES: usize = 1 << 18;
 
 /// Calls `f` with `N` of this thread's scratch memories.

@@ -1,4 +1,4 @@
-//! The gradients of a sequence, from the last step to the first.
+//! Gradients of a sequence, from the last step to the first.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// Which gradients are asked for.
+/// Gradients to compute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
     pub x: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Needs {
     pub state: bool,
 }
 
-/// The gradients of what a layer reads; empty where none is asked for.
+/// Gradients of a layer's inputs; empty where not requested.
 #[derive(Default)]
 pub(crate) struct Gradients<T: Item> {
     pub x: Pooled<T>,
@@ -31,11 +31,11 @@ pub(crate) struct Gradients<T: Item> {
     pub weight_hh: Pooled<T>,
     pub biases: [Pooled<T>; 2],
     pub h: Pooled<T>,
-    /// Of an LSTM.
+    /// Gradient of c, for an LSTM.
     pub c: Pooled<T>,
 }
 
-/// The gradients, given those of `y`.
+/// Computes the gradients from those of `y`.
 pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
     layer: &Layer,
     given: &Given<T>,
@@ -48,7 +48,7 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
     let (places, width) = (batch * time, layer.width());
     let weight = (time > 1 || needs.state).then(|| Packed::new(Layout::NN, (width, hidden), given.weight_hh));
     let mut to_gates = Pooled::<T>::uninit(places * width);
-    // Of a GRU, gate n gets its part of the state times r.
+    // In a GRU, gate n receives its part of the state times r.
     let mut to_state_gates = Pooled::uninit(if gating == Gating::Gru { places * width } else { 0 });
     let mut before = Pooled::uninit(places * hidden);
     let mut h = Pooled::zeros(batch * hidden);
@@ -98,20 +98,20 @@ pub(crate) fn backward<T: Gemm<Wide: Gemm + Real>>(
 /// All steps of some rows of the batch, from the last to the first.
 struct StepsBackward<'a, T: Gemm> {
     layer: &'a Layer,
-    /// Of the state; none when its gradient goes no further than the only step.
+    /// Weight of the state; `None` if its gradient goes no further than the only step.
     weight: Option<&'a Packed<'a, T>>,
     given: &'a Given<'a, T>,
     y: &'a [T],
     saved: &'a Saved<&'a [T]>,
     grad: &'a [T],
-    /// Whether the state before the first step wants a gradient.
+    /// `true` when the state before the first step needs a gradient.
     to_the_start: bool,
     to_gates: Shared<'a, T>,
     to_state_gates: Shared<'a, T>,
-    /// The state h before each step.
+    /// State h before each step.
     before: Shared<'a, T>,
     h: Shared<'a, T::Wide>,
-    /// What goes from a step to the one before it without a product: the gradient of c, and z times that of h in a GRU.
+    /// Values passed to the previous step without a product: the gradient of c, and z times that of h in a GRU.
     carried: Shared<'a, T::Wide>,
 }
 
@@ -121,7 +121,7 @@ impl<T: Gemm<Wide: Gemm + Real>> StepsBackward<'_, T> {
         let width = self.layer.width();
         let (lstm, gru) = (gating == Gating::Lstm, gating == Gating::Gru);
         let gru_width = if gru { width } else { 0 };
-        // SAFETY: the slices have so many numbers for each place or row, and these rows are this thread's.
+        // SAFETY: the slices have this many numbers for each place or row, and these rows belong to this thread.
         let (to_gates, to_state_gates, before, h, carried) = unsafe {
             (
                 self.to_gates.part(rows.start * time * width, rows.len() * time * width),
@@ -181,7 +181,7 @@ impl<T: Gemm<Wide: Gemm + Real>> StepsBackward<'_, T> {
         }
     }
 
-    /// The output of the step before, and the given state before the first.
+    /// Fills in the output of the previous step, and the given state before the first.
     fn states_before(&self, rows: &Range<usize>, before: &mut [T]) {
         let Layer { time, hidden, reverse, .. } = *self.layer;
         let rest = (time - 1) * hidden;
@@ -206,12 +206,12 @@ impl<T: Gemm<Wide: Gemm + Real>> StepsBackward<'_, T> {
 /// One step of one row, backward.
 pub(super) struct GatesBackward<'a, R> {
     pub gating: Gating,
-    /// Of an RNN the output.
+    /// Gates; for an RNN, the output.
     pub gates: &'a [R],
     pub cell: &'a [R],
-    /// c before the step of an LSTM, h of a GRU.
+    /// State before the step: c of an LSTM, h of a GRU.
     pub before: &'a [R],
-    /// The gradient of h from outside, and that from the step after.
+    /// Gradient of h from outside, and that from the following step.
     pub dy: &'a [R],
     pub dh: &'a [R],
     pub carried: &'a mut [R],

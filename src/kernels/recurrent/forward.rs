@@ -1,4 +1,4 @@
-//! The states of a sequence, from the first step to the last.
+//! States of a sequence, from the first step to the last.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// The layer over its input: the output `[batch, time, hidden]`, followed by the last c of an LSTM; and what the backward pass
-/// needs.
+/// Runs the layer over its input. Returns the output `[batch, time, hidden]`, followed by the last c of an LSTM, and
+/// the values saved for the backward pass.
 pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T>) -> (Pooled<T>, Saved<Pooled<T>>) {
     let Layer { gating, batch, time, inputs, hidden, .. } = *layer;
     let (places, width) = (batch * time, layer.width());
-    // The two biases are added at once where nothing comes between them.
+    // The two biases are added together unless something separates them.
     let mut own = Pooled::zeros(hidden);
     let bias = given.biases.map(|[of_input, of_state]| {
         let (mut bias, of_state) = (T::widen_slice(of_input).into_buffer(), T::widen_slice(of_state));
@@ -26,7 +26,7 @@ pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T
         own[..width - together].copy_from_slice(&of_state[together..]);
         bias
     });
-    // The weights of one step are not worth packing.
+    // The weights of a single step are not worth packing.
     let several = time > 1;
     let weights = several.then(|| {
         let packed = |k: usize, weight| Packed::new(Layout::NT, (k, width), weight);
@@ -66,13 +66,13 @@ pub(crate) fn forward<T: Gemm<Wide: Gemm + Real>>(layer: &Layer, given: &Given<T
 struct Steps<'a, T: Gemm> {
     layer: &'a Layer,
     given: &'a Given<'a, T>,
-    /// Of the input and of the state, where there is more than one step.
+    /// Weights of the input and of the state, if there is more than one step.
     weights: Option<&'a [Packed<'a, T>; 2]>,
     bias: Option<&'a [T::Wide]>,
     own: &'a [T::Wide],
-    /// What the input brings; then the gates. Of one step, it is there.
+    /// Contribution of the input, then the gates. For a single step, it is already computed.
     gates: Shared<'a, T::Wide>,
-    /// What the state brings to the only step.
+    /// Contribution of the state to a single step.
     from_state: Shared<'a, T::Wide>,
     states: Shared<'a, T>,
     cells: Shared<'a, T::Wide>,
@@ -83,7 +83,7 @@ impl<T: Gemm<Wide: Gemm + Real>> Steps<'_, T> {
         let Layer { gating, time, inputs, hidden, .. } = *self.layer;
         let width = self.layer.width();
         let own_cells = if gating.is_plain() { 0 } else { hidden };
-        // SAFETY: the slices have so many numbers for each place of each row, and these rows are this thread's.
+        // SAFETY: the slices have this many numbers for each place of each row, and these rows belong to this thread.
         let (gates, states, cells) = unsafe {
             (
                 self.gates.part(rows.start * time * width, rows.len() * time * width),
@@ -142,9 +142,9 @@ impl<T: Gemm<Wide: Gemm + Real>> Steps<'_, T> {
 pub(super) struct Gates<'a, R> {
     pub gating: Gating,
     pub from_state: &'a [R],
-    /// A bias that is added to the state's part of gate n alone.
+    /// Bias added to the state's part of gate n only.
     pub own: &'a [R],
-    /// The state before: c of an LSTM, h of a GRU.
+    /// Previous state: c of an LSTM, h of a GRU.
     pub before: &'a [R],
     pub gates: &'a mut [R],
     pub cell: &'a mut [R],

@@ -1,4 +1,4 @@
-//! What a recurrent layer is: its gates, sizes, inputs and saved values; and the loops that both passes share.
+//! Description of a recurrent layer: its gates, sizes, inputs and saved values; and the loops shared by both passes.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,17 +8,18 @@ use crate::kernels::{
     memory::{Pooled, uninit_vec},
 };
 
-/// How the next state follows from the gates.
+/// Computation of the next state from the gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Gating {
-    /// `h' = tanh(i + s)`, with i from the input and s from the state, each with its bias.
+    /// `h' = tanh(i + s)`, where i comes from the input and s from the state, each with its bias.
     Tanh,
     /// `h' = max(i + s, 0)`.
     Relu,
     /// `r, z = sigmoid(i + s)`, `n = tanh(i + r * s)`, `h' = n + z * (h - n)`.
     Gru,
-    /// `i, f, o = sigmoid(i + s)`, `g = tanh(i + s)`, `c' = f * c + i * g`, `h' = o * tanh(c')`; gates in the order i, f, g, o.
+    /// `i, f, o = sigmoid(i + s)`, `g = tanh(i + s)`, `c' = f * c + i * g`, `h' = o * tanh(c')`; gates in the order i,
+    /// f, g, o.
     Lstm,
 }
 
@@ -36,7 +37,7 @@ impl Gating {
     }
 }
 
-/// The sizes of a layer and its input `[batch, time, inputs]`; none but `batch` and `inputs` is 0.
+/// Sizes of a layer and its input `[batch, time, inputs]`; only `batch` and `inputs` may be 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layer {
     pub gating: Gating,
@@ -44,51 +45,51 @@ pub(crate) struct Layer {
     pub time: usize,
     pub inputs: usize,
     pub hidden: usize,
-    /// From the last time to the first.
+    /// `true` to run from the last time to the first.
     pub reverse: bool,
 }
 
 impl Layer {
-    /// All gates of one row at one time.
+    /// Returns the number of gate values of one row at one time.
     pub fn width(&self) -> usize {
         self.gating.gates() * self.hidden
     }
 
-    /// Multiply-adds with the state.
+    /// Returns the multiply-adds with the state.
     pub fn work(&self) -> usize {
         self.batch * self.time * self.hidden * self.width()
     }
 
-    /// The time of a step.
+    /// Returns the time of a step.
     pub fn at(&self, step: usize) -> usize {
         if self.reverse { self.time - 1 - step } else { step }
     }
 }
 
-/// The inputs, weights and first state of a layer.
+/// Inputs, weights and first state of a layer.
 pub(crate) struct Given<'a, T> {
     pub x: &'a [T],
     /// `[gates * hidden, inputs]`.
     pub weight_ih: &'a [T],
     /// `[gates * hidden, hidden]`.
     pub weight_hh: &'a [T],
-    /// Of the input and of the state, each `[gates * hidden]`.
+    /// Biases of the input and of the state, each `[gates * hidden]`.
     pub biases: Option<[&'a [T]; 2]>,
     /// `[batch, hidden]`.
     pub h: &'a [T],
-    /// As `h`; empty but for an LSTM.
+    /// Like `h`; empty except for an LSTM.
     pub c: &'a [T],
 }
 
-/// What the backward pass needs beside the output.
+/// Values saved for the backward pass, in addition to the output.
 pub(crate) struct Saved<S> {
-    /// The gates `[batch, time, gates * hidden]`; of an RNN nothing, since the output is the gate.
+    /// Gates `[batch, time, gates * hidden]`; empty for an RNN, whose output is the gate.
     pub gates: S,
-    /// `[batch, time, hidden]`: c of an LSTM; of a GRU, the part of gate n that comes from the state.
+    /// `[batch, time, hidden]`: c of an LSTM; the part of gate n from the state of a GRU.
     pub cells: S,
 }
 
-/// One product of the whole sequence.
+/// Computes one product over the whole sequence.
 pub(super) fn product<R: Gemm>(
     layout: Layout,
     mkn: (usize, usize, usize),
@@ -101,13 +102,13 @@ pub(super) fn product<R: Gemm>(
     out
 }
 
-/// Numbers that are computed together. They are copied to arrays of their own, so that the compiler sees that no memory
+/// Number of elements computed together. They are copied to local arrays, so that the compiler sees that no memory
 /// overlaps.
 const SIDE_BY_SIDE: usize = 64;
 
 pub(super) type Few<R> = [R; SIDE_BY_SIDE];
 
-/// The start and the length of each part of `0..len`.
+/// Iterates over the start and length of each part of `0..len`.
 #[inline(always)]
 pub(super) fn parts(len: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..len).step_by(SIDE_BY_SIDE).map(move |at| (at, SIDE_BY_SIDE.min(len - at)))
@@ -120,7 +121,7 @@ pub(super) fn few<R: Real>(from: &[R], at: usize, n: usize) -> Few<R> {
     few
 }
 
-/// The sum of two slices from `at` on.
+/// Returns the sum of two slices from `at`.
 #[inline(always)]
 pub(super) fn sum<R: Real>(a: &[R], b: &[R], at: usize, n: usize) -> Few<R> {
     let mut sum = few(a, at, n);

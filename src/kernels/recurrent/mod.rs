@@ -1,11 +1,12 @@
 //! Recurrent layers over a sequence, forward and backward.
 //!
-//! The part of the gates that comes from the input is one product for all steps. Then each step is one product with the state,
-//! whose weight is packed once, and one pass over the gates. The backward pass does the same in reverse order; the gradients
-//! of weights and inputs are one product each, over all steps. Gates, the cell state c and the gradients of both states are in
-//! f32 (f64 for f64) from the first step to the last. What a product reads has the dtype of the layer, so these are rounded,
-//! once each: the state h after each step, which is the step's output and what the next step reads; and, backward, the
-//! gradients of the gates. The last c and what is saved for the backward pass are rounded, too.
+//! The contribution of the input to the gates is one product for all steps. Each step is then one product with the
+//! state, whose weight is packed once, and one pass over the gates. The backward pass does the same in reverse order;
+//! the gradients of weights and inputs are one product each, over all steps. Gates, the cell state c and the gradients
+//! of both states are in f32 (f64 for f64) from the first step to the last. Operands of products have the dtype of the
+//! layer, so these are rounded, once each: the state h after each step, which is the step's output and the input of the
+//! next step; and, backward, the gradients of the gates. The last c and the values saved for the backward pass are
+//! rounded, too.
 //!
 //! The rows of a batch are independent, so they are split over threads.
 
@@ -31,7 +32,7 @@ mod tests {
 
     const ALL: [Gating; 4] = [Gating::Tanh, Gating::Relu, Gating::Gru, Gating::Lstm];
 
-    /// Numbers of all sizes, and special values.
+    /// Returns numbers of all sizes, and special values.
     fn numbers(len: usize, seed: usize) -> Vec<f32> {
         let special = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MIN_POSITIVE / 2.0, 1e30, -88.0];
         let number = |i: usize| match (i * 31 + seed * 17) % 101 {
@@ -91,7 +92,7 @@ mod tests {
         }
     }
 
-    /// Forward and backward over a sequence that is worth several threads.
+    /// Runs forward and backward over a sequence that is worth several threads.
     fn all_bits<T: Gemm<Wide: Gemm + Real> + Float<Wide = f32>>(gating: Gating) -> Vec<Vec<u32>> {
         let layer = Layer { gating, batch: 7, time: 5, inputs: 9, hidden: 160, reverse: true };
         let width = layer.width();

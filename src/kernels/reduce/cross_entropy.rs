@@ -1,33 +1,33 @@
-//! The cross entropy of softmax(logits), sample by sample, without forming the probabilities.
+//! Cross entropy of softmax(logits), sample by sample, without forming the probabilities.
 
 use super::{softmax::LogSumExp, sum::sum};
 use crate::kernels::{elementwise::math, float::Real, simd::vectorized};
 
-/// The targets of all samples: one class each, or a probability for each class.
+/// Targets of all samples: one class each, or a probability for each class.
 pub(crate) struct Targets<R> {
     pub wanted: Wanted<R>,
-    /// The factor of each class.
+    /// Factor of each class.
     pub weight: Vec<R>,
-    /// The part of each target that is spread evenly over all classes.
+    /// Fraction of each target that is spread evenly over all classes.
     pub smoothing: R,
 }
 
-/// The classes or the probabilities of the samples.
+/// Classes or probabilities of the samples.
 pub(crate) enum Wanted<R> {
-    /// The class of each sample; none where the sample is ignored.
+    /// Class of each sample; `None` for an ignored sample.
     Classes(Vec<Option<usize>>),
-    /// A probability for each class, sample after sample.
+    /// A probability for each class, sample by sample.
     Probabilities(Vec<R>),
 }
 
-/// `x - largest`, and 0 of an infinite logit beside itself.
+/// Computes `x - largest`, with 0 for equal infinite logits.
 #[inline(always)]
 fn below<R: Real>(x: R, largest: R) -> R {
     if x == largest { R::zero() } else { x - largest }
 }
 
 impl<R: Real> Targets<R> {
-    /// The divisor that makes a mean of the sum of losses.
+    /// Returns the divisor that turns the sum of losses into a mean.
     pub fn mean_divisor(&self, samples: usize) -> R {
         match &self.wanted {
             Wanted::Classes(classes) => {
@@ -56,7 +56,7 @@ impl<R: Real> Targets<R> {
         sum(t)
     }
 
-    /// The class of a sample and its weight, where the target is that class alone.
+    /// Returns the class of a sample and its weight, if the target is that class alone.
     fn only(&self, sample: usize) -> Option<(usize, R)> {
         match &self.wanted {
             Wanted::Classes(wanted) if self.smoothing == R::zero() => {
@@ -66,7 +66,7 @@ impl<R: Real> Targets<R> {
         }
     }
 
-    /// The loss of a sample with logits `x`. `space` has as many elements.
+    /// Computes the loss of a sample with logits `x`. `space` has as many elements.
     pub fn loss(&self, sample: usize, x: &[R], space: &mut [R]) -> R {
         if let Some((class, weight)) = self.only(sample) {
             let (largest, rest) = vectorized(LogSumExp(x));
@@ -75,7 +75,7 @@ impl<R: Real> Targets<R> {
         self.fill(sample, space);
         let (largest, rest) = vectorized(LogSumExp(x));
         for (t, &x) in space.iter_mut().zip(x) {
-            // A class with target 0 costs nothing, even where its logit is minus infinity.
+            // A class with target 0 costs nothing, even if its logit is minus infinity.
             *t = if *t == R::zero() { *t } else { *t * (rest - below(x, largest)) };
         }
         sum(space)

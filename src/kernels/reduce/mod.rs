@@ -1,4 +1,4 @@
-//! Functions along axes: reductions, running sums and products, softmax, norms, and the loss of classes.
+//! Functions along axes: reductions, running sums and products, softmax, norms, and the cross entropy loss.
 
 pub(crate) mod cross_entropy;
 pub(crate) mod norm;

@@ -1,7 +1,8 @@
-//! Normalisation: rows of elements are shifted to mean 0 and scaled to variance 1, then scaled and shifted by parameters.
+//! Normalization: rows of elements are shifted to mean 0 and scaled to variance 1, then scaled and shifted by
+//! parameters.
 //!
-//! Each row is widened once and stays in cache until its results are rounded. The statistics take two passes, one for the mean
-//! and one for the squared deviations from it, so that nothing cancels.
+//! Each row is widened once and stays in cache until its results are rounded. The statistics take two passes, one for
+//! the mean and one for the squared deviations from it, so that nothing cancels.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -18,11 +19,11 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// Which elements are normalised together, and which parameter belongs to each of them.
+/// Layout of a normalization: the elements that are normalized together, and the parameter of each element.
 ///
-/// Row r is the segments `s * rows + r` of `segment` elements each, for s below `segments`: a layer norm's row is one
-/// segment; a batch norm's row is a channel, with one segment in every image. Element j of a segment belongs to parameter
-/// `r % groups * per_row + j / inner`.
+/// Row r consists of the segments `s * rows + r` of `segment` elements each, for s below `segments`: a layer norm's row
+/// is one segment; a batch norm's row is a channel, with one segment in every image. Element j of a segment belongs to
+/// parameter `r % groups * per_row + j / inner`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows {
     pub rows: usize,
@@ -34,34 +35,34 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Elements of one row.
+    /// Returns the number of elements of one row.
     pub fn len(&self) -> usize {
         self.segments * self.segment
     }
 
-    /// How many parameters there are.
+    /// Returns the number of parameters.
     pub fn params(&self) -> usize {
         self.groups * self.per_row
     }
 
-    /// Whether every element of a segment has a parameter of its own.
+    /// Returns whether every element of a segment has its own parameter.
     fn elementwise(&self) -> bool {
         self.inner == 1 && self.segments == 1
     }
 
-    /// The parameters of a row.
+    /// Returns the parameters of a row.
     fn own(&self, row: usize) -> Range<usize> {
         let first = row % self.groups.max(1) * self.per_row;
         first..first + self.per_row
     }
 
-    /// Where the segments of a row begin.
+    /// Iterates over the starts of the segments of a row.
     fn starts(&self, row: usize) -> impl Iterator<Item = usize> {
         let Rows { rows, segments, segment, .. } = *self;
         (0..segments).map(move |s| (s * rows + row) * segment)
     }
 
-    /// Copies the elements of a row, widened, segment after segment.
+    /// Copies the elements of a row, widened, segment by segment.
     fn gather<T: Float>(&self, x: &[T], row: usize, to: &mut [T::Wide]) {
         for (start, to) in self.starts(row).zip(to.chunks_exact_mut(self.segment.max(1))) {
             T::widen_into(&x[start..start + self.segment], to);
@@ -88,23 +89,24 @@ impl Rows {
         }
     }
 
-    /// Rows whose gradients of parameters are summed together. Threads share whole blocks of so many rows.
+    /// Returns the number of rows whose parameter gradients are summed together. Threads share whole blocks of this
+    /// size.
     fn block(&self) -> usize {
         if self.groups > 1 { self.groups.div_ceil(8) } else { 64 }
     }
 
-    /// About how many multiply-adds a pass over all rows costs.
+    /// Returns the approximate cost of a pass over all rows, in multiply-adds.
     fn work(&self) -> usize {
         self.rows * self.len() * 8
     }
 }
 
-/// The parameters, or the number that stands for them where there are none.
+/// Returns the parameters of a row; a missing one is represented by `none`.
 fn params<'a, R: Real>(params: Option<&'a [R]>, rows: &Rows, none: R) -> Cow<'a, [R]> {
     params.map_or_else(|| vec![none; rows.params()].into(), Cow::Borrowed)
 }
 
-/// The result of [`normalize`], and the statistics of each row.
+/// Result of [`normalize`], and the statistics of each row.
 pub(crate) struct Normalized<T: Float> {
     pub y: Pooled<T>,
     pub means: Pooled<T::Wide>,
@@ -114,10 +116,10 @@ pub(crate) struct Normalized<T: Float> {
     pub deviations: Pooled<T::Wide>,
 }
 
-/// `(x - mean) * (gamma / deviation) + beta`: in this order, the bits are those of MindSpore's CPU kernel. Where each element
-/// has its own gamma, there is one division for a row instead: `(x - mean) * (1 / deviation) * gamma + beta`.
+/// Computes `(x - mean) * (gamma / deviation) + beta`. This order gives the bits of MindSpore's CPU kernel. If each
+/// element has its own gamma, there is one division per row instead: `(x - mean) * (1 / deviation) * gamma + beta`.
 ///
-/// `given` are means and variances, for [`Statistics::Given`].
+/// `given` holds means and variances, for [`Statistics::Given`].
 pub(crate) fn normalize<T: Float>(
     rows: &Rows,
     statistics: Statistics,
@@ -198,7 +200,8 @@ impl<R: Real> Body for RowForward<'_, R> {
     }
 }
 
-/// Divides a row whose squares leave the range by a power of two, which changes no digit of the result. Returns the power.
+/// Divides a row whose squares overflow or underflow by a power of two, which changes no digit of the result. Returns
+/// the power.
 #[cold]
 fn bring_into_range<R: Real>(x: &mut [R], eps: R) -> R {
     let scale = magnitude(x).map_or(R::one(), |power| power.max(power_below(eps.sqrt())));
@@ -214,34 +217,34 @@ fn divide<R: Real>(x: &mut [R], scale: R) {
     }
 }
 
-/// The power of two by which a row and its deviation are divided in the backward pass: 1 unless the deviation is so small or so
-/// large that one over it loses digits.
+/// Returns the power of two by which a row and its deviation are divided in the backward pass: 1 unless the deviation
+/// is so small or so large that its reciprocal loses digits.
 fn scale_of<R: Real>(deviation: R) -> R {
     let least = R::min_positive_value().sqrt();
     let usual = deviation >= least && deviation <= least.recip();
     if usual || deviation == R::zero() || !deviation.is_finite() { R::one() } else { power_below(deviation) }
 }
 
-/// The gradients of [`normalize`].
+/// Gradients of [`normalize`].
 pub(crate) struct Gradients<T: Float> {
     pub x: Pooled<T>,
     pub gamma: Pooled<T::Wide>,
     pub beta: Pooled<T::Wide>,
 }
 
-/// Where the statistics come from, and so how they depend on x.
+/// Source of the statistics, which determines how they depend on x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Statistics {
     /// Mean and variance of the rows themselves.
     Moments,
-    /// The mean square of the rows themselves; there is no mean.
+    /// Mean square of the rows themselves, without a mean.
     MeanSquare,
     /// Numbers that do not depend on x.
     Given,
 }
 
 impl Statistics {
-    /// The mean and the mean squared deviation from it of a row; where there is no mean, that is 0.
+    /// Returns the mean of a row and its mean squared deviation from it; a missing mean is 0.
     #[inline(always)]
     fn of<R: Real>(self, x: &[R]) -> (R, R) {
         let len = R::of(x.len() as f64);
@@ -250,9 +253,9 @@ impl Statistics {
     }
 }
 
-/// The gradients of [`normalize`]. With `rstd = 1 / deviation`, `n = (x - mean) * rstd` and `g = grad * gamma`, the
-/// gradient of x is `rstd * (g - mean(g) - n * mean(g * n))`; the last two terms come from the mean and the deviation, where
-/// those depend on x (S. Ioffe, C. Szegedy, "Batch normalization", 2015, section 3).
+/// Computes the gradients of [`normalize`]. With `rstd = 1 / deviation`, `n = (x - mean) * rstd` and
+/// `g = grad * gamma`, the gradient of x is `rstd * (g - mean(g) - n * mean(g * n))`; the last two terms come from the
+/// mean and the deviation, if those depend on x (S. Ioffe, C. Szegedy, "Batch normalization", 2015, section 3).
 pub(crate) fn backward<T: Float>(
     rows: &Rows,
     statistics: Statistics,
@@ -266,7 +269,7 @@ pub(crate) fn backward<T: Float>(
     let (count, block) = (rows.params(), rows.block());
     let gamma = params(gamma, rows, one);
     let mut to_x = uninit_vec(x.len());
-    // For each block of rows the gradients of gamma and beta.
+    // Gradients of gamma and beta for each block of rows.
     let blocks = rows.rows.div_ceil(block);
     let (mut to_gamma, mut to_beta) = (zeros(blocks * count), zeros(blocks * count));
     let (to, gammas, betas) = (Shared::new(&mut to_x), Shared::new(&mut to_gamma), Shared::new(&mut to_beta));
@@ -359,7 +362,7 @@ impl<R: Real> Body for RowBackward<'_, R> {
     }
 }
 
-/// The gradients of a given mean and variance, from those of gamma and beta: each row has one parameter.
+/// Computes the gradients of a given mean and variance from those of gamma and beta; each row has one parameter.
 pub(crate) fn given_gradients<R: Real>(
     deviations: &[R],
     gamma: Option<&[R]>,

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::kernels::{elementwise::Saved, float::Real, simd::vectorized};
 
-/// The largest (or smallest) element, NaN if there is one. The gradient is shared equally among those that are equal.
+/// The largest (or smallest) element, NaN if any is NaN. The gradient is split equally among ties.
 #[derive(Clone, Copy)]
 pub(crate) struct Extreme {
     pub largest: bool,
@@ -20,7 +20,7 @@ impl Extreme {
     }
 }
 
-/// Shares `dy` equally among the chosen elements.
+/// Splits `dy` equally among the chosen elements.
 fn share<R: Real>(x: &[R], chosen: impl Fn(R) -> bool, dy: impl Fn(R) -> R, dx: &mut [R]) {
     let count = R::of(x.iter().filter(|&&x| chosen(x)).count() as f64);
     for (dx, &x) in dx.iter_mut().zip(x) {
@@ -40,7 +40,7 @@ impl AlongAxis for Extreme {
     }
 }
 
-/// The sum of squared deviations from the mean, divided by `n - correction`, in two passes.
+/// Sum of squared deviations from the mean, divided by `n - correction`, in two passes.
 #[derive(Clone, Copy)]
 pub(crate) struct Variance {
     pub correction: usize,
@@ -74,8 +74,8 @@ impl AlongAxis for Variance {
     }
 }
 
-/// The square root of the variance. Where the variance is 0, the gradient is 0 and not infinite: a feature that is constant
-/// over a batch should not spoil a step.
+/// Square root of the variance. Where the variance is 0, the gradient is 0 rather than infinite: a feature that is
+/// constant over a batch should not spoil a step.
 #[derive(Clone, Copy)]
 pub(crate) struct Deviation(pub Variance);
 
@@ -86,7 +86,8 @@ impl AlongAxis for Deviation {
         let (_, scale, squares) = in_range(x, squared_deviations);
         y[0] = (squares / self.0.freedom(x.len())).sqrt() * scale;
     }
-    /// That of the numbers in range: the deviation of twice as large numbers is twice as large, so the slopes are alike.
+    /// Computes the gradient from the numbers in range: doubling the numbers doubles the deviation, so the slopes are
+    /// the same.
     fn backward<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
         let (x, _, squares) = in_range(x, squared_deviations);
         let freedom: R = self.0.freedom(x.len());
@@ -102,14 +103,14 @@ impl AlongAxis for Deviation {
     }
 }
 
-/// `(sum |x|^p)^(1/p)`; the largest |x| when p is infinite. Where the norm is 0, the gradient is 0.
+/// The p-norm `(sum |x|^p)^(1/p)`; the largest |x| for infinite p. Where the norm is 0, the gradient is 0.
 #[derive(Clone, Copy)]
 pub(crate) struct PNorm {
     pub p: f64,
 }
 
 impl PNorm {
-    /// What the norm is the [root](PNorm::root) of: the sum of squares for p = 2, else the norm itself.
+    /// Computes the number whose [root](PNorm::root) is the norm: the sum of squares for p = 2, else the norm itself.
     fn measure<R: Real>(self, x: &[R]) -> R {
         if self.p == 1.0 {
             return vectorized(|| sum_of([x], |[x]| x.abs()));
@@ -139,7 +140,7 @@ impl AlongAxis for PNorm {
         let (_, scale, measure) = in_range(x, |x| self.measure(x));
         y[0] = self.root(measure) * scale;
     }
-    /// That of the numbers in range, as for [`Deviation`].
+    /// Computes the gradient from the numbers in range, as for [`Deviation`].
     fn backward<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
         let (x, _, measure) = in_range(x, |x| self.measure(x));
         let y = self.root(measure);
@@ -152,7 +153,7 @@ impl AlongAxis for PNorm {
             let power = R::of(self.p - 1.0);
             for (dx, &x) in dx.iter_mut().zip(&*x) {
                 let ratio = (x.abs() / y).powf(power);
-                // 0 to a negative power is infinite; the subgradient taken there is 0.
+                // 0 to a negative power is infinite; the subgradient used there is 0.
                 *dx = if x == R::zero() { x } else { dy[0] * sign(x) * ratio };
             }
         }

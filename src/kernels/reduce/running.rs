@@ -1,5 +1,5 @@
-//! Sums and products of one element after the other, and their gradients. Running results are kept in f64: in f32 the sum of a
-//! million equal terms would be off by a hundredth.
+//! Running sums and products, and their gradients. Running results are kept in f64: in f32 the sum of a million equal
+//! terms would be off by one percent.
 
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ impl AlongAxis for Product {
     fn value<R: Real>(self, x: &[R], y: &mut [R]) {
         y[0] = R::of(x.iter().fold(1.0, |product, x| product * x.as_f64()));
     }
-    /// The product of all other elements, by running products from both ends. `y / x` would fail at zeros.
+    /// Computes the product of all other elements, by running products from both ends. `y / x` would fail at zeros.
     fn backward<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
         with_f64(x.len(), |before| {
             let mut product = dy[0].as_f64();
@@ -33,7 +33,7 @@ impl AlongAxis for Product {
     }
 }
 
-/// The sums of the first 1, 2, ... elements.
+/// Sums of the first 1, 2, ... elements.
 #[derive(Clone, Copy)]
 pub(crate) struct RunningSum;
 
@@ -56,7 +56,7 @@ impl AlongAxis for RunningSum {
     }
 }
 
-/// The products of the first 1, 2, ... elements.
+/// Products of the first 1, 2, ... elements.
 #[derive(Clone, Copy)]
 pub(crate) struct RunningProduct;
 
@@ -70,8 +70,8 @@ impl AlongAxis for RunningProduct {
             *y = R::of(product);
         }
     }
-    /// The product of the elements before one, times the sum over the outputs from it on of their gradient times the product
-    /// of the elements between. Dividing the outputs by the element would fail at zeros.
+    /// Computes the product of the elements before one, times the sum over the outputs from it on of their gradient
+    /// times the product of the elements between. Dividing the outputs by the element would fail at zeros.
     fn backward<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
         with_f64(x.len(), |after| {
             let mut sum = 0.0;
@@ -88,13 +88,13 @@ impl AlongAxis for RunningProduct {
     }
 }
 
-/// Numbers of a slice that need no memory of the thread.
+/// Length of a slice up to which no memory of the thread is needed.
 const FEW: usize = 8;
 
-/// More numbers than these are given back after their use.
+/// Length above which memory is freed after use.
 const KEPT: usize = 1 << 16;
 
-/// Calls `f` with so many numbers of this thread, whatever they are.
+/// Calls `f` with `len` arbitrary numbers of this thread.
 fn with_f64<O>(len: usize, f: impl FnOnce(&mut [f64]) -> O) -> O {
     if len <= FEW {
         return f(&mut [0.0; FEW][..len]);

@@ -1,15 +1,15 @@
-//! Sums of runs of elements at places that an index names.
+//! Sums of runs of elements at positions given by an index.
 
 use crate::kernels::{
     float::{Float, Real},
     memory::{Pooled, zeros},
 };
 
-/// The most terms that are added one after the other in the type of the elements. More are added in f64.
+/// Maximum number of terms that are added in the type of the elements. More are added in f64.
 pub(crate) const FEW: usize = 16;
 
-/// Adds each run of `values` to the run of `sums` at its offset, which counts runs of `run` elements. Where a run gets more than
-/// [`FEW`], its sum is kept in f64 and rounded at the end.
+/// Adds each run of `values` to the run of `sums` at its offset, which counts runs of `run` elements. If a run receives
+/// more than [`FEW`], its sum is kept in f64 and rounded at the end.
 pub(crate) fn add_runs<T: Float>(sums: &mut [T::Wide], at: &[usize], run: usize, values: &[T]) {
     if run == 0 {
         return;
@@ -27,9 +27,9 @@ pub(crate) fn add_runs<T: Float>(sums: &mut [T::Wide], at: &[usize], run: usize,
     table.round_into(sums);
 }
 
-/// The sums in f64 of those runs that get many terms.
+/// Sums in f64 of the runs that receive many terms.
 struct Sums64 {
-    /// For each run the place of its sums, counted from 1; 0 of a run without. Empty where no run has any.
+    /// Position of the sums of each run, counted from 1; 0 for a run without. Empty if no run has any.
     places: Vec<usize>,
     sums: Pooled<f64>,
     run: usize,

@@ -10,30 +10,30 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// About how many multiply-adds one element costs.
+/// Approximate cost of one element, in multiply-adds.
 const WORK: usize = 16;
 
 /// A differentiable function of one slice, to one number or to a slice of the same length.
 pub(crate) trait AlongAxis: Copy + Send + Sync + 'static {
-    /// What [`backward`](AlongAxis::backward) needs of the forward pass.
+    /// Data of the forward pass that [`backward`](AlongAxis::backward) needs.
     const SAVED: Saved;
-    /// Whether a slice becomes one number.
+    /// `true` when a slice is reduced to one number.
     const REDUCES: bool;
     /// Fills `y` with f(x).
     fn value<R: Real>(self, x: &[R], y: &mut [R]);
-    /// Fills `dx` with the gradient of x, given that of y; `saved` is x or y as [`SAVED`](AlongAxis::SAVED) says.
+    /// Fills `dx` with the gradient of x, given that of y; `saved` is x or y according to [`SAVED`](AlongAxis::SAVED).
     fn backward<R: Real>(self, saved: &[R], dy: &[R], dx: &mut [R]);
 }
 
 /// An [`AlongAxis`] function as a value: one piece of code for all dtypes that are computed in `R`.
 pub(crate) trait SliceFunction<R>: Send + Sync {
-    /// See [`AlongAxis::SAVED`].
+    /// Returns [`AlongAxis::SAVED`].
     fn saved(&self) -> Saved;
-    /// See [`AlongAxis::REDUCES`].
+    /// Returns [`AlongAxis::REDUCES`].
     fn reduces(&self) -> bool;
-    /// [`AlongAxis::value`] of slices of `n`, which follow one another.
+    /// Computes [`AlongAxis::value`] for consecutive slices of `n`.
     fn values(&self, n: usize, x: &[R], y: &mut [R]);
-    /// [`AlongAxis::backward`] of slices of `n`, which follow one another.
+    /// Computes [`AlongAxis::backward`] for consecutive slices of `n`.
     fn gradients(&self, n: usize, saved: &[R], dy: &[R], dx: &mut [R]);
 }
 
@@ -53,12 +53,12 @@ impl<R: Real, A: AlongAxis> SliceFunction<R> for A {
     }
 }
 
-/// Elements that a slice of `n` becomes.
+/// Returns the length of the result for a slice of `n`.
 fn result_len<R>(f: &dyn SliceFunction<R>, n: usize) -> usize {
     if f.reduces() { 1 } else { n }
 }
 
-/// Elements saved of a slice of `n`.
+/// Returns the number of elements saved for a slice of `n`.
 fn saved_len<R>(f: &dyn SliceFunction<R>, n: usize) -> usize {
     match f.saved() {
         Saved::Nothing => 0,
@@ -67,7 +67,7 @@ fn saved_len<R>(f: &dyn SliceFunction<R>, n: usize) -> usize {
     }
 }
 
-/// f of `count` slices of `n` elements, each result rounded once.
+/// Computes f of `count` slices of `n` elements, each result rounded once.
 pub(crate) fn over_slices<T: Float>(f: &dyn SliceFunction<T::Wide>, x: &[T], count: usize, n: usize) -> Pooled<T> {
     in_groups(count, n, result_len(f, n), |slices, [wide, _, y], out| {
         let x = T::widened(&x[slices.start * n..slices.end * n], wide);
@@ -77,7 +77,8 @@ pub(crate) fn over_slices<T: Float>(f: &dyn SliceFunction<T::Wide>, x: &[T], cou
     })
 }
 
-/// The gradients of `count` slices of `n` elements, each rounded once. `saved` is x, y or empty as [`AlongAxis::SAVED`] says.
+/// Computes the gradients of `count` slices of `n` elements, each rounded once. `saved` is x, y or empty according to
+/// [`AlongAxis::SAVED`].
 pub(crate) fn over_slices_backward<T: Float>(
     f: &dyn SliceFunction<T::Wide>,
     saved: &[T],
@@ -134,8 +135,8 @@ impl<R: Real, A: AlongAxis> Body for Gradients<'_, R, A> {
     }
 }
 
-/// Computes `m` elements for each of `count` slices of `n`, several slices at a time, so that their widened copies stay in
-/// the nearest cache. `fill` gets three spaces of as many elements as these slices have.
+/// Computes `m` elements for each of `count` slices of `n`, several slices at a time, so that their widened copies stay
+/// in the nearest cache. `fill` receives three spaces with as many elements as these slices.
 fn in_groups<T: Float>(
     count: usize,
     n: usize,

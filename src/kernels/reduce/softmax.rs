@@ -10,7 +10,7 @@ use crate::kernels::{
     simd::Body,
 };
 
-/// Fills `y` with `exp(x) / sum exp(x)`, of itself where there is no `x`. `largest` is the largest element.
+/// Fills `y` with `exp(x) / sum exp(x)`, reading `y` itself if `x` is `None`. `largest` is the largest element.
 #[inline(always)]
 pub(crate) fn weights<R: Real>(x: Option<&[R]>, y: &mut [R], largest: R) {
     fill(x, y, |x| math::raised_exp(x - largest));
@@ -18,16 +18,16 @@ pub(crate) fn weights<R: Real>(x: Option<&[R]>, y: &mut [R], largest: R) {
     fill(None, y, |y| y * scale);
 }
 
-/// The two terms of `ln(sum exp(x))`: the largest x, and the rest. They are returned apart, because their sum would lose the
-/// second when the first is large.
+/// Returns the two terms of `ln(sum exp(x))`: the largest x, and the rest. They are separate because their sum would
+/// lose the second when the first is large.
 #[inline(always)]
 fn log_sum_exp<R: Real>(x: &[R]) -> (R, R) {
     let most = largest(x);
     (most, (sum_of([x], |[x]| math::raised_exp(x - most)) * R::of(math::RAISED_ONE.recip())).ln())
 }
 
-/// [`log_sum_exp`] as a body of [`vectorized`](crate::kernels::simd::vectorized). Where one x alone is infinite, the rest is its
-/// limit, 0.
+/// [`log_sum_exp`] as a body of [`vectorized`](crate::kernels::simd::vectorized). If exactly one x is infinite, the
+/// rest is its limit, 0.
 pub(crate) struct LogSumExp<'a, R>(pub &'a [R]);
 
 impl<R: Real> Body for LogSumExp<'_, R> {
@@ -41,7 +41,7 @@ impl<R: Real> Body for LogSumExp<'_, R> {
     }
 }
 
-/// `exp(x) / sum exp(x)`.
+/// The function `exp(x) / sum exp(x)`.
 #[derive(Clone, Copy)]
 pub(crate) struct Softmax;
 
@@ -52,7 +52,8 @@ impl AlongAxis for Softmax {
     fn value<R: Real>(self, x: &[R], y: &mut [R]) {
         weights(Some(x), y, largest(x));
     }
-    /// The sum of rounded probabilities is not exactly 1. Dividing by it removes that error from small differences.
+    /// Divides by the sum of the rounded probabilities, which is not exactly 1; this removes its error from small
+    /// differences.
     #[inline(always)]
     fn backward<R: Real>(self, y: &[R], dy: &[R], dx: &mut [R]) {
         let mean = sum_of([y, dy], |[y, dy]| y * dy) / sum_of([y], |[y]| y);
@@ -62,7 +63,7 @@ impl AlongAxis for Softmax {
     }
 }
 
-/// `x - ln(sum exp(x))`.
+/// The function `x - ln(sum exp(x))`.
 #[derive(Clone, Copy)]
 pub(crate) struct LogSoftmax;
 

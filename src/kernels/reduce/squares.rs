@@ -1,31 +1,31 @@
-//! Squares that leave the range of their type, although lengths and deviations made of them do not.
+//! Squares that overflow or underflow, although the lengths and deviations computed from them do not.
 //!
-//! A sum of squares is taken as it comes first. Only where it is infinite, or so small that squares lost digits, it is taken again
-//! of the numbers divided by a power of two, which changes no digit.
+//! A sum of squares is first computed directly. Only if it is infinite, or so small that squares lost digits, it is
+//! computed again from the numbers divided by a power of two, which changes no digit.
 
 use std::borrow::Cow;
 
 use super::sum::{sum, sum_of};
 use crate::kernels::{float::Real, simd::vectorized};
 
-/// Whether a sum of so many squares has all its digits: it is finite, and what squares may have lost below the least normal
-/// number does not count beside it.
+/// Returns whether a sum of `terms` squares has all its digits: it is finite, and any loss of squares below the
+/// smallest normal number is negligible relative to it.
 pub(crate) fn keeps_digits<R: Real>(sum: R, terms: usize) -> bool {
     sum.is_finite() && sum >= R::min_positive_value() * R::of(terms as f64)
 }
 
-/// The largest power of two that is not above a positive number, but 2^-1022 at least.
+/// Returns the largest power of two that does not exceed a positive number, but at least 2^-1022.
 pub(crate) fn power_below<R: Real>(x: R) -> R {
     R::of(f64::from_bits(x.as_f64().to_bits() & f64::INFINITY.to_bits()).max(f64::MIN_POSITIVE))
 }
 
-/// The power of two of the largest of these numbers; none where all are 0 or one is infinite.
+/// Returns the power of two of the largest of these numbers; `None` if all are 0 or one is infinite.
 pub(crate) fn magnitude<R: Real>(x: &[R]) -> Option<R> {
     let largest = x.iter().fold(R::zero(), |largest, x| if x.abs() > largest { x.abs() } else { largest });
     (largest > R::zero() && largest.is_finite()).then(|| power_below(largest))
 }
 
-/// The mean, also where the sum is out of range. To be called from a [`vectorized`] body.
+/// Computes the mean, even if the sum overflows. Must be called from a [`vectorized`] body.
 #[inline(always)]
 pub(crate) fn mean<R: Real>(x: &[R]) -> R {
     let mean = sum_of([x], |[x]| x) / R::of(x.len() as f64);
@@ -38,8 +38,8 @@ fn mean_in_range<R: Real>(x: &[R]) -> Option<R> {
     Some(sum(&x.iter().map(|&x| x / scale).collect::<Vec<R>>()) / R::of(x.len() as f64) * scale)
 }
 
-/// The sum of squares that `squares` takes of some numbers, or where that does not [keep its digits](keeps_digits), of these
-/// numbers divided by a power of two. Returns the numbers of which it is, the power (else 1) and the sum.
+/// Computes the sum of squares with `squares`. If it does not [keep its digits](keeps_digits), the sum is computed from
+/// the numbers divided by a power of two. Returns the numbers used, the power (else 1) and the sum.
 pub(crate) fn in_range<R: Real>(x: &[R], squares: impl Fn(&[R]) -> R) -> (Cow<'_, [R]>, R, R) {
     let sum = squares(x);
     if !keeps_digits(sum, x.len())
@@ -52,7 +52,7 @@ pub(crate) fn in_range<R: Real>(x: &[R], squares: impl Fn(&[R]) -> R) -> (Cow<'_
     (x.into(), R::one(), sum)
 }
 
-/// A sum of squares: `sum * scale²`. The scale is a power of two, and 1 where squares keep their digits.
+/// A sum of squares: `sum * scale²`. The scale is a power of two, and 1 if squares keep their digits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Squares {
     sum: f64,
@@ -60,31 +60,31 @@ pub(crate) struct Squares {
 }
 
 impl Squares {
-    /// None yet.
+    /// The empty sum.
     pub const NONE: Squares = Squares { sum: 0.0, scale: 1.0 };
 
-    /// Those of some numbers.
+    /// Computes the sum of squares of some numbers.
     pub fn of<R: Real>(x: &[R]) -> Squares {
         let (_, scale, sum) = in_range(x, |x| vectorized(|| sum_of([x], |[x]| x * x)));
         Squares { sum: sum.as_f64(), scale: scale.as_f64() }
     }
 
-    /// A sum of so many squares as it came, or those of the numbers where it does not keep its digits.
+    /// Uses a sum of `terms` squares, or recomputes it from the numbers if it does not keep its digits.
     pub fn or<R: Real>(sum: R, terms: usize, numbers: impl FnOnce() -> Vec<R>) -> Squares {
         if keeps_digits(sum, terms) { Squares { sum: sum.as_f64(), scale: 1.0 } } else { Squares::of(&numbers()) }
     }
 
-    /// The root of the sum.
+    /// Returns the root of the sum.
     pub fn root(self) -> f64 {
         self.sum.sqrt() * self.scale
     }
 
-    /// The mean of so many squares.
+    /// Returns the mean of `terms` squares.
     pub fn mean(self, terms: usize) -> f64 {
         self.sum / terms as f64 * self.scale * self.scale
     }
 
-    /// The root of the mean of so many squares.
+    /// Returns the root of the mean of `terms` squares.
     pub fn root_mean(self, terms: usize) -> f64 {
         (self.sum / terms as f64).sqrt() * self.scale
     }

@@ -10,31 +10,32 @@ use crate::{
     },
 };
 
-/// The most terms that are added in one run. Longer sums are halved, so that the error grows with the logarithm of the length
-/// (N. Higham, "The accuracy of floating point summation", 1993).
+/// Maximum number of terms that are added in one run. Longer sums are halved, so that the error grows with the
+/// logarithm of the length (N. Higham, "The accuracy of floating point summation", 1993).
 const RUN: usize = 256;
 
-/// The most rows that are added one after the other.
+/// Maximum number of rows that are added one after another.
 const ROWS: usize = 64;
 
-/// Where a sum of more than [`ROWS`] rows is halved.
+/// Returns the row at which a sum of more than [`ROWS`] rows is halved.
 fn half(n: usize) -> usize {
     (n / 2).next_multiple_of(ROWS)
 }
 
-/// Independent partial results of a fold: enough vector registers of them to hide the latency of an addition.
+/// Number of independent partial results of a fold: enough vector registers to hide the latency of an addition.
 const SIDE: usize = 64;
 
-/// Elements that are computed together at the end of a slice, so that no loop over single elements is needed.
+/// Number of elements computed together at the end of a slice, so that no loop over single elements is needed.
 const PART: usize = 16;
 
-/// The sum, in an order that depends only on the length.
+/// Computes the sum, in an order that depends only on the length.
 pub(crate) fn sum<R: Real>(x: &[R]) -> R {
     vectorized(|| sum_of([x], |[x]| x))
 }
 
-/// The sum of `f` over slices of one length. Terms are summed in runs of [`RUN`], and the sums of runs are added pairwise. The
-/// last run takes up to [`PART`] terms more, so that no run is that short. To be called from a [`vectorized`] body.
+/// Sums `f` over slices of one length. Terms are summed in runs of [`RUN`], and the sums of runs are added pairwise.
+/// The last run takes up to [`PART`] additional terms, so that no run is that short. Must be called from a
+/// [`vectorized`] body.
 #[inline(always)]
 pub(crate) fn sum_of<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -> R + Copy) -> R {
     let len = x[0].len();
@@ -65,14 +66,15 @@ fn sum_of_run<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -> R) ->
     fold(x, R::zero(), f, |a, b| a + b)
 }
 
-/// The largest element that is no NaN; minus infinity where there is none. To be called from a [`vectorized`] body.
+/// Returns the largest element that is not NaN, or minus infinity if there is none. Must be called from a
+/// [`vectorized`] body.
 #[inline(always)]
 pub(crate) fn largest<R: Real>(x: &[R]) -> R {
     fold([x], R::neg_infinity(), |[x]| x, |best, x| if x > best { x } else { best })
 }
 
-/// Folds `f` over slices of one length into [`SIDE`] partial results, and joins these by halves. The loops run over whole
-/// arrays, and the remainder has an array of its own, so that the partial results stay in vector registers.
+/// Folds `f` over slices of one length into [`SIDE`] partial results, and joins these by halves. The loops run over
+/// whole arrays, and the remainder has its own array, so that the partial results stay in vector registers.
 #[inline(always)]
 fn fold<R: Real, const N: usize>(x: [&[R]; N], start: R, f: impl Fn([R; N]) -> R, join: impl Fn(R, R) -> R) -> R {
     let len = x[0].len();
@@ -121,8 +123,8 @@ fn fold<R: Real, const N: usize>(x: [&[R]; N], start: R, f: impl Fn([R; N]) -> R
     results[0]
 }
 
-/// `f` of the elements after the last whole [`PART`]. They stand at the end of the result where the slice has a whole
-/// [`last_part`], at its beginning where not.
+/// Returns `f` of the elements after the last whole [`PART`]. They are at the end of the result if the slice has a
+/// whole [`last_part`], otherwise at its beginning.
 #[inline(always)]
 fn last_folded<R: Real, const N: usize>(
     x: [&[R]; N],
@@ -140,7 +142,7 @@ fn last_folded<R: Real, const N: usize>(
     results
 }
 
-/// Joins the second `HALF` results to the first. One loop over all halves would not be vectorised.
+/// Folds the second `HALF` results into the first. One loop over all halves would not be vectorized.
 #[inline(always)]
 fn halve<R: Real, const ALL: usize, const HALF: usize>(results: &mut [R; ALL], join: impl Fn(R, R) -> R) {
     for i in 0..HALF {
@@ -148,7 +150,7 @@ fn halve<R: Real, const ALL: usize, const HALF: usize>(results: &mut [R; ALL], j
     }
 }
 
-/// The last [`PART`] elements; where there are fewer, all of them and then zeros.
+/// Returns the last [`PART`] elements; if there are fewer, all of them followed by zeros.
 #[inline(always)]
 fn last_part<R: Real>(x: &[R]) -> [R; PART] {
     x.last_chunk().copied().unwrap_or_else(|| {
@@ -158,7 +160,7 @@ fn last_part<R: Real>(x: &[R]) -> [R; PART] {
     })
 }
 
-/// Fills `y` with `f` of `x`, or of itself where there is no `x`. To be called from a [`vectorized`] body.
+/// Fills `y` with `f` of `x`, or of `y` itself if `x` is `None`. Must be called from a [`vectorized`] body.
 #[inline(always)]
 pub(crate) fn fill<R: Real>(x: Option<&[R]>, y: &mut [R], f: impl Fn(R) -> R) {
     let (len, whole) = (y.len(), y.len() / PART * PART);
@@ -187,10 +189,10 @@ pub(crate) fn fill<R: Real>(x: Option<&[R]>, y: &mut [R], f: impl Fn(R) -> R) {
     }
 }
 
-/// Sums over the middle axis of `outer x n x inner`, not yet rounded.
+/// Sums over the middle axis of `outer x n x inner`, without rounding.
 pub(crate) fn sum_middle<T: Float>(x: &[T], outer: usize, n: usize, inner: usize) -> Pooled<T::Wide> {
     let row = if inner == 1 { n } else { inner };
-    // f32 and f64 need no space to widen to.
+    // f32 and f64 need no space for widening.
     let mut space = Pooled::uninit(if T::DTYPE == T::Wide::DTYPE { 0 } else { together(row) * row });
     let mut out = zeros(outer * inner);
     if inner == 1 && n > 0 {
@@ -208,7 +210,7 @@ pub(crate) fn sum_middle<T: Float>(x: &[T], outer: usize, n: usize, inner: usize
     out
 }
 
-/// Rows that are widened at a time.
+/// Returns the number of rows that are widened at a time.
 fn together(row: usize) -> usize {
     (BLOCK / row.max(1)).max(1)
 }
@@ -242,7 +244,8 @@ fn add_rows<T: Float>(x: &[T], n: usize, out: &mut [T::Wide], space: &mut [T::Wi
 mod tests {
     use super::*;
 
-    /// Slices of all lengths around the sizes of parts, sides and runs: whole numbers, whose sums are exact in any order.
+    /// Returns slices of all lengths around the sizes of parts, sides and runs. They hold integers, whose sums are
+    /// exact in any order.
     fn slices() -> impl Iterator<Item = Vec<f32>> {
         let lens = (0..100).chain([255, 256, 257, 271, 272, 273, 511, 512, 528, 529, 1000, 1025]);
         lens.map(|n| (0..n).map(|i| (i * 37 % 101) as f32 - 150.0).collect())

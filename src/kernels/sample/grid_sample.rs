@@ -1,18 +1,18 @@
-//! Sampling of a picture at the positions of a grid.
+//! Sampling of an image at the positions of a grid.
 
 use crate::kernels::{
     float::Real,
     memory::{Pooled, zeros},
 };
 
-/// How positions between elements, or outside of them, are read.
+/// Treatment of positions between elements or outside the image.
 #[derive(Clone, Copy)]
 pub(crate) struct Sampling {
-    /// The nearest element alone, instead of a weighted mean of the neighbours.
+    /// `true` to read only the nearest element, instead of a weighted mean of the neighbors.
     pub nearest: bool,
-    /// Positions outside are moved to the border, instead of reading 0.
+    /// `true` to move positions outside to the border, instead of reading 0.
     pub border: bool,
-    /// -1 and 1 are the centres of the outermost elements, instead of their outer edges.
+    /// `true` if -1 and 1 are the centers of the outermost elements, instead of their outer edges.
     pub align_corners: bool,
 }
 
@@ -23,11 +23,11 @@ pub(crate) struct Sizes {
     pub c: usize,
     pub from: [usize; 3],
     pub positions: usize,
-    /// Coordinates of each position, the last axis of the picture first.
+    /// Number of coordinates of each position, the last axis of the image first.
     pub axes: usize,
 }
 
-/// An element of an axis, its weight, and the derivative of the weight by the coordinate.
+/// An element of an axis, its weight, and the derivative of the weight with respect to the coordinate.
 #[derive(Clone, Copy)]
 struct Tap<R> {
     at: usize,
@@ -36,7 +36,7 @@ struct Tap<R> {
 }
 
 impl Sampling {
-    /// The elements of an axis that are read at a coordinate. From -1 to 1, it is inside the picture.
+    /// Returns the elements of an axis that are read at a coordinate. The image spans -1 to 1.
     fn taps<R: Real>(self, coordinate: R, len: usize) -> [Option<Tap<R>>; 2] {
         if coordinate.is_nan() {
             return [Some(Tap { at: 0, weight: coordinate, slope: coordinate }), None];
@@ -67,8 +67,8 @@ impl Sizes {
         self.from.iter().product()
     }
 
-    /// Calls `f` with the sample and the position, and for each element read there its offset, its weight, and the derivative of
-    /// the weight by each coordinate.
+    /// Calls `f` with the sample and the position, and for each element read there its offset, its weight, and the
+    /// derivative of the weight with respect to each coordinate.
     fn each_position<R: Real>(
         &self,
         grid: &[R],
@@ -102,7 +102,7 @@ impl Sizes {
     }
 }
 
-/// The sampled picture.
+/// Computes the sampled image.
 pub(crate) fn grid_sample<R: Real>(x: &[R], grid: &[R], sizes: &Sizes, sampling: Sampling) -> Pooled<R> {
     let (len, positions) = (sizes.picture_len(), sizes.positions);
     let mut y = zeros(sizes.n * sizes.c * positions);
@@ -116,7 +116,7 @@ pub(crate) fn grid_sample<R: Real>(x: &[R], grid: &[R], sizes: &Sizes, sampling:
     y
 }
 
-/// The gradients of the picture and of the grid, given that of the sampled picture.
+/// Computes the gradients of the image and of the grid from that of the sampled image.
 pub(crate) fn grid_sample_backward<R: Real>(
     dy: &[R],
     x: &[R],

@@ -1,4 +1,4 @@
-//! Weighted means and extremes of neighbouring elements: pools, sampling by a grid, resizing.
+//! Weighted means and extrema of adjacent elements: pooling, grid sampling, resizing.
 
 pub(crate) mod grid_sample;
 pub(crate) mod pool;

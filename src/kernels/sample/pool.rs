@@ -1,4 +1,5 @@
-//! Pools over up to three spatial axes. A pool is a list of ranges for each axis. Adaptive pools differ only in these.
+//! Pooling over up to three spatial axes. A pool is a list of ranges for each axis. Adaptive pools differ only in
+//! these.
 
 use std::ops::Range;
 
@@ -9,7 +10,7 @@ use crate::kernels::{
     simd::{Body, vectorized},
 };
 
-/// The windows along one axis: the range of elements of each, without padding, and the divisor of an average.
+/// Windows along one axis: the range of elements of each, without padding, and the divisor of an average.
 #[derive(Clone, Debug)]
 pub(crate) struct AxisWindows {
     pub input: usize,
@@ -17,7 +18,7 @@ pub(crate) struct AxisWindows {
     pub counts: Vec<usize>,
 }
 
-/// The windows of a pool. Axes that do not exist have one window over one element.
+/// Windows of a pool. Missing axes have one window over one element.
 pub(crate) type Windows = [AxisWindows; 3];
 
 fn in_volume(windows: &Windows) -> usize {
@@ -28,13 +29,13 @@ fn out_volume(windows: &Windows) -> usize {
     windows.iter().map(|axis| axis.ranges.len()).product()
 }
 
-/// The longest range of the last two axes: the strides of an index inside a window.
+/// Returns the longest range of the last two axes: the strides of an index inside a window.
 fn longest([_, h, w]: &Windows) -> (usize, usize) {
     let longest = |axis: &AxisWindows| axis.ranges.iter().map(Range::len).max().unwrap_or(1);
     (longest(h), longest(w))
 }
 
-/// How many different indices inside a window there are.
+/// Returns the number of distinct indices inside a window.
 pub(crate) fn window_volume(windows: &Windows) -> usize {
     windows.iter().map(|axis| axis.ranges.iter().map(Range::len).max().unwrap_or(1)).product()
 }
@@ -50,7 +51,8 @@ fn for_each_window([d, h, w]: &Windows, mut f: impl FnMut([&Range<usize>; 3], us
     }
 }
 
-/// Replaces `best` by `value` when that is larger or the first NaN. There is no branch, which data would make unpredictable.
+/// Replaces `best` by `value` if that is larger or the first NaN. It has no branch, which data would make
+/// unpredictable.
 #[inline(always)]
 fn take_larger<R: Real>(value: R, tap: u32, best: &mut R, index: &mut u32) {
     let larger = (value > *best) | (value.is_nan() & !best.is_nan());
@@ -58,10 +60,10 @@ fn take_larger<R: Real>(value: R, tap: u32, best: &mut R, index: &mut u32) {
     *index = if larger { tap } else { *index };
 }
 
-/// Windows of an output row that are computed together.
+/// Number of windows of an output row that are computed together.
 const SIDE: usize = 16;
 
-/// The step between windows along the last axis, where it is the same for all and all windows have one size.
+/// Returns the step between windows along the last axis, if it is uniform and all windows have one size.
 fn even_step(windows: &Windows) -> Option<usize> {
     let alike = |axis: &AxisWindows| axis.ranges.windows(2).all(|pair| pair[0].len() == pair[1].len());
     let steps = || windows[2].ranges.windows(2).map(|pair| pair[1].start - pair[0].start);
@@ -69,7 +71,7 @@ fn even_step(windows: &Windows) -> Option<usize> {
     (windows.iter().all(alike) && first > 0 && steps().all(|step| step == first)).then_some(first)
 }
 
-/// The largest element of each window, and its index inside the window; the first NaN wins over everything.
+/// Returns the largest element of each window, and its index inside the window; the first NaN takes precedence.
 pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Pooled<T>, Pooled<u32>) {
     let (len, outputs) = (in_volume(windows), out_volume(windows));
     let (mut out, mut indices) = (uninit_vec(planes * outputs), Pooled::uninit(planes * outputs));
@@ -79,7 +81,7 @@ pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Poole
     let step = even_step(windows);
     let (mut wide, mut phases) =
         (Pooled::uninit(len), Pooled::uninit(step.map_or(0, |step| step * phase_room(len, step))));
-    // The next row overwrites what is written past the end of a row.
+    // The next row overwrites elements written past the end of a row.
     let (mut best, mut index) = (Pooled::uninit(outputs + SIDE), Pooled::uninit(outputs + SIDE));
     for plane in 0..planes {
         T::widen_into(&x[plane * len..(plane + 1) * len], &mut wide);
@@ -102,12 +104,12 @@ pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Poole
     (out, indices)
 }
 
-/// Numbers of one phase of a plane, and those that a row may read past its end.
+/// Returns the number of elements of one phase of a plane, including those that a row may read past its end.
 fn phase_room(len: usize, step: usize) -> usize {
     len / step + 1 + SIDE
 }
 
-/// Splits the elements of a plane into `step` phases. Then neighbouring windows read neighbouring numbers.
+/// Splits the elements of a plane into `step` phases, so that adjacent windows read adjacent numbers.
 #[inline(always)]
 fn split_phases<R: Real>(x: &[R], step: usize, phases: &mut [R]) {
     for (phase, to) in phases.chunks_exact_mut(phase_room(x.len(), step)).enumerate() {
@@ -117,7 +119,7 @@ fn split_phases<R: Real>(x: &[R], step: usize, phases: &mut [R]) {
     }
 }
 
-/// [`split_phases`] where the step is known to the compiler.
+/// [`split_phases`] with a step known to the compiler.
 struct SplitPhases<'a, R, const STEP: usize> {
     x: &'a [R],
     phases: &'a mut [R],
@@ -135,7 +137,7 @@ impl<R: Real, const STEP: usize> Body for SplitPhases<'_, R, STEP> {
 struct MaxOfRows<'a, R> {
     windows: &'a Windows,
     step: usize,
-    /// Numbers of each phase.
+    /// Number of elements of each phase.
     room: usize,
     phases: &'a [R],
     best: &'a mut [R],
@@ -180,7 +182,7 @@ impl<R: Real> Body for MaxOfRows<'_, R> {
     }
 }
 
-/// [`max`] of one plane, window by window.
+/// Computes [`max`] of one plane, window by window.
 fn max_of_each<R: Real>(windows: &Windows, x: &[R], best: &mut [R], index: &mut [u32]) {
     let [_, h, w] = windows;
     let (long_h, long_w) = longest(windows);
@@ -199,7 +201,7 @@ fn max_of_each<R: Real>(windows: &Windows, x: &[R], best: &mut [R], index: &mut 
     });
 }
 
-/// The start of each window in a plane, and the offset of each index inside a window.
+/// Returns the start of each window in a plane, and the offset of each index inside a window.
 fn starts_and_offsets(windows: &Windows) -> (Pooled<usize>, Vec<usize>) {
     let [_, h, w] = windows;
     let (long_h, long_w) = longest(windows);
@@ -210,14 +212,14 @@ fn starts_and_offsets(windows: &Windows) -> (Pooled<usize>, Vec<usize>) {
     (starts, (0..window_volume(windows)).map(offset).collect())
 }
 
-/// Where in its plane the element is that was the largest of each window.
+/// Returns the position, in its plane, of the largest element of each window.
 pub(crate) fn max_places(windows: &Windows, indices: &[u32]) -> Vec<i64> {
     let (starts, offsets) = starts_and_offsets(windows);
     let place = |(i, &index): (usize, &u32)| (starts[i % starts.len()] + offsets[index as usize]) as i64;
     indices.iter().enumerate().map(place).collect()
 }
 
-/// Whether no element is in more than a [`FEW`] windows, whose gradients are then added up without losing digits.
+/// Returns whether no element is in more than [`FEW`] windows, whose gradients are then added without losing digits.
 fn overlap_little(windows: &Windows) -> bool {
     let most = |axis: &AxisWindows| {
         let mut counts = vec![0usize; axis.input];
@@ -227,8 +229,8 @@ fn overlap_little(windows: &Windows) -> bool {
     windows.iter().map(most).product::<usize>() <= FEW
 }
 
-/// Adds each gradient to the element that was the largest. Overlapping windows are summed in the wide dtype, many of them in f64,
-/// and rounded once.
+/// Adds each gradient to the largest element of its window. Overlapping windows are summed in the wide dtype, or in f64
+/// if they are many, and rounded once.
 pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: &[u32], grad: &[T]) -> Pooled<T> {
     let outputs = out_volume(windows);
     if outputs == 0 {
@@ -238,12 +240,12 @@ pub(crate) fn max_backward<T: Float>(windows: &Windows, planes: usize, indices: 
     spread(windows, planes, grad, MaxGradient { indices, starts: &starts, offsets: &offsets })
 }
 
-/// How the gradients of a plane are added to the sums of its elements.
+/// Way to add the gradients of a plane to the sums of its elements.
 trait Spread {
     fn add<R: Real, A: Real>(&self, plane: usize, grad: &[R], sums: &mut [A]);
 }
 
-/// The gradients of all planes, each element rounded once.
+/// Computes the gradients of all planes, each element rounded once.
 fn spread<T: Float>(windows: &Windows, planes: usize, grad: &[T], how: impl Spread) -> Pooled<T> {
     let (len, outputs) = (in_volume(windows), out_volume(windows));
     let mut out = uninit_vec(planes * len);
@@ -283,7 +285,7 @@ impl Spread for MaxGradient<'_> {
     }
 }
 
-/// The sum in f64, in eight partial sums that do not wait for each other.
+/// Computes the sum in f64, in eight independent partial sums.
 fn sum_f64<R: Real>(x: &[R]) -> f64 {
     let mut sums = [0.0; 8];
     let chunks = x.chunks_exact(sums.len());
@@ -294,7 +296,7 @@ fn sum_f64<R: Real>(x: &[R]) -> f64 {
     rest.iter().map(|x| x.as_f64()).sum::<f64>() + sums.iter().sum::<f64>()
 }
 
-/// The sum of each window divided by its count, rounded once.
+/// Computes the sum of each window divided by its count, rounded once.
 pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Pooled<T> {
     let [_, h, w] = windows;
     let (len, outputs) = (in_volume(windows), out_volume(windows));
@@ -319,7 +321,7 @@ pub(crate) fn average<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> Po
     out
 }
 
-/// Spreads each gradient evenly over its window. Overlapping windows are summed as those of [`max_backward`].
+/// Spreads each gradient evenly over its window. Overlapping windows are summed as in [`max_backward`].
 pub(crate) fn average_backward<T: Float>(windows: &Windows, planes: usize, grad: &[T]) -> Pooled<T> {
     spread(windows, planes, grad, AverageGradient(windows))
 }
@@ -348,13 +350,14 @@ impl Spread for AverageGradient<'_> {
 mod tests {
     use super::*;
 
-    /// Windows of `kernel` elements, `step` apart.
+    /// Returns windows of `kernel` elements, `step` apart.
     fn axis(input: usize, kernel: usize, step: usize) -> AxisWindows {
         let ranges: Vec<_> = (0..=(input - kernel) / step).map(|i| i * step..i * step + kernel).collect();
         AxisWindows { input, counts: vec![kernel; ranges.len()], ranges }
     }
 
-    /// Windows computed together against windows one by one, bit for bit: ties, both zeros, infinities and NaN among them.
+    /// Compares windows computed together with single windows, bit for bit, including ties, both zeros, infinities and
+    /// NaN.
     #[test]
     fn windows_together_find_what_each_finds() {
         let values = [0.0, -0.0, 1.0, 1.0, -2.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.0, -f32::NAN];

@@ -1,4 +1,4 @@
-//! Changing the length of an axis: each element of the result is a weighted sum of few elements of the axis.
+//! Resizing of an axis: each element of the result is a weighted sum of a few elements of the axis.
 
 use crate::kernels::{
     float::Real,
@@ -6,7 +6,7 @@ use crate::kernels::{
     reduce::FEW,
 };
 
-/// For each element of the result, the elements of the axis it is made of, with their weights.
+/// Source elements of the axis with their weights, for each element of the result.
 pub(crate) type Taps = Vec<Vec<(usize, f64)>>;
 
 /// An axis of length `len` between `outer` and `inner` others.
@@ -17,14 +17,15 @@ pub(crate) struct ResampledAxis {
     pub inner: usize,
 }
 
-/// The sums, in place of the axis.
+/// Computes the sums, in place of the axis.
 pub(crate) fn resample<R: Real>(x: &[R], axis: ResampledAxis, taps: &Taps) -> Pooled<R> {
     let mut out = zeros(axis.outer * taps.len() * axis.inner);
     each_row(axis, taps, |from, to, weight: R| add(&mut out[to..][..axis.inner], &x[from..][..axis.inner], weight));
     out
 }
 
-/// The gradient of `x`, given that of the sums. Where an element takes part in many of these, it is added up in f64.
+/// Computes the gradient of `x` from that of the sums. If an element takes part in many of these, it is accumulated in
+/// f64.
 pub(crate) fn resample_backward<R: Real>(dy: &[R], axis: ResampledAxis, taps: &Taps) -> Pooled<R> {
     let mut counts = vec![0; axis.len];
     taps.iter().flatten().for_each(|&(at, _)| counts[at] += 1);
@@ -34,14 +35,14 @@ pub(crate) fn resample_backward<R: Real>(dy: &[R], axis: ResampledAxis, taps: &T
     gathered::<R, f64>(dy, axis, taps).iter().map(|&dx| R::of(dx)).collect()
 }
 
-/// The gradient of `x`, added up in `A`.
+/// Computes the gradient of `x`, accumulated in `A`.
 fn gathered<R: Real, A: Real>(dy: &[R], axis: ResampledAxis, taps: &Taps) -> Pooled<A> {
     let mut dx = zeros(axis.outer * axis.len * axis.inner);
     each_row(axis, taps, |from, to, weight: R| add(&mut dx[from..][..axis.inner], &dy[to..][..axis.inner], weight));
     dx
 }
 
-/// Calls `f` with the offset of a row of x, that of the row of the result it goes into, and its weight there.
+/// Calls `f` with the offset of a row of x, that of the row of the result it contributes to, and its weight there.
 fn each_row<R: Real>(
     ResampledAxis { outer, len, inner }: ResampledAxis,
     taps: &Taps,

@@ -1,9 +1,9 @@
-//! Vector instructions: which the machine has, and how a kernel is run with them.
+//! Vector instructions: detection, and dispatch of kernels.
 //!
 //! A kernel that names its operations is written once over [`Simd`] and run by [`run`]. A plain loop is run by
-//! [`vectorized`], which lets the compiler use the wider instructions. Both give the same bits as without them.
+//! [`vectorized`], which lets the compiler use the wider instructions. Both give the same bits as scalar code.
 
-// Miri knows no assembly, which NEON's conversions are.
+// Miri supports no assembly, which NEON's conversions use.
 #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon", not(miri)))]
 mod neon;
 #[cfg(test)]
@@ -18,7 +18,7 @@ pub(crate) use vector::{
     Body, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, Width, load_first, store_first,
 };
 
-/// The widest vectors that this machine has and that the environment variable `PRECAST_VECTORS` allows. It is read once.
+/// Returns the widest vectors of this machine that the environment variable `PRECAST_VECTORS` allows. It is read once.
 pub(crate) fn widest() -> Width {
     static WIDTH: OnceLock<Width> = OnceLock::new();
     *WIDTH.get_or_init(|| {
@@ -32,7 +32,7 @@ pub(crate) fn widest() -> Width {
     })
 }
 
-/// The widths that machines of this kind may have, in order.
+/// Widths available on machines of this kind, in order.
 const WIDTHS: &[Width] = if cfg!(target_arch = "x86_64") {
     &[Width::Eight, Width::Sixteen]
 } else if HAS_NEON {
@@ -43,7 +43,7 @@ const WIDTHS: &[Width] = if cfg!(target_arch = "x86_64") {
 
 const HAS_NEON: bool = cfg!(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon", not(miri)));
 
-/// The widest vectors that this machine has, and that are no wider than is allowed.
+/// Returns the widest vectors of this machine that do not exceed `allowed`.
 fn at_most(allowed: Width) -> Width {
     let allowed = allowed.min(of_machine());
     WIDTHS.iter().copied().rfind(|&width| width <= allowed).unwrap_or(Width::One)
@@ -56,12 +56,12 @@ fn of_machine() -> Width {
     if HAS_NEON { Width::Four } else { Width::One }
 }
 
-/// Runs a kernel with the [`widest`] vectors. Returns the kernel where there are none.
+/// Runs a kernel with the [`widest`] vectors. Returns the kernel if there are none.
 pub(crate) fn run<K: Kernel>(kernel: K) -> Result<K::Output, K> {
     run_with(widest(), kernel)
 }
 
-/// As [`run`], with vectors no wider than the [`widest`].
+/// Runs a kernel as [`run`] does, with vectors no wider than the [`widest`].
 pub(crate) fn run_with<K: Kernel>(width: Width, kernel: K) -> Result<K::Output, K> {
     match width {
         #[cfg(target_arch = "x86_64")]
@@ -74,8 +74,8 @@ pub(crate) fn run_with<K: Kernel>(width: Width, kernel: K) -> Result<K::Output, 
     }
 }
 
-/// Runs a kernel that multiplies pairs of bf16. Returns the kernel where the machine has no instruction for them, or where
-/// `PRECAST_VECTORS` allows no vectors that wide.
+/// Runs a kernel that multiplies pairs of bf16. Returns the kernel if the machine has no instruction for them, or if
+/// `PRECAST_VECTORS` does not allow vectors that wide.
 pub(crate) fn run_pairs<K: PairKernel>(kernel: K) -> Result<K::Output, K> {
     #[cfg(target_arch = "x86_64")]
     if widest() == Width::Sixteen && x86::has_pairs() {
@@ -84,7 +84,7 @@ pub(crate) fn run_pairs<K: PairKernel>(kernel: K) -> Result<K::Output, K> {
     Err(kernel)
 }
 
-/// Runs plain loops compiled for the [`widest`] vectors. Those of NEON are a part of the target, so nothing is to be chosen.
+/// Runs plain loops compiled for the [`widest`] vectors. NEON is part of the target, so there is no choice.
 #[inline(always)]
 pub(crate) fn vectorized<B: Body>(body: B) -> B::Output {
     match widest() {
@@ -96,13 +96,13 @@ pub(crate) fn vectorized<B: Body>(body: B) -> B::Output {
     }
 }
 
-/// Out of line, so that all callers share one copy.
+/// Runs out of line, so that all callers share one copy.
 #[inline(never)]
 fn plain<B: Body>(body: B) -> B::Output {
     body.run()
 }
 
-/// The widths of vectors that can be run.
+/// Iterates over the available vector widths.
 #[cfg(test)]
 pub(crate) fn widths() -> impl Iterator<Item = Width> {
     WIDTHS.iter().copied().filter(|&width| width <= widest())
@@ -130,7 +130,7 @@ pub(crate) fn prefetch<T>(at: *const T) {
     let _ = at;
 }
 
-/// Bytes of the last-level cache; 32 MiB where they are not known.
+/// Returns the bytes of the last-level cache; 32 MiB if unknown.
 pub(crate) fn last_level_cache() -> usize {
     #[cfg(target_arch = "x86_64")]
     let size = x86::last_level_cache();
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// The library ignores other values, and so would the tests.
+    /// Checks the variable: the library silently ignores other values, and so would the tests.
     #[test]
     fn the_environment_says_a_width_or_nothing() {
         let said = std::env::var("PRECAST_VECTORS").ok();
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri starts no process")]
     fn vectors_are_at_most_as_wide_as_the_environment_says() {
-        // It is asked once, so each answer is that of another process, which runs this test and no other.
+        // It is read once, so each result is that of another process, which runs only this test.
         const EXPECTED: &str = "PRECAST_TEST_WIDTH";
         if let Ok(expected) = std::env::var(EXPECTED) {
             return assert_eq!(format!("{:?}", widest()), expected);

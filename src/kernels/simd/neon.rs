@@ -1,7 +1,7 @@
-//! Vectors of NEON, which are a part of the aarch64 baseline.
+//! NEON vectors, which are part of the aarch64 baseline.
 //!
-//! f16 is converted by two instructions of that baseline, in assembly: their intrinsics are newer than the oldest Rust that is
-//! promised. bf16 is rounded by integer arithmetic, as on x86-64.
+//! f16 is converted by two instructions of that baseline, in assembly: their intrinsics are newer than the minimum
+//! supported Rust version. bf16 is rounded by integer arithmetic, as on x86-64.
 
 use std::arch::{aarch64::*, asm};
 
@@ -9,17 +9,17 @@ use half::{bf16, f16};
 
 use super::vector::{Kernel, Simd};
 
-/// The instructions of [`Simd`] for NEON. See there for what a value proves.
+/// The [`Simd`] instructions of NEON; see there for what a value proves.
 #[derive(Clone, Copy)]
 pub(super) struct Neon(());
 
-/// Runs a kernel. This is the only place that makes the proof: this module is compiled for targets that have NEON.
+/// Runs a kernel. This is the only place that creates the proof: this module is compiled for targets that have NEON.
 pub(super) fn run<K: Kernel>(kernel: K) -> K::Output {
     const { assert!(cfg!(target_feature = "neon")) };
     kernel.run(Neon(()))
 }
 
-/// The functions of a vector's arithmetic, and of its memory.
+/// Defines the functions of a vector's arithmetic and of its memory.
 macro_rules! simd {
     (
         arithmetic: $(fn $name:ident($($arg:ident: $t:ty),*) -> $r:ty { $body:expr })*
@@ -41,7 +41,7 @@ macro_rules! simd {
             $(
                 #[inline(always)]
                 unsafe fn $mem(self, $($mem_arg: $mem_t),*) $(-> $mem_r)? {
-                    // SAFETY: `self` proves that the machine has the instructions; the pointers are the caller's promise.
+                    // SAFETY: `self` proves that the machine has the instructions; the caller guarantees the pointers.
                     unsafe { $mem_body }
                 }
             )*
@@ -49,7 +49,7 @@ macro_rules! simd {
     };
 }
 
-// Stores past the caches have no intrinsic. A plain store takes their place.
+// Streaming stores have no intrinsic. A plain store takes their place.
 simd! {
     arithmetic:
     fn splat(x: f32) -> float32x4_t { vdupq_n_f32(x) }
@@ -83,11 +83,12 @@ simd! {
     }
 }
 
-/// Exact; a NaN becomes quiet.
+/// Widens exactly; a NaN becomes quiet.
 #[inline(always)]
 fn f32_of_f16(narrow: uint16x4_t) -> float32x4_t {
     let wide;
-    // SAFETY: every machine that this module is compiled for has the instruction, which reads and writes these registers only.
+    // SAFETY: every machine that this module is compiled for has the instruction, which reads and writes these
+    // registers only.
     unsafe {
         asm!("fcvtl {wide:v}.4s, {narrow:v}.4h", wide = lateout(vreg) wide, narrow = in(vreg) narrow,
             options(pure, nomem, nostack, preserves_flags));
@@ -95,7 +96,7 @@ fn f32_of_f16(narrow: uint16x4_t) -> float32x4_t {
     wide
 }
 
-/// Rounded to nearest even; a NaN becomes quiet.
+/// Rounds to nearest even; a NaN becomes quiet.
 #[inline(always)]
 fn f16_of_f32(wide: float32x4_t) -> uint16x4_t {
     let narrow;
@@ -107,7 +108,8 @@ fn f16_of_f32(wide: float32x4_t) -> uint16x4_t {
     narrow
 }
 
-/// bf16 is the upper half of an f32. Half a unit in its last place is added first; a tie goes to even, and a NaN becomes quiet.
+/// Rounds to the upper half of an f32, which is bf16, by adding half a unit in its last place. A tie goes to even, and
+/// a NaN becomes quiet.
 ///
 /// # Safety
 /// The machine has NEON.
@@ -121,14 +123,14 @@ fn bf16_of_four(v: float32x4_t) -> uint16x4_t {
     vshrn_n_u32::<16>(vbslq_u32(vceqq_f32(v, v), rounded, quiet))
 }
 
-/// See [`Simd::store_transposed`].
+/// Implements [`Simd::store_transposed`].
 ///
 /// # Safety
 /// The machine has NEON. Four rows of four numbers are valid for writes at `to`.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn store_transposed_four(rows: [float32x4_t; 4], to: *mut f32, to_row: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         // Pairs of numbers of two rows, then both pairs of four rows.
         let pairs = [
@@ -146,9 +148,9 @@ unsafe fn store_transposed_four(rows: [float32x4_t; 4], to: *mut f32, to_row: us
     }
 }
 
-/// See [`prefetch`](super::prefetch).
+/// Implements [`prefetch`](super::prefetch).
 #[inline(always)]
 pub(super) fn prefetch<T>(at: *const T) {
-    // SAFETY: a prefetch reads nothing, and an address that is not valid is ignored.
+    // SAFETY: a prefetch reads nothing, and an invalid address is ignored.
     unsafe { asm!("prfm pldl1keep, [{at}]", at = in(reg) at, options(nomem, nostack, preserves_flags)) };
 }

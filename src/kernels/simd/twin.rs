@@ -1,11 +1,11 @@
-//! The scalar twin of the instruction that multiplies pairs of bf16, for machines that lack it. It takes what is subnormal as 0,
-//! as the instruction does, so that a kernel which should not have used it fails its test here as well.
+//! Scalar twin of the instruction that multiplies pairs of bf16, for machines that lack it. Like the instruction, it
+//! flushes subnormals to 0, so that a kernel that should not have used it fails its test here as well.
 
 use half::bf16;
 
 use super::{Kernel, PairKernel, Pairs, Simd, SizeRange, Sizes};
 
-/// Runs a kernel of pairs with vectors of any width.
+/// Adapter that runs a kernel of pairs with vectors of any width.
 pub(crate) struct WithTwin<K>(pub K);
 
 impl<K: PairKernel> Kernel for WithTwin<K> {
@@ -20,7 +20,7 @@ impl<K: PairKernel> Kernel for WithTwin<K> {
 struct Twin<S>(S);
 
 impl<S: Simd> Twin<S> {
-    /// The bits of the lanes; those above the vector are 0.
+    /// Returns the bits of the lanes; those above the vector are 0.
     fn lanes(self, v: S::F32s) -> [u32; 16] {
         let mut lanes = [0f32; 16];
         // SAFETY: there is room for the widest vector.
@@ -43,7 +43,7 @@ fn flushed(x: f32) -> f32 {
     if x.is_subnormal() { 0f32.copysign(x) } else { x }
 }
 
-/// The first and the second number of a pair.
+/// Returns the first and the second number of a pair.
 fn numbers(pair: u32) -> [f32; 2] {
     [pair & 0xffff_0000, pair << 16].map(|bits| flushed(f32::from_bits(bits)))
 }
@@ -60,13 +60,13 @@ impl<S: Simd> Pairs<S> for Twin<S> {
 
     unsafe fn join<const N: usize>(self, first: [*const bf16; N], second: [*const bf16; N]) -> S::F32s {
         let length = S::LANES / N;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let bits = |row: [*const bf16; N], i: usize| u32::from(unsafe { *row[i / length].add(i % length) }.to_bits());
         self.vector(std::array::from_fn(|i| if i < S::LANES { bits(first, i) << 16 | bits(second, i) } else { 0 }))
     }
 
     unsafe fn load_pairs(self, from: *const bf16, count: usize) -> S::F32s {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let row = unsafe { std::slice::from_raw_parts(from, count) };
         let bits = |i: usize| row.get(i).map_or(0, |x| u32::from(x.to_bits()));
         self.vector(std::array::from_fn(|i| bits(2 * i) << 16 | bits(2 * i + 1)))

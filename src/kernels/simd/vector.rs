@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-/// How many f32 one vector holds.
+/// Number of f32 in one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Width {
     One,
@@ -12,7 +12,7 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    /// Numbers in a vector.
+    /// Returns the number of lanes.
     pub fn lanes(self) -> usize {
         match self {
             Width::One => 1,
@@ -23,32 +23,33 @@ impl Width {
     }
 }
 
-/// One vector instruction set.
+/// A vector instruction set.
 ///
-/// A value of such a type is the proof that this machine has the instructions: only [`run_with`](super::run_with) makes one,
-/// after it has looked. So arithmetic is safe, and what remains unsafe is memory.
+/// A value of such a type proves that this machine has the instructions: only [`run_with`](super::run_with) creates
+/// one, after checking. So arithmetic is safe, and only memory access remains unsafe.
 ///
 /// # Safety of loads and stores
 ///
-/// Pointers are valid for [`LANES`](Simd::LANES) elements. They need no alignment, but for `stream_*`: that of the vector.
+/// Pointers are valid for [`LANES`](Simd::LANES) elements. They need no alignment, except that `stream_*` needs that of
+/// the vector.
 pub(crate) trait Simd: Copy {
-    /// A vector of f32.
+    /// Vector of f32.
     type F32s: Copy;
-    /// Numbers in a vector.
+    /// Number of lanes of a vector.
     const LANES: usize;
-    /// Vectors that the machine has registers for.
+    /// Number of vector registers.
     const REGISTERS: usize;
-    /// Rows of the tile of sums that the micro-kernel of a matrix product keeps in registers.
+    /// Number of rows of the tile of sums that the micro-kernel of a matrix product keeps in registers.
     const MR: usize;
-    /// Columns of that tile.
+    /// Number of columns of that tile.
     const NR: usize = 2 * Self::LANES;
 
-    /// One number in all lanes.
+    /// Returns a vector with one number in all lanes.
     fn splat(self, x: f32) -> Self::F32s;
     fn add(self, a: Self::F32s, b: Self::F32s) -> Self::F32s;
-    /// `a * b + c`, rounded once.
+    /// Computes `a * b + c`, rounded once.
     fn mul_add(self, a: Self::F32s, b: Self::F32s, c: Self::F32s) -> Self::F32s;
-    /// The sum of the lanes: the upper half is added to the lower until one is left.
+    /// Sums the lanes: the upper half is added to the lower until one is left.
     fn sum(self, v: Self::F32s) -> f32;
 
     /// # Safety
@@ -64,28 +65,28 @@ pub(crate) trait Simd: Copy {
     /// # Safety
     /// `to` is valid for writes of `LANES` elements.
     unsafe fn store_f32(self, v: Self::F32s, to: *mut f32);
-    /// Rounded to nearest even.
+    /// Stores a vector, rounded to nearest even.
     ///
     /// # Safety
     /// `to` is valid for writes of `LANES` elements.
     unsafe fn store_f16(self, v: Self::F32s, to: *mut f16);
-    /// Rounded to nearest even.
+    /// Stores a vector, rounded to nearest even.
     ///
     /// # Safety
     /// `to` is valid for writes of `LANES` elements.
     unsafe fn store_bf16(self, v: Self::F32s, to: *mut bf16);
 
-    /// A store past the caches, to be followed by [`store_fence`](super::store_fence).
+    /// Stores past the caches, to be followed by [`store_fence`](super::store_fence).
     ///
     /// # Safety
     /// `to` is valid for writes of `LANES` elements and aligned to all of them.
     unsafe fn stream_f32(self, v: Self::F32s, to: *mut f32);
-    /// As [`stream_f32`](Simd::stream_f32), rounded to nearest even.
+    /// Stores as [`stream_f32`](Simd::stream_f32) does, rounded to nearest even.
     ///
     /// # Safety
     /// As for `stream_f32`.
     unsafe fn stream_f16(self, v: Self::F32s, to: *mut f16);
-    /// As [`stream_f16`](Simd::stream_f16).
+    /// Stores as [`stream_f16`](Simd::stream_f16) does.
     ///
     /// # Safety
     /// As for `stream_f32`.
@@ -96,40 +97,40 @@ pub(crate) trait Simd: Copy {
     /// # Safety
     /// Eight rows of eight numbers are valid for reads at `from`, and for writes at `to`.
     unsafe fn transpose(self, from: *const f32, row: usize, to: *mut f32, to_row: usize);
-    /// Stores eight vectors transposed: row i gets lane i of each. The rows are `to_row` apart, and only the first `count` are
-    /// asked for.
+    /// Stores eight vectors transposed: row i receives lane i of each. The rows are `to_row` apart, and only the first
+    /// `count` are required.
     ///
     /// # Safety
-    /// `to` is valid for writes of eight numbers in each of `LANES` rows, or, where `count` is at most eight, of eight rows.
+    /// `to` is valid for writes of eight numbers in each of `LANES` rows, or of eight rows if `count` is at most eight.
     unsafe fn store_transposed(self, vectors: [Self::F32s; 8], to: *mut f32, to_row: usize, count: usize);
 }
 
 /// The instruction that multiplies pairs of bf16.
 ///
-/// The upper half of a lane holds the first term's number, the lower half the second's. As with [`Simd`], a value is the proof
-/// that the machine has the instructions.
+/// The upper half of a lane holds the first term's number, the lower half the second's. As with [`Simd`], a value
+/// proves that the machine has the instructions.
 pub(crate) trait Pairs<S: Simd>: Copy {
-    /// In each lane `c` plus the product of the first numbers, and then plus that of the second; both are rounded. What is
-    /// subnormal counts as 0, before and after.
+    /// Computes, in each lane, `c` plus the product of the first numbers, and then plus that of the second; both are
+    /// rounded. Subnormals are flushed to 0, before and after.
     fn mul_add_pairs(self, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s;
-    /// The pairs of the numbers of two rows, each of which lies in `N` pieces: 1, 2 or 4.
+    /// Joins the numbers of two rows to pairs. Each row is in `N` pieces: 1, 2 or 4.
     ///
     /// # Safety
     /// All addresses are valid for reads of `LANES / N` elements.
     unsafe fn join<const N: usize>(self, first: [*const bf16; N], second: [*const bf16; N]) -> S::F32s;
-    /// The pairs of the first `count` numbers of one row; 0 for those after them.
+    /// Loads the pairs of the first `count` numbers of one row; 0 after them.
     ///
     /// # Safety
     /// `count` is at most `2 * LANES`, and `from` is valid for reads of `count` elements.
     unsafe fn load_pairs(self, from: *const bf16, count: usize) -> S::F32s;
-    /// Notes the sizes of some pairs.
+    /// Records the sizes of some pairs.
     fn note(self, pairs: S::F32s, sizes: &mut Sizes<S>);
-    /// The sizes that were noted.
+    /// Returns the recorded sizes.
     fn noted(self, sizes: &Sizes<S>) -> SizeRange;
 }
 
-/// The smallest and the largest size of some numbers in bf16, for each half of a lane. The smallest is kept less one, so that 0
-/// wraps to the largest and is ignored.
+/// Smallest and largest magnitude of bf16 numbers, for each half of a lane. The smallest is stored minus one, so that 0
+/// wraps to the largest value and is ignored.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes<S: Simd> {
     pub least_less_one: S::F32s,
@@ -137,24 +138,24 @@ pub(crate) struct Sizes<S: Simd> {
 }
 
 impl<S: Simd> Sizes<S> {
-    /// Of no numbers.
+    /// Returns the sizes of no numbers.
     pub fn none(simd: S) -> Self {
         Sizes { least_less_one: simd.splat(f32::from_bits(u32::MAX)), most: simd.splat(0.0) }
     }
 }
 
-/// Sizes of some numbers as bits of bf16. The smallest is that of those other than 0; where there is none, it is above all.
+/// Size range of bf16 numbers, as their bits. The smallest excludes 0; if there is none, it is above all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SizeRange {
     pub least: u32,
     pub most: u32,
 }
 
-/// A storage format that vectors of f32 are loaded from and stored to.
+/// Storage format that vectors of f32 are loaded from and stored to.
 pub(crate) trait Lanes: Copy + Default {
-    /// One number, exact: the scalar twin of [`load`](Lanes::load).
+    /// Loads one number exactly: the scalar twin of [`load`](Lanes::load).
     fn load_one(self) -> f32;
-    /// One number, rounded to nearest even: the scalar twin of [`store`](Lanes::store).
+    /// Stores one number, rounded to nearest even: the scalar twin of [`store`](Lanes::store).
     fn store_one(x: f32) -> Self;
 
     /// # Safety
@@ -163,7 +164,7 @@ pub(crate) trait Lanes: Copy + Default {
     /// # Safety
     /// `to` is valid for writes of `S::LANES` elements.
     unsafe fn store<S: Simd>(simd: S, v: S::F32s, to: *mut Self);
-    /// See [`Simd::stream_f32`].
+    /// Stores as [`Simd::stream_f32`] does.
     ///
     /// # Safety
     /// `to` is valid for writes of `S::LANES` elements and aligned to all of them.
@@ -184,17 +185,17 @@ macro_rules! lanes {
             }
             #[inline(always)]
             unsafe fn load<S: Simd>(simd: S, from: *const $t) -> S::F32s {
-                // SAFETY: the caller's promise is the same.
+                // SAFETY: guaranteed by the caller.
                 unsafe { simd.$load(from) }
             }
             #[inline(always)]
             unsafe fn store<S: Simd>(simd: S, v: S::F32s, to: *mut $t) {
-                // SAFETY: the caller's promise is the same.
+                // SAFETY: guaranteed by the caller.
                 unsafe { simd.$store(v, to) }
             }
             #[inline(always)]
             unsafe fn stream<S: Simd>(simd: S, v: S::F32s, to: *mut $t) {
-                // SAFETY: the caller's promise is the same.
+                // SAFETY: guaranteed by the caller.
                 unsafe { simd.$stream(v, to) }
             }
         }
@@ -210,18 +211,18 @@ lanes! {
 /// A kernel written over vectors of any width.
 pub(crate) trait Kernel {
     type Output;
-    /// `#[inline(always)]`, so that it is compiled for the instructions of `S`.
+    /// Runs the kernel. Must be `#[inline(always)]`, so that it is compiled for the instructions of `S`.
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
 /// A kernel written over pairs of bf16.
 pub(crate) trait PairKernel {
     type Output;
-    /// `#[inline(always)]`, so that it is compiled for the instructions of `S` and `P`.
+    /// Runs the kernel. Must be `#[inline(always)]`, so that it is compiled for the instructions of `S` and `P`.
     fn run<S: Simd, P: Pairs<S>>(self, simd: S, pairs: P) -> Self::Output;
 }
 
-/// Plain loops, to be run by [`vectorized`](super::vectorized): a small closure, or a type whose `run` is
+/// Plain loops to be run by [`vectorized`](super::vectorized): a small closure, or a type whose `run` is
 /// `#[inline(always)]`. The compiler keeps a large closure out of line, where it has no vector instructions.
 pub(crate) trait Body {
     type Output;
@@ -242,7 +243,7 @@ impl<R, F: FnOnce() -> R> Body for F {
 /// `count` is at most `S::LANES`, and `from` is valid for reads of `count` elements.
 #[inline(always)]
 pub(crate) unsafe fn load_first<S: Simd, T: Lanes>(simd: S, from: *const T, count: usize) -> S::F32s {
-    // SAFETY: the caller's promise; `all` has room for any vector.
+    // SAFETY: guaranteed by the caller; `all` has room for any vector.
     unsafe {
         if count == S::LANES {
             return T::load(simd, from);
@@ -259,7 +260,7 @@ pub(crate) unsafe fn load_first<S: Simd, T: Lanes>(simd: S, from: *const T, coun
 /// `count` is at most `S::LANES`, and `to` is valid for writes of `count` elements.
 #[inline(always)]
 pub(crate) unsafe fn store_first<S: Simd, T: Lanes>(simd: S, v: S::F32s, to: *mut T, count: usize) {
-    // SAFETY: the caller's promise; `all` has room for any vector.
+    // SAFETY: guaranteed by the caller; `all` has room for any vector.
     unsafe {
         if count == S::LANES {
             return T::store(simd, v, to);
@@ -270,7 +271,8 @@ pub(crate) unsafe fn store_first<S: Simd, T: Lanes>(simd: S, v: S::F32s, to: *mu
     }
 }
 
-/// Copies fewer than 16 elements by two copies of one size that may overlap, which is cheaper than a call of `memcpy`.
+/// Copies fewer than 16 elements by two possibly overlapping copies of one size, which is cheaper than a call of
+/// `memcpy`.
 ///
 /// # Safety
 /// `from` is valid for reads and `to` for writes of `count` elements, and they do not overlap.
@@ -279,7 +281,7 @@ unsafe fn copy_few<T>(from: *const T, to: *mut T, count: usize) {
     macro_rules! sizes {
         ($($size:literal)*) => { $(
             if count >= $size {
-                // SAFETY: the caller's promise, and `count` is at least the size and less than twice that.
+                // SAFETY: guaranteed by the caller; `count` is at least the size and less than twice that.
                 unsafe {
                     std::ptr::copy_nonoverlapping(from, to, $size);
                     std::ptr::copy_nonoverlapping(from.add(count - $size), to.add(count - $size), $size);

@@ -1,4 +1,4 @@
-//! Vectors of AVX2 (with FMA and F16C) and of AVX-512.
+//! AVX2 (with FMA and F16C) and AVX-512 vectors.
 //!
 //! bf16 is rounded by integer arithmetic: AVX512-BF16's own conversion flushes subnormals to zero.
 
@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use super::vector::{Body, Kernel, PairKernel, Pairs, Simd, SizeRange, Sizes, Width};
 
-/// The widest vectors of which this machine has all instructions.
+/// Returns the widest vectors whose instructions this machine supports completely.
 pub(super) fn of_machine() -> Width {
     static WIDTH: OnceLock<Width> = OnceLock::new();
     *WIDTH.get_or_init(|| {
@@ -26,15 +26,16 @@ pub(super) fn of_machine() -> Width {
     })
 }
 
-/// The instructions of [`Simd`] for AVX2. See there for what a value proves.
+/// The [`Simd`] instructions of AVX2; see there for what a value proves.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(());
 
-/// The instructions of [`Simd`] for AVX-512.
+/// The [`Simd`] instructions of AVX-512.
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(());
 
-/// The functions that run kernels and plain loops with one instruction set. This is the only place that makes its proof.
+/// Defines the functions that run kernels and plain loops with one instruction set. This is the only place that creates
+/// its proof.
 macro_rules! entry {
     ($simd:ident, $width:ident, $run:ident, $vectorized:ident, $features:literal) => {
         pub(super) fn $run<K: Kernel>(kernel: K) -> K::Output {
@@ -69,7 +70,7 @@ entry!(Avx512, Sixteen, run_avx512, vectorized_avx512, "avx2,fma,f16c,avx512f,av
 #[derive(Clone, Copy)]
 pub(super) struct Bf16(());
 
-/// Whether this machine multiplies pairs of bf16, and has all other instructions of the widest vectors.
+/// Returns whether this machine multiplies pairs of bf16, and has all other instructions of the widest vectors.
 pub(super) fn has_pairs() -> bool {
     of_machine() == Width::Sixteen && is_x86_feature_detected!("avx512bf16")
 }
@@ -108,8 +109,8 @@ impl Pairs<Avx512> for Bf16 {
             }
             halves
         };
-        // SAFETY: `self` proves that the machine has the instructions; the pointers are the caller's promise, and the table is
-        // as long as a vector.
+        // SAFETY: `self` proves that the machine has the instructions; the caller guarantees the pointers, and the
+        // table is as long as a vector.
         unsafe {
             let first = _mm512_castsi256_si512(sixteen_halves(first));
             let second = _mm512_castsi256_si512(sixteen_halves(second));
@@ -120,8 +121,8 @@ impl Pairs<Avx512> for Bf16 {
 
     #[inline(always)]
     unsafe fn load_pairs(self, from: *const bf16, count: usize) -> __m512 {
-        // SAFETY: `self` proves that the machine has the instructions; the pointer is the caller's promise. In memory the first
-        // of two is the lower.
+        // SAFETY: `self` proves that the machine has the instructions; the caller guarantees the pointer. In memory the
+        // first of two is the lower.
         unsafe {
             let row = match count {
                 32 => _mm512_loadu_si512(from.cast()),
@@ -155,14 +156,14 @@ impl Pairs<Avx512> for Bf16 {
     }
 }
 
-/// Sixteen bf16 in `N` pieces: 1, 2 or 4.
+/// Loads sixteen bf16 in `N` pieces: 1, 2 or 4.
 ///
 /// # Safety
 /// The machine has AVX2. All addresses are valid for reads of `16 / N` elements.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn sixteen_halves<const N: usize>(from: [*const bf16; N]) -> __m256i {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match N {
             1 => _mm256_loadu_si256(from[0].cast()),
@@ -196,7 +197,7 @@ macro_rules! simd {
             $(
                 #[inline(always)]
                 unsafe fn $mem(self, $($mem_arg: $mem_t),*) $(-> $mem_r)? {
-                    // SAFETY: `self` proves that the machine has the instructions; the pointers are the caller's promise.
+                    // SAFETY: `self` proves that the machine has the instructions; the caller guarantees the pointers.
                     unsafe { $mem_body }
                 }
             )*
@@ -255,7 +256,8 @@ simd! { Avx512, __m512, 16, 32, 8,
     }
 }
 
-/// bf16 is the upper half of an f32. Half a unit in its last place is added first; a tie goes to even, and a NaN becomes quiet.
+/// Rounds to the upper half of an f32, which is bf16, by adding half a unit in its last place. A tie goes to even, and
+/// a NaN becomes quiet.
 ///
 /// # Safety
 /// The machine has AVX2.
@@ -271,7 +273,7 @@ fn bf16_of_eight(v: __m256) -> __m128i {
     _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256::<1>(upper))
 }
 
-/// As [`bf16_of_eight`].
+/// Rounds as [`bf16_of_eight`] does.
 ///
 /// # Safety
 /// The machine has AVX-512 F and BW.
@@ -291,14 +293,14 @@ fn bf16_of_sixteen(v: __m512) -> __m256i {
     let bits = _mm512_castps_si512(v);
     let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
     let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7fff));
-    // Where v is one of the two kinds of NaN, the instruction takes v made quiet (2) in the place of the sum.
+    // If v is one of the two kinds of NaN, the instruction uses v made quiet (2) instead of the sum.
     let kept = _mm512_fixupimm_ps::<0>(_mm512_castsi512_ps(rounded), v, _mm512_set1_epi32(0x22));
     // SAFETY: the table is as long as a vector.
     let upper = unsafe { _mm512_loadu_si512(UPPER.as_ptr().cast()) };
     _mm512_castsi512_si256(_mm512_permutexvar_epi16(upper, _mm512_castps_si512(kept)))
 }
 
-/// See [`Simd::sum`].
+/// Implements [`Simd::sum`].
 ///
 /// # Safety
 /// The machine has AVX2.
@@ -310,25 +312,25 @@ fn sum_of_eight(v: __m256) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
 }
 
-/// See [`Simd::transpose`].
+/// Implements [`Simd::transpose`].
 ///
 /// # Safety
 /// The machine has AVX2. Eight rows of eight numbers are valid for reads at `from`, and for writes at `to`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { store_transposed_eight(std::array::from_fn(|i| _mm256_loadu_ps(from.add(i * row))), to, to_row) };
 }
 
-/// See [`Simd::store_transposed`].
+/// Implements [`Simd::store_transposed`].
 ///
 /// # Safety
 /// The machine has AVX2. Eight rows of eight numbers are valid for writes at `to`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn store_transposed_eight(rows: [__m256; 8], to: *mut f32, to_row: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         // Pairs of rows interleaved by one, then by two, then halves exchanged.
         let by_one: [__m256; 8] = std::array::from_fn(|i| {
@@ -350,14 +352,16 @@ unsafe fn store_transposed_eight(rows: [__m256; 8], to: *mut f32, to_row: usize)
     }
 }
 
-/// See [`Simd::store_transposed`].
+/// Implements [`Simd::store_transposed`].
 ///
 /// # Safety
-/// The machine has AVX-512 F. Sixteen rows of eight numbers, or eight where `count` is no more, are valid for writes at `to`.
+/// The machine has AVX-512 F. Sixteen rows of eight numbers, or eight if `count` is no more, are valid for writes at
+/// `to`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn store_transposed_sixteen(vectors: [__m512; 8], to: *mut f32, to_row: usize, count: usize) {
-    // As for eight lanes: quarter q of `by_two[i]` is of row 4 * q + i, and has the first four vectors, or with i + 4 the others.
+    // As for eight lanes: quarter q of `by_two[i]` belongs to row 4 * q + i, and has the first four vectors, or with i
+    // + 4 the others.
     let by_one: [__m512; 8] = std::array::from_fn(|i| {
         let (a, b) = (vectors[i / 2 * 2], vectors[i / 2 * 2 + 1]);
         if i % 2 == 0 { _mm512_unpacklo_ps(a, b) } else { _mm512_unpackhi_ps(a, b) }
@@ -368,7 +372,7 @@ unsafe fn store_transposed_sixteen(vectors: [__m512; 8], to: *mut f32, to_row: u
     });
     let store_two = |a: __m512, b: __m512, quarters: __m512i, row: usize| {
         let both = _mm512_permutex2var_pd(_mm512_castps_pd(a), quarters, _mm512_castps_pd(b));
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             _mm256_storeu_pd(to.add(row * to_row).cast(), _mm512_castpd512_pd256(both));
             _mm256_storeu_pd(to.add((row + 4) * to_row).cast(), _mm512_extractf64x4_pd::<1>(both));
@@ -386,7 +390,7 @@ unsafe fn store_transposed_sixteen(vectors: [__m512; 8], to: *mut f32, to_row: u
     }
 }
 
-/// Bytes of the last-level cache, where CPUID says.
+/// Returns the bytes of the last-level cache, if reported by CPUID.
 pub(super) fn last_level_cache() -> Option<usize> {
     // Miri has no CPUID. There, the standard library detects no vector instructions.
     if cfg!(miri) {

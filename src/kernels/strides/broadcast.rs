@@ -2,9 +2,9 @@
 
 use crate::kernels::memory::{Item, Pooled, with_capacity};
 
-/// How `N` contiguous arrays are read when each is broadcast to one common shape.
+/// Traversal of `N` contiguous arrays that are broadcast to one common shape.
 ///
-/// Neighbouring axes that all arrays read alike become one axis, so arrays of one shape are a single row.
+/// Adjacent axes that all arrays traverse alike become one axis, so arrays of one shape are a single row.
 pub(crate) struct Broadcast<const N: usize> {
     len: usize,
     row: (usize, [usize; N]),
@@ -20,7 +20,7 @@ pub(crate) struct Run {
 }
 
 impl<const N: usize> Broadcast<N> {
-    /// `shapes` are known to broadcast to `to`.
+    /// Creates the traversal. `shapes` must broadcast to `to`.
     pub fn new(to: &[usize], shapes: [&[usize]; N]) -> Self {
         let mut axes: Vec<(usize, [usize; N])> = Vec::new();
         let mut sizes = [1; N];
@@ -45,7 +45,7 @@ impl<const N: usize> Broadcast<N> {
         Broadcast { len, row, outer: axes }
     }
 
-    /// Number of elements of the common shape.
+    /// Returns the number of elements of the common shape.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -83,7 +83,7 @@ impl<const N: usize> Broadcast<N> {
     }
 }
 
-/// The index of each element of an array of `shape` that is broadcast to `to`.
+/// Returns the index of each element of an array of `shape` that is broadcast to `to`.
 pub(crate) fn broadcast_indices(to: &[usize], shape: &[usize]) -> Vec<usize> {
     let walk = Broadcast::new(to, [shape]);
     let mut indices = Vec::with_capacity(walk.len());
@@ -91,7 +91,7 @@ pub(crate) fn broadcast_indices(to: &[usize], shape: &[usize]) -> Vec<usize> {
     indices
 }
 
-/// `f` of every pair of elements.
+/// Computes `f` of every pair of elements.
 pub(crate) fn zip<A: Copy, B: Copy, O: Item>(
     walk: &Broadcast<2>,
     a: &[A],
@@ -111,7 +111,7 @@ pub(crate) fn zip<A: Copy, B: Copy, O: Item>(
     out
 }
 
-/// `f` of every triple of elements.
+/// Computes `f` of every triple of elements.
 pub(crate) fn zip3<A: Copy, B: Copy, C: Copy, O: Item>(
     walk: &Broadcast<3>,
     a: &[A],
@@ -137,7 +137,7 @@ pub(crate) fn zip3<A: Copy, B: Copy, C: Copy, O: Item>(
 mod tests {
     use super::*;
 
-    /// Row-major index of `index`, with axes of length 1 broadcast, by the definition.
+    /// Returns, by definition, the row-major index of `index`, with axes of length 1 broadcast.
     fn flat(index: &[usize], shape: &[usize]) -> usize {
         let index = &index[index.len() - shape.len()..];
         index.iter().zip(shape).fold(0, |at, (&i, &len)| at * len + if len == 1 { 0 } else { i })

@@ -4,17 +4,17 @@ use ndarray::ArrayViewD;
 
 use crate::kernels::memory::{Item, Pooled, copied, uninit_vec};
 
-/// Length and distance in elements of one axis of a view.
+/// Length of one axis of a view, and its stride in elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Axis {
     len: usize,
     step: isize,
 }
 
-/// Rows and columns that are transposed together, so that both source and target stay in the nearest cache.
+/// Number of rows and columns that are transposed together, so that both source and target stay in the nearest cache.
 const TILE: usize = 16;
 
-/// The elements of a view in row-major order.
+/// Returns the elements of a view in row-major order.
 pub(crate) fn row_major<T: Item>(x: &ArrayViewD<'_, T>) -> Pooled<T> {
     if let Some(slice) = x.as_slice() {
         return copied(slice);
@@ -28,7 +28,7 @@ pub(crate) fn row_major<T: Item>(x: &ArrayViewD<'_, T>) -> Pooled<T> {
     out
 }
 
-/// The axes longer than 1. Neighbouring axes that one step walks become one.
+/// Returns the axes longer than 1. Adjacent axes with a common step are merged.
 fn merged(shape: &[usize], steps: &[isize]) -> Vec<Axis> {
     let mut axes: Vec<Axis> = Vec::new();
     for (&len, &step) in shape.iter().zip(steps).filter(|(len, _)| **len != 1) {
@@ -47,7 +47,7 @@ fn merged(shape: &[usize], steps: &[isize]) -> Vec<Axis> {
 unsafe fn copy<T: Copy>(from: *const T, axes: &[Axis], to: *mut T) {
     let place = |i: usize, axis: Axis| i as isize * axis.step;
     let inner: usize = axes.iter().skip(1).map(|axis| axis.len).product();
-    // SAFETY: the caller's promise, for each part of the axes.
+    // SAFETY: guaranteed by the caller, for each part of the axes.
     unsafe {
         match axes {
             [] => *to = *from,
@@ -70,12 +70,12 @@ unsafe fn copy<T: Copy>(from: *const T, axes: &[Axis], to: *mut T) {
     }
 }
 
-/// As [`copy`], with the elements of neighbouring indices of the first axis `apart` in `to`.
+/// Copies as [`copy`] does, with the elements of adjacent indices of the first axis `apart` in `to`.
 ///
 /// # Safety
 /// As for `copy`, with rows of `to` that are `apart`.
 unsafe fn copy_rows<T: Copy>(from: *const T, axes: &[Axis], to: *mut T, apart: usize) {
-    // SAFETY: the caller's promise, for each part of the axes.
+    // SAFETY: guaranteed by the caller, for each part of the axes.
     unsafe {
         match axes {
             [rows, columns] => tiles(from, [*rows, *columns], to, apart),
@@ -91,12 +91,12 @@ unsafe fn copy_rows<T: Copy>(from: *const T, axes: &[Axis], to: *mut T, apart: u
     }
 }
 
-/// Copies two axes, of which the first is the contiguous one in memory.
+/// Copies two axes. The first is contiguous in memory.
 ///
 /// # Safety
 /// As for [`copy`].
 unsafe fn transpose<T: Copy>(from: *const T, axes: [Axis; 2], to: *mut T) {
-    // SAFETY: the caller's promise; rows of `to` follow one another.
+    // SAFETY: guaranteed by the caller; rows of `to` are consecutive.
     unsafe { tiles(from, axes, to, axes[1].len) }
 }
 
@@ -110,7 +110,7 @@ unsafe fn tiles<T: Copy>(from: *const T, [rows, columns]: [Axis; 2], to: *mut T,
             for row in top..rows.len.min(top + TILE) {
                 for column in left..columns.len.min(left + TILE) {
                     let place = row as isize * rows.step + column as isize * columns.step;
-                    // SAFETY: the caller's promise; both indices are within the axes.
+                    // SAFETY: guaranteed by the caller; both indices are within the axes.
                     unsafe { *to.add(row * apart + column) = *from.offset(place) };
                 }
             }
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// Every order of the axes, also of slices and with inverted axes, as ndarray walks them.
+    /// Checks every order of the axes, also of slices and with inverted axes, against ndarray's traversal.
     #[test]
     fn views_are_copied_as_ndarray_walks_them() {
         let shape = [3, 1, 17, 5, 2];

@@ -1,4 +1,4 @@
-//! Walks through arrays by the strides of their axes: copies of views, and arrays that are stretched to one shape.
+//! Traversal of arrays by strides: copies of views, and arrays that are broadcast to one shape.
 
 mod broadcast;
 mod contiguous;

@@ -1,9 +1,10 @@
-//! The helper threads. A helper spins for a while after a piece of work, because within a training step the next piece follows
-//! soon, and waking a thread takes longer than many kernels. Then it sleeps.
+//! Helper threads. A helper spins for a while after a piece of work, because within a training step the next piece
+//! follows soon, and waking a thread takes longer than many kernels. Then it sleeps.
 //!
-//! There is one job at a time, in the [`Slot`]. A caller locks the slot, stores its job there, and waits until all pieces are
-//! done. A thread takes a piece by decrementing the count of pieces left, so the caller waits for that piece. A thread that
-//! finds no piece left reads nothing else of the job. So a helper that wakes late finds no piece, and nobody waits for it.
+//! There is one job at a time, in the [`Slot`]. A caller locks the slot, stores its job there, and waits until all
+//! pieces are done. A thread takes a piece by decrementing the count of pieces left, so the caller waits for that
+//! piece. A thread that finds no piece left reads nothing else of the job. So a helper that wakes late finds no piece,
+//! and the caller does not wait for it.
 
 use std::{
     any::Any,
@@ -18,35 +19,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a helper spins before it sleeps. The kernels of a step mostly follow within 100 microseconds. With this time, a
-/// step of the networks in the benches wakes a helper about once in ten milliseconds.
+/// Time that a helper spins before it sleeps. The kernels of a step mostly follow within 100 microseconds. With this
+/// time, a step of the networks in the benches wakes a helper about once in ten milliseconds.
 const AWAKE: Duration = Duration::from_millis(1);
 
-/// Spins, some tens of microseconds, before a waiting thread yields its core at every spin. Others may need the core, above all
-/// the thread that is waited for.
+/// Number of spins, some tens of microseconds, before a waiting thread yields its core at every spin. Others may need
+/// the core, in particular the thread being waited for.
 const SPINS: u32 = 2000;
 
-/// What is called with the number of each piece. It is a pointer and not a reference, because the caller may drop its target
-/// once the last piece is done, while the function that got the pointer is still returning.
+/// Function called with the number of each piece. It is a pointer rather than a reference, because the caller may drop
+/// its target once the last piece is done, while the function that received the pointer is still returning.
 type Work<'a> = *const (dyn Fn(usize) + Sync + 'a);
 
-/// Helper threads, until dropped.
+/// Helper threads, which run until this is dropped.
 pub(super) struct Helpers {
     slot: Arc<Slot>,
     threads: Vec<Thread>,
 }
 
-/// The place of one job, which callers and helpers share.
+/// Place of one job, shared by callers and helpers.
 struct Slot {
-    /// Held by the caller of the job.
+    /// Lock held by the caller of the job.
     lock: Mutex<()>,
     job: AtomicPtr<Work<'static>>,
-    /// Pieces that no thread has taken.
+    /// Number of pieces not yet taken by a thread.
     left: AtomicUsize,
-    /// Pieces that are not done, taken or not.
+    /// Number of unfinished pieces, taken or not.
     unfinished: AtomicUsize,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// Which helpers sleep, or are about to.
+    /// Helpers that sleep, or are about to.
     asleep: Box<[AtomicBool]>,
     shutdown: AtomicBool,
 }
@@ -80,9 +81,9 @@ impl Helpers {
         self.threads.len()
     }
 
-    /// Calls `work` with each number below `pieces`, which is at least 1. The calling thread takes pieces until none is left.
-    /// Where the helpers work for another caller, or for an outer call of this thread, it does all of them. A panic in a
-    /// piece is raised again when all pieces are done.
+    /// Calls `work` with each number below `pieces`, which is at least 1. The calling thread takes pieces until none is
+    /// left. If the helpers work for another caller, or for an outer call of this thread, it does all of them. A panic
+    /// in a piece is resumed when all pieces are done.
     pub fn share(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
         let slot = &*self.slot;
         let Ok(lock) = slot.lock.try_lock() else {
@@ -92,8 +93,8 @@ impl Helpers {
         let work: Work = work;
         slot.job.store(ptr::from_ref(&work).cast_mut().cast(), Ordering::Relaxed);
         slot.unfinished.store(pieces, Ordering::Relaxed);
-        // Release, for the stores above and the caller's earlier writes. Sequentially consistent with `asleep`: a helper either
-        // sees these pieces before it sleeps, or is seen asleep here.
+        // Release, for the stores above and the caller's earlier writes. Sequentially consistent with `asleep`: a
+        // helper either sees these pieces before it sleeps, or is seen asleep here.
         slot.left.store(others, Ordering::SeqCst);
         for (thread, asleep) in self.threads.iter().zip(&slot.asleep).take(others) {
             if asleep.load(Ordering::SeqCst) && asleep.swap(false, Ordering::SeqCst) {
@@ -103,7 +104,7 @@ impl Helpers {
         // SAFETY: `work` was a reference that outlives this call.
         unsafe { slot.run_piece(work, 0) };
         while slot.take_piece() {}
-        // Acquire, for what the helpers wrote.
+        // Acquire, for the writes of the helpers.
         wait(|| slot.unfinished.load(Ordering::Acquire) == 0, || false);
         let panic = slot.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(lock);
@@ -121,7 +122,7 @@ impl Drop for Helpers {
 }
 
 impl Slot {
-    /// The loop of a helper, until shutdown.
+    /// Runs the loop of a helper, until shutdown.
     fn help(&self, number: usize, awake: Duration) {
         let asleep = &self.asleep[number];
         while !self.shutdown.load(Ordering::SeqCst) {
@@ -139,18 +140,18 @@ impl Slot {
         }
     }
 
-    /// Whether there is a piece to take, or a shutdown.
+    /// Returns whether there is a piece to take, or a shutdown.
     fn is_signalled(&self) -> bool {
         self.left.load(Ordering::SeqCst) > 0 || self.shutdown.load(Ordering::SeqCst)
     }
 
-    /// Takes a piece and runs it; `false` where none is left.
+    /// Takes a piece and runs it; returns `false` if none is left.
     fn take_piece(&self) -> bool {
         let taken = self.left.fetch_update(Ordering::Acquire, Ordering::Relaxed, |left| left.checked_sub(1));
         let Ok(piece) = taken else { return false };
-        // SAFETY: the caller of the job stored `job` before it made `left` positive, with release. Only threads that took
-        // pieces have changed `left` since. So `job` is that caller's pointer to a local variable of its `share`. It stays
-        // valid, and no other job replaces it, until `unfinished` is zero, which this piece prevents.
+        // SAFETY: the caller of the job stored `job` before it made `left` positive, with release. Only threads that
+        // took pieces have changed `left` since. So `job` is that caller's pointer to a local variable of its `share`.
+        // It stays valid, and no other job replaces it, until `unfinished` is zero, which this piece prevents.
         unsafe { self.run_piece(*self.job.load(Ordering::Relaxed), piece) };
         true
     }
@@ -160,11 +161,11 @@ impl Slot {
     /// # Safety
     /// `work` is valid until the piece is done.
     unsafe fn run_piece(&self, work: Work, piece: usize) {
-        // SAFETY: the caller's promise; the piece is not done before this returns.
+        // SAFETY: guaranteed by the caller; the piece is not done before this returns.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| unsafe { (*work)(piece) })) {
             *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
         }
-        // Release, for the writes of the piece. From here on, the caller may have returned, and `work` may be dangling.
+        // Release, for the writes of the piece. After this, the caller may have returned, and `work` may be dangling.
         self.unfinished.fetch_sub(1, Ordering::Release);
     }
 }
@@ -189,12 +190,13 @@ mod tests {
 
     use super::*;
 
-    /// Miri checks each access, and takes a thousand times as long.
+    /// Returns a reduced count under Miri, which checks each access and takes a thousand times as long.
     const fn times(count: usize) -> usize {
         if cfg!(miri) { count.div_ceil(50) } else { count }
     }
 
-    /// Calls `share` with several numbers of pieces. Each piece is done once, and the caller sees its work.
+    /// Calls `share` with several numbers of pieces. Checks that each piece is done once, and that the caller sees its
+    /// work.
     fn share_often(helpers: &Helpers, times: usize, before: impl Fn(usize)) {
         for time in 0..times {
             before(time);

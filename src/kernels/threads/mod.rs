@@ -17,15 +17,15 @@ use std::{
 
 use helpers::Helpers;
 
-/// Work of fewer multiply-adds is not split. At this size, 2 to 6 microseconds, two threads take about 0.7 of the time of one;
-/// at a quarter of it they take as long as one. To wake a helper takes some 9 microseconds, but a helper sleeps only after it has
-/// spun for a while.
+/// Number of multiply-adds below which work is not split. At this size, 2 to 6 microseconds, two threads take about 0.7
+/// of the time of one; at a quarter of it they take as long as one. Waking a helper takes some 9 microseconds, but a
+/// helper sleeps only after spinning for a while.
 pub(crate) const SMALL: usize = 1 << 18;
 
-/// The most threads.
+/// Maximum number of threads.
 const MOST: usize = 256;
 
-/// How many threads work, and the helpers among them.
+/// Number of working threads, and the helpers among them.
 #[derive(Clone)]
 struct Team {
     threads: usize,
@@ -48,20 +48,20 @@ pub(crate) fn alone<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// How often work was shared among threads, for the test that no bit depends on their number.
+/// Number of times work was split among threads, for the test that no bit depends on their number.
 pub(crate) static SHARED: AtomicUsize = AtomicUsize::new(0);
 
 static TEAM: RwLock<Option<Team>> = RwLock::new(None);
 
-/// Sets how many threads the kernels use from now on, the calling one included; 0 means one for each core, and
-/// more than 256 are as 256.
+/// Sets the number of threads used by the kernels, including the calling one. 0 means one per core, and more than 256
+/// count as 256.
 ///
-/// Without a call it is what the environment variable `PRECAST_THREADS` says, or one for each core where that is unset or
-/// no number. Results do not depend on it: the same seed gives the same bits with any number of threads.
+/// Default: the environment variable `PRECAST_THREADS`, or one per core if that is unset or not a number. Results do
+/// not depend on it: the same seed gives the same bits with any number of threads.
 ///
-/// On machines of different vectors the last bits of some sums may differ. `PRECAST_VECTORS`, which is 1, 4, 8 or 16, allows
-/// kernels at most so many f32 in a vector (1: none but the compiler's, and those of `matrixmultiply`); unset or anything
-/// else, they use the widest there are. It is read once.
+/// On machines with different vectors, the last bits of some sums may differ. `PRECAST_VECTORS`, which is 1, 4, 8 or
+/// 16, limits the number of f32 in a vector of the kernels (1: no vectors except those of the compiler and of
+/// `matrixmultiply`). If unset or anything else, the widest available vectors are used. It is read once.
 ///
 /// ```
 /// precast::set_threads(1);
@@ -73,7 +73,7 @@ pub fn set_threads(count: usize) {
 impl Team {
     fn of(count: usize) -> Team {
         let threads = if count == 0 { available_parallelism().map_or(1, usize::from) } else { count }.min(MOST);
-        // Where no thread can be started, the calling one works alone.
+        // If no thread can be started, the calling one works alone.
         match Helpers::new(threads - 1) {
             helpers if helpers.count() > 0 => Team { threads: 1 + helpers.count(), helpers: Some(Arc::new(helpers)) },
             _ => Team { threads: 1, helpers: None },
@@ -103,15 +103,15 @@ impl Team {
     }
 }
 
-/// How many threads the kernels use.
+/// Returns the number of threads used by the kernels.
 pub(crate) fn count() -> usize {
     Team::get().threads
 }
 
 // The functions below call `f` through a pointer, so that they are compiled once.
 
-/// Calls `f` with parts of `0..len` that begin at multiples of `unit`, on several threads when `work` multiply-adds are worth
-/// it.
+/// Calls `f` with parts of `0..len` that begin at multiples of `unit`, on several threads if `work` multiply-adds are
+/// worth it.
 pub(crate) fn split(len: usize, unit: usize, work: usize, f: impl Fn(Range<usize>) + Sync) {
     split_by(len, unit, work, &f);
 }
@@ -124,13 +124,13 @@ fn split_by(len: usize, unit: usize, work: usize, f: &(dyn Fn(Range<usize>) + Sy
         };
     }
     let team = Team::get();
-    // On a machine of many cores, each thread still gets work that is worth it.
+    // On a machine with many cores, each thread still gets a worthwhile amount of work.
     let parts = team.threads.min(units).min(work / (SMALL / 2));
     let start = |part: usize| (units * part / parts * unit).min(len);
     team.share(parts, &|part| f(start(part)..start(part + 1)));
 }
 
-/// Calls `f` with each chunk of `out` and its number, on several threads when `work` is worth it.
+/// Calls `f` with each chunk of `out` and its number, on several threads if `work` is worth it.
 pub(crate) fn chunks<T: Send>(out: &mut [T], size: usize, work: usize, f: impl Fn(usize, &mut [T]) + Sync) {
     let (len, out) = (out.len(), Shared::new(out));
     let chunk: &(dyn Fn(usize) + Sync) = &|i| {
@@ -142,14 +142,15 @@ pub(crate) fn chunks<T: Send>(out: &mut [T], size: usize, work: usize, f: impl F
     if work < SMALL { (0..pieces).for_each(chunk) } else { Team::get().share(pieces, chunk) }
 }
 
-/// Calls `f` with a range and that part of each of several slices of one length, on several threads when `work` is worth it.
+/// Calls `f` with a range and that part of each of several slices of one length, on several threads if `work` is worth
+/// it.
 pub(crate) fn together<T: Send, U: Send>(
     first: &mut [T],
     others: &mut [&mut [U]],
     work: usize,
     f: impl Fn(Range<usize>, &mut [T], &mut [&mut [U]]) + Sync,
 ) {
-    /// The least elements of a part, so that no two threads write to one cache line.
+    /// Least number of elements of a part, so that no two threads write to one cache line.
     const UNIT: usize = 1024;
     let len = first.len();
     assert!(others.iter().all(|other| other.len() == len), "slices of one length");
@@ -167,15 +168,16 @@ pub(crate) fn together<T: Send, U: Send>(
     });
 }
 
-/// Elements of a part of [`by_parts`].
+/// Number of elements of a part of [`by_parts`].
 pub(crate) const PART: usize = 1 << 14;
 
-/// About how many multiply-adds an element costs that is read and hardly computed with: most of it is waiting for memory.
+/// Approximate cost, in multiply-adds, of an element that is read with little computation: most of it is waiting for
+/// memory.
 pub(crate) const PASSED: usize = 8;
 
-/// Calls `f` for every part of some slices, given by their lengths, with the number of the slice and the range of the part.
-/// Returns for each part the number of the slice and the answer, in order; `start` stands there before. The parts are fixed,
-/// so that nothing made of the answers depends on the number of threads.
+/// Calls `f` for every part of some slices, given by their lengths, with the number of the slice and the range of the
+/// part. Returns the number of the slice and the result for each part, in order; results are initialized with `start`.
+/// The parts are fixed, so that nothing computed from the results depends on the number of threads.
 pub(crate) fn by_parts<R: Clone + Send>(
     lengths: &[usize],
     start: R,
@@ -216,20 +218,20 @@ impl<'a, T> Shared<'a, T> {
         Shared { start: slice.as_mut_ptr(), len: slice.len(), borrowed: PhantomData }
     }
 
-    /// The address of an element.
+    /// Returns the address of an element.
     #[inline(always)]
     pub fn at(self, index: usize) -> *mut T {
         debug_assert!(index < self.len);
         self.start.wrapping_add(index)
     }
 
-    /// Some elements as a slice.
+    /// Returns some elements as a slice.
     ///
     /// # Safety
-    /// No one else uses these elements while the slice lives.
+    /// These elements are not accessed elsewhere while the slice lives.
     pub unsafe fn part(self, start: usize, len: usize) -> &'a mut [T] {
         assert!(start <= self.len && len <= self.len - start);
-        // SAFETY: the elements are inside, as was asserted; the rest is the caller's promise.
+        // SAFETY: the elements are inside, as was asserted; the rest is guaranteed by the caller.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }
@@ -262,7 +264,7 @@ mod tests {
                     }
                 });
             }
-            // Miri is slow, above all with 255 threads.
+            // Miri is slow, especially with 255 threads.
             let counts: &[usize] = if cfg!(miri) { &[1, 2, 3] } else { &[1, 2, 3, 8, usize::MAX] };
             for count in counts.iter().cycle().take(8 * counts.len()) {
                 set_threads(*count);

@@ -1,8 +1,8 @@
-//! Running averages in 8 bits: blocks of numbers, each a code times the largest size of its block.
+//! Running averages in 8 bits: blocks of numbers, each a code times the largest magnitude of its block.
 //!
-//! The codes stand for the numbers of the dynamic map of bitsandbytes (T. Dettmers, "8-bit approximations for parallelism in
-//! deep learning", 2015; T. Dettmers et al., "8-bit optimizers via block-wise quantization", 2021): the exponents of 10 from
-//! -6 to 0, each with twice as many steps as the one below, and 0 and 1.
+//! The codes represent the numbers of the dynamic map of bitsandbytes (T. Dettmers, "8-bit approximations for
+//! parallelism in deep learning", 2015; T. Dettmers et al., "8-bit optimizers via block-wise quantization", 2021): the
+//! exponents of 10 from -6 to 0, each with twice as many steps as the one below, and 0 and 1.
 
 use std::sync::LazyLock;
 
@@ -11,50 +11,51 @@ use crate::kernels::{
     simd::{Body, vectorized},
 };
 
-/// Numbers that share their largest size.
+/// Number of elements that share their largest magnitude.
 pub(crate) const BLOCK: usize = 256;
 
-/// Codes of numbers, and the largest size of each [`BLOCK`].
+/// Codes of numbers, and the largest magnitude of each [`BLOCK`].
 pub(crate) struct Blocks<'a> {
     pub codes: &'a mut [u8],
     pub largest: &'a mut [f32],
     pub map: &'static Map,
 }
 
-/// The numbers for which codes stand, from the lowest to the highest: 0, then for each exponent e of 10 from -6 to 0 the middles
-/// of equal steps from a tenth of 10^e to 10^e, and 1. Where the map is signed, each but 0 and 1 stands there with both signs.
+/// Numbers represented by the codes, in ascending order: 0, then for each exponent e of 10 from -6 to 0 the midpoints
+/// of equal steps from a tenth of 10^e to 10^e, and 1. In a signed map, each except 0 and 1 occurs with both signs.
 pub(crate) struct Map {
     numbers: [f32; 256],
     nearest: Nearest,
 }
 
-/// What it takes to find the code of the nearest number.
+/// Parameters for finding the code of the nearest number.
 #[derive(Clone, Copy)]
 struct Nearest {
-    /// The code of 0.
+    /// Code of 0.
     zero: u8,
     decades: [Decade; 7],
-    /// What is larger is nearest to 1, and what is smaller is not.
+    /// Threshold above which numbers are nearest to 1.
     nearest_to_1: f32,
 }
 
-/// The numbers of one exponent, of which there are `steps`.
+/// The numbers of one exponent, `steps` in all.
 #[derive(Clone, Copy)]
 struct Decade {
-    /// What is larger is nearest to one of these or to a larger one: the middle between the first of these and the number below.
+    /// Threshold above which numbers are nearest to one of these or a larger one: the midpoint between the first of
+    /// these and the number below.
     above: f32,
     steps: f32,
     /// 1 / (0.9 * 10^e), which makes the steps of one decade 1 long.
     unit: f32,
 }
 
-/// The map of numbers of both signs.
+/// Returns the map of numbers of both signs.
 pub(crate) fn signed() -> &'static Map {
     static MAP: LazyLock<Map> = LazyLock::new(|| Map::new(true));
     &MAP
 }
 
-/// The map of numbers that are not negative: with a step for each sign of the other, it has twice as many steps.
+/// Returns the map of nonnegative numbers. It has twice as many steps, one for each sign of the other map.
 pub(crate) fn unsigned() -> &'static Map {
     static MAP: LazyLock<Map> = LazyLock::new(|| Map::new(false));
     &MAP
@@ -64,7 +65,7 @@ impl Map {
     fn new(signed: bool) -> Map {
         let mut all = vec![0.0, 1.0];
         for exponent in 0..7 {
-            // The middles of equal steps from 0.1 to 1.
+            // Midpoints of equal steps from 0.1 to 1.
             let steps = if signed { 1 << exponent } else { 2 << exponent };
             for step in 0..steps {
                 let middle = 0.1 + 0.9 * (f64::from(step) + 0.5) / f64::from(steps);
@@ -78,7 +79,7 @@ impl Map {
         all.sort_by(f32::total_cmp);
         let numbers: [f32; 256] = all.try_into().expect("254 steps, 0 and 1");
         let zero = numbers.iter().position(|&x| x == 0.0).expect("0 is among them");
-        // The positive numbers follow 0, those of a decade after those of the one below, which has half as many.
+        // The positive numbers follow 0, each decade after the one below, which has half as many.
         let middle_below = |code: usize| (numbers[code - 1] + numbers[code]) / 2.0;
         let decades = std::array::from_fn(|exponent| {
             let steps = if signed { 1 << exponent } else { 2 << exponent };
@@ -89,12 +90,12 @@ impl Map {
         Map { numbers, nearest: Nearest { zero: zero as u8, decades, nearest_to_1: middle_below(255) } }
     }
 
-    /// The code of 0.
+    /// Returns the code of 0.
     pub fn zero(&self) -> u8 {
         self.nearest.zero
     }
 
-    /// The numbers of codes.
+    /// Decodes codes to numbers.
     pub fn decode<R: Real>(&self, codes: &[u8], largest: &[f32], numbers: &mut [R]) {
         for ((codes, &largest), numbers) in codes.chunks(BLOCK).zip(largest).zip(numbers.chunks_mut(BLOCK)) {
             vectorized(|| {
@@ -105,7 +106,7 @@ impl Map {
         }
     }
 
-    /// The nearest codes of finite numbers.
+    /// Encodes finite numbers to the nearest codes.
     pub fn encode<R: Real>(&self, numbers: &[R], codes: &mut [u8], largest: &mut [f32]) {
         for ((numbers, largest), codes) in numbers.chunks(BLOCK).zip(largest).zip(codes.chunks_mut(BLOCK)) {
             let most = vectorized(|| numbers.iter().fold(0.0, |most, &x| f32::max(most, f32_of(x).abs())));
@@ -120,8 +121,8 @@ impl Map {
 }
 
 impl Nearest {
-    /// The code of the number that is nearest to one from -1 to 1. Where two are equally near, to a few units of rounding, it is
-    /// either. Nothing is looked up and nothing branches, so that a loop of it is computed in vectors.
+    /// Returns the code nearest to a number from -1 to 1. If two are equally near, up to a few units of rounding, it is
+    /// either. There are no lookups or branches, so that a loop over it is vectorized.
     #[inline(always)]
     fn code(&self, x: f32) -> u8 {
         let size = x.abs();
@@ -131,20 +132,20 @@ impl Nearest {
             steps = if above { decade.steps } else { steps };
             unit = if above { decade.unit } else { unit };
         }
-        // Which of the steps, and how many numbers there are from 0 to the first.
+        // Index of the step, and the count of numbers from 0 to the first.
         let step = ((size * unit - 1.0 / 9.0) * steps).floor().max(0.0).min(steps - 1.0);
         let first = steps - self.decades[0].steps + 1.0;
         let index = if steps == 0.0 { 0.0 } else { first + step };
         let zero = f32::from(self.zero);
-        // A negative number that the map does not have is nearest to 0.
+        // A negative number absent from the map is nearest to 0.
         let code = if x < 0.0 { (zero - index).max(0.0) } else { zero + index }
             + if x > self.nearest_to_1 { 1.0 } else { 0.0 };
-        // By way of a signed integer, as there are instructions for.
+        // Via a signed integer, for which there are instructions.
         code as i32 as u8
     }
 }
 
-/// The codes of one block, which is not all 0.
+/// Codes of one block, which is not all 0.
 struct Encode<'a, R> {
     nearest: Nearest,
     numbers: &'a [R],
@@ -156,7 +157,7 @@ impl<R: Real> Body for Encode<'_, R> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        // Copied, as a store of a code might change what is behind a reference.
+        // Copied, because a store of a code might change data behind a reference.
         let Encode { nearest, numbers, most, codes } = self;
         for (code, &x) in codes.iter_mut().zip(numbers) {
             *code = nearest.code(f32_of(x) / most);
@@ -174,8 +175,8 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_the_dynamic_map() {
-        // Ends and beginnings of `bitsandbytes.functional.create_dynamic_map(signed)`, computed by hand: the middles of 64
-        // steps from 0.1 to 1 are the largest, of one step from 0.1 to 1, times 10^-6, the smallest.
+        // Ends of `bitsandbytes.functional.create_dynamic_map(signed)`, computed by hand: the largest are midpoints of
+        // 64 steps from 0.1 to 1; the smallest are the midpoint of one step from 0.1 to 1, times 10^-6.
         let (with, without) = (signed(), unsigned());
         let near = |x: f32, y: f64| assert!((f64::from(x) - y).abs() <= 1e-7 * y.abs(), "{x} {y}");
         near(with.numbers[255], 1.0);
@@ -202,7 +203,7 @@ mod tests {
                 let x = if i % 2 == 0 { x } else { x * x * x * x };
                 let distance = |number: f32| (number - x).abs();
                 let least = map.numbers.iter().copied().map(distance).fold(f32::INFINITY, f32::min);
-                // Of two that are equally near, to the rounding of the arithmetic, either is right.
+                // If two are equally near, to the rounding of the arithmetic, either is correct.
                 let found = distance(map.numbers[usize::from(map.nearest.code(x))]);
                 assert!(found <= least + 4.0 * f32::EPSILON * x.abs(), "{x}: {found} {least}");
             }
@@ -218,7 +219,7 @@ mod tests {
         let mut back = vec![0f32; numbers.len()];
         signed().decode(&codes, &largest, &mut back);
         for (x, y) in numbers.iter().zip(&back) {
-            // The largest steps are 0.9 / 64 of the largest size.
+            // The largest steps are 0.9 / 64 of the largest magnitude.
             let scale = if *x < 0.0 { 1e20 } else { 255e-20 };
             assert!((x - y).abs() <= scale * 0.9 / 128.0 * 1.01, "{x} {y}");
         }

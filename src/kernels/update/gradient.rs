@@ -1,4 +1,4 @@
-//! Gradients as they lie in memory, read as they are meant.
+//! Stored gradients, widened and multiplied on reading.
 
 use super::values::{Values, kept};
 use crate::kernels::{
@@ -8,16 +8,16 @@ use crate::kernels::{
 
 /// A gradient that is widened when it is read.
 pub(crate) trait Gradient<R: Real>: Sync {
-    /// How many elements it has.
+    /// Returns the number of elements.
     fn len(&self) -> usize;
-    /// The wide elements from `start` on, as many as `space` holds, not multiplied yet. They are written to `space`, unless
-    /// they are wide in memory.
+    /// Returns the wide elements from `start`, as many as `space` holds, not multiplied yet. They are written to
+    /// `space`, unless they are wide in memory.
     fn read<'s>(&'s self, start: usize, space: &'s mut [R]) -> Multiplied<'s, R>;
-    /// All elements, wide and multiplied. They are written to `space`, unless they are so in memory.
+    /// Returns all elements, wide and multiplied. They are written to `space`, unless they have that form in memory.
     fn products<'s>(&'s self, space: &'s mut [R]) -> &'s [R];
 }
 
-/// Elements of a format, and two numbers by which each is to be multiplied; each product is rounded.
+/// Elements of a format, and two factors for each; each product is rounded.
 #[derive(Clone, Copy)]
 pub(crate) struct Multiplied<'a, G: Float> {
     pub grad: &'a [G],
@@ -49,11 +49,12 @@ impl<G: Float> Gradient<G::Wide> for Multiplied<'_, G> {
     }
 }
 
-/// The loop of a formula: `f` is given the value of an element, its gradient and its running averages, and returns the new
-/// value and averages. A value that would leave the range of its format stays; its averages do not.
+/// Runs the loop of a formula. `f` takes the value of an element, its gradient and its running averages, and returns
+/// the new value and averages. A value that would exceed the range of its format is unchanged; its averages are
+/// updated.
 ///
-/// All numbers of an element are loaded before one is stored. In memory that is not aligned to a vector, a load that follows a
-/// store to the same bytes waits for it; Adam took 1.6 times as long.
+/// All numbers of an element are loaded before one is stored. In memory that is not aligned to a vector, a load that
+/// follows a store to the same bytes waits for it; Adam took 1.6 times as long.
 #[inline(always)]
 pub(crate) fn each<R: Real, const N: usize>(
     value: &mut Values<'_, R>,
@@ -77,7 +78,7 @@ impl<R: Real, const N: usize, F: Fn(R, R, [R; N]) -> (R, [R; N])> Body for Each<
     #[inline(always)]
     fn run(self) -> u64 {
         let Each { value, beyond, grad: Multiplied { grad, factors: [first, second] }, moments, f } = self;
-        // Slices of one length, so that no index is checked in the loop.
+        // Slices of one length, so that the loop has no bounds checks.
         let len = value.len();
         let grad = &grad[..len];
         let mut moments = moments.map(|moment| &mut moment[..len]);

@@ -1,8 +1,9 @@
-//! The update of a parameter by an optimizer, in one pass over memory.
+//! Update of a parameter by an optimizer, in one pass over memory.
 //!
-//! A gradient is read once. It is widened block by block in the nearest cache. The running averages and the value are updated
-//! there, and the value is written back as it is stored. No formula stands here: an optimizer's is called through a pointer, so
-//! that what is compiled for each format knows no optimizer. The formula multiplies the gradient by its factors.
+//! A gradient is read once. It is widened block by block in the nearest cache. The running averages and the value are
+//! updated there, and the value is written back in its storage format. There are no formulas here: an optimizer's
+//! formula is called through a pointer, so that the code compiled for each format is independent of optimizers. The
+//! formula multiplies the gradient by its factors.
 
 pub(crate) mod eight_bit;
 mod gradient;

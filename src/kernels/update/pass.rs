@@ -15,14 +15,14 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// The most running averages of a parameter's shape.
+/// Maximum number of running averages in the shape of a parameter.
 pub(crate) const MOMENTS: usize = 3;
 
-/// Elements that are updated together: enough that a call costs little, and few enough that widened gradients and values stay
-/// in the nearest cache. Random bits and 8-bit averages need whole blocks of theirs.
+/// Number of elements updated together: enough that a call costs little, and few enough that widened gradients and
+/// values stay in the nearest cache. Random bits and 8-bit averages need whole blocks of their own.
 const BLOCK: usize = 4 * elementwise::BLOCK;
 
-/// About how many multiply-adds an element costs.
+/// Approximate cost of an element, in multiply-adds.
 const WORK: usize = 16;
 
 /// Running averages of a parameter, one for each of its elements.
@@ -31,28 +31,28 @@ pub(crate) enum Moment<'a, R: Real> {
     Blocks(Blocks<'a>),
 }
 
-/// What an update reads and writes.
+/// Data that an update reads and writes.
 pub(crate) struct Pass<'a, R: Real> {
     pub storage: &'a mut dyn Storage<R>,
     pub grad: &'a dyn Gradient<R>,
-    /// At most [`MOMENTS`].
+    /// Running averages, at most [`MOMENTS`].
     pub moments: Vec<Moment<'a, R>>,
-    /// Whether lost updates are counted.
+    /// `true` to count lost updates.
     pub count: bool,
 }
 
-/// The formula for some elements: where they begin, their values, gradients and running averages. Where there are fewer
-/// averages, the last slices are empty.
+/// Formula for some elements: their start, values, gradients and running averages. If there are fewer averages, the
+/// last slices are empty.
 pub(crate) type Formula<'a, R> = dyn Fn(usize, &mut Values<'_, R>, Multiplied<'_, R>, [&mut [R]; MOMENTS]) + Sync + 'a;
 
-/// All values of a parameter in the dtype of the arithmetic: in memory, or written to `space`, which needs room for them
-/// unless the storage is [wide](Storage::is_wide).
+/// Returns all values of a parameter in the dtype of the arithmetic: in memory, or written to `space`, which needs room
+/// for them unless the storage is [wide](Storage::is_wide).
 pub(crate) fn load_all<'s, R>(storage: &'s mut dyn Storage<R>, space: &'s mut [R]) -> &'s [R] {
     // SAFETY: the storage is borrowed for as long as the slice lives.
     unsafe { storage.load(0, storage.len(), space) }
 }
 
-/// A [`Moment`] of which threads take parts.
+/// A [`Moment`] split among threads.
 enum Split<'a, R> {
     Full(Shared<'a, R>),
     Blocks { codes: Shared<'a, u8>, largest: Shared<'a, f32>, map: &'static Map },
@@ -73,18 +73,18 @@ impl<'a, R: Real> Split<'a, R> {
         }
     }
 
-    /// Some numbers: in memory, or decoded to `space`.
+    /// Loads some numbers: in memory, or decoded to `space`.
     ///
     /// # Safety
-    /// No one else uses these elements while the slice lives.
+    /// These elements are not accessed elsewhere while the slice lives.
     unsafe fn load<'s>(&'s self, start: usize, len: usize, space: &'s mut [R]) -> &'s mut [R] {
         match self {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             Split::Full(all) => unsafe { all.part(start, len) },
             Split::Blocks { codes, largest, map } => {
                 let space = &mut space[..len];
                 let (first, blocks) = (start / eight_bit::BLOCK, len.div_ceil(eight_bit::BLOCK));
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 let (codes, largest) = unsafe { (codes.part(start, len), largest.part(first, blocks)) };
                 map.decode(codes, largest, space);
                 space
@@ -92,14 +92,14 @@ impl<'a, R: Real> Split<'a, R> {
         }
     }
 
-    /// Encodes what was loaded to `space` and changed there.
+    /// Encodes the numbers that were loaded to `space` and changed there.
     ///
     /// # Safety
-    /// No one else uses these elements meanwhile.
+    /// These elements are not accessed elsewhere meanwhile.
     unsafe fn store(&self, start: usize, len: usize, space: &[R]) {
         if let Split::Blocks { codes, largest, map } = self {
             let (first, blocks) = (start / eight_bit::BLOCK, len.div_ceil(eight_bit::BLOCK));
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let (codes, largest) = unsafe { (codes.part(start, len), largest.part(first, blocks)) };
             map.encode(&space[..len], codes, largest);
         }

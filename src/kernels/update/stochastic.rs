@@ -11,11 +11,11 @@ pub(crate) struct Stream {
     step: u32,
 }
 
-/// Calls of [`threefry`] for a block: each gives four numbers of 16 bits.
+/// Calls of [`threefry`] per block: each gives four 16-bit numbers.
 const CALLS: usize = BLOCK / 4;
 
 impl Stream {
-    /// Those of a seed, the name of the parameter, and the number of the update.
+    /// Creates the stream of a seed, the name of the parameter, and the number of the update.
     pub fn new(seed: u64, name: &str, step: u64) -> Self {
         // FNV-1a. Update 2^32 has the bits of the first.
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -23,9 +23,9 @@ impl Stream {
         Stream { key: [key as u32, (key >> 32) as u32], step: step as u32 }
     }
 
-    /// Rounds up to [`BLOCK`] numbers, of which the first is number `start` of the parameter, a multiple of [`BLOCK`]: to one
-    /// of the two nearest, to each with the probability of its nearness. What is in between them is added as 16 random bits
-    /// to the lower half of an f32, of which the upper half is then taken.
+    /// Rounds up to [`BLOCK`] numbers to one of the two nearest, each with a probability given by its proximity. The
+    /// first is number `start` of the parameter, a multiple of [`BLOCK`]. 16 random bits are added to the lower half of
+    /// an f32, whose upper half is the result.
     pub fn round(self, start: usize, wide: &[f32], low: &mut [bf16]) {
         debug_assert!(start.is_multiple_of(BLOCK) && wide.len() == low.len() && wide.len() <= BLOCK);
         let mut bits = [0; BLOCK];
@@ -42,7 +42,7 @@ impl Stream {
         vectorized(|| {
             for ((low, x), bits) in low.iter_mut().zip(wide).zip(&bits) {
                 let of = x.to_bits();
-                // Infinity stays: its lower half is 0. A NaN must not be carried over to a number.
+                // Infinity is preserved: its lower half is 0. A NaN must not carry over into a number.
                 let rounded = if x.is_nan() { of | 0x0040_0000 } else { of.wrapping_add(*bits) };
                 *low = bf16::from_bits((rounded >> 16) as u16);
             }
@@ -50,8 +50,8 @@ impl Stream {
     }
 }
 
-/// Threefry-2x32 with 20 rounds (J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3",
-/// 2011).
+/// Computes Threefry-2x32 with 20 rounds (J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as
+/// 1, 2, 3", 2011).
 #[inline(always)]
 fn threefry(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
     const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
@@ -72,7 +72,7 @@ fn threefry(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
 mod tests {
     use super::*;
 
-    /// Known answers of Random123, the authors' library (`kat_vectors`, threefry 2x32 20).
+    /// Checks known answers of Random123, the authors' library (`kat_vectors`, threefry 2x32 20).
     #[test]
     fn threefry_gives_the_known_answers() {
         assert_eq!(threefry([0; 2], [0; 2]), [0x6b20_0159, 0x99ba_4efe]);

@@ -1,4 +1,4 @@
-//! How the values of a parameter are stored: each kind loads wide numbers and stores what became of them.
+//! Storage formats of a parameter's values: each loads wide numbers and stores the updated ones.
 
 use half::bf16;
 
@@ -9,14 +9,14 @@ use crate::kernels::{
     threads::Shared,
 };
 
-/// What became of the elements of a parameter.
+/// Counts of the effects of an update on the elements of a parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Count {
-    /// Elements that an update would have made infinite or NaN. They keep the numbers that they had.
+    /// Elements that an update would have made infinite or NaN. They keep their numbers.
     pub infinite: u64,
-    /// Elements with an update other than 0, where that is counted.
+    /// Elements with a nonzero update, if counted.
     pub updates: u64,
-    /// Those of them of which the stored value did not change.
+    /// Those whose stored value did not change.
     pub lost: u64,
 }
 
@@ -30,33 +30,33 @@ impl Count {
     }
 }
 
-/// The values of a parameter.
+/// Values of a parameter.
 pub(crate) trait Storage<R>: Sync {
-    /// How many there are.
+    /// Returns the number of values.
     fn len(&self) -> usize;
 
-    /// The least size of a number that may become infinite when it is stored.
+    /// Returns the smallest magnitude of a number that may become infinite when stored.
     fn beyond(&self) -> R;
 
-    /// Whether [`load`](Storage::load) needs no space, because the wide numbers are in memory.
+    /// Returns whether [`load`](Storage::load) needs no space, because the wide numbers are in memory.
     fn is_wide(&self) -> bool {
         false
     }
 
-    /// The wide numbers to be updated: in memory, or written to the beginning of `space`.
+    /// Returns the wide numbers to be updated: in memory, or written to the beginning of `space`.
     ///
     /// # Safety
-    /// No one else uses these elements while the slice lives.
+    /// These elements are not accessed elsewhere while the slice lives.
     unsafe fn load<'s>(&'s self, start: usize, len: usize, space: &'s mut [R]) -> &'s mut [R];
 
-    /// Stores what was loaded and updated. Counts lost updates if asked.
+    /// Stores numbers that were loaded and updated. Counts lost updates if requested.
     ///
     /// # Safety
-    /// No one else uses these elements meanwhile.
+    /// These elements are not accessed elsewhere meanwhile.
     unsafe fn store(&self, start: usize, wide: &[R], count: bool) -> Count;
 }
 
-/// Elements to be replaced. Where somebody else holds the memory, these are `old`, and new memory is written.
+/// Elements to be replaced. If the memory is shared, these are `old`, and new memory is written.
 pub(crate) struct Place<'a, T> {
     old: Option<&'a [T]>,
     new: Shared<'a, T>,
@@ -70,30 +70,30 @@ impl<'a, T: Copy> Place<'a, T> {
     }
 
     /// # Safety
-    /// No one else writes these elements while the slice lives.
+    /// These elements are not written elsewhere while the slice lives.
     #[inline(always)]
     unsafe fn before(&self, start: usize, len: usize) -> &[T] {
         match self.old {
             Some(old) => &old[start..][..len],
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             None => unsafe { self.new.part(start, len) },
         }
     }
 
     /// # Safety
-    /// No one else uses these elements while the slice lives.
+    /// These elements are not accessed elsewhere while the slice lives.
     #[inline(always)]
     unsafe fn after(&self, start: usize, len: usize) -> &'a mut [T] {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.new.part(start, len) }
     }
 
-    /// The elements, copied to the new memory where there is any.
+    /// Returns the elements, copied to the new memory if there is any.
     ///
     /// # Safety
-    /// No one else uses these elements while the slice lives.
+    /// These elements are not accessed elsewhere while the slice lives.
     unsafe fn in_place(&self, start: usize, len: usize) -> &'a mut [T] {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let part = unsafe { self.after(start, len) };
         if let Some(old) = self.old {
             part.copy_from_slice(&old[start..][..len]);
@@ -119,7 +119,7 @@ impl<R: Real + Bounded> Storage<R> for Wide<'_, R> {
     }
 
     unsafe fn load<'s>(&'s self, start: usize, len: usize, _space: &'s mut [R]) -> &'s mut [R] {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.0.in_place(start, len) }
     }
 
@@ -128,9 +128,9 @@ impl<R: Real + Bounded> Storage<R> for Wide<'_, R> {
     }
 }
 
-/// 16-bit values, each the nearest to the f32 number behind it, its master.
+/// 16-bit values, each rounded to nearest from its f32 master.
 pub(crate) struct WithMaster<'a, T> {
-    /// It is written and not read.
+    /// Written and not read.
     pub value: Place<'a, T>,
     pub master: Place<'a, f32>,
 }
@@ -149,18 +149,18 @@ impl<T: Bounded<Wide = f32>> Storage<f32> for WithMaster<'_, T> {
     }
 
     unsafe fn load<'s>(&'s self, start: usize, len: usize, _space: &'s mut [f32]) -> &'s mut [f32] {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.master.in_place(start, len) }
     }
 
     unsafe fn store(&self, start: usize, wide: &[f32], _count: bool) -> Count {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         T::narrow_into(wide, unsafe { self.value.after(start, wide.len()) });
         Count::default()
     }
 }
 
-/// 16-bit values alone: an update is rounded to the nearest.
+/// 16-bit values alone: an update is rounded to nearest.
 pub(crate) struct Rounded<'a, T>(pub Place<'a, T>);
 
 impl<T: Bounded<Wide = f32>> Storage<f32> for Rounded<'_, T> {
@@ -174,16 +174,16 @@ impl<T: Bounded<Wide = f32>> Storage<f32> for Rounded<'_, T> {
 
     unsafe fn load<'s>(&'s self, start: usize, len: usize, space: &'s mut [f32]) -> &'s mut [f32] {
         let space = &mut space[..len];
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         T::widen_into(unsafe { self.0.before(start, len) }, space);
         space
     }
 
     unsafe fn store(&self, start: usize, wide: &[f32], count: bool) -> Count {
         let len = wide.len();
-        // The old numbers are gone when they are stored, so updates are counted first.
+        // The old numbers are overwritten by storing, so updates are counted first.
         let counted = if count {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let before = unsafe { self.0.before(start, len) };
             vectorized(CountLost {
                 wide,
@@ -193,7 +193,7 @@ impl<T: Bounded<Wide = f32>> Storage<f32> for Rounded<'_, T> {
         } else {
             Count::default()
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         T::narrow_into(wide, unsafe { self.0.after(start, len) });
         counted
     }
@@ -206,7 +206,7 @@ pub(crate) struct Stochastic<'a> {
 }
 
 impl Storage<f32> for Stochastic<'_> {
-    /// What is above the largest number may be rounded up.
+    /// Numbers above the largest one may be rounded up.
     fn beyond(&self) -> f32 {
         bf16::MAX.to_f32().next_up()
     }
@@ -217,7 +217,7 @@ impl Storage<f32> for Stochastic<'_> {
 
     unsafe fn load<'s>(&'s self, start: usize, len: usize, space: &'s mut [f32]) -> &'s mut [f32] {
         let space = &mut space[..len];
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         bf16::widen_into(unsafe { self.value.before(start, len) }, space);
         space
     }
@@ -230,7 +230,7 @@ impl Storage<f32> for Stochastic<'_> {
             let low = &mut low[..wide.len()];
             self.stream.round(start, wide, low);
             if count {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 let before = unsafe { self.value.before(start, wide.len()) };
                 let some = vectorized(CountLost {
                     wide,
@@ -239,24 +239,24 @@ impl Storage<f32> for Stochastic<'_> {
                 });
                 all = all.and(some);
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.value.after(start, wide.len()) }.copy_from_slice(low);
         }
         all
     }
 }
 
-/// bf16 values, each with a bf16 number that says what rounding left out: Kahan's compensation.
+/// bf16 values, each with a bf16 compensation for the rounding error: Kahan's compensation.
 ///
-/// The number is the sum of the two. It is updated in f32; the value is the nearest to the result, and the compensation the
-/// nearest to what is then missing.
+/// The number is the sum of the two. It is updated in f32; the value is the result rounded to nearest, and the
+/// compensation is the remainder rounded to nearest.
 pub(crate) struct Kahan<'a> {
     pub value: Place<'a, bf16>,
     pub compensation: Place<'a, bf16>,
 }
 
 impl Storage<f32> for Kahan<'_> {
-    /// Less than for a value alone, so that a compensation that is rounded up does not take the sum of both there.
+    /// Less than for a value alone, so that rounding up the compensation does not bring the sum of both there.
     fn beyond(&self) -> f32 {
         f32::from_bits(0x7f7f_7fc0)
     }
@@ -267,7 +267,7 @@ impl Storage<f32> for Kahan<'_> {
 
     unsafe fn load<'s>(&'s self, start: usize, len: usize, space: &'s mut [f32]) -> &'s mut [f32] {
         let space = &mut space[..len];
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (value, rest) = unsafe { (self.value.before(start, len), self.compensation.before(start, len)) };
         vectorized(|| {
             for ((x, v), c) in space.iter_mut().zip(value).zip(rest) {
@@ -281,9 +281,9 @@ impl Storage<f32> for Kahan<'_> {
         let len = wide.len();
         let mut counted = Count::default();
         if count {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let (value, rest) = unsafe { (self.value.before(start, len), self.compensation.before(start, len)) };
-            // A sum that stays is lost, in whichever way its two parts are cut.
+            // A sum that does not change is lost, however it is split into two parts.
             counted = vectorized(CountLost {
                 wide,
                 before: |i: usize| value[i].widen() + rest[i].widen(),
@@ -293,7 +293,7 @@ impl Storage<f32> for Kahan<'_> {
                 },
             });
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (value, rest) = unsafe { (self.value.after(start, len), self.compensation.after(start, len)) };
         vectorized(|| {
             for ((x, v), c) in wide.iter().zip(value).zip(rest) {
@@ -304,7 +304,7 @@ impl Storage<f32> for Kahan<'_> {
     }
 }
 
-/// The nearest bf16, and the nearest to what is missing; nothing is missing of what is not finite.
+/// Returns the nearest bf16, and that nearest to the remainder, which is 0 for non-finite numbers.
 #[inline(always)]
 fn in_two(x: f32) -> [bf16; 2] {
     let value = bf16::narrow(x);
@@ -312,7 +312,7 @@ fn in_two(x: f32) -> [bf16; 2] {
     [value, if missing.is_finite() { bf16::narrow(missing) } else { bf16::ZERO }]
 }
 
-/// Compares the numbers before an update, after it, and after they were stored.
+/// Comparison of the numbers before an update, after it, and after storing.
 struct CountLost<'a, B, A> {
     wide: &'a [f32],
     before: B,

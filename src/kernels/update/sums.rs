@@ -9,8 +9,8 @@ use crate::kernels::{
     threads::{self, Shared},
 };
 
-/// Calls `f` with each of the parts of `0..len` and of some slices of that length, and adds up the squares that it returns, in the
-/// order of the parts.
+/// Calls `f` with each of the parts of `0..len` and of some slices of that length, and adds up the squares that it
+/// returns, in the order of the parts.
 pub(crate) fn squares_by_parts<R: Real, const N: usize, const K: usize>(
     len: usize,
     slices: [&mut [R]; N],
@@ -30,10 +30,10 @@ pub(crate) fn squares_by_parts<R: Real, const N: usize, const K: usize>(
     total
 }
 
-/// Columns that are summed together.
+/// Number of columns that are summed together.
 const COLUMNS: usize = 256;
 
-/// For each column of a matrix, the sum of the squares of its elements, one after the other in f64.
+/// Computes, for each column of a matrix, the sum of the squares of its elements, one after another in f64.
 pub(crate) fn square_sums_of_columns<R: Real>(matrix: &[R], columns: usize) -> Vec<f64> {
     let mut sums = vec![0.0; columns];
     threads::chunks(&mut sums, COLUMNS, matrix.len() * threads::PASSED, |part, sums| {

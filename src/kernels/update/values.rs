@@ -1,4 +1,4 @@
-//! The numbers that a formula updates, in the range of the format in which they are stored.
+//! Numbers updated by a formula, bounded by the range of their storage format.
 
 use std::ops::Range;
 
@@ -9,9 +9,9 @@ use crate::kernels::{
     simd::{Body, vectorized},
 };
 
-/// A format in which numbers are stored.
+/// Storage format of numbers.
 pub(crate) trait Bounded: Float {
-    /// The least size that is rounded to infinity.
+    /// Smallest magnitude that is rounded to infinity.
     const BEYOND: Self::Wide;
 }
 
@@ -23,7 +23,7 @@ impl Bounded for f32 {
     const BEYOND: f32 = f32::INFINITY;
 }
 
-/// Of 16 bits: halfway between the largest number and the next power of 2, as the largest number is odd.
+/// For 16 bits: halfway between the largest number and the next power of 2, as the largest number is odd.
 impl Bounded for f16 {
     const BEYOND: f32 = 65520.0;
 }
@@ -32,13 +32,13 @@ impl Bounded for bf16 {
     const BEYOND: f32 = f32::from_bits(0x7f7f_8000);
 }
 
-/// Some numbers of a parameter, in the dtype of the arithmetic. One that would not be finite in the format in which it is stored
+/// Some numbers of a parameter, in the dtype of the arithmetic. A number that would not be finite in its storage format
 /// keeps its value.
 pub(crate) struct Values<'a, R> {
     numbers: &'a mut [R],
-    /// The least size that the format does not hold.
+    /// Smallest magnitude that exceeds the format.
     beyond: R,
-    /// How many numbers were finite and have kept their values.
+    /// Count of finite numbers that kept their values.
     infinite: u64,
 }
 
@@ -55,25 +55,25 @@ impl<'a, R: Real> Values<'a, R> {
         self.infinite
     }
 
-    /// Replaces each number of a range by `f` of it and of the inputs at its place.
+    /// Replaces each number of a range by `f` of it and of the inputs at its position.
     #[inline(always)]
     pub fn replace<const N: usize>(&mut self, range: Range<usize>, inputs: [&[R]; N], f: impl Fn(R, [R; N]) -> R) {
         self.count(range, |numbers, beyond| vectorized(Replace { numbers, beyond, inputs, f }));
     }
 
-    /// Runs a loop over the numbers of a range, which is given their bound and returns how many are [`kept`].
+    /// Runs a loop over the numbers of a range. It receives their bound and returns how many are [`kept`].
     #[inline(always)]
     pub(super) fn count(&mut self, range: Range<usize>, run: impl FnOnce(&mut [R], R) -> u64) {
         let numbers = &mut self.numbers[range];
         let kept = run(numbers, self.beyond);
         if kept > 0 {
-            // What was replaced is finite, so the others are those that were not before.
+            // Replaced numbers are finite, so the others are those that were non-finite before.
             self.infinite += kept - numbers.iter().filter(|x| !x.is_finite()).count() as u64;
         }
     }
 }
 
-/// The new number, or the old one where the new one is not within the bound; and 1 in that case.
+/// Returns the new number and 0, or the old one and 1 if the new one is not within the bound.
 #[inline(always)]
 pub(super) fn kept<R: Real>(old: R, new: R, beyond: R) -> (R, u32) {
     // Not `>=`: an infinity on the way to the new number may have become NaN.
@@ -94,7 +94,7 @@ impl<R: Real, const N: usize, F: Fn(R, [R; N]) -> R> Body for Replace<'_, R, N, 
     #[inline(always)]
     fn run(self) -> u64 {
         let Replace { numbers, beyond, inputs, f } = self;
-        // Slices of one length, so that no index is checked in the loop.
+        // Slices of one length, so that the loop has no bounds checks.
         let len = numbers.len();
         let inputs = inputs.map(|input| &input[..len]);
         let mut infinite = 0;
@@ -112,7 +112,7 @@ impl<R: Real, const N: usize, F: Fn(R, [R; N]) -> R> Body for Replace<'_, R, N, 
 mod tests {
     use super::*;
 
-    /// The bounds are those at which the crate `half` rounds to infinity.
+    /// Checks the bounds against those at which the crate `half` rounds to infinity.
     #[test]
     fn a_number_is_beyond_where_rounding_does_not_leave_it_finite() {
         fn check<T: Bounded<Wide = f32>>(is_finite: impl Fn(f32) -> bool) {

@@ -1,9 +1,9 @@
-//! A tensor plus a multiple of a product or of a quotient, rounded once.
+//! A tensor plus a multiple of a product or quotient, rounded once.
 
 use crate::ops::{Call, call, composed::composed, elementwise::pairwise::broadcast_shape, one_float_dtype};
 use crate::{Op, Tensor, error::Result};
 
-/// `x + value * f(a, b)`; the three shapes broadcast.
+/// Computes `x + value * f(a, b)`; the three shapes broadcast.
 fn plus(
     call: Call<'_>,
     value: f64,
@@ -17,7 +17,7 @@ fn plus(
 }
 
 impl Tensor {
-    /// `self + value * a * b`, rounded once. Shapes broadcast; floating dtypes promote.
+    /// Computes `self + value * a * b`, rounded once. Shapes broadcast; floating dtypes promote.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
@@ -26,10 +26,10 @@ impl Tensor {
         plus(call!(Op::Addcmul, &[self, a, b]; value), value, Tensor::mul)
     }
 
-    /// `self + value * a / b`, rounded once. Shapes broadcast; floating dtypes promote.
+    /// Computes `self + value * a / b`, rounded once. Shapes broadcast; floating dtypes promote.
     ///
     /// # Errors
-    /// As [`addcmul`](Tensor::addcmul).
+    /// As for [`addcmul`](Tensor::addcmul).
     pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor> {
         plus(call!(Op::Addcdiv, &[self, a, b]; value), value, Tensor::div)
     }

@@ -1,4 +1,4 @@
-//! Arithmetic of two tensors with broadcasting.
+//! Arithmetic on two tensors with broadcasting.
 
 use crate::ops::{
     Reduction, call,
@@ -10,17 +10,17 @@ use crate::{
     kernels::{elementwise::Binary, float::Real},
 };
 
-/// What the partial derivatives are.
+/// Kind of partial derivatives.
 enum Slopes {
     /// Constants: the backward pass reads no input.
     Constant,
     Varying,
-    /// Of a function that does not change with one of its numbers: [`Binary::FLAT`].
+    /// Those of a function that is constant in one of its numbers; see [`Binary::FLAT`].
     Flat,
 }
 
-/// A row is `method Op Slopes Path |a, b| value, slopes, integer`: whether the slopes are constants, how 16-bit numbers reach
-/// the function ([`Path`]), and the function of integers, if there is one.
+/// Each row is `method Op Slopes Path |a, b| value, slopes, integer`: whether the slopes are constants, how 16-bit
+/// numbers reach the function ([`Path`]), and the function of integers, if there is one.
 macro_rules! binary_ops {
     ($($(#[$doc:meta])* $method:ident $op:ident $slope:ident $path:ident
         |$a:ident, $b:ident| $value:expr, $slopes:expr, $integer:expr;)*) => {
@@ -46,7 +46,7 @@ macro_rules! binary_ops {
             ///
             /// # Errors
             /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
-            /// [`ErrorKind::DType`](crate::ErrorKind::DType) when there is no such function of the dtypes.
+            /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the function is not defined for the dtypes.
             pub fn $method(&self, other: &Tensor) -> Result<Tensor> {
                 pairwise(call!(Op::$op, &[self, other]), $op, Reduction::None)
             }
@@ -55,53 +55,54 @@ macro_rules! binary_ops {
 }
 
 binary_ops! {
-    /// `a + b`. Integers wrap.
+    /// Computes `a + b`. Integers wrap.
     add Add Constant Direct |a, b| a + b, (R::one(), R::one()), Some(i64::wrapping_add);
-    /// `a - b`. Integers wrap.
+    /// Computes `a - b`. Integers wrap.
     sub Sub Constant Direct |a, b| a - b, (R::one(), -R::one()), Some(i64::wrapping_sub);
-    /// `a * b`. Integers wrap.
+    /// Computes `a * b`. Integers wrap.
     mul Mul Varying Direct |a, b| a * b, (b, a), Some(i64::wrapping_mul);
-    /// `a / b` of floating tensors.
+    /// Computes `a / b` of floating tensors.
     div Div Varying Blocks |a, b| a / b, (b.recip(), -(a / b) / b), None;
-    /// `a` to the power `b`, of floating tensors. The gradient of `b` is 0 where `a` is 0 and `b` is not negative.
+    /// Computes `a` to the power `b`, for floating tensors. The gradient of `b` is 0 where `a` is 0 and `b` is not
+    /// negative.
     pow Pow Varying Blocks |a, b| a.powf(b), (power_slope(a, b), exponent_slope(a, b)), None;
-    /// The larger of the two, NaN if one is. The gradient of a tie is shared equally.
+    /// Returns the larger of the two, NaN if one is NaN. In a tie the gradient is split equally.
     maximum Maximum Flat Blocks |a, b| if a > b || a.is_nan() { a } else { b }, shares(a > b, a < b), Some(i64::max);
-    /// The smaller of the two, NaN if one is. The gradient of a tie is shared equally.
+    /// Returns the smaller of the two, NaN if one is NaN. In a tie the gradient is split equally.
     minimum Minimum Flat Blocks |a, b| if a < b || a.is_nan() { a } else { b }, shares(a < b, a > b), Some(i64::min);
-    /// The angle in radians, between -π and π, of the point with the ordinate `a` and the abscissa `b`. The gradient at the
-    /// origin is 0.
+    /// Computes the angle in radians, between -π and π, of the point with ordinate `a` and abscissa `b`. The gradient
+    /// at the origin is 0.
     atan2 Atan2 Varying Blocks |a, b| a.atan2(b), {
         let length = a.hypot(b);
-        // Far out it is 0, but for an overflow that is that of a quotient of infinities.
+        // Far from the origin the slope is 0, except that overflow is treated like a quotient of infinities.
         let flat = length == R::zero() || length.is_infinite() && !(a.is_nan() || b.is_nan());
         if flat { (R::zero(), R::zero()) } else { (b / length / length, -a / length / length) }
     }, None;
-    /// `sqrt(a² + b²)` without overflow between. The gradient at the origin is 0.
+    /// Computes `sqrt(a² + b²)` without intermediate overflow. The gradient at the origin is 0.
     hypot Hypot Varying Blocks |a, b| a.hypot(b), {
         let length = a.hypot(b);
         if length == R::zero() { (R::zero(), R::zero()) } else { (ratio(a, length, b), ratio(b, length, a)) }
     }, None;
-    /// The remainder of `a / b` with the sign of `a`, of floating tensors (C's `fmod`).
+    /// Computes the remainder of `a / b` with the sign of `a`, for floating tensors (C's `fmod`).
     fmod Fmod Varying Blocks |a, b| a % b, (R::one(), -(a / b).trunc()), None;
-    /// The remainder of `a / b` with the sign of `b`, of floating tensors (Python's `%`).
+    /// Computes the remainder of `a / b` with the sign of `b`, for floating tensors (Python's `%`).
     remainder Remainder Varying Blocks |a, b| {
         let rest = a % b;
         if rest != R::zero() && (rest < R::zero()) != (b < R::zero()) { rest + b } else { rest }
     }, {
-        // A quotient that vanishes is below 0 all the same where the signs differ.
+        // A quotient that underflows to 0 is still negative where the signs differ.
         let whole = (a / b).floor();
         let below = whole == R::zero() && a != R::zero() && (a < R::zero()) != (b < R::zero());
         (R::one(), if below { R::one() } else { -whole })
     }, None;
 }
 
-/// `a / length` of the sides a and b, also where a is infinite; NaN where both are.
+/// Computes `a / length` for the sides a and b, also for infinite a; NaN if both are infinite.
 fn ratio<R: Real>(a: R, length: R, b: R) -> R {
     if a.is_infinite() && b.is_finite() { a.signum() } else { a / length }
 }
 
-/// d(a^b)/da; 0 for b = 0, also where a is 0.
+/// Computes d(a^b)/da; 0 for b = 0, even where a is 0.
 pub(in crate::ops) fn power_slope<R: Real>(a: R, b: R) -> R {
     if b == R::zero() { R::zero() } else { part(a.powf(b - R::one()), b) }
 }
@@ -130,7 +131,7 @@ impl Binary for Lerp {
         if !(b - a).is_finite() {
             return part(rest, a) + part(weight, b);
         }
-        // From the nearer end, so that both ends are met exactly.
+        // Computed from the nearer end, so that both ends are exact.
         if self.weight.abs() < 0.5 { a + weight * (b - a) } else { b - (b - a) * (R::one() - weight) }
     }
     fn slopes<R: Real>(self, _a: R, _b: R) -> (R, R) {
@@ -139,17 +140,17 @@ impl Binary for Lerp {
 }
 
 impl Tensor {
-    /// The point that divides the way from this tensor to another: `self + weight * (end - self)`. Shapes broadcast; dtypes
+    /// Interpolates linearly between this tensor and another: `self + weight * (end - self)`. Shapes broadcast; dtypes
     /// promote.
     ///
     /// # Errors
-    /// As [`add`](Tensor::add); [`ErrorKind::DType`](crate::ErrorKind::DType) for integer tensors, too.
+    /// As for [`add`](Tensor::add); also [`ErrorKind::DType`](crate::ErrorKind::DType) for integer tensors.
     pub fn lerp(&self, end: &Tensor, weight: f64) -> Result<Tensor> {
         pairwise(call!(Op::Lerp, &[self, end]; weight), Lerp { weight }, Reduction::None)
     }
 }
 
-/// What stands on the right of an operator: a tensor, or a number, which takes the tensor's dtype.
+/// Right operand of an operator: a tensor, or a number, which takes the tensor's dtype.
 trait Operand {
     fn beside(&self, left: &Tensor) -> Result<Tensor>;
 }
@@ -162,7 +163,7 @@ impl Operand for Tensor {
 
 impl Operand for f64 {
     fn beside(&self, left: &Tensor) -> Result<Tensor> {
-        // f64 holds every whole number up to 2^53.
+        // f64 represents every integer up to 2^53.
         let exact = self.fract() == 0.0 && self.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64;
         match left.dtype() {
             DType::I64 if exact => Ok(Tensor::scalar(*self, DType::I64)),

@@ -1,4 +1,4 @@
-//! Comparisons, logic, and choice by a mask.
+//! Comparisons, logic, and selection by a mask.
 
 use crate::ops::{
     by_float, call, dispatch, elements,
@@ -14,7 +14,7 @@ use crate::{
     tensor::{Array, Forward, Stored, recording, with_array},
 };
 
-/// A boolean tensor of what holds for each pair.
+/// Returns a boolean tensor, `true` where the relation holds for a pair.
 fn compare(op: Op, a: &Tensor, b: &Tensor, holds: impl Relation) -> Result<Tensor> {
     let (a, b) = meet(a, b);
     dispatch(call!(op, &[&a, &b]), |inputs| {
@@ -54,17 +54,17 @@ macro_rules! comparisons {
 }
 
 comparisons! {
-    /// `a == b`; NaN equals nothing.
+    /// Computes `a == b`; NaN equals nothing.
     eq Equal eq;
-    /// `a != b`; NaN differs from everything.
+    /// Computes `a != b`; NaN differs from everything.
     ne NotEqual ne;
-    /// `a < b`; false for NaN.
+    /// Computes `a < b`; false for NaN.
     lt Less lt;
-    /// `a <= b`; false for NaN.
+    /// Computes `a <= b`; false for NaN.
     le LessEqual le;
-    /// `a > b`; false for NaN.
+    /// Computes `a > b`; false for NaN.
     gt Greater gt;
-    /// `a >= b`; false for NaN.
+    /// Computes `a >= b`; false for NaN.
     ge GreaterEqual ge;
 }
 
@@ -87,7 +87,7 @@ fn logical(op: Op, a: &Tensor, b: &Tensor, f: impl Fn(bool, bool) -> bool) -> Re
 }
 
 impl Tensor {
-    /// Whether both boolean tensors hold. Shapes broadcast.
+    /// Computes the logical AND of two boolean tensors. Shapes broadcast.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
@@ -96,15 +96,15 @@ impl Tensor {
         logical(Op::LogicalAnd, self, other, |a, b| a && b)
     }
 
-    /// Whether one of the boolean tensors holds, or both. Shapes broadcast.
+    /// Computes the logical OR of two boolean tensors. Shapes broadcast.
     ///
     /// # Errors
-    /// As [`logical_and`](Tensor::logical_and).
+    /// As for [`logical_and`](Tensor::logical_and).
     pub fn logical_or(&self, other: &Tensor) -> Result<Tensor> {
         logical(Op::LogicalOr, self, other, |a, b| a || b)
     }
 
-    /// Whether the boolean tensor does not hold.
+    /// Computes the logical NOT of a boolean tensor.
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the tensor is not boolean.
@@ -116,9 +116,10 @@ impl Tensor {
         })
     }
 
-    /// `a` where this boolean tensor holds, `b` elsewhere. The three shapes broadcast; the dtypes of `a` and `b` promote.
+    /// Returns `a` where this boolean tensor is true, and `b` elsewhere. The three shapes broadcast; the dtypes of `a`
+    /// and `b` promote.
     ///
-    /// What is not chosen has no part in the gradient, not even when it is NaN.
+    /// Elements that are not selected do not contribute to gradients, even if they are NaN.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
@@ -162,11 +163,12 @@ impl Tensor {
         })
     }
 
-    /// `value` where a boolean mask holds, which stretches to this tensor's shape, and this tensor elsewhere.
+    /// Returns `value` where a boolean mask is true and this tensor elsewhere. The mask broadcasts to this tensor's
+    /// shape.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the mask does not stretch to this tensor,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the value is finite and beyond what the dtype holds,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the mask does not broadcast to this tensor,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the value is finite and outside the range of the dtype,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the mask is not boolean or this tensor not floating.
     ///
     /// ```
@@ -205,7 +207,8 @@ impl Tensor {
         })
     }
 
-    /// Where this tensor is neither infinite nor NaN, as booleans; integers and booleans always are finite.
+    /// Returns a boolean tensor, `true` where this tensor is neither infinite nor NaN. Integers and booleans are always
+    /// finite.
     ///
     /// # Errors
     /// None of its own; a region may cast the tensor first.
@@ -222,7 +225,7 @@ impl Tensor {
         })
     }
 
-    /// Whether no element is infinite or NaN: the question a loss scaler asks of every gradient.
+    /// Returns whether no element is infinite or NaN, as a loss scaler checks for every gradient.
     ///
     /// ```
     /// use precast::{DType, Tensor};
@@ -235,7 +238,8 @@ impl Tensor {
     }
 }
 
-/// The gradient of what a mask chose (`wanted` is the mask's value there), summed to its shape with one rounding.
+/// Computes the gradient of the elements selected by a mask (`wanted` is the mask's value there), summed to their shape
+/// with one rounding.
 fn chosen_gradient<T: Stored + Float>(mask: &Tensor, grad: &Tensor, wanted: bool, to: &[usize]) -> Result<Tensor>
 where
     T::Wide: Stored,

@@ -15,8 +15,9 @@ use crate::{
 };
 
 impl Tensor {
-    /// Sets each element to 0 with probability `p` and divides the others by `1 - p`, so that the mean is kept
-    /// (Srivastava et al. 2014); of `p = 1` all are 0. The same seed drops the same elements on every machine (ChaCha8), in every dtype.
+    /// Sets each element to 0 with probability `p` and divides the others by `1 - p`, which preserves the mean
+    /// (Srivastava et al. 2014). With `p = 1` all are 0. A seed drops the same elements on every machine (ChaCha8), in
+    /// every dtype.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `p` is not within 0 to 1,
@@ -42,7 +43,7 @@ impl Tensor {
     }
 }
 
-/// `x / keep` where the mask holds, else 0, rounded once.
+/// Computes `x / keep` where the mask is true, else 0, rounded once.
 fn masked<T: Stored + Float>(x: &Tensor, mask: &[bool], keep: f64) -> Result<Array> {
     let keep = T::Wide::of(keep);
     let x_elements = elements::<T>(x);

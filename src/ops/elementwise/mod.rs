@@ -1,4 +1,4 @@
-//! One function of each element, or of each pair of elements.
+//! Functions of single elements and of pairs of elements.
 
 pub(in crate::ops) mod addc;
 pub(in crate::ops) mod arithmetic;
@@ -8,10 +8,10 @@ pub(in crate::ops) mod pairwise;
 pub(in crate::ops) mod prelu;
 pub(in crate::ops) mod unary;
 
-/// How 16-bit numbers reach a function: the column of the tables of functions here that sets
+/// Path of 16-bit numbers to a function: the column of the function tables here that sets
 /// [`Unary::DIRECT`](crate::kernels::elementwise::Unary::DIRECT).
 enum Path {
-    /// From memory through registers to memory: for light functions, and those of which networks are full.
+    /// From memory through registers to memory: for cheap functions and the most frequent ones.
     Direct,
     /// Through blocks in the nearest cache, widened.
     Blocks,

@@ -1,4 +1,4 @@
-//! Functions of two tensors, pair by pair, with broadcasting: the engine of arithmetic and of the elementwise losses.
+//! Functions of pairs of elements with broadcasting: the engine of arithmetic and of the elementwise losses.
 
 use ndarray::{ArrayViewD, IxDyn};
 
@@ -16,7 +16,7 @@ use crate::{
     tensor::{Array, Backward, Forward, Stored},
 };
 
-/// The shape in which two shapes meet: axes are matched from the last, and an axis of length 1 stretches.
+/// Returns the broadcast shape of two shapes. Axes are aligned at the last, and an axis of length 1 stretches.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when two axes differ and neither is 1.
@@ -33,7 +33,7 @@ pub(crate) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
         .collect()
 }
 
-/// A view of `x` stretched to `shape`, to which it is known to broadcast.
+/// Returns a view of `x` broadcast to `shape`, which must be compatible.
 pub(crate) fn stretched<'a, T: Stored>(x: &'a Array, shape: &[usize]) -> Result<ArrayViewD<'a, T>> {
     let array = T::unwrap(x).ok_or_else(|| Error::dtype(format!("expected {}, got {}", T::DTYPE, x.dtype())))?;
     let from = array.shape().to_vec();
@@ -42,7 +42,8 @@ pub(crate) fn stretched<'a, T: Stored>(x: &'a Array, shape: &[usize]) -> Result<
         .ok_or_else(|| Error::shape(format!("the shape {from:?} does not stretch to {shape:?}")))
 }
 
-/// Integers and booleans beside a floating tensor become floating, booleans beside integers integers: `mask * x`.
+/// Converts two tensors for a mixed operation such as `mask * x`: integers and booleans become floating if the other
+/// tensor is, and booleans become integers if the other tensor is.
 pub(crate) fn meet(a: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
     let lift = |x: &Tensor, other: DType| {
         let met = x.dtype().promote(other);
@@ -51,7 +52,7 @@ pub(crate) fn meet(a: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
     (lift(a, b.dtype()), lift(b, a.dtype()))
 }
 
-/// Sums over the axes that broadcasting had stretched, in a fixed pairwise order.
+/// Sums over the axes that broadcasting stretched, in a fixed pairwise order.
 pub(crate) fn sum_to<R: Real>(x: Pooled<R>, from: &[usize], to: &[usize]) -> Pooled<R> {
     let padded = std::iter::repeat_n(&1, from.len() - to.len()).chain(to);
     let stretched: Vec<usize> =
@@ -62,12 +63,13 @@ pub(crate) fn sum_to<R: Real>(x: Pooled<R>, from: &[usize], to: &[usize]) -> Poo
     sum_over::<R>(&x, from, &stretched)
 }
 
-/// Sums over axes, given in rising order, in a fixed pairwise order, not yet rounded. What is left is in row-major order.
+/// Sums over axes, given in ascending order, in a fixed pairwise order, without rounding. The result is in row-major
+/// order.
 pub(crate) fn sum_over<T: Float>(x: &[T], shape: &[usize], axes: &[usize]) -> Pooled<T::Wide> {
     let mut shape = shape.to_vec();
     let mut sums: Option<Pooled<T::Wide>> = None;
     let mut left = axes;
-    // Neighbouring axes are summed as one, the last ones first.
+    // Adjacent axes are summed as one, the last ones first.
     while let Some(&last) = left.last() {
         let together = left.iter().rev().enumerate().take_while(|&(i, &axis)| axis + i == last).count();
         let first = last + 1 - together;
@@ -85,12 +87,12 @@ pub(crate) fn sum_over<T: Float>(x: &[T], shape: &[usize], axes: &[usize]) -> Po
     sums.unwrap_or_else(|| T::widen_slice(x).into_buffer())
 }
 
-/// A differentiable function of two tensors, reduced or not, with one rounding.
+/// Runs a differentiable function of two tensors, optionally reduced, with one rounding.
 pub(in crate::ops) fn pairwise<F: Binary>(call: Call<'_>, f: F, reduction: Reduction) -> Result<Tensor> {
     pairwise_as(call, call.inputs[1].shape(), f, reduction)
 }
 
-/// [`pairwise`] where `b` broadcasts as if it had another shape of as many elements.
+/// Runs [`pairwise`] with `b` broadcast as if it had another shape with the same number of elements.
 pub(in crate::ops) fn pairwise_as<F: Binary>(
     call: Call<'_>,
     b_shape: &[usize],
@@ -106,14 +108,14 @@ pub(in crate::ops) fn pairwise_as<F: Binary>(
     map_pairs(call, b_shape, (&PairValue(f), &integer, slopes), reduction)
 }
 
-/// The partial derivatives of a function of two numbers.
+/// Partial derivatives of a function of two numbers.
 enum Slopes {
     Constant([f64; 2]),
     /// Functions of the gradient, a and b.
     Varying([Box<dyn Function>; 2]),
 }
 
-/// [`pairwise_as`] of compiled functions.
+/// Runs [`pairwise_as`] with compiled functions.
 fn map_pairs(
     call: Call<'_>,
     b_shape: &[usize],
@@ -142,7 +144,7 @@ fn map_pairs(
                 if !back.needs[which] {
                     return Ok(None);
                 }
-                // What an addition passes on as it came.
+                // Addition passes the gradient on unchanged.
                 if matches!(slopes, Slopes::Constant(slopes) if slopes[which] == 1.0)
                     && own_shapes[which] == back.grad.shape()
                 {
@@ -180,7 +182,7 @@ fn value_of<T: Stored + MapSlices + Float<Wide: MapSlices>>(
     Array::from_vec(vec![T::narrow(reduce::sum(&pairs) / divisor)], &[])
 }
 
-/// [`map_stretched`], each element rounded once.
+/// Runs [`map_stretched`], rounding each element once.
 fn rounded<T: Float<Wide: MapSlices>, const N: usize>(
     f: &dyn Function,
     walk: &Broadcast<N>,
@@ -194,7 +196,7 @@ fn rounded<T: Float<Wide: MapSlices>, const N: usize>(
     values
 }
 
-/// The gradient of one of the two inputs; `shapes` are those in which they met in `shape`.
+/// Computes the gradient of one of the two inputs. `shapes` are their shapes before broadcasting to `shape`.
 fn gradient<T: Stored + MapSlices>(
     slopes: &Slopes,
     back: &Backward<'_>,
@@ -207,7 +209,7 @@ where
     T::Wide: Stored + MapSlices,
 {
     let grad = elements::<T>(back.grad);
-    // Where nothing was stretched and nothing summed: one rounding.
+    // Without stretching or summing: one rounding.
     let as_it_is = reduction == Reduction::None && shapes[which] == shape;
     let product: Pooled<T::Wide> = match (slopes, back.saved) {
         (Slopes::Constant(slopes), _) if as_it_is => return Ok(map(&Times(slopes[which]), &[&grad])),

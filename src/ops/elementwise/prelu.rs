@@ -1,4 +1,4 @@
-//! The rectifier with a learnt slope.
+//! Rectifier with a learned slope.
 
 use crate::ops::{Reduction, call, elementwise::pairwise::pairwise_as};
 use crate::{
@@ -21,7 +21,8 @@ impl Binary for Prelu {
 }
 
 impl Tensor {
-    /// `x` where it is positive, `weight * x` elsewhere. `weight` is `[1]`, or has one element for each channel (axis 1).
+    /// Returns `x` where it is positive, `weight * x` elsewhere. `weight` is `[1]`, or has one element per channel
+    /// (axis 1).
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weight has another shape,
@@ -32,7 +33,7 @@ impl Tensor {
             let message = format!("a weight of shape {:?} for {shape:?}; allowed: [1] or [{channels}]", weight.shape());
             return Err(Error::shape(message).in_op(Op::Prelu.name()));
         }
-        // Along axis 1, not along the last.
+        // Along axis 1, not the last.
         let mut seen = vec![1; self.rank().saturating_sub(1)];
         if let Some(first) = seen.first_mut() {
             *first = weight.len();

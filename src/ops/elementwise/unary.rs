@@ -1,4 +1,4 @@
-//! Functions of one tensor, element by element.
+//! Functions of one tensor, applied to each element.
 
 use crate::ops::{
     Call, call, dispatch, elements,
@@ -17,7 +17,7 @@ use crate::{
     tensor::Forward,
 };
 
-/// A differentiable elementwise op. One rounding forward, one backward.
+/// Runs a differentiable elementwise op, with one rounding forward and one backward.
 pub(in crate::ops) fn unary<F: Unary>(call: Call<'_>, f: F) -> Result<Tensor> {
     let slope: Box<dyn Function> = match F::SAVED {
         Saved::Nothing if F::FLAT => Box::new(Zero),
@@ -27,7 +27,7 @@ pub(in crate::ops) fn unary<F: Unary>(call: Call<'_>, f: F) -> Result<Tensor> {
     map_one(call, &Value(f), F::SAVED, slope)
 }
 
-/// [`unary`] of compiled functions; `slope` is one of the gradient and of what is kept.
+/// Runs [`unary`] with compiled functions. `slope` takes the gradient and the saved tensor.
 fn map_one(call: Call<'_>, value: &dyn Function, kept: Saved, slope: Box<dyn Function>) -> Result<Tensor> {
     dispatch(call, |inputs| {
         let x = &inputs[0];
@@ -43,9 +43,10 @@ fn map_one(call: Call<'_>, value: &dyn Function, kept: Saved, slope: Box<dyn Fun
     })
 }
 
-/// A row is `method Op (parameters) Path |x| value, Saved |saved| slope`, and the name of the struct after that of the op where
-/// an op has several functions. `Path` is how 16-bit numbers reach the function: `Direct` through registers
-/// ([`Unary::DIRECT`]), `Blocks` through blocks in the nearest cache. `flat` before the slope is [`Unary::FLAT`].
+/// Each row is `method Op (parameters) Path |x| value, Saved |saved| slope`, with the name of the struct after that of
+/// the op where an op has several functions. `Path` is how 16-bit numbers reach the function: `Direct` through
+/// registers ([`Unary::DIRECT`]), `Blocks` through blocks in the nearest cache. `flat` before the slope is
+/// [`Unary::FLAT`].
 macro_rules! unary_ops {
     ($($(#[$doc:meta])* $method:ident $op:ident $($struct:ident)? ($($parameter:ident),*) $path:ident |$x:ident| $value:expr,
         $kept:ident $($flat:ident)? |$k:ident| $slope:expr;)*) => { $(
@@ -82,7 +83,7 @@ macro_rules! unary_ops {
                 let attributes = || {
                     let mut attributes = Attributes::default();
                     $(attributes.set(stringify!($parameter), &$parameter);)*
-                    // Of an op with several functions, which one.
+                    // Identifies the function of an op with several.
                     if stringify!($struct) != stringify!($op) {
                         attributes.set("form", &stringify!($method).to_string());
                     }
@@ -95,128 +96,130 @@ macro_rules! unary_ops {
     };
 }
 
-// Comparisons below are written so that NaN falls into the branch that keeps it, forward and backward. At infinity a function
-// has its limit, and so has its slope.
+// Comparisons below are written so that NaN takes the branch that keeps it, forward and backward. At infinity a
+// function has its limit, and so does its slope.
 unary_ops! {
-    /// `max(x, 0)`, and -0 of -0; the slope at 0 is 0.
+    /// Computes `max(x, 0)`, with -0 for -0. The slope at 0 is 0.
     relu Relu () Direct |x| if x < R::zero() { R::zero() } else { x },
         Output flat |y| if y <= R::zero() { R::zero() } else { unit(y) };
-    /// `min(max(x, 0), 6)`; the slope at 0 and 6 is 0.
+    /// Computes `min(max(x, 0), 6)`. The slope at 0 and 6 is 0.
     relu6 Relu6 () Blocks |x| between(x, R::zero(), R::of(6.0)), Output flat |y| inside(y, R::zero(), R::of(6.0));
-    /// `x` where it is positive, `slope * x` elsewhere.
+    /// Returns `x` where it is positive, `slope * x` elsewhere.
     leaky_relu LeakyRelu (slope) Direct |x| if x <= R::zero() { part(slope, x) } else { x },
         Input |x| if x <= R::zero() { slope } else { unit(x) };
-    /// `x` where it is positive, `alpha * (exp(x) - 1)` elsewhere.
+    /// Returns `x` where it is positive, `alpha * (exp(x) - 1)` elsewhere.
     elu Elu (alpha) Blocks |x| if x <= R::zero() { alpha * math::expm1(x) } else { x },
         Input |x| if x <= R::zero() { alpha * math::exp(x) } else { unit(x) };
-    /// `scale * x` where it is positive, `scale * alpha * (exp(x) - 1)` elsewhere, with the constants that keep mean 0 and
-    /// variance 1 from layer to layer (Klambauer et al. 2017).
+    /// Computes `scale * x` where `x` is positive, `scale * alpha * (exp(x) - 1)` elsewhere, with the constants that
+    /// preserve mean 0 and variance 1 from layer to layer (Klambauer et al. 2017).
     selu Selu () Blocks |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * math::expm1(x) } else { R::of(SELU_SCALE) * x },
         Input |x| if x <= R::zero() { R::of(SELU_SCALE * SELU_ALPHA) * math::exp(x) } else { R::of(SELU_SCALE) * unit(x) };
-    /// `x` where it is positive, `alpha * (exp(x / alpha) - 1)` elsewhere: smooth for every alpha (Barron 2017).
+    /// Returns `x` where it is positive, `alpha * (exp(x / alpha) - 1)` elsewhere: smooth for every alpha (Barron
+    /// 2017).
     celu Celu (alpha) Blocks |x| if x <= R::zero() { alpha * math::expm1(x / alpha) } else { x },
         Input |x| if x <= R::zero() { math::exp(x / alpha) } else { unit(x) };
-    /// `x * Φ(x)` with the normal distribution's Φ, exact by the error function (Hendrycks, Gimpel 2016).
+    /// Computes `x * Φ(x)` with the CDF Φ of the normal distribution, exact by the error function (Hendrycks, Gimpel
+    /// 2016).
     gelu Gelu () Direct |x| raised(x) * normal(x), Input |x| normal(x) + bounded(x) * density(x);
-    /// [`gelu`](Tensor::gelu) with Φ approximated by `(1 + tanh(sqrt(2/π) (x + 0.044715 x³))) / 2`.
+    /// Computes [`gelu`](Tensor::gelu) with Φ approximated by `(1 + tanh(sqrt(2/π) (x + 0.044715 x³))) / 2`.
     gelu_tanh Gelu GeluTanh () Direct |x| raised(x) * normal_tanh(x).0,
         Input |x| { let (value, slope) = normal_tanh(x); value + bounded(x) * slope };
-    /// `x * sigmoid(x)`.
+    /// Computes `x * sigmoid(x)`.
     silu Silu () Blocks |x| raised(x) * sigmoid(x), Input |x| { let s = sigmoid(x); s + bounded(x) * s * sigmoid(-x) };
-    /// `1 / (1 + exp(-x))`.
+    /// Computes `1 / (1 + exp(-x))`.
     sigmoid Sigmoid () Blocks |x| sigmoid(x), Output |y| y * (R::one() - y);
-    /// `tanh(x)`.
+    /// Computes `tanh(x)`.
     tanh Tanh () Blocks |x| math::tanh(x), Output |y| R::one() - y * y;
-    /// `ln(1 + exp(x))`, without overflow.
+    /// Computes `ln(1 + exp(x))`, without overflow.
     softplus Softplus () Blocks |x| softplus(x), Input |x| sigmoid(x);
-    /// `ln(sigmoid(x))`, without overflow.
+    /// Computes `ln(sigmoid(x))`, without overflow.
     log_sigmoid LogSigmoid () Blocks |x| -softplus(-x), Input |x| sigmoid(-x);
-    /// `x * tanh(softplus(x))` (Misra 2019).
+    /// Computes `x * tanh(softplus(x))` (Misra 2019).
     mish Mish () Blocks |x| raised(x) * math::tanh(softplus(x)),
         Input |x| { let t = math::tanh(softplus(x)); t + bounded(x) * (R::one() - t * t) * sigmoid(x) };
-    /// `min(max(x + 3, 0), 6) / 6`; the slope at -3 and 3 is 0.
+    /// Computes `min(max(x + 3, 0), 6) / 6`. The slope at -3 and 3 is 0.
     hard_sigmoid HardSigmoid () Blocks |x| between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0),
         Input flat |x| inside(x, R::of(-3.0), R::of(3.0)) / R::of(6.0);
-    /// `x * min(max(x + 3, 0), 6) / 6`; the slope is 0 at -3 and 1 at 3.
+    /// Computes `x * min(max(x + 3, 0), 6) / 6`. The slope is 0 at -3 and 1 at 3.
     hard_swish HardSwish () Blocks
         |x| if x >= R::of(3.0) { x } else { raised(x) * between(x + R::of(3.0), R::zero(), R::of(6.0)) / R::of(6.0) },
         Input flat |x| if x <= R::of(-3.0) { R::zero() } else if x >= R::of(3.0) { R::one() }
             else { (R::of(2.0) * x + R::of(3.0)) / R::of(6.0) };
-    /// `min(max(x, -1), 1)`; the slope at -1 and 1 is 0.
+    /// Computes `min(max(x, -1), 1)`. The slope at -1 and 1 is 0.
     hard_tanh HardTanh () Blocks |x| between(x, -R::one(), R::one()), Output flat |y| inside(y, -R::one(), R::one());
-    /// `x / (1 + |x|)`.
+    /// Computes `x / (1 + |x|)`.
     softsign Softsign () Blocks |x| { let x = bounded(x); x / (R::one() + x.abs()) }, Input |x| { let d = R::one() + x.abs(); (d * d).recip() };
-    /// `x - tanh(x)`.
+    /// Computes `x - tanh(x)`.
     tanh_shrink TanhShrink () Blocks |x| tanh_shrink(x), Input |x| { let t = math::tanh(x); t * t };
-    /// `x` moved towards 0 by `lambda`, and 0 where it is no further away than that; the slope there is 0.
+    /// Moves `x` towards 0 by `lambda`, and returns 0 where `|x|` is at most `lambda`; the slope there is 0.
     softshrink Softshrink (lambda) Blocks |x| if x.abs() <= lambda { R::zero() } else { x - lambda * sign(x) },
         Input flat |x| if x.abs() <= lambda { R::zero() } else { unit(x) };
-    /// `exp(x)`.
+    /// Computes `exp(x)`.
     exp Exp () Blocks |x| math::exp(x), Output |y| y;
-    /// `exp(x) - 1`, accurate near 0.
+    /// Computes `exp(x) - 1`, accurate near 0.
     expm1 Expm1 () Blocks |x| math::expm1(x), Input |x| math::exp(x);
-    /// The natural logarithm: minus infinity at 0, NaN below.
+    /// Computes the natural logarithm: minus infinity at 0, NaN below.
     log Log () Blocks |x| x.ln(), Input |x| x.recip();
-    /// The logarithm to base 2.
+    /// Computes the logarithm to base 2.
     log2 Log2 () Blocks |x| x.log2(), Input |x| (x * R::of(std::f64::consts::LN_2)).recip();
-    /// The logarithm to base 10.
+    /// Computes the logarithm to base 10.
     log10 Log10 () Blocks |x| x.log10(), Input |x| R::of(std::f64::consts::LOG10_E) / x;
-    /// `ln(1 + x)`, accurate near 0.
+    /// Computes `ln(1 + x)`, accurate near 0.
     log1p Log1p () Blocks |x| x.ln_1p(), Input |x| (x + R::one()).recip();
-    /// The square root; NaN below 0. The slope at 0 is infinite.
+    /// Computes the square root; NaN below 0. The slope at 0 is infinite.
     sqrt Sqrt () Blocks |x| x.sqrt(), Output |y| R::of(0.5) / y;
-    /// `1 / sqrt(x)`.
+    /// Computes `1 / sqrt(x)`.
     rsqrt Rsqrt () Blocks |x| x.sqrt().recip(), Input |x| -(x.sqrt() * x * R::of(2.0)).recip();
-    /// `1 / x`.
+    /// Computes `1 / x`.
     reciprocal Reciprocal () Blocks |x| x.recip(), Input |x| -(x * x).recip();
-    /// `x * x`.
+    /// Computes `x * x`.
     square Square () Blocks |x| x * x, Input |x| R::of(2.0) * x;
-    /// `|x|`; the slope at 0 is 0.
+    /// Computes `|x|`. The slope at 0 is 0.
     abs Abs () Blocks |x| x.abs(), Input |x| sign(x);
-    /// `-x`.
+    /// Computes `-x`.
     neg Neg () Direct |x| -x, Nothing |_x| -R::one();
-    /// -1, 0 or 1. The gradient is 0.
+    /// Returns the sign: -1, 0 or 1. The gradient is 0.
     sign Sign () Blocks |x| sign(x), Nothing flat |_x| R::zero();
-    /// The nearest integer below. The gradient is 0.
+    /// Rounds down to an integer. The gradient is 0.
     floor Floor () Blocks |x| x.floor(), Nothing flat |_x| R::zero();
-    /// The nearest integer above. The gradient is 0.
+    /// Rounds up to an integer. The gradient is 0.
     ceil Ceil () Blocks |x| x.ceil(), Nothing flat |_x| R::zero();
-    /// The integer part: the nearest integer towards 0. The gradient is 0.
+    /// Rounds towards 0 to an integer. The gradient is 0.
     trunc Trunc () Blocks |x| x.trunc(), Nothing flat |_x| R::zero();
-    /// The nearest integer, the even one of two equally near. The gradient is 0.
+    /// Rounds to the nearest integer, ties to even. The gradient is 0.
     round Round () Blocks |x| x.round_even(), Nothing flat |_x| R::zero();
-    /// The sine of x in radians.
+    /// Computes the sine of x in radians.
     sin Sin () Blocks |x| x.sin(), Input |x| x.cos();
-    /// The cosine of x in radians.
+    /// Computes the cosine of x in radians.
     cos Cos () Blocks |x| x.cos(), Input |x| -x.sin();
-    /// The tangent of x in radians.
+    /// Computes the tangent of x in radians.
     tan Tan () Blocks |x| x.tan(), Input |x| { let c = x.cos(); (c * c).recip() };
-    /// The angle in radians whose sine is x; NaN outside [-1, 1].
+    /// Computes the angle in radians whose sine is x; NaN outside [-1, 1].
     asin Asin () Blocks |x| x.asin(), Input |x| ((R::one() - x) * (R::one() + x)).sqrt().recip();
-    /// The angle in radians whose cosine is x; NaN outside [-1, 1].
+    /// Computes the angle in radians whose cosine is x; NaN outside [-1, 1].
     acos Acos () Blocks |x| x.acos(), Input |x| -((R::one() - x) * (R::one() + x)).sqrt().recip();
-    /// The angle in radians, between -π/2 and π/2, whose tangent is x.
+    /// Computes the angle in radians, between -π/2 and π/2, whose tangent is x.
     atan Atan () Blocks |x| x.atan(), Input |x| (R::one() + x * x).recip();
-    /// The hyperbolic sine.
+    /// Computes the hyperbolic sine.
     sinh Sinh () Blocks |x| x.sinh(), Input |x| x.cosh();
-    /// The hyperbolic cosine.
+    /// Computes the hyperbolic cosine.
     cosh Cosh () Blocks |x| x.cosh(), Input |x| x.sinh();
-    /// The inverse of the hyperbolic sine.
+    /// Computes the inverse hyperbolic sine.
     asinh Asinh () Blocks |x| math::asinh(x), Input |x| x.hypot(R::one()).recip();
-    /// The inverse of the hyperbolic cosine; NaN below 1.
+    /// Computes the inverse hyperbolic cosine; NaN below 1.
     acosh Acosh () Blocks |x| math::acosh(x), Input |x| ((x - R::one()).sqrt() * (x + R::one()).sqrt()).recip();
-    /// The inverse of the hyperbolic tangent: infinite at -1 and 1, NaN outside.
+    /// Computes the inverse hyperbolic tangent: infinite at -1 and 1, NaN outside.
     atanh Atanh () Blocks |x| math::atanh(x), Input |x| ((R::one() - x) * (R::one() + x)).recip();
-    /// The error function.
+    /// Computes the error function.
     erf Erf () Blocks |x| math::erf(x), Input |x| R::of(std::f64::consts::FRAC_2_SQRT_PI) * math::exp(-x * x);
-    /// `1 - erf(x)`, accurate where that is small.
+    /// Computes `1 - erf(x)`, accurate where that is small.
     erfc Erfc () Blocks |x| x.erfc(), Input |x| -R::of(std::f64::consts::FRAC_2_SQRT_PI) * math::exp(-x * x);
-    /// The number whose error function is x: infinite at -1 and 1, NaN outside.
+    /// Computes the inverse error function: infinite at -1 and 1, NaN outside.
     erfinv Erfinv () Blocks |x| erfinv(x), Input |x| {
         let y = erfinv(x);
         R::of(std::f64::consts::FRAC_2_SQRT_PI).recip() * math::exp(y * y)
     };
-    /// `x` to a power. NaN for a negative `x` unless the exponent is whole.
+    /// Raises `x` to a power. NaN for negative `x` unless the exponent is an integer.
     powf Pow (exponent) Blocks |x| x.powf(exponent), Input |x| power_slope(x, exponent);
 }
 
@@ -241,7 +244,7 @@ impl Unary for Clamp {
 }
 
 impl Tensor {
-    /// `min(max(x, min), max)`. The slope is 1 at the bounds, too; the bounds may be infinite.
+    /// Computes `min(max(x, min), max)`. The bounds may be infinite. The slope at the bounds is 1.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `min` is above `max` or one is NaN,
@@ -255,7 +258,7 @@ impl Tensor {
     }
 }
 
-/// 1, or NaN where x is.
+/// Returns 1, or NaN where x is.
 fn unit<R: Real>(x: R) -> R {
     if x.is_nan() { x } else { R::one() }
 }
@@ -274,32 +277,33 @@ fn between<R: Real>(x: R, low: R, high: R) -> R {
     }
 }
 
-/// x, but the least finite number where it is minus infinity: what falls faster than x grows is then 0, and not NaN, times it.
+/// Returns x, or the least finite number for minus infinity, so that its product with a factor that decays faster than
+/// x grows is 0 rather than NaN.
 fn raised<R: Real>(x: R) -> R {
     if x < R::min_value() { R::min_value() } else { x }
 }
 
-/// x, but the nearest finite number where it is infinite.
+/// Returns x, or the nearest finite number if x is infinite.
 pub(in crate::ops) fn bounded<R: Real>(x: R) -> R {
     between(x, R::min_value(), R::max_value())
 }
 
-/// A part of x, and none of an infinite one, too, where the part is 0.
+/// Computes `part * x`, with 0 for `part = 0` even if x is infinite.
 pub(in crate::ops) fn part<R: Real>(part: R, x: R) -> R {
     part * if part == R::zero() { bounded(x) } else { x }
 }
 
-/// 1 strictly between the bounds, else 0.
+/// Returns 1 strictly between the bounds, else 0.
 fn inside<R: Real>(x: R, low: R, high: R) -> R {
     if x <= low || x >= high { R::zero() } else { unit(x) }
 }
 
-/// `ln(1 + exp(x))` without overflow.
+/// Computes `ln(1 + exp(x))` without overflow.
 pub(in crate::ops) fn softplus<R: Real>(x: R) -> R {
     if x.is_nan() { x } else { x.max(R::zero()) + math::exp(-x.abs()).ln_1p() }
 }
 
-/// `x - tanh(x)`, computed in f64; near 0, where that cancels, by the series of tanh.
+/// Computes `x - tanh(x)` in f64. Near 0, where that cancels, it uses the series of tanh.
 fn tanh_shrink<R: Real>(x: R) -> R {
     const SERIES: [f64; 7] = [
         1.0 / 3.0,
@@ -318,8 +322,8 @@ fn tanh_shrink<R: Real>(x: R) -> R {
     R::of(wide - wide.tanh())
 }
 
-/// The inverse of the error function, computed in f64: Winitzki's approximation ("A handy approximation for the error
-/// function and its inverse", 2008; good to 0.002), and three of Halley's steps, each of which triples the digits.
+/// Computes the inverse of the error function in f64 with Winitzki's approximation ("A handy approximation for the
+/// error function and its inverse", 2008; accurate to 0.002) and three of Halley's steps. Each step triples the digits.
 fn erfinv<R: Real>(x: R) -> R {
     let wide = x.as_f64();
     let a = wide.abs();
@@ -330,7 +334,7 @@ fn erfinv<R: Real>(x: R) -> R {
     let half = 2.0 / (std::f64::consts::PI * scale) + log / 2.0;
     let mut y = ((half * half - log / scale).sqrt() - half).max(0.0).sqrt();
     for _ in 0..3 {
-        // Near 1 by the complement, of which no digit is lost.
+        // Near 1 by the complement, which loses no digits.
         let error = if a < 0.5 { math::erf(y) - a } else { (1.0 - a) - Real::erfc(y) };
         let newton = error / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp());
         y -= newton / (1.0 + y * newton);
@@ -338,11 +342,12 @@ fn erfinv<R: Real>(x: R) -> R {
     R::of(y.copysign(wide))
 }
 
-/// `(1 + tanh(u)) / 2` with `u = sqrt(2/π) (x + 0.044715 x³)`, and its slope; as sigmoid(2u), which does not cancel.
+/// Computes `(1 + tanh(u)) / 2` with `u = sqrt(2/π) (x + 0.044715 x³)`, and its slope, as sigmoid(2u), which does not
+/// cancel.
 fn normal_tanh<R: Real>(x: R) -> (R, R) {
     let scale = R::of(2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
     let cubic = R::of(0.044715);
-    // Beyond these bounds the value is 0 or 1 and the slope 0; x² and x³ would be infinite far out.
+    // Beyond these bounds the value is 0 or 1 and the slope 0; x² and x³ would overflow.
     let x = between(x, R::of(-100.0), R::of(100.0));
     let twice_u = scale * (x + cubic * x * x * x);
     let value = sigmoid(twice_u);

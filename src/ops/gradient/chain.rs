@@ -1,30 +1,30 @@
-//! Formulas of tensors that read as formulas of numbers: an error is carried to the end.
+//! Tensor formulas that read like formulas of numbers: an error is carried to the end.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::{DType, Tensor, error::Result};
 
-/// A tensor that is being computed.
+/// A tensor under computation.
 #[derive(Clone)]
 pub(super) struct Chain(Result<Tensor>);
 
-/// The chain that starts with a tensor.
+/// Starts a chain with a tensor.
 pub(super) fn of(x: &Tensor) -> Chain {
     Chain(Ok(x.clone()))
 }
 
 impl Chain {
-    /// What was computed.
+    /// Returns the computed tensor.
     pub fn done(self) -> Result<Tensor> {
         self.0
     }
 
-    /// Goes on with a function.
+    /// Continues with a function.
     pub fn then(self, f: impl FnOnce(Tensor) -> Result<Tensor>) -> Chain {
         Chain(self.0.and_then(f))
     }
 
-    /// The same value as a constant.
+    /// Returns the same value as a constant.
     pub fn fixed(&self) -> Chain {
         self.clone().then(|x| Ok(x.detach()))
     }
@@ -33,7 +33,7 @@ impl Chain {
         self.then(|x| f(&x, &other.0?))
     }
 
-    /// `sqrt(self² + other²)`.
+    /// Computes `sqrt(self² + other²)`.
     pub fn hypot(self, other: Chain) -> Chain {
         self.with(other, Tensor::hypot)
     }
@@ -42,7 +42,8 @@ impl Chain {
         self.clone().then(|x| Ok(Tensor::scalar(number, x.dtype())))
     }
 
-    /// This where `mask` is 1, 0 or other numbers elsewhere; what is not chosen has no part in gradients.
+    /// Returns this where `mask` is nonzero and `other` elsewhere. Elements not selected do not contribute to
+    /// gradients.
     pub fn or(self, mask: &Chain, other: impl Into<Choice>) -> Chain {
         let other = match other.into() {
             Choice::Number(number) => self.number(number),
@@ -52,17 +53,17 @@ impl Chain {
         Chain(mask)
     }
 
-    /// 1 where this is above the other, 0 elsewhere.
+    /// Returns 1 where this is above the other, 0 elsewhere.
     pub fn above(&self, other: f64) -> Chain {
         self.compared(other, Tensor::gt)
     }
 
-    /// 1 where this is below the other, 0 elsewhere.
+    /// Returns 1 where this is below the other, 0 elsewhere.
     pub fn below(&self, other: f64) -> Chain {
         self.compared(other, Tensor::lt)
     }
 
-    /// 1 where this is the number, 0 elsewhere.
+    /// Returns 1 where this equals the number, 0 elsewhere.
     pub fn is(&self, number: f64) -> Chain {
         self.compared(number, Tensor::eq)
     }
@@ -72,7 +73,7 @@ impl Chain {
     }
 }
 
-/// What stands where something else was not chosen.
+/// Alternative in a selection.
 pub(super) enum Choice {
     Number(f64),
     Chain(Chain),

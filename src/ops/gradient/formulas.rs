@@ -1,5 +1,5 @@
-//! Ops that are made of others: reductions, softmax, norms, attention, recurrent layers. The gradient of such an op is
-//! that of its formula.
+//! Ops that are composed of others: reductions, softmax, norms, attention, recurrent layers. The gradient of such an op
+//! is that of its formula.
 
 use super::{
     chain::{Chain, of},
@@ -12,10 +12,10 @@ use crate::{
     ops::{index::shape::axis_at, recurrent::formula::of_steps, reduce::axes},
 };
 
-/// An op written with other ops.
+/// Formula of an op in terms of other ops.
 pub(super) type Formula = fn(&Attributes, &[Tensor]) -> Result<Tensor>;
 
-/// The formula of an op, if there is one.
+/// Returns the formula of an op, if there is one.
 pub(super) fn formula(op: Op) -> Option<Formula> {
     Some(match op {
         Op::Softmax => softmax,
@@ -66,7 +66,7 @@ fn softmax(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
     powers.div(&powers.sum(&[axis], true)?)
 }
 
-/// A reduction that `f` writes with the axes kept. The attributes name the axes, and say whether they stay.
+/// Runs a reduction written by `f` with the axes kept. The attributes name the axes and whether they are kept.
 fn reduced(attributes: &Attributes, x: &Tensor, f: impl FnOnce(&[isize]) -> Result<Tensor>) -> Result<Tensor> {
     let (named, keep_dims): (Vec<isize>, bool) = (attributes.get("axes")?, attributes.get("keep_dims")?);
     let axes = axes::axes(&named, x.rank())?;
@@ -74,13 +74,13 @@ fn reduced(attributes: &Attributes, x: &Tensor, f: impl FnOnce(&[isize]) -> Resu
     y.reshape(&axes::reduced(x.shape(), &axes, keep_dims))
 }
 
-/// The mean of those elements that are equal to `wanted`.
+/// Computes the mean of the elements that equal `wanted`.
 fn chosen(x: &Tensor, wanted: &Tensor, axes: &[isize]) -> Result<Tensor> {
     let mask = x.detach().eq(wanted)?.cast(x.dtype());
     x.mul(&mask.div(&mask.sum(axes, true)?)?)?.sum(axes, true)
 }
 
-/// The product of each lane, halved until one element is left: right also where elements are 0.
+/// Computes the product of each lane by repeated halving; valid also if elements are 0.
 fn product(x: &Tensor, axes: &[isize]) -> Result<Tensor> {
     let chosen: Vec<usize> = axes.iter().map(|&axis| axis as usize).collect();
     let others: Vec<usize> = (0..x.rank()).filter(|axis| !chosen.contains(axis)).collect();
@@ -99,7 +99,7 @@ fn product(x: &Tensor, axes: &[isize]) -> Result<Tensor> {
     Ok(x)
 }
 
-/// After each step an element is the product of twice as many before it.
+/// Computes running products. After each step an element is the product of twice as many elements.
 fn running_product(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
     let mut x = inputs[0].clone();
     let axis = axis_at(attributes.get("axis")?, x.rank())?;
@@ -114,21 +114,21 @@ fn running_product(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor>
     Ok(x)
 }
 
-/// The variance of x divided by a number, and that number, so that no square leaves the range.
+/// Computes the variance of x divided by a number, and that number, so that no square overflows.
 fn variance(attributes: &Attributes, x: &Tensor, axes: &[isize]) -> Result<[Tensor; 2]> {
     let terms: usize = axes.iter().map(|&axis| x.shape()[axis as usize]).product();
     let freedom = terms.saturating_sub(attributes.get("correction")?);
     let size = size(x, axes, 0.0)?;
     let x = x.div(&size)?;
-    // Of a scalar there is one term, and no axis to name.
+    // A scalar has one term and no axis to name.
     let centered = if axes.is_empty() { x.sub(&x)? } else { x.sub(&x.mean(axes, true)?)? };
     let squares = centered.square()?;
     let sum = if axes.is_empty() { squares } else { squares.sum(axes, true)? };
     Ok([(sum / freedom as f64)?, size])
 }
 
-/// The largest |x|, but no less than `least`, and 1 where that is 0: a constant, by which numbers are divided before they are
-/// squared.
+/// Returns the largest |x|, at least `least`, and 1 if that is 0: a constant by which numbers are divided before
+/// squaring.
 fn size(x: &Tensor, axes: &[isize], least: f64) -> Result<Tensor> {
     let lengths = x.detach().abs()?;
     let largest = if axes.is_empty() || x.is_empty() { lengths } else { lengths.max(axes, true)? };
@@ -137,7 +137,7 @@ fn size(x: &Tensor, axes: &[isize], least: f64) -> Result<Tensor> {
     largest.or(&positive, 1.0).done()
 }
 
-/// The square root, whose slope is taken as 0 at 0.
+/// Computes the square root, whose slope is taken as 0 at 0.
 fn root(x: &Tensor) -> Result<Tensor> {
     let positive = of(x).above(0.0);
     of(x).or(&positive, 1.0).sqrt().or(&positive, 0.0).done()
@@ -154,7 +154,7 @@ fn norm(x: &Tensor, p: f64, axes: &[isize]) -> Result<Tensor> {
     if p.is_infinite() {
         return lengths.max(axes, true);
     }
-    // Relative to the largest, so that no power overflows. An element that is 0 has no slope.
+    // Relative to the largest, so that no power overflows. An element that is 0 has slope 0.
     let largest = of(&lengths.detach()).then(|x| x.max(axes, true));
     let largest = largest.clone().or(&largest.above(0.0), 1.0);
     let (lengths, nonzero) = (of(&lengths), of(&lengths).above(0.0));
@@ -178,7 +178,7 @@ fn prelu(_: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
     of(x).or(&positive, of(&weight) * of(x)).done()
 }
 
-/// The parameters of a norm, which stand behind its other inputs.
+/// Returns the parameters of a norm, which follow its other inputs.
 fn parameters<'a>(attributes: &Attributes, inputs: &'a [Tensor]) -> Result<[Option<&'a Tensor>; 2]> {
     let mut left = inputs.iter();
     let mut next = |name: &str| -> Result<Option<&'a Tensor>> {
@@ -188,14 +188,15 @@ fn parameters<'a>(attributes: &Attributes, inputs: &'a [Tensor]) -> Result<[Opti
     Ok([next("with_gamma")?, next("with_beta")?])
 }
 
-/// `y * gamma + beta`, with parameters of this shape.
+/// Computes `y * gamma + beta`, with parameters of this shape.
 fn scaled(y: Tensor, [gamma, beta]: [Option<&Tensor>; 2], shape: &[usize]) -> Result<Tensor> {
     let shape = as_isize(shape);
     let y = gamma.map_or(Ok(y.clone()), |gamma| y.mul(&gamma.reshape(&shape)?))?;
     beta.map_or(Ok(y.clone()), |beta| y.add(&beta.reshape(&shape)?))
 }
 
-/// `(x - mean) / sqrt(var + eps)` along axes, or `x / sqrt(mean square + eps)`; all is divided by the [size](size) of x first.
+/// Computes `(x - mean) / sqrt(var + eps)` along axes, or `x / sqrt(mean square + eps)`, after dividing by the
+/// [size](size) of x.
 fn normalized(attributes: &Attributes, x: &Tensor, axes: &[isize], centered: bool) -> Result<Tensor> {
     let least = attributes.get::<f64>("eps")?.sqrt();
     let size = size(x, axes, least)?;
@@ -205,7 +206,7 @@ fn normalized(attributes: &Attributes, x: &Tensor, axes: &[isize], centered: boo
     x.mul(&x.square()?.mean(axes, true)?.add(&eps)?.rsqrt()?)
 }
 
-/// The shape of `[c]` beside `[n, c, ...]`.
+/// Returns the shape with which `[c]` broadcasts to `[n, c, ...]`.
 fn of_channels(x: &Tensor) -> Vec<usize> {
     let mut shape = vec![1; x.rank()];
     shape[1] = x.shape()[1];
@@ -260,7 +261,7 @@ fn attention(attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
     if scores.is_empty() {
         return scores.matmul_ext(v);
     }
-    // A query that sees no key has no weights.
+    // A query that attends to no key has no weights.
     let largest = scores.detach().max(&[-1], true)?;
     let largest = largest.is_finite()?.select(&largest, &Tensor::zeros(&[], scores.dtype()))?;
     let powers = of(&scores.sub(&largest)?.exp()?);

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::{Op, Tensor, catalogue::Attributes};
 
-/// The inputs of an op that are multiplied with one of its inputs, that one among them, if the op is linear in each of
-/// its floating inputs. All other inputs are added to what these give.
+/// Returns the inputs that are multiplied with one input, including itself, if the op is linear in each of its floating
+/// inputs. All other inputs are added to the product.
 pub(super) fn factors(op: Op, input: usize) -> Option<Range<usize>> {
     use Op::*;
     let product = match op {
@@ -13,7 +13,7 @@ pub(super) fn factors(op: Op, input: usize) -> Option<Range<usize>> {
         Bilinear => 0..3,
         Addcmul | Addr => 1..3,
         MatMul | MatMulExt | BatchMatMul | Linear | Ger | Dot | Mv | Inner | Vecdot | Tensordot | Cross | Mul
-        // Their sum comes last.
+        // Their addend comes last.
         | Addmm | Addbmm | Baddbmm | Addmv
         | Conv1d | Conv2d | Conv3d | ConvTranspose1d | ConvTranspose2d | ConvTranspose3d => 0..2,
         Cast | Neg | Add | Sub | BiasAdd | Lerp | Where | MaskedFill | Dropout | Sum | Mean | CumSum | Trace | NllLoss
@@ -27,7 +27,7 @@ pub(super) fn factors(op: Op, input: usize) -> Option<Range<usize>> {
     Some(if product.contains(&input) { product } else { input..input + 1 })
 }
 
-/// The inputs with another tensor in the place of one; what is added to the product is 0.
+/// Replaces one input by another tensor. Inputs that are added to the product become 0.
 pub(super) fn with(inputs: &[Tensor], input: usize, other: &Tensor, factors: &Range<usize>) -> Vec<Tensor> {
     let of = |(i, x): (usize, &Tensor)| match (i == input, factors.contains(&i) || !x.dtype().is_float()) {
         (true, _) => other.clone(),
@@ -37,7 +37,7 @@ pub(super) fn with(inputs: &[Tensor], input: usize, other: &Tensor, factors: &Ra
     inputs.iter().enumerate().map(of).collect()
 }
 
-/// The attributes of the op without the number that it puts beside its input.
+/// Returns the attributes of the op with its additive constant set to 0.
 pub(super) fn without_constant(op: Op, attributes: &Attributes) -> Attributes {
     let mut attributes = attributes.clone();
     if matches!(op, Op::MaskedFill | Op::Pad) {

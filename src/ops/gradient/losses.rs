@@ -11,9 +11,9 @@ use crate::{
     ops::{CrossEntropy, Reduction},
 };
 
-/// The formula of a loss of pairs of numbers.
+/// Returns the formula of a loss on pairs of numbers.
 pub(super) fn of_pairs(op: Op) -> Option<Formula> {
-    /// The loss of an input and a target, with the attributes that are named.
+    /// Defines the loss of an input and a target, with the named attributes.
     macro_rules! pairs {
         (|$x:ident, $t:ident $(, $name:ident: $type:ty)*| $loss:expr) => {
             |attributes, inputs| {
@@ -37,7 +37,7 @@ pub(super) fn of_pairs(op: Op) -> Option<Formula> {
         Op::SoftMarginLoss => pairs!(|x, t| (-t * x).softplus()),
         Op::SmoothL1Loss => pairs!(|x, t, beta: f64| {
             let d = (x - t).abs();
-            // Of two tensors that are equal, the slope is 0 also where beta is.
+            // For equal tensors the slope is 0, even if beta is 0.
             let near = d.below(beta);
             let square = d.clone().square() * if beta > 0.0 { 0.5 / beta } else { 0.0 };
             square.or(&near, d - 0.5 * beta)
@@ -64,7 +64,7 @@ fn reduced(losses: Tensor, reduction: Reduction) -> Result<Tensor> {
     }
 }
 
-/// `ln(x)`, at least -100.
+/// Computes `ln(x)`, at least -100.
 fn least_log(x: Chain) -> Chain {
     x.then(|x| x.clamp((-100f64).exp(), f64::INFINITY)).log()
 }
@@ -101,7 +101,7 @@ pub(super) fn cross_entropy(attributes: &Attributes, inputs: &[Tensor]) -> Resul
         let smoothed = of(target) * (1.0 - smoothing) + smoothing / classes as f64;
         ((smoothed * of(&weights)).done()?, samples as f64)
     };
-    // A class with target 0 costs nothing, even where its logit is minus infinity.
+    // A class with target 0 costs nothing, even if its logit is minus infinity.
     let some = 1.0 - of(&targets).is(0.0);
     let losses = -(of(&targets) * of(x).then(|x| x.log_softmax(axis as isize))).or(&some, 0.0);
     let losses = losses.then(|losses| losses.sum(&[axis as isize], false)).done()?;

@@ -1,14 +1,14 @@
-//! Gradients that stay on the tape, so that they have gradients themselves.
+//! Gradients that stay on the tape, so that they can be differentiated.
 //!
-//! A gradient on the tape has the value that the op's backward pass computes, bit for bit. It is a node of its own,
-//! whose inputs are the gradient of the op's output and the op's inputs. The gradient of that node is found by writing
-//! the op's gradient with ops, on a tape of its own. There are four ways to write it:
+//! A gradient on the tape has the value that the op's backward pass computes, bit for bit. It is its own node, whose
+//! inputs are the gradient of the op's output and the op's inputs. The gradient of that node is found by writing the
+//! op's gradient with ops, on a separate tape. There are four ways to write it:
 //!
 //! - [`linear`]: ops that are linear in each input (products, convolutions, sums, shapes). Their gradients are the same
-//!   ops with other tensors in the place of their inputs, so nothing is written at all;
+//!   ops with other tensors in place of their inputs, so nothing needs to be written;
 //! - [`slopes`]: functions of one or two numbers, times the gradient;
-//! - [`formulas`]: ops that are made of others (softmax, norms, losses), whose gradient is that of the formula;
-//! - [`Written`]: ops that say it themselves (composed ops, pools, custom ops).
+//! - [`formulas`]: ops that are composed of others (softmax, norms, losses), whose gradient is that of the formula;
+//! - [`Written`]: ops that supply it themselves (composed ops, pools, custom ops).
 //!
 //! All others have no second derivative.
 
@@ -29,9 +29,9 @@ use crate::{
 };
 use walk::walk;
 
-/// Runs `f` so that what it computes can be differentiated twice and more: every op on the tape keeps its inputs and
-/// its arguments, for [`gradients_on_tape`](Tensor::gradients_on_tape). That costs memory until the tape is dropped, so
-/// take it around the forward pass whose gradients are to have gradients, and around nothing else.
+/// Runs `f` so that its results can be differentiated twice or more: every op on the tape keeps its inputs and
+/// arguments, for [`gradients_on_tape`](Tensor::gradients_on_tape). This uses memory until the tape is dropped, so wrap
+/// only the forward pass whose gradients are to be differentiated.
 ///
 /// ```
 /// use precast::{Tensor, twice_differentiable};
@@ -49,21 +49,21 @@ pub fn twice_differentiable<R>(f: impl FnOnce() -> R) -> R {
 }
 
 impl Tensor {
-    /// The gradients of this scalar with respect to each of `of`, on the tape: a loss that is made of them can be
+    /// Computes the gradients of this scalar with respect to each of `of`, on the tape: a loss made of them can be
     /// differentiated again. `None` where this scalar does not depend on the tensor. Each has the dtype, the shape and
-    /// the bits that [`backward`](Tensor::backward) gives.
+    /// the bits of [`backward`](Tensor::backward).
     ///
-    /// What lies between must have been computed within [`twice_differentiable`]. Call this within it, too, to
-    /// differentiate the gradients more than once.
+    /// The ops between must have run within [`twice_differentiable`]. Call this within it, too, to differentiate the
+    /// gradients more than once.
     ///
     /// `of` holds tensors that [require](Tensor::requires_grad) a gradient, [tensors](crate::Param::tensor) of
-    /// parameters, or results of ops. Where one of them was computed of another, the gradient of that other counts the
-    /// way through both.
+    /// parameters, or results of ops. If one of them was computed from another, the gradient of that other includes the
+    /// path through both.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a floating scalar;
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a tensor in `of` that is not on the tape;
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), with the op, for an op that was run outside of
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), naming the op, for an op that ran outside
     /// [`twice_differentiable`] or has no second derivative.
     pub fn gradients_on_tape(&self, of: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
         self.check_scalar("a gradient starts from a floating scalar; this")?;
@@ -78,8 +78,8 @@ impl Tensor {
     }
 }
 
-/// The backward pass of a gradient: those of the gradient that it was made of, and of the op's inputs. It runs off the
-/// tape.
+/// Runs the backward pass of a gradient, off the tape. Returns the gradients of the gradient it was made of and of the
+/// op's inputs.
 fn backward(what: &What, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
     let exact = keeps_dtypes(what);
     let wide = |x: &Tensor| if x.dtype().is_low() && !exact { x.detach().cast(DType::F32) } else { x.detach() };
@@ -93,8 +93,8 @@ fn backward(what: &What, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
     })
 }
 
-/// Whether the gradients of a call are computed in the dtypes of its inputs, with one rounding: those of linear ops.
-/// All others are written with several ops, in f32 at least.
+/// Returns whether the gradients of a call are computed in the dtypes of its inputs, with one rounding: those of linear
+/// ops. All others are written with several ops, in f32 or f64.
 fn keeps_dtypes(what: &What) -> bool {
     match what {
         What::Op { written: Some(Written::Gradients(_)), .. } => true,
@@ -103,14 +103,14 @@ fn keeps_dtypes(what: &What) -> bool {
     }
 }
 
-/// What is computed in `f` gets a tape of its own, and can be differentiated twice.
+/// Runs `f` on its own tape, twice differentiable.
 fn on_own_tape<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
     let _keep = context::keep_calls();
     with_recording(true, f)
 }
 
-/// The gradients of a call, written with ops. `inputs` are leaves of the tape. They are on the tape themselves where
-/// results are recorded.
+/// Computes the gradients of a call, written with ops. `inputs` are leaves of the tape. The gradients are on the tape
+/// as well if recording is on.
 fn gradients(what: &What, inputs: &[Tensor], needs: &[bool], grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
     match what {
         What::Op { written: Some(Written::Gradients(written)), .. } => on_own_tape(|| written(inputs, grad, needs)),
@@ -133,7 +133,7 @@ fn gradients(what: &What, inputs: &[Tensor], needs: &[bool], grad: &Tensor) -> R
     }
 }
 
-/// The gradients of a gradient, given its inputs: the gradient of the output of a call, and the call's inputs.
+/// Computes the gradients of a gradient, given its inputs: the gradient of the output of a call, and the call's inputs.
 fn of_gradient(
     of: &What,
     input: usize,
@@ -146,7 +146,7 @@ fn of_gradient(
         && let Some(factors) = linear::factors(*op, input)
         && !matches!(written, Some(Written::Gradients(_)))
     {
-        // What is linear in x has a gradient that does not depend on x, and is linear in what it depends on.
+        // An expression linear in x has a gradient that does not depend on x, and is linear in its other inputs.
         let x = linear::with(x, input, grad, &factors);
         let borrowed: Vec<&Tensor> = x.iter().collect();
         let y = on_own_tape(|| {
@@ -163,7 +163,7 @@ fn of_gradient(
     }
 }
 
-/// The gradients of a result that ops computed of `inputs`.
+/// Computes the gradients of a result that ops computed from `inputs`.
 fn of_result(y: Tensor, inputs: &[Tensor], needs: &[bool], grad: &Tensor) -> Result<Vec<Option<Tensor>>> {
     let wanted = |i: &usize| needs[*i] && inputs[*i].is_tracked();
     let wanted: Vec<usize> = (0..inputs.len()).filter(wanted).collect();
@@ -175,7 +175,7 @@ fn of_result(y: Tensor, inputs: &[Tensor], needs: &[bool], grad: &Tensor) -> Res
     Ok(grads)
 }
 
-/// Whether a gradient of the call can be differentiated.
+/// Checks that a gradient of the call can be differentiated.
 fn has_second(what: &What) -> Result<()> {
     match what {
         What::Op { op, written: Some(Written::Not(why)), .. } => {

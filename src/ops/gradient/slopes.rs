@@ -1,6 +1,7 @@
 //! Slopes of functions of one or two numbers, written with ops.
 //!
-//! They are those of `elementwise::unary` and `elementwise::arithmetic`, where each says what it takes at a corner.
+//! They match those of `elementwise::unary` and `elementwise::arithmetic`, which document the value taken at each
+//! corner.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10};
 
@@ -12,16 +13,16 @@ use crate::{
     ops::elementwise::unary::{SELU_ALPHA, SELU_SCALE},
 };
 
-/// The slopes of a function.
+/// Slopes of a function.
 pub(super) enum Slope {
     Of1(fn(&Attributes, Chain) -> Result<Chain>),
     Of2(fn(Chain, Chain) -> [Chain; 2]),
 }
 
-/// The slopes of an op, if it is a function of one or two numbers that is not linear.
+/// Returns the slopes of an op, if it is a nonlinear function of one or two numbers.
 pub(super) fn slope(op: Op) -> Option<Slope> {
     use Op::*;
-    /// A function of one number without attributes, or with those that are named.
+    /// Defines a function of one number, without attributes or with the named ones.
     macro_rules! of1 {
         (|$x:ident $(, $name:ident)*| $slope:expr) => {
             Slope::Of1(|attributes, $x| {
@@ -34,7 +35,7 @@ pub(super) fn slope(op: Op) -> Option<Slope> {
     Some(match op {
         // Steps.
         Sign | Floor | Ceil | Trunc | Round => of1!(|x| x.fixed() * 0.0),
-        // Pieces of lines.
+        // Piecewise linear functions.
         Relu => of1!(|x| x.above(0.0)),
         Relu6 => of1!(|x| x.above(0.0) * x.below(6.0)),
         HardTanh => of1!(|x| x.above(-1.0) * x.below(1.0)),
@@ -47,7 +48,7 @@ pub(super) fn slope(op: Op) -> Option<Slope> {
         Softshrink => of1!(|x, lambda| x.abs().above(lambda)),
         Abs => of1!(|x| x.sign()),
         Clamp => of1!(|x, min, max| (1.0 - x.below(min)) * (1.0 - x.above(max))),
-        // Exponentials where x is negative.
+        // Exponentials for negative x.
         Elu => of1!(|x, alpha| (alpha * negative(&x).exp()).or(&below(&x), 1.0)),
         Celu => of1!(|x, alpha| (negative(&x) / alpha).exp().or(&below(&x), 1.0)),
         Selu => of1!(|x| (SELU_SCALE * SELU_ALPHA * negative(&x).exp()).or(&below(&x), SELU_SCALE)),
@@ -87,11 +88,11 @@ pub(super) fn slope(op: Op) -> Option<Slope> {
         Asinh => of1!(|x| (1.0 + x.square()).sqrt().reciprocal()),
         Acosh => of1!(|x| ((x.clone() - 1.0).sqrt() * (x + 1.0).sqrt()).reciprocal()),
         Atanh => of1!(|x| ((1.0 - x.clone()) * (1.0 + x)).reciprocal()),
-        // Of the normal distribution.
+        // Functions of the normal distribution.
         Erf => of1!(|x| FRAC_2_SQRT_PI * (-x.square()).exp()),
         Erfc => of1!(|x| -FRAC_2_SQRT_PI * (-x.square()).exp()),
         Erfinv => of1!(|x| x.erfinv().square().exp() / FRAC_2_SQRT_PI),
-        // Of two numbers.
+        // Functions of two numbers.
         Div => Slope::Of2(|a, b| [b.clone().reciprocal(), -(a / b.clone().square())]),
         Pow => Slope::Of2(|a, b| {
             let less = (b.clone() - 1.0).or(&(1.0 - b.is(0.0)), 0.0);
@@ -116,7 +117,7 @@ pub(super) fn slope(op: Op) -> Option<Slope> {
     })
 }
 
-/// The gradients of a function of one or two numbers.
+/// Computes the gradients of a function of one or two numbers.
 pub(super) fn gradients(
     slope: &Slope,
     attributes: &Attributes,
@@ -131,7 +132,7 @@ pub(super) fn gradients(
             let each = slopes(of(a), of(b)).into_iter().zip([a, b]).zip(needs);
             each.map(|((slope, x), &needed)| if needed { times(slope, x) } else { Ok(None) }).collect()
         }
-        // The power with a fixed exponent.
+        // Power with a fixed exponent.
         (Slope::Of2(_), inputs) => {
             let (x, exponent) = (&inputs[0], attributes.get::<f64>("exponent")?);
             let slope = match exponent {
@@ -165,37 +166,38 @@ fn below(x: &Chain) -> Chain {
     1.0 - x.above(0.0)
 }
 
-/// x between bounds beyond which the exponentials that it is multiplied with are 0, so that their product is 0 at infinity.
+/// Clamps x to bounds beyond which the exponentials it is multiplied with are 0, so that their product is 0 at
+/// infinity.
 fn near(x: &Chain) -> Chain {
     x.clone().then(|x| x.clamp(-1e4, 1e4))
 }
 
-/// x where it is negative, else 0, so that no exponential of it overflows.
+/// Returns x where it is negative, else 0, so that no exponential of it overflows.
 fn negative(x: &Chain) -> Chain {
     x.clone().or(&below(x), 0.0)
 }
 
-/// The slopes of the larger of two numbers with this difference; those of a tie are a half.
+/// Returns the slopes of the larger of two numbers with this difference; one half each in a tie.
 fn shares(difference: Chain) -> [Chain; 2] {
     let sign = difference.fixed().sign();
     [0.5 + 0.5 * sign.clone(), 0.5 - 0.5 * sign]
 }
 
-/// The length of the hypotenuse, and 1 where that is 0.
+/// Computes the length of the hypotenuse, or 1 if that is 0.
 fn length(a: &Chain, b: &Chain) -> Chain {
     let length = a.clone().hypot(b.clone());
     let positive = length.above(0.0);
     length.or(&positive, 1.0)
 }
 
-/// `Φ(x) + x φ(x)`.
+/// Computes `Φ(x) + x φ(x)`.
 fn gelu(x: Chain) -> Chain {
     let value = 0.5 * (-x.clone() * FRAC_1_SQRT_2).then(|x| x.erfc());
     let density = 0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2 * (-0.5 * near(&x).square()).exp();
     value + near(&x) * density
 }
 
-/// The same with the approximation of `Φ` by a sigmoid of a cubic.
+/// Computes the same with `Φ` approximated by a sigmoid of a cubic.
 fn gelu_tanh(x: Chain) -> Chain {
     let scale = 2.0 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
     // Beyond these bounds the value is 0 or 1 and the slope 0.

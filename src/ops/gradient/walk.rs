@@ -1,4 +1,4 @@
-//! The backward pass that stays on the tape.
+//! Backward pass that stays on the tape.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -13,7 +13,7 @@ use crate::{
     tensor::{Backward, Call, Node, Place, What, is_recording, next_id, with_recording},
 };
 
-/// The gradients of `sum(y * seed)` with respect to the targets; on the tape, if results are recorded.
+/// Computes the gradients of `sum(y * seed)` with respect to the targets, on the tape if recording is on.
 pub(super) fn walk(y: &Tensor, seed: &Tensor, targets: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
     let wanted: BTreeSet<u64> = targets.iter().filter_map(|x| id(x.place())).collect();
     let leading = leading(y.place(), &wanted);
@@ -37,7 +37,7 @@ pub(super) fn walk(y: &Tensor, seed: &Tensor, targets: &[&Tensor]) -> Result<Vec
     Ok(targets.iter().map(|x| id(x.place()).and_then(|id| arrived.found(id, x.dtype()))).collect())
 }
 
-/// The gradients of a node's inputs, each a node of its own.
+/// Computes the gradients of a node's inputs, each as its own node.
 fn back_through(node: &Node, grad: &Tensor, needs: &[bool]) -> Result<Vec<Option<Tensor>>> {
     let recorded = is_recording();
     if recorded {
@@ -68,7 +68,7 @@ fn back_through(node: &Node, grad: &Tensor, needs: &[bool]) -> Result<Vec<Option
     Ok(placed.collect())
 }
 
-/// The gradient of an input as a node of the tape.
+/// Returns the gradient of an input as a node of the tape.
 fn on_tape(value: &Tensor, grad: &Tensor, node: &Node, call: &Call, input: usize) -> Tensor {
     let mut inputs = vec![grad.place().clone()];
     inputs.extend(node.inputs.iter().cloned());
@@ -93,13 +93,13 @@ fn on_tape(value: &Tensor, grad: &Tensor, node: &Node, call: &Call, input: usize
         saved: values,
         backward: Box::new(move |back| backward(&what, back)),
         call: kept,
-        // A step by a penalty on gradients is a step of the pass that they come from.
+        // A step that penalizes gradients is a step of the pass that they come from.
         passes: node.passes.clone(),
         low_copies: None,
     })))
 }
 
-/// What tells a place from others: later ones are greater.
+/// Returns the identity of a place. Later places have greater ones.
 fn id(place: &Place) -> Option<u64> {
     match place {
         Place::None => None,
@@ -108,7 +108,7 @@ fn id(place: &Place) -> Option<u64> {
     }
 }
 
-/// The wanted places, and those through which a way leads from the start to one of them.
+/// Returns the wanted places, and those on a path from the start to one of them.
 fn leading(start: &Place, wanted: &BTreeSet<u64>) -> BTreeSet<u64> {
     let Some(&oldest) = wanted.first() else { return BTreeSet::new() };
     let mut met: BTreeMap<u64, &Node> = BTreeMap::new();
@@ -122,7 +122,7 @@ fn leading(start: &Place, wanted: &BTreeSet<u64>) -> BTreeSet<u64> {
                     leading.insert(leaf.0);
                 }
             }
-            // Inputs are older than what is made of them.
+            // Inputs are older than the results computed from them.
             Place::Node(node) if node.id < oldest => {}
             Place::Node(node) => {
                 if met.insert(node.id, node).is_none() {
@@ -143,13 +143,13 @@ fn leading(start: &Place, wanted: &BTreeSet<u64>) -> BTreeSet<u64> {
 /// Gradients that have arrived at places.
 #[derive(Default)]
 struct Arrived {
-    /// Nodes that are still to be walked through.
+    /// Nodes still to be visited.
     pending: BTreeMap<u64, (Arc<Node>, Tensor)>,
     found: HashMap<u64, Tensor>,
 }
 
 impl Arrived {
-    /// Adds a gradient to what has arrived at a place. Gradients of a low leaf are summed in f32, as in
+    /// Adds a gradient to those that have arrived at a place. Gradients of a low leaf are summed in f32, as in
     /// [`backward`](Tensor::backward).
     fn add(&mut self, place: &Place, grad: Tensor) -> Result<()> {
         match place {
@@ -173,7 +173,7 @@ impl Arrived {
         Ok(())
     }
 
-    /// The newest pending node with its gradient, to which nothing is added any more.
+    /// Returns the newest pending node with its gradient, which is complete.
     fn next(&mut self, wanted: &BTreeSet<u64>) -> Option<(Arc<Node>, Tensor)> {
         let (id, (node, grad)) = self.pending.pop_last()?;
         if wanted.contains(&id) {
@@ -182,7 +182,7 @@ impl Arrived {
         Some((node, grad))
     }
 
-    /// The gradient of a target, in its dtype.
+    /// Returns the gradient of a target, in its dtype.
     fn found(&self, id: u64, dtype: DType) -> Option<Tensor> {
         self.found.get(&id).map(|grad| grad.cast(dtype))
     }

@@ -1,4 +1,4 @@
-//! Shapes, views, and elements picked by position.
+//! Shapes, views, and selection of elements by position.
 
 pub(in crate::ops) mod pick;
 pub(in crate::ops) mod scatter;

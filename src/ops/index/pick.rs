@@ -1,4 +1,5 @@
-//! Picking elements by integer indices. Gradients are added up where an element was picked more than once, and rounded once.
+//! Selection of elements by integer indices. If an element was picked more than once, its gradients are summed and
+//! rounded once.
 
 use crate::ops::{by_float, call, dispatch, elements, index::shape::axis_at, spatial::windows::checked_shape};
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     tensor::{Array, Forward, Stored, with_array},
 };
 
-/// The indices, each checked to lie in `0..len`.
+/// Returns the indices after checking that each is in `0..len`.
 pub(in crate::ops) fn checked_indices(index: &Tensor, len: usize) -> Result<Vec<usize>> {
     if index.dtype() != DType::I64 {
         return Err(Error::dtype(format!("indices are i64, got {}", index.dtype())));
@@ -24,7 +25,8 @@ pub(in crate::ops) fn checked_indices(index: &Tensor, len: usize) -> Result<Vec<
     elements::<i64>(index).iter().map(check).collect()
 }
 
-/// `out[i] = x[at[i]]`, and the backward pass: `grad_x[at[i]] += grad[i]`. Offsets count runs of `run` elements.
+/// Computes `out[i] = x[at[i]]`, and the backward pass `grad_x[at[i]] += grad[i]`. Offsets count runs of `run`
+/// elements.
 pub(in crate::ops) fn picked(x: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
     with_array!(&x.array().contiguous(), a: T => {
         let data: &[T] = a.as_slice().unwrap_or_default();
@@ -43,8 +45,8 @@ fn scattered(grad: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result
     by_float!(grad, T => Array::from_vec(go::<T>(grad, at, run, shape.iter().product()), shape))
 }
 
-/// For each place of an index, the offset of the element of a tensor of shape `from` that has the index along `axis` and
-/// the place along the other axes.
+/// Returns, for each position in an index, the offset of the element of a tensor of shape `from` with that index along
+/// `axis` and that position along the other axes.
 pub(in crate::ops) fn offsets_along(from: &[usize], axis: usize, index: &Tensor) -> Result<Vec<usize>> {
     let to = index.shape();
     if to.len() != from.len() || (0..from.len()).any(|i| i != axis && to[i] > from[i]) {
@@ -57,8 +59,8 @@ pub(in crate::ops) fn offsets_along(from: &[usize], axis: usize, index: &Tensor)
     Ok(ndarray::indices(to).into_iter().zip(checked_indices(index, from[axis])?).map(offset).collect())
 }
 
-/// The op that picks runs of `x` at the offsets that the indices stand for; indices have no gradient. Only the
-/// indices are saved, as they came.
+/// Runs an op that picks runs of `x` at the offsets given by the indices, which have no gradient. Only the indices are
+/// saved, unchanged.
 fn pick(
     x: &Tensor,
     index: &Tensor,
@@ -76,8 +78,8 @@ fn pick(
 }
 
 impl Tensor {
-    /// `out[i][j][k] = self[i][index[i][j][k]][k]` for axis 1, and so for every axis, as torch's `gather`: the result has
-    /// the shape of the index, which is nowhere longer than this tensor but along `axis`.
+    /// Gathers elements along an axis, as torch's `gather`: for axis 1, `out[i][j][k] = self[i][index[i][j][k]][k]`.
+    /// The result has the shape of the index, which may exceed this tensor only along `axis`.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when ranks differ or the index is longer along another axis,
@@ -96,7 +98,7 @@ impl Tensor {
         })
     }
 
-    /// The slices of an axis in the order of a vector of indices.
+    /// Selects the slices of an axis given by a vector of indices, in its order.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or the index is not a vector,
@@ -120,7 +122,7 @@ impl Tensor {
         })
     }
 
-    /// The rows of a table `[count, d]` for each of these i64 ids: `[...] -> [..., d]`. Ids are never cast.
+    /// Looks up the rows of a table `[count, d]` for these i64 ids: `[...] -> [..., d]`. Ids are never cast.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the table is not a matrix,

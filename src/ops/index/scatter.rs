@@ -1,4 +1,4 @@
-//! Putting elements at integer indices. Sums are rounded once.
+//! Writes to elements at integer indices. Sums are rounded once.
 
 use crate::ops::{
     Call, by_float, call, dispatch, elements,
@@ -17,7 +17,7 @@ use crate::{
     tensor::{Array, Forward, Stored, with_array},
 };
 
-/// `x` with each run of `values` added at its offset, which counts runs of `run` elements.
+/// Returns `x` with each run of `values` added at its offset, which counts runs of `run` elements.
 fn added(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Result<Array> {
     fn go<T: Stored + Float>(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Pooled<T> {
         let mut sums = T::widen_slice(&elements::<T>(x)).into_buffer();
@@ -27,7 +27,7 @@ fn added(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Result<Array>
     by_float!(x, T => Array::from_vec(go::<T>(x, values, at, run), x.shape()))
 }
 
-/// `x` with each run of `values` in place of that at its offset; the last of several for one place stays.
+/// Returns `x` with each run of `values` written at its offset. If several have the same offset, the last one wins.
 fn replaced<T: Stored>(x: Elements<'_, T>, values: &[T], at: &[usize], run: usize) -> Pooled<T> {
     let mut all = x.into_buffer();
     for (n, i) in at.iter().enumerate() {
@@ -36,7 +36,7 @@ fn replaced<T: Stored>(x: Elements<'_, T>, values: &[T], at: &[usize], run: usiz
     all
 }
 
-/// The gradients of a tensor and of the runs put into it: what is at the places of those that stayed, 0 for the others.
+/// Returns the gradients of a tensor and of the runs written to it. Overwritten elements and runs have gradient 0.
 fn replaced_backward(grad: &Tensor, shape: &[usize], at: &[usize], run: usize) -> Result<Vec<Option<Tensor>>> {
     fn go<T: Stored>(grad: &[T], at: &[usize], run: usize) -> [Pooled<T>; 2] {
         let (mut left, mut parts) = (memory::copied(grad), memory::zeros(at.len() * run));
@@ -57,10 +57,10 @@ fn replaced_backward(grad: &Tensor, shape: &[usize], at: &[usize], run: usize) -
     })
 }
 
-/// Where an op puts the runs of `values`: the offsets that an index stands for, and the number of elements of a run.
+/// Destinations of the runs of `values`: the offsets given by an index, and the number of elements of a run.
 type Places = (Vec<usize>, usize);
 
-/// The op that puts runs of `values` into `x`: added to what is there, or in its place. Only the index is saved.
+/// Runs an op that adds runs of `values` to `x`, or writes them to it. Only the index is saved.
 fn put(
     call: Call<'_>,
     accumulate: bool,
@@ -93,7 +93,7 @@ fn put(
     })
 }
 
-/// Single elements, by an index along an axis for each.
+/// Addresses single elements, by an index along an axis for each.
 fn along(axis: isize) -> impl Fn(&[usize], &Tensor, &[usize]) -> Result<Places> {
     move |from, index, values| {
         let axis = axis_at(axis, from.len())?;
@@ -105,7 +105,7 @@ fn along(axis: isize) -> impl Fn(&[usize], &Tensor, &[usize]) -> Result<Places> 
     }
 }
 
-/// Slices of an axis, by a vector of indices.
+/// Addresses slices of an axis, by a vector of indices.
 fn slices(axis: isize) -> impl Fn(&[usize], &Tensor, &[usize]) -> Result<Places> {
     move |from, index, values| {
         let axis = axis_at(axis, from.len())?;
@@ -125,7 +125,7 @@ fn slices(axis: isize) -> impl Fn(&[usize], &Tensor, &[usize]) -> Result<Places>
     }
 }
 
-/// Slices of axis 0, by indices of any shape.
+/// Addresses slices of axis 0, by indices of any shape.
 fn rows(from: &[usize], index: &Tensor, values: &[usize]) -> Result<Places> {
     let Some((&len, slice)) = from.split_first() else {
         return Err(Error::shape("a scalar has no axis 0"));
@@ -139,9 +139,9 @@ fn rows(from: &[usize], index: &Tensor, values: &[usize]) -> Result<Places> {
 }
 
 impl Tensor {
-    /// This tensor with `src[i][j][k]` added at `[i][index[i][j][k]][k]` for axis 1, and so for every axis, as torch's
-    /// `scatter_add`: the adjoint of [`gather`](Tensor::gather). `index` and `src` have one shape, which is nowhere longer
-    /// than this tensor but along `axis`. Floating dtypes promote.
+    /// Adds `src[i][j][k]` at `[i][index[i][j][k]][k]` for axis 1, and likewise for every axis, as torch's
+    /// `scatter_add`: the adjoint of [`gather`](Tensor::gather). `index` and `src` have one shape, which may exceed
+    /// this tensor only along `axis`. Floating dtypes promote.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -159,17 +159,16 @@ impl Tensor {
         put(call!(Op::ScatterAdd, &[self, index, src]; axis), true, along(axis))
     }
 
-    /// As [`scatter_add`](Tensor::scatter_add), but `src` takes the place of what is there; of several for one place the
-    /// last stays.
+    /// Writes as [`scatter_add`](Tensor::scatter_add) adds: `src` replaces the present elements. If several have the
+    /// same place, the last one wins.
     ///
     /// # Errors
-    /// As [`scatter_add`](Tensor::scatter_add); integer and boolean tensors are allowed.
+    /// As for [`scatter_add`](Tensor::scatter_add); integer and boolean tensors are allowed.
     pub fn scatter(&self, axis: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
         put(call!(Op::Scatter, &[self, index, src]; axis), false, along(axis))
     }
 
-    /// This tensor with the slices of `values` along an axis added to those that a vector of indices names. Floating dtypes
-    /// promote.
+    /// Adds the slices of `values` along an axis to those named by a vector of indices. Floating dtypes promote.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -179,24 +178,24 @@ impl Tensor {
         put(call!(Op::IndexAdd, &[self, index, values]; axis), true, slices(axis))
     }
 
-    /// As [`index_add`](Tensor::index_add), but the values take the place of what is there; of several for one place the
-    /// last stays.
+    /// Writes as [`index_add`](Tensor::index_add) adds: the values replace the present elements. If several have the
+    /// same place, the last one wins.
     ///
     /// # Errors
-    /// As [`index_add`](Tensor::index_add); integer and boolean tensors are allowed.
+    /// As for [`index_add`](Tensor::index_add); integer and boolean tensors are allowed.
     pub fn index_copy(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<Tensor> {
         put(call!(Op::IndexCopy, &[self, index, values]; axis), false, slices(axis))
     }
 
-    /// This tensor with the slices of `values` at the places of axis 0 that `index` names: `[n, ...]`, an index `[k...]` and
-    /// values `[k..., ...]`. With `accumulate` they are added to what is there, else they take its place; of several for one
-    /// place the last stays. Floating dtypes promote.
+    /// Puts the slices of `values` at the positions of axis 0 named by `index`: `[n, ...]`, an index `[k...]` and
+    /// values `[k..., ...]`. With `accumulate` they are added to the present elements; otherwise they replace them, and
+    /// if several have the same place, the last one wins. Floating dtypes promote.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index out of range,
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64, the others differ, or are accumulated and
-    /// not floating.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64, the others differ, or are accumulated
+    /// and not floating.
     pub fn index_put(&self, index: &Tensor, values: &Tensor, accumulate: bool) -> Result<Tensor> {
         put(call!(Op::IndexPut, &[self, index, values]; accumulate), accumulate, rows)
     }

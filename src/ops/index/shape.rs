@@ -1,4 +1,4 @@
-//! Other shapes for the same elements. Every op here works for every dtype; views share the storage where they can.
+//! Changes of shape. Every op here works for every dtype; views share the storage where possible.
 
 use ndarray::IxDyn;
 
@@ -10,7 +10,7 @@ use crate::{
     tensor::{Array, Forward, Stored, with_array, with_float},
 };
 
-/// The axis a user means: negative ones count from the end.
+/// Resolves an axis given by the user: negative ones count from the end.
 pub(crate) fn axis_at(axis: isize, rank: usize) -> Result<usize> {
     let at = if axis < 0 { axis.checked_add_unsigned(rank) } else { Some(axis) };
     match at.and_then(|at| usize::try_from(at).ok()).filter(|&at| at < rank) {
@@ -20,7 +20,7 @@ pub(crate) fn axis_at(axis: isize, rank: usize) -> Result<usize> {
     }
 }
 
-/// The same elements in row-major order under another shape of as many elements.
+/// Returns the same elements in row-major order with another shape of the same length.
 pub(in crate::ops) fn reshaped(x: &Array, shape: &[usize]) -> Result<Array> {
     with_array!(&x.contiguous(), a: T => {
         a.reshaped(shape).map(T::wrap).ok_or_else(|| {
@@ -33,7 +33,7 @@ fn permuted(x: &Array, axes: &[usize]) -> Array {
     with_array!(x, a: T => T::wrap(a.viewed(|a| a.permuted_axes(IxDyn(axes)))))
 }
 
-/// Sums over the axes that had been stretched, rounded once.
+/// Sums over the stretched axes, rounded once.
 pub(in crate::ops) fn summed_to(grad: &Array, shape: &[usize]) -> Array {
     with_float!(&grad.contiguous(), g: T => {
         let wide = T::widen_slice(g.as_slice().expect("contiguous")).into_buffer();
@@ -41,12 +41,12 @@ pub(in crate::ops) fn summed_to(grad: &Array, shape: &[usize]) -> Array {
     }, else unreachable!("gradients are floating"))
 }
 
-/// The op's only input.
+/// Returns the op's only input.
 pub(in crate::ops) fn only(inputs: &[Tensor]) -> &Array {
     inputs[0].array()
 }
 
-/// The gradient of the op's only input.
+/// Returns the gradient of the op's only input.
 pub(in crate::ops) fn back_to(array: Array) -> Result<Vec<Option<Tensor>>> {
     Ok(vec![Some(Tensor::from_array(array))])
 }
@@ -70,8 +70,9 @@ impl Tensor {
         })
     }
 
-    /// The same elements in row-major order under another shape. One axis may be -1: as long as the others leave it. Lengths are
-    /// integers of any type: `usize`, as [`shape`](Tensor::shape) has them, or signed ones beside a -1.
+    /// Returns the same elements in row-major order with another shape. One axis may be -1, and is inferred from the
+    /// others. Lengths are integers of any type: `usize`, as in [`shape`](Tensor::shape), or signed ones along with a
+    /// -1.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the numbers of elements differ or two axes are negative.
@@ -84,7 +85,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn reshape<N: Copy + TryInto<isize>>(&self, shape: &[N]) -> Result<Tensor> {
-        // A length that is no `isize` is more than memory has.
+        // A length that does not fit `isize` exceeds memory.
         let shape: Vec<isize> = shape.iter().map(|&len| len.try_into().unwrap_or(isize::MAX)).collect();
         self.reshape_to(&shape)
     }
@@ -119,7 +120,7 @@ impl Tensor {
         })
     }
 
-    /// Puts in an axis of length 1; `axis` is its place in the result.
+    /// Inserts an axis of length 1, at position `axis` of the result.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the result has no such axis.
@@ -132,7 +133,7 @@ impl Tensor {
         })
     }
 
-    /// Takes out an axis of length 1.
+    /// Removes an axis of length 1.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or its length is not 1.
@@ -160,10 +161,10 @@ impl Tensor {
         })
     }
 
-    /// Axis `i` of the result is axis `axes[i]` of this tensor. The result shares the storage.
+    /// Permutes the axes: axis `i` of the result is axis `axes[i]` of this tensor. The result shares the storage.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when `axes` does not name every axis once.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when `axes` does not name every axis exactly once.
     pub fn permute(&self, axes: &[usize]) -> Result<Tensor> {
         self.permuted_by(|rank| {
             let mut sorted = axes.to_vec();
@@ -177,7 +178,7 @@ impl Tensor {
         })
     }
 
-    /// The transpose of a matrix. It shares the storage.
+    /// Transposes a matrix. The result shares the storage.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a matrix.
@@ -188,7 +189,7 @@ impl Tensor {
         })
     }
 
-    /// The elements under another order: seen in the shape `split`, with axes permuted, under the shape `to`.
+    /// Rearranges the elements: reshaped to `split`, with axes permuted, and reshaped to `to`.
     fn rearranged(
         call: Call<'_>,
         plan: impl FnOnce(&[usize]) -> Result<(Vec<usize>, [usize; 6], Vec<usize>)>,
@@ -206,10 +207,11 @@ impl Tensor {
         })
     }
 
-    /// Turns channels into places: `[n, c r², h, w] -> [n, c, h r, w r]` (Shi et al. 2016, "sub-pixel convolution").
+    /// Moves channels into positions: `[n, c r², h, w] -> [n, c, h r, w r]` (Shi et al. 2016, "sub-pixel convolution").
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or the channels do not divide by r².
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or the channels are not divisible by
+    /// r².
     pub fn pixel_shuffle(&self, r: usize) -> Result<Tensor> {
         Self::rearranged(call!(Op::PixelShuffle, &[self]; r), |from| match *from {
             [n, c, h, w] if r > 0 && r.checked_mul(r).is_some_and(|square| c % square == 0) => {
@@ -224,11 +226,12 @@ impl Tensor {
         })
     }
 
-    /// Turns places into channels, the inverse of [`pixel_shuffle`](Tensor::pixel_shuffle):
+    /// Moves positions into channels, the inverse of [`pixel_shuffle`](Tensor::pixel_shuffle):
     /// `[n, c, h r, w r] -> [n, c r², h, w]`.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or height or width do not divide by r.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or height or width is not divisible
+    /// by r.
     pub fn pixel_unshuffle(&self, r: usize) -> Result<Tensor> {
         Self::rearranged(call!(Op::SpaceToDepth, &[self]; r), |from| match *from {
             [n, c, h, w] if r > 0 && h % r == 0 && w % r == 0 => {
@@ -243,10 +246,10 @@ impl Tensor {
         })
     }
 
-    /// Stretches axes of length 1, and puts new ones in front.
+    /// Stretches axes of length 1, and prepends new ones.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shape does not stretch to the other.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shape does not broadcast to the other.
     pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor> {
         dispatch(call!(Op::Broadcast, &[self]; shape), |inputs| {
             let from = inputs[0].shape().to_vec();

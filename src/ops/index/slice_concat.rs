@@ -1,4 +1,4 @@
-//! Taking tensors apart and putting them together. Every op here works for every dtype; parts share the storage.
+//! Splitting and joining of tensors. Every op here works for every dtype; parts share the storage.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ fn sliced(x: &Array, axis: usize, range: Range<usize>) -> Array {
     })
 }
 
-/// `fill` with `x` laid into it from the offset `at` of each axis.
+/// Returns `fill` with `x` copied into it from the offset `at` of each axis.
 fn laid_into<T: Stored>(x: &ArrayRef<T, IxDyn>, shape: &[usize], at: &[usize], fill: T) -> Array {
     let mut whole = memory::uninit_vec(shape.iter().product());
     whole.fill(fill);
@@ -37,7 +37,7 @@ fn laid_into<T: Stored>(x: &ArrayRef<T, IxDyn>, shape: &[usize], at: &[usize], f
     Array::from_vec(whole, shape).expect("one element for each")
 }
 
-/// Joins the arrays of tensors that must have one dtype.
+/// Joins the arrays of tensors of one dtype.
 fn joined<T: Stored>(
     inputs: &[Tensor],
     join: impl FnOnce(&[ArrayViewD<'_, T>]) -> Result<ArrayD<T>, ShapeError>,
@@ -51,7 +51,7 @@ fn joined<T: Stored>(
     Ok(Array::from_ndarray(array))
 }
 
-/// The first tensor's shape, when all others have it once `reduce` has been at both.
+/// Returns the shape of the first tensor, after checking that all others agree with it under `reduce`.
 fn common_shape(inputs: &[Tensor], reduce: impl Fn(&[usize]) -> Vec<usize>, but: &str) -> Result<Vec<usize>> {
     let first = inputs.first().ok_or_else(|| Error::shape("needs at least one tensor"))?.shape();
     for x in inputs {
@@ -93,15 +93,15 @@ impl Tensor {
         })
     }
 
-    /// The elements of `range` along one axis. The result shares the storage.
+    /// Returns the elements of `range` along one axis. The result shares the storage.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or the range leaves it.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or the range exceeds it.
     pub fn slice(&self, axis: isize, range: Range<usize>) -> Result<Tensor> {
         self.sliced_by(Op::Slice, axis, range, true)
     }
 
-    /// The elements at one index of an axis; the axis is gone.
+    /// Returns the elements at one index of an axis, which is removed.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or index.
@@ -109,7 +109,7 @@ impl Tensor {
         self.sliced_by(Op::Slice, axis, index..index.saturating_add(1), false)
     }
 
-    /// Pieces of the given lengths along one axis. They share the storage.
+    /// Splits one axis into pieces of the given lengths. They share the storage.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the lengths do not add up to the axis.
@@ -130,10 +130,10 @@ impl Tensor {
             .collect()
     }
 
-    /// `n` pieces of equal length along one axis. They share the storage.
+    /// Splits one axis into `n` pieces of equal length. They share the storage.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the axis does not divide by `n`.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the length of the axis is not divisible by `n`.
     pub fn chunk(&self, n: usize, axis: isize) -> Result<Vec<Tensor>> {
         let at = axis_at(axis, self.rank()).map_err(|e| e.in_op(Op::Split.name()))?;
         let len = self.shape()[at];
@@ -144,7 +144,7 @@ impl Tensor {
         self.split(&vec![len / n; n], axis)
     }
 
-    /// Joins tensors along an axis they have; the other axes agree. Dtypes promote.
+    /// Joins tensors along an existing axis; the other axes agree. Dtypes promote.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no tensor, no such axis, or other axes differ.
@@ -180,10 +180,11 @@ impl Tensor {
         })
     }
 
-    /// Puts tensors of one shape beside each other along a new axis. Dtypes promote.
+    /// Stacks tensors of one shape along a new axis. Dtypes promote.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no tensor, the result has no such axis, or shapes differ.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no tensor, the result has no such axis, or shapes
+    /// differ.
     pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         dispatch(call!(Op::Stack, tensors; axis), |inputs| {
             let mut shape = common_shape(inputs, <[usize]>::to_vec, "")?;
@@ -207,10 +208,10 @@ impl Tensor {
         })
     }
 
-    /// Puts elements of `value` before and after each axis: one pair per axis.
+    /// Pads each axis before and after with elements of `value`: one pair per axis.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is not one pair for each axis.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is not one pair per axis.
     pub fn pad(&self, pairs: &[(usize, usize)], value: f64) -> Result<Tensor> {
         dispatch(call!(Op::Pad, &[self]; pairs, value), |inputs| {
             let x = &inputs[0];

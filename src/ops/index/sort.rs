@@ -1,4 +1,4 @@
-//! Elements in order along an axis. NaN is the largest; equal elements stay in the order they had.
+//! Sorting along an axis. NaN is the largest; the order of equal elements is preserved.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -15,7 +15,7 @@ fn compare<T: PartialOrd>(a: &T, b: &T) -> Ordering {
     a.partial_cmp(b).unwrap_or_else(|| nan(a).cmp(&nan(b)))
 }
 
-/// The places of the first `k` elements of each lane in order.
+/// Returns the positions of the first `k` elements of each lane in order.
 fn first_places<T: Stored>(lanes: &[T], n: usize, k: usize, descending: bool) -> Vec<usize> {
     let mut all = Vec::new();
     for lane in lanes.chunks_exact(n.max(1)) {
@@ -29,7 +29,7 @@ fn first_places<T: Stored>(lanes: &[T], n: usize, k: usize, descending: bool) ->
     all
 }
 
-/// The first `k` elements of each lane in order (all of them if `None`), and their places.
+/// Returns the first `k` elements of each lane in order (all of them if `None`), and their positions.
 fn ordered(call: Call<'_>, axis: isize, k: Option<usize>, descending: bool) -> Result<(Tensor, Tensor)> {
     let mut indices = None;
     let values = dispatch(call, |inputs| {
@@ -75,9 +75,10 @@ fn ordered(call: Call<'_>, axis: isize, k: Option<usize>, descending: bool) -> R
 }
 
 impl Tensor {
-    /// The `k` largest (or smallest) elements along an axis in order, and their places as i64. Works for every dtype.
+    /// Returns the `k` largest (or smallest) elements along an axis in order, and their positions as i64. Works for
+    /// every dtype.
     ///
-    /// NaN is the largest; of equal elements the first comes first.
+    /// NaN is the largest. Equal elements keep their order.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis,
@@ -94,9 +95,10 @@ impl Tensor {
         ordered(call!(Op::TopK, &[self]; k, axis, largest), axis, Some(k), largest)
     }
 
-    /// The elements along an axis in rising or falling order, and the places they had as i64. Works for every dtype.
+    /// Sorts the elements along an axis in ascending or descending order, and returns them with their former positions
+    /// as i64. Works for every dtype.
     ///
-    /// NaN is the largest; equal elements stay in the order they had.
+    /// NaN is the largest. Equal elements keep their order.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis.

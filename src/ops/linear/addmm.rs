@@ -1,4 +1,4 @@
-//! Matrix products plus a tensor, and the products that have vectors in them. Sum and product are rounded together, once.
+//! Matrix products plus a tensor, and products with vectors. Sum and product are rounded together, once.
 
 use crate::ops::{call, dispatch, elementwise::pairwise::broadcast_shape, linear::matmul::Batched, one_float_dtype};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     tensor::Forward,
 };
 
-/// The shape, if both tensors have so many axes.
+/// Returns the shapes, if the two tensors have the wanted numbers of axes.
 fn ranks(inputs: &[Tensor], wanted: [usize; 2]) -> Result<[&[usize]; 2]> {
     let names = ["a scalar", "a vector", "a matrix", "a batch of matrices"];
     let (a, b) = (inputs[0].shape(), inputs[1].shape());
@@ -17,7 +17,7 @@ fn ranks(inputs: &[Tensor], wanted: [usize; 2]) -> Result<[&[usize]; 2]> {
     }
 }
 
-/// The products, and what is added to them stretched to their shape.
+/// Computes the products plus the addend, broadcast to their shape.
 fn sum(products: Batched, inputs: &[Tensor], shape: Vec<usize>) -> Result<Forward> {
     if let Some(added) = inputs.get(2)
         && broadcast_shape(added.shape(), &shape).ok().as_ref() != Some(&shape)
@@ -28,7 +28,7 @@ fn sum(products: Batched, inputs: &[Tensor], shape: Vec<usize>) -> Result<Forwar
     products.run(inputs, shape)
 }
 
-/// A matrix times a vector.
+/// Multiplies a matrix by a vector.
 fn matrix_vector(inputs: &[Tensor]) -> Result<Forward> {
     one_float_dtype(inputs)?;
     let [a, &[n]] = ranks(inputs, [2, 1])? else { unreachable!("a vector") };
@@ -36,7 +36,7 @@ fn matrix_vector(inputs: &[Tensor]) -> Result<Forward> {
 }
 
 impl Tensor {
-    /// `self + a · b` with `a [m, k]` and `b [k, n]`; this tensor stretches to `[m, n]`.
+    /// Computes `self + a · b` with `a [m, k]` and `b [k, n]`; this tensor broadcasts to `[m, n]`.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -57,10 +57,11 @@ impl Tensor {
         })
     }
 
-    /// `self + a · b` for each matrix of two batches `a [n, m, k]` and `b [n, k, p]`; this tensor stretches to `[n, m, p]`.
+    /// Computes `self + a · b` for each matrix of two batches `a [n, m, k]` and `b [n, k, p]`; this tensor broadcasts
+    /// to `[n, m, p]`.
     ///
     /// # Errors
-    /// As [`addmm`](Tensor::addmm).
+    /// As for [`addmm`](Tensor::addmm).
     pub fn baddbmm(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         dispatch(call!(Op::Baddbmm, &[a, b, self]), |inputs| {
             let products = batches(inputs)?;
@@ -69,11 +70,11 @@ impl Tensor {
         })
     }
 
-    /// `self` plus the sum of the products of two batches `a [n, m, k]` and `b [n, k, p]`; this tensor stretches to
-    /// `[m, p]`.
+    /// Computes `self` plus the sum of the products of two batches `a [n, m, k]` and `b [n, k, p]`; this tensor
+    /// broadcasts to `[m, p]`.
     ///
     /// # Errors
-    /// As [`addmm`](Tensor::addmm).
+    /// As for [`addmm`](Tensor::addmm).
     pub fn addbmm(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         dispatch(call!(Op::Addbmm, &[a, b, self]), |inputs| {
             let products = batches(inputs)?.summed();
@@ -82,26 +83,26 @@ impl Tensor {
         })
     }
 
-    /// `self + a · v` with `a [m, k]` and `v [k]`; this tensor stretches to `[m]`.
+    /// Computes `self + a · v` with `a [m, k]` and `v [k]`; this tensor broadcasts to `[m]`.
     ///
     /// # Errors
-    /// As [`addmm`](Tensor::addmm).
+    /// As for [`addmm`](Tensor::addmm).
     pub fn addmv(&self, a: &Tensor, v: &Tensor) -> Result<Tensor> {
         dispatch(call!(Op::Addmv, &[a, v, self]), matrix_vector)
     }
 
-    /// This matrix times a vector: `[m, k] · [k] -> [m]`.
+    /// Multiplies this matrix by a vector: `[m, k] · [k] -> [m]`.
     ///
     /// # Errors
-    /// As [`addmm`](Tensor::addmm).
+    /// As for [`addmm`](Tensor::addmm).
     pub fn mv(&self, v: &Tensor) -> Result<Tensor> {
         dispatch(call!(Op::Mv, &[self, v]), matrix_vector)
     }
 
-    /// The sum of the products of two vectors' elements, a scalar. Floating dtypes promote.
+    /// Computes the dot product of two vectors, a scalar. Floating dtypes promote.
     ///
     /// # Errors
-    /// As [`addmm`](Tensor::addmm).
+    /// As for [`addmm`](Tensor::addmm).
     pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
         dispatch(call!(Op::Dot, &[self, other]), |inputs| {
             one_float_dtype(inputs)?;
@@ -113,10 +114,10 @@ impl Tensor {
         })
     }
 
-    /// The products of every element of this vector with every one of another: `[m]`, `[n] -> [m, n]`.
+    /// Computes the outer product of two vectors: `[m]`, `[n] -> [m, n]`.
     ///
     /// # Errors
-    /// As [`addmm`](Tensor::addmm).
+    /// As for [`addmm`](Tensor::addmm).
     pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
         dispatch(call!(Op::Ger, &[self, other]), |inputs| {
             one_float_dtype(inputs)?;
@@ -126,7 +127,7 @@ impl Tensor {
     }
 }
 
-/// Two batches of as many matrices.
+/// Returns two batches with the same number of matrices.
 fn batches(inputs: &[Tensor]) -> Result<Batched> {
     one_float_dtype(inputs)?;
     let [a, b] = ranks(inputs, [3, 3])?;

@@ -1,4 +1,4 @@
-//! Scaled dot product attention (Vaswani et al. 2017, section 3.2.1).
+//! Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1).
 
 use crate::ops::{
     by_float, call,
@@ -19,21 +19,22 @@ use crate::{
 };
 
 impl Tensor {
-    /// `softmax(q · kᵀ * scale + mask) · v` with these queries `[..., l, d]`, keys `[..., s, d]` and values `[..., s, e]`;
-    /// the result is `[..., l, e]`. Leading axes broadcast.
+    /// Computes `softmax(q · kᵀ * scale + mask) · v` with this tensor as queries `[..., l, d]`, keys `[..., s, d]` and
+    /// values `[..., s, e]`. The result is `[..., l, e]`. Leading axes broadcast.
     ///
-    /// The mask stretches to `[..., l, s]`: a boolean one says which keys a query sees, a floating one is added to the
-    /// scores. With `causal`, query i sees only the keys 0 to i. `scale` is `1 / sqrt(d)` unless given. A query that sees
-    /// no key gives zeros. Keys that a query does not see have the weight 0, and 0 times infinity is NaN: a NaN or an infinity in
-    /// their values may reach its result, and one in the keys its gradient.
+    /// The mask broadcasts to `[..., l, s]`: a boolean mask selects the keys that a query attends to, a floating one is
+    /// added to the scores. With `causal`, query i attends only to keys 0 to i. `scale` defaults to `1 / sqrt(d)`. A
+    /// query that attends to no key gives zeros. Masked keys have weight 0, and 0 times infinity is NaN: a NaN or an
+    /// infinity in their values may reach the result of the query, and one in the keys its gradient.
     ///
-    /// All of it is computed in f32 and rounded once, a block of queries at a time, so that the scores need no memory of their
-    /// own. The inputs are saved; the backward pass computes the scores again, and rounds the weights and the scaled gradients
-    /// of scores to the dtype of the inputs.
+    /// Everything is computed in f32 and rounded once, one block of queries at a time, so the score matrix is never
+    /// stored. The inputs are saved; the backward pass recomputes the scores, and rounds the weights and the scaled
+    /// gradients of the scores to the dtype of the inputs.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them, or the mask is of integers.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them, or the mask has
+    /// integers.
     ///
     /// ```
     /// # use precast::{DType, Tensor};
@@ -67,11 +68,11 @@ impl Tensor {
     }
 }
 
-/// Inputs of attention that fit together.
+/// Inputs of attention with matching shapes.
 struct Fitted {
-    /// The leading axes of the result, to which those of the inputs stretch.
+    /// Leading axes of the result, to which those of the inputs broadcast.
     batch: Vec<usize>,
-    /// Numbers of queries, keys, features of a key and of a value.
+    /// Numbers of queries, of keys, of features of a key and of features of a value.
     lengths: [usize; 4],
     causal: bool,
     scale: f64,
@@ -111,14 +112,14 @@ impl Fitted {
     }
 }
 
-/// Opens the inputs for the kernel.
+/// Prepares the inputs for the kernel and runs `f` on them.
 fn with_attention<T: Stored + Gemm<Wide: Gemm>, R>(
     fitted: &Fitted,
     inputs: &[Tensor],
     f: impl FnOnce(&Attention<T>) -> R,
 ) -> R {
     let &Fitted { ref batch, lengths, causal, scale } = fitted;
-    // With its last two axes left out, which matrix of an input belongs to each item.
+    // Leading axes determine which matrix of an input belongs to each item.
     let places = |x: &Tensor| broadcast_indices(batch, &x.shape()[..x.rank().saturating_sub(2)]);
     let [of_q, of_k, of_v] = [0, 1, 2].map(|i| places(&inputs[i]));
     let [q, k, v] = [0, 1, 2].map(|i| elements::<T>(&inputs[i]));
@@ -143,7 +144,8 @@ fn with_attention<T: Stored + Gemm<Wide: Gemm>, R>(
     f(&Attention { lengths, q: &q, k: &k, v: &v, places, mask, causal, scale })
 }
 
-/// Numbers of queries, keys, features of a key and of a value, and the leading axes of the result, if all shapes fit.
+/// Checks the shapes, and returns the numbers of queries, of keys, of features of a key and of features of a value,
+/// with the leading axes of the result.
 fn check(inputs: &[Tensor]) -> Result<([usize; 4], Vec<usize>)> {
     let (q, k, v) = (inputs[0].shape(), inputs[1].shape(), inputs[2].shape());
     let ([q_batch @ .., l, d], [k_batch @ .., s, kd], [v_batch @ .., vs, e]) = (q, k, v) else {

@@ -1,4 +1,4 @@
-//! `x · wᵀ + b`, and adding a bias to channels.
+//! `x · wᵀ + b`, and a bias added to channels.
 
 use crate::ops::{by_float, call, dispatch, elements, linear::matmul::one_product, one_float_dtype};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     tensor::{Array, Forward, Stored},
 };
 
-/// `x` seen as `[outer, channels, inner]`: the sum over outer and inner for each channel, rounded once.
+/// Sums each channel of `x`, viewed as `[outer, channels, inner]`, over outer and inner, rounded once.
 pub(in crate::ops) fn channel_sums(x: &Tensor, (outer, channels, inner): (usize, usize, usize)) -> Result<Array> {
     fn go<T: Stored + Float>(x: &Tensor, outer: usize, channels: usize, inner: usize) -> Pooled<T> {
         let x = elements::<T>(x);
@@ -56,8 +56,8 @@ fn bias_add<T: Stored + Float>(x: &Tensor, bias: &Tensor, inner: usize) -> Poole
 }
 
 impl Tensor {
-    /// `x · weightᵀ + bias` for every vector along the last axis: `[..., in]` with a weight `[out, in]` and a bias `[out]`
-    /// gives `[..., out]`. Product and bias are rounded together, once.
+    /// Computes `x · weightᵀ + bias` for every vector along the last axis: `[..., in]` with a weight `[out, in]` and a
+    /// bias `[out]` gives `[..., out]`. Product and bias are rounded together, once.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -114,7 +114,7 @@ impl Tensor {
     /// Adds `bias[c]` to channel c: `[n, c, ...]` with a bias `[c]`.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when axis 1 is not as long as the bias,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when axis 1 differs in length from the bias,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn bias_add(&self, bias: &Tensor) -> Result<Tensor> {
         dispatch(call!(Op::BiasAdd, &[self, bias]), |inputs| {

@@ -1,4 +1,4 @@
-//! Sums of products by Einstein's convention.
+//! Sums of products in Einstein notation.
 
 use crate::ops::{
     call, composed::composed, elementwise::pairwise::broadcast_shape, one_float_dtype, spatial::windows::checked_shape,
@@ -8,15 +8,15 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What an axis is called.
+/// Label of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
-    /// An axis of the ellipsis, counted from its last; those further left come first.
+    /// An axis of the ellipsis, counted from its last. Axes further left come first.
     Ellipsis(std::cmp::Reverse<usize>),
     Letter(char),
 }
 
-/// The names of one operand's axes as they are written: letters, and the place of `...` among them.
+/// Labels of one operand's axes as written: letters, and the position of `...` among them.
 #[derive(Default)]
 struct Subscript {
     letters: Vec<char>,
@@ -24,7 +24,7 @@ struct Subscript {
 }
 
 impl Subscript {
-    /// The labels of the axes when the ellipsis stands for so many.
+    /// Returns the labels of the axes if the ellipsis covers `hidden` axes.
     fn labels(&self, hidden: usize) -> Vec<Label> {
         let mut labels: Vec<Label> = self.letters.iter().copied().map(Label::Letter).collect();
         if let Some(at) = self.ellipsis {
@@ -41,7 +41,7 @@ struct Plan {
     output: Vec<Label>,
 }
 
-/// The written parts of an equation: the operands, and what stands behind the arrow, if there is one.
+/// Parses an equation into its operands and the output after the arrow, if there is one.
 fn parse(equation: &str) -> Result<(Vec<Subscript>, Option<Subscript>)> {
     let wrong = |at: usize, what: &str| {
         Error::value(format!(
@@ -102,7 +102,7 @@ impl Plan {
                 return Err(Error::value(message));
             }
             Some(output) => output.labels(hidden),
-            // The ellipsis, then the letters that stand once, sorted.
+            // The ellipsis, followed by the letters that occur once, sorted.
             None => {
                 let all = || operands.iter().flat_map(|operand| operand.letters.iter().copied());
                 let mut once: Vec<char> = all().filter(|&c| all().filter(|&other| other == c).count() == 1).collect();
@@ -115,7 +115,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Axes of one letter are equally long; those of the ellipsis broadcast.
+    /// Checks that axes with the same letter have equal lengths. Those of the ellipsis broadcast.
     fn check_lengths(&self, equation: &str, shapes: &[&[usize]]) -> Result<()> {
         let mut met: Vec<(Label, usize)> = Vec::new();
         for (&label, &len) in self.operands.iter().flatten().zip(shapes.iter().copied().flatten()) {
@@ -152,14 +152,14 @@ impl Plan {
     }
 }
 
-/// A tensor whose axes have different labels.
+/// A tensor whose axes have distinct labels.
 struct Operand {
     x: Tensor,
     labels: Vec<Label>,
 }
 
 impl Operand {
-    /// Of axes with the same label, the diagonal is taken.
+    /// Creates an operand, taking the diagonal of axes with the same label.
     fn new(x: &Tensor, labels: &[Label]) -> Result<Operand> {
         let (mut x, mut labels) = (x.clone(), labels.to_vec());
         while let Some((first, second)) = twice(&labels) {
@@ -185,13 +185,13 @@ impl Operand {
         Ok(Operand { x: self.x.sum(&gone, false)?, labels: self.labels.into_iter().filter(kept).collect() })
     }
 
-    /// The axes in this order; every label of the operand is in it once.
+    /// Arranges the axes in this order, which contains every label of the operand once.
     fn as_order(&self, order: &[Label]) -> Result<Tensor> {
         let place = |label| self.labels.iter().position(|other| other == label);
         self.x.permute(&order.iter().filter_map(place).collect::<Vec<_>>())
     }
 
-    /// The lengths of the axes with these labels.
+    /// Returns the lengths of the axes with these labels.
     fn lengths(&self, labels: &[Label]) -> Vec<usize> {
         let axes = self.labels.iter().zip(self.x.shape());
         labels
@@ -201,7 +201,7 @@ impl Operand {
             .collect()
     }
 
-    /// The product, summed over the labels that are not kept.
+    /// Multiplies two operands, summing over the labels that are not kept.
     fn times(self, other: Operand, kept: impl Fn(&Label) -> bool) -> Result<Operand> {
         let a = self.summed_unless(|label| kept(label) || other.labels.contains(label))?;
         let b = other.summed_unless(|label| kept(label) || a.labels.contains(label))?;
@@ -223,13 +223,13 @@ impl Operand {
         let right = b.as_order(&[&batch[..], &inner, &columns].concat())?;
         let left = reshaped(&left, &[&a.lengths(&batch)[..], &[count(&m), k]].concat())?;
         let right = reshaped(&right, &[&b.lengths(&batch)[..], &[k, count(&n)]].concat())?;
-        // Without a sum it is no matrix product: a column times a row, element by element.
+        // Without a sum it is not a matrix product, but a column times a row, element by element.
         let product = if inner.is_empty() { left.mul(&right)? } else { left.matmul_ext(&right)? };
         Ok(Operand { x: reshaped(&product, &shape)?, labels: [batch, rows, columns].concat() })
     }
 }
 
-/// Two places with the same label.
+/// Returns two positions with the same label.
 fn twice(labels: &[Label]) -> Option<(usize, usize)> {
     (0..labels.len()).find_map(|i| Some((labels[..i].iter().position(|label| *label == labels[i])?, i)))
 }
@@ -239,17 +239,19 @@ fn reshaped(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// Products of tensors by Einstein's convention: `einsum("bij,bjk->bik", &[&a, &b])` multiplies batches of matrices.
+    /// Computes products of tensors in Einstein notation: `einsum("bij,bjk->bik", &[&a, &b])` multiplies batches of
+    /// matrices.
     ///
-    /// Each operand's axes are named by letters; axes of one letter run together, and letters that are not in the output
-    /// are summed over. A letter twice in one operand takes its diagonal. `...` stands for axes that are not named; they
-    /// broadcast. Without `->` the output is the ellipsis and then the letters that stand once, sorted.
+    /// Letters label the axes of each operand. Axes with the same letter are iterated together, and letters missing
+    /// from the output are summed over. A letter repeated within an operand takes its diagonal. `...` covers the
+    /// unlabeled axes, which broadcast. Without `->` the output is the ellipsis followed by the letters that occur
+    /// once, sorted.
     ///
-    /// All of it is computed in f32, from the left to the right, and rounded once.
+    /// Everything is computed in f32, from left to right, and rounded once.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the equation is wrong,
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the operands do not fit it,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the equation is invalid,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the operands do not match it,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     ///
     /// ```

@@ -19,11 +19,11 @@ use crate::{
     tensor::{Array, Forward},
 };
 
-/// For each matrix of a batched result, which pairs of matrices of the operands are multiplied and added up.
+/// Pairs of operand matrices to multiply and sum, for each matrix of a batched result.
 type Terms = Vec<Vec<(usize, usize)>>;
 
-/// Sums of products of matrices, each `m x k` times `k x n` after the layout's transposition, rounded once together with
-/// what is added to them. All tensors have one floating dtype.
+/// Computes sums of products of matrices, each `m x k` times `k x n` after the layout's transposition, rounded once
+/// together with the addend. All tensors have one floating dtype.
 fn sums_of_products(
     layout: Layout,
     mkn: (usize, usize, usize),
@@ -44,7 +44,7 @@ fn sums_of_products(
     })
 }
 
-/// One product of matrices, rounded once.
+/// Computes one product of matrices, rounded once.
 pub(in crate::ops) fn one_product(
     layout: Layout,
     mkn: (usize, usize, usize),
@@ -55,15 +55,15 @@ pub(in crate::ops) fn one_product(
     sums_of_products(layout, mkn, [a, b], &vec![vec![(0, 0)]], None, shape)
 }
 
-/// Two tensors as batches of matrices.
+/// Two tensors viewed as batches of matrices.
 pub(in crate::ops) struct Batched {
     mkn: (usize, usize, usize),
-    /// The batch axes of each operand.
+    /// Batch axes of each operand.
     a: Vec<usize>,
     b: Vec<usize>,
-    /// The batch axes of the result, to which both stretch.
+    /// Batch axes of the result, to which both broadcast.
     batch: Vec<usize>,
-    /// Whether all products are added up to one matrix.
+    /// `true` when all products are summed into one matrix.
     summed: bool,
 }
 
@@ -82,23 +82,23 @@ impl Batched {
         Ok(batched)
     }
 
-    /// As these, the products of the batch added up to one matrix.
+    /// Sums the products of the batch into one matrix.
     pub fn summed(self) -> Batched {
         Batched { summed: true, ..self }
     }
 
-    /// The shape of the products.
+    /// Returns the shape of the products.
     pub fn shape(&self) -> Vec<usize> {
         let (m, _, n) = self.mkn;
         if self.summed { vec![m, n] } else { [&self.batch[..], &[m, n]].concat() }
     }
 
-    /// The products of the first two inputs, in a shape with as many elements as [`shape`](Batched::shape), plus the
-    /// third, which stretches to that shape, if there is one.
+    /// Computes the products of the first two inputs, in a shape with as many elements as [`shape`](Batched::shape),
+    /// plus the third input, if there is one, broadcast to that shape.
     pub fn run(self, inputs: &[Tensor], shape: Vec<usize>) -> Result<Forward> {
         let (a, b, added) = (&inputs[0], &inputs[1], inputs.get(2));
         let products = self.batch.iter().product();
-        // The matrices of a, of b and of the result that belong together.
+        // Corresponding matrices of a, b and the result.
         let pairs = broadcast_indices(&self.batch, &self.a)
             .into_iter()
             .zip(broadcast_indices(&self.batch, &self.b))
@@ -135,10 +135,10 @@ impl Batched {
 }
 
 impl Tensor {
-    /// The product of two matrices: `[m, k] · [k, n] -> [m, n]`, accumulated in f32, rounded once.
+    /// Computes the product of two matrices: `[m, k] · [k, n] -> [m, n]`, accumulated in f32, rounded once.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensors are not matrices that fit,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensors are not matrices of matching shapes,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when their dtypes differ and no policy casts them.
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         dispatch(call!(Op::MatMul, &[self, other]), |inputs| {
@@ -151,11 +151,11 @@ impl Tensor {
         })
     }
 
-    /// The products of two batches of matrices: `[..., m, k] · [..., k, n] -> [..., m, n]` with equal batch axes,
-    /// accumulated in f32, rounded once.
+    /// Computes the products of two batches of matrices: `[..., m, k] · [..., k, n] -> [..., m, n]` with equal batch
+    /// axes, accumulated in f32, rounded once.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensors are not batches of matrices that fit,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensors are not batches of matrices of matching shapes,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when their dtypes differ and no policy casts them.
     pub fn batch_matmul(&self, other: &Tensor) -> Result<Tensor> {
         dispatch(call!(Op::BatchMatMul, &[self, other]), |inputs| {
@@ -170,8 +170,8 @@ impl Tensor {
         })
     }
 
-    /// The product by the rules of numpy's `matmul`: batch axes broadcast, and a vector is a row on the left and a column
-    /// on the right, with its axis of length 1 left out of the result. Accumulated in f32, rounded once.
+    /// Computes the product by the rules of numpy's `matmul`: batch axes broadcast, and a vector is a row on the left
+    /// and a column on the right, whose axis of length 1 is dropped from the result. Accumulated in f32, rounded once.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or one tensor is a scalar,

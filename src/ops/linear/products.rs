@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The chosen axes of a tensor moved behind (or before) the others, and the lengths of the others.
+/// Moves the chosen axes of a tensor after (or before) the others, and returns it with the lengths of the others.
 fn gathered(x: &Tensor, axes: &[usize], behind: bool) -> Result<(Tensor, Vec<usize>)> {
     let others: Vec<usize> = (0..x.rank()).filter(|axis| !axes.contains(axis)).collect();
     let order = if behind { [&others[..], axes].concat() } else { [axes, &others[..]].concat() };
@@ -20,8 +20,8 @@ fn gathered(x: &Tensor, axes: &[usize], behind: bool) -> Result<(Tensor, Vec<usi
 }
 
 impl Tensor {
-    /// Sums of products over pairs of axes: axis `axes[i]` of this tensor runs together with axis `others[i]` of the other.
-    /// The result has this tensor's remaining axes, then the other's. Computed in f32, rounded once.
+    /// Contracts pairs of axes: axis `axes[i]` of this tensor with axis `others[i]` of the other. The result has this
+    /// tensor's remaining axes, then the other's. Computed in f32, rounded once.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the axes do not pair or their lengths differ,
@@ -62,7 +62,7 @@ impl Tensor {
         })
     }
 
-    /// Sums of products over the last axis of both: `[a..., n]`, `[b..., n] -> [a..., b...]`. Computed in f32, rounded once.
+    /// Contracts the last axes: `[a..., n]`, `[b..., n] -> [a..., b...]`. Computed in f32, rounded once.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a tensor is a scalar or the last axes differ,
@@ -82,7 +82,7 @@ impl Tensor {
         })
     }
 
-    /// Dot products of the vectors along the last axis; leading axes broadcast. Computed in f32, rounded once.
+    /// Computes dot products of the vectors along the last axis; leading axes broadcast. Computed in f32, rounded once.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a tensor is a scalar or the shapes do not fit,
@@ -102,12 +102,12 @@ impl Tensor {
         })
     }
 
-    /// The Kronecker product: every element of this tensor times the whole other one, laid out in blocks. Missing leading
-    /// axes count as 1. Floating dtypes promote.
+    /// Computes the Kronecker product: every element of this tensor times the whole other one, laid out in blocks.
+    /// Missing leading axes count as 1. Floating dtypes promote.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the result cannot exist in memory,
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when there is no product of the dtypes.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the result does not fit into memory,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the dtypes cannot be multiplied.
     pub fn kron(&self, other: &Tensor) -> Result<Tensor> {
         let rank = self.rank().max(other.rank());
         let padded = |shape: &[usize]| [&vec![1; rank - shape.len()][..], shape].concat();
@@ -119,10 +119,11 @@ impl Tensor {
         self.reshape(&blocks)?.mul(&other.reshape(&block)?)?.reshape(&shape)
     }
 
-    /// The matrix product of two matrices and more, from the left to the right, rounded once.
+    /// Computes the matrix product of two or more matrices, from left to right, rounded once.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not two matrices or they do not fit,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are fewer than two matrices or their shapes do not
+    /// match,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn multi_dot(matrices: &[&Tensor]) -> Result<Tensor> {
         composed(call!(Op::MultiDot, matrices), |inputs| {
@@ -137,7 +138,8 @@ impl Tensor {
         })
     }
 
-    /// `self + a · bᵀ` with vectors `a [m]` and `b [n]`; this tensor stretches to `[m, n]`. Floating dtypes promote.
+    /// Computes `self + a · bᵀ` with vectors `a [m]` and `b [n]`; this tensor broadcasts to `[m, n]`. Floating dtypes
+    /// promote.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -157,8 +159,8 @@ impl Tensor {
         })
     }
 
-    /// `yᵀ W x + b` for each output: `x [..., i]` (this tensor), `y [..., j]`, a weight `[o, i, j]` and a bias `[o]` give
-    /// `[..., o]`. Computed in f32, rounded once.
+    /// Computes `yᵀ W x + b` for each output: `x [..., i]` (this tensor), `y [..., j]`, a weight `[o, i, j]` and a bias
+    /// `[o]` give `[..., o]`. Computed in f32, rounded once.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -187,7 +189,7 @@ impl Tensor {
         })
     }
 
-    /// The sum of a matrix's diagonal, a scalar.
+    /// Sums the diagonal of a matrix to a scalar.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a square matrix,

@@ -12,15 +12,15 @@ use crate::{
 };
 
 impl Tensor {
-    /// Rotary position embedding of queries or keys `[..., length, features]` (Su et al. 2021, "RoFormer"): at position
-    /// m, the i-th of d / 2 pairs of features is rotated by the angle `m * base^(-2i / d)`. So the product of a query
-    /// and a key depends on the distance of their positions alone. The first position is `offset`.
+    /// Applies rotary position embedding to queries or keys `[..., length, features]` (Su et al. 2021, "RoFormer"): at
+    /// position m, the i-th of d / 2 pairs of features is rotated by the angle `m * base^(-2i / d)`. The product of a
+    /// query and a key then depends only on the distance of their positions. The first position is `offset`.
     ///
-    /// The i-th pair are the features i and i + d / 2, or 2i and 2i + 1 where they are `interleaved`, as in the paper.
-    /// The angles are computed in f64. Sine, cosine and the rotation are f32 for 16-bit tensors, too, and rounded once.
+    /// The i-th pair consists of features i and i + d / 2, or 2i and 2i + 1 when `interleaved`, as in the paper. The
+    /// angles are computed in f64. Sine, cosine and the rotation are f32 even for 16-bit tensors, rounded once.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless there are two axes, the last of even length,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless there are at least two axes, the last of even length,
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a base that is not positive and finite,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
@@ -44,7 +44,7 @@ impl Tensor {
     }
 }
 
-/// How the pairs of features are rotated at each position.
+/// Rotation of the pairs of features at each position.
 struct Angles {
     length: usize,
     features: usize,
@@ -67,7 +67,7 @@ impl Angles {
         Ok(Angles { length, features, base, offset, interleaved })
     }
 
-    /// Cosine and sine of each pair, position after position.
+    /// Returns the cosine and sine of each pair, position by position.
     fn table<R: Real>(&self, sign: f64) -> Vec<(R, R)> {
         let pairs = self.features / 2;
         let frequency = |i: usize| self.base.powf(-((2 * i) as f64) / self.features as f64);
@@ -77,9 +77,9 @@ impl Angles {
         (0..self.length).flat_map(|m| (0..pairs).map(move |i| (m, i))).map(|(m, i)| both(angle(m, i))).collect()
     }
 
-    /// The pairs rotated forwards (`sign` 1) or back (-1), rounded once.
+    /// Rotates the pairs forward (`sign` 1) or back (-1), rounded once.
     fn rotate<T: Stored + Float>(&self, x: &Tensor, sign: f64) -> Result<Array> {
-        // Of no elements, the axes that have some may be of any length.
+        // An empty tensor may have axes of any length.
         if x.is_empty() {
             return Ok(x.array().clone());
         }

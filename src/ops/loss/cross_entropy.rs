@@ -1,4 +1,4 @@
-//! Losses of classification: cross entropy and negative log-likelihood.
+//! Classification losses: cross entropy and negative log-likelihood.
 
 use crate::ops::{
     Call, Reduction, by_float, call, dispatch, elements,
@@ -21,14 +21,14 @@ use crate::{
 /// Options of [`Tensor::cross_entropy_with`]. The default is the mean, without smoothing, weights or ignored targets.
 #[derive(Clone, Debug, Default)]
 pub struct CrossEntropy {
-    /// How the losses of the samples become one. The mean is over the samples that are not ignored, weighted by the
-    /// weights of their classes; with soft targets over all samples.
+    /// Reduction of the losses of the samples. The mean is over the samples that are not ignored, weighted by the
+    /// weights of their classes; with soft targets, over all samples.
     pub reduction: Reduction,
-    /// Samples of this class index have no loss.
+    /// Class index whose samples are ignored.
     pub ignore_index: Option<i64>,
-    /// The part of each target, in [0, 1], that is spread evenly over all classes (Szegedy et al. 2015).
+    /// Fraction of each target, in [0, 1], that is spread evenly over all classes (Szegedy et al. 2015).
     pub label_smoothing: f64,
-    /// One factor for each class, a constant.
+    /// One factor per class, treated as a constant.
     pub weight: Option<Tensor>,
 }
 
@@ -47,10 +47,10 @@ impl CrossEntropy {
         attributes
     }
 
-    /// The options that attributes say.
+    /// Reads the options from attributes.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when an attribute is of another type.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when an attribute has another type.
     pub(in crate::ops) fn of_attributes(attributes: &Attributes) -> Result<CrossEntropy> {
         let mut options = CrossEntropy::default();
         if attributes.has("reduction") {
@@ -146,7 +146,7 @@ impl CrossEntropy {
     }
 }
 
-/// The axis of the classes: the only one of a single sample, else the one after the batch.
+/// Returns the axis of the classes: the only one of a single sample, else the one after the batch.
 fn class_axis(x: &Tensor) -> Result<usize> {
     match x.rank() {
         0 => Err(Error::shape("a scalar has no classes; allowed: [classes] or [batch, classes, ...]")),
@@ -155,7 +155,7 @@ fn class_axis(x: &Tensor) -> Result<usize> {
     }
 }
 
-/// The class of each sample, or none where it is to be ignored.
+/// Returns the class of each sample, or `None` for an ignored one.
 fn classes(target: &Tensor, classes: usize, ignore: Option<i64>) -> Result<Vec<Option<usize>>> {
     let class = |&index: &i64| match usize::try_from(index) {
         _ if Some(index) == ignore => Ok(None),
@@ -169,10 +169,11 @@ fn classes(target: &Tensor, classes: usize, ignore: Option<i64>) -> Result<Vec<O
 }
 
 impl Tensor {
-    /// The mean cross entropy of `softmax(self)` and the targets; see [`cross_entropy_with`](Tensor::cross_entropy_with).
+    /// Computes the mean cross entropy of `softmax(self)` and the targets; see
+    /// [`cross_entropy_with`](Tensor::cross_entropy_with).
     ///
     /// # Errors
-    /// As [`cross_entropy_with`](Tensor::cross_entropy_with).
+    /// As for [`cross_entropy_with`](Tensor::cross_entropy_with).
     ///
     /// ```
     /// use precast::Tensor;
@@ -185,15 +186,16 @@ impl Tensor {
         self.cross_entropy_with(target, &CrossEntropy::default())
     }
 
-    /// The cross entropy of `softmax(self)` and the targets, by log-sum-exp in f32 with one rounding.
+    /// Computes the cross entropy of `softmax(self)` and the targets, by log-sum-exp in f32 with one rounding.
     ///
-    /// This tensor holds logits, `[n, classes, ...]` or `[classes]`. `target` holds class indices (i64, its shape that of
-    /// the logits without the class axis) or probabilities (floating, of the logits' shape; they get a gradient, too).
+    /// This tensor holds logits, `[n, classes, ...]` or `[classes]`. `target` holds class indices (i64, in the shape of
+    /// the logits without the class axis) or probabilities (floating, in the shape of the logits; they receive a
+    /// gradient too).
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the dtypes do not,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a class index that does not exist or a smoothing outside [0, 1].
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the dtypes do not fit,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a class index out of range or a smoothing outside [0, 1].
     pub fn cross_entropy_with(&self, target: &Tensor, options: &CrossEntropy) -> Result<Tensor> {
         let attributes = || options.attributes();
         let call = Call { op: Op::CrossEntropy, inputs: &[self, target], attributes: &attributes, again: None };
@@ -229,11 +231,11 @@ impl Tensor {
         })
     }
 
-    /// The negative log-likelihood: minus the log-probability, of those in this tensor (`[n, classes, ...]` or
-    /// `[classes]`), of each sample's class. `target` holds class indices (i64).
+    /// Computes the negative log-likelihood of each sample's class. This tensor holds log-probabilities,
+    /// `[n, classes, ...]` or `[classes]`, and `target` class indices (i64).
     ///
     /// # Errors
-    /// As [`cross_entropy_with`](Tensor::cross_entropy_with).
+    /// As for [`cross_entropy_with`](Tensor::cross_entropy_with).
     pub fn nll_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         dispatch(call!(Op::NllLoss, &[self, target]; reduction), move |inputs| {
             let [x, target] = inputs else { unreachable!("two inputs") };

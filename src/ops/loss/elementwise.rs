@@ -1,4 +1,4 @@
-//! Losses of pairs of numbers, each one op with one rounding.
+//! Losses on pairs of numbers, each one op with one rounding.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,21 +17,21 @@ use crate::{
     },
 };
 
-/// How the losses of the single elements become one.
+/// Reduction of elementwise losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reduction {
-    /// Their mean, a scalar.
+    /// The mean, a scalar.
     #[default]
     Mean,
-    /// Their sum, a scalar.
+    /// The sum, a scalar.
     Sum,
-    /// They are returned as they are.
+    /// No reduction.
     None,
 }
 
 impl Reduction {
-    /// What the sum of `n` losses is divided by.
+    /// Returns the divisor of the sum of `n` losses.
     pub(in crate::ops) fn divisor(self, n: usize) -> f64 {
         if self == Reduction::Mean { n as f64 } else { 1.0 }
     }
@@ -59,39 +59,39 @@ macro_rules! losses {
 }
 
 losses! {
-    /// `(x - target)²`.
+    /// Computes `(x - target)²`.
     mse_loss MseLoss |x, t| difference(x, t) * difference(x, t), (R::of(2.0) * difference(x, t), R::of(2.0) * difference(t, x));
-    /// `|x - target|`; the slope at 0 is 0. Here and in the losses like it, equal infinities do not differ.
+    /// Computes `|x - target|`. The slope at 0 is 0. Here and in similar losses, equal infinities have difference 0.
     l1_loss L1Loss |x, t| difference(x, t).abs(), (sign(difference(x, t)), sign(difference(t, x)));
-    /// The cross entropy of `sigmoid(x)` and the probability `target`, without overflow:
+    /// Computes the cross entropy of `sigmoid(x)` and the probability `target`, without overflow:
     /// `ln(1 + exp(x)) - target * x`.
     bce_with_logits BceWithLogits |x, t| if x.is_infinite() { part(if x > R::zero() { R::one() - t } else { t }, x.abs()) }
         else { softplus(x) - t * x }, (sigmoid(x) - t, -x);
-    /// The divergence of the distribution whose *logarithms* are `x` from the probabilities `target`:
-    /// `target * (ln(target) - x)`, which is 0 for a target of 0; there the slope of the target is taken as 0, too.
+    /// Computes the Kullback-Leibler divergence of the distribution whose *logarithms* are `x` from the probabilities
+    /// `target`: `target * (ln(target) - x)`. For a target of 0 the loss is 0, and so is the slope of the target.
     ///
     /// The mean is over all elements.
     kl_div KlDiv |x, t| if t == R::zero() { t } else { t * (t.ln() - x) },
         (-t, if t == R::zero() { t } else { t.ln() + R::one() - x });
-    /// The cross entropy of the probabilities `x` and `target`: `-target * ln(x) - (1 - target) * ln(1 - x)`. Logarithms
-    /// count as no less than -100, and the slope is bounded accordingly, as in torch.
+    /// Computes the cross entropy of the probabilities `x` and `target`: `-target * ln(x) - (1 - target) * ln(1 - x)`.
+    /// Logarithms are clamped to at least -100, and the slope is bounded accordingly, as in torch.
     ///
-    /// A probability near 1 loses its digits in 16 bit: take [`bce_with_logits`](Tensor::bce_with_logits) where you can.
+    /// A probability near 1 loses its digits in 16 bit: prefer [`bce_with_logits`](Tensor::bce_with_logits).
     binary_cross_entropy BinaryCrossEntropy |x, t| -t * least_log(x) - (R::one() - t) * least_log(R::one() - x),
         ((x - t) / ((R::one() - x) * x).max(R::of(1e-12)), least_log(R::one() - x) - least_log(x));
-    /// `ln(1 + exp(-target * x))` for targets of -1 and 1, without overflow.
+    /// Computes `ln(1 + exp(-target * x))` for targets of -1 and 1, without overflow.
     soft_margin_loss SoftMarginLoss |x, t| softplus(part(-t, x)), {
         let slope = sigmoid(part(-t, x));
         (-t * slope, part(slope, -x))
     };
 }
 
-/// `x - t`, and 0 of two that are equal, infinities as well.
+/// Computes `x - t`, with 0 for equal numbers including infinities.
 fn difference<R: Real>(x: R, t: R) -> R {
     if x == t { R::zero() } else { x - t }
 }
 
-/// `ln(x)`, at least -100.
+/// Computes `ln(x)`, at least -100.
 fn least_log<R: Real>(x: R) -> R {
     let log = x.ln();
     if log < R::of(-100.0) { R::of(-100.0) } else { log }
@@ -105,7 +105,7 @@ struct SmoothL1 {
 impl Binary for SmoothL1 {
     fn value<R: Real>(self, x: R, t: R) -> R {
         let (d, beta) = (difference(x, t).abs(), R::of(self.beta));
-        // In this order no square leaves the range.
+        // In this order no square overflows.
         if d < beta { R::of(0.5) * d * (d / beta) } else { d - R::of(0.5) * beta }
     }
     fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
@@ -116,10 +116,11 @@ impl Binary for SmoothL1 {
 }
 
 impl Tensor {
-    /// `d² / (2 beta)` where `d = |x - target|` is below `beta`, `d - beta / 2` elsewhere (Girshick 2015).
+    /// Computes `d² / (2 beta)` where `d = |x - target|` is below `beta`, `d - beta / 2` elsewhere (Girshick 2015).
     ///
     /// # Errors
-    /// As [`l1_loss`](Tensor::l1_loss); [`ErrorKind::Value`](crate::ErrorKind::Value) when `beta` is negative or NaN.
+    /// As for [`l1_loss`](Tensor::l1_loss); [`ErrorKind::Value`](crate::ErrorKind::Value) when `beta` is negative or
+    /// NaN.
     pub fn smooth_l1_loss(&self, target: &Tensor, beta: f64, reduction: Reduction) -> Result<Tensor> {
         if beta.is_nan() || beta < 0.0 {
             return Err(Error::value(format!("beta = {beta}; allowed: 0 and above")).in_op(Op::SmoothL1Loss.name()));
@@ -150,12 +151,12 @@ struct PoissonNll {
     log_input: bool,
 }
 
-/// Keeps the logarithm of a rate of 0 finite.
+/// Added to a rate to keep the logarithm of 0 finite.
 const LEAST_RATE: f64 = 1e-8;
 
 impl Binary for PoissonNll {
     fn value<R: Real>(self, x: R, t: R) -> R {
-        // Far out the first term outgrows the second.
+        // At infinity the first term outgrows the second.
         if x == R::infinity() && t.is_finite() {
             x
         } else if self.log_input {
@@ -202,10 +203,10 @@ impl Binary for Hinge {
 }
 
 impl Tensor {
-    /// `d² / 2` where `d = |x - target|` is not above `delta`, `delta * (d - delta / 2)` elsewhere (Huber 1964).
+    /// Computes `d² / 2` where `d = |x - target|` is at most `delta`, `delta * (d - delta / 2)` elsewhere (Huber 1964).
     ///
     /// # Errors
-    /// As [`l1_loss`](Tensor::l1_loss); [`ErrorKind::Value`](crate::ErrorKind::Value) when `delta` is not above 0.
+    /// As for [`l1_loss`](Tensor::l1_loss); [`ErrorKind::Value`](crate::ErrorKind::Value) when `delta` is not above 0.
     pub fn huber_loss(&self, target: &Tensor, delta: f64, reduction: Reduction) -> Result<Tensor> {
         if delta.is_nan() || delta <= 0.0 {
             return Err(Error::value(format!("delta = {delta}; allowed: above 0")).in_op(Op::HuberLoss.name()));
@@ -213,26 +214,27 @@ impl Tensor {
         loss(call!(Op::HuberLoss, &[self, target]; delta, reduction), Huber { delta }, reduction)
     }
 
-    /// The negative log likelihood of counts `target` under Poisson distributions, without the term that depends on the
-    /// target alone: `exp(x) - target * x` where x is the logarithm of the rate (`log_input`), else `x - target * ln(x + 1e-8)`.
+    /// Computes the negative log-likelihood of counts `target` under Poisson distributions, without the term that
+    /// depends on the target alone: `exp(x) - target * x` if x is the logarithm of the rate (`log_input`), else
+    /// `x - target * ln(x + 1e-8)`.
     ///
     /// # Errors
-    /// As [`l1_loss`](Tensor::l1_loss).
+    /// As for [`l1_loss`](Tensor::l1_loss).
     pub fn poisson_nll_loss(&self, target: &Tensor, log_input: bool, reduction: Reduction) -> Result<Tensor> {
         loss(call!(Op::PoissonNllLoss, &[self, target]; log_input, reduction), PoissonNll { log_input }, reduction)
     }
 
-    /// For distances x and targets of 1 (alike) and -1: `x` of those alike, `max(0, margin - x)` of the others. Targets may
-    /// be integers; they have no gradient.
+    /// Computes the hinge embedding loss for distances x and targets of 1 (similar) and -1: `x` for similar pairs,
+    /// `max(0, margin - x)` for the others. Targets may be integers; they have no gradient.
     ///
     /// # Errors
-    /// As [`l1_loss`](Tensor::l1_loss).
+    /// As for [`l1_loss`](Tensor::l1_loss).
     pub fn hinge_embedding_loss(&self, target: &Tensor, margin: f64, reduction: Reduction) -> Result<Tensor> {
         loss(call!(Op::HingeEmbeddingLoss, &[self, target]; margin, reduction), Hinge { margin }, reduction)
     }
 }
 
-/// Shapes must be equal: a target of `[n]` beside `[n, 1]` would silently become `[n, n]`.
+/// Runs a loss on equal shapes: broadcasting `[n]` with `[n, 1]` would silently give `[n, n]`.
 fn loss<F: Binary>(call: Call<'_>, f: F, reduction: Reduction) -> Result<Tensor> {
     let [x, target] = call.inputs else { unreachable!("two inputs") };
     if x.shape() != target.shape() {

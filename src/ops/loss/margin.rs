@@ -1,4 +1,4 @@
-//! Losses of whole rows: margins between scores, between distances, and likelihoods with a variance.
+//! Losses on whole rows: margins between scores, between distances, and likelihoods with a variance.
 
 use crate::ops::{
     Reduction, call, composed::composed, elementwise::pairwise::broadcast_shape, index::pick::checked_indices,
@@ -24,12 +24,12 @@ fn one_shape(inputs: &[Tensor]) -> Result<()> {
     }
 }
 
-/// Lists of floating tensors and labels: the labels as floats of the others' dtype, outside of the gradient.
+/// Converts labels to the floating dtype of `like`, off the tape.
 fn as_floats(labels: &Tensor, like: &Tensor) -> Tensor {
     if labels.dtype().is_float() { labels.clone() } else { labels.cast(like.dtype()) }
 }
 
-/// `[samples, classes]` of scores; one sample may come without its axis.
+/// Returns `[samples, classes]` of scores; a single sample may omit its axis.
 fn scores(x: &Tensor) -> Result<[usize; 2]> {
     match *x.shape() {
         [classes] if classes > 0 => Ok([1, classes]),
@@ -39,8 +39,9 @@ fn scores(x: &Tensor) -> Result<[usize; 2]> {
 }
 
 impl Tensor {
-    /// The negative log likelihood of `target` under normal distributions with the means of this tensor and these variances:
-    /// `(ln(var) + (x - target)² / var) / 2`. Variances count as no less than `eps`. Shapes broadcast; dtypes promote.
+    /// Computes the negative log-likelihood of `target` under normal distributions with the means of this tensor and
+    /// these variances: `(ln(var) + (x - target)² / var) / 2`. Variances are clamped to at least `eps`. Shapes
+    /// broadcast; dtypes promote.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
@@ -56,15 +57,15 @@ impl Tensor {
             Ok(move |x: &[Tensor]| {
                 let var = x[2].clamp(eps, f64::INFINITY)?;
                 let difference = x[0].sub(&x[1])?;
-                // In this order no square leaves the range.
+                // In this order no square overflows.
                 let losses = var.log()?.add(&difference.div(&var)?.mul(&difference)?)? * 0.5;
                 reduced(losses?, reduction)
             })
         })
     }
 
-    /// `max(0, margin - target * (self - other))`: a target of 1 asks that this tensor's score be the higher one, -1 that
-    /// the other's be. Shapes broadcast; dtypes promote; targets may be integers.
+    /// Computes `max(0, margin - target * (self - other))`: a target of 1 ranks this tensor's score higher, -1 the
+    /// other's. Shapes broadcast; dtypes promote; targets may be integers.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
@@ -86,9 +87,9 @@ impl Tensor {
         })
     }
 
-    /// For rows `[..., d]` that a target says are alike (1) or not (-1): `1 - cos` of those alike, `max(0, cos - margin)` of
-    /// the others, where cos is the cosine of the angle between this tensor's row and the other's. Targets are `[...]`, and
-    /// may be integers.
+    /// Computes the cosine embedding loss for rows `[..., d]` labeled similar (1) or not (-1): `1 - cos` for similar
+    /// rows, `max(0, cos - margin)` for the others, where cos is the cosine of the angle between this tensor's row and
+    /// the other's. Targets are `[...]`, and may be integers.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -110,7 +111,7 @@ impl Tensor {
                     met => return Err(Error::shape(format!("rows {met:?} with targets {:?}", inputs[2].shape()))),
                 }
                 Ok(move |x: &[Tensor]| {
-                    // Squared lengths count as no less than 1e-12 (torch adds that).
+                    // Squared lengths are clamped to at least 1e-12 (torch adds that).
                     let cosine = x[0].cosine_similarity(&x[1], -1, 1e-6)?;
                     let one = Tensor::ones(&[], cosine.dtype());
                     let apart = (&cosine - margin)?.relu()?;
@@ -121,8 +122,8 @@ impl Tensor {
         )
     }
 
-    /// `max(0, |self - positive| - |self - negative| + margin)` with p-norms over the last axis: this tensor's rows shall be
-    /// nearer to the positive ones. Shapes are alike; dtypes promote.
+    /// Computes `max(0, |self - positive| - |self - negative| + margin)` with p-norms over the last axis, which pulls
+    /// this tensor's rows closer to the positive ones. Shapes are equal; dtypes promote.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes differ or are those of scalars,
@@ -146,7 +147,7 @@ impl Tensor {
                 return Err(Error::value(format!("p = {p}; allowed: above 0, or infinite")));
             }
             Ok(move |x: &[Tensor]| {
-                // The small number that torch adds keeps the slope of a distance of 0.
+                // The small number that torch adds defines the slope at a distance of 0.
                 let distance = |other: &Tensor| (x[0].sub(other)? + 1e-6)?.norm(p, &[-1], false);
                 let losses = distance(&x[1])?.sub(&distance(&x[2])?)? + margin;
                 reduced(losses?.relu()?, reduction)
@@ -154,8 +155,9 @@ impl Tensor {
         })
     }
 
-    /// For scores `[samples, classes]` and the right classes `[samples]` (i64): the mean over classes of
-    /// `max(0, margin - right score + score)^p` over the wrong ones; p is 1 or 2. (Crammer, Singer 2001, as torch has it.)
+    /// Computes the multi-class margin loss for scores `[samples, classes]` and the correct classes `[samples]` (i64):
+    /// the mean over classes of `max(0, margin - correct score + score)^p` over the wrong ones; p is 1 or 2. (Crammer,
+    /// Singer 2001, as in torch.)
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -185,9 +187,9 @@ impl Tensor {
         })
     }
 
-    /// For scores `[samples, classes]` and several right classes for each sample: an i64 `[samples, classes]` that lists
-    /// them first and ends with -1. The sum over right and wrong classes of `max(0, 1 - (right score - wrong score))`, over
-    /// the number of classes, as torch has it.
+    /// Computes the multi-label margin loss for scores `[samples, classes]` and several correct classes per sample: an
+    /// i64 `[samples, classes]` that lists them first and ends with -1. It is the sum over correct and wrong classes of
+    /// `max(0, 1 - (correct score - wrong score))`, divided by the number of classes, as in torch.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes differ,
@@ -200,7 +202,7 @@ impl Tensor {
             if inputs[1].dtype() != DType::I64 {
                 return Err(Error::dtype(format!("classes are i64, got {}", inputs[1].dtype())));
             }
-            // How often each class of each sample is named: a pair of a right and a wrong one counts so often.
+            // Counts per class and sample: a pair of a correct and a wrong class has the count of the former.
             let mut named = vec![0i64; samples * classes];
             for (sample, listed) in inputs[1].to_vec::<i64>()?.chunks(classes).enumerate() {
                 for &class in listed.iter().take_while(|&&class| class != -1) {
@@ -221,7 +223,7 @@ impl Tensor {
                 // [samples, right, wrong]
                 let behind = rows.unsqueeze(1)?.sub(&rows.unsqueeze(2)?)? + 1.0;
                 let pairs = right.unsqueeze(2)?.mul(&wrong.unsqueeze(1)?)?;
-                // The difference of two right scores may be NaN, and does not count.
+                // The difference of two correct scores may be NaN, and does not count.
                 let zero = Tensor::zeros(&[], rows.dtype());
                 let behind = pairs.gt(&zero)?.select(&behind?, &zero)?;
                 let losses = (behind.relu()?.mul(&pairs)?.sum(&[1, 2], false)? / classes as f64)?;
@@ -230,8 +232,8 @@ impl Tensor {
         })
     }
 
-    /// The mean over the last axis of the cross entropies of `sigmoid(self)` and the probabilities `target`; written with
-    /// ops that lists know. Shapes are alike; dtypes promote.
+    /// Computes the mean over the last axis of the cross entropies of `sigmoid(self)` and the probabilities `target`,
+    /// composed of ops that lists know. Shapes are equal; dtypes promote.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes differ or are those of scalars,
@@ -240,7 +242,7 @@ impl Tensor {
         one_shape(&[self.clone(), target.clone()]).map_err(|e| e.in_op("multilabel_soft_margin_loss"))?;
         let other = Tensor::ones(&[], target.dtype()).sub(target)?;
         let part = |target: &Tensor, log: Tensor| {
-            // A target of 0 costs nothing, even where the logarithm is minus infinity.
+            // A target of 0 costs nothing, even if the logarithm is minus infinity.
             let zero = |x: &Tensor| Tensor::zeros(&[], x.dtype());
             let counts = log.is_finite()?.logical_or(&target.ne(&zero(target))?)?;
             target.mul(&counts.select(&log, &zero(&log))?)

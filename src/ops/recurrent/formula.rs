@@ -1,9 +1,9 @@
-//! A recurrent op written with ordinary ops, step by step.
+//! Recurrent ops composed of ordinary ops, step by step.
 
 use super::{RecurrentWeights, step};
 use crate::{Op, Tensor, catalogue::Attributes, error::Result, kernels::recurrent::Gating};
 
-/// The op that [`recurrent_of`](super::recurrent_of) runs.
+/// Computes the op that [`recurrent_of`](super::recurrent_of) runs.
 pub(in crate::ops) fn of_steps(op: Op, attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {
     let (gating, reverse): (Gating, bool) = (attributes.get("gating")?, attributes.get("reverse")?);
     let states = if gating == Gating::Lstm { 2 } else { 1 };
@@ -17,7 +17,7 @@ pub(in crate::ops) fn of_steps(op: Op, attributes: &Attributes, inputs: &[Tensor
         };
         Ok((h.clone(), h))
     };
-    // What has no cell state has the state in its place.
+    // Without a cell state, the state takes its place.
     let (mut h, mut c) = (inputs[3].clone(), inputs[2 + states].clone());
     if op != Op::FusedRnn {
         (h, c) = next(x, (&h, &c))?;

@@ -1,4 +1,4 @@
-//! Recurrent networks: one step, and a whole sequence in one op.
+//! Recurrent networks: a single step, and a whole sequence in one op.
 
 pub(in crate::ops) mod formula;
 mod step;
@@ -17,34 +17,34 @@ use crate::{
     tensor::{Array, Backward, Forward, Stored},
 };
 
-/// The weights of a recurrent layer, the gates one after the other, as torch and MindSpore have them.
+/// Weights of a recurrent layer, with the gates concatenated as in torch and MindSpore.
 #[derive(Clone, Copy, Debug)]
 pub struct RecurrentWeights<'a> {
-    /// From the input: `[gates * hidden, inputs]`.
+    /// Input weights `[gates * hidden, inputs]`.
     pub ih: &'a Tensor,
-    /// From the state: `[gates * hidden, hidden]`.
+    /// State weights `[gates * hidden, hidden]`.
     pub hh: &'a Tensor,
-    /// Added to what the input and to what the state brings, each `[gates * hidden]`.
+    /// Biases added to the contributions of input and state, each `[gates * hidden]`.
     pub biases: Option<(&'a Tensor, &'a Tensor)>,
 }
 
-/// How an input is read.
+/// Layout of an input.
 #[derive(Clone, Copy)]
 enum Reading {
-    /// `[..., inputs]`: one step.
+    /// `[..., inputs]`: a single step.
     Step,
-    /// `[batch, time, inputs]`.
+    /// `[batch, time, inputs]`: a whole sequence.
     Sequence { reverse: bool },
 }
 
-/// Places among the inputs of the op.
+/// Positions among the inputs of the op.
 const X: usize = 0;
 const WEIGHT_IH: usize = 1;
 const WEIGHT_HH: usize = 2;
 const H: usize = 3;
 const C: usize = 4;
 
-/// The sizes that follow from the inputs.
+/// Returns the sizes implied by the inputs.
 fn layer(gating: Gating, reading: Reading, inputs: &[Tensor]) -> Result<Layer> {
     let (x, weight_ih, weight_hh) = (inputs[X].shape(), inputs[WEIGHT_IH].shape(), inputs[WEIGHT_HH].shape());
     let (Some((&features, leading)), &[rows, hidden]) = (x.split_last(), weight_hh) else {
@@ -83,7 +83,7 @@ fn layer(gating: Gating, reading: Reading, inputs: &[Tensor]) -> Result<Layer> {
     Ok(Layer { gating, batch: batch.iter().product(), time, inputs: features, hidden, reverse })
 }
 
-/// Opens what a layer reads, from the first inputs of the op and its biases, if any.
+/// Borrows the tensors read by a layer from the first inputs of the op and its biases, if any.
 macro_rules! given {
     ($t:ident, $layer:expr, $inputs:expr, $biases:expr => $given:ident) => {
         let [x, weight_ih, weight_hh, h] = [X, WEIGHT_IH, WEIGHT_HH, H].map(|i| elements::<$t>(&$inputs[i]));
@@ -114,7 +114,8 @@ fn forward<T: Stored + Gemm<Wide: Gemm + Real>>(layer: &Layer, inputs: &[Tensor]
     Ok((y, saved))
 }
 
-/// The gradients of the inputs. Saved are x, the weights and the states, then the result and what was kept.
+/// Computes the gradients of the inputs. Saved are x, the weights and the states, then the result and the kept
+/// activations.
 fn backward<T: Stored + Gemm<Wide: Gemm + Real>>(
     layer: &Layer,
     b: &Backward<'_>,
@@ -143,8 +144,7 @@ fn backward<T: Stored + Gemm<Wide: Gemm + Real>>(
         .collect()
 }
 
-/// Runs a layer. The result has the shape that `shape` makes of the sizes: all outputs, and behind them the last c of an
-/// LSTM.
+/// Runs a layer. `shape` maps the sizes to the shape of the result: all outputs, followed by the last c of an LSTM.
 fn recurrent(
     op: Op,
     gating: Gating,
@@ -172,7 +172,7 @@ fn recurrent(
 /// Runs a layer whose inputs are in the order of the op.
 ///
 /// # Errors
-/// As the methods of [`Tensor`]; [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a wrong number of inputs.
+/// As for the methods of [`Tensor`]; [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a wrong number of inputs.
 pub(in crate::ops) fn recurrent_of(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Tensor> {
     let (gating, reverse): (Gating, bool) = (attributes.get("gating")?, attributes.get("reverse")?);
     let count = if gating == Gating::Lstm { 2 } else { 1 };
@@ -195,7 +195,7 @@ pub(in crate::ops) fn recurrent_of(op: Op, attributes: &Attributes, inputs: &[&T
     })
 }
 
-/// The state before the first step: zeros where none is given.
+/// Returns the state before the first step. Default: zeros.
 fn first_state(x: &Tensor, weights: &RecurrentWeights<'_>, given: Option<&Tensor>) -> Result<Tensor> {
     if let Some(state) = given {
         return Ok(state.clone());
@@ -205,7 +205,7 @@ fn first_state(x: &Tensor, weights: &RecurrentWeights<'_>, given: Option<&Tensor
     Ok(Tensor::zeros(&shape, x.dtype()))
 }
 
-/// A layer whose state is its output.
+/// Runs a layer whose state is its output.
 fn sequence(
     gating: Gating,
     x: &Tensor,
@@ -225,13 +225,15 @@ fn last_of(y: &Tensor, reverse: bool) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// One step of a recurrent network: `tanh(W_ih x + b_ih + W_hh h + b_hh)`, or with the rectifier for the tangent.
+    /// Computes one step of a recurrent network: `tanh(W_ih x + b_ih + W_hh h + b_hh)`, or with a rectifier instead of
+    /// the tanh.
     ///
-    /// Inputs are `[..., inputs]`, states `[..., hidden]`. Both products, the biases and the function are computed in f32
-    /// and rounded once. In a region whose lists do not name the step, it is run as ordinary ops, and each goes by the lists.
+    /// Inputs are `[..., inputs]`, states `[..., hidden]`. Both products, the biases and the function are computed in
+    /// f32 and rounded once. In a region whose lists do not name the step, it runs as ordinary ops, each resolved by
+    /// the lists.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn rnn_cell(&self, weights: &RecurrentWeights<'_>, h: &Tensor, relu: bool) -> Result<Tensor> {
         if step::is_split(Op::RnnCell) {
@@ -241,12 +243,12 @@ impl Tensor {
         recurrent(Op::RnnCell, gating, Reading::Step, self, weights, &[h], |_| h.shape().to_vec())
     }
 
-    /// One step of a gated recurrent unit (Cho et al. 2014), gates in the order r, z, n:
-    /// `r = sigmoid(i_r + h_r)`, `z = sigmoid(i_z + h_z)`, `n = tanh(i_n + r * h_n)`, `h' = (1 - z) * n + z * h`, with
-    /// `i = W_ih x + b_ih` and `h_* = W_hh h + b_hh`. As [`rnn_cell`](Tensor::rnn_cell), rounded once.
+    /// Computes one step of a gated recurrent unit (Cho et al. 2014), with gates in the order r, z, n:
+    /// `r = sigmoid(i_r + h_r)`, `z = sigmoid(i_z + h_z)`, `n = tanh(i_n + r * h_n)`, `h' = (1 - z) * n + z * h`, where
+    /// `i = W_ih x + b_ih` and `h_* = W_hh h + b_hh`. Like [`rnn_cell`](Tensor::rnn_cell), rounded once.
     ///
     /// # Errors
-    /// As [`rnn_cell`](Tensor::rnn_cell).
+    /// As for [`rnn_cell`](Tensor::rnn_cell).
     pub fn gru_cell(&self, weights: &RecurrentWeights<'_>, h: &Tensor) -> Result<Tensor> {
         if step::is_split(Op::GruCell) {
             return step::gru(self, weights, h);
@@ -254,12 +256,13 @@ impl Tensor {
         recurrent(Op::GruCell, Gating::Gru, Reading::Step, self, weights, &[h], |_| h.shape().to_vec())
     }
 
-    /// One step of a long short-term memory (Hochreiter, Schmidhuber 1997), gates in the order i, f, g, o, all of
-    /// `W_ih x + b_ih + W_hh h + b_hh`: `c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`, `h' = sigmoid(o) * tanh(c')`.
-    /// As [`rnn_cell`](Tensor::rnn_cell): h and c are each rounded once, h from the unrounded c.
+    /// Computes one step of a long short-term memory (Hochreiter, Schmidhuber 1997), with gates in the order i, f, g,
+    /// o, all computed from `W_ih x + b_ih + W_hh h + b_hh`: `c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`,
+    /// `h' = sigmoid(o) * tanh(c')`. Like [`rnn_cell`](Tensor::rnn_cell), but h and c are each rounded once, h from the
+    /// unrounded c.
     ///
     /// # Errors
-    /// As [`rnn_cell`](Tensor::rnn_cell).
+    /// As for [`rnn_cell`](Tensor::rnn_cell).
     pub fn lstm_cell(&self, weights: &RecurrentWeights<'_>, (h, c): (&Tensor, &Tensor)) -> Result<(Tensor, Tensor)> {
         if step::is_split(Op::LstmCell) {
             return step::lstm(self, weights, (h, c));
@@ -269,15 +272,15 @@ impl Tensor {
         Ok((both.at(0, 0)?, both.at(0, 1)?))
     }
 
-    /// A layer of [`rnn_cell`](Tensor::rnn_cell)s over `[batch, time, inputs]`, from the last time to the first with
-    /// `reverse`: the outputs `[batch, time, hidden]` of all steps, and the last state `[batch, hidden]`. Without a first
-    /// state it is 0.
+    /// Runs a layer of [`rnn_cell`](Tensor::rnn_cell)s over `[batch, time, inputs]`, from the last time to the first
+    /// with `reverse`. Returns the outputs `[batch, time, hidden]` of all steps and the last state `[batch, hidden]`.
+    /// The first state defaults to 0.
     ///
-    /// It is one op for the whole sequence, with everything in f32 but the state, which is rounded after each step: it is
-    /// the output, and what the next step reads. The outputs are saved for the backward pass.
+    /// The whole sequence is one op, computed in f32 except for the state, which is rounded after each step: it is the
+    /// output and the input of the next step. The outputs are saved for the backward pass.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together or there is no time,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or the time axis is empty,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     pub fn rnn(
         &self,
@@ -289,22 +292,22 @@ impl Tensor {
         sequence(if relu { Gating::Relu } else { Gating::Tanh }, self, weights, h, reverse)
     }
 
-    /// A layer of [`gru_cell`](Tensor::gru_cell)s; as [`rnn`](Tensor::rnn). Four numbers for each unit at each
-    /// time are saved for the backward pass, and the outputs.
+    /// Runs a layer of [`gru_cell`](Tensor::gru_cell)s, like [`rnn`](Tensor::rnn). The outputs and four numbers per
+    /// unit and time are saved for the backward pass.
     ///
     /// # Errors
-    /// As [`rnn`](Tensor::rnn).
+    /// As for [`rnn`](Tensor::rnn).
     pub fn gru(&self, weights: &RecurrentWeights<'_>, h: Option<&Tensor>, reverse: bool) -> Result<(Tensor, Tensor)> {
         sequence(Gating::Gru, self, weights, h, reverse)
     }
 
-    /// A layer of [`lstm_cell`](Tensor::lstm_cell)s; as [`rnn`](Tensor::rnn), with two states, `(h, c)`.
+    /// Runs a layer of [`lstm_cell`](Tensor::lstm_cell)s, like [`rnn`](Tensor::rnn), with two states, `(h, c)`.
     ///
-    /// c stays in f32 from step to step; the last one is rounded. The gates and c are saved for the backward pass, rounded to the
-    /// dtype of the inputs: five numbers for each unit at each time, and the outputs.
+    /// c stays in f32 from step to step; the last one is rounded. The gates and c are saved for the backward pass,
+    /// rounded to the dtype of the inputs: five numbers per unit and time, and the outputs.
     ///
     /// # Errors
-    /// As [`rnn`](Tensor::rnn).
+    /// As for [`rnn`](Tensor::rnn).
     ///
     /// ```
     /// # use precast::{DType, RecurrentWeights, Tensor};

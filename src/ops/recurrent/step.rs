@@ -1,5 +1,5 @@
-//! A step of a recurrent layer as ordinary ops, each of which then goes by the lists of the region: what a fused step falls
-//! back on where lists decide and do not name it, as MindSpore's and Paddle's.
+//! A recurrent step as ordinary ops, each resolved by the lists of the region: the fallback of a fused step where lists
+//! decide and do not name it, as in MindSpore's and Paddle's.
 
 use super::RecurrentWeights;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     tensor::context,
 };
 
-/// Whether a fused step is run as ordinary ops in the innermost frame. Where every op that is not listed runs low, the step
+/// Returns whether a fused step runs as ordinary ops in the innermost frame. If every unlisted op runs low, the step
 /// does, too.
 pub(super) fn is_split(step: Op) -> bool {
     context::with_current(|frame, _| match frame {
@@ -18,14 +18,14 @@ pub(super) fn is_split(step: Op) -> bool {
     })
 }
 
-/// As [`Tensor::rnn_cell`].
+/// Runs as [`Tensor::rnn_cell`].
 pub(super) fn rnn(x: &Tensor, weights: &RecurrentWeights<'_>, h: &Tensor, relu: bool) -> Result<Tensor> {
     let (from_input, from_state) = gates(x, weights, h)?;
     let sum = from_input.add(&from_state)?;
     if relu { sum.relu() } else { sum.tanh() }
 }
 
-/// As [`Tensor::gru_cell`].
+/// Runs as [`Tensor::gru_cell`].
 pub(super) fn gru(x: &Tensor, weights: &RecurrentWeights<'_>, h: &Tensor) -> Result<Tensor> {
     let (from_input, from_state) = gates(x, weights, h)?;
     let [i_r, i_z, i_n] = parts(&from_input)?;
@@ -33,11 +33,11 @@ pub(super) fn gru(x: &Tensor, weights: &RecurrentWeights<'_>, h: &Tensor) -> Res
     let r = i_r.add(&h_r)?.sigmoid()?;
     let z = i_z.add(&h_z)?.sigmoid()?;
     let n = i_n.add(&r.mul(&h_n)?)?.tanh()?;
-    // (1 - z) * n + z * h, with one product less
+    // (1 - z) * n + z * h with one product less
     n.add(&z.mul(&h.sub(&n)?)?)
 }
 
-/// As [`Tensor::lstm_cell`].
+/// Runs as [`Tensor::lstm_cell`].
 pub(super) fn lstm(x: &Tensor, weights: &RecurrentWeights<'_>, (h, c): (&Tensor, &Tensor)) -> Result<(Tensor, Tensor)> {
     check_state(x, weights, c)?;
     let (from_input, from_state) = gates(x, weights, h)?;
@@ -47,7 +47,7 @@ pub(super) fn lstm(x: &Tensor, weights: &RecurrentWeights<'_>, (h, c): (&Tensor,
     Ok((h, c))
 }
 
-/// What the input and the state bring to the gates, each `[..., gates * hidden]`.
+/// Returns the contributions of the input and the state to the gates, each `[..., gates * hidden]`.
 fn gates(x: &Tensor, weights: &RecurrentWeights<'_>, h: &Tensor) -> Result<(Tensor, Tensor)> {
     check_state(x, weights, h)?;
     let from_input = x.linear(weights.ih, weights.biases.map(|(bias, _)| bias))?;
@@ -55,7 +55,7 @@ fn gates(x: &Tensor, weights: &RecurrentWeights<'_>, h: &Tensor) -> Result<(Tens
     Ok((from_input, from_state))
 }
 
-/// A state of another batch would be broadcast in silence.
+/// Checks the state: one of another batch would silently broadcast.
 fn check_state(x: &Tensor, weights: &RecurrentWeights<'_>, state: &Tensor) -> Result<()> {
     let leading = x.shape().split_last().map_or(&[][..], |(_, leading)| leading);
     let hidden = weights.hh.shape().last().copied().unwrap_or(0);
@@ -70,7 +70,7 @@ fn check_state(x: &Tensor, weights: &RecurrentWeights<'_>, state: &Tensor) -> Re
     Ok(())
 }
 
-/// The gates, which stand one after the other on the last axis.
+/// Splits the gates, which are concatenated along the last axis.
 fn parts<const GATES: usize>(x: &Tensor) -> Result<[Tensor; GATES]> {
     let parts = x.chunk(GATES, -1)?;
     parts.try_into().map_err(|parts: Vec<_>| Error::shape(format!("{GATES} gates expected, got {}", parts.len())))

@@ -1,4 +1,4 @@
-//! Naming axes, and laying out a tensor along some of them.
+//! Axis arguments, and the layout of a tensor along some of its axes.
 
 use ndarray::{ArrayViewD, IxDyn};
 
@@ -13,7 +13,7 @@ use crate::{
     tensor::{Array, Stored},
 };
 
-/// The axes in rising order; none given means all.
+/// Returns the axes in ascending order; an empty list means all.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis, or one is named twice.
@@ -29,7 +29,7 @@ pub(crate) fn axes(axes: &[isize], rank: usize) -> Result<Vec<usize>> {
     }
 }
 
-/// The shape after reducing the axes to one number each.
+/// Returns the shape after reducing the axes to one number each.
 pub(crate) fn reduced(shape: &[usize], axes: &[usize], keep_dims: bool) -> Vec<usize> {
     let len = |(i, &len): (usize, &usize)| match (axes.contains(&i), keep_dims) {
         (false, _) => Some(len),
@@ -39,14 +39,14 @@ pub(crate) fn reduced(shape: &[usize], axes: &[usize], keep_dims: bool) -> Vec<u
     shape.iter().enumerate().filter_map(len).collect()
 }
 
-/// A tensor seen as `count` lanes of `n` elements, a lane being the elements along the chosen axes.
+/// Layout of a tensor as `count` lanes of `n` elements. A lane contains the elements along the chosen axes.
 #[derive(Clone)]
 pub(crate) struct Lanes {
     /// Number of lanes.
     pub count: usize,
-    /// Elements of each.
+    /// Elements per lane.
     pub n: usize,
-    /// The axes as they lie in the lanes: the chosen ones last.
+    /// Order of the axes in the lanes: the chosen ones last.
     order: Vec<usize>,
     shape: Vec<usize>,
 }
@@ -60,7 +60,7 @@ impl Lanes {
         Lanes { count, n, order, shape: shape.to_vec() }
     }
 
-    /// The elements, lane after lane.
+    /// Returns the elements, lane by lane.
     pub fn pack<'a, T: Stored>(&self, x: &'a Tensor) -> Elements<'a, T> {
         match x.array().view::<T>() {
             Some(view) if !self.order.is_sorted() => {
@@ -70,7 +70,7 @@ impl Lanes {
         }
     }
 
-    /// The inverse of [`pack`](Lanes::pack).
+    /// Inverts [`pack`](Lanes::pack).
     pub fn unpack<T: Stored>(&self, data: impl Into<Pooled<T>>) -> Result<Array> {
         let data = data.into();
         if self.order.is_sorted() {

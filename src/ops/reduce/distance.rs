@@ -1,4 +1,4 @@
-//! Vectors along an axis: their cross products, lengths and angles, and the distances between them.
+//! Vectors along an axis: cross products, lengths, angles and distances.
 
 use crate::ops::{
     call, composed::composed, elementwise::pairwise::broadcast_shape, index::shape::axis_at, one_float_dtype,
@@ -12,11 +12,11 @@ use crate::{
 };
 
 impl Tensor {
-    /// The cross products of the vectors of length 3 along an axis, rounded once. The other axes broadcast; floating dtypes
-    /// promote.
+    /// Computes the cross products of vectors of length 3 along an axis, rounded once. The other axes broadcast;
+    /// floating dtypes promote.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or there are no 3 elements along the axis,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or the axis does not have 3 elements,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn cross(&self, other: &Tensor, axis: isize) -> Result<Tensor> {
         composed(call!(Op::Cross, &[self, other]; axis), |inputs| {
@@ -40,10 +40,10 @@ impl Tensor {
         })
     }
 
-    /// The p-norms of the differences between every vector of one set and every one of another:
+    /// Computes the p-norms of the differences between every vector of one set and every vector of another:
     /// `[..., m, d]`, `[..., n, d] -> [..., m, n]`, rounded once. Leading axes broadcast; floating dtypes promote.
     ///
-    /// The gradient is 0 where the distance is.
+    /// The gradient is 0 where the distance is 0.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -74,7 +74,7 @@ impl Tensor {
         })
     }
 
-    /// The p-norm of the difference, a scalar, rounded once. Shapes broadcast; floating dtypes promote.
+    /// Computes the p-norm of the difference, a scalar, rounded once. Shapes broadcast; floating dtypes promote.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
@@ -89,8 +89,8 @@ impl Tensor {
         })
     }
 
-    /// The p-norms of the differences between all pairs of rows: `[n, d] -> [n (n - 1) / 2]`, the pairs in the order
-    /// (0, 1), (0, 2), ..., (1, 2), ...; rounded once.
+    /// Computes the p-norms of the differences between all pairs of rows: `[n, d] -> [n (n - 1) / 2]`, with the pairs
+    /// in the order (0, 1), (0, 2), ..., (1, 2), ...; rounded once.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this is not a matrix,
@@ -113,8 +113,8 @@ impl Tensor {
         })
     }
 
-    /// The cosines of the angles between the vectors along an axis, rounded once. Lengths count as no less than `eps`.
-    /// Shapes broadcast; floating dtypes promote.
+    /// Computes the cosines of the angles between the vectors along an axis, rounded once. Lengths are clamped to at
+    /// least `eps`. Shapes broadcast; floating dtypes promote.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast or have no such axis,
@@ -141,8 +141,8 @@ impl Tensor {
         })
     }
 
-    /// This tensor with each slice of an axis whose p-norm is above `max_norm` scaled down to that norm, rounded once: rows of
-    /// an embedding are kept short by it.
+    /// Scales each slice of an axis whose p-norm exceeds `max_norm` down to that norm, rounded once. It bounds the rows
+    /// of an embedding.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis,
@@ -158,7 +158,7 @@ impl Tensor {
             let axis = axis_at(axis, rank)?;
             let others: Vec<isize> = (0..rank as isize).filter(|&other| other != axis as isize).collect();
             Ok(move |x: &[Tensor]| {
-                // Of a vector each element is a slice.
+                // In a vector, each element is a slice.
                 let norms = if others.is_empty() { x[0].abs()? } else { x[0].norm(p, &others, true)? };
                 let most = Tensor::scalar(max_norm, norms.dtype());
                 // The small number that torch adds keeps the quotient finite.
@@ -168,12 +168,12 @@ impl Tensor {
         })
     }
 
-    /// Each vector along an axis divided by its p-norm, which counts as no less than `eps`. A low norm is not rounded before the
-    /// division, so it cannot overflow. In a region with lists these are the ops that lists know, each in its dtype: one that
-    /// may take the norm in f32, or rounds it.
+    /// Divides each vector along an axis by its p-norm, clamped to at least `eps`. A low norm is not rounded before the
+    /// division, so it cannot overflow. In a region with lists it runs as the ops that lists know, each in its dtype:
+    /// one that may compute the norm in f32, or round it.
     ///
     /// # Errors
-    /// As [`norm`](Tensor::norm).
+    /// As for [`norm`](Tensor::norm).
     pub fn normalize(&self, p: f64, axis: isize, eps: f64) -> Result<Tensor> {
         let divided = |x: &Tensor| x.div(&x.norm(p, &[axis], true)?.clamp(eps, f64::INFINITY)?);
         match context::dtype_of_all(self.dtype()) {

@@ -1,4 +1,4 @@
-//! Axes summed up: reductions, norms, softmax, distances.
+//! Reductions along axes: sums, norms, softmax, distances.
 
 pub(in crate::ops) mod axes;
 pub(in crate::ops) mod distance;

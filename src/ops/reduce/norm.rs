@@ -1,7 +1,7 @@
-//! Batch, layer, group, instance and root-mean-square normalisation.
+//! Batch, layer, group, instance and root-mean-square normalization.
 //!
-//! Statistics, parameters and arithmetic are in f32 (f64 for f64); the result is rounded once to the dtype of x. Parameters
-//! may have another floating dtype than x.
+//! Statistics, parameters and arithmetic are in f32 (f64 for f64); the result is rounded once to the dtype of x.
+//! Parameters may have a different floating dtype from x.
 
 use crate::ops::{Call, by_float, call, dispatch, elements};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     tensor::{Array, Backward, Forward, Stored},
 };
 
-/// One normalisation. Its inputs are x, the mean and the variance if they are given, gamma if any, beta if any.
+/// A normalization. Its inputs are x, the mean and the variance if they are given, gamma if any, and beta if any.
 struct Norm {
     rows: Rows,
     statistics: Statistics,
@@ -23,14 +23,14 @@ struct Norm {
     with_gamma: bool,
 }
 
-/// The statistics that a normalisation used, one number for each row.
+/// Statistics used by a normalization, one number per row.
 struct Moments {
     mean: Tensor,
     variance: Tensor,
     deviation: Tensor,
 }
 
-/// The elements of a floating tensor in the dtype the kernels compute in.
+/// Returns the elements of a floating tensor in the dtype of kernel arithmetic.
 fn wide<R: Stored>(x: &Tensor) -> Result<Elements<'_, R>> {
     match x.dtype() {
         dtype if dtype == R::DTYPE => Ok(elements(x)),
@@ -44,7 +44,7 @@ fn tensor_of<R: Stored>(data: impl Into<Pooled<R>>, shape: &[usize]) -> Result<T
 }
 
 impl Norm {
-    /// Where gamma stands among the inputs.
+    /// Returns the position of gamma among the inputs.
     fn gamma_at(&self) -> usize {
         if self.statistics == Statistics::Given { 3 } else { 1 }
     }
@@ -78,8 +78,8 @@ impl Norm {
         Ok((Array::from_vec(used.y, inputs[0].shape())?, moments))
     }
 
-    /// The gradients of the inputs, of which x has the shape of the gradient and all others the shape `params`.
-    /// The saved tensors are x, the mean, the deviation, and gamma if any.
+    /// Computes the gradients of the inputs: that of x has the shape of the output gradient, all others the shape
+    /// `params`. The saved tensors are x, the mean, the deviation, and gamma if any.
     fn backward<T: Stored + Float>(&self, b: &Backward<'_>, params: &[usize]) -> Result<Vec<Tensor>>
     where
         T::Wide: Stored + Real,
@@ -102,7 +102,7 @@ impl Norm {
     }
 }
 
-/// Runs a normalisation whose rows, and the shape of whose parameters, follow from the shape of x.
+/// Runs a normalization whose rows and shape of parameters follow from the shape of x.
 fn normalized(
     call: Call<'_>,
     statistics: Statistics,
@@ -139,7 +139,7 @@ fn normalized(
     Ok((y, used.expect("the kernel ran")))
 }
 
-/// The rows of a batch norm: one for each channel of `[n, c, ...]`.
+/// Returns the rows of a batch norm: one per channel of `[n, c, ...]`.
 fn channels(shape: &[usize]) -> Result<(Rows, Vec<usize>)> {
     let &[n, c, ref spatial @ ..] = shape else {
         return Err(Error::shape(format!("needs [n, c, ...], got {shape:?}")));
@@ -148,7 +148,7 @@ fn channels(shape: &[usize]) -> Result<(Rows, Vec<usize>)> {
     Ok((Rows { rows: c, segments: n, segment, groups: c, per_row: 1, inner: segment }, vec![c]))
 }
 
-/// The rows of a group norm: one for each image and group of channels of `[n, c, ...]`.
+/// Returns the rows of a group norm: one per image and group of channels of `[n, c, ...]`.
 fn channel_groups(shape: &[usize], groups: impl FnOnce(usize) -> usize) -> Result<(Rows, Vec<usize>)> {
     let &[n, c, ref spatial @ ..] = shape else {
         return Err(Error::shape(format!("needs [n, c, ...], got {shape:?}")));
@@ -161,7 +161,7 @@ fn channel_groups(shape: &[usize], groups: impl FnOnce(usize) -> usize) -> Resul
     Ok((Rows { rows: n * groups, segments: 1, segment: per_row * inner, groups, per_row, inner }, vec![c]))
 }
 
-/// The rows of a layer norm: the last axes, which have the lengths `normalized`.
+/// Returns the rows of a layer norm over the last axes, which have the lengths `normalized`.
 fn last_axes(shape: &[usize], normalized: &[usize]) -> Result<(Rows, Vec<usize>)> {
     let Some(leading) = shape.strip_suffix(normalized).filter(|_| !normalized.is_empty()) else {
         return Err(Error::shape(format!("{shape:?} does not end with the normalized axes {normalized:?}")));
@@ -175,8 +175,9 @@ fn present<const N: usize>(tensors: [Option<&Tensor>; N]) -> Vec<&Tensor> {
 }
 
 impl Tensor {
-    /// Batch normalisation with given statistics, as in evaluation: `(x - mean) / sqrt(var + eps) * gamma + beta` for each
-    /// channel of `[n, c, ...]`; the others are `[c]`. All tensors are inputs of the op, so a low region rounds them all.
+    /// Applies batch normalization with given statistics, as in evaluation:
+    /// `(x - mean) / sqrt(var + eps) * gamma + beta` for each channel of `[n, c, ...]`; the others are `[c]`. All
+    /// tensors are inputs of the op, so a low region rounds them all.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -195,8 +196,8 @@ impl Tensor {
         Ok(normalized(call, Statistics::Given, with_gamma, eps, channels)?.0)
     }
 
-    /// Batch normalisation with the batch's own statistics, as in training: the result, and each channel's mean and biased
-    /// variance in f32 (f64 for f64), off the tape, for running statistics.
+    /// Applies batch normalization with the batch's own statistics, as in training. Returns the result, and the mean
+    /// and biased variance of each channel in f32 (f64 for f64), off the tape, for running statistics.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or a channel has no elements,
@@ -220,7 +221,8 @@ impl Tensor {
         Ok((y, used.mean, used.variance))
     }
 
-    /// Layer normalisation over the last axes, which have the lengths `normalized`; gamma and beta have that shape.
+    /// Applies layer normalization over the last axes, which have the lengths `normalized`; gamma and beta have that
+    /// shape.
     /// (J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer normalization", 2016.)
     ///
     /// # Errors
@@ -240,11 +242,13 @@ impl Tensor {
         Ok(normalized(call, Statistics::Moments, with_gamma, eps, layout)?.0)
     }
 
-    /// Group normalisation: each image's channels of `[n, c, ...]` in `groups` groups; gamma and beta are `[c]`.
+    /// Applies group normalization to the channels of each image of `[n, c, ...]`, in `groups` groups; gamma and beta
+    /// are `[c]`.
     /// (Y. Wu, K. He, "Group normalization", 2018.)
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or the channels do not divide,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit or the channels are not divisible by
+    /// `groups`,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for tensors that are not floating.
     pub fn group_norm(&self, groups: usize, gamma: Option<&Tensor>, beta: Option<&Tensor>, eps: f64) -> Result<Tensor> {
         let (with_gamma, with_beta) = (gamma.is_some(), beta.is_some());
@@ -254,7 +258,8 @@ impl Tensor {
         Ok(normalized(call, Statistics::Moments, with_gamma, eps, layout)?.0)
     }
 
-    /// Instance normalisation: each channel of each image of `[n, c, ...]` by itself; gamma and beta are `[c]`.
+    /// Applies instance normalization to each channel of each image of `[n, c, ...]` separately; gamma and beta are
+    /// `[c]`.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -267,7 +272,7 @@ impl Tensor {
         Ok(normalized(call, Statistics::Moments, with_gamma, eps, layout)?.0)
     }
 
-    /// Root-mean-square normalisation over the last axis: `x / sqrt(mean(x^2) + eps) * gamma`.
+    /// Applies root-mean-square normalization over the last axis: `x / sqrt(mean(x^2) + eps) * gamma`.
     /// (B. Zhang, R. Sennrich, "Root mean square layer normalization", 2019.)
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Softmax, its logarithm, and what is near to them.
+//! Softmax, its logarithm and related functions.
 
 use crate::ops::{call, composed::composed, index::shape::axis_at, reduce::axes, reduce::sums::along};
 use crate::{
@@ -8,10 +8,11 @@ use crate::{
 };
 
 impl Tensor {
-    /// `exp(x) / sum exp(x)` along an axis, in f32, with one rounding. Negative axes count from the end.
+    /// Computes `exp(x) / sum exp(x)` along an axis, in f32, with one rounding. Negative axes count from the end.
     ///
-    /// Stable: the largest element is subtracted first, so minus infinity becomes exactly 0 and no finite input overflows.
-    /// Where all elements are minus infinity, or one is plus infinity, there is no answer, and all are NaN.
+    /// Stable: the largest element is subtracted first, so minus infinity becomes exactly 0 and no finite input
+    /// overflows. If all elements are minus infinity, or one is plus infinity, the softmax is undefined and all results
+    /// are NaN.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis,
@@ -20,18 +21,19 @@ impl Tensor {
         along(call!(Op::Softmax, &[self]; axis), &[axis], false, softmax::Softmax)
     }
 
-    /// `x - ln(sum exp(x))` along an axis, as [`softmax`](Tensor::softmax): minus infinity stays minus infinity.
+    /// Computes `x - ln(sum exp(x))` along an axis, like [`softmax`](Tensor::softmax). Minus infinity stays minus
+    /// infinity.
     ///
     /// # Errors
-    /// As [`softmax`](Tensor::softmax).
+    /// As for [`softmax`](Tensor::softmax).
     pub fn log_softmax(&self, axis: isize) -> Result<Tensor> {
         along(call!(Op::LogSoftmax, &[self]; axis), &[axis], false, softmax::LogSoftmax)
     }
 
-    /// [`softmax`](Tensor::softmax) of `-x`: the smallest element weighs most.
+    /// Computes [`softmax`](Tensor::softmax) of `-x`: the smallest element has the largest weight.
     ///
     /// # Errors
-    /// As [`softmax`](Tensor::softmax).
+    /// As for [`softmax`](Tensor::softmax).
     pub fn softmin(&self, axis: isize) -> Result<Tensor> {
         composed(call!(Op::Softmin, &[self]; axis), |inputs| {
             axis_at(axis, inputs[0].rank())?;
@@ -39,10 +41,11 @@ impl Tensor {
         })
     }
 
-    /// `ln(sum exp(x))` along the axes, none given meaning all; without overflow, with one rounding.
+    /// Computes `ln(sum exp(x))` along the axes (all if the list is empty), without overflow, with one rounding.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for an axis that does not exist, is named twice, or has no elements,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for an axis that does not exist, is named twice, or has no
+    /// elements,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```
@@ -62,7 +65,7 @@ impl Tensor {
             Ok(move |inputs: &[Tensor]| {
                 let x = &inputs[0];
                 let largest = x.detach().max(&axes, true)?;
-                // Where all are minus infinity there is nothing to subtract.
+                // If all are minus infinity there is nothing to subtract.
                 let shift = largest.is_finite()?.select(&largest, &Tensor::zeros(&[], x.dtype()))?;
                 let log = x.sub(&shift)?.exp()?.sum(&axes, true)?.log()?.add(&shift)?;
                 if keep_dims { Ok(log) } else { log.sum(&axes, false) }
@@ -70,10 +73,10 @@ impl Tensor {
         })
     }
 
-    /// The first half of an axis times the sigmoid of the second: a gated linear unit (Dauphin et al. 2016).
+    /// Multiplies the first half of an axis by the sigmoid of the second: a gated linear unit (Dauphin et al. 2016).
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or it has no two halves,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or its length is odd,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn glu(&self, axis: isize) -> Result<Tensor> {
         composed(call!(Op::Glu, &[self]; axis), |inputs| {

@@ -1,4 +1,4 @@
-//! Sums, means, extremes and other reductions along axes.
+//! Sums, means, extrema and other reductions along axes.
 
 use crate::ops::{
     Call, by_float, call, dispatch, elements,
@@ -22,18 +22,18 @@ use crate::{
     tensor::{Array, Forward, Stored, with_array},
 };
 
-/// A differentiable function of the slices along some axes. One rounding forward, one backward.
+/// Runs a differentiable function of the slices along some axes, with one rounding forward and one backward.
 ///
-/// `axes` are resolved against the input inside the op, so that an error names it.
+/// `axes` are resolved against the input inside the op, so that an error names the op.
 pub(in crate::ops) fn along<A: AlongAxis>(call: Call<'_>, axes: &[isize], keep_dims: bool, f: A) -> Result<Tensor> {
     on_lanes(call, axes, keep_dims, Box::new(f))
 }
 
-/// A function in both types in which kernels compute.
+/// Function in both types used by kernels.
 trait AnySliceFunction: SliceFunction<f32> + SliceFunction<f64> {}
 impl<F: SliceFunction<f32> + SliceFunction<f64>> AnySliceFunction for F {}
 
-/// [`along`] of a compiled function.
+/// Runs [`along`] with a compiled function.
 fn on_lanes(call: Call<'_>, axes: &[isize], keep_dims: bool, f: Box<dyn AnySliceFunction>) -> Result<Tensor> {
     dispatch(call, move |inputs| {
         let x = &inputs[0];
@@ -57,7 +57,7 @@ fn on_lanes(call: Call<'_>, axes: &[isize], keep_dims: bool, f: Box<dyn AnySlice
     })
 }
 
-/// The sum, divided by the number of its terms if `mean`.
+/// Computes the sum, divided by the number of terms if `mean`.
 fn sum_or_mean(call: Call<'_>, axes: &[isize], keep_dims: bool, mean: bool) -> Result<Tensor> {
     dispatch(call, move |inputs| {
         let x = &inputs[0];
@@ -95,7 +95,7 @@ fn integer_sum(x: &Tensor, axes: &[usize], out: &[usize]) -> Result<Array> {
     Array::from_vec((0..lanes.count).map(sum).collect::<Pooled<i64>>(), out)
 }
 
-/// Where the largest (or smallest) element of each lane is.
+/// Returns the position of the largest (or smallest) element of each lane.
 fn arg_extreme(call: Call<'_>, axis: isize, keep_dims: bool, largest: bool) -> Result<Tensor> {
     fn go<T: Stored>(x: &Tensor, axis: usize, keep_dims: bool, largest: bool) -> Result<Array> {
         let lanes = Lanes::new(x.shape(), &[axis]);
@@ -129,7 +129,7 @@ fn not_empty(x: &Tensor, axes: &[usize]) -> Result<()> {
 }
 
 impl Tensor {
-    /// The sum over the axes. Negative axes count from the end; none given means all. Empty sums are 0.
+    /// Sums over the axes. Negative axes count from the end; an empty list means all. Empty sums are 0.
     ///
     /// Accumulated pairwise in f32 (f64 for f64), rounded once. Integers wrap and have no gradient.
     ///
@@ -148,42 +148,43 @@ impl Tensor {
         sum_or_mean(call!(Op::Sum, &[self]; axes, keep_dims), axes, keep_dims, false)
     }
 
-    /// The mean over the axes, as [`sum`](Tensor::sum). Empty means are NaN.
+    /// Computes the mean over the axes, like [`sum`](Tensor::sum). Empty means are NaN.
     ///
     /// # Errors
-    /// As [`sum`](Tensor::sum); [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer tensor, too.
+    /// As for [`sum`](Tensor::sum); also [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer tensor.
     pub fn mean(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
         sum_or_mean(call!(Op::Mean, &[self]; axes, keep_dims), axes, keep_dims, true)
     }
 
-    /// The sum of all elements, a scalar.
+    /// Sums all elements to a scalar.
     ///
     /// # Errors
-    /// As [`sum`](Tensor::sum).
+    /// As for [`sum`](Tensor::sum).
     pub fn sum_all(&self) -> Result<Tensor> {
         self.sum(&[], false)
     }
 
-    /// The mean of all elements, a scalar.
+    /// Computes the mean of all elements, a scalar.
     ///
     /// # Errors
-    /// As [`mean`](Tensor::mean).
+    /// As for [`mean`](Tensor::mean).
     pub fn mean_all(&self) -> Result<Tensor> {
         self.mean(&[], false)
     }
 
-    /// The largest element along the axes, NaN if there is one. The gradient is shared equally among ties.
+    /// Returns the largest element along the axes, NaN if any is NaN. The gradient is split equally among ties.
     ///
     /// # Errors
-    /// As [`mean`](Tensor::mean); [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are no elements along the axes.
+    /// As for [`mean`](Tensor::mean); [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are no elements along
+    /// the axes.
     pub fn max(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
         Self::extreme(call!(Op::Max, &[self]; axes, keep_dims), axes, keep_dims, true)
     }
 
-    /// The smallest element along the axes, NaN if there is one. The gradient is shared equally among ties.
+    /// Returns the smallest element along the axes, NaN if any is NaN. The gradient is split equally among ties.
     ///
     /// # Errors
-    /// As [`max`](Tensor::max).
+    /// As for [`max`](Tensor::max).
     pub fn min(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
         Self::extreme(call!(Op::Min, &[self]; axes, keep_dims), axes, keep_dims, false)
     }
@@ -194,36 +195,37 @@ impl Tensor {
         along(call, axes, keep_dims, Extreme { largest })
     }
 
-    /// The product along the axes, in f64, rounded once; 1 of no elements. The gradient is right also where elements are 0.
+    /// Computes the product along the axes in f64, rounded once; 1 for no elements. The gradient is correct even where
+    /// elements are 0.
     ///
     /// # Errors
-    /// As [`mean`](Tensor::mean).
+    /// As for [`mean`](Tensor::mean).
     pub fn prod(&self, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
         along(call!(Op::Prod, &[self]; axes, keep_dims), axes, keep_dims, Product)
     }
 
-    /// The variance along the axes: squared deviations from the mean over `n - correction`, in two passes. 0 for the
-    /// biased, 1 for the unbiased estimate. NaN or infinite when n is not above the correction.
+    /// Computes the variance along the axes: squared deviations from the mean over `n - correction`, in two passes. A
+    /// correction of 0 gives the biased, 1 the unbiased estimate. NaN or infinite when n is not above the correction.
     ///
     /// # Errors
-    /// As [`mean`](Tensor::mean).
+    /// As for [`mean`](Tensor::mean).
     pub fn var(&self, axes: &[isize], correction: usize, keep_dims: bool) -> Result<Tensor> {
         along(call!(Op::Var, &[self]; axes, correction, keep_dims), axes, keep_dims, Variance { correction })
     }
 
-    /// The square root of the [variance](Tensor::var), with one rounding. The gradient is 0 where it is 0.
+    /// Computes the square root of the [variance](Tensor::var), with one rounding. Where it is 0, so is the gradient.
     ///
     /// # Errors
-    /// As [`mean`](Tensor::mean).
+    /// As for [`mean`](Tensor::mean).
     pub fn std(&self, axes: &[isize], correction: usize, keep_dims: bool) -> Result<Tensor> {
         along(call!(Op::Std, &[self]; axes, correction, keep_dims), axes, keep_dims, Deviation(Variance { correction }))
     }
 
-    /// The p-norm along the axes: `(sum |x|^p)^(1/p)`, the largest `|x|` for infinite p, also where a power leaves the range. The
-    /// gradient is 0 where the norm is 0; ties of the infinite norm share it equally.
+    /// Computes the p-norm along the axes: `(sum |x|^p)^(1/p)`, or the largest `|x|` for infinite p, also where a power
+    /// overflows or underflows. Where the norm is 0, so is the gradient; ties of the infinity norm split it equally.
     ///
     /// # Errors
-    /// As [`mean`](Tensor::mean); [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0.
+    /// As for [`mean`](Tensor::mean); [`ErrorKind::Value`](crate::ErrorKind::Value) when p is not above 0.
     pub fn norm(&self, p: f64, axes: &[isize], keep_dims: bool) -> Result<Tensor> {
         if p.is_nan() || p <= 0.0 {
             return Err(Error::value(format!("p = {p}; allowed: above 0, or infinite")).in_op(Op::Norm.name()));
@@ -231,34 +233,36 @@ impl Tensor {
         along(call!(Op::Norm, &[self]; p, axes, keep_dims), axes, keep_dims, PNorm { p })
     }
 
-    /// The sums of the first 1, 2, ... elements along an axis, accumulated in f64, each rounded once.
+    /// Computes the sums of the first 1, 2, ... elements along an axis, accumulated in f64, each rounded once.
     ///
     /// # Errors
-    /// As [`mean`](Tensor::mean).
+    /// As for [`mean`](Tensor::mean).
     pub fn cumsum(&self, axis: isize) -> Result<Tensor> {
         along(call!(Op::CumSum, &[self]; axis), &[axis], false, RunningSum)
     }
 
-    /// The products of the first 1, 2, ... elements along an axis. The gradient is right also where elements are 0.
+    /// Computes the products of the first 1, 2, ... elements along an axis. The gradient is correct even where elements
+    /// are 0.
     ///
     /// # Errors
-    /// As [`mean`](Tensor::mean).
+    /// As for [`mean`](Tensor::mean).
     pub fn cumprod(&self, axis: isize) -> Result<Tensor> {
         along(call!(Op::CumProd, &[self]; axis), &[axis], false, RunningProduct)
     }
 
-    /// The place of the largest element along an axis, as i64: the first of ties, the first NaN if there is one.
+    /// Returns the position of the largest element along an axis, as i64: the first among ties, the first NaN if there
+    /// is one.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis, or nothing along it.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis, or it is empty.
     pub fn argmax(&self, axis: isize, keep_dims: bool) -> Result<Tensor> {
         arg_extreme(call!(Op::ArgMax, &[self]; axis, keep_dims), axis, keep_dims, true)
     }
 
-    /// The place of the smallest element along an axis, as [`argmax`](Tensor::argmax).
+    /// Returns the position of the smallest element along an axis, like [`argmax`](Tensor::argmax).
     ///
     /// # Errors
-    /// As [`argmax`](Tensor::argmax).
+    /// As for [`argmax`](Tensor::argmax).
     pub fn argmin(&self, axis: isize, keep_dims: bool) -> Result<Tensor> {
         arg_extreme(call!(Op::ArgMin, &[self]; axis, keep_dims), axis, keep_dims, false)
     }

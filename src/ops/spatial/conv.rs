@@ -18,61 +18,64 @@ use crate::{
     tensor::{Array, Forward, Stored},
 };
 
-/// How a convolution's window moves. Lists have one number for each spatial axis; a list of one holds for all axes.
+/// Movement of a convolution's window. Lists have one number per spatial axis; a list of one applies to all axes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConvOptions {
-    /// Steps of the window, at least 1.
+    /// Stride of the window, at least 1.
     pub stride: Vec<usize>,
-    /// What is put around the input.
+    /// Padding around the input.
     pub padding: Padding,
-    /// Distances between the taps of the window, at least 1.
+    /// Dilation: distances between the taps of the window, at least 1.
     pub dilation: Vec<usize>,
-    /// Groups of channels that do not see each other, at least 1.
+    /// Number of independent groups of channels, at least 1.
     pub groups: usize,
 }
 
 impl Default for ConvOptions {
-    /// Stride 1, no padding, dilation 1, one group.
+    /// Returns stride 1, no padding, dilation 1 and one group.
     fn default() -> Self {
         ConvOptions { stride: vec![1], padding: Padding::Valid, dilation: vec![1], groups: 1 }
     }
 }
 
-/// How a transposed convolution's window moves: as [`ConvOptions`] of the convolution whose transpose it is.
+/// Movement of a transposed convolution's window, as the [`ConvOptions`] of the convolution it transposes.
 ///
-/// The output of an axis has these lengths, with `reach = dilation * (kernel - 1) + 1`:
-/// valid `(input - 1) * stride + max(reach, stride)` (as MindSpore has it), same `input * stride`, explicit `(input - 1) * stride + reach - padding`;
+/// The length of an output axis is, with `reach = dilation * (kernel - 1) + 1`:
+/// - valid: `(input - 1) * stride + max(reach, stride)` (as in MindSpore),
+/// - same: `input * stride`,
+/// - explicit: `(input - 1) * stride + reach - padding`.
+///
 /// `output_padding` is added to each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConvTransposeOptions {
-    /// Distances between the input's elements in the output, at least 1.
+    /// Stride: distances between the input's elements in the output, at least 1.
     pub stride: Vec<usize>,
-    /// What is cut off the output's sides.
+    /// Elements cropped from the sides of the output.
     pub padding: Padding,
-    /// What is added to the end of the output's axes; below the stride or the dilation.
+    /// Elements added to the end of the output's axes, fewer than the stride or the dilation.
     pub output_padding: Vec<usize>,
-    /// Distances between the taps of the window, at least 1.
+    /// Dilation: distances between the taps of the window, at least 1.
     pub dilation: Vec<usize>,
-    /// Groups of channels that do not see each other, at least 1.
+    /// Number of independent groups of channels, at least 1.
     pub groups: usize,
 }
 
 impl Default for ConvTransposeOptions {
-    /// Stride 1, nothing cut off or added, dilation 1, one group.
+    /// Returns stride 1, nothing cropped or added, dilation 1 and one group.
     fn default() -> Self {
         let ConvOptions { stride, padding, dilation, groups } = ConvOptions::default();
         ConvTransposeOptions { stride, padding, output_padding: vec![0], dilation, groups }
     }
 }
 
-/// What a convolution and its transpose check alike.
+/// Checked settings shared by a convolution and its transpose.
 struct Window {
     kernel: Vec<usize>,
     stride: Vec<usize>,
     dilation: Vec<usize>,
-    /// How far the dilated kernel reaches.
+    /// Extents of the dilated kernel.
     extent: Vec<usize>,
 }
 
@@ -87,7 +90,7 @@ impl Window {
     }
 }
 
-/// The channels of input and output of one group, from those of input and weight.
+/// Returns the input and output channels of one group, from those of input and weight.
 fn grouped(x: &[usize], weight: &[usize], groups: usize, of_input: usize, of_output: usize) -> Result<(usize, usize)> {
     let misfit = |why: String| Error::shape(format!("{x:?} and the weight {weight:?} do not fit: {why}"));
     let divides = |channels: usize| channels.is_multiple_of(groups) && groups <= channels.max(1);
@@ -117,7 +120,7 @@ fn check_bias(inputs: &[Tensor], channels: usize) -> Result<()> {
     }
 }
 
-/// The sizes of a convolution, and the shape of its output.
+/// Returns the sizes of a convolution, and the shape of its output.
 fn conv_geometry(x: &Tensor, weight: &Tensor, axes: usize, options: &ConvOptions) -> Result<(Geometry, Vec<usize>)> {
     let input = spatial_axes(x.shape(), axes)?;
     same_rank(x, weight, axes)?;
@@ -155,7 +158,7 @@ fn conv_geometry(x: &Tensor, weight: &Tensor, axes: usize, options: &ConvOptions
     Ok((geometry, checked_shape([&[batch, out], &output[..]].concat())?))
 }
 
-/// The sizes of the convolution whose transpose runs, and the shape of the transpose's output.
+/// Returns the sizes of the convolution to transpose, and the shape of the transpose's output.
 fn transpose_geometry(
     x: &Tensor,
     weight: &Tensor,
@@ -223,9 +226,9 @@ fn geometry(
     window: &Window,
     before: &[usize],
 ) -> Result<Geometry> {
-    // The matrix of columns is the largest thing a convolution makes.
+    // The column matrix is the largest intermediate of a convolution.
     checked_shape([&[in_channels], &window.kernel[..], output].concat())?;
-    // A stride of one output is none.
+    // The stride of a single output has no effect.
     let stride: Vec<usize> =
         window.stride.iter().zip(output).map(|(&stride, &n)| if n == 1 { 1 } else { stride }).collect();
     Ok(Geometry {
@@ -242,7 +245,7 @@ fn geometry(
     })
 }
 
-/// Which of the three products of a convolution.
+/// The three products of a convolution.
 #[derive(Clone, Copy)]
 enum Product {
     Forward,
@@ -250,7 +253,7 @@ enum Product {
     WeightGradient,
 }
 
-/// One of the three products of two tensors of one floating dtype.
+/// Computes one of the three products of two tensors of one floating dtype.
 fn run(which: Product, g: &Geometry, a: &Tensor, b: &Tensor, bias: Option<&Tensor>, shape: &[usize]) -> Result<Array> {
     fn go<T: Stored + Convolve>(
         which: Product,
@@ -315,7 +318,8 @@ impl Tensor {
     }
 }
 
-/// The result of a convolution or its transpose; `product(grad, x, weight, i)` is the gradient of input `i`, x or weight.
+/// Returns the result of a convolution or its transpose; `product(grad, x, weight, i)` is the gradient of input `i`, x
+/// or weight.
 fn convolved(
     value: Array,
     inputs: &[Tensor],

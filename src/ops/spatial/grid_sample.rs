@@ -1,4 +1,4 @@
-//! Reading pictures and volumes at places that a grid names (Jaderberg et al. 2015, section 3.3).
+//! Sampling of images and volumes at the positions of a grid (Jaderberg et al. 2015, section 3.3).
 
 use serde::{Deserialize, Serialize};
 
@@ -18,28 +18,28 @@ use crate::{
     tensor::{Array, Forward},
 };
 
-/// What is read outside of a picture.
+/// Values read outside an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GridPadding {
-    /// 0.
+    /// Zero.
     #[default]
     Zeros,
-    /// What is nearest on the border.
+    /// The nearest element on the border.
     Border,
 }
 
 impl Tensor {
-    /// What a grid reads of pictures `[n, c, h, w]` or volumes `[n, c, d, h, w]`: a grid `[n, h', w', 2]` or
+    /// Samples images `[n, c, h, w]` or volumes `[n, c, d, h, w]` at the positions of a grid: `[n, h', w', 2]` or
     /// `[n, d', h', w', 3]` gives `[n, c, h', w']` or `[n, c, d', h', w']`, rounded once. Floating dtypes promote.
     ///
-    /// The coordinates of a place are x, y (and z), each from -1 to 1: with `align_corners` these are the centres of the
-    /// outermost elements, without it their outer edges. Between elements the neighbours are weighed linearly, or the
-    /// nearest is taken (the even one of two), which gives the grid no gradient. A NaN coordinate reads NaN.
+    /// The coordinates of a position are x, y (and z), each from -1 to 1. With `align_corners` these are the centers of
+    /// the outermost elements, without it their outer edges. Between elements the neighbors are interpolated linearly,
+    /// or the nearest is taken (the even one in a tie), which gives the grid no gradient. A NaN coordinate reads NaN.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a cubic,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for cubic interpolation,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```
@@ -103,8 +103,9 @@ impl Tensor {
         })
     }
 
-    /// The places for [`grid_sample`](Tensor::grid_sample) that an affine map gives: this tensor holds a map `[2, 3]` for each
-    /// sample (`[3, 4]` in space) and `size` is `[n, c, h, w]` (`[n, c, d, h, w]`). Computed in f32, rounded once.
+    /// Computes the grid for [`grid_sample`](Tensor::grid_sample) from affine maps. This tensor holds a map `[2, 3]`
+    /// per sample (`[3, 4]` for volumes) and `size` is `[n, c, h, w]` (`[n, c, d, h, w]`). Computed in f32, rounded
+    /// once.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not fit,
@@ -130,7 +131,8 @@ impl Tensor {
     }
 }
 
-/// Of each place the coordinates, the last axis first, and a 1 for what a map adds: `[places, axes + 1]`.
+/// Returns the coordinates of each position, the last axis first, and a 1 for the translation of a map:
+/// `[places, axes + 1]`.
 fn places_of(places: &[usize], align_corners: bool, dtype: DType) -> Result<Tensor> {
     let axes = places.len();
     let coordinate = |i: usize, len: usize| match align_corners {

@@ -1,4 +1,4 @@
-//! Changing the lengths of the spatial axes.
+//! Resizing of the spatial axes.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,31 +16,31 @@ use crate::{
     tensor::{Array, Forward},
 };
 
-/// What is between elements.
+/// Interpolation between elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interpolation {
     /// The nearest element.
     #[default]
     Nearest,
-    /// The neighbours' mean, weighted by how near they are: linear, bilinear or trilinear.
+    /// Mean of the neighbors weighted by proximity: linear, bilinear or trilinear.
     Linear,
-    /// A cubic through four neighbours along each axis, with Keys' kernel for `a = -3/4`: bicubic for pictures. It may
+    /// Cubic through four neighbors along each axis, with Keys' kernel for `a = -3/4`: bicubic for images. It may
     /// overshoot. (R. Keys, "Cubic convolution interpolation for digital image processing", 1981.)
     Cubic,
 }
 
-/// New lengths of the spatial axes. Lists have one number for each axis; a list of one holds for all axes.
+/// New lengths of the spatial axes. Lists have one number per axis; a list of one applies to all axes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resize {
-    /// So many elements.
+    /// Lengths.
     To(Vec<usize>),
-    /// So many times as many, rounded down.
+    /// Scale factors; the resulting lengths are rounded down.
     By(Vec<f64>),
 }
 
-/// A new axis: its length, and by which quotient its places become those of the old one.
+/// A new axis: its length, and the quotient that maps its positions to those of the old one.
 #[derive(Clone, Copy)]
 struct NewAxis {
     len: usize,
@@ -48,12 +48,12 @@ struct NewAxis {
 }
 
 impl NewAxis {
-    /// `i * old / new`, exact where that is whole.
+    /// Computes `i * old / new`, exact where that is whole.
     fn place(self, i: f64) -> f64 {
         i * self.quotient[0] / self.quotient[1]
     }
 
-    /// Where the elements come from, in an old axis of so many.
+    /// Returns the source elements and their weights, in an old axis of length `from`.
     fn taps(self, mode: Interpolation, align_corners: bool, from: usize) -> Taps {
         let last = from - 1;
         let tap = |i: usize| {
@@ -64,7 +64,7 @@ impl NewAxis {
                 Interpolation::Cubic if align_corners => {
                     return cubic(i * last as f64 / (self.len.max(2) - 1) as f64, last);
                 }
-                // As in torch, whatever the scale.
+                // As in torch, for any scale.
                 Interpolation::Linear if self.len == from => i,
                 Interpolation::Linear => (self.place(i + 0.5) - 0.5).clamp(0.0, last as f64),
                 Interpolation::Cubic => return cubic(self.place(i + 0.5) - 0.5, last),
@@ -76,7 +76,7 @@ impl NewAxis {
     }
 }
 
-/// The four elements around a place, each moved to the border where it is outside, and their weights.
+/// Returns the four elements around a position, each clamped to the axis, and their weights.
 fn cubic(place: f64, last: usize) -> Vec<(usize, f64)> {
     const A: f64 = -0.75;
     let weight = |distance: f64| match distance {
@@ -114,18 +114,17 @@ impl Resize {
 }
 
 impl Tensor {
-    /// This tensor with other lengths of its one to three spatial axes: `[n, c, spatial...]`, rounded once.
+    /// Resizes the one to three spatial axes of `[n, c, spatial...]`, rounded once.
     ///
-    /// Element i of a new axis stands at `(i + 1/2) * old/new - 1/2` of the old one, moved to the border where that is
-    /// outside (of a cubic, its neighbours); with `align_corners` at `i * (old - 1) / (new - 1)`, so that the outermost elements stay. The nearest
-    /// element is that at `floor(i * old/new)`. These are torch's rules; after [`Resize::By`], `old/new` is one over the
-    /// given scale, but a linear axis whose length stays is copied.
+    /// Element i of a new axis samples the old one at `(i + 1/2) * old/new - 1/2`, clamped to the border (for a cubic,
+    /// its neighbors are). With `align_corners` it samples at `i * (old - 1) / (new - 1)`, which keeps the outermost
+    /// elements. The nearest element is that at `floor(i * old/new)`. These are torch's rules; after [`Resize::By`],
+    /// `old/new` is one over the given scale, except that a linear axis that keeps its length is copied.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not one to three spatial axes with elements,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a length or scale out of range, or `align_corners` with the nearest
-    /// element, which has none,
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a length or scale out of range, or for `align_corners` with
+    /// the nearest element, [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```
     /// # use precast::{Interpolation, Resize, Tensor};
@@ -148,7 +147,7 @@ impl Tensor {
             let axes = size.resolve(spatial)?;
             let lengths: Vec<usize> = axes.iter().map(|axis| axis.len).collect();
             let shape = checked_shape([&x.shape()[..2], &lengths].concat())?;
-            // One axis after the other, the last first; without a sample there is nothing to do, whatever the lengths.
+            // One axis at a time, the last first. Without samples there is nothing to do, whatever the lengths.
             let mut steps: Vec<(ResampledAxis, Taps)> = Vec::new();
             for axis in (0..spatial.len()).rev().filter(|_| !x.is_empty()) {
                 let outer = x.shape()[..axis + 2].iter().product();

@@ -1,4 +1,4 @@
-//! Windows over spatial axes: convolutions, pools, padding, resampling.
+//! Windows over spatial axes: convolutions, pooling, padding, resampling.
 
 pub(in crate::ops) mod conv;
 pub(in crate::ops) mod grid_sample;

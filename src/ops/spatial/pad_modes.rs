@@ -1,4 +1,4 @@
-//! Padding with what stands at the border, and windows laid out as columns.
+//! Padding with border elements, and windows laid out as columns.
 
 use crate::ops::{
     Call, call,
@@ -10,7 +10,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// `x` with every axis read at the places that `place` names for the places of the padded axis.
+/// Gathers `x` along every axis; `place` maps positions of the padded axis to positions of the original.
 fn padded(
     call: Call<'_>,
     pairs: &[(usize, usize)],
@@ -34,11 +34,11 @@ fn padded(
 }
 
 impl Tensor {
-    /// Puts elements before and after each axis, one pair per axis: the axis mirrored at its first and last elements, which
-    /// are not repeated.
+    /// Pads each axis before and after, one pair per axis, by mirroring it at its first and last elements, which are
+    /// not repeated.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is not one pair for each axis, or a padding is not shorter
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is not one pair per axis, or a padding is not shorter
     /// than its axis,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
@@ -60,10 +60,10 @@ impl Tensor {
         })
     }
 
-    /// Puts elements before and after each axis, one pair per axis: its first and its last one, repeated.
+    /// Pads each axis before and after, one pair per axis, by repeating its first and last element.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is not one pair for each axis, or an axis has no elements,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is not one pair per axis, or an axis has no elements,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn replication_pad(&self, pairs: &[(usize, usize)]) -> Result<Tensor> {
         padded(call!(Op::ReplicationPad, &[self]; pairs), pairs, |at, len, _| match len.checked_sub(1) {
@@ -72,8 +72,9 @@ impl Tensor {
         })
     }
 
-    /// The windows of `[n, c, h, w]` as columns: `[n, c kh kw, l]`, one column for each of the l places of a window of
-    /// `kernel`, in the order of a convolution. Lists have one number for each spatial axis; a list of one holds for both.
+    /// Lays out the windows of `[n, c, h, w]` as columns: `[n, c kh kw, l]`, one column for each of the l positions of
+    /// a window of `kernel`, in the order of a convolution. Lists have one number per spatial axis; a list of one
+    /// applies to both.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there are not four axes or the window does not fit,

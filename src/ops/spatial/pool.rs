@@ -1,4 +1,4 @@
-//! Pools over one, two or three spatial axes, channels first.
+//! Pooling over one, two or three spatial axes, channels first.
 
 use std::{iter, sync::Arc};
 
@@ -18,37 +18,37 @@ use crate::{
     tensor::{Array, Forward, Written},
 };
 
-/// How a pool's window moves. Lists have one number for each spatial axis; a list of one holds for all axes.
+/// Movement of a pooling window. Lists have one number per spatial axis; a list of one applies to all axes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PoolOptions {
     /// Lengths of the window, at least 1.
     pub kernel: Vec<usize>,
-    /// Steps of the window; empty means the kernel's lengths, so that windows touch.
+    /// Stride of the window. Default when empty: the kernel's lengths, so that windows are adjacent.
     pub stride: Vec<usize>,
-    /// What is put around the input: less than the kernel on each side. It never is the maximum.
+    /// Padding around the input, less than the kernel on each side. It is never the maximum.
     pub padding: Padding,
-    /// Whether a last window counts that begins inside the input and ends outside (as in torch's `ceil_mode`).
+    /// `true` to keep a last window that begins inside the input and ends outside (torch's `ceil_mode`).
     pub ceil: bool,
-    /// Whether an average divides by the padded elements, too. [`Padding::Same`] never does, as in TensorFlow.
+    /// `true` when an average also divides by the padded elements. [`Padding::Same`] never does, as in TensorFlow.
     pub count_include_pad: bool,
 }
 
 impl Default for PoolOptions {
-    /// Windows of one element; set `kernel`.
+    /// Returns windows of one element; set `kernel`.
     fn default() -> Self {
         PoolOptions { kernel: vec![1], stride: vec![], padding: Padding::Valid, ceil: false, count_include_pad: true }
     }
 }
 
 impl PoolOptions {
-    /// Windows alike along every axis, without padding.
+    /// Creates equal windows along every axis, without padding.
     pub fn new(kernel: usize, stride: usize) -> Self {
         PoolOptions { kernel: vec![kernel], stride: vec![stride], ..PoolOptions::default() }
     }
 }
 
-/// The windows of up to three axes as exactly three.
+/// Extends the windows of up to three axes to exactly three.
 fn three(axes: Vec<AxisWindows>) -> Windows {
     let mut axes = axes.into_iter().rev();
     let mut next =
@@ -77,7 +77,7 @@ fn sliding(input: &[usize], options: &PoolOptions) -> Result<Vec<AxisWindows>> {
                     "the window of {kernel:?} does not fit into {input:?} with the padding {padding:?}"
                 )));
             };
-            // With `ceil`, a window that would begin in the padding behind the input is left out.
+            // With `ceil`, a window that would begin in the padding after the input is left out.
             let whole = room / s + 1;
             let part = options.ceil && room % s != 0 && whole * s < len + before;
             let (mut ranges, mut counts) = (Vec::new(), Vec::new());
@@ -92,7 +92,7 @@ fn sliding(input: &[usize], options: &PoolOptions) -> Result<Vec<AxisWindows>> {
         .collect()
 }
 
-/// Window `i` of `out` covers `floor(i * len / out)` to `ceil((i + 1) * len / out)`.
+/// Returns adaptive windows: window `i` of `out` covers `floor(i * len / out)` to `ceil((i + 1) * len / out)`.
 fn adaptive(input: &[usize], output: &[usize]) -> Result<Vec<AxisWindows>> {
     let output = positive_per_axis("output size", output, input.len())?;
     let axis = |(&len, out): (&usize, usize)| {
@@ -102,14 +102,14 @@ fn adaptive(input: &[usize], output: &[usize]) -> Result<Vec<AxisWindows>> {
     Ok(input.iter().zip(output).map(axis).collect())
 }
 
-/// The elements at these places of their planes: what a pool that chose them gives of other numbers.
+/// Gathers the elements at these positions of their planes: the result of a pool that selected them, for other numbers.
 fn largest_of(x: &Tensor, places: &[i64], rows: [usize; 2], out: &[usize]) -> Result<Tensor> {
     let plane = |shape: &[usize]| [rows[0], rows[1], shape[2..].iter().product()];
     let places = Tensor::from_vec(places.to_vec(), &plane(out))?;
     x.reshape(&plane(x.shape()))?.gather(2, &places)?.reshape(out)
 }
 
-/// Indices in as few bytes as their range needs, eight, four or two to an i64.
+/// Indices packed into as few bytes as their range needs: eight, four or two per i64.
 #[derive(Clone, Copy)]
 struct Packed {
     bytes: usize,
@@ -139,7 +139,7 @@ impl Packed {
         Array::from_vec(words, &[len]).map(Tensor::from_array)
     }
 
-    /// As many indices as were packed, or a few more.
+    /// Returns all packed indices, possibly with a few extra at the end.
     fn unpack(&self, words: &Tensor) -> Pooled<u32> {
         let words = elements::<i64>(words);
         let mut indices = Pooled::uninit(words.len() * (8 / self.bytes));
@@ -152,7 +152,7 @@ impl Packed {
     }
 }
 
-/// `COUNT` indices to a word; the last word may have fewer.
+/// Packs `COUNT` indices per word; the last word may have fewer.
 fn pack<const COUNT: usize>(indices: &[u32], words: &mut [i64]) {
     let word = |indices: &[u32]| {
         indices.iter().rev().fold(0u64, |word, &index| word << (64 / COUNT) | u64::from(index)) as i64
@@ -266,7 +266,7 @@ macro_rules! pools {
                 "axis as `output` says: window i of `out` covers `floor(i * len / out)` to `ceil((i + 1) * len / out)`.")]
             ///
             /// # Errors
-            /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `output` has not one positive number for each axis,
+            /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `output` does not have one positive number per axis,
             /// or one for all.
             pub fn $adaptive(&self, output: &[usize]) -> Result<Tensor> {
                 Self::pool(call!(Op::$adaptive_op, &[self]; output), $axes, |input| adaptive(input, output), false)
@@ -276,7 +276,7 @@ macro_rules! pools {
                 "`](Tensor::", stringify!($adaptive), "); NaN wins.")]
             ///
             /// # Errors
-            /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `output` has not one positive number for each axis,
+            /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `output` does not have one positive number per axis,
             /// or one for all.
             pub fn $adaptive_max(&self, output: &[usize]) -> Result<Tensor> {
                 Self::pool(call!(Op::$adaptive_max_op, &[self]; output), $axes, |input| adaptive(input, output), true)

@@ -1,29 +1,29 @@
-//! Windows that slide over the spatial axes, as convolutions and pools do: padding, and settings given per axis.
+//! Sliding windows over the spatial axes for convolutions and pooling: padding, and settings given per axis.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// What is put around the spatial axes before a window slides over them.
+/// Padding of the spatial axes before a window slides over them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Padding {
-    /// Nothing: only whole windows count.
+    /// None: only whole windows count.
     #[default]
     Valid,
-    /// So much that the output has `ceil(input / stride)` elements; an odd one goes to the end (TensorFlow, MindSpore).
+    /// Enough for an output of `ceil(input / stride)` elements; an odd one goes to the end (TensorFlow, MindSpore).
     Same,
-    /// So much before and after each axis; one pair means all axes alike.
+    /// Explicit amounts before and after each axis; one pair applies to all axes.
     Explicit(Vec<(usize, usize)>),
 }
 
 impl Padding {
-    /// `amount` on both sides of every axis.
+    /// Creates a padding of `amount` on both sides of every axis.
     pub fn all(amount: usize) -> Self {
         Padding::Explicit(vec![(amount, amount)])
     }
 
-    /// The padding before and after each axis, for windows that reach over `extent` elements.
+    /// Returns the padding before and after each axis, for windows that span `extent` elements.
     pub(in crate::ops) fn resolve(
         &self,
         input: &[usize],
@@ -49,42 +49,42 @@ impl Padding {
     }
 }
 
-/// As much on both sides of every axis.
+/// The same amount on both sides of every axis.
 impl From<usize> for Padding {
     fn from(amount: usize) -> Self {
         Padding::all(amount)
     }
 }
 
-/// For each axis, as much on both sides.
+/// One amount per axis, on both sides.
 impl<const N: usize> From<[usize; N]> for Padding {
     fn from(axes: [usize; N]) -> Self {
         Padding::Explicit(axes.map(|amount| (amount, amount)).to_vec())
     }
 }
 
-/// For each axis, so much before and after it.
+/// One pair per axis: the amounts before and after it.
 impl<const N: usize> From<[(usize, usize); N]> for Padding {
     fn from(axes: [(usize, usize); N]) -> Self {
         Padding::Explicit(axes.to_vec())
     }
 }
 
-/// For each of two axes, as much on both sides.
+/// One amount for each of two axes, on both sides.
 impl From<(usize, usize)> for Padding {
     fn from((first, second): (usize, usize)) -> Self {
         [first, second].into()
     }
 }
 
-/// For each of three axes, as much on both sides.
+/// One amount for each of three axes, on both sides.
 impl From<(usize, usize, usize)> for Padding {
     fn from((first, second, third): (usize, usize, usize)) -> Self {
         [first, second, third].into()
     }
 }
 
-/// Lengths and settings of the spatial axes stay below this, so that no sum or product of two of them overflows.
+/// Bound on the lengths and settings of the spatial axes, so that no sum or product of two of them overflows.
 const LIMIT: usize = i32::MAX as usize;
 
 fn within(what: &str, value: usize, least: usize) -> Result<()> {
@@ -94,7 +94,7 @@ fn within(what: &str, value: usize, least: usize) -> Result<()> {
     Err(Error::value(format!("{what} {value} is out of range: {least} to {LIMIT} is allowed")))
 }
 
-/// One setting for each axis; a list of one holds for all.
+/// Returns one setting per axis; a list of one applies to all.
 pub(in crate::ops) fn per_axis<T: Clone>(what: &str, given: &[T], axes: usize) -> Result<Vec<T>> {
     match given.len() {
         1 => Ok(vec![given[0].clone(); axes]),
@@ -103,19 +103,19 @@ pub(in crate::ops) fn per_axis<T: Clone>(what: &str, given: &[T], axes: usize) -
     }
 }
 
-/// As [`per_axis`], of positive numbers.
+/// Returns settings as [`per_axis`] does, for positive numbers.
 pub(in crate::ops) fn positive_per_axis(what: &str, given: &[usize], axes: usize) -> Result<Vec<usize>> {
     let given = per_axis(what, given, axes)?;
     given.iter().try_for_each(|&value| within(what, value, 1))?;
     Ok(given)
 }
 
-/// How many elements of each axis a dilated window reaches over.
+/// Returns the number of elements that a dilated window spans along each axis.
 pub(in crate::ops) fn extents(kernel: &[usize], dilation: &[usize]) -> Vec<usize> {
     kernel.iter().zip(dilation).map(|(k, d)| (k - 1) * d + 1).collect()
 }
 
-/// The spatial axes of `[n, c, spatial...]`.
+/// Returns the spatial axes of `[n, c, spatial...]`.
 pub(in crate::ops) fn spatial_axes(shape: &[usize], axes: usize) -> Result<&[usize]> {
     let [_, _, spatial @ ..] = shape else {
         return Err(Error::shape(format!("needs [n, c] and {axes} spatial axes, got {shape:?}")));
@@ -127,16 +127,16 @@ pub(in crate::ops) fn spatial_axes(shape: &[usize], axes: usize) -> Result<&[usi
     Ok(spatial)
 }
 
-/// Up to three axes as exactly three: axes of length `fill` are put in front.
+/// Extends up to three axes to exactly three by prepending axes of length `fill`.
 pub(in crate::ops) fn three<T: Copy>(axes: &[T], fill: T) -> [T; 3] {
     let mut all = [fill; 3];
     all[3 - axes.len()..].copy_from_slice(axes);
     all
 }
 
-/// The shape with its number of elements, unless that is more than memory can address.
+/// Returns the shape, unless its number of elements exceeds addressable memory.
 pub(in crate::ops) fn checked_shape(shape: Vec<usize>) -> Result<Vec<usize>> {
-    // 16 bytes for each element leave room for any dtype and for the widened copy beside it.
+    // 16 bytes per element leave room for any dtype along with its widened copy.
     let bytes = shape.iter().filter(|&&len| len > 0).try_fold(16usize, |n, &len| n.checked_mul(len));
     match bytes {
         Some(bytes) if bytes <= isize::MAX as usize => Ok(shape),

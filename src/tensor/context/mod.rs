@@ -1,5 +1,5 @@
-//! The running context of a thread: the regions and cells its code runs in, its tape, and who listens. Restored on return, error
-//! and panic alike; a new thread has none.
+//! Running context of a thread: the regions and cells its code runs in, its tape and its listeners. It is restored on
+//! return, error and panic alike. A new thread starts without one.
 
 mod region;
 
@@ -28,27 +28,27 @@ struct Context {
     pass: RefCell<Option<Notes>>,
 }
 
-/// The part of a context that is restored as a whole.
+/// Part of a context that is restored as a whole.
 #[derive(Clone, Copy, Debug)]
 struct Switches {
-    /// Whether this is a backward pass.
+    /// `true` in a backward pass.
     backward: bool,
-    /// Whether gradients of weights are computed in f32.
+    /// `true` when gradients of weights are computed in f32.
     wide_weight_grads: bool,
-    /// Whether results are put on the tape.
+    /// `true` when results are recorded on the tape.
     tape: bool,
-    /// Whether the tape keeps calls, for second derivatives.
+    /// `true` when the tape keeps calls, for second derivatives.
     keeps_calls: bool,
-    /// Whether anybody listens.
+    /// `true` when there is a listener.
     heard: bool,
     hidden: Hidden,
 }
 
-/// From whom op calls are hidden.
+/// Observers from which op calls are hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Hidden {
     Nobody,
-    /// From those that record calls in order to run them again: inside of an op.
+    /// Those that record calls in order to replay them, inside an op.
     Recorders,
     Everybody,
 }
@@ -74,7 +74,7 @@ thread_local! {
     };
 }
 
-/// A guard that restores the context when dropped. It cannot leave its thread.
+/// Guard that restores the context when dropped. It cannot leave its thread.
 #[derive(Debug)]
 #[must_use = "the context is restored when this is dropped"]
 pub struct Scope {
@@ -98,7 +98,7 @@ impl Scope {
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        // The context is gone when a thread is being torn down; then there is nothing to restore.
+        // While a thread is torn down, its context is gone and there is nothing to restore.
         let _ = CONTEXT.try_with(|context| match self.undo {
             Undo::Region { depth, number } => region::leave(context, depth, number),
             Undo::Slot => _ = context.slots.borrow_mut().pop(),
@@ -107,7 +107,7 @@ impl Drop for Scope {
                 context.switches.set(before);
                 let left = context.listeners.borrow_mut().split_off(listeners);
                 let also_left = context.recorders.borrow_mut().split_off(recorders);
-                // Their own `drop` may use the context.
+                // Their `drop` may use the context.
                 drop((left, also_left));
             }
         });
@@ -150,7 +150,7 @@ pub(crate) fn in_backward() -> bool {
     switches().backward
 }
 
-/// Sets whether gradients of weights of the ops from here on are computed in f32.
+/// Sets whether the following ops compute gradients of weights in f32.
 pub(crate) fn enter_weight_grads(wide: bool) -> Scope {
     switch(|switches| switches.wide_weight_grads = wide)
 }
@@ -166,12 +166,12 @@ pub(crate) fn with_recording<R>(on: bool, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Returns whether results are put on the tape.
+/// Returns whether results are recorded on the tape.
 pub(crate) fn is_recording() -> bool {
     switches().tape
 }
 
-/// Lets the tape keep calls, for second derivatives.
+/// Makes the tape keep calls, for second derivatives.
 pub(crate) fn keep_calls() -> Scope {
     switch(|switches| switches.keeps_calls = true)
 }
@@ -181,7 +181,7 @@ pub(crate) fn keeps_calls() -> bool {
     switches().keeps_calls
 }
 
-/// Hides op calls. Inside of an op, the tape keeps no calls either.
+/// Hides op calls. Inside an op, the tape keeps no calls either.
 pub(crate) fn hide(from: Hidden) -> Scope {
     switch(|switches| {
         switches.hidden = switches.hidden.max(from);
@@ -189,7 +189,7 @@ pub(crate) fn hide(from: Hidden) -> Scope {
     })
 }
 
-/// Hides op calls from everybody who listens, and leaves the tape as it is.
+/// Hides op calls from all listeners and leaves the tape unchanged.
 pub(crate) fn silence() -> Scope {
     switch(|switches| switches.hidden = Hidden::Everybody)
 }
@@ -199,7 +199,7 @@ pub(super) fn listen(listener: Rc<dyn Hears>) -> Scope {
     add(|context| context.listeners.borrow_mut().push(listener))
 }
 
-/// Adds a recorder, which hears in place of the one before.
+/// Adds a recorder that replaces the previous one.
 pub(super) fn record(recorder: Rc<Recorder>) -> Scope {
     add(|context| context.recorders.borrow_mut().push(recorder))
 }
@@ -214,13 +214,14 @@ fn add(push: impl FnOnce(&Context)) -> Scope {
     })
 }
 
-/// Returns whether anybody hears of what runs here.
+/// Returns whether anything listens to this thread.
 pub(crate) fn is_heard() -> bool {
     let Switches { heard, hidden, .. } = switches();
     heard && hidden < Hidden::Everybody
 }
 
-/// Lets everybody hear who listens, in the order in which they began to. Nobody hears what a listener runs meanwhile.
+/// Notifies all listeners, in the order in which they were added. The ops run by a listener meanwhile are hidden from
+/// all.
 pub(crate) fn tell(f: impl Fn(&dyn Hears)) {
     if !is_heard() {
         return;
@@ -234,7 +235,7 @@ pub(crate) fn tell(f: impl Fn(&dyn Hears)) {
     listeners.iter().for_each(|listener| f(&**listener));
 }
 
-/// Returns the recorder that hears of what runs here.
+/// Returns the active recorder.
 pub(super) fn recorder() -> Option<Rc<Recorder>> {
     let Switches { heard, hidden, .. } = switches();
     if !heard || hidden > Hidden::Nobody {
@@ -248,7 +249,7 @@ pub(super) fn replace_notes(notes: Option<Notes>) -> Option<Notes> {
     CONTEXT.with(|context| context.pass.replace(notes))
 }
 
-/// Lends the notes of the forward pass; `None` outside of one.
+/// Calls `f` with the notes of the forward pass; `None` outside a pass.
 pub(super) fn with_notes<R>(f: impl FnOnce(&mut Notes) -> R) -> Option<R> {
     CONTEXT.with(|context| context.pass.borrow_mut().as_mut().map(f))
 }

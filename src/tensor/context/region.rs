@@ -3,14 +3,14 @@
 use super::{CONTEXT, Context, Scope, Undo};
 use crate::{DType, precision::Frame};
 
-/// The state of an [`autocast`](crate::autocast()) region beside its frame.
+/// State of an [`autocast`](crate::autocast()) region, in addition to its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutocastState {
-    /// Whether the region casts anything.
+    /// `true` when the region casts.
     pub enabled: bool,
-    /// Its low dtype. A region inside that names no dtype takes this one.
+    /// Low dtype of the region. A nested region that names no dtype inherits it.
     pub dtype: DType,
-    /// Whether a parameter is cast once and the low copy used again.
+    /// `true` when a parameter is cast once and its low copy reused.
     pub cache: bool,
 }
 
@@ -19,9 +19,9 @@ pub struct AutocastState {
 pub(super) struct Entered {
     frame: Frame,
     region: Option<AutocastState>,
-    /// The number of the innermost adapter, of those that a plan numbered.
+    /// Number of the innermost adapter that was numbered by a plan.
     adapter: Option<u64>,
-    /// Whether code entered it, and not the slot of a cell.
+    /// `true` when it was entered by code, rather than by the slot of a cell.
     in_code: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn enter_region(frame: Frame, region: AutocastState) -> Scope {
     push(|top| Entered { frame, region: Some(region), adapter: top.and_then(|top| top.adapter), in_code: true })
 }
 
-/// Enters the frame of the adapter of a cell, with its number where a plan gave it one.
+/// Enters the frame of a cell's adapter, with its number if a plan gave it one.
 pub(crate) fn enter_adapter(frame: Frame, number: Option<u64>) -> Scope {
     push(|top| {
         let (region, around) = top.map_or((None, None), |top| (top.region, top.adapter));
@@ -57,8 +57,8 @@ fn push(entered: impl FnOnce(Option<&Entered>) -> Entered) -> Scope {
     })
 }
 
-/// Leaves a region. Truncates rather than pops, so that guards dropped out of order cannot leave a frame behind. A guard whose
-/// frame is gone already, with one around it, must not end those that were entered since.
+/// Leaves a region. Truncates rather than pops, so that guards dropped out of order cannot leave a frame behind. A
+/// guard whose frame was already removed along with an outer one must not end frames entered since.
 pub(super) fn leave(context: &Context, depth: usize, number: u64) {
     let mut stack = context.regions.borrow_mut();
     if stack.get(depth).is_some_and(|(met, _)| *met == number) {
@@ -70,27 +70,28 @@ fn top<R>(f: impl FnOnce(Option<&Entered>) -> R) -> R {
     CONTEXT.with(|context| f(context.regions.borrow().last().map(|(_, top)| top)))
 }
 
-/// The innermost frame of this thread; a new thread has none.
+/// Returns the innermost frame of this thread. A new thread has none.
 pub fn current() -> Option<Frame> {
     top(|top| top.map(|top| top.frame.clone()))
 }
 
-/// The innermost [`autocast`](crate::autocast()) region of this thread.
+/// Returns the innermost [`autocast`](crate::autocast()) region of this thread.
 pub fn region() -> Option<AutocastState> {
     top(|top| top.and_then(|top| top.region))
 }
 
-/// The number of the innermost adapter of this thread, of those that a plan numbered.
+/// Returns the number of the innermost adapter of this thread that was numbered by a plan.
 pub(crate) fn adapter() -> Option<u64> {
     top(|top| top.and_then(|top| top.adapter))
 }
 
-/// Whether code entered the innermost frame, and not the slot of a cell.
+/// Returns whether the innermost frame was entered by code, rather than by the slot of a cell.
 pub(crate) fn in_code() -> bool {
     top(|top| top.is_some_and(|top| top.in_code))
 }
 
-/// Lends the innermost frame, and whether low copies of parameters are kept. `f` must not enter or leave a frame.
+/// Calls `f` with the innermost frame and whether low copies of parameters are cached. `f` must not enter or leave a
+/// frame.
 pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Frame>, bool) -> R) -> R {
     top(|top| match top {
         Some(top) => f(Some(&top.frame), top.region.is_none_or(|region| region.cache)),
@@ -98,7 +99,7 @@ pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Frame>, bool) -> R) -> R {
     })
 }
 
-/// The dtype in which every op on a tensor of this dtype runs here; none where lists decide for each op.
+/// Returns the dtype in which every op on a tensor of this dtype runs here; `None` where lists decide per op.
 pub(crate) fn dtype_of_all(dtype: DType) -> Option<DType> {
     with_current(|frame, _| match frame {
         Some(Frame::Lists(_)) => None,
@@ -107,7 +108,7 @@ pub(crate) fn dtype_of_all(dtype: DType) -> Option<DType> {
     })
 }
 
-/// A thread's precision, to be taken into another thread: threads inherit none by themselves.
+/// Precision of a thread, to be carried into another one: threads do not inherit it.
 ///
 /// ```
 /// use precast::{precision, prelude::*};
@@ -126,15 +127,15 @@ pub(crate) fn dtype_of_all(dtype: DType) -> Option<DType> {
 #[derive(Clone, Debug)]
 pub struct Carried(Entered);
 
-/// Takes the precision of this thread along.
+/// Captures the precision of this thread.
 pub fn carry() -> Carried {
-    // Where nothing was entered, nothing is cast, whatever the other thread has entered itself.
+    // If nothing was entered, nothing is cast, whatever the other thread has entered itself.
     let nothing = || Entered { frame: Frame::Off, region: None, adapter: None, in_code: false };
     Carried(top(|top| top.cloned().unwrap_or_else(nothing)))
 }
 
 impl Carried {
-    /// Runs `f` on this thread in the precision that was taken along.
+    /// Runs `f` on this thread in the captured precision.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         let _scope = push(|_| self.0.clone());
         f()
