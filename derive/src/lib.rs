@@ -100,7 +100,7 @@ fn implement(
 }
 
 /// Registers the kind for policies and, if it is saved, for architecture files. A missing requirement is reported at
-/// the word `saved`.
+/// `saved`.
 fn registered(name: &Ident, kind: &str, saved: Option<Span>, documentation: &Tokens) -> Tokens {
     let (type_name, is_saved) = (name.unraw().to_string(), saved.is_some());
     let span = Span::call_site().located_at(saved.unwrap_or_else(|| name.span()));

@@ -13,7 +13,7 @@ const HEADER: [&str; 8] =
     ["tensor", "shape", "dtype", "largest", "to infinity", "to zero", "to subnormal", "relative error"];
 const NUMBERS: [usize; 5] = [3, 4, 5, 6, 7];
 
-/// Returns a table with a row for each tensor: its old and new dtypes, its largest value, and the losses due to rounding.
+/// Returns a table with a row for each tensor: its old and new dtypes, its largest value, and rounding losses.
 pub fn conversion_table(converted: &Converted) -> String {
     conversion_table_by(converted, one_line_a_row)
 }
