@@ -14,7 +14,7 @@ use crate::{
     precision::OpRules,
 };
 
-/// Casts at the border of a cell.
+/// The casts at the border of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cast {
     /// The dtype of the region inside: inputs are cast to it, and so are the inputs of every op.

@@ -30,8 +30,7 @@ pub use member::Member;
 pub use outline::{Outline, OutlinedCell};
 pub use params::Params;
 pub use pattern::Pattern;
-/// Makes a struct a [cell](trait@Cell) by implementing its kind, which is the name of the type, and the walk over its
-/// fields.
+/// Derives [`Cell`](trait@Cell) for a struct: its kind, which is the name of the type, and the walk over its fields.
 ///
 /// ```
 /// use precast::prelude::*;

@@ -234,8 +234,8 @@ pub(super) fn spoilt(epoch: &Epoch) -> Option<String> {
     (score.not_finite() > 0).then(|| format!("{answers} not finite on the test examples after epoch {number}"))
 }
 
-/// A closed standard output does not end a run: its results are also written to files, and its exit status reports the
-/// outcome.
+/// Ignores a closed standard output, which does not end a run: its results are also written to files, and its exit
+/// status reports the outcome.
 pub(super) fn unless_unread(printed: Result) -> Result {
     match printed {
         Err(Failure::Unread) => Ok(()),

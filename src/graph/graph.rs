@@ -343,7 +343,7 @@ pub(super) fn value_at(value: &Value, batch: usize) -> Value {
     }
 }
 
-/// Assigns unique names to nodes.
+/// A source of unique node names.
 #[derive(Default)]
 pub(super) struct Names(HashMap<String, usize>);
 

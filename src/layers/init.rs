@@ -63,7 +63,7 @@ impl Rng {
     /// assert_eq!(cell.named_params()[0].1.shape(), [2, 4]);
     /// ```
     pub fn reading<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        /// Restores the generator of an outer call, also on panic.
+        /// A guard that restores the generator of an outer call, also on panic.
         struct Restore<'a>(&'a mut Rng, Option<Rng>, Option<usize>);
         impl Drop for Restore<'_> {
             fn drop(&mut self) {

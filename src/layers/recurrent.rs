@@ -88,19 +88,19 @@ pub struct Recurrent<const GATES: usize> {
     spec: RecurrentSpec<GATES>,
 }
 
-/// `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)`.
+/// One step of an RNN: `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)`.
 pub type RNNCell = Recurrent<1>;
 /// Options of an [`RNNCell`].
 pub type RNNCellSpec = RecurrentSpec<1>;
 
-/// Gates in the order r, z, n:
+/// One step of a GRU, with gates in the order r, z, n:
 /// `r = sigmoid(i_r + h_r)`, `z = sigmoid(i_z + h_z)`, `n = tanh(i_n + r * h_n)`, `h' = (1 - z) * n + z * h`,
 /// with `i = W_ih x + b_ih` and `h_* = W_hh h + b_hh`.
 pub type GRUCell = Recurrent<3>;
 /// Options of a [`GRUCell`].
 pub type GRUCellSpec = RecurrentSpec<3>;
 
-/// Gates in the order i, f, g, o, all of `W_ih x + b_ih + W_hh h + b_hh`:
+/// One step of an LSTM, with gates in the order i, f, g, o, all of `W_ih x + b_ih + W_hh h + b_hh`:
 /// `c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`, `h' = sigmoid(o) * tanh(c')`.
 pub type LSTMCell = Recurrent<4>;
 /// Options of an [`LSTMCell`].

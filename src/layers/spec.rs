@@ -12,7 +12,7 @@ use crate::cell::{Cell, Node, join};
 #[serde(deny_unknown_fields)]
 pub(super) struct NoOptions {}
 
-/// Default of switches that are on.
+/// Returns the default of switches that are on.
 pub(super) fn yes() -> bool {
     true
 }
@@ -25,7 +25,7 @@ thread_local! {
 /// Calls `write` such that cells of this library write every option. Otherwise they omit options with their default
 /// value.
 pub(crate) fn with_all_written<R>(write: impl FnOnce() -> R) -> R {
-    /// Restores the outer setting, also on panic.
+    /// A guard that restores the outer setting, also on panic.
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {

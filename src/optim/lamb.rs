@@ -64,7 +64,7 @@ pub(super) struct Known<R> {
     direction: Direction<R>,
 }
 
-/// Computes the direction of the update from the averages and the weight.
+/// Coefficients of the update direction, as a function of the averages and the weight.
 #[derive(Clone, Copy)]
 struct Direction<R> {
     step: R,

@@ -44,7 +44,7 @@ pub use state::OptimizerState;
 
 use crate::{Grads, cell::Params, error::Result};
 
-/// Updates parameters from their gradients.
+/// An optimizer, which updates parameters from their gradients.
 pub trait Optimizer: Debug + Send {
     /// Returns the trained parameters, by path.
     fn params(&self) -> &Params;

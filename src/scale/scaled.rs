@@ -21,7 +21,7 @@ use crate::{
 pub struct ScaledLoss {
     scaled: Tensor,
     scaling: Scaling,
-    /// Signals to the loss scale that a gradient overflowed that becomes part of a loss.
+    /// Flag for the loss scale: a gradient that is part of a loss overflowed.
     overflowed: Arc<AtomicBool>,
 }
 
