@@ -13,8 +13,8 @@
 //!     let z = x.matmul(&w)?;
 //! #   assert_eq!(z.dtype(), DType::Bf16);
 //! }
-//! let sure = x.softmax_as(-1, DType::F32)?; // the caller's word, in every region
-//! let carried = precision::carry(); // threads inherit no region, it is carried there
+//! let sure = x.softmax_as(-1, DType::F32)?; // the requested dtype, in every region
+//! let carried = precision::carry(); // threads inherit no region: carry it over
 //! std::thread::scope(|threads| threads.spawn(|| carried.run(|| x.matmul(&w))).join());
 //! let (y, stats) = collect_op_stats(|| autocast(&region, || net.call(&x)))?;
 //! println!("{stats}"); // calls of each op by dtype

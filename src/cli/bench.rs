@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::{Failure, Format, Result, print, print_json, say, table::table};
 
 /// Measure the limits of this machine on one thread and the share of them that kernels reach; about fifteen seconds.
-/// Also measures again the speeds used by policies that prefer speed
+/// Also renew the speeds used by policies that prefer speed
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Only measure these speeds, in about a second, and write them to this file
+    /// Measure only these speeds, in about a second, and write them to this file instead
     #[arg(long, value_name = "FILE")]
     speeds: Option<PathBuf>,
     /// Output format

@@ -23,7 +23,7 @@ use crate::{
     rewrite::Summary,
 };
 
-/// Store a safetensors file, or a folder of Hugging Face, in the dtypes in which a policy runs the cells
+/// Store a safetensors file or a Hugging Face folder in the dtypes in which a policy runs the cells
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +51,7 @@ pub(super) struct Args {
     /// Replace existing files
     #[arg(long)]
     force: bool,
-    /// Also write the report as a page
+    /// Also write the report as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Show no progress

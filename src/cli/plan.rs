@@ -29,7 +29,7 @@ Examples:
 Cells marked with * are wrapped: their inputs and their outputs are cast.
 A policy of level graph wraps no cells: what is shown is what `precast graph` shows.")]
 pub(super) struct PlanArgs {
-    /// A model file, the name of a built-in model, a safetensors file, or a folder of Hugging Face
+    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
     model: PathBuf,
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
@@ -65,7 +65,7 @@ Examples:
   precast explain lenet5_bn . --policy o2      the network itself
   precast explain lenet5 relu_1 --policy graph a node, as `precast graph` names it, under a policy of level graph")]
 pub(super) struct ExplainArgs {
-    /// A model file, the name of a built-in model, a safetensors file, or a folder of Hugging Face
+    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
     model: PathBuf,
     /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself. With a policy
     /// of level graph, the name of a node
@@ -91,7 +91,7 @@ Example:
 
 If one of the policies is of level graph, the nodes of two graphs are compared.")]
 pub(super) struct DiffArgs {
-    /// A model file, the name of a built-in model, a safetensors file, or a folder of Hugging Face
+    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
     model: PathBuf,
     /// Two policies, each a file or the name of a built-in one: from, to
     #[arg(short, long, required = true)]

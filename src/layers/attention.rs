@@ -125,7 +125,7 @@ impl MultiheadAttention {
     /// number of heads that does not divide that of the features is reported by the first call.
     ///
     /// # Panics
-    /// When the weights do not fit into memory, as `Vec` does.
+    /// When the weights do not fit into memory, as with `Vec`.
     pub fn new(embed_dim: usize, num_heads: usize, rng: &mut Rng) -> Self {
         MultiheadAttentionSpec::new(embed_dim, num_heads).make(rng).expect("weights that fit into memory")
     }

@@ -119,7 +119,7 @@ impl<const N: usize> BatchNorm<N> {
     /// Creates a cell with `eps` 1e-5 and `momentum` 0.1, affine.
     ///
     /// # Panics
-    /// When the parameters do not fit into memory, as `Vec` does.
+    /// When the parameters do not fit into memory, as with `Vec`.
     pub fn new(num_features: usize) -> Self {
         BatchNormSpec::new(num_features).make().expect("parameters that fit into memory")
     }

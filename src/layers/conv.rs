@@ -254,7 +254,7 @@ impl<const N: usize> Conv<N> {
     /// Creates a cell with stride 1, no padding, dilation 1, one group, and a bias; see [`ConvSpec`] for more options.
     ///
     /// # Panics
-    /// When the weight does not fit into memory, as `Vec` does.
+    /// When the weight does not fit into memory, as with `Vec`.
     pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>, rng: &mut Rng) -> Self {
         ConvSpec::new(in_channels, out_channels, kernel_size).make(rng).expect("a weight that fits into memory")
     }
@@ -265,7 +265,7 @@ impl<const N: usize> ConvTranspose<N> {
     /// options.
     ///
     /// # Panics
-    /// When the weight does not fit into memory, as `Vec` does.
+    /// When the weight does not fit into memory, as with `Vec`.
     pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>, rng: &mut Rng) -> Self {
         ConvTransposeSpec::new(in_channels, out_channels, kernel_size)
             .make(rng)

@@ -65,7 +65,7 @@ impl Dense {
     /// Creates a layer with a bias; see [`DenseSpec::build`] for the initial values.
     ///
     /// # Panics
-    /// When the weight does not fit into memory, as `Vec` does.
+    /// When the weight does not fit into memory, as with `Vec`.
     pub fn new(in_features: usize, out_features: usize, rng: &mut Rng) -> Self {
         DenseSpec::new(in_features, out_features).build(rng).expect("a weight that fits into memory")
     }

@@ -50,7 +50,7 @@ impl Embedding {
     /// Creates a table of this size; see [`EmbeddingSpec::build`] for the initial values.
     ///
     /// # Panics
-    /// When the table does not fit into memory, as `Vec` does.
+    /// When the table does not fit into memory, as with `Vec`.
     pub fn new(vocab_size: usize, embedding_size: usize, rng: &mut Rng) -> Self {
         EmbeddingSpec::new(vocab_size, embedding_size).build(rng).expect("a table that fits into memory")
     }

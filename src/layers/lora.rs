@@ -119,7 +119,7 @@ impl LoRA {
     /// first call.
     ///
     /// # Panics
-    /// When the weights do not fit into memory, as `Vec` does.
+    /// When the weights do not fit into memory, as with `Vec`.
     pub fn new(base: Dense, rank: usize, alpha: f64, rng: &mut Rng) -> Self {
         LoRASpec::new(base, rank, alpha).make(Dropout::new(0.0, rng), rng).expect("weights that fit into memory")
     }

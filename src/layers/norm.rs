@@ -86,7 +86,7 @@ impl LayerNormSpec {
     }
 }
 
-/// Layer normalisation (Ba et al. 2016): the last axes to mean 0 and variance 1, times weight plus bias.
+/// Layer normalisation (Ba et al. 2016): scales the last axes to mean 0 and variance 1, times weight plus bias.
 ///
 /// `[..., normalized_shape]`. In files: `{kind: LayerNorm, normalized_shape: [64]}`, and `eps`, `affine`,
 /// `bias: false`.
@@ -105,7 +105,7 @@ impl LayerNorm {
     /// Creates a cell with `eps` 1e-5, affine with a bias.
     ///
     /// # Panics
-    /// When the parameters do not fit into memory, as `Vec` does.
+    /// When the parameters do not fit into memory, as with `Vec`.
     pub fn new(normalized_shape: &[usize]) -> Self {
         LayerNormSpec::new(normalized_shape).make().expect("parameters that fit into memory")
     }
@@ -170,8 +170,8 @@ impl GroupNormSpec {
     }
 }
 
-/// Group normalisation (Wu & He 2018): each group of channels of each sample to mean 0 and variance 1, then each channel
-/// times weight plus bias.
+/// Group normalisation (Wu & He 2018): scales each group of channels of each sample to mean 0 and variance 1, then each
+/// channel by weight plus bias.
 ///
 /// `[batch, num_channels, ...]`. In files: `{kind: GroupNorm, num_groups: 2, num_channels: 4}`, and `eps`, `affine`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
@@ -189,7 +189,7 @@ impl GroupNorm {
     /// Creates a cell with `eps` 1e-5, affine. Groups that do not divide the channels are reported by the first call.
     ///
     /// # Panics
-    /// When the parameters do not fit into memory, as `Vec` does.
+    /// When the parameters do not fit into memory, as with `Vec`.
     pub fn new(num_groups: usize, num_channels: usize) -> Self {
         GroupNormSpec::new(num_groups, num_channels).make().expect("parameters that fit into memory")
     }
@@ -247,7 +247,7 @@ impl<const N: usize> InstanceNormSpec<N> {
     }
 }
 
-/// Instance normalisation (Ulyanov et al. 2016) with `N` spatial axes: each channel of each sample to mean 0 and
+/// Instance normalisation (Ulyanov et al. 2016) with `N` spatial axes: scales each channel of each sample to mean 0 and
 /// variance 1 over its spatial axes, times weight plus bias. It keeps no running statistics.
 ///
 /// `[batch, num_features, spatial...]`. In files: `{kind: InstanceNorm2d, num_features: 6}`, and `eps`, `affine`.
@@ -268,7 +268,7 @@ impl<const N: usize> InstanceNorm<N> {
     /// Creates a cell with `eps` 1e-5, affine.
     ///
     /// # Panics
-    /// When the parameters do not fit into memory, as `Vec` does.
+    /// When the parameters do not fit into memory, as with `Vec`.
     pub fn new(num_features: usize) -> Self {
         InstanceNormSpec::new(num_features).make().expect("parameters that fit into memory")
     }
@@ -365,7 +365,7 @@ impl RmsNorm {
     /// Creates a cell with `eps` 1e-6.
     ///
     /// # Panics
-    /// When the weight does not fit into memory, as `Vec` does.
+    /// When the weight does not fit into memory, as with `Vec`.
     pub fn new(num_features: usize) -> Self {
         RmsNormSpec::new(num_features).make().expect("a weight that fits into memory")
     }

@@ -63,7 +63,7 @@ impl PReLU {
     /// Creates a cell with slopes initialised to 0.25.
     ///
     /// # Panics
-    /// When the slopes do not fit into memory, as `Vec` does.
+    /// When the slopes do not fit into memory, as with `Vec`.
     pub fn new(channels: usize) -> Self {
         PReLUSpec::new(channels).build().expect("slopes that fit into memory")
     }

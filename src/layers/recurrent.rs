@@ -112,7 +112,7 @@ impl<const GATES: usize> Recurrent<GATES> {
     /// Creates a cell with biases; see [`RecurrentSpec::build`] for the initial values.
     ///
     /// # Panics
-    /// When the weights do not fit into memory, as `Vec` does.
+    /// When the weights do not fit into memory, as with `Vec`.
     pub fn new(input_size: usize, hidden_size: usize, rng: &mut Rng) -> Self {
         RecurrentSpec::new(input_size, hidden_size).build(rng).expect("weights that fit into memory")
     }

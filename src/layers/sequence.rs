@@ -179,7 +179,7 @@ impl<const GATES: usize> RecurrentLayers<GATES> {
     /// Creates one layer with biases; see [`RecurrentLayersSpec::build`] for the initial values.
     ///
     /// # Panics
-    /// When the weights do not fit into memory, as `Vec` does.
+    /// When the weights do not fit into memory, as with `Vec`.
     pub fn new(input_size: usize, hidden_size: usize, rng: &mut Rng) -> Self {
         RecurrentLayersSpec::new(input_size, hidden_size).build(rng).expect("weights that fit into memory")
     }

@@ -115,7 +115,7 @@ fn inverse_root<R: Number>(variance: R, least: R) -> R {
     (if variance > least { variance } else { least }).sqrt().recip()
 }
 
-/// Moves averages towards numbers.
+/// Moves averages towards numbers by a share of the difference.
 fn blend<R: Number>(averages: &mut [R], share: R, numbers: impl Iterator<Item = R>) {
     averages.iter_mut().zip(numbers).for_each(|(average, x)| *average = *average + share * (x - *average));
 }
