@@ -70,7 +70,7 @@ fn in_children(of_type: &Type, params: &[&Ident], cells: &mut Vec<Ident>) -> boo
     all
 }
 
-/// Returns the tokens without the invisible groups, parentheses and brackets around some of them.
+/// Returns the tokens with those inside parentheses and brackets inlined.
 fn flat(tokens: Tokens) -> Vec<TokenTree> {
     tokens
         .into_iter()

@@ -36,7 +36,7 @@ impl fmt::Display for Cast {
 pub enum Adapter {
     /// The cell is one region of a fixed dtype.
     Cast(Cast),
-    /// The cell is one region of a fixed dtype.
+    /// The cell runs under op lists; nothing is cast at its border.
     Ops(Arc<OpRules>),
     /// The cell is one region of a dtype in which the lists give some ops another one: level O2 with ops on its black
     /// list.

@@ -1,4 +1,4 @@
-//! Walks over a tree of cells in a fixed order: a cell, then its children in order of declaration.
+//! Walks over a tree of cells in a fixed order: a cell, then its children in the order of its `visit`.
 
 use std::borrow::Cow;
 

@@ -112,7 +112,7 @@ pub struct Node {
     pub inputs: Vec<Port>,
     /// Its outputs.
     pub outputs: Vec<Output>,
-    /// For a dropout: the numbers that a run draws from its seed, so that the next run drops other elements.
+    /// For a dropout: the count of numbers that a run draws from its seed, so that the next run drops other elements.
     pub draws: u64,
     /// The code that runs a custom op.
     pub(super) again: Option<Again>,

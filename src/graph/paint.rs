@@ -212,7 +212,7 @@ fn beside_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
     });
 }
 
-/// Pass 6: removes type attributes of allowed ops that are not defined for the low dtype.
+/// Pass 6: unmarks type attributes of allowed ops that are not defined for the low dtype.
 fn remove_undefined(vertices: &Vertices<'_>, low: &mut Marks) {
     for (v, mark) in low.iter_mut().enumerate() {
         if vertices.is_on(v, GraphList::Allow) && !vertices.all[v].defined_low {

@@ -86,7 +86,7 @@ impl LayerNormSpec {
     }
 }
 
-/// Layer normalisation (Ba et al. 2016): scales the last axes to mean 0 and variance 1, times weight plus bias.
+/// Layer normalisation (Ba et al. 2016): brings the last axes to mean 0 and variance 1, times weight plus bias.
 ///
 /// `[..., normalized_shape]`. In files: `{kind: LayerNorm, normalized_shape: [64]}`, and `eps`, `affine`,
 /// `bias: false`.
@@ -170,8 +170,8 @@ impl GroupNormSpec {
     }
 }
 
-/// Group normalisation (Wu & He 2018): scales each group of channels of each sample to mean 0 and variance 1, then each
-/// channel by weight plus bias.
+/// Group normalisation (Wu & He 2018): brings each group of channels of each sample to mean 0 and variance 1, then
+/// multiplies each channel by weight and adds bias.
 ///
 /// `[batch, num_channels, ...]`. In files: `{kind: GroupNorm, num_groups: 2, num_channels: 4}`, and `eps`, `affine`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
@@ -247,7 +247,7 @@ impl<const N: usize> InstanceNormSpec<N> {
     }
 }
 
-/// Instance normalisation (Ulyanov et al. 2016) with `N` spatial axes: scales each channel of each sample to mean 0 and
+/// Instance normalisation (Ulyanov et al. 2016) with `N` spatial axes: brings each channel of each sample to mean 0 and
 /// variance 1 over its spatial axes, times weight plus bias. It keeps no running statistics.
 ///
 /// `[batch, num_features, spatial...]`. In files: `{kind: InstanceNorm2d, num_features: 6}`, and `eps`, `affine`.

@@ -8,7 +8,7 @@
 //! | [`RmsProp`] | one to three numbers |
 //! | [`Lion`] | one number; in 8 bits on request |
 //! | [`Lamb`] | two numbers |
-//! | [`Adafactor`] | two numbers per row and column of a matrix; one number per element of a vector |
+//! | [`Adafactor`] | one number per row and per column of a matrix; one per element of a vector |
 //! | [`Muon`] | one number; for matrices only |
 
 mod adafactor;
