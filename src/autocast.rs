@@ -1,4 +1,4 @@
-//! Regions of code in which every op runs by the lists of a pack.
+//! Regions of code in which every op runs in the dtype that a pack's op lists give it.
 //!
 //! ```
 //! use precast::{observe::collect_op_stats, precision, prelude::*};
@@ -13,8 +13,8 @@
 //!     let z = x.matmul(&w)?;
 //! #   assert_eq!(z.dtype(), DType::Bf16);
 //! }
-//! let sure = x.softmax_as(-1, DType::F32)?; // the caller's word, in every region
-//! let carried = precision::carry(); // threads inherit no region, it is carried there
+//! let sure = x.softmax_as(-1, DType::F32)?; // the requested dtype, in every region
+//! let carried = precision::carry(); // threads inherit no region: carry it over
 //! std::thread::scope(|threads| threads.spawn(|| carried.run(|| x.matmul(&w))).join());
 //! let (y, stats) = collect_op_stats(|| autocast(&region, || net.call(&x)))?;
 //! println!("{stats}"); // calls of each op by dtype
@@ -36,11 +36,13 @@ use crate::{
     precision::{self, AutocastState, Frame, OpRules, Scope, Treatment},
 };
 
-/// A region to be entered: whose lists, in which low dtype, with which changes. A value: it can be kept, cloned and entered
-/// any number of times, also inside itself; nothing of a run is stored in it.
+/// A region to be entered: the pack whose op lists apply, the low dtype, and any changes to the lists.
 ///
-/// Everything is checked when it is entered, also when it is switched off: a wrong name is an error even in a region that
-/// casts nothing.
+/// It is a plain value: it can be stored, cloned and entered any number of times, also inside itself, and holds no
+/// state of a run.
+///
+/// Everything is checked on entry, even if the region is disabled: a wrong name is an error also in a region that casts
+/// nothing.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -68,14 +70,14 @@ pub struct Autocast {
     promote: bool,
     white: Vec<String>,
     black: Vec<String>,
-    /// The rules once they are known, for f16 and for bf16.
+    /// The rules, once resolved, for f16 and for bf16.
     rules: [OnceLock<Arc<OpRules>>; 2],
 }
 
-/// Runs `f` in a region. The region is left when `f` returns, fails or panics.
+/// Runs `f` in a region, which is left when `f` returns, fails or panics.
 ///
-/// A backward pass runs in the dtypes of its forward pass, whatever region surrounds it. Cells that a policy has wrapped
-/// and cells with `to_float` keep their own precision inside.
+/// A backward pass runs in the dtypes of its forward pass, whatever region surrounds it. Cells wrapped by a policy and
+/// cells with `to_float` keep their own precision inside the region.
 ///
 /// # Errors
 /// As [`Autocast::enter`], before `f` runs; then those of `f`.
@@ -93,11 +95,11 @@ pub fn autocast<R>(region: impl Borrow<Autocast>, f: impl FnOnce() -> Result<R>)
 }
 
 impl Autocast {
-    /// A region under the lists of a pack that comes with the library.
+    /// Creates a region that uses the lists of a pack included in the library.
     ///
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) when no pack has that name;
-    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when it has no lists for regions of code, as `mindspore-2.3`.
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when it has no lists for regions of code, such as `mindspore-2.3`.
     pub fn new(pack: &str) -> Result<Self> {
         let pack = Pack::shared(pack)?;
         pack.region(None)?;
@@ -114,52 +116,56 @@ impl Autocast {
         })
     }
 
-    /// The low dtype: f16 or bf16. A region that names none takes that of the region around it; if there is none, or the pack is
-    /// not made for it, the pack's first.
+    /// Sets the low dtype: f16 or bf16.
+    ///
+    /// Default: that of the surrounding region. Without one, or if the pack does not support that dtype, the pack's
+    /// first.
     pub fn dtype(mut self, dtype: DType) -> Self {
         self.dtype = Some(dtype);
         self
     }
 
-    /// Which of the pack's op lists, for packs that have several: `O1`, `O2` or `OD` of Paddle's, which calls it the level.
-    /// `O0` casts nothing. The pack's first unless it is named. The [`Level`](crate::Level) of a network is another thing: it
-    /// says which cells are lowered.
+    /// Selects one of the pack's op lists, for packs that have several: `O1`, `O2` or `OD` of Paddle, which calls it
+    /// the level. `O0` casts nothing. Default: the pack's first.
+    ///
+    /// Not to be confused with the [`Level`](crate::Level) of a network, which selects the cells to be lowered.
     pub fn op_level(mut self, op_level: impl Into<String>) -> Self {
         self.op_level = Some(op_level.into());
         self.changed()
     }
 
-    /// Whether the region casts anything. A region that does not hides those around it.
+    /// Sets whether the region casts anything. A disabled region hides those around it. Default: true.
     pub fn enabled(mut self, enabled: bool) -> Self {
         self.enabled = enabled;
         self
     }
 
-    /// Whether a parameter is cast once and its low copy is used until the parameter changes. As around the region unless
-    /// it is set, and on outside of any.
+    /// Sets whether a parameter is cast once and its low copy reused until the parameter changes. Default: as in the
+    /// surrounding region; true outside of any.
     ///
-    /// The copies belong to the parameter's value, one for each dtype: an update inside the region is seen, regions of
-    /// different dtypes do not disturb each other, and each use has a place of its own on the tape, so gradients of several
-    /// uses are added in f32. The cache costs memory for the copies and saves time for the casts; results are the same.
+    /// The copies belong to the parameter's value, one per dtype. An update inside the region takes effect, regions of
+    /// different dtypes do not interfere, and each use has its own node on the tape, so the gradients of several uses
+    /// are added in f32. The cache trades memory for the copies against the time of the casts; results are the same.
     pub fn cache(mut self, cache: bool) -> Self {
         self.cache = Some(cache);
         self
     }
 
-    /// Whether ops on no list look at their inputs (Paddle's O2, where it is on unless switched off). Without it they run
-    /// low.
+    /// Sets whether ops on no list consider the dtypes of their inputs (Paddle's O2, where that is the default).
+    /// Otherwise they run low.
     pub fn use_promote(mut self, promote: bool) -> Self {
         self.promote = promote;
         self.changed()
     }
 
-    /// Ops that run low here, whatever the pack says; by the names of the pack's system, or of any.
+    /// Adds ops that run low in this region, whatever the pack says. Names are those of the pack's system, or of any.
     pub fn white<S: Into<String>>(mut self, ops: impl IntoIterator<Item = S>) -> Self {
         self.white.extend(ops.into_iter().map(Into::into));
         self.changed()
     }
 
-    /// Ops that run in f32 here, whatever the pack says; by the names of the pack's system, or of any.
+    /// Adds ops that run in f32 in this region, whatever the pack says. Names are those of the pack's system, or of
+    /// any.
     pub fn black<S: Into<String>>(mut self, ops: impl IntoIterator<Item = S>) -> Self {
         self.black.extend(ops.into_iter().map(Into::into));
         self.changed()
@@ -170,14 +176,14 @@ impl Autocast {
         self
     }
 
-    /// Enters the region on this thread until the guard is dropped. Guards may be dropped in any order: leaving a region
-    /// leaves those inside it.
+    /// Enters the region on this thread until the guard is dropped. Guards may be dropped in any order: leaving a
+    /// region also leaves those inside it.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the low dtype is not f16 or bf16, or the pack is not made for it;
-    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for a level that the pack does not have, or without promotion one that
-    /// does not know the switch; [`ErrorKind::List`](crate::ErrorKind::List) for an op that is in no catalogue or on both
-    /// custom lists. The region is then not entered.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the low dtype is not f16 or bf16, or the pack does not
+    /// support it; [`ErrorKind::Level`](crate::ErrorKind::Level) for a level that the pack does not have, or for
+    /// promotion switched off in a level without that switch; [`ErrorKind::List`](crate::ErrorKind::List) for an op
+    /// that is in no catalogue or on both custom lists. The region is then not entered.
     ///
     /// ```
     /// use precast::prelude::*;
@@ -207,7 +213,7 @@ impl Autocast {
         Ok(precision::enter_region(frame, AutocastState { enabled, dtype, cache }))
     }
 
-    /// What the region does with ops when its low dtype is `dtype`.
+    /// Returns the op rules of the region for the low dtype `dtype`.
     ///
     /// # Errors
     /// As [`enter`](Autocast::enter).
@@ -232,7 +238,7 @@ impl Autocast {
         Ok(lists.rules(dtype))
     }
 
-    /// A function that always runs in this region, whatever surrounds its call.
+    /// Wraps a function so that it always runs in this region, whatever surrounds its call.
     ///
     /// # Errors
     /// As [`enter`](Autocast::enter): the region is checked here, not at the first call.
@@ -256,7 +262,7 @@ impl Autocast {
     }
 }
 
-/// A function that runs in a region of its own; see [`Autocast::wrap`].
+/// A function that runs in its own region; see [`Autocast::wrap`].
 #[derive(Clone)]
 pub struct Wrapped<F> {
     region: Autocast,
@@ -282,11 +288,11 @@ impl<F> Wrapped<F> {
     }
 }
 
-/// A function of one to six arguments, which are given as a tuple; every `Fn` is one.
+/// A function of one to six arguments, passed as a tuple. Implemented for every such `Fn`.
 pub trait Function<Arguments> {
-    /// What it returns.
+    /// The return type.
     type Output;
-    /// Calls it.
+    /// Calls the function.
     fn apply(&self, arguments: Arguments) -> Self::Output;
 }
 
@@ -308,7 +314,7 @@ function_of!(A, B, C, D);
 function_of!(A, B, C, D, E);
 function_of!(A, B, C, D, E, G);
 
-/// Whether the innermost region of this thread casts anything: torch's `is_autocast_enabled`.
+/// Returns whether the innermost region of this thread casts anything: torch's `is_autocast_enabled`.
 ///
 /// ```
 /// use precast::{autocast, prelude::*};
@@ -325,37 +331,38 @@ pub fn is_enabled() -> bool {
     precision::region().is_some_and(|region| region.enabled)
 }
 
-/// The low dtype of the innermost region of this thread, also of one that is switched off; `None` outside of any. torch's
-/// `get_autocast_dtype`.
+/// Returns the low dtype of the innermost region of this thread, even if it is disabled; `None` outside of any region.
+/// torch's `get_autocast_dtype`.
 pub fn dtype() -> Option<DType> {
     precision::region().map(|region| region.dtype)
 }
 
-/// Whether regions can run in a low dtype, and whether that takes longer than f32.
+/// Support for a low dtype: whether regions can use it, and whether it is as fast as f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Support {
-    /// Whether ops run in it: f16 and bf16 everywhere. Paddle's `amp.is_float16_supported` and `is_bfloat16_supported`.
+    /// `true` when ops run in it: f16 and bf16 everywhere. Paddle's `amp.is_float16_supported` and
+    /// `is_bfloat16_supported`.
     pub supported: bool,
-    /// Whether a matrix product in it takes no longer than in f32.
+    /// `true` when a matrix product in it takes no longer than in f32.
     pub fast: bool,
-    /// What that rests on.
+    /// The basis of `fast`.
     pub evidence: Evidence,
 }
 
-/// What is known of the speed of a dtype.
+/// The source of knowledge about the speed of a dtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Evidence {
-    /// The [`Speeds`] of this machine that were measured once and kept.
+    /// The stored [`Speeds`] of this machine, measured once.
     Measured,
-    /// No speeds were measured here. It is fast where the kernels widen it in vector registers, and slow where they convert
-    /// element by element.
+    /// Properties of the processor; no speeds were measured here. A dtype is fast where the kernels widen it in vector
+    /// registers, and slow where they convert element by element.
     Processor,
 }
 
-/// What is known of a low dtype on this machine. Nothing is measured here: measured speeds count where
-/// [`Speeds::here`] has kept some.
+/// Returns the support for a low dtype on this machine. Nothing is measured here: measured speeds are used if
+/// [`Speeds::here`] has stored some.
 ///
 /// ```
 /// use precast::{DType, autocast};
@@ -367,9 +374,9 @@ pub fn support(dtype: DType) -> Support {
 }
 
 impl Support {
-    /// By these speeds, or without any by what the processor has.
+    /// Decides by these speeds, or, without any, by the features of the processor.
     pub fn with(dtype: DType, speeds: Option<&Speeds>) -> Self {
-        /// Rates within this factor are equal: a measurement is no better.
+        /// Rates within this factor count as equal: measurements are no more precise.
         const NOISE: f64 = 1.05;
         let supported = dtype.is_low();
         let (fast, evidence) = match speeds {
@@ -384,7 +391,7 @@ impl Support {
 }
 
 impl fmt::Debug for Autocast {
-    /// What was asked for; not the pack's lists.
+    /// Shows the requested settings, without the pack's lists.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Autocast { pack, op_level, dtype, enabled, cache, promote, white, black, rules: _ } = self;
         let mut shown = f.debug_struct("Autocast");

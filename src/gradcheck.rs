@@ -1,11 +1,11 @@
-//! Checking gradients against central differences: for every op here, and for users' own cells.
+//! Gradient checks against central differences, for built-in ops and for user-defined cells.
 //!
-//! The functions measure how far gradients are off, and the caller says how far is too far. A gradient that is missing is no
-//! matter of degree: it is an error of kind [`Gradient`](crate::ErrorKind::Gradient), and so is a result that depends on no
+//! The functions measure the error of gradients; the caller decides on a tolerance. A missing gradient is not a matter
+//! of degree: it is an error of kind [`Gradient`](crate::ErrorKind::Gradient), and so is a result that depends on no
 //! input.
 //!
-//! An op whose slope is 0 (floor, sign) has gradients, which are zeros. An op whose result is integer or boolean (a
-//! comparison, argmax) has none by definition; it is refused with [`DType`](crate::ErrorKind::DType).
+//! An op whose slope is 0 (floor, sign) has gradients of zeros. An op whose result is integer or boolean (a comparison,
+//! argmax) has none by definition and is refused with [`DType`](crate::ErrorKind::DType).
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -22,22 +22,22 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use = "gradients that are off are no error: compare `relative` with a bound"]
 pub struct Disagreement {
-    /// The disagreement, in the unit that the function says; infinite when a gradient is NaN.
+    /// The disagreement, in the unit documented by the function; infinite when a gradient is NaN.
     pub relative: f64,
-    /// Which input.
+    /// Index of the input.
     pub input: usize,
-    /// Which of its elements, in row-major order.
+    /// Index of the element in that input, in row-major order.
     pub element: usize,
     /// The gradient that was checked.
     pub found: f64,
-    /// What it was compared with.
+    /// The value it was compared with.
     pub expected: f64,
 }
 
 impl Disagreement {
     const NONE: Disagreement = Disagreement { relative: 0.0, input: 0, element: 0, found: 0.0, expected: 0.0 };
 
-    /// Whichever is larger. A NaN is the largest.
+    /// Returns the larger of the two. A NaN is the largest.
     fn or(self, mut other: Disagreement) -> Disagreement {
         if other.relative.is_nan() {
             other.relative = f64::INFINITY;
@@ -53,9 +53,9 @@ impl Disagreement {
 /// inputs.
 ///
 /// # Errors
-/// What `f` reports; [`ErrorKind::DType`](crate::ErrorKind::DType) when no input is f64, or the result is not;
-/// [`ErrorKind::Gradient`](crate::ErrorKind::Gradient) when the result changes with an input that no gradient reaches, and
-/// when no gradient reaches any input.
+/// Those of `f`; [`ErrorKind::DType`](crate::ErrorKind::DType) when no input is f64, or the result is not;
+/// [`ErrorKind::Gradient`](crate::ErrorKind::Gradient) when the result changes with an input that no gradient reaches,
+/// and when no gradient reaches any input.
 ///
 /// ```
 /// use precast::{ErrorKind, Tensor, gradcheck};
@@ -70,7 +70,7 @@ pub fn gradients(inputs: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> 
         return Err(Error::dtype(format!("gradients are checked in f64; the inputs are {}", dtypes(inputs))));
     }
     let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
-    // Within `no_grad`, too.
+    // Also within `no_grad`.
     let y = with_recording(true, || f(&leaves))?;
     if y.dtype() != DType::F64 {
         return Err(Error::dtype(format!("gradients are checked in f64; the result is {}", y.dtype())));
@@ -118,18 +118,21 @@ pub fn gradients(inputs: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> 
     if reached { Ok(worst) } else { Err(unreached("")) }
 }
 
-/// Compares the gradients of `sum(f(inputs) * r)` when f runs in `low` with those when it runs in the dtype in which `low`
-/// is computed (f32 for 16 bit) or, where `low` is f32, in f64. The inputs are numbers that both can hold. The disagreement
-/// is in units of the format's epsilon times the largest gradient of that input in the wider dtype: a 16-bit op that
-/// computes in f32 and rounds once is off by 0.5 at most. An op whose backward pass reads its rounded result is off by more
-/// where its slope is small: `1 - y²` of [`tanh`](Tensor::tanh) loses digits near 1, here as in torch.
+/// Compares the gradients of `sum(f(inputs) * r)` when f runs in `low` with those when it runs in the dtype in which
+/// `low` is computed (f32 for 16 bit) or, where `low` is f32, in f64. The inputs are values that both dtypes represent
+/// exactly.
 ///
-/// Whether a gradient is missing is told by the two dtypes together; [`gradients`] tells it by differences.
+/// The disagreement is in units of the format's epsilon times the largest gradient of that input in the wider dtype: a
+/// 16-bit op that computes in f32 and rounds once is off by 0.5 at most. An op whose backward pass reads its rounded
+/// result is off by more where its slope is small: `1 - y²` of [`tanh`](Tensor::tanh) loses digits near 1, as it does
+/// in torch.
+///
+/// A missing gradient is detected by comparing the two dtypes; [`gradients`] detects it by differences.
 ///
 /// # Errors
-/// What `f` reports; [`ErrorKind::DType`](crate::ErrorKind::DType) when `low` is none of these three, when the result is
-/// not floating, or no input is; [`ErrorKind::Gradient`](crate::ErrorKind::Gradient) when an input gets a gradient in one
-/// dtype and not in the other, and when no gradient reaches any input.
+/// Those of `f`; [`ErrorKind::DType`](crate::ErrorKind::DType) when `low` is none of these three, when the result is
+/// not floating, or no input is; [`ErrorKind::Gradient`](crate::ErrorKind::Gradient) when an input gets a gradient in
+/// one dtype and not in the other, and when no gradient reaches any input.
 pub fn low_gradients(inputs: &[Tensor], low: DType, f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Disagreement> {
     let wide = match low {
         DType::F16 | DType::Bf16 => DType::F32,
@@ -171,13 +174,14 @@ pub fn low_gradients(inputs: &[Tensor], low: DType, f: impl Fn(&[Tensor]) -> Res
     if reached { Ok(worst) } else { Err(unreached(&format!(" in {low} or {wide}"))) }
 }
 
-/// Compares second derivatives with central differences in f64: the gradients of `sum(g * s)`, where g are the gradients
-/// of `sum(f(inputs) * r)`, with r and s random. The disagreement is as that of [`gradients`]. r counts as the last input.
+/// Compares second derivatives with central differences in f64: the gradients of `sum(g * s)`, where g are the
+/// gradients of `sum(f(inputs) * r)`, with r and s random. The disagreement is defined as in [`gradients`]. r counts as
+/// the last input.
 ///
-/// `f` is run within [`twice_differentiable`](crate::twice_differentiable()).
+/// `f` runs within [`twice_differentiable`](crate::twice_differentiable()).
 ///
 /// # Errors
-/// As [`gradients`]; those of [`gradients_on_tape`](Tensor::gradients_on_tape).
+/// Those of [`gradients`] and of [`gradients_on_tape`](Tensor::gradients_on_tape).
 ///
 /// ```
 /// use precast::{Tensor, gradcheck};
@@ -186,7 +190,7 @@ pub fn low_gradients(inputs: &[Tensor], low: DType, f: impl Fn(&[Tensor]) -> Res
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn second(inputs: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Disagreement> {
-    // A central difference asks for no tape; the gradients need one all the same.
+    // A central difference needs no tape; the gradients always do.
     let run = |inputs: &[Tensor]| -> Result<(Tensor, Vec<Tensor>)> {
         let tracked = |x: &Tensor| if x.is_tracked() { x.clone() } else { leaf(x) };
         let inputs: Vec<Tensor> = inputs.iter().map(tracked).collect();
@@ -196,7 +200,7 @@ pub fn second(inputs: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Res
     if y.dtype() != DType::F64 {
         return Err(Error::dtype(format!("gradients are checked in f64; the result is {}", y.dtype())));
     }
-    // The gradient of the result is an input, too.
+    // The gradient of the result is also an input.
     let all: Vec<Tensor> = inputs.iter().cloned().chain([random(y.shape())]).collect();
     gradients(&all, |all| {
         let (seed, inputs) = all.split_last().expect("the gradient of the result");
@@ -230,7 +234,7 @@ fn leaf(x: &Tensor) -> Tensor {
     if x.dtype().is_float() { x.requires_grad() } else { x.clone() }
 }
 
-/// Numbers between -1 and 1, the same for the same shape.
+/// Returns numbers between -1 and 1, always the same for the same shape.
 fn random(shape: &[usize]) -> Tensor {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let data: Vec<f64> = (0..shape.iter().product()).map(|_| rng.random_range(-1.0..1.0)).collect();

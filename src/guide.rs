@@ -1,4 +1,4 @@
-//! A guide: one page for each task. Every example in it is compiled and run by the tests.
+//! The guide: one page per task. Every example in it is compiled and run by the tests.
 
 macro_rules! pages {
     ($($page:ident $file:literal;)*) => { $(
@@ -46,14 +46,14 @@ mod tests {
 
     use crate::{Op, catalogue::System, io::kinds::elsewhere, layers::kinds, ops::method_of};
 
-    /// What stands between two marks of the page.
+    /// Returns the text between two marks of the page.
     fn part<'a>(page: &'a str, mark: &str) -> &'a str {
         let begin = format!("<!-- {mark} -->\n");
         let (_, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("no `{begin}`"));
         rest.split_once("<!-- end -->").expect("an end").0.trim()
     }
 
-    /// Names on lines of a readable length.
+    /// Joins names into lines of a readable length.
     fn list(names: &[String]) -> String {
         let mut lines: Vec<String> = Vec::new();
         for (i, name) in names.iter().enumerate() {
@@ -71,7 +71,7 @@ mod tests {
         format!("| torch | here |\n| --- | --- |\n{}", rows.join("\n"))
     }
 
-    /// Pairs of names, those that differ and those that do not.
+    /// Splits pairs of names into those that differ and those that are equal.
     fn both(pairs: impl Iterator<Item = (String, String)>) -> [String; 2] {
         let pairs: BTreeSet<(String, String)> = pairs.collect();
         let same: Vec<String> = pairs.iter().filter(|(torch, here)| torch == here).map(|pair| pair.0.clone()).collect();
@@ -87,7 +87,7 @@ mod tests {
             names.iter().map(move |torch| (torch.to_string(), kind.to_string()))
         });
         let functions = Op::ALL.iter().filter(|op| op.has_kernel()).flat_map(|op| {
-            // Without the names of single kernels.
+            // Without the names of individual kernels.
             let kernels = ["_", "cudnn", "mkldnn", "native"];
             let names = op.names(System::Torch).filter(move |name| !kernels.iter().any(|of| name.starts_with(of)));
             names.map(|torch| (torch.to_string(), method_of(*op).to_string()))

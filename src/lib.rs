@@ -1,6 +1,6 @@
 //! Mixed precision for Rust networks, decided before the run.
 //!
-//! You hand precast a tree of [cells](Cell) and a [`Policy`] (a level such as `O2`, or a YAML file). It tells you which
+//! You hand precast a tree of [cells](Cell) and a [`Policy`] (a level such as `O2`, or a YAML file). It reports which
 //! cell will run in which precision and *why*, wraps those cells in cast-in / cast-out adapters, and trains them with a
 //! [loss scale](LossScale).
 //!
@@ -54,32 +54,32 @@
 //!
 //! The [`guide`] has a page for each task.
 //!
-//! Read on in this order: [`Tensor`] and [`Op`]; [`precision`] (what a region does to an op); [`cell`] (trees) and
-//! [`layers`] (layers); [`policy`] (what you want), [`rewrite`] (what will happen and why); [`scale`], [`optim`] and
-//! [`train`].
+//! Suggested reading order: [`Tensor`] and [`Op`]; [`precision`] (the effect of a region on an op); [`cell`] (trees)
+//! and [`layers`]; [`policy`] (the requested precision), [`rewrite`] (the resulting plan and its reasons); [`scale`],
+//! [`optim`] and [`train`].
 //!
 //! # Features
 //!
 //! | feature | default | what it adds |
 //! | --- | --- | --- |
-//! | `cli` | yes | the command `precast`; `precast::cli`, the same command for a program's own networks; the picture of training runs, `report::chart`; `data` |
-//! | `data` | yes, by `cli` | readers of examples in files: [`data::Csv`], [`data::Images`], [`data::Npy`] |
+//! | `cli` | yes | the command `precast`; `precast::cli`, the same command for a program's own networks; charts of training runs, `report::chart`; `data` |
+//! | `data` | yes, through `cli` | readers of example files: [`data::Csv`], [`data::Images`], [`data::Npy`] |
 //! | `tracing` | no | events for subscribers of the crate [`tracing`](https://docs.rs/tracing), all with the target `precast` |
 //!
-//! Everything else needs no feature. A program that uses the library alone sets `default-features = false`, and does not
-//! build clap, clap_complete, clap_mangen, comfy-table, csv, ctrlc, indicatif, plotters, png and zip.
+//! Everything else needs no feature. A program that uses only the library sets `default-features = false` and builds
+//! without clap, clap_complete, clap_mangen, comfy-table, csv, ctrlc, indicatif, plotters, png and zip.
 //!
-//! The events of `tracing`, each with its fields:
+//! The `tracing` events and their fields:
 //!
 //! | level | event | when |
 //! | --- | --- | --- |
 //! | error | `training has stalled` | a step returned [`Outcome::Stalled`] |
 //! | warn | `step skipped` | a gradient was not finite: the cause, and the first parameter |
-//! | warn | `gradients in float16 without a loss scale` | once for an optimizer: the first cell |
-//! | warn | `trained in evaluation` | once for an optimizer: the first batch norm or dropout that ran as after training |
+//! | warn | `gradients in float16 without a loss scale` | once per optimizer: the first cell |
+//! | warn | `trained in evaluation` | once per optimizer: the first batch norm or dropout that ran in evaluation mode |
 //! | warn | `rounding loses updates` | once, when more than half of a parameter's [counted](optim::LostUpdates) updates are lost: its path, the share |
-//! | info | `plan applied`, `plan undone` | a network was wrapped by a policy: level, dtype, how many cells |
-//! | info | `parameters decorated` | parameters are stored in 16 bits: how many, and how many are not |
+//! | info | `plan applied`, `plan undone` | a network was wrapped by a policy: level, dtype, number of cells |
+//! | info | `parameters decorated` | parameters are stored in 16 bits: the number of these, and of the others |
 //! | info | `weights read`, `weights written` | a weight file: its name and size |
 //! | info | `epoch finished` | an epoch of [`train::fit`]: loss, and accuracy or mean squared error |
 //! | debug | `loss scale grows`, `loss scale shrinks` | the scale before and after |
@@ -89,7 +89,7 @@
 #![warn(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
-// The derive names what it needs by `::precast`, here as in other crates.
+// The derive macro refers to this crate as `::precast`, here as in other crates.
 extern crate self as precast;
 
 pub mod autocast;

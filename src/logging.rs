@@ -1,6 +1,6 @@
 //! Events for subscribers of the crate `tracing`.
 
-/// Sends an event of a level (`INFO`), where the feature `tracing` is on; otherwise nothing is evaluated.
+/// Emits an event at a level (`INFO`) with the feature `tracing`; otherwise nothing is evaluated.
 macro_rules! event {
     ($level:ident, $($fields:tt)*) => {
         #[cfg(feature = "tracing")]
@@ -10,8 +10,8 @@ macro_rules! event {
 
 pub(crate) use event;
 
-/// Tells people on standard error of what will probably go wrong, where the feature `tracing` is off and no event tells it.
-/// Callers see to it that it is told once.
+/// Warns on standard error if the feature `tracing` is off and no event is emitted instead. Callers make sure to warn
+/// only once.
 pub(crate) fn warn(message: &str) {
     if cfg!(not(feature = "tracing")) {
         eprintln!("precast: {message}");

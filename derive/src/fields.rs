@@ -1,7 +1,8 @@
 //! The walk over the fields of a struct.
 //!
-//! Whether a field sits in the tree is decided by its type: the compiler chooses one of three traits (see `precast::__derive`).
-//! It cannot choose for a type parameter, which may be anything; such a field is a `Member`, or is marked.
+//! The type of a field decides whether it is part of the tree: the compiler selects one of three traits (see
+//! `precast::__derive`). It cannot do so for a type parameter, which may be anything; such a field is a `Member`, or is
+//! marked.
 
 use proc_macro2::{Ident, Span, TokenStream as Tokens, TokenTree};
 use quote::{ToTokens, quote_spanned};
@@ -9,11 +10,11 @@ use syn::{Fields, Generics, Index, Result, Type, ext::IdentExt, spanned::Spanned
 
 use crate::words::is_marked_as_data;
 
-/// The statements of `visit` and `visit_mut`, one for each field.
+/// The statements of `visit` and `visit_mut`, one per field.
 pub struct Visits {
     pub visit: Vec<Tokens>,
     pub visit_mut: Vec<Tokens>,
-    /// The type parameters that stand in a `Child`.
+    /// The type parameters that occur in a `Child`.
     pub cells: Vec<Ident>,
 }
 
@@ -28,7 +29,7 @@ impl Visits {
             };
             let of_type = &field.ty;
             let open = !in_children(of_type, &params, &mut visits.cells);
-            // Errors stand at the type of the field; names are resolved as anywhere in the generated code.
+            // Errors point at the type of the field; names are resolved as elsewhere in the generated code.
             let span = Span::call_site().located_at(of_type.span());
             let place = quote_spanned!(span=> (&&&::precast::__derive::of(&self.#member)).place());
             let (visit, visit_mut) = if is_marked_as_data(&field.attrs)? {
@@ -47,7 +48,7 @@ impl Visits {
     }
 }
 
-/// Whether every type parameter that is named stands alone in a `Child`, as in `Vec<Child<C>>`. Notes those that do.
+/// Returns whether every type parameter occurs alone in a `Child`, as in `Vec<Child<C>>`, and collects those that do.
 fn in_children(of_type: &Type, params: &[&Ident], cells: &mut Vec<Ident>) -> bool {
     let mut all = true;
     let tokens = flat(of_type.to_token_stream());
@@ -69,7 +70,7 @@ fn in_children(of_type: &Type, params: &[&Ident], cells: &mut Vec<Ident>) -> boo
     all
 }
 
-/// The tokens, without the parentheses and brackets around some of them.
+/// Returns the tokens with those inside parentheses and brackets inlined.
 fn flat(tokens: Tokens) -> Vec<TokenTree> {
     tokens
         .into_iter()

@@ -1,25 +1,25 @@
-//! What may stand in `#[cell(..)]`.
+//! The arguments of `#[cell(..)]`.
 
 use proc_macro2::{Ident, Span};
 use syn::{Attribute, Error, LitStr, Result, Token, meta::ParseNestedMeta, punctuated::Punctuated, spanned::Spanned};
 
-/// The words above a struct.
+/// The arguments above a struct.
 #[derive(Default)]
 pub struct Words {
-    /// Where `saved` stands.
+    /// The position of `saved`.
     pub saved: Option<Span>,
     pub kinds: Kinds,
 }
 
-/// How the kinds of a struct are called.
+/// The kinds of a struct.
 #[derive(Default)]
 pub enum Kinds {
-    /// As the struct is.
+    /// The name of the struct.
     #[default]
     OfTheStruct,
     /// `kind = "Name"`.
     Named(String),
-    /// `kinds(Name, Name)`: each the name of a type.
+    /// `kinds(Name, Name)`: each is the name of a type.
     Listed(Vec<Ident>),
 }
 
@@ -63,7 +63,7 @@ impl Words {
     }
 }
 
-/// Whether a field is marked `#[cell(data)]`.
+/// Returns whether a field is marked `#[cell(data)]`.
 pub fn is_marked_as_data(attributes: &[Attribute]) -> Result<bool> {
     let mut data = false;
     each_word(attributes, |word, met| {
@@ -80,7 +80,7 @@ pub fn is_marked_as_data(attributes: &[Attribute]) -> Result<bool> {
     Ok(data)
 }
 
-/// Every word of every `#[cell(..)]`, each of which may stand there once.
+/// Calls `take` for each argument of every `#[cell(..)]`. Each may occur only once.
 fn each_word(attributes: &[Attribute], mut take: impl FnMut(ParseNestedMeta<'_>, &str) -> Result<()>) -> Result<()> {
     let mut seen = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("cell")) {

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// What an adapter does at the border of a cell.
+/// The actions of an adapter at the border of a cell.
 struct Border {
     /// The frame to be entered.
     frame: Option<Frame>,
@@ -89,16 +89,17 @@ impl<C: ?Sized + AsCell> Child<C> {
             Some(Adapter::Cast(cast)) => (Some(Frame::Fixed(cast.inward)), Some(cast)),
             Some(Adapter::CastOps(cast, rules)) => (Some(Frame::Lists(rules)), Some(cast)),
         };
-        // Each op in a region of one dtype casts its inputs itself. For the gradient of a weight it then knows the
-        // input as it was.
+        // In a region of one dtype, each op casts its inputs itself, so it still has the original input for the
+        // gradient of a weight.
         let wide = self.planned.wide_weight_grads == Some(true);
         let by_op = wide && matches!(frame, Some(Frame::Fixed(_))) && self.cell.as_cell().is_leaf();
         let inward = cast.map(|cast| cast.inward).filter(|_| !by_op);
         Border { frame, inward, outward: cast.map(|cast| cast.outward) }
     }
 
-    /// The adapter in force: the plan's; without a plan, the one that `to_float` asks for. The surrounding region is
-    /// then known only while the cell runs: a root returns what it computed, an inner cell returns f32.
+    /// Returns the adapter in force: the plan's or, without a plan, the one requested by `to_float`. In the latter case
+    /// the surrounding region is known only while the cell runs: a root returns its result as computed, an inner cell
+    /// returns f32.
     fn in_force(&self) -> Option<Adapter> {
         if self.planned.adapter.is_some() {
             return self.planned.adapter.clone();
@@ -112,7 +113,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         Some(Adapter::Cast(Cast { inward, outward }))
     }
 
-    /// Checks that the cell is called where a plan found it.
+    /// Checks that the cell is called at the site where a plan found it.
     fn check_site(&self) -> Result<()> {
         match &self.site {
             Some(site) => site.check(self.to_float),
@@ -120,7 +121,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         }
     }
 
-    /// Enters the slot and what its plan demands; left in the reverse order.
+    /// Enters the slot and everything its plan demands; left in the reverse order.
     fn enter(&self, frame: Option<Frame>) -> (Option<Scope>, Option<Scope>, Scope) {
         let slot = context::enter_slot(self.id());
         let number = self.site.as_ref().and_then(Site::number);
@@ -128,7 +129,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         (self.planned.wide_weight_grads.map(context::enter_weight_grads), region, slot)
     }
 
-    /// Lets listeners hear that the cell is entered; where there are any, room for its tensors.
+    /// Notifies listeners that the cell is entered. If there are any, returns room for its tensors.
     fn tell_enter(&self) -> Option<(Vec<Tensor>, Vec<Tensor>)> {
         context::is_heard().then(|| {
             let entry = CellEntry { slot: self.id(), kind: self.cell.as_cell().kind() };

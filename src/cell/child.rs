@@ -1,4 +1,4 @@
-//! The slot in which a cell sits inside its parent, and the adapter that a plan puts there.
+//! The slot that holds a cell inside its parent, and the adapter that a plan puts there.
 
 use std::{fmt, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     precision::OpRules,
 };
 
-/// Casts what goes into a cell and what comes out.
+/// The casts at the border of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cast {
     /// The dtype of the region inside: inputs are cast to it, and so are the inputs of every op.
@@ -29,7 +29,7 @@ impl fmt::Display for Cast {
     }
 }
 
-/// What a plan puts into a slot.
+/// The adapter that a plan puts into a slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -38,58 +38,58 @@ pub enum Adapter {
     Cast(Cast),
     /// The cell runs under op lists; nothing is cast at its border.
     Ops(Arc<OpRules>),
-    /// The cell is one region of a dtype in which some ops run otherwise, as their lists say: level O2 with ops on its
-    /// black list.
+    /// The cell is one region of a dtype in which the lists give some ops another one: level O2 with ops on its black
+    /// list.
     CastOps(Cast, Arc<OpRules>),
 }
 
-/// All that a plan decides for a slot.
+/// Everything a plan decides for a slot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Planned {
     /// The adapter.
     pub adapter: Option<Adapter>,
-    /// Whether the activations of the cell are [recomputed](Child::recompute).
+    /// `true` when the activations of the cell are [recomputed](Child::recompute).
     pub recompute: bool,
-    /// Whether gradients of weights are computed in f32 from here on inwards, where that changes; see
+    /// Weight gradients in f32 from this cell inwards, on or off; `None` where nothing changes. See
     /// [`Run::LowForward`](crate::policy::Run::LowForward).
     pub wide_weight_grads: Option<bool>,
 }
 
 /// The slot of a cell in a tree: the cell, the user's `to_float`, and the adapter that a plan put there.
 ///
-/// A `Child<Dense>` knows the type of its cell, a plain `Child` holds any. The adapter stands in the slot, not between
-/// two cells, so wrapping renames nothing and cannot happen twice. [`call`](Child::call) runs the cell through its
-/// adapter. Neither `child.forward(&x)` nor `child.cell().forward(&x)` compiles.
+/// A `Child<Dense>` knows the type of its cell, a plain `Child` holds any. The adapter is part of the slot, not placed
+/// between two cells, so wrapping renames nothing and cannot happen twice. [`call`](Child::call) runs the cell through
+/// its adapter. Neither `child.forward(&x)` nor `child.cell().forward(&x)` compiles.
 ///
-/// Where a plan was applied, a call that goes past the slot of a cell around this one is an error: a plan that changes
-/// the precision of `blocks` means `blocks.0` to be called inside of `blocks.with(..)`. Another error is a
-/// [`to_float`](Child::to_float) that was asked for since.
+/// Once a plan is applied, a call that bypasses the slot of a surrounding cell is an error: if the plan changes the
+/// precision of `blocks`, `blocks.0` must be called inside `blocks.with(..)`. Requesting [`to_float`](Child::to_float)
+/// after the plan was applied is also an error.
 ///
-/// In files a `Child` reads and writes as its cell; with `to_float`, as `{to_float: float32, cell: {...}}`.
+/// In files, a `Child` is read and written as its cell; with `to_float`, as `{to_float: float32, cell: {...}}`.
 pub struct Child<C: ?Sized = dyn Cell> {
     pub(super) to_float: Option<DType>,
     recompute: bool,
     pub(super) planned: Planned,
-    /// Where it stood when a plan was applied.
+    /// The site of the slot when a plan was applied.
     pub(super) site: Option<Site>,
     pub(super) cell: Box<InSlot<C>>,
 }
 
-/// A cell in its slot, as a walk shows it.
+/// A cell in its slot, as passed to visitors of a walk.
 #[derive(Debug)]
 pub struct Slot<'a> {
     /// The cell.
     pub cell: &'a InSlot,
-    /// The dtype that the user asked for in code.
+    /// The dtype requested in code.
     pub to_float: Option<DType>,
-    /// What a plan put here.
+    /// The adapter put here by a plan.
     pub adapter: Option<&'a Adapter>,
-    /// Whether [recompute](Child::recompute) was asked for in code.
+    /// `true` when [recompute](Child::recompute) was requested in code.
     pub recompute: bool,
-    /// All that a plan put here.
+    /// Everything a plan put here.
     pub planned: &'a Planned,
-    /// Identity of the slot while the tree is not moved; see [`observe::Event::slot`].
+    /// Identity of the slot, valid until the tree is moved; see [`observe::Event::slot`].
     pub id: usize,
 }
 
@@ -105,7 +105,7 @@ pub struct SlotMut<'a> {
 }
 
 impl SlotMut<'_> {
-    /// The dtype that the user asked for in code.
+    /// Returns the dtype requested in code.
     pub fn to_float(&self) -> Option<DType> {
         *self.to_float
     }
@@ -120,15 +120,15 @@ impl SlotMut<'_> {
         Ok(())
     }
 
-    /// What a plan put here.
+    /// Returns the adapter put here by a plan.
     pub fn adapter(&self) -> Option<&Adapter> {
         self.planned.adapter.as_ref()
     }
 
-    /// Puts an adapter here, as a plan does.
+    /// Sets the adapter, as a plan does.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when it casts to another dtype than f32, f16 or bf16.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when it casts to a dtype other than f32, f16 or bf16.
     pub fn set_adapter(&mut self, adapter: Option<Adapter>) -> Result<()> {
         if let Some(Adapter::Cast(cast) | Adapter::CastOps(cast, _)) = &adapter {
             check_castable("an adapter", Some(cast.inward))?;
@@ -148,12 +148,12 @@ impl SlotMut<'_> {
         *self.recompute = recompute;
     }
 
-    /// Whether an adapter is in force here.
+    /// Returns whether an adapter is in force here.
     pub(super) fn adapts(&self) -> bool {
         self.planned.adapter.is_some() || self.to_float.is_some()
     }
 
-    /// Puts here what a plan decided, and where it was applied; returns what was here.
+    /// Stores a plan's decisions and the site where it was applied; returns the previous ones.
     pub(crate) fn replace_planned(&mut self, planned: Planned, site: Option<Site>) -> (Planned, Option<Site>) {
         (std::mem::replace(self.planned, planned), std::mem::replace(self.site, site))
     }
@@ -169,12 +169,12 @@ fn check_castable(what: &str, dtype: Option<DType>) -> Result<()> {
 }
 
 impl<C: Cell> Child<C> {
-    /// A slot with a cell and no adapter.
+    /// Creates a slot with a cell and no adapter.
     pub fn new(cell: C) -> Self {
         Child { to_float: None, recompute: false, planned: Planned::default(), site: None, cell: InSlot::new(cell) }
     }
 
-    /// Forgets the type of the cell.
+    /// Erases the type of the cell.
     pub fn erase(self) -> Child {
         let Child { to_float, recompute, planned, site, cell } = self;
         Child { to_float, recompute, planned, site, cell }
@@ -182,7 +182,7 @@ impl<C: Cell> Child<C> {
 }
 
 impl Child {
-    /// A slot with a cell of any kind: what lists of cells hold.
+    /// Creates a slot with a cell of any kind, for lists of cells.
     pub fn of(cell: impl Cell) -> Child {
         Child::new(cell).erase()
     }
@@ -211,8 +211,8 @@ impl<C: ?Sized> Child<C> {
         inputs.never()
     }
 
-    /// Asks that this cell and all inside it run in `dtype`, at every level and inside every region.
-    /// A `to_float` further inside wins over this one.
+    /// Requests that this cell and everything inside it run in `dtype`, at every level and inside every region. A
+    /// `to_float` further inside overrides this one.
     ///
     /// # Errors
     /// [`ErrorKind::DType`] unless the dtype is f32, f16 or bf16.
@@ -223,7 +223,7 @@ impl<C: ?Sized> Child<C> {
         Ok(self)
     }
 
-    /// As [`to_float`](Child::to_float), in place; `None` takes the request back.
+    /// As [`to_float`](Child::to_float), in place; `None` cancels the request.
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f32, f16 or bf16.
@@ -233,40 +233,41 @@ impl<C: ?Sized> Child<C> {
         Ok(())
     }
 
-    /// The cell itself, for its fields. To run it, use [`call`](Child::call) or [`with`](Child::with).
+    /// Returns the cell, for access to its fields. To run it, use [`call`](Child::call) or [`with`](Child::with).
     pub fn cell(&self) -> &InSlot<C> {
         &self.cell
     }
 
-    /// The cell itself, mutable.
+    /// Returns the cell mutably.
     pub fn cell_mut(&mut self) -> &mut InSlot<C> {
         &mut self.cell
     }
 
-    /// What a plan put into this slot.
+    /// Returns the adapter that a plan put into this slot.
     pub fn adapter(&self) -> Option<&Adapter> {
         self.planned.adapter.as_ref()
     }
 
-    /// The dtype asked for by [`to_float`](Child::to_float).
+    /// Returns the dtype requested by [`to_float`](Child::to_float).
     pub fn requested(&self) -> Option<DType> {
         self.to_float
     }
 
-    /// Address of the slot. A slot has a size even where its cell has none, so no two slots share an address.
+    /// Returns the address of the slot. A slot has a size even where its cell has none, so no two slots share an
+    /// address.
     pub(super) fn id(&self) -> usize {
         std::ptr::from_ref(self).cast::<()>() as usize
     }
 
-    /// Keeps no activation of this cell and those inside it for the backward pass, which computes them again from the
+    /// Keeps no activations of this cell and the cells inside it for the backward pass, which recomputes them from the
     /// inputs of the cell: less memory for one more forward pass. (Chen et al. 2016, "Training deep nets with sublinear
     /// memory cost".)
     ///
-    /// The second run is that of the first, op by op: in the same dtypes, whatever region the backward pass runs in,
-    /// with the same dropout, and without moving running statistics again. Outputs and gradients are the same bit for
-    /// bit. (The gradient of a parameter that is used three times or more, inside and outside of the cell, is summed in
-    /// another order.) Code in `forward` runs once: what it does besides calling ops is not done again. Inside of a
-    /// recomputed cell, further recomputed cells change nothing.
+    /// The second run repeats the first op by op: in the same dtypes, whatever region the backward pass runs in, with
+    /// the same dropout, and without updating running statistics again. Outputs and gradients are bit-identical. (The
+    /// gradient of a parameter that is used three times or more, inside and outside of the cell, is summed in another
+    /// order.) Code in `forward` runs once: side effects other than op calls are not repeated. Requesting recompute
+    /// again inside a recomputed cell changes nothing.
     ///
     /// ```
     /// use precast::{prelude::*, sequential};
@@ -285,12 +286,12 @@ impl<C: ?Sized> Child<C> {
         self
     }
 
-    /// As [`recompute`](Child::recompute), in place, or takes it back.
+    /// Switches [`recompute`](Child::recompute) on or off, in place.
     pub fn set_recompute(&mut self, recompute: bool) {
         self.recompute = recompute;
     }
 
-    /// Whether its activations are [recomputed](Child::recompute), because code or a plan asks for it.
+    /// Returns whether code or a plan requests that its activations be [recomputed](Child::recompute).
     pub fn is_recomputed(&self) -> bool {
         self.recompute || self.planned.recompute
     }
@@ -300,7 +301,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// Runs the cell on one tensor: casts in, runs, casts out.
     ///
     /// # Errors
-    /// What the cell reports, with the path of the innermost cell in which it happened.
+    /// Those of the cell, with the path of the innermost cell in which the error occurred.
     pub fn call(&self, x: &Tensor) -> Result<Tensor> {
         self.with(x, |cell, x| Forward::forward(cell.as_cell(), &x))
     }
@@ -313,14 +314,14 @@ impl<C: ?Sized + AsCell> Child<C> {
         self.with(inputs.to_vec(), |cell, inputs| Forward::forward_many(cell.as_cell(), &inputs))
     }
 
-    /// This slot, as a walk shows it.
+    /// Returns this slot as a walk passes it to visitors.
     pub fn slot(&self) -> Slot<'_> {
         let (to_float, recompute, planned) = (self.to_float, self.recompute, &self.planned);
         let adapter = planned.adapter.as_ref();
         Slot { cell: AsCell::in_slot(&self.cell), to_float, adapter, recompute, planned, id: self.id() }
     }
 
-    /// This slot, mutable.
+    /// Returns this slot, mutable.
     pub fn slot_mut(&mut self) -> SlotMut<'_> {
         let Child { to_float, recompute, planned, site, cell } = self;
         SlotMut { to_float, recompute, planned, site, cell: AsCell::in_slot_mut(cell) }
@@ -332,17 +333,17 @@ impl<C: ?Sized + AsCell> Child<C> {
     label = "neither a tensor nor an arrangement of tensors",
     note = "tensors in tuples, lists and options pass; capture all else in the closure"
 )]
-/// Tensors in any arrangement, as they go into and out of a cell: one, a reference, a tuple, a list, an option.
+/// Tensors in any arrangement that cells take and return: one, a reference, a tuple, a list, an option.
 pub trait Castable: Sized {
     /// The same arrangement, owned.
     type Owned;
-    /// The same arrangement of what `f` makes of each tensor, in order.
+    /// Applies `f` to each tensor in order, keeping the arrangement.
     fn map(self, f: &mut dyn FnMut(Tensor) -> Tensor) -> Self::Owned;
-    /// Every castable tensor cast to `dtype`; integers, booleans and f64 as they are.
+    /// Casts every castable tensor to `dtype`; leaves integers, booleans and f64 as they are.
     fn cast_to(self, dtype: DType) -> Self::Owned {
         self.map(&mut |x| if x.dtype().is_castable() { x.cast(dtype) } else { x })
     }
-    /// The tensors as they are.
+    /// Returns the tensors unchanged.
     fn into_owned(self) -> Self::Owned {
         self.map(&mut |x| x)
     }
@@ -407,14 +408,14 @@ impl<C: ?Sized + fmt::Debug> fmt::Debug for Child<C> {
 }
 
 impl<C: Clone> Clone for Child<C> {
-    /// The same layer in another place. The two share their parameters. The adapter is not copied.
+    /// Copies the slot for use in another place. The two share their parameters. The adapter is not copied.
     fn clone(&self) -> Self {
         let (to_float, recompute, cell) = (self.to_float, self.recompute, self.cell.clone());
         Child { to_float, recompute, planned: Planned::default(), site: None, cell: InSlot::new(cell) }
     }
 }
 
-/// The written form of a slot with a request.
+/// The written form of a slot with a requested dtype.
 #[derive(Serialize)]
 struct Requested<'a, C: ?Sized> {
     to_float: DType,
@@ -428,7 +429,7 @@ impl<C: ?Sized + Serialize> Serialize for Child<C> {
 }
 
 impl Serialize for Slot<'_> {
-    /// With the kind of the cell, whatever the slot knows of it.
+    /// Writes the kind of the cell, whatever type the slot knows.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         write_slot(self.to_float, &**self.cell, serializer).inspect_err(|_| note_not_written(self.id))
     }

@@ -1,9 +1,9 @@
-//! What `#[derive(Cell)]` calls. It sees tokens, and no types, so here the compiler tells for each field, by its type,
-//! whether it sits in the tree.
+//! Runtime support for `#[derive(Cell)]`. The macro sees tokens, not types, so the compiler decides here, by the type
+//! of each field, whether the field is part of the tree.
 //!
 //! For `(&&&of(&field)).place()` the compiler takes the first of three traits that fits, with one reference less each
-//! time: a [`Member`] sits in the tree; what holds a cell or a parameter in another way is refused; all else is plain
-//! data.
+//! time: a [`Member`] is part of the tree; a type that holds a cell or a parameter in another way is refused;
+//! everything else is plain data.
 
 use std::{
     cell::RefCell,
@@ -27,12 +27,12 @@ pub use kinds::Registered;
 #[derive(Debug)]
 pub struct Of<T: ?Sized>(PhantomData<fn(&T)>);
 
-/// The type of a field.
+/// Captures the type of a field.
 pub fn of<T: ?Sized>(_: &T) -> Of<T> {
     Of(PhantomData)
 }
 
-/// A field that sits in the tree.
+/// A field that is part of the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct InTheTree;
 
@@ -45,7 +45,7 @@ impl InTheTree {
     }
 }
 
-/// A field in which the tree has nothing. Also what a refused field is taken for, after the refusal.
+/// A field that contributes nothing to the tree. A refused field also counts as one, after the refusal.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainData;
 
@@ -54,7 +54,7 @@ impl PlainData {
     pub fn visit_mut<T: ?Sized>(self, _: &mut T, _: &str, _: &mut dyn FnMut(&str, NodeMut<'_>)) {}
 }
 
-/// What a field marked `#[cell(data)]` is.
+/// Requirement on a field marked `#[cell(data)]`.
 #[diagnostic::on_unimplemented(
     message = "the mark `#[cell(data)]` would hide a slot or a parameter from plans, optimizers and weight files",
     label = "sits in the tree",
@@ -63,7 +63,7 @@ impl PlainData {
 pub trait IsMarked {}
 impl IsMarked for PlainData {}
 
-/// Refuses a field that is marked and sits in the tree.
+/// Refuses a marked field that is part of the tree.
 pub fn marked(_: impl IsMarked) -> PlainData {
     PlainData
 }
@@ -79,7 +79,7 @@ impl<T: ?Sized + Member> IsMember for &&Of<T> {
 }
 
 pub trait IsMisplaced<T: ?Sized, Why> {
-    /// The bound does not hold, for a member is found before.
+    /// The bound never holds: a member is found first.
     fn place(&self) -> PlainData
     where
         T: Member;
@@ -104,7 +104,7 @@ impl<T: ?Sized> IsPlainData for Of<T> {
     }
 }
 
-/// What `#[cell(saved)]` asks of a type.
+/// Requirements of `#[cell(saved)]` on a type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is marked `#[cell(saved)]`, and files cannot hold it",
     label = "a saved cell is written and read",
@@ -117,16 +117,16 @@ impl<T: Serialize + DeserializeOwned> Written for T {}
 
 pub const fn is_written<T: Written>() {}
 
-/// Something that is a cell, a slot or a parameter, or has one inside. `Why` says where, so that the implementations do
-/// not overlap.
+/// A type that is a cell, a slot or a parameter, or has one inside. `Why` encodes the position, so that the
+/// implementations do not overlap.
 pub trait Holds<Why> {}
 
 #[derive(Debug)]
 pub struct Itself;
-/// At a place of a tuple, or of a map.
+/// In an element of a tuple, or in the values of a map.
 #[derive(Debug)]
 pub struct At<const PLACE: usize, Why>(PhantomData<Why>);
-/// Inside of a pointer or a collection.
+/// Inside a pointer or a collection.
 #[derive(Debug)]
 pub struct Inside<Why>(PhantomData<Why>);
 
@@ -152,7 +152,7 @@ impl<T: Holds<Why>, E, Why> Holds<At<0, Why>> for Result<T, E> {}
 impl<K, V: Holds<Why>, Why> Holds<At<1, Why>> for BTreeMap<K, V> {}
 impl<K, V: Holds<Why>, Why, S> Holds<At<1, Why>> for HashMap<K, V, S> {}
 
-/// For each place of a tuple: what stands there holds, the others may be anything.
+/// For each element of a tuple: that element holds a cell, the others may be anything.
 macro_rules! tuple_holds {
     ($($place:literal: ($($before:ident)*) $here:ident ($($after:ident)*);)*) => { $(
         impl<$($before,)* $here: Holds<Why>, $($after,)* Why> Holds<At<$place, Why>> for ($($before,)* $here, $($after,)*) {}

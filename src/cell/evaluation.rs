@@ -1,8 +1,8 @@
-//! Cells that run in evaluation although their results may be trained by.
+//! Detection of cells that run in evaluation mode although their results are used for training.
 //!
-//! A network begins in evaluation. Who forgets `set_train(true)` would train without dropout, and with running statistics that
-//! never move, in silence. So a cell that behaves otherwise in training notes that it ran in evaluation; the outermost call puts
-//! the note on the tape; and an optimizer that then updates parameters beside that cell tells it.
+//! Networks start in evaluation mode. Forgetting `set_train(true)` silently disables dropout and freezes running
+//! statistics. So a cell that behaves differently in training notes that it ran in evaluation, the outermost call puts
+//! the note on the tape, and an optimizer that then updates nearby parameters warns about it.
 
 use std::sync::Arc;
 
@@ -16,9 +16,10 @@ use crate::{
     },
 };
 
-/// Notes that the cell that is being run is in evaluation, and would do something else in training. A cell with
-/// [`on_train`](crate::cell::Forward::on_train) calls it in its `forward`. An optimizer then warns, once, when it updates parameters by
-/// what was computed: see [`Sgd::in_evaluation`](crate::Sgd::in_evaluation).
+/// Notes that the running cell is in evaluation mode and would behave differently in training.
+///
+/// A cell with [`on_train`](crate::cell::Forward::on_train) calls this in its `forward`. An optimizer then warns, once,
+/// when it updates parameters from the result: see [`Sgd::in_evaluation`](crate::Sgd::in_evaluation).
 pub fn ran_in_evaluation() {
     if let Some(slot) = context::slot().filter(|_| is_recording()) {
         pass::note_slot(slot);
@@ -26,14 +27,14 @@ pub fn ran_in_evaluation() {
 }
 
 impl<C: ?Sized + AsCell> Child<C> {
-    /// Notes of the outermost call of this slot.
+    /// Returns the notes of the outermost call of this slot.
     pub(super) fn noted(&self) -> Option<Arc<Pass>> {
         let evaluated =
             |slots: Vec<usize>| if slots.is_empty() { Evaluated::default() } else { self.evaluated(&slots) };
         pass::noted(evaluated, |param| self.path_of_param(param))
     }
 
-    /// Path of a parameter or a buffer of this network.
+    /// Returns the path of a parameter or buffer of this network.
     pub(crate) fn path_of_param(&self, param: &Param) -> String {
         let named = self.named_params().into_iter().find(|(_, other)| other.is_same(param));
         named.map_or_else(|| "a parameter that the network does not show".into(), |(path, _)| path)
@@ -61,7 +62,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     }
 }
 
-/// The parameters in the nearest part of the tree around a cell that has any.
+/// Returns the parameters in the smallest enclosing part of the tree that has any.
 fn beside(path: &str, params: &[(String, LeafId)]) -> Vec<LeafId> {
     let mut part = path;
     loop {

@@ -1,10 +1,10 @@
-//! How a slot reads from a file.
+//! Reading slots from files.
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
 
 use crate::DType;
 
-/// Reads a slot: a map whose first key is `to_float` has the cell under `cell`; every other map is the cell itself.
+/// Reads a slot: in a map whose first key is `to_float`, the cell is under `cell`; any other map is the cell itself.
 pub(super) fn read_slot<'de, D: Deserializer<'de>, C: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<(Option<DType>, C), D::Error> {
@@ -43,7 +43,7 @@ pub(super) fn read_slot<'de, D: Deserializer<'de>, C: Deserialize<'de>>(
     deserializer.deserialize_map(SlotVisitor(std::marker::PhantomData))
 }
 
-/// A map whose first key was already read.
+/// A map whose first key has already been read.
 struct Replay<A> {
     first: Option<String>,
     map: A,

@@ -1,4 +1,4 @@
-//! A cell as its slot lends it.
+//! A cell as borrowed from its slot.
 
 use std::{
     fmt,
@@ -8,8 +8,9 @@ use std::{
 use super::Cell;
 use crate::{Tensor, error::Result};
 
-/// A cell as its slot lends it: all its fields and methods but `forward`, which would run it without its adapter. To run it,
-/// use [`call`](crate::Child::call), [`call_many`](crate::Child::call_many) or [`with`](crate::Child::with) of the slot.
+/// A cell as borrowed from its slot: all its fields and methods except `forward`, which would bypass its adapter. To
+/// run it, use [`call`](crate::Child::call), [`call_many`](crate::Child::call_many) or [`with`](crate::Child::with) of
+/// the slot.
 ///
 /// ```compile_fail,E0277
 /// use precast::prelude::*;
@@ -21,7 +22,7 @@ use crate::{Tensor, error::Result};
 pub struct InSlot<C: ?Sized = dyn Cell>(C);
 
 impl<C: Clone> InSlot<C> {
-    /// A copy of the cell, outside of a slot. The two share their parameters.
+    /// Returns a copy of the cell, outside any slot. The two share their parameters.
     #[expect(clippy::should_implement_trait, reason = "what `clone` of a borrowed cell gave")]
     pub fn clone(&self) -> C {
         self.0.clone()
@@ -34,7 +35,7 @@ impl<C> InSlot<C> {
     }
 }
 
-/// What nothing is, so that `forward` of a lent cell does not compile.
+/// A trait without implementations, so that `forward` of a borrowed cell does not compile.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`forward` of a cell in a slot runs without its adapter",

@@ -1,4 +1,4 @@
-//! The kinds of cells that this program has.
+//! The kinds of cells known to this program.
 
 use crate::error::{Error, Result};
 
@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Registered {
     pub kind: &'static str,
-    /// Whether architecture files can name it.
+    /// `true` when architecture files can name it.
     pub saved: bool,
-    /// The documentation of the type.
+    /// The doc comment of the type.
     pub documentation: &'static str,
     pub path: &'static str,
     pub file: &'static str,
@@ -18,11 +18,11 @@ pub struct Registered {
 
 inventory::collect!(Registered);
 
-/// The name of every kind that this program can read from a file, sorted: the cells of this library, and those of the
-/// program's own that are marked `#[cell(saved)]`.
+/// Returns the name of every kind that this program can read from a file, sorted: the cells of this library and those
+/// of the program marked `#[cell(saved)]`.
 ///
 /// # Errors
-/// [`ErrorKind::Model`](crate::ErrorKind::Model) when two types have one kind, with both.
+/// [`ErrorKind::Model`](crate::ErrorKind::Model) when two types have the same kind, naming both.
 ///
 /// ```
 /// assert!(precast::layers::kinds()?.contains(&"Dense"));
@@ -45,13 +45,13 @@ pub fn kinds() -> Result<Vec<&'static str>> {
     }
 }
 
-/// The documentation of a kind that files can name, as its type has it.
+/// Returns the doc comment of a kind that files can name.
 pub(crate) fn documentation(kind: &str) -> Option<&'static str> {
     let found = inventory::iter::<Registered>().find(|of| of.saved && of.kind == kind)?;
     Some(found.documentation)
 }
 
-/// As [`kinds`], with those that are not saved: what a policy may name.
+/// Returns the kinds that a policy may name: those of [`kinds`], and those that are not saved.
 pub(crate) fn known_kinds<'a>() -> impl Iterator<Item = &'a str> {
     inventory::iter::<Registered>().map(|of| of.kind)
 }

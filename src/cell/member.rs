@@ -1,15 +1,15 @@
-//! What may stand in a cell beside plain data: slots, parameters, and collections of them.
+//! Fields of a cell other than plain data: slots, parameters, and collections of them.
 
 use std::{collections::BTreeMap, marker::PhantomData};
 
 use super::{AsCell, Child, Node, NodeMut};
 use crate::Param;
 
-/// A field that sits in the tree: a [`Child`], a [`Param`], or a collection of them.
+/// A field that is part of the tree: a [`Child`], a [`Param`], or a collection of them.
 ///
-/// Collections are `Option`, `Box`, `Vec`, arrays, tuples of up to six, and `BTreeMap<String, _>`, whose order is fixed. A path has a segment
-/// for each: `blocks.3`, `heads.left`. A type of your own that
-/// holds slots is a cell, or implements this trait; the compiler cannot see slots inside of another.
+/// Collections are `Option`, `Box`, `Vec`, arrays, tuples of up to six, and `BTreeMap<String, _>`, whose order is
+/// fixed. Each adds a segment to the path: `blocks.3`, `heads.left`. A type of your own that holds slots must be a cell
+/// or implement this trait; the compiler cannot see slots inside any other type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot sit in a cell tree: plans, optimizers and weight files would not see it",
     label = "neither a slot nor a parameter",
@@ -17,9 +17,9 @@ use crate::Param;
     note = "plain data whose type is a type parameter is marked `#[cell(data)]`"
 )]
 pub trait Member {
-    /// Shows itself under a name.
+    /// Passes itself to the visitor under a name.
     fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>));
-    /// As [`visit`](Member::visit), mutably.
+    /// As [`visit`](Member::visit), mutable.
     fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>));
 }
 

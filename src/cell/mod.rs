@@ -1,4 +1,4 @@
-//! Trees of cells: the trait, the slot a cell sits in, parameters, paths and walking.
+//! Trees of cells: the trait, the slot that holds a cell, parameters, paths and walks.
 
 mod call;
 mod child;
@@ -30,8 +30,7 @@ pub use member::Member;
 pub use outline::{Outline, OutlinedCell};
 pub use params::Params;
 pub use pattern::Pattern;
-/// Makes a struct a [cell](trait@Cell): it writes the kind, which is the name of the type, and the walk over what the
-/// struct holds.
+/// Derives [`Cell`](trait@Cell) for a struct: its kind, which is the name of the type, and the walk over its fields.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -49,8 +48,8 @@ pub use pattern::Pattern;
 /// }
 /// ```
 ///
-/// What is a slot or a parameter goes by the type of the field ([`Member`]). A cell outside of a slot does not compile,
-/// and neither do a cell, a slot or a parameter inside of a collection that is no `Member`, such as a `HashMap`:
+/// The type of a field decides whether it is a slot or a parameter ([`Member`]). A cell outside a slot does not
+/// compile, and neither does a cell, slot or parameter inside a collection that is not a `Member`, such as a `HashMap`:
 ///
 /// ```compile_fail,E0277
 /// # use precast::prelude::*;
@@ -59,20 +58,20 @@ pub use pattern::Pattern;
 /// # impl Forward for Net {}
 /// ```
 ///
-/// # Words
+/// # Attributes
 ///
 /// | above the struct | |
 /// | --- | --- |
-/// | `#[cell(saved)]` | architecture files can name it; the type derives `Serialize` and `Deserialize` |
-/// | `#[cell(kind = "Name")]` | its kind, where that is not the name of the type |
-/// | `#[cell(kinds(Name, Name))]` | of a generic type: the names of the types, each a kind. No other type that it makes is a cell |
+/// | `#[cell(saved)]` | architecture files can name it; the type must derive `Serialize` and `Deserialize` |
+/// | `#[cell(kind = "Name")]` | its kind, if different from the name of the type |
+/// | `#[cell(kinds(Name, Name))]` | of a generic type: the names of the types, each of them a kind. No other instance is a cell |
 ///
-/// A cell that is not saved works everywhere but in architecture files.
+/// A cell that is not saved works everywhere except in architecture files.
 ///
 /// # Generic cells
 ///
-/// A type parameter in a `Child` is a cell. A field of another type parameter is marked `#[cell(data)]`, for it may be
-/// anything. All types that a generic struct makes have one kind.
+/// A type parameter in a `Child` is a cell. A field of any other type parameter must be marked `#[cell(data)]`, since
+/// it may be anything. All instances of a generic struct have one kind.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -104,30 +103,31 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What a cell computes.
+/// The computation of a cell.
 ///
-/// It never names its own precision: the slot in which the cell sits ([`Child`]) casts what goes in and out, and ops
-/// cast their inputs to the dtype of the region they run in. Write [`forward`](Forward::forward), or
-/// [`forward_many`](Forward::forward_many) where there are several inputs or outputs.
+/// A cell never names its own precision: its slot ([`Child`]) casts its inputs and outputs, and ops cast their inputs
+/// to the dtype of the region they run in. Implement [`forward`](Forward::forward), or
+/// [`forward_many`](Forward::forward_many) for several inputs or outputs.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `forward`",
     label = "what it computes is missing",
     note = "write `impl Forward for {Self}`, with `fn forward(&self, x: &Tensor) -> Result<Tensor>` in it"
 )]
 pub trait Forward {
-    /// One tensor in, one out.
+    /// Computes one output from one input.
     ///
     /// # Errors
-    /// What the ops inside report; a cell with several inputs reports that it has no single one.
+    /// Those of the ops inside. A cell with several inputs reports that it does not take a single one.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _ = x;
         Err(Error::shape("takes several inputs (call it with all of them), or its `forward` is not written"))
     }
 
-    /// A list of tensors in, a list out. The default hands the only input to [`forward`](Forward::forward).
+    /// Computes a list of outputs from a list of inputs. The default passes a single input to
+    /// [`forward`](Forward::forward).
     ///
     /// # Errors
-    /// What the ops inside report, and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a wrong number of inputs.
+    /// Those of the ops inside, and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a wrong number of inputs.
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         match inputs {
             [x] => Ok(vec![self.forward(x)?]),
@@ -135,64 +135,65 @@ pub trait Forward {
         }
     }
 
-    /// The numbers that decide what the next call does, beside parameters: the seed and the calls of a dropout.
-    /// [Checkpoints](crate::Checkpoint) keep them. Most cells have none.
+    /// Returns the state, other than parameters, that determines the next call: the seed and the call count of a
+    /// dropout. [Checkpoints](crate::Checkpoint) store it. Most cells have none.
     fn counters(&self) -> Vec<u64> {
         vec![]
     }
 
-    /// Takes numbers back that [`counters`](Forward::counters) gave; there are as many as it gives now.
+    /// Restores numbers returned by [`counters`](Forward::counters); there must be as many as it returns now.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for numbers that the cell cannot have. It is as it was then.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for numbers that are invalid for the cell, which is then
+    /// unchanged.
     fn set_counters(&mut self, counters: &[u64]) -> Result<()> {
         let _ = counters;
         Ok(())
     }
 
-    /// Told when the network is switched between training and evaluation. Most cells do not care.
+    /// Called when the network switches between training and evaluation. Most cells ignore it.
     fn on_train(&mut self, training: bool) {
         let _ = training;
     }
 }
 
-/// A layer or a network: a struct whose children sit in slots ([`Child`]). `#[derive(Cell)]` writes this trait.
+/// A layer or a network: a struct whose children are held in slots ([`Child`]). Implemented by `#[derive(Cell)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no cell",
     label = "no cell",
     note = "a struct becomes a cell by `#[derive(Cell, Debug)]` and `impl Forward`"
 )]
 pub trait Cell: Forward + Any + Debug + Send + Sync {
-    /// The kind by which policies, lists and files name this cell: `Dense`.
+    /// Returns the kind by which policies, lists and files name this cell, such as `Dense`.
     fn kind(&self) -> &'static str;
 
-    /// Shows each child cell and parameter with its name, in order.
+    /// Passes each child cell and parameter with its name to the visitor, in order.
     fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>));
 
-    /// As [`visit`](Cell::visit), mutably.
+    /// As [`visit`](Cell::visit), mutable.
     fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>));
 
-    /// The cell as architecture files write it, if its type is marked `#[cell(saved)]`.
+    /// Returns the cell in the form written to architecture files, if its type is marked `#[cell(saved)]`.
     fn saved(&self) -> Option<&dyn SavedCell> {
         None
     }
 }
 
 impl dyn Cell {
-    /// This cell as a concrete type, if it is one.
+    /// Returns this cell as a concrete type, if it is of that type.
     pub fn downcast_ref<C: Cell>(&self) -> Option<&C> {
         let any: &dyn Any = self;
         any.downcast_ref()
     }
 }
 
-/// A cell, seen as `dyn Cell`. Holds for every sized cell and for `dyn Cell` itself.
+/// A cell viewed as `dyn Cell`. Implemented for every sized cell and for `dyn Cell` itself.
 pub trait AsCell {
-    /// As a trait object.
+    /// Returns the cell as a trait object.
     fn as_cell(&self) -> &dyn Cell;
-    /// In its slot, as a trait object.
+    /// Converts a cell in its slot to a trait object.
     fn in_slot(cell: &InSlot<Self>) -> &InSlot;
-    /// In its slot, as a mutable trait object.
+    /// Converts a cell in its slot to a mutable trait object.
     fn in_slot_mut(cell: &mut InSlot<Self>) -> &mut InSlot;
 }
 

@@ -1,12 +1,12 @@
-//! The trained parameters of a network under their names: what an optimizer is given.
+//! The trained parameters of a network by name, as passed to optimizers.
 
 use std::collections::HashSet;
 
 use crate::Param;
 
-/// Trained parameters with their paths, each parameter once: under its first path when it is tied.
+/// Trained parameters with their paths. Each occurs once; a tied parameter is listed under its first path.
 ///
-/// Made by [`Child::params`](crate::Child::params), or collected from any list of parameters, with or without names:
+/// Returned by [`Child::params`](crate::Child::params), or collected from any parameters, with or without names:
 ///
 /// ```
 /// use precast::{DType, Param, Tensor, cell::Params};
@@ -18,29 +18,29 @@ use crate::Param;
 pub struct Params(Vec<(String, Param)>);
 
 impl Params {
-    /// The paths and parameters, in the order of the network.
+    /// Iterates over the paths and parameters, in the order of the network.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Param)> {
         self.0.iter().map(|(path, param)| (path.as_str(), param))
     }
 
-    /// How many there are.
+    /// Returns the number of parameters.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The parameters for which `keep` says so: to train a part of a network, or parts at different rates.
+    /// Keeps the parameters for which `keep` returns `true`: to train a part of a network, or parts at different rates.
     pub fn filter(self, mut keep: impl FnMut(&str, &Param) -> bool) -> Params {
         Params(self.0.into_iter().filter(|(path, param)| keep(path, param)).collect())
     }
 }
 
 impl FromIterator<(String, Param)> for Params {
-    /// Buffers and repetitions are left out.
+    /// Omits buffers and repeated parameters.
     fn from_iter<I: IntoIterator<Item = (String, Param)>>(params: I) -> Self {
         let mut seen = HashSet::new();
         Params(params.into_iter().filter(|(_, param)| param.is_trained() && seen.insert(param.id())).collect())
@@ -48,7 +48,7 @@ impl FromIterator<(String, Param)> for Params {
 }
 
 impl FromIterator<Param> for Params {
-    /// Parameters without names are named by their position.
+    /// Names parameters by their position.
     fn from_iter<I: IntoIterator<Item = Param>>(params: I) -> Self {
         params.into_iter().enumerate().map(|(i, param)| (i.to_string(), param)).collect()
     }

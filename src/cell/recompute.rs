@@ -1,8 +1,9 @@
-//! Recompute: a cell whose activations are not kept, but computed again in the backward pass.
+//! Recompute: cells whose activations are not kept but computed again in the backward pass.
 //!
-//! The first run is recorded as a list of op calls, casts included, as a graph is. The second run calls the same ops on the same
-//! inputs. So it is in the same precision, whatever region surrounds the backward pass; dropout has the same seeds; running
-//! statistics do not move twice; and code that chose between branches chooses the same.
+//! The first run is recorded as a list of op calls, casts included, in the same way as a graph. The second run calls
+//! the same ops on the same inputs. So it runs in the same precision, whatever region surrounds the backward pass;
+//! dropout uses the same seeds; running statistics are not updated twice; and branches in code are taken as in the
+//! first run.
 
 use std::{
     collections::HashMap,
@@ -24,15 +25,15 @@ use crate::{
     },
 };
 
-/// Runs `body` on inputs without keeping its activations for the backward pass, where there will be one. `inward` is applied to
-/// what goes in, `outward` to what comes out.
+/// Runs `body` on inputs without keeping its activations for a possible backward pass. `inward` is applied to the
+/// inputs, `outward` to the outputs.
 pub(super) fn recomputed<I: Castable, O: Castable>(
     inputs: I,
     inward: &mut dyn FnMut(Tensor) -> Tensor,
     body: impl FnOnce(I::Owned) -> Result<O>,
     outward: &mut dyn FnMut(Tensor) -> Tensor,
 ) -> Result<O::Owned> {
-    // Inside of another recorded run, that one runs the ops again.
+    // Inside another recorded run, the outer one repeats the ops.
     if !is_recording() || recording::is_on() {
         return Ok(body(inputs.map(inward))?.map(outward));
     }
@@ -49,7 +50,7 @@ pub(super) fn recomputed<I: Castable, O: Castable>(
     let place = segment.place(places);
     Ok(outputs.map(&mut |y| {
         let of = |y: &Tensor| segment.output(y, from.get(&y.identity()), &place);
-        // A widening that is cast back gives the 16-bit tensor, whose gradient must reach the segment, too.
+        // A widening that is cast back returns the 16-bit tensor, whose gradient must also reach the segment.
         outward(match y.narrow().filter(|_| y.is_tracked()) {
             Some(narrow) => y.widening_of(of(narrow)),
             None => of(&y),
@@ -59,15 +60,16 @@ pub(super) fn recomputed<I: Castable, O: Castable>(
 
 /// A recorded run.
 struct Segment {
-    /// What it reads from outside: its inputs, and tensors that code holds, such as parameters. Leaves of the tape are there
-    /// as leaves; what stands elsewhere on the tape is off it, so that long chains of segments are dropped one by one.
+    /// Everything it reads from outside: its inputs, and tensors held by code, such as parameters. Leaves of the tape
+    /// are stored as leaves; other tensors are detached from the tape, so that long chains of segments are dropped one
+    /// by one.
     given: Vec<Tensor>,
-    /// Whether an op gave f16.
+    /// `true` when an op returned f16.
     has_f16: bool,
     calls: Vec<Call>,
-    /// By the number of the call and of its output.
+    /// By call number and output number.
     outputs: Mutex<Vec<(usize, usize)>>,
-    /// Gradients of outputs that have arrived in a backward pass, by the thread that runs it.
+    /// Gradients of outputs that have arrived in a backward pass, keyed by the thread that runs it.
     arrived: Mutex<HashMap<ThreadId, Vec<(usize, Tensor)>>>,
 }
 
@@ -76,32 +78,32 @@ struct Call {
     attributes: Attributes,
     again: Option<Again>,
     slot: Option<usize>,
-    /// The dtype in which it runs, where it computes gradients of weights in f32.
+    /// The dtype in which it runs, set if it computes gradients of weights in f32.
     wide_weight_grads: Option<DType>,
     inputs: Vec<Input>,
 }
 
 struct Input {
     value: Value,
-    /// Whether no gradient flows through it.
+    /// `true` when no gradient flows through it.
     detached: bool,
 }
 
 #[derive(Clone)]
 enum Value {
-    /// By its number among those given.
+    /// By index into the given tensors.
     Given(usize),
-    /// By the number of the call and of its output.
+    /// By call number and output number.
     Made(usize, usize),
     Constant(Tensor),
 }
 
 impl Segment {
-    /// The segment, the places of what it was given, and where each tensor of the run comes from, by its identity.
+    /// Returns the segment, the places of its given tensors, and the origin of each tensor of the run, by identity.
     fn new(inputs: Vec<Tensor>, recorded: Recorded) -> (Self, Vec<Place>, HashMap<usize, Value>) {
         let mut given: Vec<Tensor> = vec![];
         let mut from: HashMap<usize, (Value, bool)> = HashMap::new();
-        // Of a tensor that is handed in twice, the one on the tape counts.
+        // If a tensor is passed in twice, the one on the tape counts.
         for x in inputs {
             if from.get(&x.identity()).is_none_or(|(_, tracked)| !tracked) {
                 from.insert(x.identity(), (Value::Given(given.len()), x.is_tracked()));
@@ -110,7 +112,7 @@ impl Segment {
         }
         let mut calls = Vec::with_capacity(recorded.calls.len());
         let mut has_f16 = false;
-        // What was cast from f32, by the identity of the result.
+        // Inputs of casts from f32, by the identity of the result.
         let mut was: HashMap<usize, Tensor> = HashMap::new();
         for call in recorded.calls {
             has_f16 |= call.outputs.iter().any(|y| y.dtype() == DType::F16);
@@ -121,7 +123,7 @@ impl Segment {
                 call.wide_weight_grads.then(|| call.inputs[0].dtype()).filter(|dtype| dtype.is_low());
             let tracked = call.outputs.first().is_some_and(Tensor::is_tracked);
             let inputs = call.inputs.iter().map(|x| {
-                // It casts its inputs itself, and reads what they were before.
+                // The call casts its inputs itself, so it reads the uncast ones.
                 let x = was.get(&x.identity()).filter(|_| wide_weight_grads.is_some()).unwrap_or(x);
                 let (value, tracked) = from.entry(x.identity()).or_insert_with(|| {
                     if !x.is_tracked() {
@@ -134,7 +136,7 @@ impl Segment {
             });
             let inputs = inputs.collect();
             for (i, y) in call.outputs.iter().enumerate() {
-                // A cast may return the tensor that was cast before.
+                // A cast may return the original of an earlier cast.
                 from.entry(y.identity()).or_insert((Value::Made(calls.len(), i), tracked && i == 0));
             }
             let recording::Call { op, attributes, again, slot, .. } = call;
@@ -147,15 +149,15 @@ impl Segment {
         (Segment { given, has_f16, calls, outputs: Mutex::default(), arrived: Mutex::default() }, places, from)
     }
 
-    /// The place from which gradients go on to what was given.
+    /// Returns the place that passes gradients on to the given tensors.
     fn place(self: &Arc<Self>, places: Vec<Place>) -> Place {
         let segment = self.clone();
         record_segment(places, &self.given, self.has_f16, Box::new(move |back| segment.backward(back)))
     }
 
-    /// An output of the recorded run, whose gradient runs the segment again.
+    /// Returns an output of the recorded run; its gradient runs the segment again.
     fn output(self: &Arc<Self>, y: &Tensor, from: Option<&Value>, place: &Place) -> Tensor {
-        // What was handed in and comes out stays where it stands.
+        // A tensor that is passed through keeps its place on the tape.
         let Some(&Value::Made(call, port)) = from.filter(|_| y.is_tracked()) else { return y.clone() };
         let mut outputs = lock(&self.outputs);
         let (number, segment) = (outputs.len(), self.clone());
@@ -163,7 +165,7 @@ impl Segment {
         let arrives = move |back: &Backward<'_>| {
             let grad = (number, back.grad.clone());
             lock(&segment.arrived).entry(thread::current().id()).or_default().push(grad);
-            // What goes on to the segment is only that something has arrived.
+            // The segment only needs to know that a gradient has arrived.
             Ok(vec![Some(Tensor::scalar(0.0, DType::F32))])
         };
         y.with_place(record_segment(vec![place.clone()], &[], false, Box::new(arrives)))
@@ -171,7 +173,7 @@ impl Segment {
 
     fn backward(&self, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
         let arrived = lock(&self.arrived).remove(&thread::current().id()).unwrap_or_default();
-        // Leaves of their own: the inner backward pass ends at them.
+        // Separate leaves, so that the inner backward pass ends at them.
         let leaf =
             |(x, &needed): (&Tensor, &bool)| if needed && !x.is_tracked() { x.requires_grad() } else { x.clone() };
         let given: Vec<Tensor> = self.given.iter().zip(back.needs).map(leaf).collect();
@@ -192,7 +194,7 @@ impl Segment {
         Ok(given.iter().map(|x| grads.lying(x.place().leaf()?).cloned()).collect())
     }
 
-    /// The results of all calls.
+    /// Returns the results of all calls.
     fn run(&self, given: &[Tensor]) -> Result<Vec<Vec<Tensor>>> {
         let mut made: Vec<Vec<Tensor>> = Vec::with_capacity(self.calls.len());
         for call in &self.calls {

@@ -6,8 +6,8 @@ use serde::{Serialize, Serializer, ser::Error as _};
 
 use super::{Cell, Child};
 
-/// A cell that reads and writes as a map of its `kind` and its fields. `#[cell(saved)]` implements it for a type that derives
-/// `Serialize` and `Deserialize`.
+/// A cell that is read and written as a map of its `kind` and its fields. `#[cell(saved)]` implements it for a type
+/// that derives `Serialize` and `Deserialize`.
 #[typetag::serde(tag = "kind")]
 pub trait SavedCell: Cell + IntoSlot {}
 
@@ -42,12 +42,12 @@ thread_local! {
     static NOT_WRITTEN: Place<Option<usize>> = const { Place::new(None) };
 }
 
-/// Notes a slot whose cell was not written; of slots inside of each other the first to be noted counts.
+/// Notes a slot whose cell was not written; among nested slots the first one noted counts.
 pub(super) fn note_not_written(slot: usize) {
     NOT_WRITTEN.set(NOT_WRITTEN.get().or(Some(slot)));
 }
 
-/// Runs `write`; where it fails, tells beside the error in which slot.
+/// Runs `write`; on failure, returns the slot along with the error.
 pub(crate) fn writing<T, E>(write: impl FnOnce() -> Result<T, E>) -> Result<T, (E, Option<usize>)> {
     NOT_WRITTEN.set(None);
     write().map_err(|error| (error, NOT_WRITTEN.take()))

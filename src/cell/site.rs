@@ -1,4 +1,4 @@
-//! Where a slot stood when a plan was applied, so that a call which contradicts the plan is an error.
+//! The site of a slot when a plan was applied, used to report calls that contradict the plan.
 
 use std::sync::{
     Arc,
@@ -13,11 +13,11 @@ use crate::{
     precision,
 };
 
-/// Where a slot stood when a plan was applied, and what code had asked for.
+/// The site of a slot when a plan was applied, and the dtype requested in code at that time.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     path: Arc<str>,
-    /// That of its adapter, where there is one.
+    /// The number of its adapter, if it has one.
     number: Option<u64>,
     /// The nearest adapter around it.
     around: Option<Around>,
@@ -32,13 +32,13 @@ struct Around {
 }
 
 impl Site {
-    /// The number of the adapter in this slot.
+    /// Returns the number of the adapter in this slot.
     pub fn number(&self) -> Option<u64> {
         self.number
     }
 
-    /// Checks a call, before the adapter of the slot is entered: that it runs in the adapter in which the slot stands,
-    /// and that code asks for what it asked for then.
+    /// Checks a call before the adapter of the slot is entered: it must run in the adapter that surrounds the slot, and
+    /// the requested dtype must not have changed since.
     pub fn check(&self, to_float: Option<DType>) -> Result<()> {
         if to_float != self.to_float {
             let words = match to_float {
@@ -62,10 +62,10 @@ impl Site {
     }
 }
 
-/// What to do with a cell that a walk over the network does not meet.
+/// Advice for a cell that a walk over the network does not reach.
 pub(crate) const HOLD_IT: &str = "hold it in a field of type `Child`, or in a `Vec`, `Option` or `BTreeMap` of these";
 
-/// Checks a call of a cell that no plan knows: inside of a network with an applied plan it may have no parameters.
+/// Checks a call of a cell unknown to any plan: inside a network with an applied plan it may have no parameters.
 pub(super) fn check_unplanned(cell: &dyn Cell) -> Result<()> {
     if precision::adapter().is_none() || !has_params(cell) {
         return Ok(());
@@ -77,7 +77,7 @@ pub(super) fn check_unplanned(cell: &dyn Cell) -> Result<()> {
     )))
 }
 
-/// Whether a cell, or one inside it, has parameters or buffers.
+/// Returns whether a cell, or one inside it, has parameters or buffers.
 pub(super) fn has_params(cell: &dyn Cell) -> bool {
     let mut found = false;
     cell.visit(&mut |_, node| {
@@ -91,7 +91,7 @@ pub(super) fn has_params(cell: &dyn Cell) -> bool {
 }
 
 impl<C: ?Sized + AsCell> Child<C> {
-    /// Tells every slot where it stands. A plan does so when all its adapters are in place.
+    /// Records the site of every slot. A plan calls this once all its adapters are in place.
     pub(crate) fn number_adapters(&mut self) {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
 

@@ -1,4 +1,4 @@
-//! Which op ran in which cell: an observed run whose slots are named by their paths.
+//! Tracing: an observed run that assigns each op to a cell by its path.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,29 +17,30 @@ use crate::{
 /// One op call of a traced run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TracedOp {
-    /// Path of the innermost cell it ran in; the root's path is empty, and so is that of an op outside every cell.
+    /// Path of the innermost cell in which it ran; empty for the root, and for an op outside every cell.
     pub path: String,
     /// The op.
     pub op: Op,
-    /// Dtypes of the inputs as the kernel saw them.
+    /// Dtypes of the inputs as passed to the kernel.
     pub inputs: Vec<DType>,
     /// Dtype of the kernel's result, before it is cast back.
     pub output: DType,
-    /// Whether it ran in a backward pass.
+    /// `true` when it ran in a backward pass.
     pub backward: bool,
-    /// Whether its precision was that of the cell: not outside every cell, and not in a region that code entered.
+    /// `true` when the cell determined its precision: it ran neither outside every cell nor in a region entered by
+    /// code.
     pub by_cell: bool,
-    /// Shapes of inputs and result, and what the tape keeps.
+    /// Shapes of inputs and result, and memory kept on the tape.
     pub sizes: Sizes,
 }
 
-/// One call of a cell in a traced run: how many elements that a cast would touch went in and came out.
+/// One call of a cell in a traced run, with the numbers of input and output elements that a cast would affect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CellCall {
-    /// `None` for a cell that the walk over the network does not meet.
+    /// `None` for a cell that the walk over the network does not reach.
     pub path: Option<String>,
     pub kind: &'static str,
-    /// Whether it has parameters, or cells inside it have.
+    /// `true` when it, or a cell inside it, has parameters.
     pub has_params: bool,
     pub inputs: usize,
     pub outputs: usize,
@@ -48,9 +49,9 @@ pub(crate) struct CellCall {
 /// A forward pass that reads a parameter of the network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ParamRead {
-    /// Path of the cell whose code read it; `None` outside of every cell of the network.
+    /// Path of the cell whose code read it; `None` outside every cell of the network.
     pub by: Option<String>,
-    /// The cells that have it, by their paths, and the name that it has there. A tied one has several.
+    /// The cells that own it, by path, each with its name there. A tied parameter has several.
     pub owners: Vec<(String, String)>,
 }
 
@@ -60,34 +61,34 @@ pub struct Trace {
     /// The calls.
     pub ops: Vec<TracedOp>,
     pub(crate) cells: Vec<CellCall>,
-    /// Each once.
+    /// Reads of parameters, each listed once.
     pub(crate) reads: Vec<ParamRead>,
 }
 
 impl Trace {
-    /// How many casts were really done.
+    /// Returns the number of casts performed.
     pub fn casts(&self) -> usize {
         self.ops.iter().filter(|op| op.op == Op::Cast).count()
     }
 }
 
-/// The first op in which a number appeared that is not finite.
+/// The first op that read or produced a non-finite number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NonFinite {
-    /// Path of the innermost cell in which it ran; empty for the root, and for an op outside of every cell.
+    /// Path of the innermost cell in which it ran; empty for the root, and for an op outside every cell.
     pub cell: String,
     /// The op.
     pub op: Op,
-    /// Whether it happened in the backward pass.
+    /// `true` when it occurred in the backward pass.
     pub backward: bool,
-    /// Whether a number that went into the op was already not finite: it came from outside, as data or as a parameter.
+    /// `true` when an input of the op was already non-finite: it came from outside, as data or as a parameter.
     pub came_in: bool,
-    /// Of a cast: what was cast, and to which dtype.
+    /// For a cast: its source, and the target dtype.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cast: Option<(CastOf, DType)>,
 }
 
-/// What a cast was of.
+/// The source of a cast.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -98,16 +99,16 @@ pub enum CastOf {
     CellInput,
     /// An output of the cell, cast at its border.
     CellOutput,
-    /// What this op reads.
+    /// An input of this op.
     InputOf(Op),
     /// A gradient on its way back through a cast.
     Gradient,
-    /// Anything else, such as what code casts by itself.
+    /// Anything else, such as a cast in user code.
     Other,
 }
 
 impl NonFinite {
-    /// What was cast, for people.
+    /// Describes the source of a cast in words.
     fn cast_of(&self, of: &CastOf) -> String {
         match of {
             CastOf::Param(path) => format!("the parameter `{}`", printable(path)),
@@ -137,9 +138,9 @@ impl fmt::Display for NonFinite {
 }
 
 impl<C: ?Sized + AsCell> Child<C> {
-    /// Runs `f`, which calls this network, and tells beside its result in which op the first number appeared that is
-    /// not finite, in the forward or in the backward pass. Every number that an op reads or makes is looked at, so this
-    /// is for finding out why a step was skipped, not for every step.
+    /// Runs `f`, which calls this network, and returns along with its result the first op, in the forward or backward
+    /// pass, that met a non-finite number. Every number that an op reads or produces is inspected, so use this to find
+    /// out why a step was skipped, not in every step.
     ///
     /// ```
     /// use precast::{prelude::*, sequential};
@@ -183,7 +184,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         }
     }
 
-    /// Runs `f`, which calls this network, and tells beside its result every op that ran and in which cell.
+    /// Runs `f`, which calls this network, and returns along with its result every op that ran and its cell.
     pub fn trace<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Trace) {
         let (result, seen) = observe::watch_all(|| f(self));
         let (mut paths, mut owners) = (HashMap::new(), HashMap::<u64, Vec<(String, String)>>::new());
@@ -196,7 +197,7 @@ impl<C: ?Sized + AsCell> Child<C> {
             });
         });
         let path = |slot: usize| paths.get(&slot).cloned();
-        // Storage that two ops keep is counted once, for the first.
+        // Storage kept by two ops is counted once, for the first.
         let mut kept = HashSet::new();
         let ops = seen.events.into_iter().map(|mut e| {
             e.sizes.kept.retain(|of| kept.insert(of.address));

@@ -1,4 +1,4 @@
-//! Walking a tree of cells in a fixed order: a cell, then its children as they are listed.
+//! Walks over a tree of cells in a fixed order: a cell, then its children in the order of its `visit`.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::{
     printable::printable,
 };
 
-/// What a cell shows of itself: a child in its slot, or a parameter.
+/// A child in its slot, or a parameter, as passed to visitors.
 #[derive(Debug)]
 pub enum Node<'a> {
     /// A child cell in its slot.
@@ -27,18 +27,18 @@ pub enum NodeMut<'a> {
     Param(&'a mut Param),
 }
 
-/// One cell met on a walk.
+/// One cell reached on a walk.
 #[derive(Debug)]
 pub struct Entry<'a> {
-    /// Path from the root, whose own path is empty: `encoder.layers.3.fc1`.
+    /// Path from the root, such as `encoder.layers.3.fc1`; empty for the root itself.
     pub path: &'a str,
-    /// How many cells stand above it.
+    /// The number of cells above it.
     pub depth: usize,
     /// The cell in its slot.
     pub slot: Slot<'a>,
 }
 
-/// The cell at a path, as messages call it.
+/// Formats a path for use in messages.
 pub(crate) fn named(path: &str) -> Cow<'static, str> {
     match path {
         "" => "the root cell".into(),
@@ -46,13 +46,13 @@ pub(crate) fn named(path: &str) -> Cow<'static, str> {
     }
 }
 
-/// `parent.name`, or `name` below the root.
+/// Returns `parent.name`, or `name` below the root.
 pub fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_string() } else { format!("{parent}.{name}") }
 }
 
 impl<C: ?Sized + AsCell> Child<C> {
-    /// Shows every cell in order, this one first with the empty path.
+    /// Visits every cell in order, starting with this one, whose path is empty.
     pub fn walk(&self, visitor: &mut dyn FnMut(Entry<'_>)) {
         fn go(slot: Slot<'_>, path: &mut String, depth: usize, visitor: &mut dyn FnMut(Entry<'_>)) {
             let cell = slot.cell;
@@ -66,7 +66,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         go(self.slot(), &mut String::new(), 0, visitor);
     }
 
-    /// Hands every slot out mutably, in the order of [`walk`](Child::walk).
+    /// Visits every slot mutably, in the order of [`walk`](Child::walk).
     pub fn walk_mut(&mut self, visitor: &mut dyn FnMut(&str, &mut SlotMut<'_>)) {
         fn go(slot: &mut SlotMut<'_>, path: &mut String, visitor: &mut dyn FnMut(&str, &mut SlotMut<'_>)) {
             visitor(path, slot);
@@ -79,7 +79,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         go(&mut self.slot_mut(), &mut String::new(), visitor);
     }
 
-    /// Every parameter and buffer with its path, in order. A tied one appears under each of its paths.
+    /// Returns every parameter and buffer with its path, in order. A tied one appears under each of its paths.
     pub fn named_params(&self) -> Vec<(String, Param)> {
         let mut found = Vec::new();
         self.walk(&mut |entry| {
@@ -92,7 +92,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         found
     }
 
-    /// The parameters that are trained, each once, with their paths.
+    /// Returns the trained parameters with their paths, each once.
     pub fn params(&self) -> Params {
         self.named_params().into_iter().collect()
     }
@@ -102,10 +102,10 @@ impl<C: ?Sized + AsCell> Child<C> {
         self.walk_mut(&mut |_, slot| slot.cell.on_train(training));
     }
 
-    /// Runs `f` on the cell at a path and returns its answer.
+    /// Runs `f` on the cell at a path and returns its result.
     ///
     /// # Errors
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when no cell stands there, with the nearest path.
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when there is no cell at the path, with the nearest path.
     pub fn at<R>(&self, path: &str, f: impl FnOnce(Slot<'_>) -> R) -> Result<R> {
         let (mut f, mut answer, mut paths) = (Some(f), None, Vec::new());
         self.walk(&mut |entry| {
@@ -120,7 +120,8 @@ impl<C: ?Sized + AsCell> Child<C> {
         answer.ok_or_else(|| no_such_path(path, paths.iter().map(String::as_str)))
     }
 
-    /// Returns the path of the slot that a [listener](crate::observe::Listener) heard of; `None` for one outside of this tree.
+    /// Returns the path of a slot reported to a [listener](crate::observe::Listener); `None` for one outside of this
+    /// tree.
     pub fn path_of(&self, id: usize) -> Option<String> {
         let mut found = None;
         self.walk(&mut |entry| {
@@ -132,7 +133,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     }
 }
 
-/// The error for a path at which no cell stands.
+/// Creates the error for a path without a cell.
 pub(crate) fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a str>) -> Error {
     if path == "(root)" {
         return Error::path("the path of the root cell is empty; a pattern of a rule for it is `**`");
@@ -140,7 +141,7 @@ pub(crate) fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a s
     Error::path(format!("no cell stands at `{path}`{}", did_you_mean_or_some(path, paths)))
 }
 
-/// Runs `f` with `name` appended to the path, and takes it off again.
+/// Runs `f` with `name` appended to the path, then removes it again.
 pub(super) fn below(path: &mut String, name: &str, f: impl FnOnce(&mut String)) {
     let len = path.len();
     if len > 0 {
@@ -152,7 +153,7 @@ pub(super) fn below(path: &mut String, name: &str, f: impl FnOnce(&mut String)) 
 }
 
 impl dyn Cell {
-    /// Whether no other cell stands inside this one.
+    /// Returns whether this cell contains no other cells.
     pub fn is_leaf(&self) -> bool {
         let mut leaf = true;
         self.visit(&mut |_, node| leaf &= matches!(node, Node::Param(_)));

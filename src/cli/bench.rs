@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::{Failure, Format, Result, print, print_json, say, table::table};
 
-/// Measure this machine's limits on one thread, and the share of them that kernels reach; about fifteen seconds. Policies that
-/// prefer speed use its speeds, which are measured again
+/// Measure the limits of this machine on one thread and the share of them that kernels reach; about fifteen seconds.
+/// Also renew the speeds used by policies that prefer speed
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Measure only these speeds, about a second, and write them to this file instead
+    /// Measure only these speeds, in about a second, and write them to this file instead
     #[arg(long, value_name = "FILE")]
     speeds: Option<PathBuf>,
     /// Output format

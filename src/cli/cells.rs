@@ -19,7 +19,7 @@ Examples:
   precast cells Conv2d         its options, as a model file writes them
   precast cells nn.Linear      a name of torch or MindSpore")]
 pub(super) struct Args {
-    /// A kind, or what torch or MindSpore call it
+    /// A kind, by its name here or in torch or MindSpore
     kind: Option<String>,
     /// Output format
     #[arg(long, default_value = "text")]
@@ -32,14 +32,14 @@ struct Cells {
     cells: Vec<Cell>,
 }
 
-/// A kind, and what the default lists do with it.
+/// A kind, and its treatment by the default lists.
 #[derive(Serialize)]
 struct Cell {
     #[serde(flatten)]
     info: KindInfo,
-    /// `low` for what level O1 lowers, else nothing.
+    /// `low` for kinds that level O1 lowers, otherwise nothing.
     o1: Option<&'static str>,
-    /// `float32` for what level O2 keeps, else `low`.
+    /// `float32` for kinds that level O2 keeps, otherwise `low`.
     o2: &'static str,
 }
 
@@ -73,14 +73,15 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     }
 }
 
-/// Up to a full stop before a capital letter, which that of "et al. 2016" is not.
+/// Returns the text up to a full stop before a capital letter or a backtick; that of "et al. 2016" is not followed by
+/// one.
 fn first_sentence(text: &str) -> &str {
     let ends = text.match_indices(". ").map(|(at, _)| at);
     let mut ends = ends.filter(|at| text[at + 2..].starts_with(|c: char| c.is_uppercase() || c == '`'));
     text[..ends.next().unwrap_or(text.len())].trim_end_matches('.')
 }
 
-/// Names of another library, or a dash.
+/// Formats names of another library, or a dash.
 fn names(names: Option<&[&str]>) -> String {
     names.filter(|names| !names.is_empty()).map_or("-".into(), |names| names.join(", "))
 }

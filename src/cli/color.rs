@@ -1,4 +1,4 @@
-//! Colours, for people at a terminal: 16-bit dtypes in one, float32 in another, errors in red.
+//! Colours on a terminal: 16-bit dtypes in one, float32 in another, errors in red.
 
 use std::{
     borrow::Cow,
@@ -16,14 +16,14 @@ const LOW: Style = AnsiColor::Cyan.on_default();
 const FULL: Style = AnsiColor::Yellow.on_default();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
-/// What `--color` said, as its place in `ColorChoice`: the process has one standard output.
+/// The value of `--color`, as its index in `ColorChoice`: the process has one standard output.
 static CHOICE: AtomicU8 = AtomicU8::new(ColorChoice::Auto as u8);
 
 pub(super) fn choose(choice: ColorChoice) {
     CHOICE.store(choice as u8, Ordering::Relaxed);
 }
 
-/// What a command line asks for, read before all else, since its errors and its help have colours, too.
+/// Returns the requested colours of a command line, read first of all, since its errors and its help are also coloured.
 pub(super) fn asked_for(args: &[OsString]) -> ColorChoice {
     let args = args.iter().map(|arg| arg.to_str().unwrap_or_default());
     let next = args.clone().skip(1).chain([""]);
@@ -35,7 +35,7 @@ pub(super) fn asked_for(args: &[OsString]) -> ColorChoice {
     known.last().unwrap_or(ColorChoice::Auto)
 }
 
-/// Whether a stream gets colours.
+/// Returns whether a stream gets colours.
 fn wanted(stream: &impl IsTerminal) -> bool {
     let choice = CHOICE.load(Ordering::Relaxed);
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -47,17 +47,17 @@ fn wanted(stream: &impl IsTerminal) -> bool {
     }
 }
 
-/// The word before an error.
+/// Returns the word before an error.
 pub(super) fn error_word() -> String {
     if wanted(&io::stderr()) { format!("{ERROR}error:{ERROR:#}") } else { "error:".into() }
 }
 
-/// The text for standard output, where its dtypes have colours if that is wanted.
+/// Returns the text for standard output, with its dtypes coloured if that is wanted.
 pub(super) fn painted(text: &str) -> Cow<'_, str> {
     if wanted(&io::stdout()) { paint(text).into() } else { text.into() }
 }
 
-/// Colours each dtype that stands for itself, and is no part of a name such as `o2-bf16`.
+/// Colours each dtype that is a word by itself, and not part of a name such as `o2-bf16`.
 fn paint(text: &str) -> String {
     let in_name = |c: char| c.is_alphanumeric() || "_-./".contains(c);
     let style = |word: &str| match word.trim_end_matches(['.', '-']) {

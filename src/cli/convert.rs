@@ -1,4 +1,4 @@
-//! `precast convert`: a weight file, or a folder with such files, in the dtypes that a policy has for the cells.
+//! `precast convert`: a weight file, or a folder with such files, in the dtypes that a policy assigns to the cells.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ use crate::{
     rewrite::Summary,
 };
 
-/// Store a safetensors file, or a folder of Hugging Face, in the dtypes in which a policy runs the cells
+/// Store a safetensors file or a Hugging Face folder in the dtypes in which a policy runs the cells
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,13 +45,13 @@ pub(super) struct Args {
     /// Also store 16-bit tensors of cells that do not run low in float32
     #[arg(long)]
     widen: bool,
-    /// Write values that become infinite, which is an error otherwise
+    /// Write values that become infinite, which is otherwise an error
     #[arg(long)]
     allow_overflow: bool,
-    /// Replace what is there
+    /// Replace existing files
     #[arg(long)]
     force: bool,
-    /// Also write the report as a page
+    /// Also write the report as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Show no progress
@@ -62,7 +62,7 @@ pub(super) struct Args {
     format: Format,
 }
 
-/// What `--format json` prints.
+/// The output of `--format json`.
 #[derive(Serialize)]
 struct Report<'a> {
     from: String,

@@ -1,4 +1,4 @@
-//! The handwritten digits in the shape that a model takes.
+//! The handwritten digits in the input shape of a model.
 
 use crate::{
     Child, Tensor,
@@ -8,8 +8,8 @@ use crate::{
 
 use super::{Failure, Result};
 
-/// The digits in the input shape of a model. A shape of 64 elements takes the 8 by 8 pixels as they are; for another shape of
-/// one image, such as `[1, 32, 32]`, they are resized.
+/// Returns the digits in the input shape of a model. A shape of 64 elements takes the 8 by 8 pixels unchanged; for
+/// another shape of one image, such as `[1, 32, 32]`, they are resized.
 pub(super) fn shaped(digits: Dataset, shape: &[usize]) -> Result<Dataset> {
     let pixels: usize = digits.shape().iter().product();
     if shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis)) == Some(pixels) {
@@ -27,7 +27,7 @@ pub(super) fn shaped(digits: Dataset, shape: &[usize]) -> Result<Dataset> {
     }
 }
 
-/// Most memory that all digits may take in the shape of a model: 1 GiB, which holds the 1797 at 386 x 386.
+/// The maximum memory of all digits in the shape of a model: 1 GiB, which holds the 1797 at 386 x 386.
 const MOST_BYTES: u128 = 1 << 30;
 
 /// Refuses a size that would not fit into memory, before anything is allocated.
@@ -45,8 +45,8 @@ fn check_size(digits: usize, height: usize, width: usize) -> Result {
     )))
 }
 
-/// Checks that a network can be trained with the smallest batch of an epoch, which a batch norm may refuse, before the first
-/// step.
+/// Checks, before the first step, that a network can be trained with the smallest batch of an epoch, which a batch norm
+/// may refuse.
 pub(super) fn check_training(net: &mut Child, data: &Split, batch: usize) -> Result {
     net.set_train(true);
     let few = batch.min(2);

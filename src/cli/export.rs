@@ -31,8 +31,8 @@ as they are where the cells are inferred from weights that the library wrote.
 --weights writes the best weights of a run: `master` has all that is known of each number, `compute` those of cells that run low
 in the dtype in which they run, `both` the first, and the second under `@compute.` and the path where they differ.")]
 pub(super) struct Args {
-    /// A model file, the name of a built-in model, a safetensors file, or a folder of Hugging Face; with --weights, the folder
-    /// of a run
+    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder; with --weights, the
+    /// folder of a run
     model: PathBuf,
     /// A policy file, or the name of a built-in policy
     #[arg(short, long, required_unless_present = "weights")]

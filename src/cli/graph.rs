@@ -1,4 +1,4 @@
-//! `precast graph`: the graph of a network, as it is and as a policy makes it run.
+//! `precast graph`: the graph of a network, as recorded and as rewritten by a policy.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use super::{
     table::library_table,
 };
 
-/// How many examples the traced batch has, unless asked otherwise.
+/// Default number of examples in the traced batch.
 const BATCH: u32 = 32;
 
 /// Record one call of a network as a graph, rewrite it by a policy, print and draw it
@@ -33,10 +33,10 @@ A policy of level graph rewrites the graph. One of another level wraps the cells
 pub(super) struct Args {
     /// A model file, or the name of a built-in model
     model: PathBuf,
-    /// A policy file, or the name of a built-in policy; without it, the graph is shown as it was recorded
+    /// A policy file, or the name of a built-in policy; without it, the graph is shown as recorded
     #[arg(short, long)]
     policy: Option<PathBuf>,
-    /// Take out casts that cancel between neighbours; where a rounding is left out, results change
+    /// Remove casts that cancel between neighbours; where a rounding is removed, results change
     #[arg(long)]
     fewer_casts: bool,
     /// Record a call in training instead of one in evaluation
@@ -74,7 +74,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     if args.fewer_casts {
         made.take_out_casts();
     }
-    // Everything is made before anything is written.
+    // All texts are produced before any is written.
     let texts = files.iter().map(|(name, _)| match *name {
         "--svg" => Ok(made.svg()),
         "--dot" => Ok(made.graph().to_dot()),
@@ -90,13 +90,13 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
 
 /// The graph of a model under a policy.
 pub(super) enum Made {
-    /// As it was recorded: of the network as it is, or with the adapters of a plan.
+    /// As recorded: of the network as it is, or with the adapters of a plan.
     Traced(Graph),
-    /// Rewritten, which a policy of level graph does. Beside it, the casts of the same network at level O1.
+    /// Rewritten by a policy of level graph, with the number of casts of the same network at level O1.
     Rewritten(Rewritten, usize),
 }
 
-/// What `--format json` prints.
+/// The output of `--format json`.
 #[derive(Serialize)]
 struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,7 +126,8 @@ impl Made {
             return Ok(Made::Traced(Graph::trace(&model.value.net, &x)?));
         };
         let net = &mut model.value.net;
-        // It refuses what cannot be rewritten, such as cells with a `to_float`, and leaves the network in evaluation.
+        // It refuses networks that cannot be rewritten, such as cells with a `to_float`, and leaves the network in
+        // evaluation.
         graph::rewrite(net, &x, policy)?;
         net.set_train(train);
         let rewritten = Graph::trace(net, &x)?.rewrite(&policy.graph_lists()?)?;
@@ -196,12 +197,12 @@ impl Made {
     }
 }
 
-/// What `precast plan` shows of a policy of level graph.
+/// Prints the output of `precast plan` for a policy of level graph.
 pub(super) fn plan(model: &mut Read<Model>, policy: &Read<Policy>, train: bool, format: Format) -> Result {
     Made::new(model, Some(&policy.value), BATCH, train)?.print(format, model, Some(policy))
 }
 
-/// What `precast explain` says of a node.
+/// Prints the output of `precast explain` for a node.
 pub(super) fn explain(
     cli: &Cli,
     model: &mut Read<Model>,
@@ -235,7 +236,7 @@ pub(super) fn explain(
     }
 }
 
-/// The nodes that run in another dtype under another policy.
+/// Prints the nodes that run in another dtype under another policy.
 pub(super) fn diff(
     cli: &Cli,
     argument: &Path,
@@ -245,7 +246,7 @@ pub(super) fn diff(
     format: Format,
 ) -> Result {
     let decisions = |policy: &Read<Policy>| -> Result<Vec<NodeDecision>> {
-        // A network of its own: a plan of the other policy wraps its cells.
+        // A separate network, since a plan of the other policy wraps its cells.
         let mut model = inputs::model(cli, argument, 0)?;
         Ok(Made::new(&mut model, Some(&policy.value), BATCH, train)?.decisions())
     };

@@ -1,4 +1,4 @@
-//! `precast init`: a policy to begin with, which names the cells of one network.
+//! `precast init`: a starting policy that names the cells of one network.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -16,7 +16,7 @@ use crate::{
     rewrite::{Decision, Reason, cells},
 };
 
-/// Write a policy for a network: a built-in one with its comments, and the exceptions that could matter in this network
+/// Write a policy for a network: a built-in one with its comments, and the exceptions that may matter in this network
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ It plans as the policy that it was made of, until you change it. Every exception
 pub(super) struct Args {
     /// A model file, or the name of a built-in model
     model: PathBuf,
-    /// The policy to begin with: a file, or the name of a built-in policy
+    /// The policy to start from: a file, or the name of a built-in policy
     #[arg(short, long, default_value = "o2")]
     policy: PathBuf,
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let model = inputs::model(cli, &args.model, 0)?;
     let policy = inputs::policy(&args.policy)?;
     let text = text(cli, args, &model, &policy)?;
-    // What is written can be read.
+    // The output must be readable.
     let written = Policy::parse(&text, "the new policy").map_err(Failure::work)?;
     if written.level != Level::Graph {
         written.plan(&model.value.net).map_err(Failure::work)?;
@@ -54,7 +54,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     }
 }
 
-/// What is cut off a built-in policy: the exceptions below are for this network.
+/// The part cut off a built-in policy: the exceptions below are for this network.
 const GENERAL_EXCEPTIONS: &str = "# Your own exceptions go here; the first rule";
 
 fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> Result<String> {
@@ -70,7 +70,7 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> R
     );
     match Policy::shipped_text(&base).filter(|_| policy.built_in) {
         Some(shipped) => {
-            // Its head says how to load it, which is said above.
+            // Its head explains how to load it, which is covered above.
             let (_, body) = shipped.split_once("\n\n").unwrap_or(("", shipped));
             let body = body.split(GENERAL_EXCEPTIONS).next().unwrap_or(body);
             text += &body.replace(&format!("name: {base}\n"), &format!("name: {}\n", named(&format!("{name}-{base}"))));
@@ -91,7 +91,7 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> R
     }
     let lines = exceptions.iter().map(|(why, rule)| format!("  # {why}\n  # {rule},\n"));
     let lines: String = lines.collect();
-    // A file may have a key `rules` already, or be written in braces.
+    // A file may already have a key `rules`, or be written in braces.
     Ok(match policy.built_in {
         true => format!(
             "{head}\n# Exceptions that could matter here: take away the `#` before a rule, and it counts.\n\
@@ -104,7 +104,7 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> R
     })
 }
 
-/// A name on one line of YAML, in quotes where it could be something else without them.
+/// Returns a name for one line of YAML, in quotes where it could otherwise be misread.
 fn named(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     match name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain) {
@@ -113,13 +113,13 @@ fn named(name: &str) -> String {
     }
 }
 
-/// Text on one line of YAML.
+/// Returns text quoted for one line of YAML.
 fn quoted(text: &str) -> String {
     format!("'{}'", printable(text).replace('\'', "''"))
 }
 
-/// The rules that could matter, each with its reason: what a list decided, what loses most in 16 bits, and the ends of
-/// the network.
+/// Returns the rules that may matter, each with its reason: cells decided by a list, those that lose most in 16 bits,
+/// and the ends of the network.
 fn exceptions(plan: &Plan, net: &Child) -> Result<Vec<(String, String)>> {
     let lowered = |decision: &Decision| decision.run.lowers();
     let mut exceptions = Vec::new();
@@ -154,7 +154,7 @@ fn exceptions(plan: &Plan, net: &Child) -> Result<Vec<(String, String)>> {
     let params = net.named_params();
     let matrices = params.iter().filter(|(_, param)| param.is_trained() && param.shape().len() > 1);
     let owners: Vec<&str> = matrices.filter_map(|(path, _)| Some(path.rsplit_once('.')?.0)).collect();
-    // One layer alone is the last. A table is first where the inputs are integers, which are not rounded.
+    // A single layer counts as the last. A table is first where the inputs are integers, which are not rounded.
     let ends = [
         (
             owners.first().filter(|first| owners.last() != Some(first)),
@@ -176,8 +176,8 @@ fn exceptions(plan: &Plan, net: &Child) -> Result<Vec<(String, String)>> {
     Ok(exceptions)
 }
 
-/// Why the results of a kind lose much in 16 bits: what the pack says of its op, and what is known of tables and
-/// probabilities.
+/// Returns the reason why the results of a kind lose accuracy in 16 bits: what the pack says of its op, and known facts
+/// about tables and probabilities.
 fn loss_in_16_bits(kind: &str) -> Result<Option<String>> {
     let pack = Pack::named(Pack::DEFAULT)?;
     let lists = pack.region(None)?;

@@ -1,4 +1,4 @@
-//! Models and policies by file or by name, and the plan of a policy for a model.
+//! Models and policies by file or by name, and plans of policies for models.
 
 use std::{
     fmt,
@@ -19,18 +19,18 @@ use crate::{
 
 use super::{Cli, Failure, Result, say};
 
-/// Something read, and where it came from.
+/// A value that was read, and its origin.
 pub(super) struct Read<T> {
     pub value: T,
     /// The argument: a file or a name.
     argument: PathBuf,
     pub built_in: bool,
-    /// Whether the program itself builds it.
+    /// `true` when the program itself builds it.
     own: bool,
 }
 
 impl<T> Read<T> {
-    /// The file or the name, as it was given.
+    /// Returns the file or the name, as it was given.
     pub fn argument(&self) -> String {
         shown(&self.argument)
     }
@@ -40,7 +40,7 @@ impl<T> Read<T> {
         word(&self.argument)
     }
 
-    /// The built-in name, or the name of the file without folder and extension.
+    /// Returns the built-in name, or the name of the file without folder and extension.
     pub fn short_name(&self) -> String {
         match self.argument.file_stem() {
             Some(stem) if !self.built_in => stem.to_string_lossy().into_owned(),
@@ -50,7 +50,7 @@ impl<T> Read<T> {
 }
 
 impl Read<Policy> {
-    /// The text of the file.
+    /// Returns the text of the file.
     pub fn text(&self) -> Result<String> {
         match self.argument.as_os_str() == STANDARD_INPUT {
             true => standard_input().map(String::from),
@@ -60,7 +60,7 @@ impl Read<Policy> {
 }
 
 impl<T> fmt::Display for Read<T> {
-    /// `o2 (built in)` or the file.
+    /// Writes `o2 (built in)` or the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = match (self.own, self.built_in) {
             (true, _) => " (of this program)",
@@ -71,14 +71,14 @@ impl<T> fmt::Display for Read<T> {
     }
 }
 
-/// A path as a word of a command line that can be copied.
+/// Formats a path as a word of a command line that can be copied.
 pub(super) fn word(path: &Path) -> String {
     let shown = shown(path);
     let plain = |c: char| c.is_alphanumeric() || "_-./:@%+,".contains(c);
     if !shown.is_empty() && shown.chars().all(plain) { shown } else { format!("'{}'", shown.replace('\'', r"'\''")) }
 }
 
-/// A path without control characters.
+/// Formats a path without control characters.
 pub(super) fn shown(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
@@ -94,7 +94,7 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
     read(argument, |file| Model::load(file, seed), |name| cli.named(name, seed))
 }
 
-/// Refuses weights of torch where a model is wanted.
+/// Refuses a torch weight file where a model is expected.
 fn refuse_pickle(argument: &Path) -> Result {
     let mut first = Vec::new();
     let read = File::open(argument).and_then(|file| file.take(8).read_to_end(&mut first));
@@ -104,31 +104,31 @@ fn refuse_pickle(argument: &Path) -> Result {
     }
 }
 
-/// Reads the headers of weights that another tool wrote.
+/// Reads the headers of weights written by another tool.
 pub(super) fn stored(argument: &Path) -> Result<Read<StoredModel>> {
     let value = StoredModel::open(argument)?;
     Ok(Read { value, argument: argument.to_path_buf(), built_in: false, own: false })
 }
 
-/// A line for the model, and one for each policy.
+/// Returns a line for the model, and one for each policy.
 pub(super) fn header<T>(model: &Read<T>, policies: &[&Read<Policy>]) -> String {
     let policies: String = policies.iter().map(|policy| format!("policy  {policy}\n")).collect();
     format!("model   {model}\n{policies}")
 }
 
-/// Where a command writes what it would print.
+/// The destination of a command's output.
 #[derive(Debug, clap::Args)]
 pub(super) struct Output {
     /// The file to write; without it, the text goes to standard output
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long, requires = "file")]
     force: bool,
 }
 
 impl Output {
-    /// Refuses a file that is there, unless it may be replaced, and one that cannot be written.
+    /// Refuses an existing file, unless it may be replaced, and one that cannot be written.
     pub fn check(&self) -> Result {
         let Some(file) = &self.file else { return Ok(()) };
         if file.exists() && !self.force {
@@ -149,10 +149,10 @@ pub(super) fn policy(argument: &Path) -> Result<Read<Policy>> {
 }
 
 const STANDARD_INPUT: &str = "standard input";
-/// The longest text that is read from there; a policy has its own limit, which is lower.
+/// The maximum length of text read from standard input; policies have a lower limit of their own.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// All of standard input, which can be read once.
+/// Returns all of standard input, which can be read once.
 fn standard_input() -> Result<&'static str> {
     static TEXT: OnceLock<String> = OnceLock::new();
     if let Some(text) = TEXT.get() {
@@ -167,23 +167,23 @@ fn standard_input() -> Result<&'static str> {
     Ok(TEXT.get_or_init(|| text))
 }
 
-/// Most elements of the input of the call that a plan or a graph is made on: 64 MiB in f32. Activations are a multiple
-/// of that.
+/// The maximum number of input elements of the call on which a plan or a graph is made: 64 MiB in f32. Activations are
+/// a multiple of that.
 const MOST_ELEMENTS: usize = 16 << 20;
 
-/// The batch and the machine that a prediction is made for.
+/// The batch and the machine of a prediction.
 #[derive(Debug, clap::Args)]
 pub(super) struct Predicting {
-    /// Batch size, which decides what pays for a policy that prefers speed [default: 32]
+    /// Batch size, which decides where 16 bit pays for a policy that prefers speed [default: 32]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     batch: Option<u32>,
-    /// Speeds of another machine, for a policy that prefers speed: a file that `precast bench --speeds` wrote
+    /// Speeds of another machine, for a policy that prefers speed: a file written by `precast bench --speeds`
     #[arg(long)]
     speeds: Option<PathBuf>,
 }
 
 impl Predicting {
-    /// For a batch of this size on this machine.
+    /// Creates a prediction for a batch of this size on this machine.
     pub fn of_batch(batch: u32) -> Self {
         Predicting { batch: Some(batch), speeds: None }
     }
@@ -200,7 +200,7 @@ impl Predicting {
         }
     }
 
-    /// The plan of a policy for a model, with a prediction if `predict` is set or the policy prefers speed.
+    /// Returns the plan of a policy for a model, with a prediction if `predict` is set or the policy prefers speed.
     pub fn plan(&self, model: &Read<Model>, policy: &Policy, predict: bool) -> Result<Plan> {
         if policy.prefer == Prefer::Memory && !predict {
             return Ok(policy.plan(&model.value.net)?);
@@ -216,7 +216,7 @@ impl Predicting {
     }
 }
 
-/// The shape of a batch of inputs of a model; `what` depends on it.
+/// Returns the shape of an input batch of a model; `what` depends on it.
 pub(super) fn batch_shape(model: &Read<Model>, batch: u32, what: &str) -> Result<Vec<usize>> {
     let Some(shape) = &model.value.input else {
         return Err(Failure::Usage(format!(
@@ -237,14 +237,14 @@ pub(super) fn batch_shape(model: &Read<Model>, batch: u32, what: &str) -> Result
     Ok(shape)
 }
 
-/// The trace of a call in training mode on a batch of this shape.
+/// Traces a call in training mode on a batch of this shape.
 pub(super) fn traced(model: &Model, shape: &[usize]) -> Result<Trace> {
     let (called, trace) = model.net.trace(|net| net.call(&model.sample(shape)));
     called?;
     Ok(trace)
 }
 
-/// The speeds of this machine. A status line is shown while they are measured for the first time.
+/// Returns the speeds of this machine. A status line is shown while they are measured for the first time.
 pub(super) fn speeds_here() -> Speeds {
     if Speeds::cache_file().is_some_and(|file| file.exists()) {
         return Speeds::here();

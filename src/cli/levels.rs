@@ -1,4 +1,4 @@
-//! `precast levels`: what a policy can ask for.
+//! `precast levels`: the choices for a policy.
 
 use crate::{
     DType, Level, Policy,
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Format, Result, print, print_json, table::table};
 
-/// List the levels, the built-in policies, and the lists of cells and ops that the levels go by
+/// List the levels, the built-in policies, and the lists of cells and ops that the levels use
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Output format
@@ -28,7 +28,7 @@ struct Levels {
 struct LevelRow {
     level: Level,
     meaning: &'static str,
-    /// The built-in ones.
+    /// The built-in policies.
     policies: Vec<PolicyRow>,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result {
     }
 }
 
-/// The lists of a level that have an entry, by what they say.
+/// Returns the lists of a level that have an entry, by treatment.
 fn rows(level: Level, lists: &Lists) -> Vec<ListRow> {
     let name = |treatment: Treatment| match GraphList::of(treatment) {
         Some(list) if level == Level::Graph => list.name(),

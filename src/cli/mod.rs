@@ -1,7 +1,7 @@
 //! The command `precast`, and the same command in a program of your own, with your networks.
 //!
-//! Model files name kinds of cells. A program that links cells marked `#[cell(saved)]` reads files that name them, so its own
-//! command is one line:
+//! Model files name kinds of cells. A program that links cells marked `#[cell(saved)]` reads files that name them, so
+//! its own command is one line:
 //!
 //! ```no_run
 //! fn main() -> std::process::ExitCode {
@@ -9,7 +9,7 @@
 //! }
 //! ```
 //!
-//! [`Cli`] adds networks that are built in code.
+//! [`Cli`] adds networks built in code.
 
 mod bench;
 mod cells;
@@ -85,7 +85,7 @@ If standard output is closed early (precast train | head), the work and the exit
 struct Line {
     #[command(subcommand)]
     command: Command,
-    /// Colours; auto is on a terminal, unless NO_COLOR is set
+    /// Colours; auto uses them on a terminal, unless NO_COLOR is set
     #[arg(long, global = true, default_value = "auto", value_name = "WHEN")]
     color: ColorChoice,
 }
@@ -121,26 +121,26 @@ enum Format {
     Json,
 }
 
-/// Why a command failed.
+/// The cause of a failed command.
 #[derive(Debug)]
 enum Failure {
     /// Wrong use, or bad input.
     Usage(String),
     /// The request was valid; doing it failed.
     Work(String),
-    /// Standard output was closed by its reader: `precast ... | head`.
+    /// The reader closed standard output: `precast ... | head`.
     Unread,
 }
 
 impl From<Error> for Failure {
-    /// An error of the library before the work has begun is bad input.
+    /// Treats a library error before the work has begun as bad input.
     fn from(error: Error) -> Self {
         Failure::Usage(error.to_string())
     }
 }
 
 impl Failure {
-    /// An error after the work has begun.
+    /// Creates the failure for an error after the work has begun.
     fn work(error: impl Display) -> Self {
         Failure::Work(error.to_string())
     }
@@ -148,15 +148,15 @@ impl Failure {
 
 type Result<T = (), E = Failure> = std::result::Result<T, E>;
 
-/// Runs the command line of this process and returns its exit status; see [`Cli`] for networks that are built in code.
+/// Runs the command line of this process and returns its exit status; see [`Cli`] for networks built in code.
 pub fn main() -> ExitCode {
     Cli::new().main()
 }
 
-/// Builds a network of the program's own.
+/// A function that builds a network of the program's own.
 type Build = Box<dyn Fn(&mut Rng) -> crate::Result<Model>>;
 
-/// The command `precast` with networks that a program builds in code, beside those of files.
+/// The command `precast` with networks that a program builds in code, in addition to those of files.
 ///
 /// ```no_run
 /// use precast::{cli::Cli, io::models::Model, prelude::*};
@@ -188,7 +188,7 @@ impl Default for Cli {
 }
 
 impl Cli {
-    /// The command, under the name by which this process was started.
+    /// Creates the command, under the name with which this process was started.
     pub fn new() -> Self {
         let started_as = std::env::args_os().next();
         let name = started_as.as_deref().and_then(|name| Path::new(name).file_stem());
@@ -196,10 +196,10 @@ impl Cli {
         Cli { program, models: Vec::new() }
     }
 
-    /// Adds a network under a name, by which every command takes it as it takes a model file. The weights are drawn from the
-    /// generator. Commands that call the network need the shape of its input.
+    /// Adds a network under a name, which every command accepts in place of a model file. The weights are drawn from
+    /// the generator. Commands that call the network need its input shape.
     ///
-    /// A file of that name comes first, and the name comes before that of a built-in model.
+    /// A file of that name takes precedence over the network, and the network over a built-in model.
     #[must_use]
     pub fn model(
         mut self,
@@ -225,7 +225,7 @@ impl Cli {
         let line = match line {
             Ok(line) => line,
             Err(error) => {
-                // If it cannot be shown, only the exit status is left.
+                // If it cannot be shown, only the exit status remains.
                 let _ = error.print();
                 return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
             }
@@ -237,7 +237,7 @@ impl Cli {
             Err(Failure::Work(message)) => (message, 1),
             Err(Failure::Usage(message)) => (message, 2),
         };
-        // If standard error is closed as well, only the exit status is left.
+        // If standard error is also closed, only the exit status remains.
         let _ = writeln!(io::stderr(), "{} {}", color::error_word(), printable_lines(&message));
         ExitCode::from(code)
     }
@@ -265,12 +265,12 @@ impl Cli {
         }
     }
 
-    /// The names under which a command finds a model: the program's own, then the built-in ones.
+    /// Returns the names under which a command finds a model: the program's own, then the built-in ones.
     fn model_names(&self) -> Vec<&str> {
         self.models.iter().map(|(name, _)| name.as_str()).chain(Model::names().map(|name| -> &str { name })).collect()
     }
 
-    /// Refuses two models of one name, of which one could not be reached.
+    /// Refuses two models of one name, since one could not be reached.
     fn check(&self) -> Result {
         let mut names = self.models.iter().map(|(name, _)| name);
         while let Some(name) = names.next() {
@@ -281,12 +281,12 @@ impl Cli {
         Ok(())
     }
 
-    /// Whether the program itself has a model of this name.
+    /// Returns whether the program itself has a model of this name.
     fn builds(&self, name: &str) -> bool {
         self.models.iter().any(|(own, _)| own == name)
     }
 
-    /// The program's own model of a name, else the built-in one.
+    /// Returns the program's own model of a name, otherwise the built-in one.
     fn named(&self, name: &str, seed: u64) -> crate::Result<Model> {
         if let Some((_, build)) = self.models.iter().find(|(own, _)| own == name) {
             return build(&mut Rng::seed(seed)).map_err(|error| error.context(format_args!("model {name}")));
@@ -300,14 +300,14 @@ impl Cli {
         })
     }
 
-    /// The command line under the name of this program, with all models in its help.
+    /// Returns the command line under the name of this program, with all models in its help.
     fn command(&self) -> clap::Command {
         let models = self.model_names();
         let policies: Vec<&str> = Policy::names().collect();
         let say = |text: &dyn Display| {
             let text = text.to_string().replace("{models}", &models.join(" "));
             let text = text.replace("{policies}", &policies.join(" ")).replace("{program}", &self.program);
-            // `precast-out` stays, and so does the library in "come with precast".
+            // `precast-out` is kept, and so is the library in "come with precast".
             [" ", "`", "("].iter().fold(text, |text, before| {
                 text.replace(&format!("{before}precast "), &format!("{before}{} ", self.program))
             })
@@ -321,7 +321,7 @@ impl Cli {
     }
 }
 
-/// A command whose texts say what `say` makes of them.
+/// Returns a command with its texts replaced by `say`.
 fn renamed(command: clap::Command, say: &dyn Fn(&dyn Display) -> String) -> clap::Command {
     let after = command.get_after_help().map(|text| say(text));
     let command = command.mut_args(|arg| match arg.get_help().map(|text| say(text)) {
@@ -334,8 +334,8 @@ fn renamed(command: clap::Command, say: &dyn Fn(&dyn Display) -> String) -> clap
     }
 }
 
-/// Refuses invalid values of `PRECAST_THREADS` and `PRECAST_VECTORS`. The library itself cannot report them: it ignores them,
-/// and uses every core and the widest vectors.
+/// Refuses invalid values of `PRECAST_THREADS` and `PRECAST_VECTORS`. The library itself cannot report them: it ignores
+/// them, and uses every core and the widest vectors.
 fn environment() -> Result {
     let check = |name, allowed: fn(&str) -> bool, what| match std::env::var_os(name) {
         // A shell unsets a variable for one command by setting it empty.
@@ -349,19 +349,19 @@ fn environment() -> Result {
     check("PRECAST_VECTORS", |text| ["1", "4", "8", "16"].contains(&text), "1, 4, 8 or 16, the most f32 in a vector")
 }
 
-/// Shows a status line on a terminal, in place of the one before.
+/// Shows a status line on a terminal, replacing the previous one.
 fn say(text: &str) {
     if io::stderr().is_terminal() {
         let _ = write!(io::stderr(), "\r\x1b[2K{text}");
     }
 }
 
-/// Writes a text for people and a line end to standard output, with colours where they are wanted.
+/// Writes text for people and a line end to standard output, with colours where they are wanted.
 fn print(text: impl Display) -> Result {
     print_as_it_is(color::painted(&text.to_string()))
 }
 
-/// Writes a text and a line end to standard output.
+/// Writes text and a line end to standard output.
 fn print_as_it_is(text: impl Display) -> Result {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| match error.kind() {
@@ -376,7 +376,7 @@ fn print_json(value: &impl Serialize) -> Result {
     print_as_it_is(json_for_a_terminal(&json))
 }
 
-/// The same JSON with every control character but line ends written as `\uXXXX`. They occur in strings only.
+/// Returns the same JSON with every control character but line ends written as `\uXXXX`. They occur in strings only.
 fn json_for_a_terminal(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {

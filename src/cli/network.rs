@@ -1,4 +1,4 @@
-//! What a plan is made for: a network, or the weights of one, of which the cells are inferred.
+//! The subject of a plan: a network, or stored weights from which the cells are inferred.
 
 use std::path::Path;
 
@@ -18,34 +18,34 @@ use crate::{
     report::printable,
 };
 
-/// A network, or weights of one.
+/// A network, or the weights of one.
 pub(super) enum Network {
-    /// It can be called.
+    /// A network that can be called.
     Built(Read<Model>),
-    /// Its cells are inferred from the names and the shapes of tensors.
+    /// Weights whose cells are inferred from the names and the shapes of tensors.
     Stored(Read<StoredModel>),
 }
 
-/// What is told of cells that were inferred.
+/// Facts about inferred cells.
 #[derive(Serialize)]
 pub(super) struct Inferred {
-    /// From how many tensors.
+    /// The number of tensors from which they were inferred.
     tensors: usize,
-    /// Paths of the cells that could not be told.
+    /// Paths of the cells that could not be inferred.
     unknown: Vec<String>,
 }
 
-/// How many paths are named in a line.
+/// The maximum number of paths named in a line.
 const NAMED: usize = 4;
 
 impl Network {
-    /// A safetensors file, or a folder with such files that has not the name of a model; else a model.
+    /// Reads a safetensors file, or a folder with such files that does not have the name of a model; otherwise a model.
     pub fn read(cli: &Cli, argument: &Path) -> Result<Self> {
         let folder = argument.is_dir() && !argument.to_str().is_some_and(|name| cli.model_names().contains(&name));
         match folder || argument.extension().is_some_and(|end| end == "safetensors") {
             true => Ok(Network::Stored(inputs::stored(argument)?)),
             false => {
-                // In training mode, since predictions are of training steps. Its weights do not matter.
+                // In training mode, since predictions are of training steps. The weights do not matter.
                 let mut model = inputs::model(cli, argument, 0)?;
                 model.value.net.set_train(true);
                 Ok(Network::Built(model))
@@ -53,7 +53,7 @@ impl Network {
         }
     }
 
-    /// The plan of a policy, with a prediction if `predict` is set or the policy prefers speed.
+    /// Returns the plan of a policy, with a prediction if `predict` is set or the policy prefers speed.
     pub fn plan(&self, predicting: &Predicting, policy: &Policy, predict: bool) -> Result<Plan> {
         match self {
             Network::Built(model) => predicting.plan(model, policy, predict),
@@ -64,7 +64,7 @@ impl Network {
         }
     }
 
-    /// The network, for a policy of level graph.
+    /// Returns the network, for a policy of level graph.
     pub fn callable(&mut self) -> Result<&mut Read<Model>> {
         match self {
             Network::Built(model) => Ok(model),
@@ -72,7 +72,7 @@ impl Network {
         }
     }
 
-    /// What is told of inferred cells, in this plan.
+    /// Returns the facts about inferred cells in this plan.
     pub fn inferred(&self, plan: &Plan) -> Option<Inferred> {
         match self {
             Network::Built(_) => None,
@@ -80,7 +80,7 @@ impl Network {
         }
     }
 
-    /// A line for the network, one for each policy, and for inferred cells what could not be told.
+    /// Returns a line for the network, one for each policy and, for inferred cells, those that could not be inferred.
     pub fn header(&self, policies: &[&Read<Policy>], plan: &Plan) -> String {
         match self {
             Network::Built(model) => inputs::header(model, policies),
@@ -98,7 +98,7 @@ impl Inferred {
         Inferred { tensors: model.value.tensors().count(), unknown }
     }
 
-    /// From what they were inferred, and which could not be told.
+    /// Describes the source of the inference and the cells that could not be inferred.
     fn line(&self) -> String {
         let Inferred { tensors, unknown } = self;
         let from = format!("inferred from the names and shapes of {tensors} tensors");

@@ -1,4 +1,4 @@
-//! `precast ops`: what packs do with ops.
+//! `precast ops`: the treatment of ops by packs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,13 @@ use serde::Serialize;
 
 use super::{Format, Result, print, print_json, table::table};
 
-/// Show what packs of lists do with ops: one op in all packs, or all ops of one pack
+/// Show how the lists of packs treat ops: one op in all packs, or all ops of one pack
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// An op, by its name here or in MindSpore, Paddle, torch or TensorFlow: `MatMul`, `elementwise_add`, `aten::softmax`
+    /// An op, by its name here or in MindSpore, Paddle, torch or TensorFlow: `MatMul`, `elementwise_add`,
+    /// `aten::softmax`
     op: Option<String>,
-    /// The pack whose lists are shown; with an op, that pack alone
+    /// The pack whose lists are shown; with an op, only that pack
     #[arg(long, short)]
     pack: Option<String>,
     /// Output format
@@ -25,7 +26,7 @@ pub(super) struct Args {
     format: Format,
 }
 
-/// What is known of an op, whoever decides.
+/// An op and its treatment by every pack.
 #[derive(Serialize)]
 struct OpRow {
     op: Op,
@@ -34,22 +35,22 @@ struct OpRow {
     decisions: Vec<Decision>,
 }
 
-/// What packs do with the ops of a name.
+/// The treatment by packs of the ops with a name.
 #[derive(Serialize)]
 struct OpRows {
     ops: Vec<OpRow>,
 }
 
-/// What one level of one pack does with an op.
+/// The treatment of an op by one level of one pack.
 #[derive(Serialize)]
 struct Decision {
     #[serde(skip_serializing_if = "Option::is_none")]
     pack: Option<String>,
     level: String,
-    /// `None`: the pack is not made for that dtype.
+    /// `None`: the pack does not support that dtype.
     float16: Option<Treatment>,
     bfloat16: Option<Treatment>,
-    /// Whether the op stands on a list of that level.
+    /// `true` when the op is on a list of that level.
     listed: bool,
     because: String,
 }
@@ -60,7 +61,7 @@ struct PackRows {
     pack: String,
     source: String,
     system: Option<System>,
-    /// What each level does with every other op.
+    /// The treatment of every other op by each level.
     unlisted: BTreeMap<String, Treatment>,
     ops: Vec<OpRow>,
 }
@@ -115,8 +116,8 @@ fn names(op: Op) -> BTreeMap<System, Vec<&'static str>> {
     System::ALL.into_iter().map(|system| (system, op.names(system).collect())).collect()
 }
 
-/// Every set of op lists of a pack, by the level that reads it, with what its other ops do: the levels of networks that list
-/// ops (`nets O1`), the op levels of regions, and graphs.
+/// Returns every set of op lists of a pack, by the level that reads it, with the treatment of its other ops: the levels
+/// of networks that list ops (`nets O1`), the op levels of regions, and graphs.
 fn lists_of(pack: &Pack) -> Vec<(String, &Lists, Treatment)> {
     let networks = pack.levels.iter().filter(|(_, lists)| !lists.ops().is_empty()).map(|(level, lists)| {
         let unlisted = if *level == Level::O2 { Treatment::Low } else { lists.unlisted };
@@ -127,7 +128,7 @@ fn lists_of(pack: &Pack) -> Vec<(String, &Lists, Treatment)> {
     networks.chain(regions).chain(graph).collect()
 }
 
-/// What each level of a pack does with an op.
+/// Returns the treatment of an op by each level of a pack.
 fn decisions(op: Op, pack: &Pack, name: Option<String>) -> Vec<Decision> {
     let decision = |(level, lists, unlisted): (String, &Lists, Treatment)| {
         let treatment = |dtype: DType| {
@@ -146,7 +147,7 @@ fn decisions(op: Op, pack: &Pack, name: Option<String>) -> Vec<Decision> {
     lists_of(pack).into_iter().map(decision).collect()
 }
 
-/// The pack's own words where it has some, else what the list means.
+/// Returns the pack's own words if it has some, otherwise the meaning of the list.
 fn because(op: Op, lists: &Lists, unlisted: Treatment) -> String {
     let entry = lists.ops().get(&op);
     let mut words = match entry {
@@ -168,7 +169,7 @@ fn because(op: Op, lists: &Lists, unlisted: Treatment) -> String {
     words
 }
 
-/// `low`, or `low / full` where the two dtypes differ.
+/// Returns `low`, or `low / full` if the two dtypes differ.
 fn treatments(decision: &Decision) -> String {
     match (decision.float16, decision.bfloat16) {
         (Some(one), Some(other)) if one != other => format!("{one} / {other}"),
@@ -196,7 +197,7 @@ fn op_text(row: &OpRow) -> String {
 fn pack_text(pack: &Pack, rows: &PackRows) -> String {
     let levels = rows.ops.first().map(|row| row.decisions.iter().map(|decision| decision.level.as_str()));
     let in_system = rows.system.map(|system| format!("in {system}"));
-    // The pack's own words; what a list means by itself is said once, below.
+    // The pack's own words; the meaning of a list is stated once, below.
     let because = |op: &Op| pack.regions.iter().find_map(|(_, lists)| lists.ops().get(op)?.because.as_deref());
     let reasons = rows.ops.iter().any(|row| because(&row.op).is_some());
     let mut header = vec!["op"];

@@ -29,12 +29,12 @@ Examples:
 Cells marked with * are wrapped: their inputs and their outputs are cast.
 A policy of level graph wraps no cells: what is shown is what `precast graph` shows.")]
 pub(super) struct PlanArgs {
-    /// A model file, the name of a built-in model, a safetensors file, or a folder of Hugging Face
+    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
     model: PathBuf,
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
     policy: PathBuf,
-    /// Also predict the time and the bytes of every cell, where the policy does not prefer speed
+    /// Also predict the time and the bytes of every cell, even if the policy does not prefer speed
     #[arg(long)]
     predict: bool,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub(super) struct PlanArgs {
 enum PlanFormat {
     /// The tree of cells
     Tree,
-    /// A row for each cell, with its whole path
+    /// A row for each cell, with its full path
     Table,
     /// One JSON document
     Json,
@@ -65,7 +65,7 @@ Examples:
   precast explain lenet5_bn . --policy o2      the network itself
   precast explain lenet5 relu_1 --policy graph a node, as `precast graph` names it, under a policy of level graph")]
 pub(super) struct ExplainArgs {
-    /// A model file, the name of a built-in model, a safetensors file, or a folder of Hugging Face
+    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
     model: PathBuf,
     /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself. With a policy
     /// of level graph, the name of a node
@@ -91,7 +91,7 @@ Example:
 
 If one of the policies is of level graph, the nodes of two graphs are compared.")]
 pub(super) struct DiffArgs {
-    /// A model file, the name of a built-in model, a safetensors file, or a folder of Hugging Face
+    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
     model: PathBuf,
     /// Two policies, each a file or the name of a built-in one: from, to
     #[arg(short, long, required = true)]
@@ -106,7 +106,7 @@ pub(super) struct DiffArgs {
     format: Format,
 }
 
-/// A plan of cells that were inferred.
+/// A plan of inferred cells.
 #[derive(Serialize)]
 struct InferredPlan<'a> {
     inferred: Inferred,
@@ -167,7 +167,7 @@ pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
     }
 }
 
-/// Where the cells of a kind stand, for who asks for `relu_1`, as nodes of graphs are named, or for `ReLU`.
+/// Returns the paths of the cells of a kind, for requests such as `relu_1`, as nodes of graphs are named, or `ReLU`.
 fn of_the_kind(plan: &Plan, asked: &str) -> Option<String> {
     let plain = |name: &str| name.replace('_', "").to_lowercase();
     let name = asked.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
@@ -203,7 +203,7 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
     }
 }
 
-/// A plan of cells is the same in training and in evaluation.
+/// Refuses `--train`: a plan of cells is the same in training and in evaluation.
 fn refuse_train(train: bool) -> Result {
     match train {
         true => Err(Failure::Usage("--train is for a policy of level graph: it records a call in training".into())),

@@ -1,4 +1,4 @@
-//! `precast predict`: what a trained network says of new examples.
+//! `precast predict`: predictions of a trained network for new examples.
 
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -10,7 +10,7 @@ use crate::{
 
 use super::{Cli, Failure, Result, inputs::Output, print, print_as_it_is, run::model};
 
-/// Predict by the best weights of a run
+/// Predict with the best weights of a run
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The examples are read as those of the run were: a CSV with the same columns (those of the targets may be missing), an image or a
@@ -30,7 +30,7 @@ pub(super) struct Args {
     examples: PathBuf,
     #[command(flatten)]
     output: Output,
-    /// Say how well the network does; the file has the targets
+    /// Report the score of the network; the file must contain the targets
     #[arg(long, conflicts_with = "file")]
     score: bool,
 }
@@ -68,7 +68,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     }
 }
 
-/// The names of the targets, where the data has some.
+/// Returns the names of the targets, if the data has some.
 fn targets(file: &RunFile) -> Vec<String> {
     let Source::Csv(csv) = &file.data else { return Vec::new() };
     let name = |column: &Column| match column {
@@ -78,7 +78,7 @@ fn targets(file: &RunFile) -> Vec<String> {
     csv.target.0.iter().map(name).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// `targets` are the names of the numbers, if there are as many.
+/// Formats predictions as CSV. `targets` are the names of the numbers, if their count agrees.
 fn csv(predictions: &[Prediction], targets: &[String]) -> String {
     let mut text = match predictions.iter().find(|said| **said != Prediction::NotFinite).or(predictions.first()) {
         Some(Prediction::Class { .. } | Prediction::NotFinite) => "class,probability\n".to_string(),
@@ -91,7 +91,7 @@ fn csv(predictions: &[Prediction], targets: &[String]) -> String {
         }
         None => String::new(),
     };
-    // A line without an answer has the fields of the others.
+    // A line without an answer has the same fields as the others.
     let without = if text.starts_with("class,") { ",NaN" } else { "NaN" };
     for prediction in predictions {
         let line = match prediction {
@@ -108,7 +108,7 @@ fn csv(predictions: &[Prediction], targets: &[String]) -> String {
     text
 }
 
-/// A field of CSV, in quotes where it needs them (RFC 4180).
+/// Formats a field of CSV, in quotes where it needs them (RFC 4180).
 fn field(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

@@ -9,8 +9,8 @@ use crate::{
     train::{Epoch, Score, Step},
 };
 
-/// A progress bar on standard error. Shown on a terminal only: nothing is written when the output is piped, or when it
-/// is [quiet](Progress::quiet).
+/// A progress bar on standard error, shown on a terminal only: nothing is written when the output is piped, or when the
+/// bar is [quiet](Progress::quiet).
 #[derive(Clone, Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -19,7 +19,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar for a run of so many steps.
+    /// Creates a bar for a run of `steps` steps.
     pub fn new(name: impl Into<String>, steps: usize) -> Self {
         let bar = ProgressBar::new(steps as u64).with_prefix(printable(&name.into()).into_owned());
         let style = ProgressStyle::with_template("{prefix:10} {bar:30} {pos}/{len} {per_sec} {eta} {msg}");
@@ -28,7 +28,7 @@ impl Progress {
         Progress { bar, score: None, skipped: 0 }
     }
 
-    /// No bar at all.
+    /// Creates a bar that shows nothing.
     pub fn quiet() -> Self {
         Progress { bar: ProgressBar::hidden(), score: None, skipped: 0 }
     }
@@ -39,7 +39,7 @@ impl Progress {
         (self.score, self.skipped) = (None, 0);
     }
 
-    /// Begins after so many steps, of a run that goes on.
+    /// Starts after a number of steps, for a resumed run.
     pub fn begin_at(&self, steps: usize) {
         self.bar.set_position(steps as u64);
         self.bar.reset_eta();
@@ -65,12 +65,12 @@ impl Progress {
     }
 }
 
-/// A progress bar for bytes, shown as [`Progress`] is.
+/// A progress bar for bytes, shown under the same conditions as [`Progress`].
 #[derive(Clone, Debug)]
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar for so many bytes.
+    /// Creates a bar for a number of bytes.
     pub fn of_bytes(bytes: u64) -> Self {
         let bar = ProgressBar::new(bytes);
         let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {eta}");
@@ -79,12 +79,12 @@ impl Bar {
         Bar(bar)
     }
 
-    /// No bar at all.
+    /// Creates a bar that shows nothing.
     pub fn hidden() -> Self {
         Bar(ProgressBar::hidden())
     }
 
-    /// Advances by some bytes.
+    /// Advances by a number of bytes.
     pub fn advance(&self, bytes: u64) {
         self.0.inc(bytes);
     }

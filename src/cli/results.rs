@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{Failure, Result, inputs::shown};
 
-/// Everything about a comparison of runs.
+/// The results of a comparison of runs.
 #[derive(Serialize)]
 pub(super) struct Results<R> {
     pub model: String,
@@ -59,14 +59,14 @@ pub(super) struct RunResult {
     pub steps: usize,
     pub skipped: usize,
     pub last_scale: Option<f32>,
-    /// Median.
+    /// Median time of a step, in seconds.
     pub seconds_per_step: Option<f64>,
     /// Time of a step relative to the first run; see [`History::relative_time`].
     pub relative_time: Option<f64>,
     pub activation_bytes: usize,
     pub parameter_bytes: usize,
     pub casts_per_step: usize,
-    /// Why the run stalled, if it did.
+    /// The reason why the run stalled, if it did.
     pub stalled: Option<String>,
 }
 
@@ -79,7 +79,7 @@ struct FullRun<'a> {
     history: &'a History,
 }
 
-/// A run that has ended.
+/// A completed run.
 pub(super) struct Finished<'a> {
     pub run: TrainingRun<'a>,
     pub policy: String,
@@ -87,7 +87,7 @@ pub(super) struct Finished<'a> {
 }
 
 impl Finished<'_> {
-    /// The result; `first` is the history of the first run.
+    /// Returns the result; `first` is the history of the first run.
     pub fn result(&self, first: &History) -> RunResult {
         let history = self.run.history;
         RunResult {
@@ -119,12 +119,12 @@ const METRICS: &str = "metrics.json";
 const PLANS: &str = "plans.txt";
 const CURVES: &str = "curves.svg";
 
-/// The file for the weights of a run.
+/// Returns the file name for the weights of a run.
 pub(super) fn weights_file(run: &str) -> String {
     format!("{run}.safetensors")
 }
 
-/// Creates the output folder and checks that each file can be written, before any training is done.
+/// Creates the output folder and checks that each file can be written, before any training.
 pub(super) fn prepare(folder: &Path, more: &[String]) -> Result {
     fs::create_dir_all(folder).map_err(|error| Failure::Usage(format!("--output {}: {error}", shown(folder))))?;
     for name in [METRICS, PLANS, CURVES].into_iter().chain(more.iter().map(String::as_str)) {
@@ -134,7 +134,7 @@ pub(super) fn prepare(folder: &Path, more: &[String]) -> Result {
     Ok(())
 }
 
-/// The files that were written, and the errors of those that were not: one that fails does not stop the next.
+/// The files that were written, and the errors of those that were not: a failure does not prevent the next file.
 #[derive(Default)]
 pub(super) struct Written {
     pub files: Vec<PathBuf>,
@@ -172,7 +172,7 @@ pub(super) fn write(folder: &Path, results: &Results<RunResult>, finished: &[Fin
     let plans: Vec<String> = finished.iter().map(|finished| format!("{}\n", finished.plan)).collect();
     written.put(folder.join(PLANS), |file| files::replace(file, plans.join("\n").as_bytes()));
     let runs: Vec<TrainingRun<'_>> = finished.iter().map(|finished| finished.run).collect();
-    // Runs without a finite loss have no curve. A picture of earlier runs must not stay beside their metrics.
+    // Runs without a finite loss have no curve. A picture of earlier runs must not remain next to these metrics.
     if runs.iter().flat_map(|run| &run.history.steps).any(|step| step.loss.is_finite()) {
         written.put(folder.join(CURVES), |file| save_chart(file, &runs));
     } else {

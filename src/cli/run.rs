@@ -1,4 +1,4 @@
-//! `precast train run.yaml`, `precast train --resume` and `precast runs`: training runs with folders of their own.
+//! `precast train run.yaml`, `precast train --resume` and `precast runs`: training runs with their own folders.
 
 use std::{
     fs,
@@ -23,11 +23,11 @@ use super::{
     train::{Args, notes, spoilt, unless_unread},
 };
 
-/// The folder in which runs get theirs.
+/// The folder that contains the folders of runs.
 const RUNS: &str = "runs";
 const REPORT: &str = "report.html";
 
-/// Whether a file is a run file and not a model file: it says what data there is.
+/// Returns whether a file is a run file and not a model file: it names the data.
 pub(super) fn is_run_file(file: &Path) -> bool {
     let Ok(text) = files::read_text(file, 1 << 20) else { return false };
     let has = |key: &str| {
@@ -37,14 +37,14 @@ pub(super) fn is_run_file(file: &Path) -> bool {
     !has("net") && (has("data") || has("model"))
 }
 
-/// Trains by a run file, once for each policy that is given.
+/// Trains from a run file, once for each given policy.
 pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
     let mut file = RunFile::load(&args.model)?;
     args.change(&mut file)?;
     let folder = file.folder.clone();
     let files: Vec<RunFile> = match &args.policy[..] {
         [] => vec![file],
-        // A policy of the command line is found from where the command runs.
+        // A policy on the command line is relative to the current folder.
         policies => policies
             .iter()
             .map(|policy| {
@@ -60,7 +60,7 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
         let words = "--output is the folder of one run; leave it out, and each policy gets its own below `runs`";
         return Err(Failure::Usage(words.into()));
     }
-    // A mistake in the last policy is told before the first run is trained.
+    // A mistake in the last policy is reported before the first run is trained.
     let policies = files.iter().map(RunFile::check_policy).collect::<crate::Result<Vec<_>>>()?;
     let mut folders: Vec<PathBuf> = Vec::new();
     for (file, policy) in files.iter().zip(policies) {
@@ -85,14 +85,14 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
     if folders.len() > 1 && args.format == Format::Text { table(&folders) } else { Ok(()) }
 }
 
-/// Goes on with the run of a folder.
+/// Resumes the run of a folder.
 pub(super) fn resume(cli: &Cli, args: &Args, folder: &Path) -> Result {
     let file = RunFile::of_folder(folder)?;
     let run = Run::resume(folder, model(cli, &file)?)?;
     train(cli, run, args).map(drop)
 }
 
-/// The model of a run: one that the program builds, else that of the file.
+/// Returns the model of a run: one that the program builds, otherwise that of the file.
 pub(super) fn model(cli: &Cli, file: &RunFile) -> Result<Model> {
     match cli.builds(&file.model) && !file.folder.join(&file.model).is_file() {
         true => Ok(cli.named(&file.model, file.options.seed)?),
@@ -100,7 +100,7 @@ pub(super) fn model(cli: &Cli, file: &RunFile) -> Result<Model> {
     }
 }
 
-/// The name of a run: its own, else that of its policy, else that of the policy's file.
+/// Returns the name of a run: its own, otherwise that of its policy, otherwise that of the policy's file.
 fn name_of(file: &RunFile) -> Result<String> {
     if let Some(name) = &file.name {
         return Ok(name.clone());
@@ -113,9 +113,9 @@ fn name_of(file: &RunFile) -> Result<String> {
     Ok(if name.is_empty() { "run".into() } else { name })
 }
 
-/// A note on standard error, which is no failure.
+/// Prints a note on standard error that is not a failure.
 fn say_line(note: &str) {
-    // If standard error is closed, the results are still there.
+    // If standard error is closed, the results are still available.
     let _ = writeln!(io::stderr(), "note: {}", printable_lines(note));
 }
 
@@ -123,7 +123,7 @@ fn say_line(note: &str) {
 static STOP: AtomicBool = AtomicBool::new(false);
 
 fn listen() {
-    // Where no handler can be installed, Ctrl-C ends the process, and the last checkpoint is what is left.
+    // If no handler can be installed, Ctrl-C ends the process, and the last checkpoint remains.
     let _ = ctrlc::set_handler(|| {
         if STOP.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
@@ -167,7 +167,7 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
     });
     bar.finish();
     let ended = ended.map_err(Failure::work)?;
-    // The report shows what there is, also of a run that stalled or was interrupted.
+    // The report covers the available results, even for a run that stalled or was interrupted.
     let report = folder.join(REPORT);
     files::replace(&report, report_of(&folder)?.as_bytes()).map_err(Failure::work)?;
     let name = file_name(&folder);
@@ -199,7 +199,7 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
     }
 }
 
-/// What a run came to, as JSON.
+/// The outcome of a run, as JSON.
 #[derive(serde::Serialize)]
 struct Summary<'a> {
     name: &'a str,
@@ -237,21 +237,21 @@ fn file_name(folder: &Path) -> String {
     absolute.file_name().map_or("run".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The report of a run, with those beside it for comparison.
+/// Returns the report of a run, with its sibling runs for comparison.
 fn report_of(folder: &Path) -> Result<String> {
     let report = RunReport::of(folder)?;
     let mut others = Vec::new();
     let parent = std::path::absolute(folder).ok().and_then(|path| path.parent().map(Path::to_path_buf));
     for other in parent.map(|parent| runs_in(&parent)).unwrap_or_default() {
         if file_name(&other) != file_name(folder) {
-            // A folder beside it that cannot be read is none of this run's business.
+            // A sibling folder that cannot be read is ignored.
             others.extend(RunReport::of(&other));
         }
     }
     Ok(runs_html(&report, &others)?)
 }
 
-/// The folders of runs in a folder, by name.
+/// Returns the folders of runs in a folder, by name.
 fn runs_in(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(folder)
         .map(|entries| {
@@ -284,10 +284,10 @@ Examples:
   precast runs                             the runs below `runs`
   precast runs experiments --html all.html")]
 pub(super) struct RunsArgs {
-    /// The folder of the runs' folders, or the folders themselves
+    /// The folder with the runs' folders, or these folders themselves
     #[arg(default_value = RUNS)]
     folders: Vec<PathBuf>,
-    /// Write a report of them; the first one is shown whole
+    /// Write a report of the runs; the first one is shown in full
     #[arg(long)]
     html: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `precast completions` and `precast man`: what shells and `man` read.
+//! `precast completions` and `precast man`: files for shells and `man`.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use clap_complete::Shell;
 
 use super::{Cli, Failure, Result, print_as_it_is};
 
-/// Print the completions of a shell, to be put where it looks for them
+/// Print the completions of a shell, to be saved where the shell looks for them
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ pub(super) fn completions(cli: &Cli, args: &CompletionsArgs) -> Result {
     written(script, |script| script)
 }
 
-/// Print the manual page of a command; without a name, that of all
+/// Print the manual page of a command; without a name, that of the whole program
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -53,7 +53,7 @@ pub(super) fn man(cli: &Cli, args: &ManArgs) -> Result {
     };
     let mut page = Vec::new();
     clap_mangen::Man::new(command).render(&mut page).map_err(|error: io::Error| Failure::work(error))?;
-    // The heading that the generator gives to what stands behind the options.
+    // The heading that the generator gives to the text after the options.
     written(page, |page| page.replace("\n.SH EXTRA\n", "\n.SH NOTES\n"))
 }
 

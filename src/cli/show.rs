@@ -1,9 +1,10 @@
-//! `precast show` and `precast schema`: the files that come with the command, as they are.
+//! `precast show` and `precast schema`: the files that come with the command, unchanged.
 
 use super::{Failure, Result, print, print_as_it_is, table::table};
 use crate::{Policy, error::did_you_mean, io::models::Model, policy::Pack};
 
-/// Print a file that comes with precast, as it is: a policy, a pack of lists, a model, a run, or the schema of policies
+/// Print a file that comes with precast, unchanged: a policy, a pack of lists, a model, a run, or the schema of
+/// policies
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,12 +25,12 @@ const RUN: &str = include_str!("../../examples/run.yaml");
 /// A file that comes with the command.
 struct Shipped {
     name: &'static str,
-    /// Where it stands in the repository.
+    /// Its path in the repository.
     path: String,
     text: &'static str,
 }
 
-/// Every file, policies first.
+/// Returns every file, policies first.
 fn shipped() -> impl Iterator<Item = Shipped> {
     let file = |folder: &str, name: &'static str, text: Option<&'static str>| {
         text.map(|text| Shipped { name, path: format!("{folder}/{name}.yaml"), text })
@@ -68,14 +69,14 @@ pub(super) fn run(args: &Args) -> Result {
     }
 }
 
-/// Print the JSON schema of policy files or run files, by which an editor completes and checks them
+/// Print the JSON schema of policy files or run files, with which editors complete and check them
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
   precast schema > schema.json          and in a policy beside it: # yaml-language-server: $schema=schema.json
   precast schema run > run-schema.json  for run files")]
 pub(super) struct SchemaArgs {
-    /// Of which files
+    /// The files to describe
     #[arg(default_value = "policy")]
     of: SchemaOf,
 }

@@ -2,11 +2,11 @@
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
-/// Columns where no terminal tells; the texts in wider tables are wrapped.
+/// Default number of columns without a terminal; texts in wider tables are wrapped.
 const WIDTH: u16 = 120;
 
-/// A table that Markdown reads, too. The columns of `numbers` are aligned to the right. Texts are wrapped between words; where not
-/// even their longest words fit, each row is a list.
+/// Returns a table that is also valid Markdown. The columns of `numbers` are aligned to the right. Texts are wrapped
+/// between words; if not even their longest words fit, each row becomes a list.
 pub(super) fn table<R>(header: &[&str], rows: impl IntoIterator<Item = R>, numbers: &[usize]) -> String
 where
     R: IntoIterator<Item = String>,
@@ -14,7 +14,7 @@ where
     let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from_iter).collect();
     let mut table = Table::new();
     let words: Vec<usize> = (0..header.len()).map(|column| longest_word(header, &rows, column)).collect();
-    // Each column has a blank at both sides and a line before it.
+    // Each column has a blank on both sides and a line before it.
     let least = words.iter().map(|word| word + 3).sum::<usize>() + 1;
     let width = match table.width() {
         Some(width) if least > width.into() => return lists(header, &rows),
@@ -39,7 +39,7 @@ fn longest_word(header: &[&str], rows: &[Vec<String>], column: usize) -> usize {
     cells.flat_map(str::split_whitespace).map(|word| word.chars().count()).max().unwrap_or(0)
 }
 
-/// A list for each row: each cell behind the name of its column.
+/// Returns a list for each row: each cell after the name of its column.
 fn lists(header: &[&str], rows: &[Vec<String>]) -> String {
     let margin = header.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let list = |row: &Vec<String>| {
@@ -49,7 +49,7 @@ fn lists(header: &[&str], rows: &[Vec<String>]) -> String {
     rows.iter().map(list).collect::<Vec<_>>().join("\n\n")
 }
 
-/// A table as the library lays it out: each row one line, however long. On a terminal that is narrower, texts are wrapped.
+/// Returns a table in the library's layout: each row one line, however long. On a narrower terminal, texts are wrapped.
 pub(super) fn library_table(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
     let plain = crate::table::table(header, rows.iter().cloned(), |column| numbers.contains(&column));
     match Table::new().width() {
@@ -66,7 +66,7 @@ mod tests {
     fn what_does_not_fit_is_a_list_for_each_row() {
         let rows = [["a", "one two"], ["b", ""]].map(|row| row.map(String::from).to_vec());
         assert_eq!(lists(&["kind", "is"], &rows), "kind  a\nis    one two\n\nkind  b");
-        // Where no terminal tells the width, the table is as wide as its words.
+        // Without a terminal, the table is as wide as its words.
         let long = "x".repeat(80);
         let shown = table(&["a", "b"], [[long.clone(), long.clone()]], &[]);
         assert!(shown.contains(&format!("| {long} | {long} |")), "{shown}");

@@ -1,4 +1,4 @@
-//! `precast train`: one network under several policies, side by side.
+//! `precast train`: one network under several policies, for comparison.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -25,7 +25,7 @@ use super::{
     table::library_table,
 };
 
-/// Train by a run file, or compare policies on handwritten digits
+/// Train from a run file, or compare policies on handwritten digits
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A run file says model, data, policy and how to train; `precast schema run` describes its keys. A run gets a folder of its own,
@@ -48,28 +48,28 @@ pub(super) struct Args {
     /// A run file; or a model file or the name of a built-in model, to compare policies
     #[arg(default_value = "lenet5")]
     pub model: PathBuf,
-    /// Go on with the run of this folder, from its last checkpoint
+    /// Resume the run of this folder from its last checkpoint
     #[arg(long, value_name = "FOLDER", conflicts_with_all = [
         "model", "policy", "epochs", "batch", "lr", "schedule", "warm_up", "seed", "optimizer", "examples", "output", "save_weights",
     ])]
     resume: Option<PathBuf>,
-    /// A policy file, or the name of a built-in policy; once for each run [default: that of the run file, else those built in
-    /// for O0 to O3]
+    /// A policy file, or the name of a built-in policy; once for each run [default: that of the run file, else those
+    /// built in for O0 to O3]
     #[arg(short, long)]
     pub policy: Vec<PathBuf>,
     /// Passes over the training examples [default: that of the run file, else 24]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     epochs: Option<u32>,
-    /// Examples in a step [default: that of the run file, else 32]
+    /// Examples per step [default: that of the run file, else 32]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     batch: Option<u32>,
-    /// The full learning rate [default: that of the run file, else that usual for the optimizer]
+    /// Peak learning rate [default: that of the run file, else the usual one of the optimizer]
     #[arg(long, value_parser = learning_rate, allow_hyphen_values = true)]
     lr: Option<f64>,
     /// Schedule of the learning rate [default: that of the run file, else cosine]
     #[arg(long)]
     schedule: Option<ScheduleName>,
-    /// Steps in which the learning rate rises to its full value, before the schedule [default: 0]
+    /// Steps in which the learning rate rises to its peak, before the schedule [default: 0]
     #[arg(long, allow_negative_numbers = true)]
     warm_up: Option<u32>,
     /// Seed for the initial weights, the choice of training examples, and their order [default: 0]
@@ -78,13 +78,13 @@ pub(super) struct Args {
     /// The optimizer, with its usual options [default: that of the run file, else sgd]
     #[arg(long, value_parser = optimizer())]
     optimizer: Option<Method>,
-    /// Number of training digits; the others are for testing [default: 1200]
+    /// Number of training digits; the others are used for testing [default: 1200]
     #[arg(long, allow_negative_numbers = true)]
     examples: Option<usize>,
     /// Folder of the results; created if missing [default: runs/NAME for a run file, else precast-out]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// Also write the weights of each run into the folder; a run file always does
+    /// Also write the weights of each run into the folder; always done for a run file
     #[arg(long)]
     save_weights: bool,
     /// Format of the results
@@ -95,7 +95,7 @@ pub(super) struct Args {
     pub quiet: bool,
 }
 
-/// The optimizers by name, with their usual options.
+/// Parses the optimizers by name, with their usual options.
 fn optimizer() -> impl TypedValueParser<Value = Method> {
     let one =
         |method: &Method| PossibleValue::new(method.name()).help(format!("Usual learning rate {}", method.usual_lr()));
@@ -104,13 +104,13 @@ fn optimizer() -> impl TypedValueParser<Value = Method> {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ScheduleName {
-    /// It does not change
+    /// Constant
     Constant,
-    /// It decays to nearly 0 along half a cosine wave
+    /// Decays to nearly 0 along half a cosine wave
     Cosine,
-    /// It falls to a tenth after each third of the steps
+    /// Falls to a tenth after each third of the steps
     Step,
-    /// It rises in the first three tenths of the steps, and falls to nearly 0 in the others
+    /// Rises in the first three tenths of the steps, then falls to nearly 0
     OneCycle,
 }
 
@@ -119,7 +119,7 @@ fn learning_rate(text: &str) -> Result<f64, String> {
     if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err("allowed: finite and above 0".to_string()) }
 }
 
-/// One of the networks that are trained side by side.
+/// One of several networks trained side by side.
 struct Runner {
     name: String,
     policy: Read<Policy>,
@@ -167,7 +167,7 @@ fn compare(cli: &Cli, args: &Args) -> Result {
     let facts =
         Data { train_examples: data.train.len(), test_examples: data.test.len(), shape: data.train.shape().to_vec() };
     if args.format == Format::Text && !args.quiet {
-        // The plan of O2 shows most: low regions, and cells kept in f32.
+        // The plan of O2 is the most informative: low regions, and cells kept in f32.
         let shown = runners.iter().find(|runner| runner.plan.policy.level == Level::O2).unwrap_or(&runners[0]);
         unless_unread(print(format_args!(
             "model   {model}\ndata    {} training digits, {} test digits, as {:?}{}\nplan    {}\n\n{}\n",
@@ -179,7 +179,7 @@ fn compare(cli: &Cli, args: &Args) -> Result {
             shown.plan
         )))?;
     }
-    // From here on, failures are collected: whatever was computed is still printed and written.
+    // From here on, failures are collected: all computed results are still printed and written.
     let mut failures: Vec<String> = Vec::new();
     failures.extend(train(&mut runners, &options, &data, args.quiet).err().map(|error| error.to_string()));
 
@@ -218,13 +218,13 @@ fn compare(cli: &Cli, args: &Args) -> Result {
     if failures.is_empty() { Ok(()) } else { Err(Failure::Work(failures.join("\n"))) }
 }
 
-/// Of a run that came to its end, but not with numbers.
+/// Describes a run that completed, but without finite numbers.
 fn lost(run: &TrainingRun<'_>) -> Option<String> {
     let last = run.history.epochs.last().filter(|_| run.history.stalled().is_none())?;
     spoilt(last).map(|words| format!("{}: {words}; try a lower --lr", printable(run.name)))
 }
 
-/// Of an epoch whose steps or whose outputs are no numbers.
+/// Describes an epoch with steps or outputs that are not finite.
 pub(super) fn spoilt(epoch: &Epoch) -> Option<String> {
     let (number, score) = (epoch.epoch + 1, epoch.score);
     if !epoch.loss.is_finite() {
@@ -234,7 +234,8 @@ pub(super) fn spoilt(epoch: &Epoch) -> Option<String> {
     (score.not_finite() > 0).then(|| format!("{answers} not finite on the test examples after epoch {number}"))
 }
 
-/// A closed standard output does not end a run: its results also go into files, and its exit status says how it went.
+/// Ignores a closed standard output, which does not end a run: its results are also written to files, and its exit
+/// status reports the outcome.
 pub(super) fn unless_unread(printed: Result) -> Result {
     match printed {
         Err(Failure::Unread) => Ok(()),
@@ -242,7 +243,7 @@ pub(super) fn unless_unread(printed: Result) -> Result {
     }
 }
 
-/// A note where the last batch of an epoch is one larger than `--batch`.
+/// Returns a note if the last batch of an epoch is one larger than `--batch`.
 fn largest_batch(examples: usize, batch: usize) -> String {
     match data::batches_of_epoch(examples, batch) {
         batches if batches > 0 && batches < examples.div_ceil(batch) => {
@@ -252,7 +253,7 @@ fn largest_batch(examples: usize, batch: usize) -> String {
     }
 }
 
-/// The legend of the table, and which runs were identical.
+/// Returns the legend of the table, and the runs that were identical.
 pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
     let mut notes = format!(
         "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass",
@@ -270,7 +271,7 @@ impl Args {
     }
 
     fn options(&self) -> FitOptions {
-        // As a run file that says nothing, but for these two: levels are compared where all of them have converged.
+        // The defaults of a run file, except for these two: levels are compared where all of them have converged.
         let usual = FitOptions { epochs: 24, schedule: Schedule::Cosine, ..FitOptions::default() };
         let method = self.optimizer.clone().unwrap_or_default();
         let count = |flag: Option<u32>, usual: usize| flag.map_or(usual, |n| n as usize);
@@ -289,7 +290,7 @@ impl Args {
         }
     }
 
-    /// Puts what the command line says into a run.
+    /// Applies the options of the command line to a run.
     pub fn change(&self, file: &mut RunFile) -> Result {
         let options = &mut file.options;
         if let Some(epochs) = self.epochs {
@@ -329,7 +330,7 @@ impl Args {
 }
 
 impl ScheduleName {
-    /// The schedule for a run of so many steps.
+    /// Returns the schedule for a run of `steps` steps.
     fn schedule(self, steps: usize) -> Schedule {
         match self {
             ScheduleName::Constant => Schedule::Constant,
@@ -340,7 +341,7 @@ impl ScheduleName {
     }
 }
 
-/// A network for each policy, all with the same initial weights, each wrapped by its policy.
+/// Creates a network for each policy, all with the same initial weights, each wrapped by its policy.
 fn runners(cli: &Cli, args: &Args, options: &FitOptions, data: &Split) -> Result<Vec<Runner>> {
     let names: Vec<PathBuf> = match &args.policy[..] {
         [] => Policy::names().filter(|name| name.starts_with('o')).map(PathBuf::from).collect(),
@@ -371,8 +372,8 @@ fn runners(cli: &Cli, args: &Args, options: &FitOptions, data: &Split) -> Result
     Ok(runners)
 }
 
-/// The plan of a policy. A policy that prefers speed is planned for a batch of the data. That call runs on a separate network,
-/// because batch norms update their running statistics in training.
+/// Returns the plan of a policy. A policy that prefers speed is planned for a batch of the data, by a call on a
+/// separate network, because batch norms update their running statistics in training.
 fn plan(cli: &Cli, args: &Args, options: &FitOptions, data: &Split, policy: &Policy) -> Result<Plan> {
     let mut model = inputs::model(cli, &args.model, options.seed)?.value;
     if policy.prefer == Prefer::Memory {
@@ -385,7 +386,7 @@ fn plan(cli: &Cli, args: &Args, options: &FitOptions, data: &Split, policy: &Pol
     Ok(policy.plan_for(&model.net, &trace, &inputs::speeds_here())?)
 }
 
-/// Trains all networks, which take turns epoch by epoch.
+/// Trains all networks, alternating epoch by epoch.
 fn train(runners: &mut [Runner], options: &FitOptions, data: &Split, quiet: bool) -> crate::Result<()> {
     let steps = options.steps(data.train.len()).saturating_mul(runners.len());
     let mut bar = if quiet { Progress::quiet() } else { Progress::new("", steps) };

@@ -9,18 +9,18 @@ use crate::DType;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewCast {
-    /// What it casts and to what, with the first number that is free: `conv1-0-CastToFp16-0`.
+    /// Name made of the source and the target dtype, with the first free number: `conv1-0-CastToFp16-0`.
     pub name: String,
     /// The output that it reads.
     pub of: Port,
-    /// The dtype to which it casts.
+    /// The target dtype.
     pub to: DType,
     /// The inputs that read the cast instead of the output.
     pub consumers: Vec<Port>,
 }
 
-/// One cast for each output that is read in another dtype than it has, shared by all that read it so; in the order of the
-/// producers.
+/// Returns one cast for each output that is read in a dtype other than its own, shared by all inputs that read it in
+/// that dtype, in the order of the producers.
 pub fn casts(graph: &TypeGraph, painting: &Painting) -> Vec<NewCast> {
     let nodes = &graph.nodes;
     let mut reads: Vec<(Port, Port)> = Vec::new();
@@ -47,7 +47,7 @@ pub fn casts(graph: &TypeGraph, painting: &Painting) -> Vec<NewCast> {
     reads.chunk_by(|a, b| a.0 == b.0).map(of_output).collect()
 }
 
-/// As TensorFlow calls such a cast.
+/// Returns TensorFlow's word for such a cast.
 fn word(to: DType) -> &'static str {
     match to {
         DType::F16 => "CastToFp16",

@@ -19,21 +19,21 @@ use crate::{
     tensor::recording,
 };
 
-/// A network that runs as a graph, with the parameters of the network it was made of, under the same paths.
+/// A network that runs as a graph, with the parameters of the original network under the same paths.
 ///
-/// It holds two graphs: of a call in training and of one in evaluation. It trains, saves and loads as any cell; inputs
-/// are cast to the dtypes that the graph was traced with, and regions do not change what is inside of it. A plan that
-/// lowers the cells around it rounds what goes in and what comes out, and no more.
+/// It holds two graphs: of a call in training and of one in evaluation. It trains, saves and loads like any cell.
+/// Inputs are cast to the dtypes with which the graph was traced, and regions have no effect inside it. A plan that
+/// lowers the surrounding cells rounds only its inputs and outputs.
 ///
-/// In files it is `{kind: GraphCell, evaluation: {...}, training: {...}}`, each graph as [`Graph::to_json`] has it. The
-/// second one is left out where both are the same.
+/// In files it is `{kind: GraphCell, evaluation: {...}, training: {...}}`, each graph in the form of
+/// [`Graph::to_json`]. `training` is omitted if both are the same.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
 #[cell(saved)]
 #[serde(try_from = "Graphs", into = "Graphs")]
 pub struct GraphCell {
     graphs: Graphs,
     trains: bool,
-    /// Calls in training so far; clones count together.
+    /// Number of calls in training so far, shared by clones.
     runs: Arc<AtomicU64>,
 }
 
@@ -42,7 +42,7 @@ pub struct GraphCell {
 #[serde(deny_unknown_fields)]
 struct Graphs {
     evaluation: Graph,
-    /// Where a call in training does something else.
+    /// Set if a call in training differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     training: Option<Graph>,
 }
@@ -87,7 +87,7 @@ impl TryFrom<Graphs> for GraphCell {
 
     fn try_from(graphs: Graphs) -> Result<Self> {
         let Graphs { evaluation, mut training } = graphs;
-        // What was one parameter is one again.
+        // Parameters that were shared before are shared again.
         let shared: HashMap<String, Param> = evaluation.named_params().into_iter().collect();
         for node in training.iter_mut().flat_map(|graph| &mut graph.nodes) {
             if let Kind::Parameter(param) = &mut node.kind
@@ -106,8 +106,8 @@ impl TryFrom<Graphs> for GraphCell {
     }
 }
 
-/// Traces a network in training and in evaluation, and rewrites both graphs. The parameters are those of the network,
-/// which is left in evaluation and otherwise as it was.
+/// Traces a network in training and in evaluation, and rewrites both graphs. They use the parameters of the network,
+/// which is left in evaluation mode and is otherwise unchanged.
 ///
 /// # Errors
 /// Those of [`Policy::graph_lists`], of [`Graph::trace`] and of [`Graph::rewrite`]:
@@ -134,7 +134,7 @@ pub fn rewrite<C: ?Sized + AsCell>(net: &mut Child<C>, inputs: &[Tensor], policy
     Ok(Child::new(cell))
 }
 
-/// A network whose cells are cast already is not rewritten.
+/// Refuses a network whose cells are already cast.
 pub(crate) fn check_not_wrapped<C: ?Sized + AsCell>(net: &Child<C>) -> Result<()> {
     let mut wrapped = None;
     net.walk(&mut |entry| {
@@ -156,7 +156,7 @@ pub(crate) fn check_not_wrapped<C: ?Sized + AsCell>(net: &Child<C>) -> Result<()
 }
 
 impl GraphCell {
-    /// The graphs of a network as it is: nothing is rewritten. The network is left in evaluation.
+    /// Traces the graphs of a network without rewriting them. The network is left in evaluation mode.
     ///
     /// # Errors
     /// Those of [`Graph::trace`].
@@ -173,7 +173,7 @@ impl GraphCell {
         GraphCell { graphs: Graphs { evaluation, training }, trains: false, runs: Arc::default() }
     }
 
-    /// The graph that runs now: that of training, or that of evaluation.
+    /// Returns the current graph: that of training, or that of evaluation.
     pub fn graph(&self) -> &Graph {
         match &self.graphs.training {
             Some(training) if self.trains => training,

@@ -1,4 +1,4 @@
-//! What became of the nodes of a graph, node by node, for people and for comparison.
+//! The decisions for the nodes of a graph, for display and comparison.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,37 +10,37 @@ use serde::Serialize;
 use super::{Graph, Painting, Rewritten, graph::Kind};
 use crate::{DType, printable::printable};
 
-/// A node of a graph, the dtype in which it runs, and why.
+/// A node of a graph, the dtype in which it runs, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NodeDecision {
     /// Its name.
     pub node: String,
-    /// The name of its op, or of what it is: `Conv2d`, `Cast`, `Parameter`.
+    /// The name of its op, or its kind of node: `Conv2d`, `Cast`, `Parameter`.
     pub op: &'static str,
-    /// Path of the cell in which it ran; empty for the root, and for what ran in no cell.
+    /// Path of the cell in which it ran; empty for the root, and for a node outside every cell.
     pub cell: String,
-    /// The dtype of what it gives; of its first output, if it has several.
+    /// The dtype of its output; of the first one, if it has several.
     pub dtype: DType,
-    /// Why it runs so, in a graph that was painted; of a cast, what reads it.
+    /// The reason, in a painted graph; for a cast, its readers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
 }
 
 impl NodeDecision {
-    /// Whether it computes: an op that is no cast.
+    /// Returns whether it computes: an op other than a cast.
     pub fn computes(&self) -> bool {
         !self.is_cast() && !["Input", "Parameter", "Constant", "StopGradient"].contains(&self.op)
     }
 
-    /// Whether it casts.
+    /// Returns whether it casts.
     pub fn is_cast(&self) -> bool {
         self.op == "Cast"
     }
 }
 
 impl fmt::Display for NodeDecision {
-    /// `Relu f16: between linear_1 and linear_2, which are on the allow list`
+    /// Formats it as in `Relu f16: between linear_1 and linear_2, which are on the allow list`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", printable(self.op), self.dtype)?;
         self.because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
@@ -48,7 +48,7 @@ impl fmt::Display for NodeDecision {
 }
 
 impl Graph {
-    /// The dtypes of the nodes, in their order. Of a graph as it was traced, only casts have a reason.
+    /// Returns the dtypes of the nodes, in order. In a graph as traced, only casts have a reason.
     ///
     /// ```
     /// use precast::{graph::Graph, prelude::*};
@@ -65,7 +65,7 @@ impl Graph {
 }
 
 impl Rewritten {
-    /// What became of the nodes of the rewritten graph, in their order, and why.
+    /// Returns the decisions for the nodes of the rewritten graph, in order, with their reasons.
     pub fn decisions(&self) -> Vec<NodeDecision> {
         decisions(&self.graph, Some(&self.painting))
     }
@@ -99,30 +99,31 @@ fn decisions(graph: &Graph, painting: Option<&Painting>) -> Vec<NodeDecision> {
     graph.nodes.iter().enumerate().map(decision).collect()
 }
 
-/// The nodes that run in another dtype in one of two graphs of one network.
+/// The nodes that run in different dtypes in two graphs of one network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GraphDiff {
-    /// The differences, in the order of the second graph; nodes that only the first has come last.
+    /// The differences, in the order of the second graph; nodes that exist only in the first come last.
     pub changes: Vec<NodeChange>,
-    /// How many nodes both have, casts aside.
+    /// The number of nodes in both, without casts.
     pub compared: usize,
-    /// How many casts the first graph has, and how many the second one.
+    /// The numbers of casts in the first and the second graph.
     pub casts: (usize, usize),
 }
 
-/// One node that runs in another dtype.
+/// A node that runs in another dtype.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeChange {
     /// Its name.
     pub node: String,
-    /// What the first graph says; `None` when it has no such node.
+    /// The decision in the first graph; `None` when it has no such node.
     pub before: Option<NodeDecision>,
-    /// What the second graph says; `None` when it has no such node.
+    /// The decision in the second graph; `None` when it has no such node.
     pub after: Option<NodeDecision>,
 }
 
 impl GraphDiff {
-    /// Compares nodes of one name. Different reasons for the same dtype are no change; casts are only counted.
+    /// Compares nodes of the same name. Different reasons for the same dtype are not a difference; casts are only
+    /// counted.
     ///
     /// ```
     /// use precast::{graph::{Graph, GraphDiff}, prelude::*};
@@ -155,7 +156,7 @@ impl GraphDiff {
         GraphDiff { changes, compared, casts: (casts(before), casts(after)) }
     }
 
-    /// Whether each node runs in the same dtype in both.
+    /// Returns whether each node runs in the same dtype in both.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }

@@ -1,8 +1,8 @@
-//! What a device can run in low precision: a table, op by type attribute.
+//! Low-precision support of a device: a table of ops and their type attributes.
 
 use std::collections::HashMap;
 
-/// Whether a type attribute of an op can be low.
+/// Low-precision support for a type attribute of an op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LowSupport {
     /// The op is defined for the low dtype.
@@ -11,18 +11,18 @@ pub struct LowSupport {
     pub kernel: bool,
 }
 
-/// What a device says of an op.
+/// The support of a device for an op.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpSupport {
     /// Its type attributes by name.
     pub attrs: HashMap<String, LowSupport>,
-    /// Whether [`GraphLevel::ForceAll`](super::GraphLevel::ForceAll) may lower it: it has no state and changes no tensor in
-    /// place.
+    /// `true` when [`GraphLevel::ForceAll`](super::GraphLevel::ForceAll) may lower it: it has no state and changes no
+    /// tensor in place.
     pub may_be_forced: bool,
 }
 
 impl OpSupport {
-    /// An attribute that is a list of types, as `T[2]`, is supported as a whole.
+    /// Returns the support for an attribute. A list of types, such as `T[2]`, is supported as a whole.
     pub(super) fn attr(&self, name: &str) -> LowSupport {
         let name = name.split('[').next().unwrap_or(name);
         self.attrs.get(name).copied().unwrap_or_default()
@@ -33,17 +33,18 @@ impl OpSupport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     ops: HashMap<String, OpSupport>,
-    /// What it says of an op that is not in the table.
+    /// The support for ops that are not in the table.
     other: Option<OpSupport>,
 }
 
 impl Device {
-    /// A device that has exactly these ops.
+    /// Creates a device that supports exactly these ops.
     pub fn of(ops: impl IntoIterator<Item = (String, OpSupport)>) -> Self {
         Device { ops: ops.into_iter().collect(), other: None }
     }
 
-    /// A device that runs every op with one type attribute, `T`, in low precision. The kernels of this library are such.
+    /// Creates a device that runs every op with one type attribute, `T`, in low precision, like the kernels of this
+    /// library.
     pub fn any() -> Self {
         let low = LowSupport { defined: true, kernel: true };
         let other = OpSupport { attrs: [("T".to_string(), low)].into(), may_be_forced: true };

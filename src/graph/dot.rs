@@ -9,7 +9,7 @@ use super::{
 };
 
 impl Graph {
-    /// The graph for Graphviz, coloured as in [`to_svg`](Graph::to_svg).
+    /// Returns the graph in the DOT language of Graphviz, coloured as in [`to_svg`](Graph::to_svg).
     pub fn to_dot(&self) -> String {
         dot(self)
     }

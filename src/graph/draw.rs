@@ -1,4 +1,4 @@
-//! Drawings of graphs as SVG that opens by itself.
+//! Drawings of graphs as standalone SVG.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -18,33 +18,32 @@ use crate::{
 /// Sizes in pixels.
 const BOX: (f64, f64) = (208.0, 40.0);
 const CAST: (f64, f64) = (92.0, 22.0);
-/// A parameter, its cast beside it, and the space between rows of them and beside them.
+/// A parameter, its adjacent cast, and the horizontal and vertical gaps.
 const PILL: (f64, f64) = (126.0, 20.0);
 const PILL_CAST: f64 = 36.0;
 const PILL_GAP: (f64, f64) = (12.0, 4.0);
-/// Least space between layers, and what a frame takes at its sides and at its top, where its name stands.
+/// Minimum space between layers; width of a frame at its sides and, for its name, at its top.
 const GAP: f64 = 30.0;
 const FRAME: (f64, f64) = (7.0, 16.0);
 const MARGIN: f64 = 24.0;
 const LEGEND: f64 = 50.0;
 
 impl Graph {
-    /// The graph as a drawing: what runs in 16 bits is blue, casts are orange, and the nodes of a cell stand in its frame.
-    /// Parameters stand to the left of what reads them.
+    /// Draws the graph: blue nodes run in 16 bits, casts are orange, and the nodes of a cell are surrounded by its
+    /// frame. Parameters are drawn to the left of their readers.
     pub fn to_svg(&self) -> String {
         Drawing::new(self, None).svg()
     }
 }
 
 impl Rewritten {
-    /// As [`Graph::to_svg`], with the list of each op as the colour of its border, and why it runs as it does where
-    /// the pointer rests on it.
+    /// As [`Graph::to_svg`], with the list of each op as the colour of its border, and its reason as a tooltip.
     pub fn to_svg(&self) -> String {
         Drawing::new(&self.graph, Some(&self.painting)).svg()
     }
 }
 
-/// What the colour of a node says.
+/// Returns the fill colour of a node.
 pub(super) fn fill(node: &Node) -> &'static str {
     match (&node.kind, node.outputs.first().map(|output| output.dtype)) {
         _ if node.is_cast() => "#ffd8a8",
@@ -65,12 +64,12 @@ fn border(list: Option<GraphList>) -> &'static str {
     }
 }
 
-/// Text for a document; of several lines in a title.
+/// Escapes text for XML; a title may have several lines.
 fn escaped(text: &str) -> String {
     printable_lines(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// One line of at most so many letters.
+/// Shortens text to one line of at most `most` characters.
 fn short(text: &str, most: usize) -> String {
     let text = printable(text);
     match text.char_indices().nth(most.saturating_sub(1)) {
@@ -84,25 +83,25 @@ fn told(node: &Node) -> String {
     node.attributes.iter().map(attribute).collect::<Vec<_>>().join(", ")
 }
 
-/// The last segment of a path.
+/// Returns the last segment of a path.
 fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or_default()
 }
 
-/// What stands beside a box in one row: a node that follows from no input, such as a parameter, and the cast of it.
+/// One row to the left of a box: a node that depends on no input, such as a parameter, and its cast.
 type Row = (Option<usize>, Option<usize>);
 
 struct Drawing<'a> {
     graph: &'a Graph,
     painting: Option<&'a Painting>,
     lists: HashMap<&'a str, GraphList>,
-    /// Nodes with a box: what follows from inputs, and what is returned.
+    /// Nodes with a box: those that depend on inputs, and those that are returned.
     boxes: Vec<usize>,
-    /// What stands to the left of each box.
+    /// The rows to the left of each box.
     rows: Vec<Vec<Row>>,
-    /// Casts of each box that nobody reads; they stand to the right of it.
+    /// Unread casts of each box, drawn to its right.
     unread: Vec<Vec<usize>>,
-    /// From box to box.
+    /// Edges between boxes.
     edges: Vec<(usize, usize)>,
 }
 
@@ -134,7 +133,8 @@ impl<'a> Drawing<'a> {
         }
         let vertices = painting.iter().flat_map(|painting| &painting.vertices);
         let lists = vertices.filter_map(|vertex| Some((&*vertex.node, vertex.list?))).collect();
-        // What parameters are computed from stands where it is read first; a parameter stands at each box that reads it.
+        // Nodes computed from parameters are drawn at their first reader; a parameter is drawn at each box that reads
+        // it.
         let mut seen = HashSet::new();
         let rows = boxes.iter().map(|&node| rows_beside(graph, node, &place, &mut seen)).collect();
         Drawing { graph, painting, lists, boxes, rows, unread, edges }
@@ -153,13 +153,13 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// How far a box reaches from its middle: to the left with what it reads, to the right with unread casts.
+    /// Returns the extent of a box from its centre: to the left with its rows, to the right with unread casts.
     fn sides(&self, at: usize) -> (f64, f64) {
         let half = self.size(at).0 / 2.0;
         (half + self.beside(at).0, half + if self.unread[at].is_empty() { 0.0 } else { CAST.0 + 2.0 * PILL_GAP.0 })
     }
 
-    /// How wide and how tall what stands beside a box is.
+    /// Returns the width and height of the rows of a box.
     fn beside(&self, at: usize) -> (f64, f64) {
         let rows = &self.rows[at];
         let casts = rows.iter().any(|(_, cast)| cast.is_some());
@@ -193,7 +193,7 @@ impl<'a> Drawing<'a> {
         frames.iter().for_each(|frame| self.one_frame(&mut svg, frame, &page));
         for (&(from, to), way) in self.edges.iter().zip(&laid.ways) {
             let ((first, x0), (_, x1)) = (laid.places[from], laid.places[to]);
-            // Within a layer a line is vertical, so that it passes what stands beside its ends.
+            // Within a layer a line is vertical, so that it passes the rows at its ends.
             let end_of = |(top, height): (f64, f64)| top + height;
             let mut points = vec![(x0, page.middle(from) + self.size(from).1 / 2.0), (x0, end_of(page.layers[first]))];
             for (i, &x) in way.iter().enumerate() {
@@ -215,7 +215,7 @@ impl<'a> Drawing<'a> {
         svg
     }
 
-    /// What the colours mean, of those that occur, and how wide that is.
+    /// Draws the legend of the colours in use, and returns its width.
     fn legend(&self) -> (String, f64) {
         let (mut svg, mut x) = (String::new(), MARGIN);
         let mut item = |colour: &str, border: &str, words: &str| {
@@ -241,8 +241,8 @@ impl<'a> Drawing<'a> {
         (svg, x + MARGIN)
     }
 
-    /// A frame for each cell that has several boxes or parameters, where no box of another cell stands among them. A
-    /// cell whose only content is another cell has none.
+    /// Returns a frame for each cell with several boxes or parameters, unless boxes of another cell are among them. A
+    /// cell that contains only another cell has none.
     fn frames(&self, laid: &Layout) -> Vec<Frame<'a>> {
         let mut members: BTreeMap<&'a str, Vec<usize>> = BTreeMap::new();
         for at in 0..self.boxes.len() {
@@ -359,7 +359,7 @@ impl<'a> Drawing<'a> {
         let what: Vec<String> = node.outputs.iter().map(described).collect();
         let what = what.join(", ");
         let told = told(node);
-        // What an op is told stands in the box if there is room, and else where the pointer rests.
+        // Attributes of an op are shown in the box if there is room, otherwise in the tooltip.
         let with_told = format!("{what} · {told}{returned}");
         let what = match told.is_empty() || with_told.chars().count() > 32 {
             true => format!("{what}{returned}"),
@@ -394,7 +394,7 @@ impl<'a> Drawing<'a> {
         svg.push_str("</g>\n");
         if !is_framed && !is_cast && !node.cell.is_empty() {
             let (x, y) = (x - width / 2.0 + 4.0, y - height / 2.0 - 5.0);
-            // The arrow comes in at the middle.
+            // The arrow enters at the middle.
             let cell: Vec<char> = node.cell.chars().collect();
             let cell = match cell.len() {
                 0..=16 => node.cell.clone(),
@@ -408,7 +408,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// What is shown where the pointer rests.
+    /// Returns the text of the tooltip.
     fn says(&self, node: &Node) -> String {
         let mut words = format!("{} {}({})", node.name, node.op_name(), told(node));
         node.outputs.iter().for_each(|output| _ = write!(words, "\n{}", described(output)));
@@ -422,7 +422,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// What a box reads that has none itself: each with the cast through which it is read.
+/// Returns the inputs of a box that have no box of their own, each with the cast through which it is read.
 fn rows_beside(graph: &Graph, node: usize, place: &[Option<usize>], seen: &mut HashSet<usize>) -> Vec<Row> {
     let unboxed = |node: usize| {
         let mut read: Vec<usize> = Vec::new();
@@ -458,7 +458,7 @@ struct Frame<'a> {
     right: f64,
     first: usize,
     last: usize,
-    /// How many frames stand in each other inside of it.
+    /// The depth of the frames nested inside it.
     height: usize,
 }
 
@@ -472,11 +472,11 @@ impl Frame<'_> {
     }
 }
 
-/// Where the layers stand on the page.
+/// The vertical positions of the layers.
 struct Page<'a> {
     drawing: &'a Drawing<'a>,
     places: &'a [(usize, f64)],
-    /// The top and the height of each.
+    /// The top and the height of each layer.
     layers: Vec<(f64, f64)>,
     height: f64,
 }
@@ -487,7 +487,7 @@ impl<'a> Page<'a> {
         for (at, &(layer, _)) in laid.places.iter().enumerate() {
             page.layers[layer].1 = page.layers[layer].1.max(page.tall(at));
         }
-        // What frames need above the layer in which they begin, and below the one in which they end.
+        // Space required by frames above their first layer and below their last one.
         let (mut above, mut below) = (vec![0.0; laid.layers], vec![0.0; laid.layers]);
         for frame in frames {
             above[frame.first] = f64::max(above[frame.first], frame.above());
@@ -503,7 +503,7 @@ impl<'a> Page<'a> {
         page
     }
 
-    /// How tall a box is with what stands beside it.
+    /// Returns the height of a box including its rows and unread casts.
     fn tall(&self, at: usize) -> f64 {
         let unread = self.drawing.unread[at].len() as f64 * (PILL.1 + PILL_GAP.1) - PILL_GAP.1;
         self.drawing.size(at).1.max(self.drawing.beside(at).1).max(unread)
@@ -523,7 +523,7 @@ fn returns(graph: &Graph, node: usize) -> bool {
     graph.outputs.iter().any(|port| port.node == node)
 }
 
-/// A smooth line from above to below through points.
+/// Draws a smooth line through points, from top to bottom.
 fn curve(svg: &mut String, points: &[(f64, f64)], low: bool) {
     let mut path = format!("M{:.1},{:.1}", points[0].0, points[0].1);
     for pair in points.windows(2) {

@@ -1,14 +1,14 @@
-//! Edges between vertices, by the vertex where each begins.
+//! Edges between vertices, indexed by source vertex.
 
-/// The vertices to which each vertex leads, in the order in which the edges were given.
+/// The successors of each vertex, in the order in which the edges were given.
 pub(super) struct Edges {
-    /// Where the edges of each vertex begin in `to`, and, last, where all end.
+    /// The start of each vertex's edges in `to`, followed by the total number.
     first: Vec<usize>,
     to: Vec<usize>,
 }
 
 impl Edges {
-    /// Edges `(from, to)` of so many vertices.
+    /// Creates the edges `(from, to)` of a number of vertices.
     pub fn new(vertices: usize, edges: impl Iterator<Item = (usize, usize)> + Clone) -> Self {
         let mut first = vec![0; vertices + 1];
         edges.clone().for_each(|(from, _)| first[from + 1] += 1);
@@ -26,8 +26,8 @@ impl Edges {
     }
 }
 
-/// Walks from the roots to what `next` gives of each vertex. `enter(is a root, from where, vertex)` says whether a vertex is
-/// entered, so that its neighbours are met. It is asked again for a vertex that is met again.
+/// Walks from the roots along `next`. `enter(is a root, from where, vertex)` returns whether a vertex is entered, so
+/// that its neighbours are visited. It is called again each time a vertex is reached again.
 pub(super) fn walk<N: Iterator<Item = usize>>(
     roots: impl IntoIterator<Item = usize>,
     next: impl Fn(usize) -> N,

@@ -1,4 +1,4 @@
-//! Casts that a graph can do without.
+//! Removal of redundant casts.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use super::{Graph, Port, graph::Kind};
 use crate::{DType, Op};
 
 impl Graph {
-    /// The graph without casts that cancel between neighbours: a cast of a cast reads what the first one read, casts of one
-    /// output to one dtype are one, and a cast that nobody reads is gone.
+    /// Returns the graph without casts that cancel between neighbours: a cast of a cast reads the input of the first
+    /// one, casts of one output to the same dtype are merged, and unread casts are removed.
     ///
-    /// Results change where a rounding is left out: of f32, cast to f16 and back, the f32 number is read. Gradients are summed
-    /// before a cast that is shared, so they may be rounded once where they were rounded twice.
+    /// Results change where a rounding is removed: if f32 is cast to f16 and back, the f32 number is read. Gradients
+    /// are summed before a shared cast, so they may be rounded once instead of twice.
     ///
     /// ```
     /// use precast::{graph::Graph, prelude::*};
@@ -22,7 +22,7 @@ impl Graph {
     /// ```
     pub fn with_fewer_casts(&self) -> Graph {
         let mut graph = self.clone();
-        // What a port is read as instead.
+        // The replacement of each port.
         let mut same: HashMap<Port, Port> = HashMap::new();
         let mut known: HashMap<(Port, DType), Port> = HashMap::new();
         for place in 0..graph.nodes.len() {
@@ -35,7 +35,7 @@ impl Graph {
                 continue;
             }
             let to = node.outputs[0].dtype;
-            // The first cast of a chain has been shortened already.
+            // The first cast of a chain has already been shortened.
             let read = node.inputs[0];
             let from = match &graph.nodes[read.node].kind {
                 Kind::Op(Op::Cast) if graph.output(graph.nodes[read.node].inputs[0]).dtype.is_castable() => {

@@ -1,4 +1,4 @@
-//! A recorded call: nodes in the order in which they ran, joined by edges.
+//! A recorded call: nodes in execution order, joined by edges.
 
 use std::{collections::HashMap, fmt};
 
@@ -14,27 +14,27 @@ use crate::{
     tensor::recording::Again,
 };
 
-/// A length, or any whole number that follows from the number of examples: `each * batch + plus`.
+/// A length, or any integer that depends linearly on the number of examples: `each * batch + plus`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Dim {
-    /// How much each example of the batch adds.
+    /// The increment per example of the batch.
     pub each: i64,
-    /// What does not depend on the batch.
+    /// The part independent of the batch.
     pub plus: i64,
 }
 
 impl Dim {
-    /// A length that is the same for every batch.
+    /// Creates a length that is the same for every batch.
     pub fn fixed(length: usize) -> Dim {
         Dim { each: 0, plus: length as i64 }
     }
 
-    /// The number for a batch of so many examples.
+    /// Returns the number for a given batch size.
     pub fn at(self, batch: usize) -> i64 {
         self.each.saturating_mul(batch as i64).saturating_add(self.plus)
     }
 
-    /// The dimension that has two lengths for two batches of which the second has one example more.
+    /// Returns the dimension with these two lengths, given two batches, the second with one example more.
     pub(super) fn between(batch: usize, first: i64, second: i64) -> Dim {
         let each = second - first;
         Dim { each, plus: first - each * batch as i64 }
@@ -59,7 +59,7 @@ impl fmt::Debug for Dim {
     }
 }
 
-/// What is known of an output before the graph runs.
+/// The static type of an output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
     /// The dtype.
@@ -68,17 +68,17 @@ pub struct Output {
     pub shape: Vec<Dim>,
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A tensor that the caller hands in.
+    /// A tensor passed by the caller.
     Input,
-    /// A parameter or a buffer of the traced network, under the path it has there. The handle is the network's own.
+    /// A parameter or a buffer of the traced network, under its path there. The handle is shared with the network.
     Parameter(Param),
-    /// A tensor that is the same in every run. One element stands for all where the shape depends on the batch.
+    /// A tensor that is the same in every run. If its shape depends on the batch, one element represents all.
     Constant(Tensor),
-    /// The value of its input, through which no gradient flows.
+    /// The value of its input, with gradients stopped.
     StopGradient,
     /// An op.
     Op(Op),
@@ -100,26 +100,26 @@ impl fmt::Debug for Kind {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Node {
-    /// Its name: that of its op with a number, the path of a parameter. No two nodes have one name.
+    /// Its unique name: that of its op with a number, or the path of a parameter.
     pub name: String,
-    /// What it is.
+    /// The kind of node.
     pub kind: Kind,
-    /// What its op is told besides tensors. A whole number that depends on the batch is `{"each": ..., "plus": ...}`.
+    /// The attributes of its op. An integer that depends on the batch is `{"each": ..., "plus": ...}`.
     pub attributes: Attributes,
-    /// Path of the cell in which it ran; empty for the root, and for what ran in no cell.
+    /// Path of the cell in which it ran; empty for the root, and for a node outside every cell.
     pub cell: String,
     /// The outputs that it reads.
     pub inputs: Vec<Port>,
-    /// What it gives.
+    /// Its outputs.
     pub outputs: Vec<Output>,
-    /// Of a dropout: how many numbers a run takes from its seed, so that the next run drops other elements.
+    /// For a dropout: the count of numbers that a run draws from its seed, so that the next run drops other elements.
     pub draws: u64,
-    /// How a custom op runs.
+    /// The code that runs a custom op.
     pub(super) again: Option<Again>,
 }
 
 impl Node {
-    /// The name of its op, or of what it is: `Conv2d`, `Input`.
+    /// Returns the name of its op, or its kind of node: `Conv2d`, `Input`.
     pub fn op_name(&self) -> &'static str {
         match &self.kind {
             Kind::Input => "Input",
@@ -130,12 +130,12 @@ impl Node {
         }
     }
 
-    /// Whether it is an op.
+    /// Returns whether it is an op.
     pub fn is_op(&self) -> bool {
         matches!(self.kind, Kind::Op(_))
     }
 
-    /// Whether it casts.
+    /// Returns whether it casts.
     pub fn is_cast(&self) -> bool {
         matches!(self.kind, Kind::Op(Op::Cast))
     }
@@ -147,7 +147,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// A buffer that a run in training moves, as a batch norm moves its running statistics.
+/// A buffer that a run in training updates, such as the running statistics of a batch norm.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Update {
     /// The node of the buffer.
@@ -155,16 +155,17 @@ pub(super) struct Update {
     /// The statistics of the batch.
     pub by: Port,
     pub momentum: f64,
-    /// Over how many numbers a variance was taken.
+    /// The number of elements over which a variance was computed.
     pub count: Option<Dim>,
 }
 
-/// One recorded call of a network or a function, which can be run again, drawn, written to a file, painted and rewritten.
+/// One recorded call of a network or a function, which can be run again, drawn, written to a file, painted and
+/// rewritten.
 ///
-/// [`trace`](Graph::trace) makes one. Every node reads only nodes before it. The parameters are handles of those of the
-/// traced network: training the graph trains the network.
+/// Created by [`trace`](Graph::trace). Every node reads only nodes before it. The parameters are handles to those of
+/// the traced network: training the graph trains the network.
 ///
-/// The number of examples is a symbol where it can be: a second call with one example more tells which lengths depend on it.
+/// The batch size is symbolic where possible: a second call with one example more shows which lengths depend on it.
 ///
 /// ```
 /// use precast::{graph::Graph, layers::{Dense, Rng}, prelude::*};
@@ -182,39 +183,39 @@ pub struct Graph {
     pub(super) inputs: Vec<usize>,
     pub(super) outputs: Vec<Port>,
     pub(super) updates: Vec<Update>,
-    /// The number of examples when it was traced.
+    /// The batch size with which it was traced.
     pub(super) batch: usize,
-    /// Why no other number of examples can run; `None` where any can.
+    /// The reason why no other batch size can run; `None` if any can.
     pub(super) only_batch: Option<String>,
 }
 
 impl Graph {
-    /// The nodes; each reads only those before it.
+    /// Returns the nodes; each reads only nodes before it.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The nodes of the inputs, in the order in which [`run`](Graph::run) takes them.
+    /// Returns the nodes of the inputs, in the order in which [`run`](Graph::run) takes them.
     pub fn inputs(&self) -> &[usize] {
         &self.inputs
     }
 
-    /// The outputs of nodes that a run returns.
+    /// Returns the outputs of nodes that a run returns.
     pub fn outputs(&self) -> &[Port] {
         &self.outputs
     }
 
-    /// Why only a batch of the traced size can run; `None` where any can.
+    /// Returns the reason why only a batch of the traced size can run; `None` if any can.
     pub fn only_batch(&self) -> Option<&str> {
         self.only_batch.as_deref()
     }
 
-    /// How many nodes cast.
+    /// Returns the number of casts.
     pub fn casts(&self) -> usize {
         self.nodes.iter().filter(|node| node.is_cast()).count()
     }
 
-    /// The parameters and buffers with their paths, in the order in which they are read first.
+    /// Returns the parameters and buffers with their paths, in the order in which they are first read.
     pub fn named_params(&self) -> Vec<(String, Param)> {
         let param = |node: &Node| match &node.kind {
             Kind::Parameter(param) => Some((node.name.clone(), param.clone())),
@@ -223,12 +224,12 @@ impl Graph {
         self.nodes.iter().filter_map(param).collect()
     }
 
-    /// The parameters that are trained, with their paths.
+    /// Returns the trained parameters with their paths.
     pub fn params(&self) -> Params {
         self.named_params().into_iter().collect()
     }
 
-    /// The place of a node in [`nodes`](Graph::nodes).
+    /// Returns the index of a node in [`nodes`](Graph::nodes).
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when no node has that name, with the nearest one.
@@ -239,12 +240,12 @@ impl Graph {
         })
     }
 
-    /// What is known of an output.
+    /// Returns the static type of an output.
     pub fn output(&self, port: Port) -> &Output {
         &self.nodes[port.node].outputs[port.port]
     }
 
-    /// `relu_1`, and of a node with several outputs `topk_1:1`.
+    /// Formats a port as `relu_1`, or `topk_1:1` for a node with several outputs.
     pub(super) fn port_name(&self, port: Port) -> String {
         let node = &self.nodes[port.node];
         match node.outputs.len() {
@@ -254,13 +255,13 @@ impl Graph {
     }
 }
 
-/// `f32 [b, 3]`
+/// Formats an output as `f32 [b, 3]`.
 pub(super) fn described(output: &Output) -> String {
     format!("{} {:?}", output.dtype, output.shape)
 }
 
 impl fmt::Display for Graph {
-    /// A line for each node: its name, what it gives, the op with what it reads and is told, and the cell.
+    /// Writes a line per node: its name, its outputs, the op with its inputs and attributes, and the cell.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rows = Vec::new();
         for node in &self.nodes {
@@ -294,7 +295,7 @@ impl fmt::Display for Graph {
     }
 }
 
-/// A value of an attribute, numbers that depend on the batch as such.
+/// Formats an attribute value, showing the dependence of numbers on the batch.
 pub(super) fn shown(value: &Value) -> String {
     match (dim_of(value), value) {
         (Some(dim), _) => dim.to_string(),
@@ -308,18 +309,18 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// A number that depends on the batch, as attributes have it.
+/// Encodes a number that depends on the batch as an attribute value.
 pub(super) fn dim_value(dim: Dim) -> Value {
     serde_json::json!({"each": dim.each, "plus": dim.plus})
 }
 
-/// The other way round.
+/// Decodes [`dim_value`].
 pub(super) fn dim_of(value: &Value) -> Option<Dim> {
     let fields = value.as_object().filter(|fields| fields.len() == 2)?;
     Some(Dim { each: fields.get("each")?.as_i64()?, plus: fields.get("plus")?.as_i64()? })
 }
 
-/// Whether a number in an attribute value depends on the batch.
+/// Returns whether a number in an attribute value depends on the batch.
 pub(super) fn depends_on_batch(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(depends_on_batch),
@@ -328,7 +329,7 @@ pub(super) fn depends_on_batch(value: &Value) -> bool {
     }
 }
 
-/// An attribute value for a batch of so many examples.
+/// Returns an attribute value for a given batch size.
 pub(super) fn value_at(value: &Value, batch: usize) -> Value {
     if let Some(dim) = dim_of(value) {
         return dim.at(batch).into();
@@ -342,12 +343,12 @@ pub(super) fn value_at(value: &Value, batch: usize) -> Value {
     }
 }
 
-/// Gives every node a name that no other has.
+/// A source of unique node names.
 #[derive(Default)]
 pub(super) struct Names(HashMap<String, usize>);
 
 impl Names {
-    /// The name itself, or with the first number that is free.
+    /// Returns the name, with the first free number appended if it is taken.
     pub fn unique(&mut self, name: &str) -> String {
         match self.0.get(name) {
             None => {
@@ -358,7 +359,7 @@ impl Names {
         }
     }
 
-    /// The name with the first number that is free: `relu_1`.
+    /// Returns the name with the first free number: `relu_1`.
     pub fn numbered(&mut self, name: &str) -> String {
         let mut next = self.0.get(name).copied().unwrap_or(1);
         let found = loop {

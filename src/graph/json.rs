@@ -47,10 +47,10 @@ struct WrittenNode {
     #[serde(default, skip_serializing_if = "Attributes::is_empty")]
     attributes: Attributes,
     outputs: Vec<Output>,
-    /// Of a parameter; a buffer is not trained.
+    /// For a parameter; `false` for a buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trained: Option<bool>,
-    /// Of a constant.
+    /// For a constant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     value: Option<WrittenTensor>,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -105,15 +105,15 @@ impl Serialize for Graph {
 }
 
 impl<'de> Deserialize<'de> for Graph {
-    /// The parameters are 0 until weights are loaded.
+    /// Parameters are 0 until weights are loaded.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Graph::of_written(Written::deserialize(deserializer)?, &|_| None).map_err(de::Error::custom)
     }
 }
 
 impl Graph {
-    /// The graph as JSON: nodes, edges, attributes, dtypes and shapes, with the paths of the parameters and without
-    /// their values.
+    /// Writes the graph as JSON: nodes, edges, attributes, dtypes and shapes, with the paths of the parameters but
+    /// without their values.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a custom op, which only code can run.
@@ -122,12 +122,12 @@ impl Graph {
         serde_json::to_string_pretty(&written).map_err(|e| Error::value(e.to_string()))
     }
 
-    /// A graph of JSON. Its parameters are 0; [`load`](crate::io::weights::load) fills those of a
+    /// Reads a graph from JSON. Its parameters are 0; [`load`](crate::io::weights::load) fills those of a
     /// [`GraphCell`](super::GraphCell).
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value), with the line and column of what is no such JSON, or the node
-    /// that does not fit.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value), with the line and column of invalid JSON, or the node that does
+    /// not fit.
     pub fn from_json(text: &str) -> Result<Graph> {
         let not_a_graph = |e: &dyn Display| Error::value(format!("not a graph of precast: {e}"));
         let written = json::read(text.as_bytes()).map_err(|e| not_a_graph(&e))?;
@@ -171,7 +171,7 @@ impl Graph {
         })
     }
 
-    /// `line` knows in which line of the text a node begins, where there is a text.
+    /// Builds the graph. `line` returns the line of the text in which a node begins, if there is a text.
     fn of_written(written: Written, line: &dyn Fn(&str) -> Option<usize>) -> Result<Graph> {
         if written.precast_graph != VERSION {
             let words = format!("a graph of version {}; this precast reads version {VERSION}", written.precast_graph);
@@ -215,7 +215,7 @@ impl Graph {
     }
 }
 
-/// The line, from 1, in which the last node of a name is given it.
+/// Returns the line, from 1, in which the last node of a name is given that name.
 fn line_of_node(text: &str, name: &str) -> Option<usize> {
     let quoted = serde_json::to_string(name).ok()?;
     let is_name =

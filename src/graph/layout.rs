@@ -1,36 +1,36 @@
-//! Where the nodes of a drawing stand: in layers from the top to the bottom, each node below all that it reads,
-//! neighbours near each other (K. Sugiyama, S. Tagawa, M. Toda, "Methods for visual understanding of hierarchical
-//! system structures", 1981).
+//! Positions of the nodes of a drawing: in layers from top to bottom, each node below all its inputs, neighbours close
+//! to each other (K. Sugiyama, S. Tagawa, M. Toda, "Methods for visual understanding of hierarchical system
+//! structures", 1981).
 
 use std::collections::BTreeMap;
 
-/// How often the order within layers is improved, downwards and upwards; and then the places.
+/// The number of downward and upward sweeps that improve the order within layers, and then the positions.
 const SWEEPS: usize = 8;
-/// An edge over more layers than this is drawn straight, past whatever is there.
+/// An edge across more layers than this is drawn straight, regardless of what it crosses.
 const LONGEST: usize = 200;
 /// Space between neighbours.
 const GAP: f64 = 34.0;
 
-/// A drawing's nodes: for each its layer, and its place in the layer.
+/// The nodes of a drawing: for each its layer, and its position in the layer.
 pub(super) struct Layout {
     pub places: Vec<(usize, f64)>,
     pub layers: usize,
     pub width: f64,
-    /// For each edge, the places in which it passes the layers between its ends.
+    /// For each edge, the positions at which it crosses the layers between its ends.
     pub ways: Vec<Vec<f64>>,
 }
 
-/// What is done to a row, given the neighbours of each node in the row before.
+/// An operation on a row, given the neighbours of each node in the previous row.
 type Step<'a> = dyn FnMut(&mut Vec<usize>, &[Vec<usize>]) + 'a;
 
-/// Lays out nodes with edges from earlier to later ones. A node takes so much space to the left and to the right of its
-/// place.
+/// Lays out nodes with edges from earlier to later ones. `sides` is the extent of each node to the left and right of
+/// its position.
 pub(super) fn layout(sides: &[(f64, f64)], edges: &[(usize, usize)]) -> Layout {
     let count = sides.len();
     let mut layer = layers(count, edges);
     let mut sides = sides.to_vec();
     let mut longest = longest_paths(count, edges);
-    // A long edge passes each layer between its ends in a place of its own.
+    // A long edge crosses each layer between its ends at a position of its own.
     let (mut links, mut passes) = (Vec::new(), Vec::new());
     for &(from, to) in edges {
         let mut passed = Vec::new();
@@ -74,7 +74,7 @@ pub(super) fn layout(sides: &[(f64, f64)], edges: &[(usize, usize)]) -> Layout {
             near => near.iter().map(|&n| x[n]).sum::<f64>() / near.len() as f64,
         };
         let mut wishes: Vec<(f64, usize)> = row.iter().map(|node| (mean(node), *node)).collect();
-        // What leads on stands to the left of what ends.
+        // Nodes on longer paths go to the left of those that end earlier.
         wishes.sort_by(|a, b| a.0.total_cmp(&b.0).then(longest[b.1].cmp(&longest[a.1])));
         for (i, (_, node)) in wishes.into_iter().enumerate() {
             (row[i], x[node]) = (node, i as f64);
@@ -91,7 +91,7 @@ pub(super) fn layout(sides: &[(f64, f64)], edges: &[(usize, usize)]) -> Layout {
     }
 }
 
-/// Each node one layer below the lowest one that it reads; a node that reads nothing just above its first reader.
+/// Places each node one layer below its lowest input, and a node without inputs just above its first reader.
 fn layers(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let mut layer = vec![0; count];
     let mut sorted = edges.to_vec();
@@ -109,7 +109,7 @@ fn layers(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     layer
 }
 
-/// How many edges the longest path through each node has. The longest of all is to be straight.
+/// Returns the number of edges in the longest path through each node. The longest of all is kept straight.
 fn longest_paths(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let (mut down, mut up) = (vec![0; count], vec![0; count]);
     let mut sorted = edges.to_vec();
@@ -120,10 +120,10 @@ fn longest_paths(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     (0..count).map(|node| down[node] + up[node] + 1).collect()
 }
 
-/// Moves the nodes of a row, those on long paths first, to where their neighbours on the longest paths stand. The order
-/// stays, and so does room for those between.
+/// Moves the nodes of a row, those on long paths first, to the positions of their neighbours on the longest paths,
+/// preserving the order and leaving room for the nodes between.
 fn place(row: &[usize], near: &[Vec<usize>], longest: &[usize], sides: &[(f64, f64)], x: &mut [f64]) {
-    // How far each node stands from the first one, if all stand as close as they may.
+    // Distance of each node from the first one, at the tightest spacing.
     let mut offset = vec![0.0; row.len()];
     for i in 1..row.len() {
         offset[i] = offset[i - 1] + sides[row[i - 1]].1 + GAP + sides[row[i]].0;
@@ -134,7 +134,7 @@ fn place(row: &[usize], near: &[Vec<usize>], longest: &[usize], sides: &[(f64, f
         Some(best.iter().sum::<f64>() / best.len() as f64)
     };
     let wishes: Vec<f64> = row.iter().map(|&node| wish(node, x).unwrap_or(x[node])).collect();
-    // Neighbours of one wish stand around it.
+    // Neighbours with the same target are centred on it.
     let mut groups: Vec<std::ops::Range<usize>> = Vec::new();
     for i in 0..row.len() {
         match groups.last_mut() {
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_longest_path_is_straight() {
-        // A path of six nodes, from the first four of which something goes off that nobody reads.
+        // A path of six nodes; each of the first four also has an unread output.
         let path = [(0, 2), (2, 4), (4, 6), (6, 8), (8, 9)];
         let ends = [(0, 1), (2, 3), (4, 5), (6, 7)];
         let laid = layout(&[SIDES; 10], &[&path[..], &ends].concat());

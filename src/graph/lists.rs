@@ -9,21 +9,21 @@ use crate::{
     policy::{GraphLevel, GraphList, Lists, Pack},
 };
 
-/// The lists for one low dtype. An op is on one of them at most.
+/// The lists for one low dtype. An op is on at most one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphLists {
     low: DType,
-    /// Whose names the ops of the graph have.
+    /// The naming system of the graph's ops.
     system: Option<System>,
     lists: HashMap<Op, GraphList>,
     level: GraphLevel,
 }
 
 impl GraphLists {
-    /// The lists that a pack has for graphs. Ops of a graph go by the names of the pack's system.
+    /// Returns the lists of a pack for graphs. Ops of a graph go by the names of the pack's system.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the pack is not made for the dtype,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the pack does not support the dtype;
     /// [`ErrorKind::Level`](crate::ErrorKind::Level) when it has no lists for graphs.
     pub fn of_pack(pack: &Pack, low: DType) -> Result<Self> {
         pack.check_dtype(low)?;
@@ -35,11 +35,11 @@ impl GraphLists {
         GraphLists { low, system, lists: listed.collect(), level: GraphLevel::Usual }
     }
 
-    /// Puts the ops of a name on a list.
+    /// Puts the ops with a name on a list.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name, and when it is on another list: remove it there
-    /// first.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name, and when it is on another list: remove it
+    /// from that list first.
     pub fn add(mut self, list: GraphList, name: &str) -> Result<Self> {
         for op in self.ops(name)? {
             match self.lists.insert(op, list) {
@@ -54,7 +54,7 @@ impl GraphLists {
         Ok(self)
     }
 
-    /// Takes the ops of a name off a list.
+    /// Removes the ops with a name from a list.
     ///
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name, and when it is not on the list.
@@ -68,7 +68,7 @@ impl GraphLists {
         Ok(self)
     }
 
-    /// Sets the level. [`GraphLevel::TensorCoresOnly`] is about f16: with bf16 the lists stay as they are.
+    /// Sets the level. [`GraphLevel::TensorCoresOnly`] concerns f16: with bf16 the lists are unchanged.
     ///
     /// # Errors
     /// [`ErrorKind::Level`](crate::ErrorKind::Level) for [`GraphLevel::ForceAll`] with bf16, as in TensorFlow.
@@ -78,17 +78,17 @@ impl GraphLists {
         Ok(self)
     }
 
-    /// The low dtype.
+    /// Returns the low dtype.
     pub fn low(&self) -> DType {
         self.low
     }
 
-    /// The list of an op, by its name in the graph, as the level reads it. An op that nobody knows is on none.
+    /// Returns the list of an op by its name in the graph, as modified by the level. An unknown op is on none.
     pub fn list(&self, name: &str) -> Option<GraphList> {
         self.list_of(*Op::known_as(name, self.system).first()?)
     }
 
-    /// The list of an op, as the level reads it.
+    /// Returns the list of an op, as modified by the level.
     pub fn list_of(&self, op: Op) -> Option<GraphList> {
         let list = *self.lists.get(&op)?;
         match (self.level, list) {
@@ -98,7 +98,7 @@ impl GraphLists {
         }
     }
 
-    /// A name of an op that means this op alone in these lists.
+    /// Returns a name that denotes only this op in these lists.
     pub(super) fn name_of(&self, op: Op) -> String {
         op.unambiguous_name(self.system)
     }
@@ -116,11 +116,11 @@ impl GraphLists {
 }
 
 impl Policy {
-    /// The lists of a policy of level graph, for [`paint`](crate::graph::paint).
+    /// Returns the lists of a policy of level graph, for [`paint`](crate::graph::paint).
     ///
     /// # Errors
-    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for a policy of another level, and as for a plan when its fields do not
-    /// fit together or it names an unknown pack.
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for a policy of another level; those of a plan when its fields are
+    /// inconsistent or it names an unknown pack.
     ///
     /// ```
     /// use precast::{Op, Policy, graph::GraphList};

@@ -3,8 +3,8 @@
 use super::{Because, Port, edges::walk, paint::Marks, vertices::Vertices};
 use crate::error::{Error, Result};
 
-/// Pass 7: a value that a loop carries has one dtype in all rounds. A `NextIteration` runs low where every `Merge` that it
-/// feeds does; else none of them does.
+/// Pass 7: gives a value carried by a loop one dtype in all iterations. A `NextIteration` runs low if every `Merge`
+/// that it feeds does; otherwise none of them does.
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it feeds anything but a `Merge`.
@@ -36,7 +36,7 @@ pub(super) fn match_rounds(vertices: &Vertices<'_>, low: &mut Marks) -> Result<(
     Ok(())
 }
 
-/// The vertices that hand on a variable by reference, which stays f32: an `Identity` of it, also inside of a loop.
+/// Returns the vertices that forward a variable by reference, which stays f32: an `Identity` of it, also inside a loop.
 pub(super) fn hand_on_variables(vertices: &Vertices<'_>) -> Vec<bool> {
     let nodes = &vertices.graph.nodes;
     let is_variable = |input: &Port| matches!(&nodes[input.node].op[..], "Variable" | "VariableV2");
@@ -58,7 +58,7 @@ pub(super) fn hand_on_variables(vertices: &Vertices<'_>) -> Vec<bool> {
     found
 }
 
-/// A fixed f32 type cannot be changed, whatever is forced.
+/// Checks that no fixed f32 type would be changed, even by force.
 pub(super) fn check_fixed(vertices: &Vertices<'_>, low: &Marks) -> Result<()> {
     let fixed = |v: &usize| {
         let vertex = &vertices.all[*v];

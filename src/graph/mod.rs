@@ -1,13 +1,13 @@
 //! Graphs: a call of a network as data, and precision that spreads from node to node.
 //!
-//! [`Graph::trace`] records a call; the [`Graph`] runs again, draws, and goes through JSON. [`rewrite`] makes a network a
-//! [`GraphCell`], whose graph has casts where 16 bit begins or ends. How to use them is told in the
-//! [guide](crate::guide).
+//! [`Graph::trace`] records a call; the [`Graph`] can be run again, drawn, and converted to and from JSON. [`rewrite`]
+//! turns a network into a [`GraphCell`], whose graph has casts where 16 bit begins or ends. The [guide](crate::guide)
+//! explains how to use them.
 //!
-//! What runs low is decided as in TensorFlow's `auto_mixed_precision` rewrite. Ops on the allow list run low, ops on the deny
-//! list stay f32, ops on the infer list follow what they read, and ops on the clear list, in which rounding spoils nothing,
-//! follow their neighbours. [`paint`] decides this for an abstract [`TypeGraph`], [`casts`] lists the casts to insert; both
-//! take a graph of any system by its names of ops:
+//! Precision is decided as in TensorFlow's `auto_mixed_precision` rewrite. Ops on the allow list run low, ops on the
+//! deny list stay f32, ops on the infer list follow their inputs, and ops on the clear list, where rounding does no
+//! harm, follow their neighbours. [`paint`] decides this for an abstract [`TypeGraph`], [`casts`] lists the casts to
+//! insert; both accept a graph of any system by its op names:
 //!
 //! ```
 //! use precast::{DType, graph::{Device, GraphLists, TypeGraph, casts, paint}, policy::Pack};

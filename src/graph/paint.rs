@@ -1,5 +1,5 @@
-//! Painting: the passes of TensorFlow's rewrite, each a function of the vertices and of what was painted before. Every pass
-//! is linear in the edges, but tensor lists have an edge from each writer to each reader.
+//! Painting: the passes of TensorFlow's rewrite, each a function of the vertices and of what was painted before. Every
+//! pass is linear in the edges, but tensor lists have an edge from each writer to each reader.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// What became of a vertex.
+/// The decision for a vertex.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Painted {
@@ -20,19 +20,19 @@ pub struct Painted {
     pub node: Arc<str>,
     /// Its type attribute.
     pub attr: Arc<str>,
-    /// The dtype it had.
+    /// Its original dtype.
     pub dtype: Arc<str>,
-    /// Whether that is f32.
+    /// `true` when that is f32.
     pub is_f32: bool,
     /// The list of its op.
     pub list: Option<GraphList>,
-    /// Whether it may be changed at all.
+    /// `true` when it may be changed at all.
     pub may_change: bool,
-    /// Whether the device can run it low.
+    /// `true` when the device can run it low.
     pub runs_low: bool,
-    /// Why it runs low; `None` where it does not.
+    /// The reason why it runs low; `None` if it does not.
     pub low: Option<Because>,
-    /// Why it is kept from running low; `None` where nothing forbids it.
+    /// The reason why it must not run low; `None` if it may.
     pub denied: Option<Because>,
 }
 
@@ -48,21 +48,21 @@ pub struct Painting {
 }
 
 impl Painting {
-    /// Whether a type attribute of a node, by their places, runs low.
+    /// Returns whether a type attribute of a node, both given by index, runs low.
     pub fn is_low(&self, node: usize, attr: usize) -> bool {
         self.vertices[self.first[node] + attr].low.is_some()
     }
 }
 
-/// What is painted in one of the two colours, by vertex.
+/// The vertices painted in one of the two colours, with their reasons.
 pub(super) type Marks = Vec<Option<Because>>;
 
-/// Paints a graph: pure, and linear in its nodes and edges, but for tensor lists.
+/// Paints a graph. A pure function, linear in its nodes and edges, except for tensor lists.
 ///
 /// # Errors
-/// [`ErrorKind::Value`](crate::ErrorKind::Value) for a graph that refers to ports that do not exist, for a loop that is put
-/// together in no known way or another circle, for tensor lists with too many readers and writers, and when a type that cannot
-/// be changed would have to be low.
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) for a graph that refers to ports that do not exist, for a loop of an
+/// unknown form or another cycle, for tensor lists with too many readers and writers, and when a type that cannot be
+/// changed would have to be low.
 pub fn paint(graph: &TypeGraph, lists: &GraphLists, device: &Device) -> Result<Painting> {
     graph.check()?;
     let mut vertices = Vertices::new(graph, lists, device);
@@ -92,7 +92,7 @@ fn spread(v: &Vertices<'_>, lists: &GraphLists, clusters: &[Cluster], low: &mut 
     tensor_lists::match_members(clusters, low, denied);
 }
 
-/// Pass 1: every type attribute of the ops on the allow list; when all are forced, of every op that can be.
+/// Pass 1: paints every type attribute of the ops on the allow list; when all are forced, of every op that can be.
 fn allowed(vertices: &Vertices<'_>, lists: &GraphLists, device: &Device) -> Marks {
     let may_be_forced = |op: &str| lists.forces_all() && device.op(op).is_some_and(|op| op.may_be_forced);
     let of = |v: usize| match vertices.node(v).may_change {
@@ -103,8 +103,8 @@ fn allowed(vertices: &Vertices<'_>, lists: &GraphLists, device: &Device) -> Mark
     (0..vertices.len()).map(of).collect()
 }
 
-/// Pass 2: denial spreads from denied ops to what reads them, through clear ops, up to and through the denied and inferred
-/// ops behind them. Clear ops with nothing but clear and allowed ops behind them stop it.
+/// Pass 2: spreads denial from denied ops to their readers, through clear ops, up to and through the denied and
+/// inferred ops downstream. It stops at clear ops with only clear and allowed ops downstream.
 fn spread_denial(vertices: &Vertices<'_>, denied: &mut Marks) {
     let all = 0..vertices.len();
     let numeric = all.clone().filter(|&v| matches!(vertices.list(v), Some(GraphList::Deny | GraphList::Infer)));
@@ -132,7 +132,7 @@ fn spread_denial(vertices: &Vertices<'_>, denied: &mut Marks) {
     );
 }
 
-/// Pass 3: what stands between two allowed ops, through inferred and clear ops that the device can run low.
+/// Pass 3: paints vertices between two allowed ops, through inferred and clear ops that the device can run low.
 fn between_allowed(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
     let is_allowed = |v: usize| vertices.is_on(v, GraphList::Allow);
     let roots: Vec<usize> = (0..vertices.len()).filter(|&v| is_allowed(v) && vertices.node(v).may_change).collect();
@@ -141,7 +141,7 @@ fn between_allowed(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
             && denied[v].is_none()
             && vertices.can_run_low(v)
     };
-    // For each vertex that is reached, the allowed one from which it was reached.
+    // For each vertex reached, the allowed vertex from which it was reached.
     let mut above: Vec<Option<usize>> = vec![None; vertices.len()];
     walk(
         roots.iter().copied(),
@@ -171,8 +171,8 @@ fn between_allowed(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
     );
 }
 
-/// Pass 4: an inferred op that reads one that runs low, and none that is denied. In the order of the nodes: later ones see
-/// what became of earlier ones. The op must be defined for the low dtype; whether there is a kernel is not asked.
+/// Pass 4: paints an inferred op with a low input and no denied one. In node order: later nodes see the decisions for
+/// earlier ones. The op must be defined for the low dtype; a kernel is not required.
 fn after_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
     for (v, vertex) in vertices.all.iter().enumerate() {
         let candidate = vertices.is_on(v, GraphList::Infer)
@@ -188,7 +188,7 @@ fn after_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
     }
 }
 
-/// Pass 5: clear ops follow their neighbours, in both directions.
+/// Pass 5: lets clear ops follow their neighbours, in both directions.
 fn beside_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
     let roots: Vec<usize> = (0..low.len()).filter(|&v| low[v].is_some() && vertices.node(v).may_change).collect();
     let hands_on_variable = loops::hand_on_variables(vertices);
@@ -212,7 +212,7 @@ fn beside_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
     });
 }
 
-/// Pass 6: type attributes of allowed ops that are not defined for the low dtype.
+/// Pass 6: unmarks type attributes of allowed ops that are not defined for the low dtype.
 fn remove_undefined(vertices: &Vertices<'_>, low: &mut Marks) {
     for (v, mark) in low.iter_mut().enumerate() {
         if vertices.is_on(v, GraphList::Allow) && !vertices.all[v].defined_low {
@@ -221,7 +221,7 @@ fn remove_undefined(vertices: &Vertices<'_>, low: &mut Marks) {
     }
 }
 
-/// Pass 8: a cast to f32 whose consumers all run low casts to the low dtype instead.
+/// Pass 8: retargets a cast to f32 whose consumers all run low to the low dtype.
 fn retype_casts(vertices: &Vertices<'_>, low: &mut Marks) {
     let nodes = &vertices.graph.nodes;
     if nodes.iter().all(|n| n.op != "Cast") {
@@ -241,7 +241,7 @@ fn retype_casts(vertices: &Vertices<'_>, low: &mut Marks) {
 fn painting(vertices: &Vertices<'_>, lists: &GraphLists, low: Marks, denied: Marks) -> Painting {
     let nodes = &vertices.graph.nodes;
     let names: Vec<Arc<str>> = nodes.iter().map(|n| Arc::from(&n.name[..])).collect();
-    // Of attributes and dtypes there are few.
+    // There are few distinct attributes and dtypes.
     let mut words: HashMap<&str, Arc<str>> = HashMap::new();
     let mut word = |word| words.entry(word).or_insert_with(|| Arc::from(word)).clone();
     let painted = vertices.all.iter().zip(low).zip(denied).enumerate().map(|(v, ((vertex, low), denied))| {
@@ -254,7 +254,7 @@ fn painting(vertices: &Vertices<'_>, lists: &GraphLists, low: Marks, denied: Mar
             list: vertices.list(v),
             may_change: nodes[vertex.node].may_change,
             runs_low: vertex.runs_low,
-            // What is not f32 is not changed, whatever its op is.
+            // Types other than f32 are not changed, whatever the op.
             low: low.filter(|_| vertex.is_f32),
             denied,
         }

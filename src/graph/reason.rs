@@ -1,11 +1,11 @@
-//! Why a vertex was painted as it is.
+//! The reason for the painting of a vertex.
 
 use std::collections::HashMap;
 
 use super::{GraphList, Painting};
 use crate::error::{Error, Result, did_you_mean};
 
-/// Why a vertex runs low, or is kept from it. Other vertices are named by their place in the painting.
+/// The reason why a vertex runs low, or must not. Other vertices are given by their index in the painting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Because {
@@ -17,11 +17,11 @@ pub enum Because {
     Denied,
     /// It follows a denied vertex.
     AfterDenied(usize),
-    /// It stands between two vertices on the allow list.
+    /// It is between two vertices on the allow list.
     Between {
-        /// The one that it reads in the end.
+        /// The allowed vertex upstream.
         above: usize,
-        /// The one that reads it in the end.
+        /// The allowed vertex downstream.
         below: usize,
     },
     /// It is on the infer list, and reads a vertex that runs low.
@@ -32,14 +32,14 @@ pub enum Because {
     SameTensorList(usize),
     /// Its tensor list comes from or goes to code that cannot be changed.
     EscapingTensorList,
-    /// A loop carries it from one round into the next, and all that it feeds there runs low.
+    /// A loop carries it from one iteration to the next, and everything that it feeds there runs low.
     SameLoop,
     /// It is a cast to f32 whose consumers all run low.
     CastForLow,
 }
 
 impl Painting {
-    /// Says in a sentence why a node runs as it does.
+    /// Explains in a sentence why a node runs as it does.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when no node has that name, with the nearest one.
@@ -58,7 +58,8 @@ impl Painting {
         Ok(said.collect::<Vec<_>>().join("\n"))
     }
 
-    /// Why each node gives what it gives, by its name. Of a node with several types, the one of its activations counts.
+    /// Returns the reason for each node's output, by node name. For a node with several types, that of its activations
+    /// counts.
     pub(super) fn reasons(&self) -> HashMap<&str, String> {
         let mut of_node: HashMap<&str, usize> = HashMap::new();
         for (v, vertex) in self.vertices.iter().enumerate() {

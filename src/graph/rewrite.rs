@@ -1,4 +1,4 @@
-//! Rewriting a graph: painted, with a cast at each output that is read in another dtype.
+//! Graph rewriting: painting, then a cast at each output that is read in another dtype.
 
 use std::collections::HashMap;
 
@@ -13,27 +13,27 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A graph that was rewritten, and why it is as it is.
+/// A rewritten graph, with the reasons.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Rewritten {
-    /// The graph with its casts. Parameters, inputs and outputs are as they were.
+    /// The graph with its casts. Parameters, inputs and outputs are unchanged.
     pub graph: Graph,
-    /// What was decided of each node of the graph that was rewritten; [`explain`](Painting::explain) says why.
+    /// The decision for each node of the original graph; [`explain`](Painting::explain) gives the reason.
     pub painting: Painting,
-    /// The casts that were put in.
+    /// The inserted casts.
     pub casts: Vec<NewCast>,
 }
 
 impl Graph {
-    /// Paints the graph and puts the casts in. This graph stays as it is.
+    /// Paints the graph and inserts the casts into a copy.
     ///
-    /// Every kernel of this library runs in f16 and bf16: it stores them and computes in f32. Statistics and parameters of
-    /// norms stay f32, and so do parameters, inputs and outputs of the graph, and custom ops.
+    /// Every kernel of this library runs in f16 and bf16: it stores them and computes in f32. Statistics and parameters
+    /// of norms stay f32, and so do parameters, inputs and outputs of the graph, and custom ops.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a graph that already holds 16-bit tensors: one of a network with
-    /// adapters or low weights, or one that was rewritten before.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a graph that already holds 16-bit tensors: of a network with
+    /// adapters or low weights, or rewritten before.
     ///
     /// ```
     /// use precast::{graph::{Graph, GraphLists}, policy::Pack, prelude::*};
@@ -63,7 +63,7 @@ impl Graph {
         Ok(Rewritten { graph, painting, casts })
     }
 
-    /// The graph as it is painted: its nodes in their order, and behind them one for each output, which stays as it is.
+    /// Returns the graph to be painted: its nodes in order, followed by one for each output, which does not change.
     fn type_graph(&self, lists: &GraphLists) -> TypeGraph {
         let mut nodes: Vec<TypeNode> = self.nodes.iter().map(|node| self.type_node(node, lists)).collect();
         let mut names = Names::default();
@@ -90,7 +90,7 @@ impl Graph {
                 (vec![types.own("SrcT", from)], vec![types.own("DstT", node.outputs[0].dtype)])
             }
             kind => {
-                // The statistics and the parameters of a norm have a type of their own, which stays f32.
+                // The statistics and parameters of a norm have a type of their own, which stays f32.
                 let norm = matches!(kind, Kind::Op(op) if op.family() == Some(Family::Norm));
                 let mut of = |i: usize, dtype: DType| match dtype {
                     DType::F32 if !(norm && i > 0) => types.own("T", dtype),
@@ -105,7 +105,7 @@ impl Graph {
             Kind::Parameter(_) => ("Parameter".into(), false),
             Kind::Constant(_) => ("Const".into(), false),
             Kind::StopGradient => ("StopGradient".into(), true),
-            // The code of a custom op says by itself in which dtypes it runs.
+            // The code of a custom op determines its own dtypes.
             Kind::Op(op @ Op::Custom(_)) => (op.name().into(), false),
             Kind::Op(op) => (lists.name_of(*op), true),
         };
@@ -118,7 +118,7 @@ impl Graph {
         casts.iter().for_each(|cast| after.entry(cast.of.node).or_default().push(cast));
         let mut nodes: Vec<Node> = Vec::with_capacity(self.nodes.len() + casts.len());
         let mut places = Vec::with_capacity(self.nodes.len());
-        // What each input reads instead of what it read.
+        // The replacement of each port.
         let mut instead: HashMap<Port, Port> = HashMap::new();
         for (place, old) in self.nodes.iter().enumerate() {
             let mut node = old.clone();
@@ -169,12 +169,12 @@ impl Graph {
     }
 }
 
-/// The type attributes of a node, each once.
+/// The type attributes of a node, without repetition.
 #[derive(Default)]
 struct Types(Vec<TypeAttr>);
 
 impl Types {
-    /// The place of a type that may change.
+    /// Returns the index of a type that may change.
     fn own(&mut self, name: &str, dtype: DType) -> usize {
         self.place(TypeAttr { name: name.into(), dtype: dtype.long_name().into(), fixed: false })
     }
@@ -196,7 +196,7 @@ fn fixed(dtype: DType) -> TypeAttr {
     TypeAttr { name: dtype.long_name().into(), dtype: dtype.long_name().into(), fixed: true }
 }
 
-/// What the kernels of this library run in 16 bits: each op, and both ends of a cast.
+/// Describes this library's kernels in 16 bits: each op, and both ends of a cast.
 fn device() -> Device {
     Device::any()
 }

@@ -1,4 +1,4 @@
-//! Running a graph, forward; the tape does the rest.
+//! Forward runs of a graph; the tape does the rest.
 
 use super::{
     Graph, Port,
@@ -13,18 +13,18 @@ use crate::{
 };
 
 impl Graph {
-    /// Runs the graph. Gradients flow back as in the traced code, and every number is the same bit for bit.
+    /// Runs the graph. Gradients flow back as in the traced code, and every number is bit-identical.
     ///
-    /// A graph decides by itself what is cast; regions do not change it.
+    /// A graph determines its own casts; regions do not change it.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) and [`ErrorKind::DType`](crate::ErrorKind::DType) for inputs other than
-    /// those it was traced with, but for the number of examples; what its ops report, with the node and its cell.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) and [`ErrorKind::DType`](crate::ErrorKind::DType) for inputs that
+    /// differ from the traced ones in more than the batch size; those of its ops, with the node and its cell.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         self.run_nth(0, inputs)
     }
 
-    /// As [`run`](Graph::run), for the `n`-th time: a dropout drops the elements that the traced layer drops in its `n`-th
+    /// As [`run`](Graph::run), for the `n`-th time: a dropout drops the same elements as the traced layer in its `n`-th
     /// call after the traced one.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Graph {
                 return Err(at_node(node, Error::value(words)));
             }
             values.push(outputs);
-            // What nobody reads any more is freed, as in code.
+            // Tensors without further readers are freed, as in code.
             for port in &node.inputs {
                 readers[port.node][port.port] -= 1;
                 if readers[port.node][port.port] == 0 {
@@ -80,7 +80,7 @@ impl Graph {
         Ok(self.outputs.iter().map(value).collect())
     }
 
-    /// How often each output is read, by nodes and at the end.
+    /// Counts the readers of each output: nodes and the end of the run.
     fn readers(&self) -> Vec<Vec<usize>> {
         let mut readers: Vec<Vec<usize>> = self.nodes.iter().map(|node| vec![0; node.outputs.len()]).collect();
         let of_nodes = self.nodes.iter().flat_map(|node| &node.inputs);
@@ -89,7 +89,7 @@ impl Graph {
         readers
     }
 
-    /// The number of examples of inputs that fit.
+    /// Checks the inputs and returns the batch size.
     fn check(&self, inputs: &[Tensor]) -> Result<usize> {
         if inputs.len() != self.inputs.len() {
             let (takes, plural) = (self.inputs.len(), if self.inputs.len() == 1 { "" } else { "s" });
@@ -138,7 +138,7 @@ fn constant(node: &Node, value: &Tensor, batch: usize) -> Result<Tensor> {
     if wanted.len() == value.rank() && wanted.iter().zip(value.shape()).all(|(dim, &len)| dim.at(batch) == len as i64) {
         return Ok(value.clone());
     }
-    // One number stands for all of a constant that grows with the batch.
+    // One number represents all elements of a constant that grows with the batch.
     let lengths: Vec<usize> = wanted.iter().map(|dim| usize::try_from(dim.at(batch)).unwrap_or(usize::MAX)).collect();
     Tensor::scalar(value.item()?, value.dtype()).broadcast_to(&lengths)
 }

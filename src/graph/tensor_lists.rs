@@ -1,9 +1,9 @@
-//! Tensor lists of TensorFlow: what one op writes into a list, others read from it, so all of them have one dtype.
+//! Tensor lists of TensorFlow: elements written by one op are read by others, so all of them have one dtype.
 
 use super::{Because, paint::Marks, vertices::Vertices};
 use crate::error::{Error, Result};
 
-/// Ops that take elements out of a list.
+/// Ops that read elements of a list.
 const READERS: &[&str] = &[
     "TensorListConcat",
     "TensorListConcatV2",
@@ -13,7 +13,7 @@ const READERS: &[&str] = &[
     "TensorListStack",
 ];
 
-/// Ops that put elements into a list.
+/// Ops that write elements of a list.
 const WRITERS: &[&str] = &[
     "TensorListFromTensor",
     "TensorListPushBack",
@@ -25,7 +25,7 @@ const WRITERS: &[&str] = &[
     "TensorListSplit",
 ];
 
-/// Ops through which a list comes from, or goes to, code that is not part of the graph.
+/// Ops through which a list comes from, or goes to, code outside the graph.
 const BORDERS: &[&str] = &[
     "OptionalFromValue",
     "OptionalGetValue",
@@ -41,11 +41,11 @@ pub(super) struct Cluster {
     nodes: Vec<usize>,
     /// For each node, the vertex of the elements' dtype.
     elements: Vec<usize>,
-    /// Whether a list is used where it cannot be changed.
+    /// `true` when a list is used where it cannot be changed.
     escapes: bool,
 }
 
-/// The vertex of the elements' dtype, of an op on f32 lists.
+/// Returns the vertex of the elements' dtype, for an op on f32 lists.
 fn elements(vertices: &Vertices<'_>, node: usize) -> Option<usize> {
     let n = &vertices.graph.nodes[node];
     let is_elements = |t: &super::TypeAttr| t.is_f32() && !t.fixed && !t.name.ends_with(']');
@@ -53,13 +53,13 @@ fn elements(vertices: &Vertices<'_>, node: usize) -> Option<usize> {
     Some(vertices.vertex(node, attr))
 }
 
-/// The vertex of the list handles of an op.
+/// Returns the vertex of the list handles of an op.
 fn handle(vertices: &Vertices<'_>, node: usize) -> Option<usize> {
     let attr = vertices.graph.nodes[node].types.iter().position(|t| t.fixed && t.dtype == "variant")?;
     Some(vertices.vertex(node, attr))
 }
 
-/// Finds the clusters.
+/// Returns the clusters.
 pub(super) fn find(vertices: &Vertices<'_>) -> Vec<Cluster> {
     let nodes = &vertices.graph.nodes;
     let mut found = Vec::new();
@@ -91,24 +91,24 @@ pub(super) fn find(vertices: &Vertices<'_>) -> Vec<Cluster> {
     found
 }
 
-/// Pass 0: the elements of a list that escapes stay f32.
+/// Pass 0: keeps the elements of an escaping list in f32.
 pub(super) fn deny_escaping(clusters: &[Cluster], denied: &mut Marks) {
     for cluster in clusters.iter().filter(|cluster| cluster.escapes) {
         denied[cluster.elements[0]] = Some(Because::EscapingTensorList);
     }
 }
 
-/// How many nodes the search for writers may meet, over all readers. A long chain of list ops has an edge for each writer and
-/// each reader behind it, and these must fit into memory.
+/// The maximum number of nodes visited in the search for writers, over all readers. A long chain of list ops has an
+/// edge from each writer to each downstream reader, and these must fit into memory.
 const MOST_MET: usize = 20_000_000;
 
-/// An edge from each writer to each reader whose handle comes from it.
+/// Adds an edge from each writer to each reader whose handle comes from it.
 ///
 /// # Errors
-/// [`ErrorKind::Value`](crate::ErrorKind::Value) when that is too much work: the only pass that is not linear.
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) when that is too much work: this is the only pass that is not linear.
 pub(super) fn join_writers_and_readers(vertices: &mut Vertices<'_>, clusters: &[Cluster]) -> Result<()> {
     let (mut edges, mut met) = (Vec::new(), 0);
-    // The last reader from which each vertex was met.
+    // The last reader from which each vertex was reached.
     let mut met_from = vec![usize::MAX; vertices.len()];
     let nodes = &vertices.graph.nodes;
     for (&reader, &to) in clusters.iter().flat_map(|cluster| cluster.nodes.iter().zip(&cluster.elements)) {
@@ -141,7 +141,7 @@ pub(super) fn join_writers_and_readers(vertices: &mut Vertices<'_>, clusters: &[
     Ok(())
 }
 
-/// Gives the elements of a list one dtype: one that is denied denies all; else one that runs low makes all run low.
+/// Gives the elements of a list one dtype: a denied one denies all; otherwise one that runs low makes all run low.
 pub(super) fn match_members(clusters: &[Cluster], low: &mut Marks, denied: &mut Marks) {
     for cluster in clusters {
         let first = |marks: &Marks| cluster.elements.iter().copied().find(|&v| marks[v].is_some());

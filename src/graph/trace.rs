@@ -22,20 +22,20 @@ use crate::{
 };
 
 impl Graph {
-    /// Records one call of a network. It runs as it is: adapters and regions that cast are recorded as casts.
+    /// Records one call of a network, with adapters and casting regions recorded as casts.
     ///
-    /// The network is called twice, the second time with one example more, which is a copy of the first one; what the calls
-    /// change, such as the running statistics of a batch norm, is changed back. Where the second call fails or does
-    /// something else, the graph runs batches of the traced size only, and [`only_batch`](Graph::only_batch) says why.
+    /// The network is called twice, the second time with one example more, a copy of the first one. Side effects of the
+    /// calls, such as updated running statistics of a batch norm, are reverted. If the second call fails or differs,
+    /// the graph only runs batches of the traced size, and [`only_batch`](Graph::only_batch) gives the reason.
     ///
     /// # Errors
-    /// What the network reports; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when it reads the value of a
-    /// tensor, as control flow that depends on data does, with the op that made it and the cell that reads it.
+    /// Those of the network; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when it reads the value of a
+    /// tensor, as data-dependent control flow does, with the op that produced it and the cell that reads it.
     pub fn trace<C: ?Sized + AsCell>(net: &Child<C>, inputs: &[Tensor]) -> Result<Graph> {
         Graph::trace_with(net, inputs, |net, inputs| net.call_many(inputs))
     }
 
-    /// As [`trace`](Graph::trace), of a function that calls the network: with its loss, for example.
+    /// As [`trace`](Graph::trace), for a function that calls the network, for example with its loss.
     ///
     /// # Errors
     /// As [`trace`](Graph::trace).
@@ -49,7 +49,7 @@ impl Graph {
         traced(&net.named_params(), &paths, inputs, |inputs| f(net, inputs))
     }
 
-    /// As [`trace`](Graph::trace), of a function of tensors and parameters.
+    /// As [`trace`](Graph::trace), for a function of tensors and parameters.
     ///
     /// # Errors
     /// As [`trace`](Graph::trace).
@@ -75,7 +75,7 @@ fn traced(
     f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<Graph> {
     let once = |inputs: &[Tensor]| {
-        // An input that is handed in twice, or is a parameter, is an input of its own.
+        // An input that is passed twice, or is a parameter, becomes a separate input.
         let inputs: Vec<Tensor> = inputs.iter().map(|x| Tensor::placed(x.array().clone(), x.place().clone())).collect();
         let builder = Builder::new(params, paths, &inputs);
         let (outputs, recorded) = recording::record(|| with_recording(true, || f(&inputs)));
@@ -100,7 +100,7 @@ fn traced(
     }
 }
 
-/// The input with one example more, if it has that many.
+/// Returns the input with one example more, if it has `batch` examples.
 fn one_more(x: &Tensor, batch: usize) -> Result<Tensor> {
     if x.shape().first() != Some(&batch) {
         return Ok(x.clone());
@@ -112,19 +112,19 @@ fn one_more(x: &Tensor, batch: usize) -> Result<Tensor> {
 
 struct Builder<'a> {
     params: HashMap<usize, (&'a str, &'a Param)>,
-    /// Values of parameters, kept alive so that nothing else takes their identity.
+    /// Values of parameters, kept alive so that no other tensor takes their identity.
     values: Vec<Tensor>,
     paths: &'a HashMap<usize, String>,
     nodes: Vec<Node>,
     names: Names,
-    /// Where each tensor comes from, by its identity.
+    /// The origin of each tensor, by its identity.
     from: HashMap<usize, Port>,
-    /// Whether gradients reach an output when all of the graph is on the tape.
+    /// `true` for an output that gradients reach when the whole graph is on the tape.
     tracked: HashMap<Port, bool>,
-    /// Nodes that stop gradients, by what they read.
+    /// Nodes that stop gradients, by input.
     stopped: HashMap<Port, Port>,
     inputs: Vec<usize>,
-    /// Whether a tensor was read that is trained and is neither an input nor a parameter.
+    /// `true` when a trained tensor was read that is neither an input nor a parameter.
     unknown_leaf: bool,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Builder<'a> {
         let values: Vec<Tensor> = params.iter().map(|(_, param)| param.tensor()).collect();
         let mut by_value = HashMap::new();
         for (value, (path, param)) in values.iter().zip(params) {
-            // A tied parameter has its first path.
+            // A tied parameter is listed under its first path.
             by_value.entry(value.identity()).or_insert((&path[..], param));
         }
         let mut builder = Builder {
@@ -160,7 +160,7 @@ impl<'a> Builder<'a> {
         builder
     }
 
-    /// Adds a node that reads nothing, and returns its first output.
+    /// Adds a node without inputs, and returns its first output.
     fn add(&mut self, name: String, kind: Kind, cell: &str, outputs: &[Tensor]) -> Port {
         let node = self.nodes.len();
         for (port, x) in outputs.iter().enumerate() {
@@ -187,7 +187,7 @@ impl<'a> Builder<'a> {
         slot.and_then(|slot| self.paths.get(&slot)).cloned().unwrap_or_default()
     }
 
-    /// The output that a tensor is; a parameter or a constant is added when it is met first.
+    /// Returns the port of a tensor; a parameter or a constant is added when it is first met.
     fn port_of(&mut self, x: &Tensor, cell: &str) -> Port {
         let port = match (self.from.get(&x.identity()), self.params.get(&x.identity())) {
             (Some(port), _) => *port,
@@ -209,7 +209,7 @@ impl<'a> Builder<'a> {
         if self.tracked[&port] && !x.is_tracked() { self.stop(port, cell) } else { port }
     }
 
-    /// A buffer that the call moved, and that has another value since.
+    /// Returns the port of a buffer whose value the call has changed.
     fn buffer(&mut self, buffer: &Param) -> Port {
         let known = self.params.iter().find(|(_, (_, param))| param.is_same(buffer));
         let before = known.and_then(|(identity, _)| self.values.iter().find(|value| value.identity() == *identity));
@@ -217,7 +217,7 @@ impl<'a> Builder<'a> {
         self.port_of(&value, "")
     }
 
-    /// The same value, through which no gradient flows.
+    /// Returns a port with the same value and gradients stopped.
     fn stop(&mut self, port: Port, cell: &str) -> Port {
         if let Some(stopped) = self.stopped.get(&port) {
             return *stopped;
@@ -247,7 +247,7 @@ impl<'a> Builder<'a> {
             node.draws = call.stream.map_or(0, |stream| streams[&stream]);
             node.again = call.again.clone();
             for (i, output) in call.outputs.iter().enumerate() {
-                // Further outputs, such as statistics, are off the tape.
+                // Further outputs, such as statistics, are not on the tape.
                 let tracked = tracked && i == 0 && output.dtype().is_float();
                 self.tracked.insert(Port { node: port.node, port: i }, tracked);
             }
@@ -278,7 +278,7 @@ impl<'a> Builder<'a> {
         Ok(Graph { nodes, inputs, outputs, updates, batch: 0, only_batch: None })
     }
 
-    /// Whether a tensor is an input, or follows from one or from a parameter.
+    /// Returns whether a tensor is an input, or computed from one or from a parameter.
     fn depends_on_inputs(&self, x: &Tensor) -> bool {
         let Some(port) = self.from.get(&x.identity()) else { return false };
         let mut pending = vec![port.node];
@@ -295,7 +295,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The graph of two calls, of which the second had one example more: what differs depends on the number of examples.
+/// Returns the graph of two calls, the second with one example more: numbers that differ depend on the batch size.
 fn with_symbols(graph: &Graph, larger: &Graph) -> Result<Graph, String> {
     if graph.nodes.len() != larger.nodes.len() || graph.outputs != larger.outputs {
         return Err(format!(

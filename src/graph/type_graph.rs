@@ -1,4 +1,4 @@
-//! The abstract graph that is painted: nodes with type attributes, and edges between ports.
+//! The abstract graph for painting: nodes with type attributes, and edges between ports.
 
 use std::collections::HashMap;
 
@@ -13,15 +13,14 @@ use crate::{
 pub struct TypeAttr {
     /// Its name. A fixed type is named after itself.
     pub name: String,
-    /// The dtype it has, by its long name: `float32`. It may be one that tensors of this library do not have, such as
-    /// `variant`.
+    /// Its dtype, by long name: `float32`. May be one that tensors of this library do not have, such as `variant`.
     pub dtype: String,
-    /// Whether the op allows no other dtype here.
+    /// `true` when the op allows no other dtype here.
     pub fixed: bool,
 }
 
 impl TypeAttr {
-    /// Whether it is f32.
+    /// Returns whether it is f32.
     pub fn is_f32(&self) -> bool {
         self.dtype == DType::F32.long_name()
     }
@@ -30,32 +29,33 @@ impl TypeAttr {
 /// An output or an input of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Port {
-    /// The node, by its place in [`TypeGraph::nodes`].
+    /// The node, by its index in [`TypeGraph::nodes`].
     pub node: usize,
-    /// Which of its outputs or inputs.
+    /// The index of the output or input.
     pub port: usize,
 }
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeNode {
-    /// Its name. No two nodes have one name.
+    /// Its unique name.
     pub name: String,
     /// The name of its op.
     pub op: String,
-    /// Whether its types may be changed: it is on the device that is rewritten, and nobody asked to preserve it.
+    /// `true` when its types may be changed: it is on the device being rewritten and not to be preserved.
     pub may_change: bool,
     /// Its type attributes.
     pub types: Vec<TypeAttr>,
     /// The outputs that its inputs read.
     pub inputs: Vec<Port>,
-    /// For each input, the place of its type in `types`.
+    /// For each input, the index of its type in `types`.
     pub in_types: Vec<usize>,
-    /// For each output, the place of its type in `types`.
+    /// For each output, the index of its type in `types`.
     pub out_types: Vec<usize>,
 }
 
-/// Nodes in any order. A circle is a loop of TensorFlow's: a `NextIteration` hands a value on to the `Merge` of the next round.
+/// Nodes in any order. A cycle is a loop of TensorFlow: a `NextIteration` passes a value to the `Merge` of the next
+/// iteration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeGraph {
     /// The nodes.
@@ -63,11 +63,11 @@ pub struct TypeGraph {
 }
 
 impl TypeGraph {
-    /// Adds a node with one type attribute `T`, which all its inputs and its only output have. Returns its output.
+    /// Adds a node with one type attribute `T`, shared by all its inputs and its only output. Returns its output.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an input that is no output of a node that was added before. Whether
-    /// names differ is asked by [`check`](TypeGraph::check), of all nodes at once.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an input that is not an output of a previously added node.
+    /// [`check`](TypeGraph::check) verifies that names are unique, for all nodes at once.
     pub fn add(&mut self, name: &str, op: &str, dtype: DType, inputs: &[Port]) -> Result<Port> {
         let missing = |input: &&Port| self.nodes.get(input.node).is_none_or(|node| input.port >= node.out_types.len());
         if let Some(input) = inputs.iter().find(missing) {
@@ -88,11 +88,11 @@ impl TypeGraph {
         Ok(Port { node: self.nodes.len() - 1, port: 0 })
     }
 
-    /// Checks that names differ, that every port and type that is referred to exists, and that no nodes read each other in a
-    /// circle, but for loops.
+    /// Checks that names are unique, that every port and type referred to exists, and that nodes form no cycle other
+    /// than loops.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value), naming the node, or the nodes of the circle.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value), naming the node, or the nodes of the cycle.
     pub fn check(&self) -> Result<()> {
         let mut names = HashMap::with_capacity(self.nodes.len());
         for node in &self.nodes {
@@ -127,8 +127,8 @@ impl TypeGraph {
         }
     }
 
-    /// Nodes of which each reads the next, and the last the first. What a `Merge` reads of a `NextIteration` is of the round
-    /// before, and does not count.
+    /// Returns a cycle of nodes, each reading the next. A `Merge` reads the `NextIteration` of the previous iteration,
+    /// so that edge does not count.
     fn circle(&self) -> Option<Vec<usize>> {
         let reads = |node: usize| {
             let inputs = self.nodes[node].inputs.iter().map(|input| input.node);
@@ -147,7 +147,7 @@ impl TypeGraph {
                 }
             }
         }
-        // Each node that still waits reads one that does, so going up from any of them ends in a circle.
+        // Each waiting node reads another waiting one, so going upstream from any of them ends in a cycle.
         let mut node = waits_for.iter().position(|&count| count > 0)?;
         let (mut met, mut path) = (vec![false; self.nodes.len()], Vec::new());
         while !std::mem::replace(&mut met[node], true) {
@@ -173,7 +173,7 @@ impl TypeGraph {
         Error::value(format!("{words}; only a loop is a circle: a NextIteration that a Merge reads"))
     }
 
-    /// The inputs that read each output.
+    /// Returns the inputs that read each output.
     pub(super) fn consumers(&self) -> HashMap<Port, Vec<Port>> {
         let mut consumers: HashMap<Port, Vec<Port>> = HashMap::new();
         for (node, n) in self.nodes.iter().enumerate() {

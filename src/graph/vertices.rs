@@ -1,5 +1,5 @@
-//! What is painted: vertices. A vertex is one type attribute of one node. A node may have several, as a batch norm has one
-//! for the activations and one for the statistics, and they may run in different dtypes.
+//! The vertices to be painted. A vertex is one type attribute of one node. A node may have several, as a batch norm has
+//! one for the activations and one for the statistics, and they may run in different dtypes.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use super::{
     edges::Edges,
 };
 
-/// What painting reads of a vertex.
+/// The properties of a vertex used in painting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vertex {
     pub node: usize,
-    /// Its place in the node's `types`.
+    /// Its index in the node's `types`.
     pub attr: usize,
     pub is_f32: bool,
-    /// Whether the op is defined for the low dtype.
+    /// `true` when the op is defined for the low dtype.
     pub defined_low: bool,
-    /// Whether the device has a kernel for it as well.
+    /// `true` when the device also has a kernel for it.
     pub runs_low: bool,
 }
 
@@ -28,11 +28,11 @@ pub(super) struct Vertices<'a> {
     pub all: Vec<Vertex>,
     /// The list of each node's op.
     lists: Vec<Option<GraphList>>,
-    /// Whether the device knows each node's op; else it is a call of a function of the graph's own.
+    /// For each node, `true` when the device knows its op; otherwise it is a call of a function of the graph.
     known: Vec<bool>,
     /// The first vertex of each node.
     first: Vec<usize>,
-    /// From what each edge comes, and where it goes.
+    /// Source and target of each edge.
     edges: Vec<(usize, usize)>,
     above: Edges,
     below: Edges,
@@ -92,23 +92,23 @@ impl<'a> Vertices<'a> {
         self.known[node]
     }
 
-    /// Whether an f32 vertex can run low on the device.
+    /// Returns whether an f32 vertex can run low on the device.
     pub fn can_run_low(&self, vertex: usize) -> bool {
         let v = &self.all[vertex];
         self.node(vertex).may_change && v.is_f32 && v.runs_low
     }
 
-    /// The vertices that a vertex reads.
+    /// Returns the vertices that a vertex reads.
     pub fn above(&self, vertex: usize) -> &[usize] {
         self.above.of(vertex)
     }
 
-    /// The vertices that read a vertex.
+    /// Returns the vertices that read a vertex.
     pub fn below(&self, vertex: usize) -> &[usize] {
         self.below.of(vertex)
     }
 
-    /// Adds edges `(from, to)` behind those of the graph.
+    /// Adds edges `(from, to)` after those of the graph.
     pub fn join(&mut self, edges: Vec<(usize, usize)>) {
         if !edges.is_empty() {
             self.edges.extend(edges);

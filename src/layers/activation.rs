@@ -1,11 +1,11 @@
-//! Cells without parameters that are one op each: activations, and `Flatten`.
+//! Cells without parameters that run a single op: activations, and `Flatten`.
 
 use serde::{Deserialize, Serialize};
 
 use super::spec::NoOptions;
 use crate::{Cell, Tensor, cell::Forward, error::Result};
 
-/// Cells without options: one op each.
+/// Defines cells without options that run one op.
 macro_rules! plain {
     ($($(#[$doc:meta])* $name:ident => $method:ident;)*) => { $(
         $(#[$doc])*
@@ -34,7 +34,7 @@ macro_rules! plain {
     )* };
 }
 
-/// Cells with one option, which has a default.
+/// Defines cells with one option, which has a default.
 macro_rules! with_option {
     ($($(#[$doc:meta])* $name:ident { $(#[$field_doc:meta])* $field:ident: $type:ty = $default:expr } => |$x:ident| $body:expr;)*) => { $(
         $(#[$doc])*
@@ -85,33 +85,33 @@ plain! {
 with_option! {
     /// `x` where it is positive, else `slope * x`. In files: `{kind: LeakyReLU, slope: 0.01}`.
     LeakyReLU {
-        /// The slope below zero: by default 0.01, as in torch (MindSpore: 0.2).
+        /// The slope below zero. Default: 0.01, as in torch (MindSpore: 0.2).
         slope: f64 = 0.01
     } => |x| x.leaky_relu(slope);
     /// `x` where it is positive, else `alpha * (exp(x) - 1)`. In files: `{kind: ELU, alpha: 1.0}`.
     ELU {
-        /// Minus the limit far below zero.
+        /// The negative of the limit far below zero. Default: 1.
         alpha: f64 = 1.0
     } => |x| x.elu(alpha);
-    /// `x * Phi(x)` with the distribution function of the normal distribution (Hendrycks & Gimpel 2016). In files:
-    /// `{kind: GELU}`, `{kind: GELU, approximate: true}`.
+    /// `x * Phi(x)` with the cumulative distribution function Phi of the normal distribution (Hendrycks & Gimpel 2016).
+    /// In files: `{kind: GELU}`, `{kind: GELU, approximate: true}`.
     GELU {
-        /// Whether Phi is approximated with tanh: by default not, as in torch (MindSpore: yes).
+        /// `true` when Phi is approximated with tanh. Default: false, as in torch (MindSpore: true).
         approximate: bool = false
     } => |x| if approximate { x.gelu_tanh() } else { x.gelu() };
     /// `exp(x)` divided by its sum along an axis. In files: `{kind: Softmax, axis: -1}`.
     Softmax {
-        /// The axis; negative counts from the end.
+        /// The axis; negative counts from the end. Default: -1.
         axis: isize = -1
     } => |x| x.softmax(axis);
     /// The logarithm of [`Softmax`]. In files: `{kind: LogSoftmax, axis: -1}`.
     LogSoftmax {
-        /// The axis; negative counts from the end.
+        /// The axis; negative counts from the end. Default: -1.
         axis: isize = -1
     } => |x| x.log_softmax(axis);
-    /// Joins all axes from one on. In files: `{kind: Flatten, start_axis: 1}`.
+    /// Flattening of all axes from `start_axis` on. In files: `{kind: Flatten, start_axis: 1}`.
     Flatten {
-        /// The first axis that is joined: by default 1, so that the batch stays.
+        /// The first axis to flatten. Default: 1, which preserves the batch.
         start_axis: usize = 1
     } => |x| x.flatten(start_axis);
 }

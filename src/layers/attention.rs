@@ -1,4 +1,4 @@
-//! Attention with several heads (Vaswani et al. 2017, section 3.2.2).
+//! Multi-head attention (Vaswani et al. 2017, section 3.2.2).
 
 use serde::{Deserialize, Serialize};
 
@@ -20,38 +20,38 @@ use crate::{
 pub struct MultiheadAttentionSpec {
     /// Length of the last axis of queries, keys, values and result.
     pub embed_dim: usize,
-    /// Heads, each of which sees an equal part of the features.
+    /// Number of heads, each attending to an equal part of the features.
     pub num_heads: usize,
-    /// Whether the four projections add a bias.
+    /// `true` when the four projections add a bias. Default: true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
-    /// Whether query i sees only the keys 0 to i.
+    /// `true` when query i attends only to keys 0 to i. Default: false.
     #[serde(default, skip_serializing_if = "is_no")]
     pub causal: bool,
-    /// How each head rotates its queries and keys by their positions, if it does.
+    /// Rotary position embedding of the queries and keys of each head. Default: none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub rotary: Option<RotaryEmbedding>,
 }
 
 impl MultiheadAttentionSpec {
-    /// With biases, not causal, without rotary embedding.
+    /// Creates options with biases, not causal, without rotary embedding.
     pub fn new(embed_dim: usize, num_heads: usize) -> Self {
         MultiheadAttentionSpec { embed_dim, num_heads, bias: true, causal: false, rotary: None }
     }
 
     setters! {
-        /// Whether the four projections add a bias.
+        /// Sets whether the four projections add a bias.
         bias: bool;
-        /// Whether query i sees only the keys 0 to i.
+        /// Sets whether query i attends only to keys 0 to i.
         causal: bool;
-        /// How each head rotates its queries and keys by their positions: the first of each is at position 0.
+        /// Sets the rotary position embedding of the queries and keys of each head. The first of each is at position 0.
         rotary: Option<RotaryEmbedding>;
     }
 
-    /// The cell, its projections initialised as `Dense` layers.
+    /// Builds the cell. Its projections are initialised like `Dense` layers.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the number of heads does not divide that of the features;
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<MultiheadAttention> {
         self.check()?;
@@ -84,13 +84,14 @@ impl MultiheadAttentionSpec {
     }
 }
 
-/// Projects queries, keys and values, attends with each head to its part of the features, and projects the result.
+/// Multi-head attention: projects queries, keys and values, attends with each head to its part of the features, and
+/// projects the result.
 ///
-/// Queries are `[..., l, embed_dim]`, keys and values `[..., s, embed_dim]`, the result `[..., l, embed_dim]`: the
-/// batch comes first. Each projection is a `Dense` layer, in a slot that takes any cell, such as a
-/// [`LoRA`](crate::layers::LoRA) around that layer. Run it through its slot with [`attend`](Child::attend), or behind
-/// `dyn Cell` with [`Child::call_many`] on queries, keys, values and perhaps a mask. One tensor attends to itself. In
-/// files: `{kind: MultiheadAttention, embed_dim: 8, num_heads: 2}`, and `bias: false`, `causal: true`,
+/// Queries are `[..., l, embed_dim]`, keys and values `[..., s, embed_dim]`, the result `[..., l, embed_dim]`: batch
+/// first. Each projection is a `Dense` layer, in a slot that takes any cell, such as a [`LoRA`](crate::layers::LoRA)
+/// around that layer. Run it through its slot with [`attend`](Child::attend), or as `dyn Cell` with
+/// [`Child::call_many`] on queries, keys, values and an optional mask. A single tensor attends to itself. In files:
+/// `{kind: MultiheadAttention, embed_dim: 8, num_heads: 2}`, and `bias: false`, `causal: true`,
 /// `rotary: {base: 10000}`.
 ///
 /// ```
@@ -104,15 +105,15 @@ impl MultiheadAttentionSpec {
 #[cell(saved)]
 #[serde(try_from = "MultiheadAttentionSpec")]
 pub struct MultiheadAttention {
-    /// Of the queries.
+    /// Projection of the queries.
     pub q_proj: Child,
-    /// Of the keys.
+    /// Projection of the keys.
     pub k_proj: Child,
-    /// Of the values.
+    /// Projection of the values.
     pub v_proj: Child,
-    /// Of the queries and keys of each head.
+    /// Rotary embedding of the queries and keys of each head.
     pub rotary: Option<Child<RotaryEmbedding>>,
-    /// Of what the heads found.
+    /// Projection of the joined outputs of the heads.
     pub out_proj: Child,
     spec: MultiheadAttentionSpec,
 }
@@ -120,11 +121,11 @@ pub struct MultiheadAttention {
 written_as_spec!(open slots: MultiheadAttention, MultiheadAttentionSpec);
 
 impl MultiheadAttention {
-    /// A layer with biases that is not causal; see [`MultiheadAttentionSpec::build`] for the initial values. Heads that
-    /// do not divide the features are an error of the first call.
+    /// Creates a layer with biases that is not causal; see [`MultiheadAttentionSpec::build`] for the initial values. A
+    /// number of heads that does not divide that of the features is reported by the first call.
     ///
     /// # Panics
-    /// When the weights do not fit into memory, as `Vec` does.
+    /// When the weights do not fit into memory, as with `Vec`.
     pub fn new(embed_dim: usize, num_heads: usize, rng: &mut Rng) -> Self {
         MultiheadAttentionSpec::new(embed_dim, num_heads).make(rng).expect("weights that fit into memory")
     }
@@ -136,13 +137,13 @@ impl MultiheadAttention {
         let k = rotated(self.heads(&self.k_proj, k)?)?;
         let v = self.heads(&self.v_proj, v)?;
         let found = q.scaled_dot_product_attention(&k, &v, mask, self.spec.causal, None)?;
-        // [..., heads, l, features of one] becomes [..., l, features].
+        // `[..., heads, l, features per head]` becomes `[..., l, features]`.
         let found = found.transpose(-3, -2)?;
         let joined = found.flatten(found.rank() - 2)?;
         self.out_proj.call(&joined)
     }
 
-    /// `[..., l, features]`, projected and cut into `[..., heads, l, features of one]`.
+    /// Projects `[..., l, features]` and splits it into `[..., heads, l, features per head]`.
     fn heads(&self, projection: &Child, x: &Tensor) -> Result<Tensor> {
         let features = self.spec.embed_dim;
         if x.rank() < 2 || x.shape().last() != Some(&features) {
@@ -175,13 +176,14 @@ impl Forward for MultiheadAttention {
 }
 
 impl Child<MultiheadAttention> {
-    /// What the queries find: `q [..., l, embed_dim]` with `k` and `v [..., s, embed_dim]` gives `[..., l, embed_dim]`.
+    /// Computes attention: `q [..., l, embed_dim]` with `k` and `v [..., s, embed_dim]` gives `[..., l, embed_dim]`.
     ///
-    /// The mask stretches to `[..., num_heads, l, s]`; one for padding is `[batch, 1, 1, s]`. A boolean one says which
-    /// keys a query sees (torch's `key_padding_mask` says which it does not), a floating one is added to the scores.
+    /// The mask is broadcast to `[..., num_heads, l, s]`; a padding mask is `[batch, 1, 1, s]`. A boolean mask is true
+    /// for keys that a query attends to (torch's `key_padding_mask` is true for keys it ignores); a floating one is
+    /// added to the scores.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for incompatible shapes.
     pub fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
         self.with((q, k, v, mask), |cell, (q, k, v, mask)| cell.attend(&q, &k, &v, mask.as_ref()))
     }

@@ -1,4 +1,4 @@
-//! Options that are given for each spatial axis, and how they are written.
+//! Options with one value per spatial axis, and their written form.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::{
 use super::spec::left_out;
 use crate::Padding;
 
-/// One number for each of `N` axes: `3.into()` for all alike, `[3, 5].into()` or `(3, 5).into()` for each its own.
+/// One number per axis, for `N` axes: `3.into()` for the same on all, `[3, 5].into()` or `(3, 5).into()` for one each.
 ///
 /// In files a number, or a list of `N` numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +114,8 @@ fn number<E: de::Error>(x: u64, expected: &dyn de::Expected) -> Result<usize, E>
     usize::try_from(x).map_err(|_| E::invalid_value(de::Unexpected::Unsigned(x), expected))
 }
 
-/// How [`Padding`] is written: `valid`, `same`, a number for all sides, or a list with a number, or a pair `[before,
-/// after]`, for each axis.
+/// The written form of [`Padding`]: `valid`, `same`, a number for all sides, or a list with, per axis, a number or a
+/// pair `[before, after]`.
 pub(super) mod padding {
     use super::*;
 
@@ -189,7 +189,7 @@ pub(super) mod padding {
         deserializer.deserialize_any(PaddingVisitor)
     }
 
-    /// Whether nothing need be written.
+    /// Returns whether the option can be omitted.
     pub fn is_valid(padding: &Padding) -> bool {
         left_out(*padding == Padding::Valid)
     }

@@ -17,16 +17,16 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchNormSpec<const N: usize> {
-    /// Channels: the length of axis 1.
+    /// Number of channels: the length of axis 1.
     pub num_features: usize,
-    /// Added to the variance.
+    /// Added to the variance for numerical stability. Default: 1e-5.
     #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
     pub eps: f64,
-    /// How much of a batch's statistics goes into the running ones. torch's convention: MindSpore's `momentum` is 1
-    /// less this, and its default 0.9 the same as this one's 0.1.
+    /// Weight of a batch's statistics in the update of the running ones. Default: 0.1. This is torch's convention;
+    /// MindSpore's `momentum` is 1 minus this, so that its default of 0.9 is the same.
     #[serde(default = "default_momentum", skip_serializing_if = "is_default_momentum")]
     pub momentum: f64,
-    /// Whether each channel is scaled and shifted by trained parameters.
+    /// `true` when each channel is scaled and shifted by trained parameters. Default: true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub affine: bool,
 }
@@ -48,21 +48,21 @@ fn is_default_momentum(momentum: &f64) -> bool {
 }
 
 impl<const N: usize> BatchNormSpec<N> {
-    /// `eps` 1e-5, `momentum` 0.1, affine.
+    /// Creates options with `eps` 1e-5 and `momentum` 0.1, affine.
     pub fn new(num_features: usize) -> Self {
         BatchNormSpec { num_features, eps: default_eps(), momentum: default_momentum(), affine: true }
     }
 
     setters! {
-        /// Added to the variance.
+        /// Sets the number added to the variance.
         eps: f64;
-        /// How much of a batch's statistics goes into the running ones.
+        /// Sets the weight of a batch's statistics in the update of the running ones.
         momentum: f64;
-        /// Whether each channel is scaled and shifted by trained parameters.
+        /// Sets whether each channel is scaled and shifted by trained parameters.
         affine: bool;
     }
 
-    /// The cell: weight 1, bias 0, running mean 0, running variance 1.
+    /// Builds the cell: weight 1, bias 0, running mean 0, running variance 1.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative or `momentum` outside 0 to 1.
@@ -91,10 +91,10 @@ impl<const N: usize> BatchNormSpec<N> {
 /// Batch normalisation (Ioffe & Szegedy 2015) of inputs with `N` spatial axes: [`BatchNorm1d`], [`BatchNorm2d`] and
 /// [`BatchNorm3d`].
 ///
-/// `[batch, num_features, spatial...]`, each channel to mean 0 and variance 1, times weight plus bias. In training by
-/// the mean and the biased variance of the batch, which also move the running ones (the variance unbiased, as in
-/// torch); in evaluation by the running ones. The running statistics are f32 buffers whatever precision the cell runs
-/// in. `BatchNorm1d` takes `[batch, num_features]`, too.
+/// Normalises each channel of `[batch, num_features, spatial...]` to mean 0 and variance 1, then multiplies by weight
+/// and adds bias. Training uses the mean and biased variance of the batch, and updates the running statistics (with the
+/// unbiased variance, as in torch); evaluation uses the running statistics. These are f32 buffers in whatever precision
+/// the cell runs. `BatchNorm1d` also takes `[batch, num_features]`.
 ///
 /// In files: `{kind: BatchNorm2d, num_features: 6}`, and `eps`, `momentum`, `affine`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
@@ -116,10 +116,10 @@ pub struct BatchNorm<const N: usize> {
 written_as_spec!(nothing random: BatchNorm<N>, BatchNormSpec<N>, const N);
 
 impl<const N: usize> BatchNorm<N> {
-    /// `eps` 1e-5, `momentum` 0.1, affine.
+    /// Creates a cell with `eps` 1e-5 and `momentum` 0.1, affine.
     ///
     /// # Panics
-    /// When the parameters do not fit into memory, as `Vec` does.
+    /// When the parameters do not fit into memory, as with `Vec`.
     pub fn new(num_features: usize) -> Self {
         BatchNormSpec::new(num_features).make().expect("parameters that fit into memory")
     }

@@ -1,4 +1,4 @@
-//! Cells that hold other cells in a row, and the cell that does nothing.
+//! Containers of cells in a row, and the identity.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +9,9 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Runs its cells one after the other.
+/// A row of cells that run one after the other.
 ///
-/// The cells are named by their place, as in torch and MindSpore: `net.0`, `net.1`. To use one cell at two places,
+/// The cells are named by their index, as in torch and MindSpore: `net.0`, `net.1`. To use one cell in two places,
 /// clone its [`Child`]: the two share their parameters.
 ///
 /// ```
@@ -29,10 +29,10 @@ pub struct Sequential {
     cells: Row,
 }
 
-/// A list of cells that its parent runs as it likes.
+/// A list of cells run by its parent in any way.
 ///
-/// It has no `forward` of its own. Run the list through its slot, so that an adapter put on the list is not slipped
-/// past: all cells in order, or those that are chosen at run time, as in a mixture of experts.
+/// It has no `forward` of its own. Run the list through its slot, so that its adapter is not bypassed: all cells in
+/// order, or cells chosen at run time, as in a mixture of experts.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -53,7 +53,7 @@ pub struct CellList {
     cells: Row,
 }
 
-/// Cells that are named by their place alone.
+/// Cells named by their index.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Row(Vec<Child>);
@@ -75,7 +75,7 @@ impl Member for Row {
 macro_rules! row_of_cells {
     ($name:ident) => {
         impl $name {
-            /// The cells in order.
+            /// Creates the container from cells in order.
             pub fn new(cells: Vec<Child>) -> Self {
                 $name { cells: Row(cells) }
             }
@@ -85,22 +85,22 @@ macro_rules! row_of_cells {
                 self.cells.0.push(cell.into());
             }
 
-            /// The slots in order.
+            /// Iterates over the slots in order.
             pub fn iter(&self) -> std::slice::Iter<'_, Child> {
                 self.cells.0.iter()
             }
 
-            /// The slot at a place, if there is one; `cells[i]` is a shorter word for one that is known to be there.
+            /// Returns the slot at an index, if there is one; use `cells[i]` for an index known to be valid.
             pub fn get(&self, i: usize) -> Option<&Child> {
                 self.cells.0.get(i)
             }
 
-            /// How many cells there are.
+            /// Returns the number of cells.
             pub fn len(&self) -> usize {
                 self.cells.0.len()
             }
 
-            /// Whether there are none.
+            /// Returns whether there are none.
             pub fn is_empty(&self) -> bool {
                 self.cells.0.is_empty()
             }
@@ -117,7 +117,7 @@ macro_rules! row_of_cells {
         impl std::ops::Index<usize> for $name {
             type Output = Child;
             /// # Panics
-            /// When there is no such cell, as of a `Vec`.
+            /// When the index is out of range, as for a `Vec`.
             fn index(&self, i: usize) -> &Child {
                 &self.cells.0[i]
             }
@@ -153,7 +153,7 @@ impl Forward for CellList {
     }
 }
 
-/// Hands its input on. At a place where another network has a layer, it keeps the paths alike.
+/// A cell that returns its input unchanged. In place of a layer that another network has, it keeps the paths equal.
 #[derive(Cell, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cell(saved)]
 #[serde(from = "NoOptions", into = "NoOptions")]
@@ -181,13 +181,13 @@ impl Forward for Identity {
     }
 }
 
-/// A [`Sequential`](crate::layers::Sequential) of the cells listed; see there for an example.
+/// Creates a [`Sequential`](crate::layers::Sequential) of the listed cells; see there for an example.
 #[macro_export]
 macro_rules! sequential {
     ($($cell:expr),* $(,)?) => { $crate::layers::Sequential::new(vec![$($crate::Child::from($cell)),*]) };
 }
 
-/// A [`CellList`](crate::layers::CellList) of the cells listed, of any kinds.
+/// Creates a [`CellList`](crate::layers::CellList) of the listed cells, of any kinds.
 ///
 /// ```
 /// use precast::prelude::*;

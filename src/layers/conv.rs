@@ -1,4 +1,4 @@
-//! Convolutions and their transposes over 1, 2 and 3 spatial axes.
+//! Convolutions and transposed convolutions over 1, 2 and 3 spatial axes.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,25 +17,25 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConvSpec<const N: usize> {
-    /// Channels of the input.
+    /// Number of input channels.
     pub in_channels: usize,
-    /// Channels of the output.
+    /// Number of output channels.
     pub out_channels: usize,
-    /// Lengths of the window.
+    /// Size of the kernel.
     pub kernel_size: PerAxis<N>,
-    /// Steps of the window.
+    /// Stride of the kernel. Default: 1.
     #[serde(default = "PerAxis::ones", skip_serializing_if = "PerAxis::are_ones")]
     pub stride: PerAxis<N>,
-    /// What is put around the input: by default nothing, as in torch (MindSpore's default is `same`).
+    /// Padding of the input. Default: none, as in torch (MindSpore's default is `same`).
     #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
     pub padding: Padding,
-    /// Distances between the taps of the window.
+    /// Spacing of the kernel elements. Default: 1.
     #[serde(default = "PerAxis::ones", skip_serializing_if = "PerAxis::are_ones")]
     pub dilation: PerAxis<N>,
-    /// Groups of channels that do not see each other.
+    /// Number of groups of channels that are convolved separately. Default: 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub groups: usize,
-    /// Whether a bias is added.
+    /// `true` when a bias is added. Default: true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
 }
@@ -44,34 +44,34 @@ pub struct ConvSpec<const N: usize> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConvTransposeSpec<const N: usize> {
-    /// Channels of the input.
+    /// Number of input channels.
     pub in_channels: usize,
-    /// Channels of the output.
+    /// Number of output channels.
     pub out_channels: usize,
-    /// Lengths of the window.
+    /// Size of the kernel.
     pub kernel_size: PerAxis<N>,
-    /// Distances between the input's elements in the output.
+    /// Spacing of the input elements in the output. Default: 1.
     #[serde(default = "PerAxis::ones", skip_serializing_if = "PerAxis::are_ones")]
     pub stride: PerAxis<N>,
-    /// What is cut off the output's sides: by default nothing, as in torch (MindSpore's default is `same`).
+    /// Amount removed from the sides of the output. Default: none, as in torch (MindSpore's default is `same`).
     #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
     pub padding: Padding,
-    /// What is added to the end of the output's axes; below the stride or the dilation.
+    /// Amount added to the end of the output's axes, less than the stride or the dilation. Default: 0.
     #[serde(default = "PerAxis::zeros", skip_serializing_if = "PerAxis::are_zeros")]
     pub output_padding: PerAxis<N>,
-    /// Distances between the taps of the window.
+    /// Spacing of the kernel elements. Default: 1.
     #[serde(default = "PerAxis::ones", skip_serializing_if = "PerAxis::are_ones")]
     pub dilation: PerAxis<N>,
-    /// Groups of channels that do not see each other.
+    /// Number of groups of channels that are convolved separately. Default: 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub groups: usize,
-    /// Whether a bias is added.
+    /// `true` when a bias is added. Default: true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
 }
 
 impl<const N: usize> ConvSpec<N> {
-    /// Stride 1, no padding, dilation 1, one group, with a bias.
+    /// Creates options with stride 1, no padding, dilation 1, one group, and a bias.
     pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>) -> Self {
         ConvSpec {
             in_channels,
@@ -86,28 +86,29 @@ impl<const N: usize> ConvSpec<N> {
     }
 
     setters! {
-        /// Steps of the window.
+        /// Sets the stride of the kernel.
         stride: PerAxis<N>;
-        /// What is put around the input.
+        /// Sets the padding of the input.
         padding: Padding;
-        /// Distances between the taps of the window.
+        /// Sets the spacing of the kernel elements.
         dilation: PerAxis<N>;
-        /// Whether a bias is added.
+        /// Sets whether a bias is added.
         bias: bool;
     }
 
-    /// Groups of channels that do not see each other.
+    /// Sets the number of groups of channels that are convolved separately.
     #[must_use]
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
     }
 
-    /// The cell, its weight and bias uniform within `1 / sqrt(fan_in)`, as in torch and MindSpore.
+    /// Builds the cell. Its weight and bias are uniform within `1 / sqrt(fan_in)`, as in torch and MindSpore.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a zero kernel, stride or dilation, or channels that the groups do not divide;
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weight does not fit into memory.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a kernel, stride or dilation of zero, or a number of groups
+    /// that does not divide the channels; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weight does not fit
+    /// into memory.
     pub fn build(self, rng: &mut Rng) -> Result<Conv<N>> {
         check(self.in_channels, self.out_channels, self.groups, [self.kernel_size, self.stride, self.dilation])?;
         self.make(rng)
@@ -126,7 +127,7 @@ impl<const N: usize> ConvSpec<N> {
 }
 
 impl<const N: usize> ConvTransposeSpec<N> {
-    /// Stride 1, no padding, dilation 1, one group, with a bias.
+    /// Creates options with stride 1, no padding, dilation 1, one group, and a bias.
     pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>) -> Self {
         ConvTransposeSpec {
             in_channels,
@@ -142,26 +143,26 @@ impl<const N: usize> ConvTransposeSpec<N> {
     }
 
     setters! {
-        /// Distances between the input's elements in the output.
+        /// Sets the spacing of the input elements in the output.
         stride: PerAxis<N>;
-        /// What is cut off the output's sides.
+        /// Sets the amount removed from the sides of the output.
         padding: Padding;
-        /// What is added to the end of the output's axes.
+        /// Sets the amount added to the end of the output's axes.
         output_padding: PerAxis<N>;
-        /// Distances between the taps of the window.
+        /// Sets the spacing of the kernel elements.
         dilation: PerAxis<N>;
-        /// Whether a bias is added.
+        /// Sets whether a bias is added.
         bias: bool;
     }
 
-    /// Groups of channels that do not see each other.
+    /// Sets the number of groups of channels that are convolved separately.
     #[must_use]
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
     }
 
-    /// The cell; its weight and bias begin as those of [`ConvSpec::build`].
+    /// Builds the cell. Its weight and bias are initialised as in [`ConvSpec::build`].
     ///
     /// # Errors
     /// As [`ConvSpec::build`].
@@ -201,7 +202,7 @@ fn check<const N: usize>(
     Ok(())
 }
 
-/// A weight `[first, second, kernel...]` and a bias of the given length.
+/// Creates a weight `[first, second, kernel...]` and a bias of the given length.
 fn weights<const N: usize>(
     channels: [usize; 2],
     kernel: PerAxis<N>,
@@ -222,7 +223,7 @@ fn weights<const N: usize>(
 ///
 /// `[n, in_channels, spatial...] -> [n, out_channels, spatial...]`. In files:
 /// `{kind: Conv2d, in_channels: 1, out_channels: 6, kernel_size: 5}`, and `stride`, `padding` (`valid`, `same`, a number,
-/// or a list with a number or a pair `[before, after]` for each axis), `dilation`, `groups`, `bias`.
+/// or a list with, per axis, a number or a pair `[before, after]`), `dilation`, `groups`, `bias`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
 #[cell(saved, kinds(Conv1d, Conv2d, Conv3d))]
 #[serde(try_from = "ConvSpec<N>", into = "ConvSpec<N>")]
@@ -236,8 +237,8 @@ pub struct Conv<const N: usize> {
 
 /// A transposed convolution over `N` spatial axes: [`Conv1dTranspose`], [`Conv2dTranspose`] and [`Conv3dTranspose`].
 ///
-/// `[n, in_channels, spatial...] -> [n, out_channels, spatial...]`: the gradient of a [`Conv`] with respect to its input.
-/// In files as a `Conv`, and `output_padding`.
+/// `[n, in_channels, spatial...] -> [n, out_channels, spatial...]`: the gradient of a [`Conv`] with respect to its
+/// input. In files as a `Conv`, and `output_padding`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
 #[cell(saved, kinds(Conv1dTranspose, Conv2dTranspose, Conv3dTranspose))]
 #[serde(try_from = "ConvTransposeSpec<N>", into = "ConvTransposeSpec<N>")]
@@ -250,20 +251,21 @@ pub struct ConvTranspose<const N: usize> {
 }
 
 impl<const N: usize> Conv<N> {
-    /// Stride 1, no padding, dilation 1, one group, with a bias; see [`ConvSpec`] for more.
+    /// Creates a cell with stride 1, no padding, dilation 1, one group, and a bias; see [`ConvSpec`] for more options.
     ///
     /// # Panics
-    /// When the weight does not fit into memory, as `Vec` does.
+    /// When the weight does not fit into memory, as with `Vec`.
     pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>, rng: &mut Rng) -> Self {
         ConvSpec::new(in_channels, out_channels, kernel_size).make(rng).expect("a weight that fits into memory")
     }
 }
 
 impl<const N: usize> ConvTranspose<N> {
-    /// Stride 1, no padding, dilation 1, one group, with a bias; see [`ConvTransposeSpec`] for more.
+    /// Creates a cell with stride 1, no padding, dilation 1, one group, and a bias; see [`ConvTransposeSpec`] for more
+    /// options.
     ///
     /// # Panics
-    /// When the weight does not fit into memory, as `Vec` does.
+    /// When the weight does not fit into memory, as with `Vec`.
     pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>, rng: &mut Rng) -> Self {
         ConvTransposeSpec::new(in_channels, out_channels, kernel_size)
             .make(rng)

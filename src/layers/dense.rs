@@ -16,23 +16,23 @@ pub struct DenseSpec {
     pub in_features: usize,
     /// Length of the last axis of the output.
     pub out_features: usize,
-    /// Whether a bias is added.
+    /// `true` when a bias is added. Default: true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
 }
 
 impl DenseSpec {
-    /// With a bias.
+    /// Creates options with a bias.
     pub fn new(in_features: usize, out_features: usize) -> Self {
         DenseSpec { in_features, out_features, bias: true }
     }
 
     setters! {
-        /// Whether a bias is added.
+        /// Sets whether a bias is added.
         bias: bool;
     }
 
-    /// The cell, its weight and bias uniform within `1 / sqrt(in_features)`, as in torch and MindSpore.
+    /// Builds the cell. Its weight and bias are uniform within `1 / sqrt(in_features)`, as in torch and MindSpore.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weight does not fit into memory.
@@ -62,20 +62,20 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// A layer with a bias; see [`DenseSpec::build`] for the initial values.
+    /// Creates a layer with a bias; see [`DenseSpec::build`] for the initial values.
     ///
     /// # Panics
-    /// When the weight does not fit into memory, as `Vec` does.
+    /// When the weight does not fit into memory, as with `Vec`.
     pub fn new(in_features: usize, out_features: usize, rng: &mut Rng) -> Self {
         DenseSpec::new(in_features, out_features).build(rng).expect("a weight that fits into memory")
     }
 
-    /// Lengths of the last axes of input and output.
+    /// Returns the lengths of the last axes of input and output.
     pub(super) fn features(&self) -> (usize, usize) {
         (self.spec.in_features, self.spec.out_features)
     }
 
-    /// The same layer with parameters made of its own.
+    /// Returns the same layer with parameters created by `make`.
     pub(super) fn with_params(&self, make: impl Fn(&Param) -> Param) -> Dense {
         Dense { weight: make(&self.weight), bias: self.bias.as_ref().map(make), spec: self.spec.clone() }
     }

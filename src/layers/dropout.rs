@@ -19,17 +19,17 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DropoutSpec {
-    /// The probability with which an element becomes 0.
+    /// The probability of zeroing an element.
     pub p: f64,
 }
 
 impl DropoutSpec {
-    /// Elements become 0 with the probability `p`.
+    /// Creates options for zeroing elements with probability `p`.
     pub fn new(p: f64) -> Self {
         DropoutSpec { p }
     }
 
-    /// The cell, its seed drawn from the generator.
+    /// Builds the cell. Its seed is drawn from the generator.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `p` is not within 0 to 1.
@@ -50,8 +50,8 @@ impl DropoutSpec {
     }
 }
 
-/// In training, each element becomes 0 with the probability `p` and the others are divided by `1 - p` (Srivastava et al.
-/// 2014, inverted); in evaluation, nothing.
+/// Dropout (Srivastava et al. 2014, inverted): zeroes each element with probability `p` in training and divides the
+/// others by `1 - p`; returns its input unchanged in evaluation.
 ///
 /// The n-th call in training drops the same elements for the same seed. In files: `{kind: Dropout, p: 0.5}`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
@@ -59,20 +59,20 @@ impl DropoutSpec {
 #[serde(try_from = "DropoutSpec", into = "DropoutSpec")]
 pub struct Dropout {
     seed: u64,
-    /// Calls in training so far; clones count together, as they stand for one layer.
+    /// Number of calls in training so far, shared by clones, since they represent one layer.
     calls: Arc<AtomicU64>,
     training: bool,
     spec: DropoutSpec,
 }
 
 impl Dropout {
-    /// Elements become 0 with the probability `p`; the seed is drawn from the generator. A `p` that is not within 0 to 1 is an
-    /// error of the first call.
+    /// Creates a dropout with probability `p`; the seed is drawn from the generator. A `p` that is not within 0 to 1 is
+    /// reported by the first call.
     pub fn new(p: f64, rng: &mut Rng) -> Self {
         DropoutSpec::new(p).make(rng)
     }
 
-    /// The probability with which an element becomes 0.
+    /// Returns the probability of zeroing an element.
     pub(super) fn p(&self) -> f64 {
         self.spec.p
     }

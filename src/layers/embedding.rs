@@ -1,4 +1,4 @@
-//! A table that is looked up by integers.
+//! A lookup table indexed by integers.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,19 +12,19 @@ use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmbeddingSpec {
-    /// How many rows the table has.
+    /// Number of rows of the table.
     pub vocab_size: usize,
     /// Length of a row.
     pub embedding_size: usize,
 }
 
 impl EmbeddingSpec {
-    /// A table with so many rows of such a length.
+    /// Creates options for a table of this size.
     pub fn new(vocab_size: usize, embedding_size: usize) -> Self {
         EmbeddingSpec { vocab_size, embedding_size }
     }
 
-    /// The cell, its table normal with mean 0 and standard deviation 1, as in torch (MindSpore: 0.01).
+    /// Builds the cell. Its table is normal with mean 0 and standard deviation 1, as in torch (MindSpore: 0.01).
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the table does not fit into memory.
@@ -34,7 +34,7 @@ impl EmbeddingSpec {
     }
 }
 
-/// A table looked up by integers: `i64 [...] -> [..., embedding_size]`.
+/// A lookup table indexed by integers: `i64 [...] -> [..., embedding_size]`.
 ///
 /// In files: `{kind: Embedding, vocab_size: 1000, embedding_size: 64}`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
@@ -47,10 +47,10 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// A table with so many rows of such a length; see [`EmbeddingSpec::build`] for the initial values.
+    /// Creates a table of this size; see [`EmbeddingSpec::build`] for the initial values.
     ///
     /// # Panics
-    /// When the table does not fit into memory, as `Vec` does.
+    /// When the table does not fit into memory, as with `Vec`.
     pub fn new(vocab_size: usize, embedding_size: usize, rng: &mut Rng) -> Self {
         EmbeddingSpec::new(vocab_size, embedding_size).build(rng).expect("a table that fits into memory")
     }

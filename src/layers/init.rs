@@ -1,4 +1,4 @@
-//! Random numbers, and the initial values of parameters.
+//! Random numbers, and initial values of parameters.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,12 +11,12 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A seeded generator of random numbers: the same seed gives the same numbers on every machine.
+/// A seeded random number generator: the same seed gives the same numbers on every machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rng(ChaCha8Rng);
 
 impl Rng {
-    /// A generator that starts from a seed.
+    /// Creates a generator from a seed.
     ///
     /// ```
     /// use precast::layers::Rng;
@@ -27,34 +27,34 @@ impl Rng {
         Rng(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// A number evenly distributed between `low` (included) and `high` (excluded, but for rounding).
+    /// Returns a uniformly distributed number between `low` (inclusive) and `high` (exclusive, apart from rounding).
     pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.0.random::<f64>()
     }
 
-    /// A number of the normal distribution.
+    /// Returns a normally distributed number.
     pub fn normal(&mut self, mean: f64, std: f64) -> f64 {
         mean + std * self.0.sample::<f64, _>(StandardNormal)
     }
 
-    /// 64 random bits, as a seed for something else.
+    /// Returns 64 random bits, for seeding something else.
     pub fn bits(&mut self) -> u64 {
         self.0.random()
     }
 
-    /// Puts the items into a random order.
+    /// Shuffles the items into a random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         items.shuffle(&mut self.0);
     }
 
-    /// A generator of its own, so that what is drawn from it does not move the numbers drawn here.
+    /// Returns an independent generator: drawing from it does not affect the numbers drawn here.
     pub fn fork(&mut self) -> Rng {
         Rng::seed(self.bits())
     }
 
-    /// Runs `f`; the cells that serde reads inside it draw their initial weights from this generator.
+    /// Runs `f`; cells that serde reads inside it draw their initial weights from this generator.
     ///
-    /// [`models::parse`](crate::io::models::parse) does this. It is needed only to read cells from another format:
+    /// [`models::parse`](crate::io::models::parse) does this. It is only needed to read cells from another format:
     ///
     /// ```
     /// use precast::{Child, layers::Rng};
@@ -63,7 +63,7 @@ impl Rng {
     /// assert_eq!(cell.named_params()[0].1.shape(), [2, 4]);
     /// ```
     pub fn reading<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        /// Puts the generator of an outer call back, also on panic.
+        /// A guard that restores the generator of an outer call, also on panic.
         struct Restore<'a>(&'a mut Rng, Option<Rng>, Option<usize>);
         impl Drop for Restore<'_> {
             fn drop(&mut self) {
@@ -82,15 +82,15 @@ impl Rng {
 thread_local! {
     /// The generator of the innermost [`Rng::reading`].
     static READING: RefCell<Option<Rng>> = const { RefCell::new(None) };
-    /// How many more numbers the cells of the file that is being read may hold.
+    /// The number of values that further cells of the current file may hold.
     static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// How many numbers the cells of one file may hold: 4 GiB of them, so that a few words in a file do not take all memory. A
-/// program that makes its cells in code may make larger ones.
+/// The maximum number of values in the cells of one file: 4 GiB of them, so that a few words in a file cannot exhaust
+/// memory. Cells created in code may be larger.
 const MOST_READ: usize = if cfg!(fuzzing) { 1 << 16 } else { 1 << 30 };
 
-/// Builds a cell that is being read from a file, with the generator of [`Rng::reading`].
+/// Builds a cell read from a file, with the generator of [`Rng::reading`].
 pub(super) fn with_reading_rng<R>(build: impl FnOnce(&mut Rng) -> Result<R>) -> Result<R> {
     let mut rng = READING.take().ok_or_else(|| {
         Error::model("cells draw their initial weights from a generator: read them with `models::parse`, or inside `Rng::reading`")
@@ -100,10 +100,10 @@ pub(super) fn with_reading_rng<R>(build: impl FnOnce(&mut Rng) -> Result<R>) -> 
     built
 }
 
-/// How the initial values of a parameter are chosen.
+/// Distribution of the initial values of a parameter.
 ///
-/// `fan_in` is the number of values that meet in one output, `fan_out` the number of outputs that one value reaches:
-/// for a weight `[a, b, k...]` they are `b * k...` and `a * k...`, as in torch (`torch/nn/init.py`,
+/// `fan_in` is the number of values that contribute to one output, `fan_out` the number of outputs that one value
+/// contributes to: for a weight `[a, b, k...]` they are `b * k...` and `a * k...`, as in torch (`torch/nn/init.py`,
 /// `_calculate_fan_in_and_fan_out`) and MindSpore (`common/initializer.py`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -112,9 +112,9 @@ pub enum Init {
     Zeros,
     /// All 1.
     Ones,
-    /// All the same.
+    /// All equal to this number.
     Constant(f64),
-    /// Evenly between `-bound` and `bound`.
+    /// Uniform between `-bound` and `bound`.
     Uniform {
         /// The largest absolute value.
         bound: f64,
@@ -147,22 +147,23 @@ pub enum Init {
 }
 
 impl Init {
-    /// The weights of dense and convolution cells in torch and MindSpore: uniform with the bound `1 / sqrt(fan_in)`.
+    /// Returns the initialisation of dense and convolution weights in torch and MindSpore: uniform with the bound
+    /// `1 / sqrt(fan_in)`.
     pub(super) fn weight() -> Init {
         Init::HeUniform { negative_slope: 5f64.sqrt() }
     }
 
-    /// Uniform with the bound `1 / sqrt(fan)`: biases (fan = fan-in of the weight) and recurrent cells (fan = hidden
-    /// size) in torch and MindSpore. All 0 when the fan is 0.
+    /// Returns the initialisation of biases (fan = fan-in of the weight) and recurrent cells (fan = hidden size) in
+    /// torch and MindSpore: uniform with the bound `1 / sqrt(fan)`. All 0 when the fan is 0.
     pub(super) fn uniform_of(fan: usize) -> Init {
         Init::Uniform { bound: if fan == 0 { 0.0 } else { 1.0 / (fan as f64).sqrt() } }
     }
 
-    /// An f32 tensor of such values, each drawn in f64 and rounded once.
+    /// Returns an f32 tensor of such values, each drawn in f64 and rounded once.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a formula asks for a fan and the shape has fewer than 2 axes,
-    /// or when the tensor does not fit into memory.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a formula needs a fan and the shape has fewer than 2 axes, or
+    /// when the tensor does not fit into memory.
     ///
     /// ```
     /// use precast::layers::{Init, Rng};
@@ -198,7 +199,7 @@ impl Init {
     }
 }
 
-/// An f32 tensor with every element `value`: a parameter that begins without random numbers.
+/// Returns an f32 tensor with every element `value`, for a parameter without random initial values.
 ///
 /// # Errors
 /// As [`Init::sample`].
@@ -206,7 +207,7 @@ pub(super) fn constant(shape: &[usize], value: f64) -> Result<Tensor> {
     filled(shape, || value)
 }
 
-/// An f32 tensor of drawn numbers, each rounded once.
+/// Returns an f32 tensor of drawn numbers, each rounded once.
 fn filled(shape: &[usize], mut draw: impl FnMut() -> f64) -> Result<Tensor> {
     let len = shape.iter().try_fold(1usize, |n, &axis| n.checked_mul(axis));
     if let (Some(len), Some(left)) = (len, LEFT.get()) {
@@ -225,7 +226,7 @@ fn filled(shape: &[usize], mut draw: impl FnMut() -> f64) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// Random f32 numbers, evenly distributed between 0 (included) and 1 (excluded, but for rounding).
+    /// Returns random f32 numbers, uniformly distributed between 0 (inclusive) and 1 (exclusive, apart from rounding).
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
@@ -240,7 +241,7 @@ impl Tensor {
         filled(shape, || rng.uniform(0.0, 1.0))
     }
 
-    /// Random f32 numbers of the normal distribution with mean 0 and standard deviation 1.
+    /// Returns random f32 numbers of the normal distribution with mean 0 and standard deviation 1.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
@@ -256,7 +257,7 @@ impl Tensor {
     }
 }
 
-/// `[fan_in, fan_out]`, as floating numbers, which do not overflow.
+/// Returns `[fan_in, fan_out]` as floating-point numbers, which do not overflow.
 fn fans(shape: &[usize]) -> Result<[f64; 2]> {
     let [outputs, inputs, kernel @ ..] = shape else {
         return Err(Error::shape(format!(
@@ -267,7 +268,7 @@ fn fans(shape: &[usize]) -> Result<[f64; 2]> {
     Ok([*inputs as f64 * field, *outputs as f64 * field])
 }
 
-/// `sqrt(numerator / fan)`, or 0 for an empty weight.
+/// Returns `sqrt(numerator / fan)`, or 0 for an empty weight.
 fn spread(numerator: f64, fan: f64) -> f64 {
     if fan == 0.0 { 0.0 } else { (numerator / fan).sqrt() }
 }
@@ -276,7 +277,7 @@ fn spread(numerator: f64, fan: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Mean and standard deviation of 20,000 draws, and the largest absolute value.
+    /// Returns the mean and standard deviation of 20,000 draws, and the largest absolute value.
     fn moments(init: Init, shape: &[usize]) -> (f64, f64, f64) {
         let x = init.sample(shape, &mut Rng::seed(5)).unwrap().to_f64();
         let n = x.len() as f64;
@@ -287,7 +288,8 @@ mod tests {
 
     #[test]
     fn distributions_have_their_closed_form_moments() {
-        // A weight [100, 20, 2, 5]: fan_in 200, fan_out 1000. A uniform of bound b has the deviation b / sqrt(3).
+        // A weight [100, 20, 2, 5]: fan_in 200, fan_out 1000. A uniform distribution of bound b has the deviation b /
+        // sqrt(3).
         let shape = [100, 20, 2, 5];
         let s = |x: f64| x.sqrt();
         let uniforms = [

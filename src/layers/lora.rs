@@ -1,4 +1,4 @@
-//! Low-rank adapters of layers whose own weights stay as they are.
+//! Low-rank adapters of layers whose own weights are frozen.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,17 +14,17 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Options of a [`LoRA`], and the layer that it adapts.
+/// Options of a [`LoRA`], and the layer to adapt.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoRASpec {
-    /// The layer that is adapted.
+    /// The layer to adapt.
     pub base: Dense,
-    /// Rows of the first matrix and columns of the second.
+    /// Number of rows of the first matrix and columns of the second.
     pub rank: usize,
-    /// What the adapter adds is multiplied by `alpha / rank`.
+    /// Scale of the adapter: its output is multiplied by `alpha / rank`.
     pub alpha: f64,
-    /// The probability with which an element of the adapter's input becomes 0 in training.
+    /// The probability of zeroing an element of the adapter's input in training. Default: 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropout: f64,
 }
@@ -34,18 +34,18 @@ fn is_zero(p: &f64) -> bool {
 }
 
 impl LoRASpec {
-    /// Without dropout.
+    /// Creates options without dropout.
     pub fn new(base: Dense, rank: usize, alpha: f64) -> Self {
         LoRASpec { base, rank, alpha, dropout: 0.0 }
     }
 
     setters! {
-        /// The probability with which an element of the adapter's input becomes 0 in training.
+        /// Sets the probability of zeroing an element of the adapter's input in training.
         dropout: f64;
     }
 
-    /// The cell: `a` uniform within `1 / sqrt(in_features)`, as in the authors' code, and `b` 0. So it computes at
-    /// first what the base does. The parameters of the base become buffers, which are not trained.
+    /// Builds the cell: `a` uniform within `1 / sqrt(in_features)`, as in the authors' code, and `b` 0, so that it
+    /// initially computes the same as the base. The parameters of the base become buffers, which are not trained.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the rank is 0, `alpha` is not finite, or the dropout is out
@@ -68,7 +68,7 @@ impl LoRASpec {
     }
 }
 
-/// By which the product of the two matrices is multiplied.
+/// Returns the factor of the product of the two matrices.
 fn factor(rank: usize, alpha: f64) -> Result<f64> {
     if rank == 0 {
         return Err(Error::value("rank is 0: 1 or more is allowed"));
@@ -79,12 +79,12 @@ fn factor(rank: usize, alpha: f64) -> Result<f64> {
     Ok(alpha / rank as f64)
 }
 
-/// A [`Dense`] layer that is not trained, and a trained product of two small matrices beside it (Hu et al. 2021, "LoRA:
-/// low-rank adaptation of large language models"): `base(x) + alpha / rank * (dropout(x) · aᵀ) · bᵀ`.
+/// A frozen [`Dense`] layer plus a trained product of two small matrices (Hu et al. 2021, "LoRA: low-rank adaptation of
+/// large language models"): `base(x) + alpha / rank * (dropout(x) · aᵀ) · bᵀ`.
 ///
 /// `[..., in_features] -> [..., out_features]`. The weights of the base are buffers: saved under `base.weight` and
-/// `base.bias`, and neither trained nor given gradients. They may be stored low without masters
-/// ([`decorate`](crate::rewrite::decorate)), and a rule for the path `**.base` says in which dtype the base runs.
+/// `base.bias`, but not trained and without gradients. They may be stored in 16 bits without master copies
+/// ([`decorate`](crate::rewrite::decorate)), and a rule for the path `**.base` sets the dtype in which the base runs.
 ///
 /// In files: `{kind: LoRA, base: {in_features: 64, out_features: 10}, rank: 8, alpha: 16}`, and `dropout: 0.05`.
 ///
@@ -103,29 +103,29 @@ fn factor(rank: usize, alpha: f64) -> Result<f64> {
 #[cell(saved)]
 #[serde(try_from = "LoRASpec", into = "LoRASpec")]
 pub struct LoRA {
-    /// The layer that is adapted, with buffers in place of parameters.
+    /// The adapted layer, with buffers instead of parameters.
     pub base: Child<Dense>,
     /// `[rank, in_features]`.
     pub a: Param,
-    /// `[out_features, rank]`, at first 0.
+    /// `[out_features, rank]`, initially 0.
     pub b: Param,
-    /// Of the adapter's input.
+    /// Dropout of the adapter's input.
     pub dropout: Child<Dropout>,
     alpha: f64,
 }
 
 impl LoRA {
-    /// Adapts a layer, without dropout; see [`LoRASpec::build`] for the initial values. A rank of 0 is an error of the
+    /// Adapts a layer, without dropout; see [`LoRASpec::build`] for the initial values. A rank of 0 is reported by the
     /// first call.
     ///
     /// # Panics
-    /// When the weights do not fit into memory, as `Vec` does.
+    /// When the weights do not fit into memory, as with `Vec`.
     pub fn new(base: Dense, rank: usize, alpha: f64, rng: &mut Rng) -> Self {
         LoRASpec::new(base, rank, alpha).make(Dropout::new(0.0, rng), rng).expect("weights that fit into memory")
     }
 
-    /// Puts an adapter around the [`Dense`] layer in a slot, as [`new`](LoRA::new) makes it. What code asked of the
-    /// slot stays.
+    /// Wraps the [`Dense`] layer in a slot with an adapter, as created by [`new`](LoRA::new). Requests made on the slot
+    /// in code are preserved.
     ///
     /// ```
     /// use precast::prelude::*;
@@ -139,7 +139,7 @@ impl LoRA {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when another cell sits in the slot, when the rank is 0, or when
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the slot holds another cell, when the rank is 0, or when
     /// `alpha` is not finite; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn adapt(slot: &mut Child, rank: usize, alpha: f64, rng: &mut Rng) -> Result<()> {
         let cell = slot.cell();
@@ -153,7 +153,7 @@ impl LoRA {
         Ok(())
     }
 
-    /// One layer that computes the same in evaluation and is trained as a whole. Its weight is
+    /// Merges the adapter into one layer that computes the same in evaluation and is trained as a whole. Its weight is
     /// `base.weight + alpha / rank * b · a`, in f32 (f64 where the base is f64).
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl LoRA {
     }
 }
 
-/// All that is known of a parameter, in 32 bits at least.
+/// Returns the full-precision value of a parameter, in at least 32 bits.
 fn wide(param: &Param) -> Tensor {
     let value = param.full();
     if value.dtype().is_low() { value.cast(DType::F32) } else { value }

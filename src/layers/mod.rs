@@ -1,7 +1,7 @@
-//! The cells: layers, containers, activations, and how their parameters begin.
+//! The cells: layers, containers, activations, and the initialisation of their parameters.
 //!
-//! A cell with options has a spec beside it: plain data that can be chained together in code, stands in architecture
-//! files, and builds the cell:
+//! A cell with options has a spec: plain data with chainable setters in code, which is part of architecture files and
+//! builds the cell:
 //!
 //! ```
 //! use precast::prelude::*;
@@ -13,7 +13,7 @@
 //! # Ok::<(), precast::Error>(())
 //! ```
 //!
-//! `new` returns the cell; a bad option is then an error of its first call. `build` of a spec checks them at once.
+//! `new` returns the cell; an invalid option is reported by its first call. `build` of a spec checks options at once.
 
 mod axes;
 mod init;

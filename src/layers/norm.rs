@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Weight 1 and bias 0 of the given shape, or neither.
+/// Creates weight 1 and bias 0 of the given shape, or neither.
 pub(super) fn affine_params(affine: bool, shape: &[usize]) -> Result<(Option<Param>, Option<Param>)> {
     if !affine {
         return Ok((None, None));
@@ -40,35 +40,35 @@ pub(super) fn is_default_eps(eps: &f64) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerNormSpec {
-    /// The last axes of the input, over which the statistics are taken.
+    /// The last axes of the input, over which the statistics are computed.
     pub normalized_shape: Vec<usize>,
-    /// Added to the variance: 1e-5 as in torch (MindSpore's default is 1e-7).
+    /// Added to the variance for numerical stability. Default: 1e-5, as in torch (MindSpore's default is 1e-7).
     #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
     pub eps: f64,
-    /// Whether each element is scaled and shifted by trained parameters.
+    /// `true` when each element is scaled and shifted by trained parameters. Default: true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub affine: bool,
-    /// Whether that includes a shift. Without `affine` there is none.
+    /// `true` when that includes a shift; without `affine` there is none. Default: true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
 }
 
 impl LayerNormSpec {
-    /// `eps` 1e-5, affine with a bias.
+    /// Creates options with `eps` 1e-5, affine with a bias.
     pub fn new(normalized_shape: &[usize]) -> Self {
         LayerNormSpec { normalized_shape: normalized_shape.to_vec(), eps: default_eps(), affine: true, bias: true }
     }
 
     setters! {
-        /// Added to the variance.
+        /// Sets the number added to the variance.
         eps: f64;
-        /// Whether each element is scaled and shifted by trained parameters.
+        /// Sets whether each element is scaled and shifted by trained parameters.
         affine: bool;
-        /// Whether that includes a shift.
+        /// Sets whether that includes a shift.
         bias: bool;
     }
 
-    /// The cell: weight 1, bias 0.
+    /// Builds the cell: weight 1, bias 0.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative or the shape has no axis.
@@ -86,7 +86,7 @@ impl LayerNormSpec {
     }
 }
 
-/// Layer normalisation (Ba et al. 2016): the last axes to mean 0 and variance 1, times weight plus bias.
+/// Layer normalisation (Ba et al. 2016): brings the last axes to mean 0 and variance 1, times weight plus bias.
 ///
 /// `[..., normalized_shape]`. In files: `{kind: LayerNorm, normalized_shape: [64]}`, and `eps`, `affine`,
 /// `bias: false`.
@@ -102,10 +102,10 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// `eps` 1e-5, affine with a bias.
+    /// Creates a cell with `eps` 1e-5, affine with a bias.
     ///
     /// # Panics
-    /// When the parameters do not fit into memory, as `Vec` does.
+    /// When the parameters do not fit into memory, as with `Vec`.
     pub fn new(normalized_shape: &[usize]) -> Self {
         LayerNormSpec::new(normalized_shape).make().expect("parameters that fit into memory")
     }
@@ -124,32 +124,32 @@ impl Forward for LayerNorm {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupNormSpec {
-    /// Groups of channels that share their statistics.
+    /// Number of groups of channels that share their statistics.
     pub num_groups: usize,
-    /// Channels: the length of axis 1.
+    /// Number of channels: the length of axis 1.
     pub num_channels: usize,
-    /// Added to the variance.
+    /// Added to the variance for numerical stability. Default: 1e-5.
     #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
     pub eps: f64,
-    /// Whether each channel is scaled and shifted by trained parameters.
+    /// `true` when each channel is scaled and shifted by trained parameters. Default: true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub affine: bool,
 }
 
 impl GroupNormSpec {
-    /// `eps` 1e-5, affine.
+    /// Creates options with `eps` 1e-5, affine.
     pub fn new(num_groups: usize, num_channels: usize) -> Self {
         GroupNormSpec { num_groups, num_channels, eps: default_eps(), affine: true }
     }
 
     setters! {
-        /// Added to the variance.
+        /// Sets the number added to the variance.
         eps: f64;
-        /// Whether each channel is scaled and shifted by trained parameters.
+        /// Sets whether each channel is scaled and shifted by trained parameters.
         affine: bool;
     }
 
-    /// The cell: weight 1, bias 0.
+    /// Builds the cell: weight 1, bias 0.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the groups do not divide the channels or `eps` is negative.
@@ -170,8 +170,8 @@ impl GroupNormSpec {
     }
 }
 
-/// Group normalisation (Wu & He 2018): each group of channels of each sample to mean 0 and variance 1, then each channel
-/// times weight plus bias.
+/// Group normalisation (Wu & He 2018): brings each group of channels of each sample to mean 0 and variance 1, then
+/// multiplies each channel by weight and adds bias.
 ///
 /// `[batch, num_channels, ...]`. In files: `{kind: GroupNorm, num_groups: 2, num_channels: 4}`, and `eps`, `affine`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
@@ -186,10 +186,10 @@ pub struct GroupNorm {
 }
 
 impl GroupNorm {
-    /// `eps` 1e-5, affine. Groups that do not divide the channels are an error of the first call.
+    /// Creates a cell with `eps` 1e-5, affine. Groups that do not divide the channels are reported by the first call.
     ///
     /// # Panics
-    /// When the parameters do not fit into memory, as `Vec` does.
+    /// When the parameters do not fit into memory, as with `Vec`.
     pub fn new(num_groups: usize, num_channels: usize) -> Self {
         GroupNormSpec::new(num_groups, num_channels).make().expect("parameters that fit into memory")
     }
@@ -208,30 +208,31 @@ impl Forward for GroupNorm {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InstanceNormSpec<const N: usize> {
-    /// Channels: the length of axis 1.
+    /// Number of channels: the length of axis 1.
     pub num_features: usize,
-    /// Added to the variance.
+    /// Added to the variance for numerical stability. Default: 1e-5.
     #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
     pub eps: f64,
-    /// Whether each channel is scaled and shifted by trained parameters: by default yes, as in MindSpore (torch: no).
+    /// `true` when each channel is scaled and shifted by trained parameters. Default: true, as in MindSpore (torch:
+    /// false).
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub affine: bool,
 }
 
 impl<const N: usize> InstanceNormSpec<N> {
-    /// `eps` 1e-5, affine.
+    /// Creates options with `eps` 1e-5, affine.
     pub fn new(num_features: usize) -> Self {
         InstanceNormSpec { num_features, eps: default_eps(), affine: true }
     }
 
     setters! {
-        /// Added to the variance.
+        /// Sets the number added to the variance.
         eps: f64;
-        /// Whether each channel is scaled and shifted by trained parameters.
+        /// Sets whether each channel is scaled and shifted by trained parameters.
         affine: bool;
     }
 
-    /// The cell: weight 1, bias 0.
+    /// Builds the cell: weight 1, bias 0.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative.
@@ -246,7 +247,7 @@ impl<const N: usize> InstanceNormSpec<N> {
     }
 }
 
-/// Instance normalisation (Ulyanov et al. 2016) with `N` spatial axes: each channel of each sample to mean 0 and
+/// Instance normalisation (Ulyanov et al. 2016) with `N` spatial axes: brings each channel of each sample to mean 0 and
 /// variance 1 over its spatial axes, times weight plus bias. It keeps no running statistics.
 ///
 /// `[batch, num_features, spatial...]`. In files: `{kind: InstanceNorm2d, num_features: 6}`, and `eps`, `affine`.
@@ -264,10 +265,10 @@ pub struct InstanceNorm<const N: usize> {
 written_as_spec!(nothing random: InstanceNorm<N>, InstanceNormSpec<N>, const N);
 
 impl<const N: usize> InstanceNorm<N> {
-    /// `eps` 1e-5, affine.
+    /// Creates a cell with `eps` 1e-5, affine.
     ///
     /// # Panics
-    /// When the parameters do not fit into memory, as `Vec` does.
+    /// When the parameters do not fit into memory, as with `Vec`.
     pub fn new(num_features: usize) -> Self {
         InstanceNormSpec::new(num_features).make().expect("parameters that fit into memory")
     }
@@ -309,7 +310,7 @@ instance_kinds! {
 pub struct RmsNormSpec {
     /// Length of the last axis.
     pub num_features: usize,
-    /// Added to the mean square: 1e-6, as in MindSpore.
+    /// Added to the mean square for numerical stability. Default: 1e-6, as in MindSpore.
     #[serde(default = "rms_eps", skip_serializing_if = "is_rms_eps")]
     pub eps: f64,
 }
@@ -323,17 +324,17 @@ fn is_rms_eps(eps: &f64) -> bool {
 }
 
 impl RmsNormSpec {
-    /// `eps` 1e-6.
+    /// Creates options with `eps` 1e-6.
     pub fn new(num_features: usize) -> Self {
         RmsNormSpec { num_features, eps: rms_eps() }
     }
 
     setters! {
-        /// Added to the mean square.
+        /// Sets the number added to the mean square.
         eps: f64;
     }
 
-    /// The cell: weight 1.
+    /// Builds the cell: weight 1.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative.
@@ -349,8 +350,8 @@ impl RmsNormSpec {
 
 /// Root mean square normalisation (Zhang & Sennrich 2019): `x / sqrt(mean(x^2) + eps) * weight` over the last axis.
 ///
-/// It is `nn.RMSNorm` of torch over one axis. Without an `eps`, torch takes `f32::EPSILON` (1.19e-7) for f32; here the
-/// default is MindSpore's. `[..., num_features]`. In files: `{kind: RmsNorm, num_features: 64}`, and `eps`.
+/// It is `nn.RMSNorm` of torch over one axis. Without an `eps`, torch uses `f32::EPSILON` (1.19e-7) for f32; the
+/// default here is MindSpore's. `[..., num_features]`. In files: `{kind: RmsNorm, num_features: 64}`, and `eps`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
 #[cell(saved)]
 #[serde(try_from = "RmsNormSpec", into = "RmsNormSpec")]
@@ -361,10 +362,10 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// `eps` 1e-6.
+    /// Creates a cell with `eps` 1e-6.
     ///
     /// # Panics
-    /// When the weight does not fit into memory, as `Vec` does.
+    /// When the weight does not fit into memory, as with `Vec`.
     pub fn new(num_features: usize) -> Self {
         RmsNormSpec::new(num_features).make().expect("a weight that fits into memory")
     }

@@ -1,4 +1,4 @@
-//! Pools over 1, 2 and 3 spatial axes.
+//! Pooling over 1, 2 and 3 spatial axes.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,27 +8,27 @@ use super::{
 };
 use crate::{Cell, Padding, PoolOptions, Tensor, cell::Forward, error::Result};
 
-/// The largest element under each window of `N` spatial axes: [`MaxPool1d`], [`MaxPool2d`] and [`MaxPool3d`].
+/// The maximum of each window over `N` spatial axes: [`MaxPool1d`], [`MaxPool2d`] and [`MaxPool3d`].
 ///
 /// `[n, c, spatial...]`. In files: `{kind: MaxPool2d, kernel_size: 2}`, and `stride`, `padding`, `ceil`.
 #[derive(Cell, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cell(saved, kinds(MaxPool1d, MaxPool2d, MaxPool3d))]
 #[serde(deny_unknown_fields)]
 pub struct MaxPool<const N: usize> {
-    /// Lengths of the window.
+    /// Size of the window.
     pub kernel_size: PerAxis<N>,
-    /// Steps of the window: by default the kernel's lengths, as in torch (MindSpore's default is 1).
+    /// Stride of the window. Default: the kernel size, as in torch (MindSpore's default is 1).
     #[serde(default, skip_serializing_if = "is_none")]
     pub stride: Option<PerAxis<N>>,
-    /// What is put around the input; it never is the maximum.
+    /// Padding of the input, which is never the maximum. Default: none.
     #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
     pub padding: Padding,
-    /// Whether a last window counts that begins inside the input and ends outside.
+    /// `true` when a last window that begins inside the input and ends outside is included. Default: false.
     #[serde(default, skip_serializing_if = "is_no")]
     pub ceil: bool,
 }
 
-/// The average under each window of `N` spatial axes: [`AvgPool1d`], [`AvgPool2d`] and [`AvgPool3d`].
+/// The average of each window over `N` spatial axes: [`AvgPool1d`], [`AvgPool2d`] and [`AvgPool3d`].
 ///
 /// `[n, c, spatial...]`. In files: `{kind: AvgPool2d, kernel_size: 2}`, and `stride`, `padding`, `ceil`,
 /// `count_include_pad`.
@@ -36,41 +36,41 @@ pub struct MaxPool<const N: usize> {
 #[cell(saved, kinds(AvgPool1d, AvgPool2d, AvgPool3d))]
 #[serde(deny_unknown_fields)]
 pub struct AvgPool<const N: usize> {
-    /// Lengths of the window.
+    /// Size of the window.
     pub kernel_size: PerAxis<N>,
-    /// Steps of the window: by default the kernel's lengths, as in torch (MindSpore's default is 1).
+    /// Stride of the window. Default: the kernel size, as in torch (MindSpore's default is 1).
     #[serde(default, skip_serializing_if = "is_none")]
     pub stride: Option<PerAxis<N>>,
-    /// Zeros put around the input.
+    /// Zero padding of the input. Default: none.
     #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
     pub padding: Padding,
-    /// Whether a last window counts that begins inside the input and ends outside.
+    /// `true` when a last window that begins inside the input and ends outside is included. Default: false.
     #[serde(default, skip_serializing_if = "is_no")]
     pub ceil: bool,
-    /// Whether the average divides by the padded elements, too.
+    /// `true` when padded elements count in the divisor of the average. Default: true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub count_include_pad: bool,
 }
 
-/// Averages over `N` spatial axes whose windows are chosen so that the output has a given size:
-/// [`AdaptiveAvgPool1d`], [`AdaptiveAvgPool2d`] and [`AdaptiveAvgPool3d`].
+/// The average over `N` spatial axes, with windows chosen to give an output of fixed size: [`AdaptiveAvgPool1d`],
+/// [`AdaptiveAvgPool2d`] and [`AdaptiveAvgPool3d`].
 ///
 /// `[n, c, spatial...] -> [n, c, output_size...]`. In files: `{kind: AdaptiveAvgPool2d, output_size: 1}`.
 #[derive(Cell, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cell(saved, kinds(AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d))]
 #[serde(deny_unknown_fields)]
 pub struct AdaptiveAvgPool<const N: usize> {
-    /// Lengths of the output's spatial axes.
+    /// Size of the output's spatial axes.
     pub output_size: PerAxis<N>,
 }
 
 impl<const N: usize> MaxPool<N> {
-    /// Windows that touch, without padding.
+    /// Creates a pool with adjacent windows and no padding.
     pub fn new(kernel_size: impl Into<PerAxis<N>>) -> Self {
         MaxPool { kernel_size: kernel_size.into(), stride: None, padding: Padding::Valid, ceil: false }
     }
 
-    /// Steps of the window.
+    /// Sets the stride of the window.
     #[must_use]
     pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> Self {
         self.stride = Some(stride.into());
@@ -78,9 +78,9 @@ impl<const N: usize> MaxPool<N> {
     }
 
     setters! {
-        /// What is put around the input.
+        /// Sets the padding of the input.
         padding: Padding;
-        /// Whether a last window counts that begins inside the input and ends outside.
+        /// Sets whether a last window that begins inside the input and ends outside is included.
         ceil: bool;
     }
 
@@ -96,7 +96,7 @@ impl<const N: usize> MaxPool<N> {
 }
 
 impl<const N: usize> AvgPool<N> {
-    /// Windows that touch, without padding.
+    /// Creates a pool with adjacent windows and no padding.
     pub fn new(kernel_size: impl Into<PerAxis<N>>) -> Self {
         AvgPool {
             kernel_size: kernel_size.into(),
@@ -107,7 +107,7 @@ impl<const N: usize> AvgPool<N> {
         }
     }
 
-    /// Steps of the window.
+    /// Sets the stride of the window.
     #[must_use]
     pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> Self {
         self.stride = Some(stride.into());
@@ -115,11 +115,11 @@ impl<const N: usize> AvgPool<N> {
     }
 
     setters! {
-        /// Zeros put around the input.
+        /// Sets the zero padding of the input.
         padding: Padding;
-        /// Whether a last window counts that begins inside the input and ends outside.
+        /// Sets whether a last window that begins inside the input and ends outside is included.
         ceil: bool;
-        /// Whether the average divides by the padded elements, too.
+        /// Sets whether padded elements count in the divisor of the average.
         count_include_pad: bool;
     }
 
@@ -135,7 +135,7 @@ impl<const N: usize> AvgPool<N> {
 }
 
 impl<const N: usize> AdaptiveAvgPool<N> {
-    /// Averages with an output of this size.
+    /// Creates a pool with an output of this size.
     pub fn new(output_size: impl Into<PerAxis<N>>) -> Self {
         AdaptiveAvgPool { output_size: output_size.into() }
     }

@@ -14,7 +14,7 @@ use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
 pub struct PReLUSpec {
     /// 1, or the length of axis 1.
     pub channels: usize,
-    /// Where the slopes begin.
+    /// Initial value of the slopes. Default: 0.25.
     #[serde(default = "quarter", skip_serializing_if = "is_quarter")]
     pub slope: f64,
 }
@@ -28,17 +28,17 @@ fn is_quarter(slope: &f64) -> bool {
 }
 
 impl PReLUSpec {
-    /// Slopes that begin at 0.25, as in torch and MindSpore.
+    /// Creates options with slopes initialised to 0.25, as in torch and MindSpore.
     pub fn new(channels: usize) -> Self {
         PReLUSpec { channels, slope: quarter() }
     }
 
     setters! {
-        /// Where the slopes begin.
+        /// Sets the initial value of the slopes.
         slope: f64;
     }
 
-    /// The cell.
+    /// Builds the cell.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the slopes do not fit into memory.
@@ -47,7 +47,7 @@ impl PReLUSpec {
     }
 }
 
-/// `x` where it is positive, else `weight * x` (He et al. 2015), with one learned slope for all or one for each channel.
+/// `x` where it is positive, else `weight * x` (He et al. 2015), with one learned slope in total or one per channel.
 ///
 /// In files: `{kind: PReLU, channels: 1}`, and `slope`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
@@ -60,10 +60,10 @@ pub struct PReLU {
 }
 
 impl PReLU {
-    /// Slopes that begin at 0.25.
+    /// Creates a cell with slopes initialised to 0.25.
     ///
     /// # Panics
-    /// When the slopes do not fit into memory, as `Vec` does.
+    /// When the slopes do not fit into memory, as with `Vec`.
     pub fn new(channels: usize) -> Self {
         PReLUSpec::new(channels).build().expect("slopes that fit into memory")
     }

@@ -1,4 +1,4 @@
-//! One step of recurrent networks.
+//! Single steps of recurrent networks.
 //!
 //! The formulas and the order of the gates in the weights are torch's (`torch/nn/modules/rnn.py`) and MindSpore's
 //! (`nn/layer/rnn_cells.py`).
@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Options of a recurrent cell with so many gates.
+/// Options of a recurrent cell with `GATES` gates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecurrentSpec<const GATES: usize> {
@@ -23,23 +23,23 @@ pub struct RecurrentSpec<const GATES: usize> {
     pub input_size: usize,
     /// Length of the last axis of the state.
     pub hidden_size: usize,
-    /// Whether biases are added.
+    /// `true` when biases are added. Default: true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
 }
 
 impl<const GATES: usize> RecurrentSpec<GATES> {
-    /// With biases.
+    /// Creates options with biases.
     pub fn new(input_size: usize, hidden_size: usize) -> Self {
         RecurrentSpec { input_size, hidden_size, bias: true }
     }
 
     setters! {
-        /// Whether biases are added.
+        /// Sets whether biases are added.
         bias: bool;
     }
 
-    /// The cell, all its parameters uniform within `1 / sqrt(hidden_size)`, as in torch and MindSpore.
+    /// Builds the cell. All its parameters are uniform within `1 / sqrt(hidden_size)`, as in torch and MindSpore.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
@@ -59,8 +59,8 @@ impl<const GATES: usize> RecurrentSpec<GATES> {
 
 /// The weights of one recurrent step: [`RNNCell`], [`GRUCell`] and [`LSTMCell`].
 ///
-/// Inputs are `[..., input_size]`, states `[..., hidden_size]`. Run it through its slot with `step`, or behind
-/// `dyn Cell` with [`Child::call_many`] on the input and the state. In files:
+/// Inputs are `[..., input_size]`, states `[..., hidden_size]`. Run it through its slot with `step`, or as `dyn Cell`
+/// with [`Child::call_many`] on the input and the state. In files:
 /// `{kind: LSTMCell, input_size: 8, hidden_size: 16}`, and `bias: false`.
 ///
 /// ```
@@ -77,9 +77,9 @@ impl<const GATES: usize> RecurrentSpec<GATES> {
 #[cell(saved, kinds(RNNCell, GRUCell, LSTMCell))]
 #[serde(try_from = "RecurrentSpec<GATES>", into = "RecurrentSpec<GATES>")]
 pub struct Recurrent<const GATES: usize> {
-    /// From the input, the gates one after the other: `[GATES * hidden_size, input_size]`.
+    /// Weights of the input, gate by gate: `[GATES * hidden_size, input_size]`.
     pub weight_ih: Param,
-    /// From the state: `[GATES * hidden_size, hidden_size]`.
+    /// Weights of the state: `[GATES * hidden_size, hidden_size]`.
     pub weight_hh: Param,
     /// `[GATES * hidden_size]`.
     pub bias_ih: Option<Param>,
@@ -88,19 +88,19 @@ pub struct Recurrent<const GATES: usize> {
     spec: RecurrentSpec<GATES>,
 }
 
-/// `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)`.
+/// One step of an RNN: `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)`.
 pub type RNNCell = Recurrent<1>;
 /// Options of an [`RNNCell`].
 pub type RNNCellSpec = RecurrentSpec<1>;
 
-/// Gates in the order r, z, n:
+/// One step of a GRU, with gates in the order r, z, n:
 /// `r = sigmoid(i_r + h_r)`, `z = sigmoid(i_z + h_z)`, `n = tanh(i_n + r * h_n)`, `h' = (1 - z) * n + z * h`,
 /// with `i = W_ih x + b_ih` and `h_* = W_hh h + b_hh`.
 pub type GRUCell = Recurrent<3>;
 /// Options of a [`GRUCell`].
 pub type GRUCellSpec = RecurrentSpec<3>;
 
-/// Gates in the order i, f, g, o, all of `W_ih x + b_ih + W_hh h + b_hh`:
+/// One step of an LSTM, with gates in the order i, f, g, o, all of `W_ih x + b_ih + W_hh h + b_hh`:
 /// `c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`, `h' = sigmoid(o) * tanh(c')`.
 pub type LSTMCell = Recurrent<4>;
 /// Options of an [`LSTMCell`].
@@ -109,10 +109,10 @@ pub type LSTMCellSpec = RecurrentSpec<4>;
 written_as_spec!(Recurrent<GATES>, RecurrentSpec<GATES>, const GATES);
 
 impl<const GATES: usize> Recurrent<GATES> {
-    /// A cell with biases; see [`RecurrentSpec::build`] for the initial values.
+    /// Creates a cell with biases; see [`RecurrentSpec::build`] for the initial values.
     ///
     /// # Panics
-    /// When the weights do not fit into memory, as `Vec` does.
+    /// When the weights do not fit into memory, as with `Vec`.
     pub fn new(input_size: usize, hidden_size: usize, rng: &mut Rng) -> Self {
         RecurrentSpec::new(input_size, hidden_size).build(rng).expect("weights that fit into memory")
     }
@@ -175,30 +175,30 @@ impl Forward for LSTMCell {
 }
 
 impl Child<RNNCell> {
-    /// One step: `x [..., input_size]` and the state `[..., hidden_size]` give the next state.
+    /// Runs one step: `x [..., input_size]` and the state `[..., hidden_size]` give the next state.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for incompatible shapes.
     pub fn step(&self, x: &Tensor, h: &Tensor) -> Result<Tensor> {
         self.with((x, h), |cell, (x, h)| cell.next(&x, &h))
     }
 }
 
 impl Child<GRUCell> {
-    /// One step: `x [..., input_size]` and the state `[..., hidden_size]` give the next state.
+    /// Runs one step: `x [..., input_size]` and the state `[..., hidden_size]` give the next state.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for incompatible shapes.
     pub fn step(&self, x: &Tensor, h: &Tensor) -> Result<Tensor> {
         self.with((x, h), |cell, (x, h)| cell.next(&x, &h))
     }
 }
 
 impl Child<LSTMCell> {
-    /// One step: `x [..., input_size]` and the state `(h, c)`, each `[..., hidden_size]`, give the next `(h, c)`.
+    /// Runs one step: `x [..., input_size]` and the state `(h, c)`, each `[..., hidden_size]`, give the next `(h, c)`.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for incompatible shapes.
     pub fn step(&self, x: &Tensor, state: (&Tensor, &Tensor)) -> Result<(Tensor, Tensor)> {
         self.with((x, state), |cell, (x, (h, c))| cell.next(&x, (&h, &c)))
     }

@@ -8,13 +8,13 @@ use crate::{
     error::Result,
 };
 
-/// Rotates pairs of features of queries or keys by angles that grow with the position (Su et al. 2021, "RoFormer:
-/// enhanced transformer with rotary position embedding"), by [`Tensor::rotary_embedding`].
+/// Rotary position embedding: rotates pairs of features of queries or keys by angles proportional to the position (Su
+/// et al. 2021, "RoFormer: enhanced transformer with rotary position embedding"), by [`Tensor::rotary_embedding`].
 ///
 /// `[..., length, features]` to the same shape and dtype; the features are those of one head, and their number is even.
-/// There is no largest length: angles are computed when they are needed, in f64, and the rotation is f32 in every
-/// region. Run it through its slot with [`rotate`](Child::rotate) where positions do not begin at 0.
-/// [`MultiheadAttentionSpec::rotary`](super::MultiheadAttentionSpec) puts one into an attention. In files:
+/// The length is unlimited: angles are computed on demand, in f64, and the rotation is f32 in every region. Run it
+/// through its slot with [`rotate`](Child::rotate) if positions do not begin at 0.
+/// [`MultiheadAttentionSpec::rotary`](super::MultiheadAttentionSpec) adds one to an attention. In files:
 /// `{kind: RotaryEmbedding}`, and `base: 500000`, `interleaved: true`.
 ///
 /// ```
@@ -29,10 +29,10 @@ use crate::{
 #[cell(saved)]
 #[serde(default, deny_unknown_fields)]
 pub struct RotaryEmbedding {
-    /// Of the angles `position * base^(-2i / features)`: by default 10000. A larger one is for longer inputs.
+    /// Base of the angles `position * base^(-2i / features)`; larger for longer inputs. Default: 10000.
     pub base: f64,
-    /// Whether a pair are neighbours, as in the paper, and not the features i and i + features / 2, as by default and
-    /// in the weights of Llama and its kin.
+    /// `true` when adjacent features form a pair, as in the paper; otherwise features i and i + features / 2 do, as in
+    /// the weights of Llama and related models. Default: false.
     pub interleaved: bool,
 }
 
@@ -49,10 +49,10 @@ impl Forward for RotaryEmbedding {
 }
 
 impl Child<RotaryEmbedding> {
-    /// `x [..., length, features]` at the positions from `offset` on.
+    /// Rotates `x [..., length, features]`, whose first position is `offset`.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless there are two axes, the last of even length,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless there are two axes, the last of even length;
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a base that is not positive and finite.
     pub fn rotate(&self, x: &Tensor, offset: usize) -> Result<Tensor> {
         self.with(x, |cell, x| x.rotary_embedding(cell.base, offset, cell.interleaved))

@@ -1,6 +1,7 @@
-//! Recurrent networks over a sequence: `nn.RNN`, `nn.GRU` and `nn.LSTM` of torch and MindSpore, the batch first.
+//! Recurrent networks over a sequence: `nn.RNN`, `nn.GRU` and `nn.LSTM` of torch and MindSpore, batch first.
 //!
-//! Not here is dropout between the layers: cells of one layer with [`Dropout`](super::Dropout) between them do the same.
+//! Dropout between layers is not included: single-layer cells with [`Dropout`](super::Dropout) between them do the
+//! same.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Options of a recurrent network over a sequence, with so many gates.
+/// Options of a recurrent network over a sequence, with `GATES` gates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecurrentLayersSpec<const GATES: usize> {
@@ -23,27 +24,27 @@ pub struct RecurrentLayersSpec<const GATES: usize> {
     pub input_size: usize,
     /// Length of the last axis of the state.
     pub hidden_size: usize,
-    /// Layers, each of which reads the output of the one before.
+    /// Number of layers, each reading the output of the previous one. Default: 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub num_layers: usize,
-    /// Whether biases are added.
+    /// `true` when biases are added. Default: true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
-    /// Whether each layer also runs from the last time to the first; its output is then twice as long.
+    /// `true` when each layer also runs backwards in time, which doubles the length of its output. Default: false.
     #[serde(default, skip_serializing_if = "is_no")]
     pub bidirectional: bool,
-    /// Whether an [`RNN`] has the rectifier in place of tanh.
+    /// `true` when an [`RNN`] uses the rectifier instead of tanh. Default: false.
     #[serde(default, skip_serializing_if = "is_no")]
     pub relu: bool,
 }
 
 impl<const GATES: usize> RecurrentLayersSpec<GATES> {
-    /// One layer with biases, from the first time to the last.
+    /// Creates options for one layer with biases, forward in time.
     pub fn new(input_size: usize, hidden_size: usize) -> Self {
         RecurrentLayersSpec { input_size, hidden_size, num_layers: 1, bias: true, bidirectional: false, relu: false }
     }
 
-    /// Layers, each of which reads the output of the one before.
+    /// Sets the number of layers, each reading the output of the previous one.
     #[must_use]
     pub fn num_layers(mut self, num_layers: usize) -> Self {
         self.num_layers = num_layers;
@@ -51,9 +52,9 @@ impl<const GATES: usize> RecurrentLayersSpec<GATES> {
     }
 
     setters! {
-        /// Whether biases are added.
+        /// Sets whether biases are added.
         bias: bool;
-        /// Whether each layer also runs from the last time to the first; its output is then twice as long.
+        /// Sets whether each layer also runs backwards in time, which doubles the length of its output.
         bidirectional: bool;
     }
 
@@ -61,10 +62,10 @@ impl<const GATES: usize> RecurrentLayersSpec<GATES> {
         if self.bidirectional { 2 } else { 1 }
     }
 
-    /// The cell, all its parameters uniform within `1 / sqrt(hidden_size)`, as in torch and MindSpore.
+    /// Builds the cell. All its parameters are uniform within `1 / sqrt(hidden_size)`, as in torch and MindSpore.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) without layers, or for `relu` and gates,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) without layers, or for `relu` with gates;
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<RecurrentLayers<GATES>> {
         if self.num_layers == 0 {
@@ -88,22 +89,22 @@ impl<const GATES: usize> RecurrentLayersSpec<GATES> {
 
 impl RecurrentLayersSpec<1> {
     setters! {
-        /// Whether it has the rectifier in place of tanh.
+        /// Sets whether the rectifier replaces tanh.
         relu: bool;
     }
 }
 
 /// Layers of recurrent cells over a sequence: [`RNN`], [`GRU`] and [`LSTM`].
 ///
-/// The input is `[batch, time, input_size]`, the output `[batch, time, hidden_size]`, with the other direction behind it on
-/// the last axis if there are two. States are `[num_layers * directions, batch, hidden_size]`, and 0 where none is given.
-/// [`Child::call`] gives the output; `run`, or behind `dyn Cell` [`Child::call_many`] on the input and perhaps the states,
-/// gives the last states, too. The parameters have torch's names: `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0`, `bias_hh_l0`,
-/// then those of `l0_reverse`, `l1` and so on. In files: `{kind: LSTM, input_size: 8, hidden_size: 16}`, and
-/// `num_layers: 2`, `bias: false`, `bidirectional: true`, and `relu: true` of an RNN.
+/// The input is `[batch, time, input_size]`, the output `[batch, time, hidden_size]`; the backward direction, if any,
+/// is concatenated on the last axis. States are `[num_layers * directions, batch, hidden_size]`, by default 0.
+/// [`Child::call`] returns the output; `run`, or as `dyn Cell` [`Child::call_many`] on the input and optional states,
+/// also returns the last states. The parameters have torch's names: `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0`,
+/// `bias_hh_l0`, then those of `l0_reverse`, `l1` and so on. In files: `{kind: LSTM, input_size: 8, hidden_size: 16}`,
+/// and `num_layers: 2`, `bias: false`, `bidirectional: true`, and `relu: true` for an RNN.
 ///
-/// A layer is one op in the dtype of its region: in 16 bit its products and gates are computed in f32, and so is c from the
-/// first step to the last; the state h is rounded after each step.
+/// A layer is one op in the dtype of its region. In 16 bit, its products and gates are computed in f32, and c stays in
+/// f32 from the first step to the last; the state h is rounded after each step.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -126,7 +127,7 @@ pub struct RecurrentLayers<const GATES: usize> {
     spec: RecurrentLayersSpec<GATES>,
 }
 
-/// The weights, layer by layer, each direction by itself.
+/// The weights, layer by layer, with directions separate.
 #[derive(Clone, Debug)]
 struct Layers<const GATES: usize> {
     weights: Vec<Recurrent<GATES>>,
@@ -134,7 +135,7 @@ struct Layers<const GATES: usize> {
 }
 
 impl<const GATES: usize> Layers<GATES> {
-    /// What torch puts behind the names of the parameters of the i-th layer, directions counted.
+    /// Returns the suffix of torch's parameter names for the i-th layer, counting directions.
     fn suffix(&self, i: usize) -> String {
         format!("_l{}{}", i / self.directions, if i % self.directions == 1 { "_reverse" } else { "" })
     }
@@ -175,20 +176,20 @@ pub type LSTMSpec = RecurrentLayersSpec<4>;
 written_as_spec!(RecurrentLayers<GATES>, RecurrentLayersSpec<GATES>, const GATES);
 
 impl<const GATES: usize> RecurrentLayers<GATES> {
-    /// One layer with biases; see [`RecurrentLayersSpec::build`] for the initial values.
+    /// Creates one layer with biases; see [`RecurrentLayersSpec::build`] for the initial values.
     ///
     /// # Panics
-    /// When the weights do not fit into memory, as `Vec` does.
+    /// When the weights do not fit into memory, as with `Vec`.
     pub fn new(input_size: usize, hidden_size: usize, rng: &mut Rng) -> Self {
         RecurrentLayersSpec::new(input_size, hidden_size).build(rng).expect("weights that fit into memory")
     }
 
-    /// The weights, layer by layer, each direction by itself.
+    /// Returns the weights, layer by layer, with directions separate.
     pub fn layers(&self) -> &[Recurrent<GATES>] {
         &self.layers.weights
     }
 
-    /// The output, and the last states of each layer. Of an LSTM there are two.
+    /// Returns the output, and the last states of each layer: two for an LSTM.
     fn over(&self, x: &Tensor, states: &[&Tensor]) -> Result<(Tensor, Vec<Vec<Tensor>>)> {
         let wanted = [self.layers.weights.len(), x.shape().first().copied().unwrap_or(0), self.spec.hidden_size];
         if let Some(state) = states.iter().find(|state| state.shape() != wanted) {
@@ -214,7 +215,7 @@ impl<const GATES: usize> RecurrentLayers<GATES> {
         Ok((y, last))
     }
 
-    /// One layer in one direction.
+    /// Runs one layer in one direction.
     fn one(
         &self,
         weights: &Recurrent<GATES>,
@@ -232,7 +233,7 @@ impl<const GATES: usize> RecurrentLayers<GATES> {
         })
     }
 
-    /// As [`over`](Self::over), the states of all layers together.
+    /// As [`over`](Self::over), with the states of all layers stacked.
     fn run(&self, x: &Tensor, states: &[&Tensor]) -> Result<Vec<Tensor>> {
         let (y, last) = self.over(x, states)?;
         let mut all = vec![y];
@@ -268,11 +269,11 @@ forward!(LSTM, "an LSTM", 2, "x, or x, h and c");
 macro_rules! run_with_one_state {
     ($cell:ident) => {
         impl Child<$cell> {
-            /// The whole sequence: `x [batch, time, input_size]` and perhaps the first states `[num_layers * directions, batch,
-            /// hidden_size]` give the output and the last states.
+            /// Runs the whole sequence: `x [batch, time, input_size]` and optional initial states
+            /// `[num_layers * directions, batch, hidden_size]` give the output and the last states.
             ///
             /// # Errors
-            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together or there is no time.
+            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for incompatible shapes or a time axis of length 0.
             pub fn run(&self, x: &Tensor, h: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
                 self.with((x, h), |cell, (x, h)| {
                     let mut all = cell.run(&x, &h.iter().collect::<Vec<_>>())?;
@@ -287,11 +288,11 @@ run_with_one_state!(RNN);
 run_with_one_state!(GRU);
 
 impl Child<LSTM> {
-    /// The whole sequence: `x [batch, time, input_size]` and perhaps the first states `(h, c)`, each `[num_layers *
-    /// directions, batch, hidden_size]`, give the output and the last states.
+    /// Runs the whole sequence: `x [batch, time, input_size]` and optional initial states `(h, c)`, each
+    /// `[num_layers * directions, batch, hidden_size]`, give the output and the last states.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together or there is no time.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for incompatible shapes or a time axis of length 0.
     pub fn run(&self, x: &Tensor, state: Option<(&Tensor, &Tensor)>) -> Result<(Tensor, (Tensor, Tensor))> {
         self.with((x, state), |cell, (x, state)| {
             let states: Vec<&Tensor> = state.iter().flat_map(|(h, c)| [h, c]).collect();

@@ -1,5 +1,5 @@
-//! What the cells with options share: a spec is plain data that reads and writes as a file, checks itself, and builds
-//! the cell.
+//! Common code of the specs of cells. A spec is plain data that is read from and written to files, validates itself,
+//! and builds the cell.
 
 use std::cell::Cell as Place;
 
@@ -12,20 +12,20 @@ use crate::cell::{Cell, Node, join};
 #[serde(deny_unknown_fields)]
 pub(super) struct NoOptions {}
 
-/// Default of switches that are on.
+/// Returns the default of switches that are on.
 pub(super) fn yes() -> bool {
     true
 }
 
 thread_local! {
-    /// Whether options are written that have their default value.
+    /// `true` when options with their default value are written.
     static WRITTEN_ALL: Place<bool> = const { Place::new(false) };
 }
 
-/// Calls `write`, in which cells of this library write every option. Otherwise they leave out what has its default
+/// Calls `write` such that cells of this library write every option. Otherwise they omit options with their default
 /// value.
 pub(crate) fn with_all_written<R>(write: impl FnOnce() -> R) -> R {
-    /// Puts the outer answer back, also on panic.
+    /// A guard that restores the outer setting, also on panic.
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -36,7 +36,7 @@ pub(crate) fn with_all_written<R>(write: impl FnOnce() -> R) -> R {
     write()
 }
 
-/// Whether an option is not written, given whether it has its default value.
+/// Returns whether an option is omitted, given whether it has its default value.
 pub(super) fn left_out(has_default: bool) -> bool {
     has_default && !WRITTEN_ALL.get()
 }
@@ -61,7 +61,7 @@ pub(super) fn is_one(count: &usize) -> bool {
     left_out(*count == 1)
 }
 
-/// Chainable setters of a spec's options. A `usize` is taken as it is, so that a number needs no suffix.
+/// Defines chainable setters of a spec's options. A `usize` is taken by type, so that a literal needs no suffix.
 macro_rules! setters {
     () => {};
     ($(#[$doc:meta])* $field:ident: usize; $($rest:tt)*) => {
@@ -84,7 +84,7 @@ macro_rules! setters {
     };
 }
 
-/// Writes a cell as its spec, unless a cell inside was replaced by one of a kind that the spec does not build.
+/// Writes a cell as its spec, unless an inner cell was replaced by one of a kind that the spec does not build.
 pub(super) fn write_as_spec<S: Serializer>(
     cell: &dyn Cell,
     spec: &impl Serialize,
@@ -121,9 +121,8 @@ pub(super) fn write_as_spec<S: Serializer>(
     spec.serialize(serializer)
 }
 
-/// Lets a cell read and write as its spec, which it holds in its field `spec`. A cell of which `nothing random` is
-/// drawn has a spec that builds it without a generator. One with `open slots` takes cells of any kind in the place of
-/// those built.
+/// Makes a cell read and write as its spec, which it holds in its field `spec`. With `nothing random`, the spec builds
+/// the cell without a generator. With `open slots`, cells of any kind may replace those that were built.
 macro_rules! written_as_spec {
     (open slots: $cell:ty, $spec:ty) => {
         impl TryFrom<$spec> for $cell {

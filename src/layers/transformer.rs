@@ -1,4 +1,4 @@
-//! The layers of a transformer (Vaswani et al. 2017, section 3.1), with torch's names, and stacks of them.
+//! Transformer layers (Vaswani et al. 2017, section 3.1) with torch's names, and stacks of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +18,10 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The largest number of layers in a stack: a few words in a file do not take all memory.
+/// The maximum number of layers in a stack, so that a few words in a file cannot exhaust memory.
 const MOST_LAYERS: usize = 4096;
 
-/// The function between the two `Dense` layers of a transformer layer.
+/// The activation between the two `Dense` layers of a transformer layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -29,7 +29,7 @@ pub enum TransformerActivation {
     /// `max(x, 0)`.
     #[default]
     Relu,
-    /// `x * Phi(x)` with the distribution function of the normal distribution.
+    /// `x * Phi(x)` with the cumulative distribution function Phi of the normal distribution.
     Gelu,
 }
 
@@ -46,31 +46,32 @@ impl TransformerActivation {
 pub struct TransformerLayerSpec<const DECODER: bool> {
     /// Length of the last axis of input and output.
     pub d_model: usize,
-    /// Heads of the attention, each of which sees an equal part of the features.
+    /// Number of attention heads, each attending to an equal part of the features.
     pub nhead: usize,
-    /// Features between the two `Dense` layers.
+    /// Number of features between the two `Dense` layers. Default: 2048.
     #[serde(default = "default_feedforward", skip_serializing_if = "is_default_feedforward")]
     pub dim_feedforward: usize,
-    /// The probability with which an element becomes 0 in training: between the two `Dense` layers, and in what is
-    /// added to the input.
+    /// The probability of zeroing an element in training: between the two `Dense` layers, and in the terms added to the
+    /// input. Default: 0.1.
     #[serde(default = "default_dropout", skip_serializing_if = "is_default_dropout")]
     pub dropout: f64,
-    /// The function between the two `Dense` layers.
+    /// The activation between the two `Dense` layers. Default: relu.
     #[serde(default, skip_serializing_if = "TransformerActivation::is_default")]
     pub activation: TransformerActivation,
-    /// Added to the variance in the norms.
+    /// Added to the variance in the norms. Default: 1e-5.
     #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
     pub layer_norm_eps: f64,
-    /// Whether each part of the layer normalises its input (pre-norm), and not the sum behind it (post-norm).
+    /// `true` when each part of the layer normalises its input (pre-norm) instead of the sum after it (post-norm).
+    /// Default: false.
     #[serde(default, skip_serializing_if = "is_no")]
     pub norm_first: bool,
-    /// Whether projections, `Dense` layers and norms add a bias.
+    /// `true` when projections, `Dense` layers and norms add a bias. Default: true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
-    /// Whether position i of the input sees only the positions 0 to i of it.
+    /// `true` when position i of the input attends only to its positions 0 to i. Default: false.
     #[serde(default, skip_serializing_if = "is_no")]
     pub causal: bool,
-    /// How the self-attention rotates queries and keys by their positions, if it does. torch has no such option.
+    /// Rotary position embedding of the self-attention's queries and keys. torch has no such option. Default: none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub rotary: Option<RotaryEmbedding>,
 }
@@ -97,7 +98,8 @@ fn is_default_dropout(p: &f64) -> bool {
 }
 
 impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
-    /// 2048 features between the `Dense` layers, dropout 0.1, relu, `eps` 1e-5, post-norm, with biases, not causal.
+    /// Creates options with 2048 features between the `Dense` layers, dropout 0.1, relu, `eps` 1e-5, post-norm, with
+    /// biases, not causal.
     pub fn new(d_model: usize, nhead: usize) -> Self {
         TransformerLayerSpec {
             d_model,
@@ -114,21 +116,21 @@ impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
     }
 
     setters! {
-        /// Features between the two `Dense` layers.
+        /// Sets the number of features between the two `Dense` layers.
         dim_feedforward: usize;
-        /// The probability with which an element becomes 0 in training.
+        /// Sets the probability of zeroing an element in training.
         dropout: f64;
-        /// The function between the two `Dense` layers.
+        /// Sets the activation between the two `Dense` layers.
         activation: TransformerActivation;
-        /// Added to the variance in the norms.
+        /// Sets the number added to the variance in the norms.
         layer_norm_eps: f64;
-        /// Whether each part of the layer normalises its input (pre-norm), and not the sum behind it (post-norm).
+        /// Sets whether each part of the layer normalises its input (pre-norm) instead of the sum after it (post-norm).
         norm_first: bool;
-        /// Whether projections, `Dense` layers and norms add a bias.
+        /// Sets whether projections, `Dense` layers and norms add a bias.
         bias: bool;
-        /// Whether position i of the input sees only the positions 0 to i of it.
+        /// Sets whether position i of the input attends only to its positions 0 to i.
         causal: bool;
-        /// How the self-attention rotates queries and keys by their positions.
+        /// Sets the rotary position embedding of the self-attention's queries and keys.
         rotary: Option<RotaryEmbedding>;
     }
 
@@ -152,7 +154,7 @@ impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
         DropoutSpec::new(self.dropout).build(rng).map(Child::new)
     }
 
-    /// `x + inner(x)`, with the norm before or behind.
+    /// Computes `x + inner(x)`, with the norm before or after.
     fn residual(
         &self,
         x: &Tensor,
@@ -177,7 +179,7 @@ impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
 }
 
 impl TransformerLayerSpec<false> {
-    /// The cell, its parts initialised as [`MultiheadAttention`], `Dense` and [`LayerNorm`].
+    /// Builds the cell. Its parts are initialised like [`MultiheadAttention`], `Dense` and [`LayerNorm`].
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features, or the dropout or `eps`
@@ -198,7 +200,7 @@ impl TransformerLayerSpec<false> {
 }
 
 impl TransformerLayerSpec<true> {
-    /// The cell, its parts initialised as [`MultiheadAttention`], `Dense` and [`LayerNorm`].
+    /// Builds the cell. Its parts are initialised like [`MultiheadAttention`], `Dense` and [`LayerNorm`].
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features, or the dropout or `eps`
@@ -224,9 +226,9 @@ impl TransformerLayerSpec<true> {
 /// Self-attention and two `Dense` layers, each added to its input and normalised: torch's
 /// `nn.TransformerEncoderLayer` with `batch_first`.
 ///
-/// `[..., length, d_model]` to the same shape. Run it through its slot with [`encode`](Child::encode), or behind
-/// `dyn Cell` with [`Child::call_many`] on the input and perhaps a mask. torch also drops weights of the attention in
-/// training; here `dropout` is at the other three places. In files:
+/// `[..., length, d_model]` to the same shape. Run it through its slot with [`encode`](Child::encode), or as `dyn Cell`
+/// with [`Child::call_many`] on the input and an optional mask. torch also applies dropout to the attention weights in
+/// training; here `dropout` applies in the other three places. In files:
 /// `{kind: TransformerEncoderLayer, d_model: 512, nhead: 8}`, and `dim_feedforward: 2048`, `dropout: 0.1`,
 /// `activation: gelu`, `layer_norm_eps`, `norm_first: true`, `bias: false`, `causal: true`, `rotary: {base: 10000}`.
 ///
@@ -245,21 +247,21 @@ impl TransformerLayerSpec<true> {
 #[cell(saved)]
 #[serde(try_from = "TransformerEncoderLayerSpec")]
 pub struct TransformerEncoderLayer {
-    /// Of the input to itself.
+    /// Attention of the input to itself.
     pub self_attn: Child<MultiheadAttention>,
-    /// To `dim_feedforward` features.
+    /// Projection to `dim_feedforward` features.
     pub linear1: Child,
-    /// Behind the activation.
+    /// Dropout after the activation.
     pub dropout: Child<Dropout>,
-    /// Back to `d_model` features.
+    /// Projection back to `d_model` features.
     pub linear2: Child,
-    /// Of the attention.
+    /// Norm of the attention.
     pub norm1: Child<LayerNorm>,
-    /// Of the `Dense` layers.
+    /// Norm of the `Dense` layers.
     pub norm2: Child<LayerNorm>,
-    /// Behind the attention.
+    /// Dropout after the attention.
     pub dropout1: Child<Dropout>,
-    /// Behind the `Dense` layers.
+    /// Dropout after the `Dense` layers.
     pub dropout2: Child<Dropout>,
     spec: TransformerEncoderLayerSpec,
 }
@@ -291,24 +293,24 @@ impl Forward for TransformerEncoderLayer {
 }
 
 impl Child<TransformerEncoderLayer> {
-    /// `x [..., length, d_model]` to the same shape. The mask is that of [`attend`](Child::attend), and stretches to
-    /// `[..., nhead, length, length]`.
+    /// Encodes `x [..., length, d_model]` to the same shape. The mask is that of [`attend`](Child::attend), broadcast
+    /// to `[..., nhead, length, length]`.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for incompatible shapes.
     pub fn encode(&self, x: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
         self.with((x, mask), |cell, (x, mask)| cell.encode(&x, mask.as_ref()))
     }
 }
 
-/// Self-attention, attention to what an encoder found, and two `Dense` layers, each added to its input and
+/// Self-attention, attention to the output of an encoder, and two `Dense` layers, each added to its input and
 /// normalised: torch's `nn.TransformerDecoderLayer` with `batch_first`.
 ///
-/// The target is `[..., length, d_model]`, the memory `[..., memory length, d_model]`, the result as the target. Run it
-/// through its slot with [`decode`](Child::decode), or behind `dyn Cell` with [`Child::call_many`] on the target, the
-/// memory, and perhaps a mask of each attention. `causal` is of the self-attention alone. Dropout is as in
-/// [`TransformerEncoderLayer`]. In files: `{kind: TransformerDecoderLayer, d_model: 512, nhead: 8}`, with the same
-/// options.
+/// The target is `[..., length, d_model]`, the memory `[..., memory length, d_model]`; the result has the shape of the
+/// target. Run it through its slot with [`decode`](Child::decode), or as `dyn Cell` with [`Child::call_many`] on the
+/// target, the memory, and an optional mask of each attention. `causal` applies only to the self-attention. Dropout is
+/// as in [`TransformerEncoderLayer`]. In files: `{kind: TransformerDecoderLayer, d_model: 512, nhead: 8}`, with the
+/// same options.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -323,27 +325,27 @@ impl Child<TransformerEncoderLayer> {
 #[cell(saved)]
 #[serde(try_from = "TransformerDecoderLayerSpec")]
 pub struct TransformerDecoderLayer {
-    /// Of the target to itself.
+    /// Attention of the target to itself.
     pub self_attn: Child<MultiheadAttention>,
-    /// Of the target to the memory.
+    /// Attention of the target to the memory.
     pub multihead_attn: Child<MultiheadAttention>,
-    /// To `dim_feedforward` features.
+    /// Projection to `dim_feedforward` features.
     pub linear1: Child,
-    /// Behind the activation.
+    /// Dropout after the activation.
     pub dropout: Child<Dropout>,
-    /// Back to `d_model` features.
+    /// Projection back to `d_model` features.
     pub linear2: Child,
-    /// Of the self-attention.
+    /// Norm of the self-attention.
     pub norm1: Child<LayerNorm>,
-    /// Of the attention to the memory.
+    /// Norm of the attention to the memory.
     pub norm2: Child<LayerNorm>,
-    /// Of the `Dense` layers.
+    /// Norm of the `Dense` layers.
     pub norm3: Child<LayerNorm>,
-    /// Behind the self-attention.
+    /// Dropout after the self-attention.
     pub dropout1: Child<Dropout>,
-    /// Behind the attention to the memory.
+    /// Dropout after the attention to the memory.
     pub dropout2: Child<Dropout>,
-    /// Behind the `Dense` layers.
+    /// Dropout after the `Dense` layers.
     pub dropout3: Child<Dropout>,
     spec: TransformerDecoderLayerSpec,
 }
@@ -362,7 +364,7 @@ impl TransformerDecoderLayer {
     }
 }
 
-/// What a decoder is called with behind `dyn Cell`: the target, the memory, and perhaps a mask of each attention.
+/// Splits the inputs of a decoder called as `dyn Cell`: the target, the memory, and an optional mask of each attention.
 fn decoder_inputs<'a>(kind: &str, inputs: &'a [Tensor]) -> Result<(&'a Tensor, &'a Tensor, [Option<&'a Tensor>; 2])> {
     match inputs {
         [target, memory, masks @ ..] if masks.len() <= 2 => Ok((target, memory, [masks.first(), masks.get(1)])),
@@ -378,12 +380,12 @@ impl Forward for TransformerDecoderLayer {
 }
 
 impl Child<TransformerDecoderLayer> {
-    /// `target [..., length, d_model]` with `memory [..., memory length, d_model]` gives the shape of the target. The
-    /// masks are those of [`attend`](Child::attend): of the target to itself, `[..., nhead, length, length]`, and to
-    /// the memory, `[..., nhead, length, memory length]`.
+    /// Decodes `target [..., length, d_model]` with `memory [..., memory length, d_model]` to the shape of the target.
+    /// The masks are those of [`attend`](Child::attend): for the self-attention `[..., nhead, length, length]`, and for
+    /// the attention to the memory `[..., nhead, length, memory length]`.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for incompatible shapes.
     pub fn decode(
         &self,
         target: &Tensor,
@@ -404,9 +406,9 @@ impl Child<TransformerDecoderLayer> {
 pub struct TransformerSpec<const DECODER: bool> {
     /// Options of each layer.
     pub layer: TransformerLayerSpec<DECODER>,
-    /// Layers, each of which reads the output of the one before: 1 to 4096.
+    /// Number of layers, each reading the output of the previous one: 1 to 4096.
     pub num_layers: usize,
-    /// Whether the output of the last layer is normalised, as it should be where layers are pre-norm.
+    /// `true` when the output of the last layer is normalised, as recommended for pre-norm layers. Default: false.
     #[serde(default, skip_serializing_if = "is_no")]
     pub norm: bool,
 }
@@ -417,13 +419,13 @@ pub type TransformerEncoderSpec = TransformerSpec<false>;
 pub type TransformerDecoderSpec = TransformerSpec<true>;
 
 impl<const DECODER: bool> TransformerSpec<DECODER> {
-    /// Without a norm at the end.
+    /// Creates options without a final norm.
     pub fn new(layer: TransformerLayerSpec<DECODER>, num_layers: usize) -> Self {
         TransformerSpec { layer, num_layers, norm: false }
     }
 
     setters! {
-        /// Whether the output of the last layer is normalised, as it should be where layers are pre-norm.
+        /// Sets whether the output of the last layer is normalised, as recommended for pre-norm layers.
         norm: bool;
     }
 
@@ -443,31 +445,31 @@ impl<const DECODER: bool> TransformerSpec<DECODER> {
 }
 
 impl TransformerSpec<false> {
-    /// The cell; each layer draws its own initial values.
+    /// Builds the cell. Each layer draws its own initial values.
     ///
     /// # Errors
-    /// As [`TransformerEncoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for another number
-    /// of layers than 1 to 4096.
+    /// Those of [`TransformerEncoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for a number
+    /// of layers outside 1 to 4096.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerEncoder> {
         Ok(TransformerEncoder { layers: self.layers(|layer| layer.build(rng))?, norm: self.last_norm()?, spec: self })
     }
 }
 
 impl TransformerSpec<true> {
-    /// The cell; each layer draws its own initial values.
+    /// Builds the cell. Each layer draws its own initial values.
     ///
     /// # Errors
-    /// As [`TransformerDecoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for another number
-    /// of layers than 1 to 4096.
+    /// Those of [`TransformerDecoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for a number
+    /// of layers outside 1 to 4096.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerDecoder> {
         Ok(TransformerDecoder { layers: self.layers(|layer| layer.build(rng))?, norm: self.last_norm()?, spec: self })
     }
 }
 
-/// [`TransformerEncoderLayer`]s one after the other, and perhaps a norm behind: torch's `nn.TransformerEncoder`.
+/// A stack of [`TransformerEncoderLayer`]s with an optional final norm: torch's `nn.TransformerEncoder`.
 ///
-/// `[..., length, d_model]` to the same shape, with [`encode`](Child::encode) as of one layer; the mask is for every
-/// layer. The paths are torch's: `layers.0.self_attn`, `norm`. In files:
+/// `[..., length, d_model]` to the same shape, with [`encode`](Child::encode) as for one layer; the mask applies to
+/// every layer. The paths are torch's: `layers.0.self_attn`, `norm`. In files:
 /// `{kind: TransformerEncoder, layer: {d_model: 512, nhead: 8}, num_layers: 6}`, and `norm: true`.
 ///
 /// ```
@@ -482,9 +484,9 @@ impl TransformerSpec<true> {
 #[cell(saved)]
 #[serde(try_from = "TransformerEncoderSpec")]
 pub struct TransformerEncoder {
-    /// From the first to the last.
+    /// The layers, from first to last.
     pub layers: Vec<Child<TransformerEncoderLayer>>,
-    /// Of the output.
+    /// Norm of the output.
     pub norm: Option<Child<LayerNorm>>,
     spec: TransformerEncoderSpec,
 }
@@ -513,19 +515,19 @@ impl Forward for TransformerEncoder {
 }
 
 impl Child<TransformerEncoder> {
-    /// As `encode` of a [`TransformerEncoderLayer`]; the mask is for every layer.
+    /// As `encode` of a [`TransformerEncoderLayer`]; the mask applies to every layer.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for incompatible shapes.
     pub fn encode(&self, x: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
         self.with((x, mask), |cell, (x, mask)| cell.encode(&x, mask.as_ref()))
     }
 }
 
-/// [`TransformerDecoderLayer`]s one after the other, and perhaps a norm behind: torch's `nn.TransformerDecoder`.
+/// A stack of [`TransformerDecoderLayer`]s with an optional final norm: torch's `nn.TransformerDecoder`.
 ///
-/// The target goes through all layers, each of which reads the same memory; see [`TransformerDecoderLayer`] for shapes
-/// and masks. The paths are torch's: `layers.0.multihead_attn`, `norm`. In files:
+/// The target passes through all layers, each reading the same memory; see [`TransformerDecoderLayer`] for
+/// shapes and masks. The paths are torch's: `layers.0.multihead_attn`, `norm`. In files:
 /// `{kind: TransformerDecoder, layer: {d_model: 512, nhead: 8}, num_layers: 6}`, and `norm: true`.
 ///
 /// ```
@@ -541,9 +543,9 @@ impl Child<TransformerEncoder> {
 #[cell(saved)]
 #[serde(try_from = "TransformerDecoderSpec")]
 pub struct TransformerDecoder {
-    /// From the first to the last.
+    /// The layers, from first to last.
     pub layers: Vec<Child<TransformerDecoderLayer>>,
-    /// Of the output.
+    /// Norm of the output.
     pub norm: Option<Child<LayerNorm>>,
     spec: TransformerDecoderSpec,
 }
@@ -566,10 +568,10 @@ impl Forward for TransformerDecoder {
 }
 
 impl Child<TransformerDecoder> {
-    /// As `decode` of a [`TransformerDecoderLayer`]; memory and masks are for every layer.
+    /// As `decode` of a [`TransformerDecoderLayer`]; memory and masks apply to every layer.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not go together.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for incompatible shapes.
     pub fn decode(
         &self,
         target: &Tensor,

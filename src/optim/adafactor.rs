@@ -17,9 +17,9 @@ use crate::{
     },
 };
 
-/// Adafactor, in the form of `torch.optim.Adafactor`: Adam without a first average, whose second average of a matrix is kept
-/// as one number for each row and column. A tensor of more axes is a stack of matrices along its last two. At update t of a
-/// matrix:
+/// Adafactor, in the form of `torch.optim.Adafactor`: Adam without a first average, with the second average of a matrix
+/// stored as one number per row and column. A tensor with more axes is a stack of matrices along its last two. At
+/// update t of a matrix:
 ///
 /// ```text
 /// rho = min(lr, 1 / sqrt(t)),  alpha = max(eps2, rms(p)) * rho,  b = t^beta2_decay
@@ -39,26 +39,26 @@ pub struct Adafactor(Trained<Formula>);
 #[derive(Clone, Debug)]
 struct Formula {
     beta2_decay: f64,
-    /// The first is the epsilon of the arithmetic unless it is set.
+    /// The first defaults to the epsilon of the arithmetic.
     eps: (Option<f64>, f64),
     d: f64,
 }
 
 impl Adafactor {
-    /// Adafactor with the decay -0.8 of the second average, eps1 the epsilon of f32 (of f64 for f64 parameters), eps2 1e-3, the
-    /// threshold 1 and no weight decay. Hyperparameters are checked when a step is taken.
+    /// Creates Adafactor with the decay -0.8 of the second average, eps1 the epsilon of f32 (of f64 for f64
+    /// parameters), eps2 1e-3, the threshold 1 and no weight decay. Hyperparameters are checked when a step is taken.
     pub fn new(params: Params, lr: f64) -> Self {
         Adafactor(Trained::new(params, lr, Formula { beta2_decay: -0.8, eps: (None, 1e-3), d: 1.0 }))
     }
 
-    /// Sets the exponent by which the share of the newest gradient falls, at most 0.
+    /// Sets the exponent with which the share of the newest gradient falls, at most 0.
     #[must_use]
     pub fn beta2_decay(mut self, exponent: f64) -> Self {
         self.0.rule.beta2_decay = exponent;
         self
     }
 
-    /// Sets the least root of the second average, and the least size of a parameter, each at least 0.
+    /// Sets the minimum root of the second average and the minimum size of a parameter, each at least 0.
     #[must_use]
     pub fn eps(mut self, root: f64, size: f64) -> Self {
         self.0.rule.eps = (Some(root), size);
@@ -77,21 +77,21 @@ optimizer!(Adafactor);
 
 pub(super) struct Known<R> {
     shrink: R,
-    /// alpha over the size of the update.
+    /// alpha divided by the size of the update.
     rate: R,
     variance: Variance<R>,
     least: R,
 }
 
-/// The second average: of each element, or the factors of the rows and columns of a stack of matrices.
+/// The second average: per element, or as the factors of the rows and columns of a stack of matrices.
 enum Variance<R> {
     Each(Vec<R>),
     Factors { rows: Vec<R>, columns: Vec<R>, height: usize, width: usize },
 }
 
 impl<R: Number> Variance<R> {
-    /// Calls `f` with some elements, row by row: their range, a factor, and numbers that are their variances when multiplied by
-    /// the factor.
+    /// Calls `f` with part of the elements, row by row: their range, a factor, and numbers that give their variances
+    /// when multiplied by the factor.
     fn by_rows(&self, start: usize, len: usize, mut f: impl FnMut(Range<usize>, R, &[R])) {
         match self {
             Variance::Each(all) => f(0..len, R::one(), &all[start..][..len]),
@@ -109,13 +109,13 @@ impl<R: Number> Variance<R> {
     }
 }
 
-/// One over the root of a variance, which is at least so large.
+/// Returns one over the root of a variance, with a lower bound on the variance.
 #[inline(always)]
 fn inverse_root<R: Number>(variance: R, least: R) -> R {
     (if variance > least { variance } else { least }).sqrt().recip()
 }
 
-/// Moves averages towards numbers.
+/// Moves averages towards numbers by a share of the difference.
 fn blend<R: Number>(averages: &mut [R], share: R, numbers: impl Iterator<Item = R>) {
     averages.iter_mut().zip(numbers).for_each(|(average, x)| *average = *average + share * (x - *average));
 }

@@ -31,8 +31,8 @@ struct Formula {
 }
 
 impl Adagrad {
-    /// Adagrad with eps 1e-10, sums that begin at 0, no decay of the learning rate and no weight decay. Hyperparameters are
-    /// checked when a step is taken.
+    /// Creates Adagrad with eps 1e-10, sums starting at 0, no learning-rate decay and no weight decay. Hyperparameters
+    /// are checked when a step is taken.
     pub fn new(params: Params, lr: f64) -> Self {
         Adagrad(Trained::new(params, lr, Formula { lr_decay: 0.0, start: 0.0, eps: 1e-10 }))
     }
@@ -44,14 +44,14 @@ impl Adagrad {
         self
     }
 
-    /// Sets the number with which the sums of squares begin, at least 0.
+    /// Sets the initial value of the sums of squares, at least 0.
     #[must_use]
     pub fn initial_sum(mut self, sum: f64) -> Self {
         self.0.rule.start = sum;
         self
     }
 
-    /// Sets the number that keeps the division from exploding, at least 0.
+    /// Sets the number that keeps the division bounded, at least 0.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.rule.eps = eps;

@@ -34,13 +34,15 @@ struct Formula {
 }
 
 impl Adam {
-    /// Adam with betas (0.9, 0.999), eps 1e-8 and no weight decay. Hyperparameters are checked when a step is taken.
+    /// Creates Adam with betas (0.9, 0.999), eps 1e-8 and no weight decay. Hyperparameters are checked when a step is
+    /// taken.
     pub fn new(params: Params, lr: f64) -> Self {
         let formula = Formula { betas: (0.9, 0.999), eps: 1e-8, decoupled: false, amsgrad: false };
         Adam(Trained::new(params, lr, formula))
     }
 
-    /// AdamW: [`Adam`] whose weight decay, 0.01 unless set, acts on the weights and not through the gradient.
+    /// Creates AdamW: [`Adam`] with weight decay applied to the weights instead of through the gradient. Default decay:
+    /// 0.01.
     #[doc(alias = "AdamW")]
     pub fn decoupled(params: Params, lr: f64) -> Self {
         let mut adam = Adam::new(params, lr).weight_decay(0.01);
@@ -55,22 +57,23 @@ impl Adam {
         self
     }
 
-    /// Sets the number that keeps the division from exploding, at least 0.
+    /// Sets the number that keeps the division bounded, at least 0.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.rule.eps = eps;
         self
     }
 
-    /// Divides by the largest second average so far, not by the present one.
+    /// Divides by the largest second average so far instead of the current one.
     #[must_use]
     pub fn amsgrad(mut self) -> Self {
         self.0.rule.amsgrad = true;
         self
     }
 
-    /// Keeps the running averages in 8 bits, as bitsandbytes does: blocks of 256 numbers, each a code of the dynamic map times
-    /// the largest size of its block. A parameter of fewer than 4096 elements keeps f32, and so does an f64 parameter.
+    /// Keeps the running averages in 8 bits, as bitsandbytes does: blocks of 256 numbers, each a code of the dynamic
+    /// map times the largest magnitude in its block. Parameters with fewer than 4096 elements and f64 parameters keep
+    /// full averages.
     ///
     /// Source: Dettmers et al. 2022, "8-bit optimizers via block-wise quantization".
     #[must_use]
@@ -81,7 +84,7 @@ impl Adam {
 }
 
 impl Adam {
-    /// What it trains and how, to be put [beside](super::beside()) another.
+    /// Returns the parameters and the rule, to be [combined](super::beside()) with another optimizer.
     pub(super) fn into_trained(self) -> Trained<impl Rule> {
         self.0
     }
@@ -90,15 +93,15 @@ impl Adam {
 optimizer!(Adam);
 
 struct Known<R> {
-    /// By these the first average and the root of the second are multiplied: the learning rate, and what takes out the bias
-    /// towards 0. torch divides the root, which takes longer and differs by a rounding at most.
+    /// Factors of the first average and of the root of the second: the learning rate and the bias corrections. torch
+    /// divides the root, which is slower and differs by at most one rounding.
     step: R,
     root: R,
     rest1: R,
     beta2: R,
     rest2: R,
     eps: R,
-    /// What of the weight is added to the gradient, and what of it is kept.
+    /// Share of the weight added to the gradient, and share of the weight kept.
     penalty: R,
     shrink: R,
 }
@@ -150,7 +153,7 @@ impl Rule for Formula {
         moments: [&mut [R]; MOMENTS],
     ) {
         let Known { step, root, rest1, beta2, rest2, eps, penalty, shrink } = *known;
-        // The number whose root divides is the average, or the largest so far.
+        // The root of the average, or of the largest so far, is the divisor.
         let moved = move |p: R, g: R, m: R, v: R| {
             let g = g + penalty * p;
             (m + rest1 * (g - m), beta2 * v + rest2 * (g * g))

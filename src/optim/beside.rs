@@ -9,14 +9,14 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Two optimizers with one learning rate, each over parameters of its own.
+/// Two optimizers with one learning rate, each over its own parameters.
 struct Beside<M, O> {
     params: Params,
     matrices: Trained<M>,
     others: Trained<O>,
 }
 
-/// Puts two optimizers side by side, which train no parameter in common. The learning rate is that of the first.
+/// Combines two optimizers that train no parameter in common. The learning rate is that of the first.
 pub(crate) fn beside(matrices: Muon, others: Adam) -> Box<dyn Optimizer> {
     let (matrices, mut others) = (matrices.into_trained(), others.into_trained());
     others.lr = matrices.lr;
@@ -24,7 +24,7 @@ pub(crate) fn beside(matrices: Muon, others: Adam) -> Box<dyn Optimizer> {
     Box::new(Beside { params, matrices, others })
 }
 
-/// The name of the states of the two.
+/// Returns the name of the combined state.
 fn name<M: Rule, O: Rule>() -> String {
     format!("{}+{}", M::NAME, O::NAME)
 }
@@ -36,7 +36,7 @@ impl<M: Rule, O: Rule> Optimizer for Beside<M, O> {
 
     fn update(&mut self, grads: &Grads) -> Result<()> {
         let Beside { matrices, others, .. } = self;
-        // One of them may have nothing to do. Where both have nothing, the first says so.
+        // One of them may have nothing to do. If both do, the first reports it.
         let (of_matrices, of_others) = (matrices.has_gradients(grads), others.has_gradients(grads));
         if of_matrices || !of_others {
             matrices.prepare(grads)?;

@@ -1,6 +1,6 @@
-//! Groups of parameters that are trained differently.
+//! Groups of parameters with their own hyperparameters.
 
-/// What differs for the parameters of a group: made by the closure that `group` of an optimizer is given.
+/// Hyperparameters of a group, set in the closure passed to `group` of an optimizer.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -21,14 +21,14 @@ pub struct Group {
 }
 
 impl Group {
-    /// Multiplies the optimizer's learning rate by a number of at least 0; it is checked when a step is taken.
+    /// Multiplies the optimizer's learning rate by a factor of at least 0, checked when a step is taken.
     #[must_use]
     pub fn lr_factor(mut self, factor: f64) -> Self {
         self.lr_factor = Some(factor);
         self
     }
 
-    /// Sets the weight decay, at least 0, in place of the optimizer's; it is checked when a step is taken.
+    /// Replaces the optimizer's weight decay, at least 0, checked when a step is taken.
     #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.weight_decay = Some(weight_decay);

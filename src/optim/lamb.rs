@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// LAMB: Adam whose update of a parameter has a size in proportion to that of the parameter. At update t:
+/// LAMB: Adam with the update of a parameter scaled in proportion to the norm of the parameter. At update t:
 ///
 /// ```text
 /// m = m + (1 - beta1) * (grad - m)
@@ -23,8 +23,8 @@ use crate::{
 /// p = p - lr * |p| / |r| * r                           |p| / |r| is 1 where either is 0
 /// ```
 ///
-/// Source: You et al. 2020, "Large batch optimization for deep learning", algorithm 2, with the identity for its function
-/// phi. |x| is the Euclidean norm over all elements of the parameter.
+/// Source: You et al. 2020, "Large batch optimization for deep learning", algorithm 2, with the identity as its
+/// function phi. |x| is the Euclidean norm over all elements of the parameter.
 #[derive(Clone, Debug)]
 pub struct Lamb(Trained<Formula>);
 
@@ -35,7 +35,8 @@ struct Formula {
 }
 
 impl Lamb {
-    /// LAMB with betas (0.9, 0.999), eps 1e-6 and no weight decay. Hyperparameters are checked when a step is taken.
+    /// Creates LAMB with betas (0.9, 0.999), eps 1e-6 and no weight decay. Hyperparameters are checked when a step is
+    /// taken.
     pub fn new(params: Params, lr: f64) -> Self {
         Lamb(Trained::new(params, lr, Formula { betas: (0.9, 0.999), eps: 1e-6 }))
     }
@@ -47,7 +48,7 @@ impl Lamb {
         self
     }
 
-    /// Sets the number that keeps the division from exploding, at least 0.
+    /// Sets the number that keeps the division bounded, at least 0.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.rule.eps = eps;
@@ -63,7 +64,7 @@ pub(super) struct Known<R> {
     direction: Direction<R>,
 }
 
-/// From the averages and the weight to what the weight moves along.
+/// Coefficients of the update direction, as a function of the averages and the weight.
 #[derive(Clone, Copy)]
 struct Direction<R> {
     step: R,

@@ -18,8 +18,8 @@ use crate::{
 /// m = beta2 * m + (1 - beta2) * grad
 /// ```
 ///
-/// Source: Chen et al. 2023, "Symbolic discovery of optimization algorithms", algorithm 2. The learning rate is usually three
-/// to ten times smaller than Adam's, the weight decay as much larger.
+/// Source: Chen et al. 2023, "Symbolic discovery of optimization algorithms", algorithm 2. The learning rate is usually
+/// three to ten times smaller than for Adam, and the weight decay larger by the same factor.
 #[derive(Clone, Debug)]
 pub struct Lion(Trained<Formula>);
 
@@ -29,7 +29,7 @@ struct Formula {
 }
 
 impl Lion {
-    /// Lion with betas (0.9, 0.99) and no weight decay. Hyperparameters are checked when a step is taken.
+    /// Creates Lion with betas (0.9, 0.99) and no weight decay. Hyperparameters are checked when a step is taken.
     pub fn new(params: Params, lr: f64) -> Self {
         Lion(Trained::new(params, lr, Formula { betas: (0.9, 0.99) }))
     }

@@ -1,14 +1,14 @@
-//! Optimizers. Their state and their arithmetic are f32, or f64 for f64 parameters.
+//! Optimizers. Their state and arithmetic are f32, or f64 for f64 parameters.
 //!
-//! | optimizer | keeps of each element |
+//! | optimizer | state per element |
 //! | --- | --- |
 //! | [`Sgd`] | nothing, or one number with momentum |
-//! | [`Adam`], AdamW by [`Adam::decoupled`] | two numbers, three with AMSGrad; in 8 bits on request |
+//! | [`Adam`], AdamW with [`Adam::decoupled`] | two numbers, three with AMSGrad; in 8 bits on request |
 //! | [`Adagrad`] | one number |
-//! | [`RmsProp`] | one number to three |
+//! | [`RmsProp`] | one to three numbers |
 //! | [`Lion`] | one number; in 8 bits on request |
 //! | [`Lamb`] | two numbers |
-//! | [`Adafactor`] | two numbers for a row and a column of a matrix; one number of a vector |
+//! | [`Adafactor`] | one number per row and per column of a matrix; one per element of a vector |
 //! | [`Muon`] | one number; for matrices only |
 
 mod adafactor;
@@ -44,23 +44,23 @@ pub use state::OptimizerState;
 
 use crate::{Grads, cell::Params, error::Result};
 
-/// Changes parameters by their gradients.
+/// An optimizer, which updates parameters from their gradients.
 pub trait Optimizer: Debug + Send {
-    /// The parameters it trains, by path.
+    /// Returns the trained parameters, by path.
     fn params(&self) -> &Params;
 
-    /// One step. A parameter without a gradient is left alone. On an error no parameter has changed, but for the error of an
-    /// update that leaves the range of a dtype.
+    /// Takes one step. A parameter without a gradient is left alone. On an error no parameter changes, except when an
+    /// update exceeds the range of a dtype.
     ///
-    /// That one is found while the update is written. A number that was finite and would become infinite in the dtype of the
-    /// parameter, or NaN, keeps its old value, and its old master where it has one; all other numbers, and the running averages, are
-    /// updated. So no parameter is infinite after the error, and a loop can continue after it.
+    /// That error is detected while the update is written. A finite number that would become infinite in the dtype of
+    /// the parameter, or NaN, keeps its old value, and its old master value if it has one; all other numbers and the
+    /// running averages are updated. So no parameter is infinite after the error, and a training loop can continue.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a hyperparameter outside its range, for an optimizer without parameters,
-    /// where none of its parameters has a gradient, and where numbers would become infinite or NaN in the dtype of their parameter, with the
-    /// parameters, how many numbers, and what can be done,
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a gradient that has not its parameter's shape.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a hyperparameter outside its range, for an optimizer without
+    /// parameters, when none of its parameters has a gradient, and when numbers would become infinite or NaN in the
+    /// dtype of their parameter, with the parameters, the count, and a remedy;
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a gradient whose shape differs from its parameter's.
     fn update(&mut self, grads: &Grads) -> Result<()>;
 
     /// Checks the hyperparameters, as [`update`](Optimizer::update) does before it changes anything.
@@ -69,24 +69,24 @@ pub trait Optimizer: Debug + Send {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for one outside its range.
     fn check(&self) -> Result<()>;
 
-    /// The learning rate.
+    /// Returns the learning rate.
     fn lr(&self) -> f64;
 
     /// Sets the learning rate, as schedules do.
     fn set_lr(&mut self, lr: f64);
 
-    /// The updates of each parameter that rounding swallowed in the last step, if they are counted.
+    /// Returns the updates of each parameter lost to rounding in the last step, if they are counted.
     fn lost_updates(&self) -> &[LostUpdates] {
         &[]
     }
 
-    /// Its state, to be saved.
+    /// Returns the state, to be saved.
     fn state(&self) -> OptimizerState;
 
-    /// Goes on from a state of the same optimizer, with the same options, over parameters of the same paths and shapes that are
-    /// stored in the same way: the next steps have the bits that they would have had.
+    /// Continues from a state of the same optimizer with the same options, over parameters with the same paths, shapes
+    /// and storage. The next steps are bit-identical to those of an uninterrupted run.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) with everything that differs. The optimizer is as it was then.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) with every difference. The optimizer is then unchanged.
     fn restore(&mut self, state: OptimizerState) -> Result<()>;
 }

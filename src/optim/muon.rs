@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Muon: the momentum of a matrix, made nearly orthogonal. In the form of `torch.optim.Muon`:
+/// Muon: the momentum of a matrix, orthogonalized approximately. In the form of `torch.optim.Muon`:
 ///
 /// ```text
 /// b = b + (1 - momentum) * (grad - b)
@@ -26,10 +26,10 @@ use crate::{
 /// p = p - lr * weight_decay * p - lr * size * X
 /// ```
 ///
-/// `size` is `sqrt(max(1, rows / columns))`, or with [`match_adam`](Muon::match_adam) `0.2 sqrt(max(rows, columns))`.
+/// `size` is `sqrt(max(1, rows / columns))`, or `0.2 sqrt(max(rows, columns))` with [`match_adam`](Muon::match_adam).
 ///
-/// It trains matrices only. Embeddings, biases and norms are trained by another optimizer, over the other parameters of
-/// [`Params::filter`]. torch computes X in bfloat16, this in f32.
+/// It trains matrices only. Train embeddings, biases and norms with another optimizer over the remaining parameters of
+/// [`Params::filter`]. torch computes X in bfloat16, this implementation in f32.
 ///
 /// Sources: K. Jordan et al. 2024, <https://kellerjordan.github.io/posts/muon/>; Liu et al. 2025, "Muon is scalable for LLM
 /// training" (the size of [`match_adam`](Muon::match_adam)); in the form of
@@ -47,8 +47,8 @@ struct Formula {
 }
 
 impl Muon {
-    /// Muon with momentum 0.95 in Nesterov's form, five rounds, eps 1e-7 and the weight decay 0.1. Hyperparameters are checked
-    /// when a step is taken.
+    /// Creates Muon with Nesterov momentum 0.95, five rounds, eps 1e-7 and weight decay 0.1. Hyperparameters are
+    /// checked when a step is taken.
     pub fn new(params: Params, lr: f64) -> Self {
         let formula = Formula { momentum: 0.95, nesterov: true, rounds: 5, eps: 1e-7, match_adam: false };
         Muon(Trained::new(params, lr, formula)).weight_decay(0.1)
@@ -61,28 +61,28 @@ impl Muon {
         self
     }
 
-    /// Whether the momentum looks one gradient ahead.
+    /// Sets whether to use Nesterov momentum.
     #[must_use]
     pub fn nesterov(mut self, nesterov: bool) -> Self {
         self.0.rule.nesterov = nesterov;
         self
     }
 
-    /// Sets the rounds of the iteration, below 100.
+    /// Sets the number of rounds of the iteration, below 100.
     #[must_use]
     pub fn rounds(mut self, rounds: usize) -> Self {
         self.0.rule.rounds = rounds;
         self
     }
 
-    /// Sets the least norm that is divided by, at least 0.
+    /// Sets the minimum norm used as divisor, at least 0.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.rule.eps = eps;
         self
     }
 
-    /// Gives updates the size of Adam's, so that a learning rate and weight decay that were found for it can be used.
+    /// Scales updates to the size of Adam's, so that a learning rate and weight decay tuned for Adam can be reused.
     #[must_use]
     pub fn match_adam(mut self) -> Self {
         self.0.rule.match_adam = true;
@@ -91,7 +91,7 @@ impl Muon {
 }
 
 impl Muon {
-    /// What it trains and how, to be put [beside](super::beside()) another.
+    /// Returns the parameters and the rule, to be [combined](super::beside()) with another optimizer.
     pub(super) fn into_trained(self) -> Trained<impl Rule> {
         self.0
     }
@@ -170,7 +170,7 @@ impl Rule for Formula {
     }
 }
 
-/// Rounds of the iteration of Newton and Schulz, with the coefficients of Jordan et al.
+/// Runs rounds of the Newton-Schulz iteration with the coefficients of Jordan et al.
 fn orthogonalized<R: Number>(mut x: Pooled<R>, rows: usize, columns: usize, rounds: usize) -> Pooled<R> {
     let [a, b, c] = [3.4445, -4.775, 2.0315].map(R::of);
     let (wide, short) = (rows <= columns, rows.min(columns));

@@ -1,4 +1,4 @@
-//! Updates that leave the range of a parameter's dtype.
+//! Updates that exceed the range of a parameter's dtype.
 
 use crate::{
     DType,
@@ -6,7 +6,7 @@ use crate::{
     printable::printable,
 };
 
-/// How many parameters an error names.
+/// The maximum number of parameters named in an error.
 const NAMED: usize = 8;
 
 /// Numbers of a parameter that an update would have made infinite, and that keep their old values.
@@ -17,7 +17,7 @@ pub(super) struct Overflow {
 }
 
 impl Overflow {
-    /// The error of an update, if there was an overflow.
+    /// Returns the error of an update, if there was an overflow.
     pub fn check(all: &[Overflow]) -> Result<()> {
         let Some(first) = all.first() else { return Ok(()) };
         let some = all.iter().take(NAMED).map(|Overflow { path, dtype, numbers }| {

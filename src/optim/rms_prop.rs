@@ -35,7 +35,8 @@ struct Formula {
 }
 
 impl RmsProp {
-    /// RMSProp with alpha 0.99, eps 1e-8, no momentum and no weight decay. Hyperparameters are checked when a step is taken.
+    /// Creates RMSProp with alpha 0.99, eps 1e-8, no momentum and no weight decay. Hyperparameters are checked when a
+    /// step is taken.
     pub fn new(params: Params, lr: f64) -> Self {
         RmsProp(Trained::new(params, lr, Formula { alpha: 0.99, eps: 1e-8, momentum: 0.0, centered: false }))
     }
@@ -47,7 +48,7 @@ impl RmsProp {
         self
     }
 
-    /// Sets the number that keeps the division from exploding, at least 0.
+    /// Sets the number that keeps the division bounded, at least 0.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.rule.eps = eps;
@@ -61,7 +62,7 @@ impl RmsProp {
         self
     }
 
-    /// Divides by the standard deviation of the gradient, not by its root mean square.
+    /// Divides by the standard deviation of the gradient instead of its root mean square.
     #[must_use]
     pub fn centered(mut self) -> Self {
         self.0.rule.centered = true;

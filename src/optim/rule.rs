@@ -1,4 +1,4 @@
-//! What an optimizer is made of: its formula.
+//! The formula of an optimizer.
 
 use std::fmt::Debug;
 
@@ -16,37 +16,38 @@ use crate::{
 pub(super) trait Number: Real + Gemm<Wide = Self> + Stored {}
 impl<R: Real + Gemm<Wide = R> + Stored> Number for R {}
 
-/// The formula of an optimizer: its own hyperparameters, and what they do to the elements of a parameter.
+/// The formula of an optimizer: its own hyperparameters, and their effect on the elements of a parameter.
 ///
-/// An update is [`prepare`](Rule::prepare), once for a parameter, and then [`apply`](Rule::apply) for parts of its elements,
-/// on several threads. A formula that goes by elements prepares its coefficients, and no more. One that needs norms, sums or
-/// products of the whole parameter says so by [`LOOKS`](Rule::LOOKS).
+/// An update is one call of [`prepare`](Rule::prepare) per parameter, followed by [`apply`](Rule::apply) on ranges of
+/// its elements, on several threads. An elementwise formula only prepares coefficients. One that needs norms, sums or
+/// products of the whole parameter sets [`LOOKS`](Rule::LOOKS).
 pub(super) trait Rule: Clone + Debug + Send + Sync {
     /// Its name in saved states.
     const NAME: &'static str;
 
-    /// Whether `prepare` looks at values, gradients and what is kept.
+    /// `true` when `prepare` reads values, gradients and state.
     const LOOKS: bool = false;
 
-    /// What `prepare` hands to `apply`.
+    /// The data that `prepare` passes to `apply`.
     type Known<R: Number>: Sync;
 
     /// Checks its hyperparameters.
     fn check(&self) -> Result<()>;
 
-    /// Checks that it can train parameters of a shape.
+    /// Checks that it can train parameters of this shape.
     fn check_shape(&self, _shape: &[usize]) -> Result<()> {
         Ok(())
     }
 
-    /// What it keeps of a parameter of a shape.
+    /// Returns the tensors that it keeps for a parameter of this shape.
     fn kept(&self, shape: &[usize]) -> Vec<Kept>;
 
-    /// What the elements of one update have in common. Coefficients are computed in f64 and rounded once, as torch's are.
+    /// Computes what the elements of one update have in common. Coefficients are computed in f64 and rounded once, as
+    /// in torch.
     fn prepare<R: Number>(&self, step: &Step, whole: Whole<'_, R>) -> Self::Known<R>;
 
-    /// Updates some elements, from number `start` of the parameter on. `moments` are what is kept in the parameter's shape; the
-    /// last are empty where there are fewer.
+    /// Updates a range of elements, beginning at element `start` of the parameter. `moments` are the tensors kept in
+    /// the parameter's shape; unused ones at the end are empty.
     fn apply<R: Number>(
         known: &Self::Known<R>,
         start: usize,
@@ -59,30 +60,31 @@ pub(super) trait Rule: Clone + Debug + Send + Sync {
 /// The numbers of one update of one parameter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// Updates of this parameter, this one included.
+    /// Number of updates of this parameter, including this one.
     pub count: u64,
     pub lr: f64,
     pub weight_decay: f64,
 }
 
-/// A whole parameter in the dtype of the arithmetic. All but the shape is empty unless a rule [`LOOKS`](Rule::LOOKS).
+/// A whole parameter in the dtype of the arithmetic. Everything but the shape is empty unless a rule sets
+/// [`LOOKS`](Rule::LOOKS).
 pub(super) struct Whole<'a, R> {
     pub shape: &'a [usize],
     pub value: &'a [R],
     pub grad: &'a [R],
-    /// Each tensor that the rule keeps.
+    /// The tensors kept by the rule.
     pub kept: Vec<&'a mut [R]>,
 }
 
-/// A tensor that a rule keeps of a parameter.
+/// A tensor that a rule keeps for a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Kept {
     /// Its name in saved states.
     pub name: &'static str,
     pub shape: Vec<usize>,
-    /// The number it begins with.
+    /// The initial value of its elements.
     pub start: f64,
-    /// Whether it can be kept in 8 bits, and is negative at times.
+    /// `Some` if it can be kept in 8 bits, with whether it can be negative.
     pub eight_bit: Option<Sign>,
 }
 
@@ -93,12 +95,12 @@ pub(super) enum Sign {
 }
 
 impl Kept {
-    /// Zeros of a shape, in the dtype of the arithmetic.
+    /// Describes a tensor of zeros, in the dtype of the arithmetic.
     pub fn new(name: &'static str, shape: &[usize]) -> Kept {
         Kept { name, shape: shape.to_vec(), start: 0.0, eight_bit: None }
     }
 
-    /// Allowed in 8 bits.
+    /// Permits 8 bits.
     pub fn in_eight_bit(self, sign: Sign) -> Kept {
         Kept { eight_bit: Some(sign), ..self }
     }
@@ -112,7 +114,7 @@ pub(super) fn check(name: &str, value: f64, allowed: bool, range: &str) -> Resul
     Err(Error::value(format!("the optimizer's {name} is {value}; allowed: {range}")))
 }
 
-/// Checks a hyperparameter that is not negative.
+/// Checks a hyperparameter that must not be negative.
 pub(super) fn check_not_negative(name: &str, value: f64) -> Result<()> {
     check(name, value, value >= 0.0, "a finite number of at least 0")
 }

@@ -31,7 +31,7 @@ struct Formula {
 }
 
 impl Sgd {
-    /// Plain gradient descent. Hyperparameters are checked when a step is taken.
+    /// Creates plain gradient descent. Hyperparameters are checked when a step is taken.
     pub fn new(params: Params, lr: f64) -> Self {
         Sgd(Trained::new(params, lr, Formula { momentum: 0.0, dampening: 0.0, nesterov: false }))
     }
@@ -50,7 +50,7 @@ impl Sgd {
         self
     }
 
-    /// Uses Nesterov momentum, which needs a momentum above 0 and no dampening.
+    /// Uses Nesterov momentum, which requires a momentum above 0 and no dampening.
     #[must_use]
     pub fn nesterov(mut self) -> Self {
         self.0.rule.nesterov = true;
@@ -64,7 +64,7 @@ struct Known<R> {
     lr: R,
     weight_decay: R,
     momentum: R,
-    /// What is kept of the average, and what is taken of the gradient.
+    /// Share of the average that is kept, and share of the gradient that is added.
     keep: R,
     take: R,
     nesterov: bool,

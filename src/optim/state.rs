@@ -10,7 +10,7 @@ use crate::{
     tensor::Array,
 };
 
-/// What an optimizer has learnt: counts of updates and named tensors, which a safetensors file can hold. Learning rates and
+/// The state of an optimizer: update counts and named tensors, which a safetensors file can hold. Learning rates and
 /// other hyperparameters are not part of it.
 ///
 /// ```
@@ -26,29 +26,29 @@ use crate::{
 /// assert_eq!(names, ["weight/mean", "weight/square", "bias/mean", "bias/square"]);
 ///
 /// let mut resumed = Adam::new(net.params(), 0.1);
-/// resumed.restore(state)?; // it goes on with the same bits
+/// resumed.restore(state)?; // continues with the same bits
 /// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct OptimizerState {
     /// The kind of optimizer, such as `adam`.
     pub optimizer: String,
-    /// The number of updates of each parameter, by path. It has every parameter.
+    /// The number of updates of each parameter, by path. Contains every parameter.
     pub steps: BTreeMap<String, u64>,
-    /// Tensors by path and name, such as `fc1.weight/mean`; none of a parameter that has had no update.
+    /// Tensors by path and name, such as `fc1.weight/mean`; none for a parameter that has not been updated.
     ///
-    /// An average in 8 bits has two: `mean.codes`, eight codes to an i64, the first in its lowest byte, and `mean.largest`, an
-    /// f32 for each 256 elements. A parameter that is stored with Kahan's compensation has `compensation` in bf16.
+    /// An 8-bit average has two: `mean.codes`, eight codes to an i64, the first in its lowest byte, and `mean.largest`,
+    /// one f32 per 256 elements. A parameter stored with Kahan compensation has `compensation` in bf16.
     pub tensors: Vec<(String, Tensor)>,
 }
 
-/// The state that an optimizer keeps for one parameter.
+/// The optimizer state of one parameter.
 #[derive(Clone)]
 pub(super) struct Memory {
-    /// Updates so far.
+    /// Number of updates so far.
     pub steps: u64,
     pub kept: Vec<Average>,
-    /// In bf16, where the parameter is stored with one.
+    /// In bf16, if the parameter is stored with compensation.
     pub compensation: Option<Array>,
 }
 
@@ -64,7 +64,7 @@ pub(super) enum Average {
     },
 }
 
-/// What is to be kept of one parameter: the tensors of its rule, and whether each is in 8 bits.
+/// The layout of the state of one parameter: the tensors of its rule, and whether each is in 8 bits.
 #[derive(Clone)]
 pub(super) struct Layout {
     /// The dtype of the arithmetic.
@@ -79,7 +79,7 @@ fn map_of(kept: &Kept) -> &'static Map {
 }
 
 impl Memory {
-    /// Before the first update.
+    /// Creates the state before the first update.
     pub fn new(layout: &Layout) -> Memory {
         let start = |(kept, in_eight_bit): &(Kept, bool)| {
             let len: usize = kept.shape.iter().product();
@@ -98,7 +98,8 @@ impl Memory {
         Memory { steps: 0, kept: layout.kept.iter().map(start).collect(), compensation }
     }
 
-    /// Whether it was made for this layout. A momentum or an 8-bit state that is switched on between two steps starts afresh.
+    /// Returns whether it was made for this layout. A momentum or 8-bit state that is enabled between two steps starts
+    /// afresh.
     pub fn fits(&self, layout: &Layout) -> bool {
         let fits = |(average, (kept, in_eight_bit)): (&Average, &(Kept, bool))| match average {
             Average::Full(array) => !in_eight_bit && array.shape() == kept.shape && array.dtype() == layout.wide,
@@ -107,7 +108,7 @@ impl Memory {
         self.kept.len() == layout.kept.len() && self.kept.iter().zip(&layout.kept).all(fits)
     }
 
-    /// Its tensors by name.
+    /// Returns its tensors by name.
     pub fn tensors(&self, layout: &Layout) -> Vec<(String, Tensor)> {
         let mut all = Vec::new();
         for (average, (kept, _)) in self.kept.iter().zip(&layout.kept) {
@@ -126,7 +127,7 @@ impl Memory {
         all
     }
 
-    /// From tensors in the order, and of the shapes and dtypes, of [`Layout::tensors`].
+    /// Restores the state from tensors in the order, and with the shapes and dtypes, of [`Layout::tensors`].
     fn restored(layout: &Layout, steps: u64, tensors: Vec<Tensor>) -> Memory {
         let mut memory = Memory::new(layout);
         let mut tensors = tensors.into_iter().map(|tensor| tensor.array().contiguous());
@@ -155,7 +156,7 @@ pub(super) fn zeros(shape: &[usize]) -> Array {
     Tensor::zeros(shape, DType::Bf16).array().clone()
 }
 
-/// Eight codes, or the last few.
+/// Packs eight codes, or the last few.
 fn packed(codes: &[u8]) -> i64 {
     let mut bytes = [0; 8];
     bytes[..codes.len()].copy_from_slice(codes);
@@ -168,7 +169,7 @@ fn flat<T: crate::tensor::Stored>(numbers: Vec<T>) -> Tensor {
 }
 
 impl Layout {
-    /// Names, dtypes and shapes of the tensors.
+    /// Returns the names, dtypes and shapes of the tensors.
     fn tensors(&self) -> Vec<(String, DType, Vec<usize>)> {
         let mut all = Vec::new();
         for (kept, in_eight_bit) in &self.kept {
@@ -185,7 +186,7 @@ impl Layout {
     }
 }
 
-/// The memory of each parameter from a state, or everything that differs.
+/// Returns the memory of each parameter from a state, or every difference as an error.
 pub(super) fn restored(
     state: OptimizerState,
     optimizer: &str,
@@ -229,7 +230,7 @@ pub(super) fn restored(
     }
     let known: BTreeSet<&str> = paths().collect();
     let of_known = |name: &str| name.rsplit_once('/').is_some_and(|(path, _)| known.contains(path));
-    // Those of unknown parameters were told of with these.
+    // Tensors of unknown parameters were already reported with those parameters.
     differences.extend(found.keys().filter(|name| of_known(name)).map(|name| format!("`{name}` is not kept")));
     if !differences.is_empty() {
         return Err(Error::value(match &differences[..] {

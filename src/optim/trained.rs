@@ -1,4 +1,4 @@
-//! Parameters under training: what every optimizer does with them, whatever its formula.
+//! Parameters under training: the part of an optimizer that does not depend on its formula.
 
 use std::fmt::{self, Debug};
 
@@ -34,27 +34,27 @@ pub(super) struct Trained<R> {
     pub rule: R,
     pub lr: f64,
     pub weight_decay: f64,
-    /// Whether running averages are in 8 bits where the rule allows it.
+    /// `true` when running averages are in 8 bits where the rule permits it.
     pub eight_bit: bool,
-    /// For each parameter, what differs.
+    /// Hyperparameter overrides, one entry per parameter.
     groups: Vec<Group>,
     pub memory: Vec<Option<Memory>>,
     lost: Option<Lost>,
-    /// Whether it was told that gradients come through f16 and their loss is not scaled.
+    /// `true` when a warning about gradients through f16 with an unscaled loss was given.
     told: bool,
-    /// Whether it was told that the network is in evaluation, or need not be.
+    /// `true` when a warning about training in evaluation mode was given, or is not wanted.
     pub evaluation_told: bool,
 }
 
-/// What is counted of lost updates.
+/// Counts of lost updates.
 #[derive(Clone, Default)]
 struct Lost {
-    /// Of the last step.
+    /// Counts of the last step.
     updates: Vec<LostUpdates>,
     warned: bool,
 }
 
-/// Parameters of fewer elements keep f32 averages, as bitsandbytes' do.
+/// Parameters with fewer elements keep f32 averages, as in bitsandbytes.
 const LEAST_IN_EIGHT_BIT: usize = 4096;
 
 impl<R: Rule> Trained<R> {
@@ -133,8 +133,8 @@ impl<R: Rule> Trained<R> {
         Ok(())
     }
 
-    /// Refuses gradients that are known not to be finite, and those that come through f16 from a loss that was not scaled where
-    /// a policy requires a scaler. Where none does, it is told once.
+    /// Refuses gradients known to be non-finite and, if a policy requires a scaler, those that come through f16 from an
+    /// unscaled loss. Without such a policy, warns once.
     fn check_scaled(&mut self, grads: &Grads) -> Result<()> {
         if let Some(path) = grads.refused() {
             grads.doubt();
@@ -163,7 +163,7 @@ impl<R: Rule> Trained<R> {
         Ok(())
     }
 
-    /// Tells once that a network is trained in evaluation.
+    /// Warns once when a network is trained in evaluation mode.
     fn check_mode(&mut self, grads: &Grads) {
         if self.evaluation_told {
             return;
@@ -179,7 +179,7 @@ impl<R: Rule> Trained<R> {
         }
     }
 
-    /// Whether one of its parameters has a gradient.
+    /// Returns whether one of its parameters has a gradient.
     pub fn has_gradients(&self, grads: &Grads) -> bool {
         self.params.iter().any(|(_, param)| grads.pending(param).is_some())
     }
@@ -189,7 +189,7 @@ impl<R: Rule> Trained<R> {
         Overflow::check(&self.apply(grads))
     }
 
-    /// All that can refuse an update.
+    /// Runs every check that can refuse an update.
     pub fn prepare(&mut self, grads: &Grads) -> Result<()> {
         self.check()?;
         self.check_grads(grads)?;
@@ -198,8 +198,8 @@ impl<R: Rule> Trained<R> {
         Ok(())
     }
 
-    /// The update, after it was [prepared](Trained::prepare). Returns the parameters of which numbers would have become
-    /// infinite.
+    /// Applies the update after it was [prepared](Trained::prepare). Returns the parameters with numbers that would
+    /// have become infinite.
     pub fn apply(&mut self, grads: &Grads) -> Vec<Overflow> {
         let Trained { params, rule, lr, weight_decay, eight_bit, groups, memory, lost, .. } = self;
         let mut overflows = Vec::new();
@@ -213,7 +213,7 @@ impl<R: Rule> Trained<R> {
                 Some(memory) if memory.fits(&layout) => memory,
                 stale => stale.insert(Memory::new(&layout)),
             };
-            // A parameter may be stored in another way since the last step.
+            // The storage of a parameter may have changed since the last step.
             if memory.compensation.is_some() != layout.compensation.is_some() {
                 memory.compensation = layout.compensation.as_deref().map(state::zeros);
             }
@@ -257,7 +257,7 @@ impl<R: Rule> Trained<R> {
         Ok(())
     }
 
-    /// The memory of a state.
+    /// Returns the memory restored from a state.
     pub fn restored(&self, state: OptimizerState) -> Result<Vec<Option<Memory>>> {
         let layouts: Vec<(String, Layout)> = self
             .params
@@ -290,12 +290,12 @@ impl Lost {
     }
 }
 
-/// The dtype in which a gradient is read: its own, unless only the arithmetic's has room for it.
+/// Returns the dtype in which a gradient is read: its own, unless only the arithmetic's is wide enough.
 fn wide_of(grad: DType, wide: DType) -> DType {
     if wide == DType::F64 || grad == DType::F64 { wide } else { grad }
 }
 
-/// What is kept of a parameter.
+/// Returns the layout of the state of a parameter.
 fn layout(rule: &impl Rule, eight_bit: bool, param: &Param) -> Layout {
     let shape = param.shape();
     let wide = param.dtype().wide();
@@ -317,7 +317,7 @@ struct One<'a, R> {
     param: &'a Param,
     shape: Vec<usize>,
     layout: &'a Layout,
-    /// Whether lost updates are counted.
+    /// `true` when lost updates are counted.
     count: bool,
 }
 
@@ -368,7 +368,7 @@ impl<R: Rule> One<'_, R> {
         })
     }
 
-    /// The update in the dtype of the arithmetic.
+    /// Runs the update in the dtype of the arithmetic.
     fn run<N: Number>(&self, storage: &mut dyn Storage<N>, grad: &dyn Gradient<N>, memory: &mut Memory) -> Count {
         let (rule, shape) = (self.rule, &self.shape[..]);
         let len = if R::LOOKS { storage.len() } else { 0 };
@@ -393,7 +393,7 @@ impl<R: Rule> One<'_, R> {
 }
 
 impl Average {
-    /// The numbers of one that is not in 8 bits.
+    /// Returns the numbers of an average that is not in 8 bits.
     fn full<N: Number>(&mut self) -> Option<&mut [N]> {
         match self {
             Average::Full(array) => array.slice_mut::<N>(),
@@ -418,7 +418,7 @@ fn place<'a, T: Stored>(old: Option<&'a Array>, new: &'a mut Array) -> Place<'a,
     Place::new(old.map(slice), new.slice_mut::<T>().expect("of this dtype and contiguous"))
 }
 
-/// What the optimizers have in common for their users.
+/// The public interface common to all optimizers.
 macro_rules! optimizer {
     ($name:ident) => {
         impl $name {
@@ -429,11 +429,12 @@ macro_rules! optimizer {
                 self
             }
 
-            /// Trains the parameters whose paths match a [pattern](crate::policy::Pattern) differently: see
-            /// [`Group`](crate::optim::Group). A parameter may be in several groups; of those that say the same, the last holds.
+            /// Sets hyperparameters for the parameters whose paths match a [pattern](crate::policy::Pattern): see
+            /// [`Group`](crate::optim::Group). A parameter may be in several groups; if these set the same one, the
+            /// last wins.
             ///
             /// # Errors
-            /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) for a malformed pattern,
+            /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) for a malformed pattern;
             /// [`ErrorKind::Path`](crate::ErrorKind::Path) when no parameter matches, with the nearest path.
             pub fn group(
                 mut self,
@@ -444,17 +445,18 @@ macro_rules! optimizer {
                 Ok(self)
             }
 
-            /// Says that the network is trained in evaluation on purpose: batch norm by its running statistics, and without
-            /// dropout. Otherwise an update of parameters beside a cell that ran in evaluation, and behaves otherwise in
-            /// training, warns once: most often [`set_train`](crate::Child::set_train) was forgotten.
+            /// Declares that the network is trained in evaluation mode on purpose: batch norm uses its running
+            /// statistics, and dropout is off. Otherwise, an update of parameters near a cell that ran in evaluation
+            /// mode, and behaves differently in training, warns once: usually [`set_train`](crate::Child::set_train)
+            /// was forgotten.
             #[must_use]
             pub fn in_evaluation(mut self) -> Self {
                 self.0.evaluation_told = true;
                 self
             }
 
-            /// Counts the updates that rounding swallows, for [`lost_updates`](crate::Optimizer::lost_updates), and warns once when
-            /// a parameter loses [more than half](crate::optim::LostUpdates::WARN_ABOVE) of them.
+            /// Counts the updates lost to rounding, for [`lost_updates`](crate::Optimizer::lost_updates), and warns
+            /// once when a parameter loses [more than half](crate::optim::LostUpdates::WARN_ABOVE) of them.
             #[must_use]
             pub fn count_lost_updates(mut self) -> Self {
                 self.0.count_lost_updates();

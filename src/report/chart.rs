@@ -1,4 +1,4 @@
-//! Training runs as an SVG picture of losses and loss scales.
+//! Charts of training runs: losses and loss scales as SVG.
 
 use std::{error::Error as StdError, ops::Range, path::Path};
 
@@ -18,7 +18,7 @@ const SIZE: (u32, u32) = (960, 640);
 /// Height of the upper part.
 const LOSS_HEIGHT: u32 = 380;
 
-/// Colours that people with the common colour-vision deficiencies can tell apart (Okabe and Ito 2008).
+/// Colours distinguishable with the common colour-vision deficiencies (Okabe and Ito 2008).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -32,11 +32,11 @@ const COLOURS: [RGBColor; 7] = [
 type Drawn = std::result::Result<(), Box<dyn StdError>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The runs as an SVG document.
+/// Draws the runs as an SVG document.
 ///
 /// The upper part shows the loss of each step as a thin line and its running mean as a thick one, the lower part the
 /// loss scale; both axes are logarithmic. A cross on the scale marks a skipped step. Losses that are not finite are
-/// left out. Losses far below the means, or not above 0, are drawn at the lower edge. Runs with the [same
+/// omitted. Losses far below the means, or not above 0, are drawn at the lower edge. Runs with the [same
 /// course](same_course) share one curve.
 ///
 /// # Errors
@@ -71,8 +71,8 @@ pub fn save_chart(file: impl AsRef<Path>, runs: &[TrainingRun<'_>]) -> Result<()
     files::replace(file, chart(runs)?.as_bytes())
 }
 
-/// The score of each epoch as an SVG document, a curve for each run; none where there are fewer than two epochs, or the runs
-/// have scores of two kinds.
+/// Draws the score of each epoch as an SVG document, with a curve for each run; `None` if there are fewer than two
+/// epochs, or the runs have different kinds of scores.
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it cannot be drawn.
@@ -131,7 +131,7 @@ pub fn score_chart(runs: &[TrainingRun<'_>]) -> Result<Option<String>> {
     Ok(Some(svg))
 }
 
-/// The names of the curves.
+/// Draws the names of the curves.
 fn draw_legend<'a, 'b: 'a, C: CoordTranslate>(
     chart: &mut ChartContext<'a, SVGBackend<'b>, C>,
     place: SeriesLabelPosition,
@@ -146,7 +146,7 @@ fn draw_legend<'a, 'b: 'a, C: CoordTranslate>(
     Ok(())
 }
 
-/// Runs that took the same course.
+/// Runs with the same course.
 type Group<'a> = Vec<TrainingRun<'a>>;
 
 fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Drawn {
@@ -219,7 +219,7 @@ fn draw_scales(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
     Ok(())
 }
 
-/// A number of an axis, without the digits that its steps have collected by rounding.
+/// Formats a number of an axis, without digits due to rounding.
 fn short(number: f64) -> String {
     let text = format!("{number:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
@@ -231,13 +231,13 @@ fn colour(run: usize) -> RGBColor {
     COLOURS[run % COLOURS.len()]
 }
 
-/// The finite losses of a run with their steps.
+/// Returns the finite losses of a run with their steps.
 fn losses(run: &TrainingRun<'_>) -> Vec<(f64, f64)> {
     let steps = run.history.steps.iter().enumerate();
     steps.map(|(x, step)| (x as f64, step.loss)).filter(|(_, loss)| loss.is_finite()).collect()
 }
 
-/// The mean of each loss and the losses before it, over a fortieth of the run.
+/// Returns the mean of each loss and the losses before it, over a fortieth of the run.
 fn running_mean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let window = (points.len() / 40).max(1);
     let mean = |i: usize| {
@@ -247,7 +247,7 @@ fn running_mean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().enumerate().map(|(i, point)| (point.0, mean(i))).collect()
 }
 
-/// The loss axis: up to the highest loss, down to the lowest mean, eight decades at most.
+/// Returns the loss axis: from the lowest mean to the highest loss, eight decades at most.
 fn range_of(losses: &[Vec<(f64, f64)>], means: &[Vec<(f64, f64)>]) -> Range<f64> {
     let high = losses.iter().flatten().map(|point| point.1).fold(0.0, f64::max).min(f64::MAX / 2.0);
     let high = if high > 0.0 { high.max(1e-300) } else { 1.0 };
@@ -255,13 +255,13 @@ fn range_of(losses: &[Vec<(f64, f64)>], means: &[Vec<(f64, f64)>]) -> Range<f64>
     low / 1.5..high * 1.5
 }
 
-/// The points with corners: a scale is constant until the step at which it changes.
+/// Returns the points with corners: a scale is constant until the step at which it changes.
 fn staircase(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let corners = points.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
     corners.chain(points.last().copied()).collect()
 }
 
-/// `65536` as `2¹⁶`; a number that is no power of the base as it is.
+/// Formats `65536` as `2¹⁶`, and a number that is not a power of the base unchanged.
 fn power_of(base: f64, number: f64) -> String {
     let exponent = number.log(base).round();
     if (number / base.powf(exponent) - 1.0).abs() > 1e-9 {

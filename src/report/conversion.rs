@@ -1,4 +1,4 @@
-//! What a conversion of a stored model did, as a table and as a page.
+//! Reports of a conversion of a stored model, as a table and as a page.
 
 use super::{
     printable,
@@ -13,17 +13,17 @@ const HEADER: [&str; 8] =
     ["tensor", "shape", "dtype", "largest", "to infinity", "to zero", "to subnormal", "relative error"];
 const NUMBERS: [usize; 5] = [3, 4, 5, 6, 7];
 
-/// A table with a row for each tensor: what it was and is, its largest value, and what rounding lost.
+/// Returns a table with a row for each tensor: its old and new dtypes, its largest value, and rounding losses.
 pub fn conversion_table(converted: &Converted) -> String {
     conversion_table_by(converted, one_line_a_row)
 }
 
-/// As [`conversion_table`], laid out in another way.
+/// As [`conversion_table`], with another layout.
 pub(crate) fn conversion_table_by(converted: &Converted, layout: Layout) -> String {
     layout(&HEADER, converted.tensors.iter().map(row).collect(), &NUMBERS)
 }
 
-/// How many tensors changed, and how many bytes there were and are, in a line.
+/// Summarizes in a line how many tensors changed, and the number of bytes before and after.
 pub fn conversion_summary(converted: &Converted) -> String {
     let Converted { tensors, bytes_before, bytes_after, .. } = converted;
     let changed: Vec<&ConvertedTensor> = tensors.iter().filter(|tensor| tensor.changed()).collect();
@@ -40,10 +40,10 @@ pub fn conversion_summary(converted: &Converted) -> String {
     format!("{} of {} tensors changed; {before} before, {after} after{lost}", changed.len(), tensors.len())
 }
 
-/// How many tensors are named in a line.
+/// The maximum number of tensors named in a line.
 const NAMED: usize = 8;
 
-/// Which tensors of cells that run low stay as they are, why, and how a rule decides otherwise; in a line.
+/// Names in a line the tensors of low cells that are unchanged, with the reason and a rule to change them.
 pub fn conversion_kept(converted: &Converted) -> Option<String> {
     let kept: Vec<(&str, &str)> =
         converted.tensors.iter().filter_map(|tensor| Some((tensor.name.as_str(), tensor.kept.as_deref()?))).collect();
@@ -84,8 +84,8 @@ fn row(tensor: &ConvertedTensor) -> Vec<String> {
     ]
 }
 
-/// A page that needs no other file, light or dark as the reader's system is. `heads` are lines of name and text above
-/// the table.
+/// Returns a standalone page, light or dark like the reader's system. `heads` are lines of name and text above the
+/// table.
 pub fn conversion_html(converted: &Converted, heads: &[(&str, String)]) -> String {
     let heads = heads.iter().map(|(name, text)| format!("<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(text)));
     let heads: String = heads.collect();
@@ -126,7 +126,7 @@ fn html_row(tensor: &ConvertedTensor) -> String {
     format!("<tr class=\"{class}\">{cells}</tr>\n")
 }
 
-/// The text on one line, without what HTML reads.
+/// Returns the text on one line, escaped for HTML.
 fn escaped(text: &str) -> String {
     printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

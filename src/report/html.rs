@@ -1,4 +1,4 @@
-//! A training run as one HTML file that needs nothing else.
+//! A training run as a standalone HTML file.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{
     train::{About, History, RunFile, about_of, history_of},
 };
 
-/// All that a report says of a run: what its folder has.
+/// The contents of a report on a run, read from its folder.
 #[derive(Debug)]
 pub struct RunReport {
     name: String,
@@ -26,7 +26,7 @@ impl RunReport {
     /// Reads the folder of a run.
     ///
     /// # Errors
-    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when there is no run, and what reading its files reports.
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when there is no run, and those of reading its files.
     pub fn of(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let file = RunFile::of_folder(folder)?;
@@ -48,11 +48,11 @@ impl RunReport {
     }
 }
 
-/// Most skipped steps that are listed.
+/// The maximum number of skipped steps listed.
 const MOST_SKIPPED: usize = 200;
 
-/// The report of a run, with a table and curves of others beside it. The text is one HTML file: it opens by itself, with light
-/// and dark colours.
+/// Returns the report of a run, with a table and curves of others for comparison. The text is one standalone HTML file,
+/// with light and dark colours.
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a picture cannot be drawn.
@@ -116,7 +116,7 @@ fn skipped(history: &History) -> String {
     html_table(&header, rows.into_iter().take(MOST_SKIPPED).collect(), &[0, 1]) + &more
 }
 
-/// A picture, without what only a file of its own needs.
+/// Returns a picture, without the parts needed only in a file of its own.
 fn svg(picture: &str) -> String {
     let start = picture.find("<svg").unwrap_or(0);
     format!("<figure>{}</figure>", &picture[start..])
@@ -136,7 +136,7 @@ fn html_table(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> Str
     html + "</table></div>"
 }
 
-/// Text as HTML shows it. Names come from files, so nothing in them may be read as markup.
+/// Escapes text for HTML. Names come from files, so nothing in them may be read as markup.
 fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {

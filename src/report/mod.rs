@@ -1,4 +1,4 @@
-//! Plans, conversions and training runs for people: tables, a page, and, with the feature `cli`, a picture.
+//! Reports on plans, conversions and training runs: tables, a page, and, with the feature `cli`, a chart.
 
 #[cfg(feature = "cli")]
 mod chart;
@@ -23,7 +23,7 @@ pub(crate) use table::{graph_table_by, plan_table_by, runs_table_by};
 pub use crate::printable::{printable, printable_lines};
 use crate::train::History;
 
-/// A training run under the name by which it is shown.
+/// A training run and its display name.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainingRun<'a> {
     /// Its name: `O2 float16`.
@@ -32,8 +32,8 @@ pub struct TrainingRun<'a> {
     pub history: &'a History,
 }
 
-/// Runs in groups with the same loss and the same loss scale at every step, bit for bit. Policies that differ only in casts
-/// that lose nothing, such as a widening, give such runs.
+/// Groups runs with the same loss and the same loss scale at every step, bit for bit. Policies that differ only in
+/// lossless casts, such as a widening, give such runs.
 pub fn same_course<'a>(runs: &[TrainingRun<'a>]) -> Vec<Vec<TrainingRun<'a>>> {
     let course =
         |run: &TrainingRun<'a>| run.history.steps.iter().map(|step| (step.loss.to_bits(), step.scale.to_bits()));
@@ -47,7 +47,7 @@ pub fn same_course<'a>(runs: &[TrainingRun<'a>]) -> Vec<Vec<TrainingRun<'a>>> {
     groups
 }
 
-/// The names of a group, [printable]: `o1 = o2 = o3`.
+/// Returns the names of a group, [printable]: `o1 = o2 = o3`.
 pub fn joint_name(group: &[TrainingRun<'_>]) -> String {
     group.iter().map(|run| printable(run.name)).collect::<Vec<_>>().join(" = ")
 }

@@ -11,20 +11,20 @@ use crate::{
     train::Score,
 };
 
-/// A table with a row for each run: score, loss, steps, time and bytes. The column `time` is the time of a step
+/// Returns a table with a row for each run: score, loss, steps, time and bytes. The column `time` is the time of a step
 /// relative to the first run; see [`History::relative_time`](crate::train::History::relative_time).
 pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
     runs_table_by(runs, one_line_a_row)
 }
 
-/// How a table is laid out, from its header, its rows and the columns that hold numbers.
+/// A table layout, given its header, its rows and the columns that hold numbers.
 pub(crate) type Layout = fn(&[&str], Vec<Vec<String>>, &[usize]) -> String;
 
 pub(super) fn one_line_a_row(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
     table(header, rows, |column| numbers.contains(&column))
 }
 
-/// As [`runs_table`], laid out in another way.
+/// As [`runs_table`], with another layout.
 pub(crate) fn runs_table_by(runs: &[TrainingRun<'_>], layout: Layout) -> String {
     let mut scores = runs.iter().filter_map(|run| run.history.score()).map(Score::name);
     let name = scores.next().unwrap_or("accuracy");
@@ -61,12 +61,12 @@ pub(crate) fn runs_table_by(runs: &[TrainingRun<'_>], layout: Layout) -> String 
     layout(&header, rows.collect(), &Vec::from_iter(1..header.len()))
 }
 
-/// A table of a plan: a row for each cell. Cells that get an adapter are marked with `*`.
+/// Returns a table of a plan: a row for each cell. Cells that get an adapter are marked with `*`.
 pub fn plan_table(plan: &Plan) -> String {
     plan_table_by(plan, one_line_a_row)
 }
 
-/// As [`plan_table`], laid out in another way.
+/// As [`plan_table`], with another layout.
 pub(crate) fn plan_table_by(plan: &Plan, layout: Layout) -> String {
     let predicted = plan.prediction.is_some();
     let mut header = vec!["path", "kind", "", "effect"];
@@ -91,8 +91,8 @@ pub(crate) fn plan_table_by(plan: &Plan, layout: Layout) -> String {
     table + &prediction
 }
 
-/// A table of a graph: a row for each op and each cast. Inputs, parameters and constants stay as they are and have
-/// none.
+/// Returns a table of a graph: a row for each op and each cast. Inputs, parameters and constants do not change and have
+/// no row.
 ///
 /// ```
 /// use precast::{graph::Graph, prelude::*, report::{graph_summary, graph_table}};
@@ -112,7 +112,7 @@ pub fn graph_table(nodes: &[NodeDecision]) -> String {
     graph_table_by(nodes, one_line_a_row)
 }
 
-/// As [`graph_table`], laid out in another way.
+/// As [`graph_table`], with another layout.
 pub(crate) fn graph_table_by(nodes: &[NodeDecision], layout: Layout) -> String {
     let nodes = nodes.iter().filter(|node| node.computes() || node.is_cast());
     let rows = nodes.map(|node| {
@@ -127,7 +127,7 @@ pub(crate) fn graph_table_by(nodes: &[NodeDecision], layout: Layout) -> String {
     layout(&["node", "op", "cell", "dtype", "because"], rows.collect(), &[])
 }
 
-/// How many ops of a graph run in 16 bits, and how many casts it has, in a line.
+/// Returns in a line the number of ops of a graph that run in 16 bits, and the number of casts.
 pub fn graph_summary(nodes: &[NodeDecision]) -> String {
     let ops = nodes.iter().filter(|node| node.computes());
     let low = ops.clone().filter(|node| node.dtype.is_low()).count();

@@ -1,4 +1,4 @@
-//! What a user can give where a loss scale is asked for in TensorFlow's way.
+//! Loss scales in the forms accepted by TensorFlow.
 
 use super::LossScale;
 use crate::{
@@ -6,12 +6,12 @@ use crate::{
     policy::{DynamicScale, LossScaleSpec},
 };
 
-/// A loss scale as TensorFlow's graph rewrite takes it: a word, a number, or a [`LossScale`].
+/// A loss scale in the form accepted by TensorFlow's graph rewrite: a word, a number, or a [`LossScale`].
 ///
 /// | given | loss scale |
 /// | --- | --- |
-/// | `"dynamic"` | TensorFlow's: begins at 32768, doubles after 2000 finite steps, halves after others, at least 1 |
-/// | `"none"` | none; here alone, TensorFlow refuses `None` |
+/// | `"dynamic"` | TensorFlow's: starts at 32768, doubles after 2000 finite steps, halves after a non-finite one, at least 1 |
+/// | `"none"` | none; specific to precast, since TensorFlow refuses `None` |
 /// | a number of at least 1 | fixed |
 /// | a [`LossScale`] or a [`LossScaleSpec`] | itself |
 ///
@@ -28,10 +28,10 @@ use crate::{
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub trait IntoLossScale {
-    /// The loss scale.
+    /// Converts the value to a loss scale.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for another word, and for a number below 1 or not finite in
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for any other word, and for a number below 1 or not finite in
     /// float32.
     fn into_loss_scale(self) -> Result<LossScale>;
 }
@@ -76,7 +76,7 @@ macro_rules! numbers {
     )* };
 }
 
-// The types of a literal with and without a point, and f32.
+// The types of a literal with and without a decimal point, and f32.
 numbers! { f64 f32 i32 }
 
 fn fixed(number: f64) -> Result<LossScale> {

@@ -1,4 +1,4 @@
-//! Loss scaling: the state machine, a training step that uses it, and its parts for a training loop of your own.
+//! Loss scaling: the state machine, a training step that uses it, and the parts of that step for custom training loops.
 
 mod given;
 mod scaled;
@@ -18,15 +18,15 @@ use crate::{
     printable::number,
 };
 
-/// Multiplies the loss before the backward pass, so that small gradients do not underflow in 16 bits, and divides the
-/// gradients by the same number after it.
+/// A loss scale: multiplies the loss before the backward pass, so that small gradients do not underflow in 16 bits, and
+/// divides the gradients by the same number afterwards.
 ///
-/// [`step`](LossScale::step) does all of it. A training loop of your own calls [`scale`](LossScale::scale),
+/// [`step`](LossScale::step) does all of it. A custom training loop calls [`scale`](LossScale::scale),
 /// [`backward`](ScaledLoss::backward), [`unscale`](ScaledGrads::unscale), [`apply`](LossScale::apply) for each
-/// optimizer, and [`update`](LossScale::update) once a step. Gradients that are still scaled are another type than
-/// gradients.
+/// optimizer, and [`update`](LossScale::update) once per step. Gradients that are still scaled have a type of their
+/// own.
 ///
-/// The rule of the dynamic scale is in [`adjust`](LossScale::adjust); [`DynamicScale`] has the numbers of other
+/// [`adjust`](LossScale::adjust) documents the rule of the dynamic scale; [`DynamicScale`] has the parameters of other
 /// systems.
 ///
 /// ```
@@ -56,19 +56,19 @@ pub struct LossScale {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleState {
-    /// The number the loss is multiplied by.
+    /// The current factor of the loss.
     pub scale: f32,
     /// Finite steps since the scale last changed, or was last due to grow.
     pub counter: u32,
-    /// Skipped steps in a row.
+    /// Consecutive skipped steps.
     pub skipped: u32,
-    /// Steps that were not finite and have not yet shrunk the scale; see [`DynamicScale::hysteresis`].
+    /// Non-finite steps that have not yet shrunk the scale; see [`DynamicScale::hysteresis`].
     #[serde(default)]
     pub spared: u32,
 }
 
 impl LossScale {
-    /// The loss scale of a specification.
+    /// Creates the loss scale of a specification.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number outside its range.
@@ -77,13 +77,13 @@ impl LossScale {
         Ok(LossScale::start(spec))
     }
 
-    /// A scale that starts at 65536, doubles after 2000 finite steps and halves after a step that was not finite,
-    /// between 1 and 2^24.
+    /// Creates a scale that starts at 65536, doubles after 2000 finite steps and halves after a non-finite one, between
+    /// 1 and 2^24.
     pub fn dynamic() -> Self {
         LossScale::start(LossScaleSpec::Dynamic(DynamicScale::default()))
     }
 
-    /// A scale that never changes: static loss scaling.
+    /// Creates a scale that never changes: static loss scaling.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless the scale is finite and above 0.
@@ -91,7 +91,7 @@ impl LossScale {
         LossScale::new(LossScaleSpec::Fixed { scale })
     }
 
-    /// No loss scale. A step whose gradients are not finite is still skipped.
+    /// Creates a loss scale that scales nothing. A step with non-finite gradients is still skipped.
     pub fn none() -> Self {
         LossScale::start(LossScaleSpec::None)
     }
@@ -106,26 +106,26 @@ impl LossScale {
         LossScale { spec, state, votes: Votes::default() }
     }
 
-    /// The number the loss is multiplied by now.
+    /// Returns the current factor of the loss.
     pub fn value(&self) -> f32 {
         self.state.scale
     }
 
-    /// The specification it was made from.
+    /// Returns the specification it was created from.
     pub fn spec(&self) -> &LossScaleSpec {
         &self.spec
     }
 
-    /// The current state, for a checkpoint.
+    /// Returns the current state, for a checkpoint.
     pub fn state(&self) -> ScaleState {
         self.state
     }
 
-    /// Sets the scale of the next step by hand. The count of finite steps goes on.
+    /// Sets the scale of the next step manually. The count of finite steps is kept.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a scale below the least or above the largest of a dynamic
-    /// scale; for one that is not a positive normal float32; and where there is no loss scale.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a scale outside the range of a dynamic scale; for one that is
+    /// not a positive normal float32; and if there is no loss scale.
     pub fn set_scale(&mut self, scale: f32) -> Result<()> {
         let spec = match &self.spec {
             LossScaleSpec::None => return Err(Error::value("a loss scale of kind none has no scale to be set")),
@@ -144,9 +144,10 @@ impl LossScale {
         Ok(())
     }
 
-    /// Continues from a state that was taken between two steps, of a loss scale of the same kind. A fixed scale takes that of
-    /// the state, which may have been [set](LossScale::set_scale) by hand. A run that continues with a loss scale of another
-    /// kind, as in another dtype, leaves the state out: gradients are scaled within a step alone.
+    /// Continues from a state taken between two steps, of a loss scale of the same kind. A fixed scale takes its value
+    /// from the state, where it may have been [set](LossScale::set_scale) manually. A run that continues with a loss
+    /// scale of another kind, for instance in another dtype, does not restore the state: gradients are scaled only
+    /// within a step.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a state that this scale cannot reach, such as a scale above
@@ -189,21 +190,21 @@ impl LossScale {
             }
         }
         if let LossScaleSpec::Fixed { scale: fixed } = &mut self.spec {
-            // It may have been set by hand since.
+            // It may have been set manually since.
             *fixed = scale;
         }
         (self.state, self.votes) = (state, Votes::default());
         Ok(())
     }
 
-    /// Sets the scale of the next step; `finite` says whether all gradients of this step were finite.
-    /// [`update`](LossScale::update) calls it; a loop that checks its gradients by itself may do so, too.
+    /// Sets the scale of the next step; `finite` is `true` when all gradients of this step were finite. Called by
+    /// [`update`](LossScale::update), or directly by a loop that checks its own gradients.
     ///
-    /// A dynamic scale is computed in f64 and rounded to f32. After `interval` finite steps in a row it is multiplied
-    /// by `growth`, unless the product is above `max`. After [`hysteresis`](DynamicScale::hysteresis) steps that were
-    /// not finite, one unless more are asked for, it is multiplied by `backoff`, and is then at least `min`. The count
-    /// of finite steps starts again in all of these cases, also when the scale could not grow.
-    /// (PyTorch 2.15, `_amp_update_scale_`; MindSpore 2.10, `mindspore.amp.DynamicLossScaler.adjust`, is the same.)
+    /// A dynamic scale is computed in f64 and rounded to f32. After `interval` consecutive finite steps it is
+    /// multiplied by `growth`, unless the product is above `max`. After [`hysteresis`](DynamicScale::hysteresis)
+    /// non-finite steps (default: one) it is multiplied by `backoff`, with `min` as lower bound. The count of finite
+    /// steps restarts in all of these cases, even if the scale could not grow. (PyTorch 2.15, `_amp_update_scale_`;
+    /// MindSpore 2.10, `mindspore.amp.DynamicLossScaler.adjust`, is the same.)
     pub fn adjust(&mut self, finite: bool) {
         let state = &mut self.state;
         state.skipped = if finite { 0 } else { state.skipped.saturating_add(1) };

@@ -1,4 +1,4 @@
-//! A scaled loss and its gradients: types of their own, so that nothing is done with a gradient that is still scaled.
+//! A scaled loss and its gradients, as types of their own that rule out misuse of gradients that are still scaled.
 
 use std::sync::{
     Arc,
@@ -15,20 +15,20 @@ use crate::{
     tensor::{Array, Scaling, Unscaled, first_non_finite},
 };
 
-/// A loss times the loss scale, made by [`LossScale::scale`]. All that it can do is run backward.
+/// A loss times the loss scale, created by [`LossScale::scale`]. It only supports a backward pass.
 #[derive(Clone, Debug)]
 #[must_use = "a scaled loss is there to run backward"]
 pub struct ScaledLoss {
     scaled: Tensor,
     scaling: Scaling,
-    /// Tells the loss scale that a gradient overflowed that becomes part of a loss.
+    /// Flag for the loss scale: a gradient that is part of a loss overflowed.
     overflowed: Arc<AtomicBool>,
 }
 
-/// The gradients of a [`ScaledLoss`], all of them times the loss scale.
+/// The gradients of a [`ScaledLoss`], all multiplied by the loss scale.
 ///
 /// They can be [added](ScaledGrads::accumulate) to others of the same scale and [unscaled](ScaledGrads::unscale). They
-/// cannot be read, clipped, or handed to an optimizer: those would be mistakes by a factor of the loss scale.
+/// cannot be read, clipped, or passed to an optimizer: results would be wrong by a factor of the loss scale.
 ///
 /// ```compile_fail,E0277
 /// # use precast::{prelude::*, DType, Param};
@@ -46,8 +46,8 @@ pub struct ScaledGrads {
 }
 
 impl LossScale {
-    /// The loss times the scale, on the tape. A 16-bit loss is widened to f32 first, since the product would overflow
-    /// in its own dtype. The multiplication runs outside of every autocast region.
+    /// Multiplies the loss by the scale, on the tape. A 16-bit loss is first widened to f32, since the product would
+    /// overflow in its own dtype. The multiplication runs outside every autocast region.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar.
@@ -64,8 +64,8 @@ impl LossScale {
         Ok(ScaledLoss { scaled, scaling: self.scaling(finite), overflowed: self.votes.on_tape.clone() })
     }
 
-    /// Says that these are gradients of a loss times this scale: for gradients that come from elsewhere, such as a
-    /// backward pass that you scaled by hand, or a sum over several machines.
+    /// Declares gradients to be those of a loss times this scale. For gradients from elsewhere, such as a backward pass
+    /// scaled by hand, or a sum over several machines.
     ///
     /// ```
     /// # use precast::{prelude::*, DType, Param};
@@ -82,36 +82,36 @@ impl LossScale {
         ScaledGrads { grads, scaling: self.scaling(true) }
     }
 
-    /// How a loss is scaled now, that was finite before or was not.
+    /// Returns the current scaling of a loss, with whether the loss was finite before it.
     fn scaling(&self, finite_loss: bool) -> Scaling {
         Scaling { scale: self.value(), by_scaler: self.spec != LossScaleSpec::None, finite_loss }
     }
 }
 
 impl ScaledLoss {
-    /// The scaled loss as a number.
+    /// Returns the scaled loss as a number.
     ///
     /// # Errors
-    /// None; the type is that of [`Tensor::item`].
+    /// None; the signature is that of [`Tensor::item`].
     pub fn item(&self) -> Result<f64> {
         self.scaled.item()
     }
 
-    /// The dtype: f64 of a loss in f64, else f32.
+    /// Returns the dtype: f64 for a loss in f64, else f32.
     pub fn dtype(&self) -> DType {
         self.scaled.dtype()
     }
 
-    /// The loss scale that it was multiplied by.
+    /// Returns the loss scale by which it was multiplied.
     pub fn scale(&self) -> f32 {
         self.scaling.scale
     }
 
-    /// The gradients with respect to each of `of`, on the tape and divided by the scale: for a penalty on gradients,
-    /// which is part of a loss. They are computed scaled, so that none underflows in f16 on its way. One that overflows
-    /// is a vote for a lower scale: the step with that loss is skipped as an overflow.
+    /// Computes the gradients with respect to each of `of`, on the tape and divided by the scale: for a gradient
+    /// penalty that is part of a loss. They are computed scaled, so that none underflows in f16 along the way. One that
+    /// overflows is a vote for a lower scale: the step with that loss is skipped as an overflow.
     ///
-    /// The loss is computed and scaled within [`twice_differentiable`](crate::twice_differentiable):
+    /// The loss must be computed and scaled within [`twice_differentiable`](crate::twice_differentiable):
     ///
     /// ```
     /// use precast::{prelude::*, twice_differentiable};
@@ -138,7 +138,7 @@ impl ScaledLoss {
         scaled.into_iter().map(|grad| grad.map(unscaled).transpose()).collect()
     }
 
-    /// The gradients, times the loss scale.
+    /// Computes the gradients, multiplied by the loss scale.
     ///
     /// # Errors
     /// Those of [`Tensor::backward`].
@@ -146,7 +146,7 @@ impl ScaledLoss {
         Ok(ScaledGrads { grads: self.scaled.backward()?, scaling: self.scaling })
     }
 
-    /// As [`backward`](ScaledLoss::backward), of a loss that is given up: see [`Tensor::into_grads`].
+    /// As [`backward`](ScaledLoss::backward), but consumes the loss: see [`Tensor::into_grads`].
     ///
     /// # Errors
     /// Those of [`Tensor::backward`].
@@ -160,7 +160,7 @@ impl ScaledLoss {
     }
 }
 
-/// What nothing is, so that scaled gradients are not read or clipped.
+/// A trait without implementations, so that scaled gradients cannot be read or clipped.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "these gradients are still scaled",
@@ -172,8 +172,8 @@ pub trait AfterUnscaling {
     fn never<R>(self) -> R;
 }
 
-/// What gradients have. The bound never holds; because of its lifetime, the compiler looks at it where a method is
-/// called.
+/// Methods of unscaled gradients. Their bound never holds; because of its lifetime, the compiler checks it where a
+/// method is called.
 impl ScaledGrads {
     #[doc(hidden)]
     pub fn clip_norm(&mut self, _max: f64) -> Result<f64>
@@ -209,27 +209,27 @@ impl ScaledGrads {
 }
 
 impl ScaledGrads {
-    /// The loss scale by which they are multiplied.
+    /// Returns the loss scale by which they are multiplied.
     pub fn scale(&self) -> f32 {
         self.scaling.scale
     }
 
-    /// How many leaves have a gradient that was not yet [unscaled](ScaledGrads::unscale).
+    /// Returns the number of leaves with a gradient that was not yet [unscaled](ScaledGrads::unscale).
     pub fn len(&self) -> usize {
         self.grads.len()
     }
 
-    /// Whether no gradient is left.
+    /// Returns whether no gradient is left.
     pub fn is_empty(&self) -> bool {
         self.grads.is_empty()
     }
 
-    /// Adds the gradients of another loss, or of another part of a batch. Gradients of low parameters are added in f32.
-    /// One gradient that is not finite makes the sum so, and the whole step is skipped.
+    /// Adds the gradients of another loss, or of another part of a batch. Gradients of 16-bit parameters are added in
+    /// f32. One non-finite gradient makes the sum non-finite, and the whole step is skipped.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the two have different scales: within one step the loss scale
-    /// must not change.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the two have different scales: the loss scale must not change
+    /// within a step.
     pub fn accumulate(&mut self, other: ScaledGrads) -> Result<()> {
         let (scale, others) = (self.scaling.scale, other.scaling.scale);
         if scale != others {
@@ -243,19 +243,19 @@ impl ScaledGrads {
         Ok(())
     }
 
-    /// Gives a step up: what its forward passes stored is taken back; see [`Grads::discard`].
+    /// Abandons a step and reverts what its forward passes stored; see [`Grads::discard`].
     pub fn discard(self) {
         self.grads.discard();
     }
 
     /// Takes out the gradients of these parameters, divides them by the scale, and checks that they are finite; see
-    /// [`Grads::non_finite`]. Gradients of other parameters stay, so that each of several optimizers gets its own.
+    /// [`Grads::non_finite`]. Gradients of other parameters remain, so that each of several optimizers gets its own.
     ///
-    /// They are f32 from here on, or f64 where they were f64.
+    /// From here on they are f32, or f64 if they were f64.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when none of the parameters has a gradient here: the loss depends
-    /// on none of them, or they were unscaled before.
+    /// on none of them, or they were already unscaled.
     pub fn unscale(&mut self, params: &Params) -> Result<Grads> {
         let with_grads: Vec<_> = params.iter().filter(|(_, param)| self.grads.lying(param.id()).is_some()).collect();
         if with_grads.is_empty() {
@@ -279,8 +279,8 @@ impl ScaledGrads {
         Ok(self.grads.split_off(with_grads.iter().map(|(_, param)| param.id()), unscaled))
     }
 
-    /// The gradient with respect to a tensor made by [`Tensor::requires_grad`], divided by the scale; `None` when the
-    /// loss does not depend on it.
+    /// Returns the gradient with respect to a tensor made by [`Tensor::requires_grad`], divided by the scale; `None`
+    /// when the loss does not depend on it.
     pub fn unscaled_of(&self, leaf: &Tensor) -> Option<Tensor> {
         self.grads.of_times(leaf, 1.0 / self.scaling.scale)
     }

@@ -1,4 +1,4 @@
-//! One training step: scale the loss, run the backward pass, unscale the gradients and check them, update.
+//! One training step: scale the loss, run the backward pass, unscale and check the gradients, update.
 
 use std::{
     fmt,
@@ -22,10 +22,10 @@ use crate::{
     tensor::{LeafId, Scaling, Unscaled, first_non_finite, pass::Pass},
 };
 
-/// After this many skipped steps in a row, at a scale that cannot fall, a step is [`Outcome::Stalled`].
+/// After this many consecutive skipped steps, at a scale that cannot fall, a step is [`Outcome::Stalled`].
 const PATIENCE: u32 = 20;
 
-/// What a training step did.
+/// The outcome of a training step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[must_use = "a step may have been skipped"]
@@ -35,15 +35,15 @@ pub enum Outcome {
     Stepped,
     /// Nothing was updated, because the loss or a gradient was not finite.
     Skipped {
-        /// Why.
+        /// The cause.
         cause: Cause,
     },
-    /// As [`Skipped`](Outcome::Skipped), for the 20th time in a row at least, and the scale cannot fall any further:
-    /// training will not recover by itself.
+    /// As [`Skipped`](Outcome::Skipped), for the 20th consecutive time or more, with a scale that cannot fall any
+    /// further: training will not recover by itself.
     Stalled {
-        /// Why.
+        /// The cause.
         cause: Cause,
-        /// Skipped steps in a row.
+        /// Consecutive skipped steps.
         skipped: u32,
     },
 }
@@ -58,27 +58,27 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Why a step was skipped.
+/// The cause of a skipped step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Cause {
-    /// The loss was not finite before it was scaled. The scale is not to blame and stays.
+    /// The loss was not finite before it was scaled. The scale is not the cause and stays the same.
     Loss,
     /// The loss was finite, but a gradient was not, at this scale.
     Overflow {
         /// The loss scale of the step.
         scale: f32,
-        /// Path of the first parameter whose gradient was not finite; empty where it was a gradient that is part of the loss.
+        /// Path of the first parameter with a non-finite gradient; empty for a gradient that is part of the loss.
         first: String,
     },
-    /// Loss and gradients were finite, but a number was not that the forward pass would have stored, such as a running
-    /// variance. The scale is not to blame and stays.
+    /// Loss and gradients were finite, but the forward pass would have stored a non-finite number, such as a running
+    /// variance. The scale is not the cause and stays the same.
     Stored {
         /// Path of the first parameter or buffer.
         first: String,
     },
-    /// No target of the batch counts: all are ignored, or have the weight 0. There is no loss, and nothing is to blame.
+    /// No target of the batch counts: all are ignored, or have weight 0. There is no loss, and nothing is at fault.
     NoTarget,
 }
 
@@ -101,15 +101,15 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What optimizers found since the last [`update`](LossScale::update).
+/// Findings of optimizers since the last [`update`](LossScale::update).
 #[derive(Default)]
 pub(super) struct Votes {
     /// The first parameter of each optimizer.
     optimizers: Vec<LeafId>,
     worst: Option<Cause>,
-    /// The forward passes of steps that were skipped.
+    /// The forward passes of skipped steps.
     skipped: Vec<Arc<Pass>>,
-    /// Whether a gradient of a scaled loss overflowed that became part of a loss.
+    /// Set when a gradient of a scaled loss that is part of another loss overflowed.
     pub(super) on_tape: Arc<AtomicBool>,
 }
 
@@ -120,7 +120,7 @@ impl Votes {
 }
 
 impl Clone for Votes {
-    /// Losses that were scaled before vote for the original.
+    /// Losses scaled before the clone vote for the original.
     fn clone(&self) -> Self {
         let on_tape = Arc::new(AtomicBool::new(self.overflowed_on_tape()));
         Votes { optimizers: self.optimizers.clone(), worst: self.worst.clone(), skipped: self.skipped.clone(), on_tape }
@@ -142,11 +142,11 @@ impl PartialEq for Votes {
 }
 
 impl LossScale {
-    /// One training step from a loss: scales the loss, runs the backward pass, unscales the gradients, and lets the
-    /// optimizer update its parameters if every gradient is finite. Then [updates](LossScale::update) the scale.
+    /// Takes one training step from a loss: scales the loss, runs the backward pass, unscales the gradients, and lets
+    /// the optimizer update its parameters if every gradient is finite. Then [updates](LossScale::update) the scale.
     ///
-    /// It is these four lines, which a loop of your own writes to clip gradients, or to use several losses or
-    /// optimizers:
+    /// It is equivalent to these four lines, which a custom loop writes out to clip gradients, or to use several losses
+    /// or optimizers:
     ///
     /// ```
     /// # use precast::{prelude::*, DType, Param};
@@ -161,16 +161,16 @@ impl LossScale {
     /// # Ok::<(), precast::Error>(())
     /// ```
     ///
-    /// As in MindSpore, PyTorch, Paddle and TensorFlow, a gradient that is not finite skips the update. Unlike there, a
-    /// loss that was not finite before it was scaled leaves the scale as it is: a smaller scale would not help.
+    /// As in MindSpore, PyTorch, Paddle and TensorFlow, a non-finite gradient skips the update. Unlike there, a loss
+    /// that was not finite before scaling leaves the scale unchanged: a smaller scale would not help.
     ///
-    /// A loss that is given up (`loss` and not `&loss`) takes its tape along: activations are freed as the backward pass goes,
-    /// and the step needs less memory.
+    /// A loss passed by value (`loss` instead of `&loss`) gives up its tape: activations are freed during the backward
+    /// pass, and the step needs less memory.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it depends on none of the optimizer's parameters, and what
-    /// the optimizer reports. On an error nothing is updated.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar;
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it depends on none of the optimizer's parameters; and those
+    /// of the optimizer. On an error nothing is updated.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: impl Into<Tensor>) -> Result<Outcome> {
         let mut scaled = self.scale(loss)?.into_grads_before_update()?;
         let outcome = match scaled.unscale(optimizer.params()).and_then(|grads| self.apply(optimizer, &grads)) {
@@ -184,17 +184,17 @@ impl LossScale {
         Ok(outcome)
     }
 
-    /// Lets an optimizer update its parameters if every gradient is finite. The gradients have been
+    /// Lets an optimizer update its parameters if every gradient is finite. The gradients must have been
     /// [unscaled](super::ScaledGrads::unscale) for the parameters of this optimizer.
     ///
-    /// A gradient that was [replaced](Grads::set) since is looked at again.
+    /// A gradient [replaced](Grads::set) since then is checked again.
     ///
-    /// Several optimizers may each apply their own gradients: one of them may be skipped while the others step. Their
-    /// votes are counted together by one [`update`](LossScale::update).
+    /// With several optimizers, each applies its own gradients, and one of them may be skipped while the others step.
+    /// One [`update`](LossScale::update) counts their votes together.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for gradients that were never scaled by a loss scale, and when the
-    /// same optimizer was applied before since the last [`update`](LossScale::update). What the optimizer reports. On
+    /// same optimizer was already applied since the last [`update`](LossScale::update); and those of the optimizer. On
     /// an error nothing is updated.
     pub fn apply(&mut self, optimizer: &mut dyn Optimizer, grads: &Grads) -> Result<Outcome> {
         let Some(unscaled) = grads.unscaled() else {
@@ -234,7 +234,7 @@ impl LossScale {
         })
     }
 
-    /// Why the step of these gradients is not taken, of which `first` is not finite.
+    /// Returns the cause for skipping the step of these gradients, whose non-finite one is `first`.
     fn against(&self, grads: &Grads, unscaled: &Unscaled, first: Option<String>) -> Option<Cause> {
         let Scaling { scale, finite_loss, .. } = unscaled.scaling;
         let by_scale = finite_loss || self.votes.overflowed_on_tape();
@@ -246,8 +246,9 @@ impl LossScale {
         }
     }
 
-    /// Ends a step: sets the scale of the next one by what [`apply`](LossScale::apply) found. One gradient that was not
-    /// finite, in whichever optimizer, [shrinks](LossScale::adjust) it. A loss that was itself not finite leaves it.
+    /// Ends a step: sets the scale of the next one from the results of [`apply`](LossScale::apply). One non-finite
+    /// gradient, in any optimizer, [shrinks](LossScale::adjust) it. A loss that was itself not finite leaves it
+    /// unchanged.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when no gradients were applied since the last call.
@@ -258,7 +259,7 @@ impl LossScale {
             ));
         }
         let votes = std::mem::take(&mut self.votes);
-        // Those of a step that another optimizer took are settled.
+        // Passes of a step taken by another optimizer are settled.
         votes.skipped.iter().for_each(|pass| pass.take_back());
         match votes.worst {
             None => self.adjust(true),
@@ -268,7 +269,7 @@ impl LossScale {
         Ok(())
     }
 
-    /// Whether a skipped step lets the scale fall, now or after more of them.
+    /// Returns whether a skipped step lowers the scale, now or after more of them.
     fn shrinks_after(&self, cause: &Cause) -> bool {
         match (&self.spec, cause) {
             (LossScaleSpec::Dynamic(d), Cause::Overflow { .. }) => d.backoff < 1.0 && self.value() > d.min,
@@ -277,8 +278,9 @@ impl LossScale {
     }
 }
 
-/// Whether every gradient of `params` is finite. A parameter without gradient counts as finite. Where one is not, and no optimizer
-/// is given the gradients all the same, what the forward pass stored is taken back when they are dropped.
+/// Returns whether every gradient of `params` is finite. A parameter without a gradient counts as finite. If one is
+/// not, and no optimizer is given the gradients regardless, the values stored by the forward pass are reverted when
+/// they are dropped.
 pub fn all_finite(grads: &Grads, params: &Params) -> bool {
     let finite = first_of(grads, params).is_none();
     if !finite {
@@ -287,7 +289,7 @@ pub fn all_finite(grads: &Grads, params: &Params) -> bool {
     finite
 }
 
-/// Path of the first parameter whose gradient is not finite.
+/// Returns the path of the first parameter with a non-finite gradient.
 fn first_of(grads: &Grads, params: &Params) -> Option<String> {
     let with_grads = params.iter().filter_map(|(path, param)| Some((path, grads.get(param)?.array().contiguous())));
     let (paths, arrays): (Vec<_>, Vec<_>) = with_grads.unzip();
