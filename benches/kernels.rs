@@ -1,5 +1,5 @@
-//! Kernels in the three dtypes, compared with copying memory, alternating on one machine: `cargo bench --bench kernels
-//! [FILTER]`.
+//! Kernels in the three dtypes, compared with copying memory, alternating on one machine:
+//! `cargo bench --bench kernels [FILTER]`.
 //!
 //! Each row is a workload, each column the minimum time of one candidate relative to the first. Those of other crates
 //! are in `benches/crates`.

@@ -1,5 +1,5 @@
-//! Optimizer steps over 25 million parameters compared with torch's fused ones, alternating: `cargo bench --bench
-//! optimizers`.
+//! Optimizer steps over 25 million parameters compared with torch's fused ones, alternating:
+//! `cargo bench --bench optimizers`.
 //!
 //! `-- --python PATH` names a Python with torch; without one, only the times of precast are printed. `update` is the
 //! update alone, `whole` is unscaling, the check for non-finite gradients, and the update. The figure is the median

@@ -1,5 +1,5 @@
-//! Comparison of every op, layer, optimizer and scaled training step of precast with torch. `cargo xtask peers --python
-//! PATH`.
+//! Comparison of every op, layer, optimizer and scaled training step of precast with torch.
+//! `cargo xtask peers --python PATH`.
 
 mod beside;
 mod bounds;

@@ -127,8 +127,8 @@ impl Loss {
         classes.is_empty() || classes.iter().any(|&class| class != ignored && weight_of(class) != Some(0.0))
     }
 
-    /// Computes the loss of the outputs of a network: a scalar, f32 unless the outputs are f64. For class targets `[n,
-    /// ...]` the outputs have one more axis for the classes, last or second.
+    /// Computes the loss of the outputs of a network: a scalar, f32 unless the outputs are f64. For class targets
+    /// `[n, ...]` the outputs have one more axis for the classes, last or second.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes of outputs and targets do not match, and the

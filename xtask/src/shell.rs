@@ -13,8 +13,8 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
 }
 
-/// Creates a command that runs in the root, with environment variables: `program("cargo", &["test"], &[("RUSTFLAGS",
-/// "...")])`.
+/// Creates a command that runs in the root, with environment variables:
+/// `program("cargo", &["test"], &[("RUSTFLAGS", "...")])`.
 pub fn program(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root()).args(arguments).envs(variables.iter().copied());

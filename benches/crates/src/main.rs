@@ -1,5 +1,6 @@
-//! precast compared with other crates on the same work, alternating on one thread: `cargo run --release --manifest-path
-//! benches/crates/Cargo.toml [--rounds N] [NAMES]`, with NAMES the prefixes of rows.
+//! precast compared with other crates on the same work, alternating on one thread:
+//! `cargo run --release --manifest-path benches/crates/Cargo.toml [--rounds N] [NAMES]`, with NAMES the prefixes of
+//! rows.
 //!
 //! A ratio is the median over the rounds of precast's time by the peer's time in the same round, followed by the ratio
 //! of the fastest of each: below 1.00, precast is faster. The results of each peer are compared with precast's; a

@@ -45,8 +45,8 @@ pub struct Images {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum PixelFormat {
-    /// One channel, for colours their luma by ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B, as in Pillow: `[1, height,
-    /// width]`.
+    /// One channel, for colours their luma by ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B, as in Pillow:
+    /// `[1, height, width]`.
     Grey,
     /// Red, green and blue: `[3, height, width]`.
     #[default]
