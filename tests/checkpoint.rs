@@ -51,7 +51,7 @@ struct Run {
 }
 
 impl Run {
-    /// The seed does not matter when a checkpoint is restored.
+    /// Makes a run. The seed does not matter when a checkpoint is restored.
     fn new(way: Way, seed: u64) -> Run {
         let mut net = net(seed);
         let bf16 = || Decorate::new(DType::Bf16);

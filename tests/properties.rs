@@ -466,7 +466,7 @@ fn holds(net: &Child, policy: &Policy, region: impl Fn(&str) -> Region) -> std::
     Ok(ran)
 }
 
-/// As many as take a second or two; `PROPTEST_CASES` overrides, as usual.
+/// Returns as many cases as take a second or two; `PROPTEST_CASES` overrides, as usual.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
 }

@@ -45,13 +45,13 @@ fn net(model: &str, init: &Value, low: Option<DType>) -> Net {
     Net { params, forward, region }
 }
 
-/// Linear, ReLU, Linear, GELU, Linear.
+/// Computes Linear, ReLU, Linear, GELU, Linear.
 fn mlp(params: &[Tensor], x: &Tensor) -> Result<Tensor> {
     let [w1, b1, w2, b2, w3, b3] = params else { unreachable!("six parameters") };
     x.linear(w1, Some(b1))?.relu()?.linear(w2, Some(b2))?.gelu()?.linear(w3, Some(b3))
 }
 
-/// Convolution, BatchNorm in training, ReLU, MaxPool, Linear.
+/// Computes Convolution, BatchNorm in training, ReLU, MaxPool, Linear.
 fn cnn(params: &[Tensor], x: &Tensor) -> Result<Tensor> {
     let [conv, bias, gamma, beta, fc, fc_bias] = params else { unreachable!("six parameters") };
     let options = ConvOptions { padding: Padding::Explicit(vec![(1, 1)]), ..ConvOptions::default() };

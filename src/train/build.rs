@@ -120,7 +120,7 @@ where
     wrapped(net.into(), |params| Box::new(optimizer(params)), policy, options)
 }
 
-/// Not generic over the level, since its error type would be unknown.
+/// Returns the policy of a level. Not generic over the level, since its error type would be unknown.
 fn wrapping(level: Level, dtype: DType) -> Result<Policy> {
     Policy::new(level, dtype)
 }

@@ -117,7 +117,7 @@ pub struct OpRow {
     pub name: String,
     pub inputs: Vec<String>,
     pub outputs: Vec<String>,
-    /// The inputs are listed before the implicit cast; the output dtype reveals the dtype of the computation.
+    /// `true` when the inputs are listed before the implicit cast; the output dtype reveals that of the computation.
     pub before_cast: bool,
 }
 

@@ -41,7 +41,7 @@ pub fn rows(options: &Options) {
     }
 }
 
-/// A cast of a slice into existing memory.
+/// Makes a `Run` of a cast from a slice into existing memory.
 fn into<A: 'static, B: Copy + 'static>(x: Vec<A>, mut y: Vec<B>, cast: fn(&[A], &mut [B]), wide: fn(B) -> f32) -> Run {
     Box::new(move |tell| {
         cast(&x, &mut y);

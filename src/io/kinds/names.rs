@@ -131,7 +131,7 @@ pub fn named(name: &str) -> Result<&'static str> {
     Err(Error::model(unknown(name, &here)))
 }
 
-/// Error text for an unknown name.
+/// Returns the error text for an unknown name.
 pub(crate) fn unknown(name: &str, here: &[&'static str]) -> String {
     let all: Vec<(&str, &str, &str)> = here.iter().map(|kind| (*kind, "", *kind)).chain(foreign()).collect();
     let near = match nearest(name, &all, |(name, ..)| name) {

@@ -13,6 +13,8 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Creates a header of distinct names.
+    ///
     /// # Errors
     /// Error text for two columns with the same name.
     pub fn of(line: usize, names: Vec<String>) -> Result<Self, String> {

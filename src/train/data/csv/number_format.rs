@@ -17,6 +17,8 @@ const THOUSANDS: [(char, &str); 5] =
     [(',', "commas"), ('.', "points"), (' ', "spaces"), ('\'', "apostrophes"), ('_', "underscores")];
 
 impl NumberFormat {
+    /// Creates a format from its separators.
+    ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a character that is not allowed, and for one in both roles.
     pub fn new(decimal: char, thousands: Option<char>) -> Result<Self> {
