@@ -50,7 +50,7 @@ struct WeightFile {
     header: Header,
 }
 
-/// A tensor as the header of its file describes it.
+/// Description of a tensor in the header of its file.
 #[derive(Clone, Debug)]
 pub struct StoredTensor {
     /// Name in the file.
