@@ -10,9 +10,9 @@ impl Dataset {
     /// Resizes images `[..., height, width]` bilinearly: pixels are weighted by a triangle around the centre of the new
     /// one. Centres are at half-integer positions (`align_corners = false`).
     ///
-    /// The triangle extends one pixel of the larger of both images to each side. Upscaling therefore interpolates
-    /// between the four nearest pixels and extends the edge; downscaling filters: every pixel counts, as in Pillow and
-    /// in torch with `antialias=True`.
+    /// The triangle extends one pixel of the smaller image to each side. Upscaling therefore interpolates between the
+    /// four nearest pixels and extends the edge; downscaling filters: every pixel counts, as in Pillow and in torch
+    /// with `antialias=True`.
     ///
     /// ```
     /// # use precast::data::Dataset;
