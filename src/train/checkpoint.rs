@@ -182,7 +182,8 @@ impl Checkpoint {
         self.head.policy.as_ref().map(|text| Policy::parse(text, "the policy of the checkpoint")).transpose()
     }
 
-    /// Writes the file. An existing one is replaced atomically: after a crash, either the old or the new one is there.
+    /// Writes the file. An existing one is replaced atomically: after a crash, the file is either the old or the new
+    /// one.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an existing file is then unchanged.

@@ -228,8 +228,8 @@ impl Run {
         }
     }
 
-    /// Returns notes for people on the beginning of the run: a damaged checkpoint, outputs without a class, distinct
-    /// numbers of the data that became one.
+    /// Returns human-readable notes about the beginning of the run: a damaged checkpoint, outputs without a class,
+    /// distinct numbers of the data that became equal.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -519,7 +519,7 @@ struct Read {
     /// Run file with absolute paths and all settings found in the data.
     file: RunFile,
     standardizations: Standardizations,
-    /// Notes for people on the reading.
+    /// Human-readable notes about the reading.
     notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Provenance of a dataset: all digits of the numbers in its files, and notes for people.
+//! Provenance of a dataset: all digits of the numbers in its files, and human-readable notes.
 
 use super::{Dataset, Inputs, Targets, dataset::elements_in_memory, numbers::Wide};
 
@@ -14,7 +14,7 @@ pub(super) struct Parts<T> {
 pub(super) struct Read {
     /// Files, as named in errors.
     pub origins: Parts<String>,
-    /// Notes for people.
+    /// Human-readable notes.
     pub notes: Vec<String>,
 }
 
@@ -50,9 +50,9 @@ impl Dataset {
         Some(self.wide.targets.exact(values, elements_in_memory(shape)))
     }
 
-    /// Returns notes for people on the reading of the examples, such as distinct numbers of a column that become equal.
+    /// Returns human-readable notes about reading the examples, such as distinct numbers of a column that become equal.
     /// Batches are f32, so numbers with more digits are rounded unless [standardized](Dataset::standardized) first. A
-    /// [`Run`](crate::train::Run) includes them in its notes.
+    /// [`Run`](crate::train::Run) includes these in its own notes.
     pub fn notes(&self) -> Vec<String> {
         self.notes_unless(false, false)
     }

@@ -129,7 +129,7 @@ impl Npy {
     }
 }
 
-/// Formats a file or an entry for people.
+/// Formats a file or an entry for display.
 fn shown(name: &Path) -> String {
     printable(&name.display().to_string()).into_owned()
 }

@@ -140,7 +140,7 @@ impl<'a> Table<'a> {
         format!("; the header has one column; `delimiter: \"{}\"` makes several of it", met.escape_debug())
     }
 
-    /// Formats a column with its name, for people.
+    /// Formats a column with its name, for display.
     pub fn shown(&self, place: usize) -> String {
         match self.header.as_ref().and_then(|header| header.names().get(place)) {
             Some(name) => format!("column {} (`{}`)", place + 1, printable(name)),
